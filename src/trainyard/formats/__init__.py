@@ -1,0 +1,1 @@
+"""What one process writes and another reads."""

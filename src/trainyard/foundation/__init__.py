@@ -1,0 +1,1 @@
+"""The ground everything stands on: errors, names, locations, time, settings. Standard library only."""

@@ -1,0 +1,66 @@
+"""Every error Trainyard raises on purpose.
+
+    TrainyardError
+    ├── NotFound         the named thing does not exist, or not for this caller
+    ├── AlreadyExists    the name is taken
+    ├── InvalidRequest   the request can never succeed as it stands
+    ├── Conflict         the thing is in a state that forbids this
+    ├── LimitExceeded    a quota or a size limit is reached
+    ├── NotPermitted     the caller is known but may not
+    ├── Unavailable      not now; the same request may succeed later
+    └── Corrupt          what was stored cannot be read back whole
+
+A message says what is wrong, with which value, and what to do.
+"""
+
+
+class TrainyardError(Exception):
+    """The root of the tree; `str(error)` is a sentence for the user."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class NotFound(TrainyardError):
+    """The named thing does not exist, or not for this caller."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f'There is no {kind} named "{name}".')
+        self.kind, self.name = kind, name
+
+
+class AlreadyExists(TrainyardError):
+    """A living thing of this kind has the name already."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f'A {kind} named "{name}" exists already.')
+        self.kind, self.name = kind, name
+
+
+class InvalidRequest(TrainyardError):
+    """The request can never succeed as it stands."""
+
+
+class Conflict(TrainyardError):
+    """The thing is in a state that forbids what was asked."""
+
+    def __init__(self, kind: str, name: str, why: str) -> None:
+        super().__init__(f'{kind[:1].upper()}{kind[1:]} "{name}" {why}.')
+        self.kind, self.name, self.why = kind, name, why
+
+
+class LimitExceeded(TrainyardError):
+    """A quota or a size limit is reached."""
+
+
+class NotPermitted(TrainyardError):
+    """The caller is known but may not do this."""
+
+
+class Unavailable(TrainyardError):
+    """Not possible now; the same request may succeed later."""
+
+
+class Corrupt(TrainyardError):
+    """What was stored cannot be read back whole."""

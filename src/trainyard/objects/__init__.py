@@ -1,0 +1,1 @@
+"""Buckets and objects: the contract, a local folder, any remote S3."""

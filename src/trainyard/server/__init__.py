@@ -1,0 +1,1 @@
+"""The yard's process: it parses, checks and answers AWS calls, and moves jobs."""

@@ -1,0 +1,277 @@
+"""What it means to remember.
+
+`Records` is the seam. `SqlRecords` stands behind it, on SQLite or PostgreSQL; both must pass
+`trainyard.testing.records.RecordsContract`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, NewType, Protocol
+
+ResourceId = NewType("ResourceId", str)
+
+Body = Mapping[str, Any]  # JSON; what is inside belongs to the code that owns the kind
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceKey:
+    """How a caller names a resource: unique among the living of one account and kind."""
+
+    account: str
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One thing the yard remembers: a role, a policy, a log group, later a job.
+
+    `id` is never used again, also after a delete; `revision` rises by one with every apply. `region` is that of the
+    create call and stays in its ARN. `parent` is the id of the resource it belongs to and is deleted with.
+    """
+
+    id: ResourceId
+    key: ResourceKey
+    region: str
+    status: str
+    created_at: datetime
+    modified_at: datetime
+    revision: int
+    body: Body
+    parent: ResourceId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A resource to be."""
+
+    key: ResourceKey
+    region: str
+    body: Body
+    status: str = ""
+    parent: ResourceId | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    arn: str = ""  # under which `tags` are found; needed only with tags
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """New values for a resource; None leaves what is there. `body` replaces the whole body."""
+
+    status: str | None = None
+    body: Body | None = None
+    due_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right of one worker to work on one resource until it expires."""
+
+    resource: Resource
+    token: str
+    expires_at: datetime
+
+
+class SortBy(StrEnum):
+    NAME = "name"
+    CREATED = "created"
+    MODIFIED = "modified"
+    STATUS = "status"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which resources, in which order. None and empty mean any; `account` None is for an administrator.
+
+    The times are exclusive. `after` is the `next_after` of the page before.
+    """
+
+    kind: str
+    account: str | None = None
+    parent: ResourceId | None = None
+    name: str = ""
+    name_prefix: str = ""
+    name_contains: str = ""
+    status: str = ""
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    modified_after: datetime | None = None
+    modified_before: datetime | None = None
+    sort_by: SortBy = SortBy.CREATED
+    descending: bool = False
+    limit: int = 100
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    resources: Sequence[Resource]
+    next_after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened, appended in the transaction that made it so. `sequence` orders all of them."""
+
+    sequence: int
+    at: datetime
+    account: str
+    kind: str
+    subject: ResourceId
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    kind: str
+    body: Body = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A person or program that may call. Each user is an account of its own; `removed_at` keeps the account's things."""
+
+    account: str
+    name: str
+    role: str
+    is_admin: bool
+    created_at: datetime
+    removed_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AccessKey:
+    """A key pair of a user. A temporary one has a session token, an expiry, and the role and session it speaks as."""
+
+    id: str
+    secret: str = field(repr=False)
+    account: str
+    created_at: datetime
+    session_token: str | None = field(default=None, repr=False)
+    expires_at: datetime | None = None
+    role: str | None = None
+    session: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedArn:
+    account: str
+    arn: str
+    tags: Mapping[str, str]
+
+
+class Records(Protocol):
+    """Remembers resources, users, keys, tags and events.
+
+    Every method is one transaction and is durable when it returns. All block and may be called from any thread, and
+    several processes may share a PostgreSQL back end. Nothing here grows slower with history: lists and claims are
+    indexed and paged. A name is matched in the case it was created with.
+
+    Raised: NotFound, AlreadyExists and Conflict as each method says; Unavailable when the database cannot be reached,
+    is locked too long, or its disk is full; Corrupt when it cannot be read.
+    """
+
+    def create(self, draft: Draft, *, now: datetime, event: NewEvent | None = None) -> Resource:
+        """AlreadyExists when a living resource has the key. Of many concurrent creates exactly one succeeds."""
+        ...
+
+    def load(self, key: ResourceKey) -> Resource:
+        """The living resource of that key, or NotFound with the kind and the name."""
+        ...
+
+    def load_by_id(self, id: ResourceId) -> Resource:  # noqa: A002 - the domain's word
+        """The living resource of that id, or NotFound."""
+        ...
+
+    def find(self, query: Query) -> Page:
+        """One page. Pages stay stable while resources are added: none is skipped or shown twice."""
+        ...
+
+    def apply(
+        self, resource: Resource, change: Change, *, now: datetime, events: Sequence[NewEvent] = ()
+    ) -> Resource | None:
+        """Write the change if the resource still has that revision; None, and no effect at all, when it moved on."""
+        ...
+
+    def delete(self, resource: Resource, *, now: datetime, event: NewEvent | None = None) -> bool:
+        """Forget it and its children, with their tags, if it still has that revision; the name is free again."""
+        ...
+
+    def claim_next(self, kind: str, *, worker: str, lease: timedelta, now: datetime) -> Claim | None:
+        """Take the resource of this kind whose `due_at` passed longest ago and that nobody holds a live lease on.
+
+        Of several workers each resource is claimed by one at a time. A resource never given a `due_at` is never due.
+        """
+        ...
+
+    def renew(self, claim: Claim, *, lease: timedelta, now: datetime) -> Claim | None:
+        """The same claim with a later expiry, or None when the lease is lost."""
+        ...
+
+    def apply_claimed(
+        self, claim: Claim, change: Change, *, now: datetime, events: Sequence[NewEvent] = (), release: bool = False
+    ) -> Claim | None:
+        """Write under the claim and keep it (or give it back with `release`).
+
+        None, and no effect at all, when the token is no longer the resource's or the lease has expired at `now`.
+        A `due_at` of None in a released change means that the resource is no longer due.
+        """
+        ...
+
+    def events(self, *, after: int = 0, limit: int = 1000, account: str | None = None) -> Sequence[Event]:
+        """The events with a sequence above `after`, in order; gaps never fill in later."""
+        ...
+
+    def add_user(self, user: User, key: AccessKey) -> None:
+        """AlreadyExists when a living user has the name."""
+        ...
+
+    def user(self, account: str) -> User: ...
+
+    def users(self) -> Sequence[User]:
+        """The living ones, by name."""
+        ...
+
+    def remove_user(self, account: str, *, now: datetime) -> None:
+        """Mark the user removed and forget all its keys. What it owns stays, for an administrator."""
+        ...
+
+    def add_access_key(self, key: AccessKey) -> None: ...
+
+    def access_key(self, id: str) -> AccessKey:  # noqa: A002 - the domain's word
+        ...
+
+    def access_keys(self, account: str) -> Sequence[AccessKey]:
+        """The lasting ones of a user, oldest first."""
+        ...
+
+    def remove_access_key(self, account: str, id: str) -> None:  # noqa: A002 - the domain's word
+        ...
+
+    def forget_expired_keys(self, *, now: datetime) -> int: ...
+
+    def tags(self, account: str, arn: str) -> Mapping[str, str]: ...
+
+    def set_tags(self, account: str, arn: str, tags: Mapping[str, str]) -> None:
+        """Add to the tags of an ARN, replacing values of the same key."""
+        ...
+
+    def remove_tags(self, account: str, arn: str, keys: Sequence[str]) -> None: ...
+
+    def tagged(
+        self, account: str | None, *, arn_prefixes: Sequence[str] = (), after: str = "", limit: int = 100
+    ) -> Sequence[TaggedArn]:
+        """Tagged ARNs in order, those after `after`; of one account, or of all."""
+        ...
+
+    def export(self) -> Iterator[tuple[str, Body]]:
+        """Every row of one consistent snapshot as (table, row), for a backup."""
+        ...
+
+    def restore(self, rows: Iterable[tuple[str, Body]]) -> None:
+        """Fill empty records from an export. Conflict when they are not empty."""
+        ...
+
+    def close(self) -> None: ...

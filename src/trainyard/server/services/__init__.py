@@ -1,0 +1,1 @@
+"""One module per AWS service: each translates the wire to values and back."""

@@ -1,0 +1,48 @@
+"""What a service is to the yard: a table of operations over one call.
+
+A service module has `OPERATIONS`, a mapping from the AWS name of an operation to its function, and `FAULTS`, how it
+words our errors. An operation takes the call and the parsed, validated request shape, and returns the response shape;
+a plain function runs in a worker thread and may block, a coroutine function runs on the loop and must not.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from trainyard.objects.contract import ObjectStore
+from trainyard.server.identity import Caller, Identities
+from trainyard.server.records.contract import Records
+from trainyard.wire.http import HttpRequest
+
+Shape = dict[str, Any]
+Operation = Callable[["Call", Shape], Shape] | Callable[["Call", Shape], Awaitable[Shape]]
+Operations = Mapping[str, Operation]
+
+
+@dataclass(frozen=True, slots=True)
+class Yard:
+    """The parts of the yard that operations work on."""
+
+    records: Records
+    objects: ObjectStore
+    identities: Identities
+    logs: Path  # folder of the log segments that PutLogEvents wrote
+    metrics: Path  # folder of the points that PutMetricData wrote
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One authenticated request."""
+
+    yard: Yard
+    caller: Caller
+    region: str
+    request_id: str
+    now: datetime
+    http: HttpRequest
+
+    @property
+    def account(self) -> str:
+        return self.caller.account

@@ -1,0 +1,1 @@
+"""The AWS protocols as data: models, parsing, validation, serialising, signatures. Knows no job."""

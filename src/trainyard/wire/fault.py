@@ -1,0 +1,59 @@
+"""AWS faults: the one exception that carries a code of theirs, and the table that gives ours one."""
+
+from dataclasses import dataclass, field
+
+from trainyard.foundation.errors import (
+    AlreadyExists,
+    Conflict,
+    Corrupt,
+    InvalidRequest,
+    LimitExceeded,
+    NotFound,
+    NotPermitted,
+    TrainyardError,
+    Unavailable,
+)
+
+
+class Fault(TrainyardError):
+    """An error with an AWS code, an HTTP status, and the extra members some codes carry (`BucketName`, `Key`)."""
+
+    def __init__(self, code: str, message: str, *, status: int = 400, members: dict[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.code, self.status, self.members = code, status, members or {}
+
+
+@dataclass(frozen=True, slots=True)
+class FaultRow:
+    code: str
+    status: int = 400
+
+
+@dataclass(frozen=True, slots=True)
+class FaultTable:
+    """How one service words our errors. `kinds` are exceptions for the NotFound of one kind."""
+
+    rows: dict[type[TrainyardError], FaultRow]
+    kinds: dict[str, FaultRow] = field(default_factory=dict)
+
+    def fault(self, error: TrainyardError) -> Fault:
+        if isinstance(error, Fault):
+            return error
+        row = self.kinds.get(error.kind) if isinstance(error, NotFound) else None
+        for cls in type(error).__mro__:
+            row = row or self.rows.get(cls) or _DEFAULTS.get(cls)
+        assert row is not None, f"no row for {type(error).__name__}: the root has one"
+        return Fault(row.code, error.message, status=row.status)
+
+
+_DEFAULTS: dict[type, FaultRow] = {
+    NotFound: FaultRow("ResourceNotFoundException"),
+    AlreadyExists: FaultRow("ResourceInUse"),
+    InvalidRequest: FaultRow("ValidationException"),
+    Conflict: FaultRow("ConflictException"),
+    LimitExceeded: FaultRow("ResourceLimitExceeded"),
+    NotPermitted: FaultRow("AccessDeniedException", 403),
+    Unavailable: FaultRow("ServiceUnavailable", 503),
+    Corrupt: FaultRow("InternalFailure", 500),
+    TrainyardError: FaultRow("ValidationException"),
+}

@@ -1,0 +1,90 @@
+"""Requests and responses as values, below any server."""
+
+from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import BinaryIO, Protocol
+from urllib.parse import unquote
+
+
+class Headers:
+    """Header fields by lower-case name; repeated fields are joined with a comma, as signatures want them."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, fields: Iterable[tuple[str, str]] = ()) -> None:
+        self._fields: dict[str, str] = {}
+        for name, value in fields:
+            lower = name.lower()
+            known = self._fields.get(lower)
+            self._fields[lower] = value if known is None else f"{known},{value}"
+
+    def __getitem__(self, name: str) -> str:
+        return self._fields[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._fields
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def get(self, name: str, default: str = "") -> str:
+        return self._fields.get(name, default)
+
+    def items(self) -> Iterable[tuple[str, str]]:
+        return self._fields.items()
+
+
+@dataclass(slots=True)
+class HttpRequest:
+    """One request. `path` and `query` are as they came, still percent-encoded.
+
+    `body` is the whole body where the operation takes a shape, and empty where it takes a stream.
+    """
+
+    method: str
+    path: str
+    query: str
+    headers: Headers
+    body: bytes = b""
+    is_secure: bool = False
+
+    @property
+    def host(self) -> str:
+        return self.headers.get("host")
+
+    def parameters(self) -> list[tuple[str, str]]:
+        """The query decoded, in order, blank values kept; a bare name has the value ""."""
+        pairs = []
+        for piece in self.query.split("&"):
+            if piece:
+                name, _, value = piece.partition("=")
+                pairs.append((unquote(name.replace("+", " ")), unquote(value.replace("+", " "))))
+        return pairs
+
+
+class ByteStream(Protocol):
+    """The body of a streaming request, decoded and verified on the way.
+
+    Iterating raises Fault when the body turns out short, tampered with or wrongly summed; only a stream that ended
+    without an error may be believed.
+    """
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileSlice:
+    """Bytes of an open file that the kernel may send. Who sends them closes the file afterwards."""
+
+    file: BinaryIO
+    offset: int
+    size: int
+
+
+@dataclass(slots=True)
+class HttpResponse:
+    """One answer. A stream must yield exactly the length its headers announce."""
+
+    status: int
+    headers: list[tuple[str, str]] = field(default_factory=list)
+    body: "bytes | FileSlice | AsyncIterator[bytes]" = b""
