@@ -16,17 +16,31 @@ from trainyard.foundation.errors import (
 
 
 class Fault(TrainyardError):
-    """An error with an AWS code, an HTTP status, and the extra members some codes carry (`BucketName`, `Key`)."""
+    """An error with an AWS code, an HTTP status, and the extra members some codes carry (`BucketName`, `Key`).
 
-    def __init__(self, code: str, message: str, *, status: int = 400, members: dict[str, str] | None = None) -> None:
+    `headers` are sent with it: a 304 tells the ETag by them, and has no body to tell it in.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        status: int = 400,
+        members: dict[str, str] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
         super().__init__(message)
-        self.code, self.status, self.members = code, status, members or {}
+        self.code, self.status, self.members, self.headers = code, status, members or {}, headers or {}
 
 
 @dataclass(frozen=True, slots=True)
 class FaultRow:
+    """A code and its status. `member` is the extra member that carries the name of what was not found."""
+
     code: str
     status: int = 400
+    member: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +57,8 @@ class FaultTable:
         for cls in type(error).__mro__:
             row = row or self.rows.get(cls) or _DEFAULTS.get(cls)
         assert row is not None, f"no row for {type(error).__name__}: the root has one"
-        return Fault(row.code, error.message, status=row.status)
+        members = {row.member: error.name} if row.member and isinstance(error, NotFound) else None
+        return Fault(row.code, error.message, status=row.status, members=members)
 
 
 _DEFAULTS: dict[type, FaultRow] = {

@@ -1,6 +1,6 @@
 """Requests and responses as values, below any server."""
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol
 from urllib.parse import unquote
@@ -66,8 +66,11 @@ class ByteStream(Protocol):
     """The body of a streaming request, decoded and verified on the way.
 
     Iterating raises Fault when the body turns out short, tampered with or wrongly summed; only a stream that ended
-    without an error may be believed.
+    without an error may be believed. `trailers` holds the fields after the body by lower-case name, once it has ended.
     """
+
+    @property
+    def trailers(self) -> Mapping[str, str]: ...
 
     def __aiter__(self) -> AsyncIterator[bytes]: ...
 

@@ -1,0 +1,211 @@
+"""Calls to a yard, or to any AWS endpoint, from the service models alone."""
+
+import base64
+import hashlib
+import http.client
+import select
+import ssl
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+from trainyard.foundation.errors import InvalidRequest, TrainyardError, Unavailable
+from trainyard.wire.models import Models
+
+if TYPE_CHECKING:
+    from botocore.model import OperationModel
+
+DEFAULT_TIMEOUT_S = 60.0
+
+
+class CallFailed(TrainyardError):
+    """The service answered with an error."""
+
+    def __init__(self, code: str, message: str, *, status: int) -> None:
+        super().__init__(message)
+        self.code, self.status = code, status
+
+
+class Client:
+    """Makes AWS calls with one key pair to one endpoint.
+
+    May be shared between threads; connections are kept alive, as many as there were calls at one time. Bodies are
+    bytes, whole in memory, both ways. Nothing is tried twice. CallFailed is what the service answered, InvalidRequest
+    what it was not even asked, and Unavailable means that no whole answer came, so that the call may or may not have
+    had its effect.
+    """
+
+    def __init__(
+        self,
+        endpoint_url: str,
+        access_key_id: str,
+        secret: str,
+        region: str,
+        *,
+        session_token: str | None = None,
+        ca_bundle: Path | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        models: Models | None = None,
+    ) -> None:
+        parts = urlsplit(endpoint_url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InvalidRequest(f'"{endpoint_url}" is not an address; write it like http://127.0.0.1:4400.')
+        self._endpoint_url = endpoint_url.rstrip("/")
+        self._wire = _Wire(parts.scheme, parts.hostname, port=parts.port, ca_bundle=ca_bundle, timeout_s=timeout_s)
+        self._keys = _Keys(access_key_id, secret, session_token)
+        self._region = region
+        self._models = models or Models()
+
+    def call(self, service: str, operation: str, **params: Any) -> dict[str, Any]:
+        """The response shape of `operation`, by botocore's name of the service and AWS's names of members."""
+        model = self._models.service(service)
+        if operation not in model.operation_names:
+            raise InvalidRequest(f"The {service} service has no operation {operation}.")
+        operation_model = model.operation_model(operation)
+        answer = self._wire.exchange(self._signed_request(operation_model, params))
+        return _parsed(operation_model, answer)
+
+    def close(self) -> None:
+        """Close the connections at rest; a later call opens a new one."""
+        self._wire.close()
+
+    def _signed_request(self, operation: "OperationModel", params: dict[str, Any]) -> Any:
+        from botocore.auth import S3SigV4Auth, SigV4Auth
+        from botocore.awsrequest import create_request_object, prepare_request_dict
+        from botocore.exceptions import ParamValidationError
+        from botocore.serialize import create_serializer
+
+        service = operation.service_model
+        for name in operation.idempotent_members:
+            params.setdefault(name, str(uuid.uuid4()))
+        try:
+            request = create_serializer(service.resolved_protocol).serialize_to_request(params, operation)
+        except ParamValidationError as error:
+            raise InvalidRequest(str(error)) from error
+        if (operation.http_checksum or {}).get("requestChecksumRequired"):
+            digest = hashlib.md5(_bytes(request["body"]), usedforsecurity=False).digest()
+            request["headers"]["Content-MD5"] = base64.b64encode(digest).decode()
+        prepare_request_dict(request, self._endpoint_url, user_agent="trainyard")
+        signable = create_request_object(request)
+        signer = S3SigV4Auth if service.signing_name == "s3" else SigV4Auth
+        signer(self._keys, service.signing_name, self._region).add_auth(signable)
+        return signable.prepare()
+
+
+class _Keys(NamedTuple):
+    """What botocore's signers read; its own class would import half of it."""
+
+    access_key: str
+    secret_key: str
+    token: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class _Wire:
+    """The connections to one endpoint. One at rest is used again before another is opened."""
+
+    def __init__(self, scheme: str, host: str, *, port: int | None, ca_bundle: Path | None, timeout_s: float) -> None:
+        self._scheme, self._host, self._port, self._timeout_s = scheme, host, port, timeout_s
+        self._ca_bundle = ca_bundle
+        self._resting: list[http.client.HTTPConnection] = []  # append and pop are safe between threads
+
+    def exchange(self, request: Any) -> _Answer:
+        target = urlsplit(request.url)
+        path = f"{target.path or '/'}?{target.query}" if target.query else target.path or "/"
+        headers = {name: _text(value) for name, value in request.headers.items()}
+        connection = self._connection()
+        try:
+            connection.request(request.method, path, body=_bytes(request.body), headers=headers)
+            response = connection.getresponse()
+            answer = _Answer(response.status, _joined(response.getheaders()), response.read())
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise self._unavailable(error) from error
+        self._resting.append(connection)
+        return answer
+
+    def close(self) -> None:
+        while self._resting:
+            self._resting.pop().close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        try:
+            connection = self._resting.pop()
+        except IndexError:
+            return self._new_connection()
+        if _was_dropped(connection):
+            connection.close()  # the request opens it again
+        return connection
+
+    def _new_connection(self) -> http.client.HTTPConnection:
+        if self._scheme == "http":
+            return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
+        try:
+            context = ssl.create_default_context(cafile=str(self._ca_bundle) if self._ca_bundle else None)
+        except OSError as error:
+            raise InvalidRequest(f"The certificate bundle {self._ca_bundle} cannot be read: {error}.") from error
+        return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout_s, context=context)
+
+    def _unavailable(self, error: OSError | http.client.HTTPException) -> Unavailable:
+        where = f"{self._scheme}://{self._host}" + (f":{self._port}" if self._port else "")
+        if isinstance(error, ConnectionRefusedError):
+            return Unavailable(f"Nothing listens at {where}. Start a yard there with `trainyard up`.")
+        if isinstance(error, TimeoutError):
+            return Unavailable(f"{where} gave no answer within {self._timeout_s:g} s; see `trainyard status`.")
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return Unavailable(
+                f"The certificate of {where} is not trusted ({error.verify_message}). "
+                "Name the yard's certificate authority, as `trainyard env` does in AWS_CA_BUNDLE."
+            )
+        return Unavailable(f"The call to {where} broke off: {error or type(error).__name__}.")
+
+
+def _was_dropped(connection: http.client.HTTPConnection) -> bool:
+    """Whether the server closed a connection at rest, seen before a call is put on it and lost."""
+    if connection.sock is None:
+        return False
+    poll = select.poll()
+    poll.register(connection.sock, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _bytes(body: Any) -> bytes:
+    return body.encode() if isinstance(body, str) else bytes(body or b"")
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _joined(fields: list[tuple[str, str]]) -> Mapping[str, str]:
+    from botocore.awsrequest import HeadersDict
+
+    headers: Mapping[str, str] = HeadersDict(fields)
+    return headers
+
+
+def _parsed(operation: "OperationModel", answer: _Answer) -> dict[str, Any]:
+    from botocore.parsers import ResponseParserError, create_parser
+
+    has_failed = answer.status >= 300
+    # botocore leaves a body that is not bytes alone, where it would read bytes as text.
+    body = answer.body if has_failed or not operation.has_streaming_output else memoryview(answer.body)
+    response = {"headers": answer.headers, "status_code": answer.status, "body": body}
+    try:
+        parsed = create_parser(operation.service_model.resolved_protocol).parse(response, operation.output_shape)
+    except ResponseParserError as error:
+        raise Unavailable(f"The answer to {operation.name} is no AWS answer: {error}.") from error
+    if not has_failed:
+        return {name: answer.body if value is body else value for name, value in parsed.items()}
+    told = parsed.get("Error", {})
+    code = told.get("Code") or str(answer.status)
+    raise CallFailed(code, told.get("Message") or f"{operation.name} failed with {code}.", status=answer.status)

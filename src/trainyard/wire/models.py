@@ -1,0 +1,129 @@
+"""botocore's own service models, without their prose.
+
+The prose is most of a model, so what is left of it is kept in a cache, one JSON file per service and botocore version.
+botocore itself is imported on first use: it costs over 100 ms.
+"""
+
+import gzip
+import json
+import logging
+import os
+import tempfile
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from trainyard.foundation.errors import NotFound
+
+if TYPE_CHECKING:
+    from botocore.model import ServiceModel
+
+log = logging.getLogger(__name__)
+
+_FORMAT = 1
+_PROSE = frozenset({"documentation", "documentationUrl", "deprecatedMessage", "externalDocumentation", "examples"})
+
+
+class Models:
+    """Service models by botocore's name of the service, each loaded once, on first use.
+
+    Safe to share between threads. Whatever is wrong with the cache, from a torn file to a folder that cannot be
+    written, only costs the time to build the model again.
+    """
+
+    def __init__(self, cache: Path | None = None) -> None:
+        self._cache = cache
+        self._lock = Lock()
+        self._loaded: dict[str, ServiceModel] = {}
+
+    def service(self, name: str) -> "ServiceModel":
+        """The newest model of a service; NotFound where botocore has none."""
+        model = self._loaded.get(name)
+        if model is not None:
+            return model
+        with self._lock:
+            if name not in self._loaded:
+                self._loaded[name] = self._load(name)
+            return self._loaded[name]
+
+    def _load(self, name: str) -> "ServiceModel":
+        import botocore
+        from botocore.model import ServiceModel
+
+        version: str = botocore.__version__
+        description = self._read_cached(name, version)
+        if description is None:
+            description = _without_prose(_read_packaged(Path(botocore.__file__).parent / "data", name))
+            self._write_cached(name, version, description=description)
+        return ServiceModel(description, name)
+
+    def _read_cached(self, name: str, version: str) -> dict[str, Any] | None:
+        if self._cache is None:
+            return None
+        try:
+            kept = json.loads(_cache_file(self._cache, name, version=version).read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return None
+        if not isinstance(kept, dict) or kept.get("stamp") != _stamp(name, version):
+            return None
+        model = kept.get("model")
+        return model if isinstance(model, dict) and {"metadata", "operations", "shapes"} <= model.keys() else None
+
+    def _write_cached(self, name: str, version: str, *, description: dict[str, Any]) -> None:
+        if self._cache is None:
+            return
+        target = _cache_file(self._cache, name, version=version)
+        content = json.dumps({"stamp": _stamp(name, version), "model": description}, separators=(",", ":"))
+        try:
+            self._cache.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile("w", dir=self._cache, prefix=f".{name}-", delete=False) as file:
+                try:
+                    file.write(content)
+                    file.flush()
+                    os.replace(file.name, target)  # noqa: PTH105 - Path would only wrap it
+                except BaseException:
+                    Path(file.name).unlink(missing_ok=True)
+                    raise
+        except OSError as error:
+            log.warning("service model not cached", extra={"service": name, "reason": str(error)})
+
+
+def _cache_file(folder: Path, name: str, *, version: str) -> Path:
+    return folder / f"{name}-{version}.json"
+
+
+def _stamp(name: str, version: str) -> list[Any]:
+    return [_FORMAT, name, version]
+
+
+def _read_packaged(data: Path, name: str) -> dict[str, Any]:
+    """The model as AWS words it, without botocore's extras, which describe its Python face rather than the wire."""
+    versions = sorted((data / name).glob("[0-9]*")) if (data / name).is_dir() else []
+    if not versions:
+        raise NotFound("AWS service model", name)
+    packed = versions[-1] / "service-2.json.gz"
+    with gzip.open(packed) if packed.exists() else (versions[-1] / "service-2.json").open("rb") as file:
+        description: dict[str, Any] = json.load(file)
+    return description
+
+
+def _without_prose(description: dict[str, Any]) -> dict[str, Any]:
+    kept = _trimmed(description)
+    kept["operations"] = {name: _trimmed(operation) for name, operation in description["operations"].items()}
+    kept["shapes"] = {name: _trimmed_shape(shape) for name, shape in description["shapes"].items()}
+    return kept
+
+
+def _trimmed_shape(shape: dict[str, Any]) -> dict[str, Any]:
+    kept = _trimmed(shape)
+    if "members" in shape:
+        # Only the references are trimmed: a member may well be called "documentation".
+        kept["members"] = {name: _trimmed(reference) for name, reference in shape["members"].items()}
+    for reference in ("member", "key", "value"):
+        if reference in shape:
+            kept[reference] = _trimmed(shape[reference])
+    return kept
+
+
+def _trimmed(node: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in node.items() if key not in _PROSE}

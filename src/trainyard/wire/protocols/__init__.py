@@ -1,0 +1,1 @@
+"""The AWS protocols: one codec each, compiled from the service models."""

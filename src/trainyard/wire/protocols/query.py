@@ -1,0 +1,251 @@
+"""The query protocol: a form of dotted names comes in, XML goes out."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trainyard.wire.compression import plain_body
+from trainyard.wire.fault import Fault
+from trainyard.wire.http import ByteStream, HttpRequest, HttpResponse
+from trainyard.wire.percent import decode_parameters
+from trainyard.wire.protocols.contract import Shape
+from trainyard.wire.protocols.error_shapes import blame, fault_names
+from trainyard.wire.protocols.nesting import check_nesting, contains_itself
+from trainyard.wire.protocols.plans import Plans
+from trainyard.wire.protocols.scalars import text_reader
+from trainyard.wire.protocols.xml_shapes import Write, XmlWriter
+from trainyard.wire.protocols.xml_text import DECLARATION, escape, escape_speakable
+
+if TYPE_CHECKING:
+    from botocore.model import OperationModel, ServiceModel
+    from botocore.model import Shape as ModelShape
+
+    from trainyard.wire.routing import Route
+
+Node = dict[str, Any]  # by the next part of the name: another node, or the text of a value
+Read = Callable[[Any], Any]
+
+LIMIT_BYTES = 1024 * 1024  # a name of n parts makes n dictionaries, so the form is held shorter than other bodies
+_MOST_PARTS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    read: Read | None
+    nests: bool
+    opening: str
+    write: Write | None
+    closing: str
+
+
+class Query:
+    """The codec of STS, IAM and, for older clients, CloudWatch."""
+
+    def __init__(self) -> None:
+        self._tools: dict[ServiceModel, tuple[_FormReader, XmlWriter]] = {}
+        self._plans = Plans(self._compile)
+
+    def takes_stream(self, operation: "OperationModel") -> bool:  # noqa: ARG002 - the contract's signature
+        return False
+
+    def parse(self, request: HttpRequest, route: "Route", stream: ByteStream | None = None) -> Shape:  # noqa: ARG002
+        plan = self._plans.of(route.operation)
+        if plan.read is None:
+            return {}
+        try:
+            shape: Shape = plan.read(_tree(form_parameters(request)))
+            if plan.nests:
+                check_nesting(shape)
+        except (ValueError, RecursionError) as error:
+            raise Fault("MalformedInput", str(error)) from error
+        return shape
+
+    def serialise(self, route: "Route", shape: Shape, *, request_id: str) -> HttpResponse:
+        plan = self._plans.of(route.operation)
+        pieces = [DECLARATION, plan.opening]
+        if plan.write is not None:
+            plan.write(shape, pieces.append)
+        pieces.append(f"<ResponseMetadata><RequestId>{request_id}</RequestId></ResponseMetadata>{plan.closing}")
+        return xml_response(200, "".join(pieces), request_id=request_id)
+
+    def serialise_fault(
+        self, fault: Fault, *, request_id: str, route: "Route | None" = None, is_head: bool = False
+    ) -> HttpResponse:
+        names = fault_names(fault, route.operation if route is not None else None)
+        namespace = _namespace(route.operation.service_model) if route is not None else ""
+        members = "".join(f"<{name}>{escape_speakable(value)}</{name}>" for name, value in fault.members.items())
+        text = (
+            f"{DECLARATION}<ErrorResponse{namespace}><Error><Type>{blame(fault)}</Type><Code>{names.code}</Code>"
+            f"<Message>{escape_speakable(fault.message)}</Message>{members}</Error>"
+            f"<RequestId>{request_id}</RequestId></ErrorResponse>"
+        )
+        response = xml_response(fault.status, "" if is_head else text, request_id=request_id)
+        response.headers.extend(fault.headers.items())
+        return response
+
+    def _compile(self, operation: "OperationModel") -> _Plan:
+        service = operation.service_model
+        if service not in self._tools:
+            self._tools[service] = _FormReader(), XmlWriter("iso8601")
+        reader, writer = self._tools[service]
+        takes, gives = operation.input_shape, operation.output_shape
+        wrapper = gives.serialization.get("resultWrapper") if gives is not None else None
+        opening, closing = f"<{operation.name}Response{_namespace(service)}>", f"</{operation.name}Response>"
+        write = None
+        if gives is not None:
+            write = writer.compile(gives, wrapper) if wrapper else writer.content(gives)
+        read = reader.compile(takes) if takes is not None else None
+        return _Plan(read, contains_itself(takes), opening, write, closing)
+
+
+class Ec2Query(Query):
+    """The dialect of EC2, of which the yard serves nothing: only its refusals differ."""
+
+    def serialise_fault(
+        self,
+        fault: Fault,
+        *,
+        request_id: str,
+        route: "Route | None" = None,  # noqa: ARG002 - the contract's signature
+        is_head: bool = False,
+    ) -> HttpResponse:
+        text = (
+            f"{DECLARATION}<Response><Errors><Error><Code>{fault.code}</Code>"
+            f"<Message>{escape_speakable(fault.message)}</Message></Error></Errors>"
+            f"<RequestID>{request_id}</RequestID></Response>"
+        )
+        response = xml_response(fault.status, "" if is_head else text, request_id=request_id)
+        response.headers.extend(fault.headers.items())
+        return response
+
+
+def form_parameters(request: HttpRequest) -> list[tuple[str, str]]:
+    """The parameters of a query call, wherever they are: in the query string, in the form, or in both."""
+    body = plain_body(request)
+    if len(body) > LIMIT_BYTES:
+        raise Fault("RequestEntityTooLarge", f"The form is larger than {LIMIT_BYTES} bytes.", status=413)
+    parameters = decode_parameters(request.query) if request.query else []
+    return parameters + decode_parameters(body.decode("latin-1"))
+
+
+def xml_response(status: int, text: str, *, request_id: str) -> HttpResponse:
+    body = text.encode("utf-8")
+    headers = [
+        ("x-amzn-RequestId", request_id),
+        ("Content-Type", "text/xml"),
+        ("Content-Length", str(len(body))),
+    ]
+    return HttpResponse(status, headers, body)
+
+
+def _namespace(service: "ServiceModel") -> str:
+    uri = service.metadata.get("xmlNamespace")
+    return f' xmlns="{escape(uri)}"' if uri else ""
+
+
+def _tree(parameters: list[tuple[str, str]]) -> Node:
+    root: Node = {}
+    for name, value in parameters:
+        *branches, leaf = name.split(".", _MOST_PARTS)
+        node = root
+        for part in branches:
+            node = node.setdefault(part, {})
+            if not isinstance(node, dict):
+                raise ValueError(f"The parameter {name[:80]} is both a value and a structure")
+        if leaf in node:
+            raise ValueError(f"The parameter {name[:80]} is given twice")
+        node[leaf] = value
+    return root
+
+
+class _FormReader:
+    """Compiles readers of one service's shapes from the tree of a form."""
+
+    def __init__(self) -> None:
+        self._structures: dict[str, Read] = {}
+
+    def compile(self, shape: "ModelShape") -> Read:
+        kind = shape.type_name
+        if kind == "structure":
+            return self._structure(shape)
+        if kind == "list":
+            return self._list(shape)
+        if kind == "map":
+            return self._map(shape)
+        return _scalar_reader(text_reader(kind))
+
+    def _structure(self, shape: "ModelShape") -> Read:
+        name: str = shape.name
+        if name not in self._structures:
+            self._structures[name] = lambda node: self._structures[name](node)
+            members = {
+                member.serialization.get("name", member_name): (member_name, self.compile(member))
+                for member_name, member in shape.members.items()
+            }
+            self._structures[name] = _structure_reader(members)
+        return self._structures[name]
+
+    def _list(self, shape: "ModelShape") -> Read:
+        read_items = _numbered_reader(self.compile(shape.member))
+        if shape.serialization.get("flattened"):
+            return read_items
+        return _unwrapping_reader(shape.member.serialization.get("name", "member"), read_items)
+
+    def _map(self, shape: "ModelShape") -> Read:
+        entry = {
+            shape.key.serialization.get("name", "key"): ("key", self.compile(shape.key)),
+            shape.value.serialization.get("name", "value"): ("value", self.compile(shape.value)),
+        }
+        read_entries = _numbered_reader(_structure_reader(entry))
+        read = read_entries if shape.serialization.get("flattened") else _unwrapping_reader("entry", read_entries)
+        return lambda node: _map_of(read(node))
+
+
+def _structure_reader(members: Mapping[str, tuple[str, Read]]) -> Read:
+    def read(node: Any) -> dict[str, Any]:
+        if not isinstance(node, dict):
+            raise ValueError("A value is found where a structure is expected")
+        return {members[name][0]: members[name][1](part) for name, part in node.items() if name in members}
+
+    return read
+
+
+def _unwrapping_reader(name: str, read_items: Read) -> Read:
+    def read(node: Any) -> Any:
+        if node == "":
+            return []  # how an empty list is sent
+        if not isinstance(node, dict) or node.keys() != {name}:
+            raise ValueError(f"A list is expected as .{name}.1, .{name}.2 and so on")
+        return read_items(node[name])
+
+    return read
+
+
+def _numbered_reader(read_item: Read) -> Read:
+    def read(node: Any) -> list[Any]:
+        if node == "":
+            return []
+        if not isinstance(node, dict) or not all(part.isascii() and part.isdigit() for part in node):
+            raise ValueError("The items of a list are numbered")
+        return [read_item(node[part]) for part in sorted(node, key=_index)]
+
+    return read
+
+
+def _index(part: str) -> tuple[int, str]:
+    return len(part), part  # in the order of the numbers, however long they are
+
+
+def _map_of(entries: list[dict[str, Any]]) -> dict[str, Any]:
+    if not all(len(entry) == 2 for entry in entries):
+        raise ValueError("An entry of a map has a key and a value")
+    return {entry["key"]: entry["value"] for entry in entries}
+
+
+def _scalar_reader(read_text: Callable[[str], Any]) -> Read:
+    def read(node: Any) -> Any:
+        if not isinstance(node, str):
+            raise ValueError("A structure is found where a value is expected")
+        return read_text(node)
+
+    return read
