@@ -1,4 +1,7 @@
-"""Amazon resource names, as the yard mints them."""
+"""Amazon resource names and ids, as the yard mints them."""
+
+import base64
+import hashlib
 
 PARTITION = "aws"
 
@@ -11,8 +14,8 @@ def role_arn(account: str, name: str, path: str = "/") -> str:
     return arn("iam", "", account, f"role{path}{name}")
 
 
-def user_arn(account: str, name: str) -> str:
-    return arn("iam", "", account, f"user/{name}")
+def user_arn(account: str, name: str, path: str = "/") -> str:
+    return arn("iam", "", account, f"user{path}{name}")
 
 
 def policy_arn(account: str, name: str, path: str = "/") -> str:
@@ -21,3 +24,8 @@ def policy_arn(account: str, name: str, path: str = "/") -> str:
 
 def assumed_role_arn(account: str, role: str, session: str) -> str:
     return arn("sts", "", account, f"assumed-role/{role}/{session}")
+
+
+def unique_id(prefix: str, seed: str) -> str:
+    """An id as IAM writes them (AROA…, AIDA…, ANPA…), always the same for the same seed."""
+    return prefix + base64.b32encode(hashlib.sha256(seed.encode()).digest()).decode()[:17]

@@ -34,9 +34,13 @@ class SettingRow:
 def rows(cls: type[Any], prefix: str) -> list[SettingRow]:
     """The documented table of a settings class."""
     return [
-        SettingRow(field.name, prefix + field.name.upper(), str(field.default), field.metadata["help"])
+        SettingRow(field.name, prefix + field.name.upper(), _written(field.default), field.metadata["help"])
         for field in dataclasses.fields(cls)
     ]
+
+
+def _written(default: Any) -> str:
+    return f"{default.total_seconds():g}s" if isinstance(default, timedelta) else str(default)
 
 
 def read_settings(cls: type[S], *, file: Path | None, environment: Mapping[str, str], prefix: str) -> S:

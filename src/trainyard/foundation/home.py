@@ -1,0 +1,263 @@
+"""The home folder of a yard: what lies where, and the two files by which clients on this machine find the yard.
+
+The server writes here, the command line and the SDK only read. Everything is for the owner alone: the folder has mode
+0700 and its files 0600.
+"""
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from trainyard.foundation.errors import Corrupt, InvalidRequest, NotFound, NotPermitted
+from trainyard.foundation.files import replace_file
+
+FORMAT = 1  # of the layout below; raised when an older version could no longer read it
+
+# What a folder may hold and still be fresh: traces of a first start that was cut short, and of a newly made disk.
+_TRACES = frozenset({"trial.new", "trial", "version.new", "lock", "server.log", "lost+found"})
+_RESTORE = "Restore the home folder with `trainyard restore`."
+
+T = TypeVar("T", "Runtime", "Credentials", "HomeVersion")
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """Where a client on this machine reaches a running yard, and which process that is.
+
+    `started` tells a process from a later one with the same pid.
+    """
+
+    pid: int
+    started: str
+    http: str
+    https: str
+    version: str
+    home: str
+
+    @classmethod
+    def of_this_process(cls, *, http: str, https: str, version: str, home: Path) -> Self:
+        """A yard that listens on every address is reached by the loopback one."""
+        pid = os.getpid()
+        return cls(pid, process_start(pid) or "", _reachable(http), _reachable(https), version, str(home))
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether that very process still runs."""
+        return process_start(self.pid) == self.started
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """The first administrator, made at the first start."""
+
+    account: str
+    user: str
+    role: str
+    access_key_id: str
+    secret_access_key: str = field(repr=False)
+    region: str
+
+
+@dataclass(frozen=True, slots=True)
+class HomeVersion:
+    """Who laid out a home folder: the format, and the version of Trainyard that did it."""
+
+    format: int
+    made_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The layout of a home folder. Making one of these touches nothing."""
+
+    root: Path
+
+    @property
+    def version_file(self) -> Path:
+        return self.root / "version"
+
+    @property
+    def lock_file(self) -> Path:
+        return self.root / "lock"
+
+    @property
+    def runtime_file(self) -> Path:
+        return self.root / "yard.json"
+
+    @property
+    def credentials_file(self) -> Path:
+        return self.root / "credentials.json"
+
+    @property
+    def settings_file(self) -> Path:
+        return self.root / "settings.toml"
+
+    @property
+    def records_file(self) -> Path:
+        return self.root / "records.sqlite"
+
+    @property
+    def server_log(self) -> Path:
+        return self.root / "server.log"
+
+    @property
+    def objects(self) -> Path:
+        return self.root / "objects"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def metrics(self) -> Path:
+        return self.root / "metrics"
+
+    @property
+    def certificates(self) -> Path:
+        return self.root / "certificates"
+
+    @property
+    def ca_file(self) -> Path:
+        """The certificate authority of the yard alone."""
+        return self.certificates / "ca.pem"
+
+    @property
+    def ca_bundle(self) -> Path:
+        """The yard's authority and those this machine trusts anyway; what AWS_CA_BUNDLE points to."""
+        return self.certificates / "bundle.pem"
+
+    @property
+    def cache(self) -> Path:
+        """What can be made again."""
+        return self.root / "cache"
+
+    @property
+    def connection(self) -> Path:
+        """What `trainyard connect` replaced, kept for `trainyard disconnect`."""
+        return self.root / "connection"
+
+    @property
+    def restoring(self) -> Path:
+        """Where `trainyard restore` lays out what it brings back, until all of it is there."""
+        return self.root / ".restoring"
+
+    @property
+    def is_being_restored(self) -> bool:
+        """Whether a restore goes on here, or was cut short."""
+        return self.restoring.is_dir() and not self.version_file.exists()
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        return (self.objects, self.logs, self.metrics, self.certificates, self.cache)
+
+    def version(self) -> HomeVersion | None:
+        """What laid this folder out, or None when it is absent or fresh. A folder of something else is refused."""
+        try:
+            names = {entry.name for entry in os.scandir(self.root)}
+        except FileNotFoundError:
+            return None
+        except NotADirectoryError as error:
+            raise InvalidRequest(f"{self.root} is not a folder; choose another with --home.") from error
+        except PermissionError as error:
+            raise InvalidRequest(f"{self.root} cannot be read by this user; choose another with --home.") from error
+        if self.version_file.name in names:
+            return _home_version(self.version_file)
+        if self.restoring.name in names:
+            raise InvalidRequest(f"A restore into {self.root} was cut short; run `trainyard restore` again.")
+        if names - _TRACES:
+            raise InvalidRequest(
+                f"{self.root} is not empty and not a home folder of Trainyard, so nothing was written to it; "
+                "choose another with --home."
+            )
+        return None
+
+    def check(self) -> HomeVersion | None:
+        """`version`, after refusing a home that a newer Trainyard laid out. Changes nothing."""
+        version = self.version()
+        if version is not None and version.format > FORMAT:
+            raise InvalidRequest(
+                f"The home folder {self.root} was made by Trainyard {version.made_by} (format {version.format}); "
+                f"this one reads format {FORMAT}. Install trainyard>={version.made_by}, or choose another folder with "
+                "--home. Nothing was changed."
+            )
+        return version
+
+    def runtime(self) -> Runtime | None:
+        """What the running yard wrote of itself; None when none runs. A file left by a killed yard counts as none."""
+        try:
+            runtime = _build(Runtime, _read_object(self.runtime_file), self.runtime_file)
+        except (OSError, Corrupt):
+            return None
+        return runtime if runtime.is_alive else None
+
+    def write_runtime(self, runtime: Runtime) -> None:
+        replace_file(self.runtime_file, _json(dataclasses.asdict(runtime)))
+
+    def remove_runtime(self) -> None:
+        self.runtime_file.unlink(missing_ok=True)
+
+    def credentials(self) -> Credentials:
+        """NotFound before the first start."""
+        try:
+            values = _read_object(self.credentials_file)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise NotFound("home folder", str(self.root)) from error
+        except PermissionError as error:
+            raise NotPermitted(f"{self.credentials_file} can be read by its owner only, which you are not.") from error
+        return _build(Credentials, values, self.credentials_file)
+
+    def write_credentials(self, credentials: Credentials) -> None:
+        replace_file(self.credentials_file, _json(dataclasses.asdict(credentials)))
+
+    def write_version(self, version: HomeVersion) -> None:
+        replace_file(self.version_file, _json(dataclasses.asdict(version)))
+
+
+def process_start(pid: int) -> str | None:
+    """The boot and the clock tick of its start, which no other process of this pid ever had; None when it is gone."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
+    # The second field is the command in parentheses and may itself hold spaces and parentheses.
+    fields = stat.rpartition(")")[2].split()
+    state, tick = fields[0], fields[19]
+    return None if state in "ZX" else f"{boot}:{tick}"
+
+
+def _reachable(address: str) -> str:
+    return address.replace("//0.0.0.0", "//127.0.0.1").replace("//[::]", "//[::1]")
+
+
+def _home_version(file: Path) -> HomeVersion:
+    version = _build(HomeVersion, _read_object(file), file)
+    if not isinstance(version.format, int):
+        raise Corrupt(f'{file} has the format "{version.format}", which is no number. {_RESTORE}')
+    return version
+
+
+def _read_object(file: Path) -> Mapping[str, Any]:
+    try:
+        values = json.loads(file.read_bytes())
+    except ValueError as error:
+        raise Corrupt(f"{file} is damaged: {error}. {_RESTORE}") from error
+    if not isinstance(values, dict):
+        raise Corrupt(f"{file} is damaged: it holds no JSON object. {_RESTORE}")
+    return values
+
+
+def _build(cls: type[T], values: Mapping[str, Any], file: Path) -> T:
+    names = [f.name for f in dataclasses.fields(cls)]
+    missing = [name for name in names if name not in values]
+    if missing:
+        raise Corrupt(f"{file} lacks {', '.join(missing)}. {_RESTORE}")
+    return cls(**{name: values[name] for name in names})
+
+
+def _json(values: Mapping[str, Any]) -> bytes:
+    return json.dumps(values, indent=2).encode() + b"\n"

@@ -1,0 +1,69 @@
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from trainyard.foundation.errors import InvalidRequest
+from trainyard.foundation.settings import parse_duration, read_settings, rows, setting
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    host: str = setting("127.0.0.1", help="Where.")
+    port: int = setting(4780, help="Which port.")
+    heartbeat: timedelta = setting(timedelta(seconds=15), help="How often.")
+    strict: bool = setting(False, help="Whether to refuse.")
+
+
+def read(file: Path | None = None, **environment: str) -> Sample:
+    return read_settings(Sample, file=file, environment=environment, prefix="SAMPLE_")
+
+
+def test_without_file_and_environment_the_defaults_hold(tmp_path: Path) -> None:
+    assert read(tmp_path / "absent.toml") == Sample()
+
+
+def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('host = "::1"\nport = 1\nheartbeat = "250ms"\nstrict = true\n')
+    settings = read(file, SAMPLE_PORT="2")
+    assert settings == Sample(host="::1", port=2, heartbeat=timedelta(milliseconds=250), strict=True)
+
+
+def test_an_unknown_name_in_the_file_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text("prot = 1\n")
+    with pytest.raises(InvalidRequest, match='"prot"'):
+        read(file)
+
+
+def test_a_file_that_is_not_toml_is_refused_with_its_path(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text("port: 1\n")
+    with pytest.raises(InvalidRequest, match=r"settings\.toml is not valid TOML"):
+        read(file)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("SAMPLE_PORT", "many"), ("SAMPLE_STRICT", "maybe"), ("SAMPLE_HEARTBEAT", "5 parsecs")]
+)
+def test_a_bad_value_is_refused_with_the_value(variable: str, value: str) -> None:
+    with pytest.raises(InvalidRequest, match=value):
+        read(**{variable: value})
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("250ms", 0.25), ("15s", 15), ("1.5m", 90), ("2h", 7200), ("1d", 86400)])
+def test_durations_have_units(text: str, seconds: float) -> None:
+    assert parse_duration(text) == timedelta(seconds=seconds)
+
+
+def test_the_table_has_a_row_for_each_setting() -> None:
+    table = rows(Sample, "SAMPLE_")
+    assert [(row.name, row.variable, row.default) for row in table] == [
+        ("host", "SAMPLE_HOST", "127.0.0.1"),
+        ("port", "SAMPLE_PORT", "4780"),
+        ("heartbeat", "SAMPLE_HEARTBEAT", "15s"),
+        ("strict", "SAMPLE_STRICT", "False"),
+    ]
+    assert table[0].help == "Where."
