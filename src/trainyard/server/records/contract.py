@@ -53,7 +53,8 @@ class Draft:
     status: str = ""
     parent: ResourceId | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
-    arn: str = ""  # under which `tags` are found; needed only with tags
+    arn: str = ""  # under which its tags are found, now or later; they go when it is deleted
+    due_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ class NewEvent:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A person or program that may call. Each user is an account of its own; `removed_at` keeps the account's things."""
+    """A person or program that may call. Each is an account of its own; `removed_at` keeps the account's things."""
 
     account: str
     name: str
@@ -174,7 +175,10 @@ class Records(Protocol):
     """
 
     def create(self, draft: Draft, *, now: datetime, event: NewEvent | None = None) -> Resource:
-        """AlreadyExists when a living resource has the key. Of many concurrent creates exactly one succeeds."""
+        """AlreadyExists when a living resource has the key. Of many concurrent creates exactly one succeeds.
+
+        NotFound when the draft names a parent that does not live in its account.
+        """
         ...
 
     def load(self, key: ResourceKey) -> Resource:
@@ -224,11 +228,13 @@ class Records(Protocol):
         """The events with a sequence above `after`, in order; gaps never fill in later."""
         ...
 
-    def add_user(self, user: User, key: AccessKey) -> None:
-        """AlreadyExists when a living user has the name."""
+    def add_user(self, user: User, key: AccessKey | None = None) -> None:
+        """Add a user, with its first key pair or none yet; AlreadyExists when a living user has the name."""
         ...
 
-    def user(self, account: str) -> User: ...
+    def user(self, account: str) -> User:
+        """Also a removed one, which its `removed_at` tells; NotFound when there never was one."""
+        ...
 
     def users(self) -> Sequence[User]:
         """The living ones, by name."""

@@ -1,0 +1,81 @@
+"""Leases: one worker at a time holds a resource that is due."""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from sqlalchemy import ColumnElement, Connection, bindparam, func, select, update
+
+from trainyard.server.records import events, resources
+from trainyard.server.records.contract import Change, Claim, NewEvent
+from trainyard.server.records.schema import RESOURCE_COLUMNS, Moment
+from trainyard.server.records.schema import resources as table
+
+_NOW = bindparam("moment", type_=Moment)
+_KIND = table.c.kind == bindparam("of_kind")
+_DUE = (_KIND, table.c.lease_token.is_(None), table.c.due_at <= _NOW)
+_EXPIRED = (_KIND, table.c.lease_token.is_not(None), table.c.lease_expires_at <= _NOW)
+_FREE = {"lease_token": None, "lease_worker": None, "lease_expires_at": None}
+
+# The first in the order of an index rather than EXISTS, for which PostgreSQL may read the table in the hope of a hit.
+_FIRST_DUE = select(table.c.id).where(*_DUE).order_by(table.c.due_at, table.c.id).limit(1)
+_FIRST_EXPIRED = select(table.c.id).where(*_EXPIRED).order_by(table.c.lease_expires_at).limit(1)
+_ANY = select(func.coalesce(_FIRST_DUE.scalar_subquery(), _FIRST_EXPIRED.scalar_subquery()))
+_NEXT = _FIRST_DUE.with_only_columns(*RESOURCE_COLUMNS).with_for_update(skip_locked=True)
+_FREE_EXPIRED = (
+    update(table)
+    .where(table.c.id.in_(select(table.c.id).where(*_EXPIRED).with_for_update(skip_locked=True)))
+    .values(**_FREE)
+)
+
+
+def has_work(connection: Connection, kind: str, *, now: datetime) -> bool:
+    """Whether a claim could succeed; asked first, so that an idle worker takes no write lock."""
+    return connection.execute(_ANY, {"of_kind": kind, "moment": now}).scalar_one() is not None
+
+
+def claim_next(connection: Connection, kind: str, *, worker: str, lease: timedelta, now: datetime) -> Claim | None:
+    # A lost lease is cleared once instead of being stepped over by every claim.
+    connection.execute(_FREE_EXPIRED, {"of_kind": kind, "moment": now})
+    found = connection.execute(_NEXT, {"of_kind": kind, "moment": now}).one_or_none()
+    if found is None:
+        return None
+    claim = Claim(resources.resource_of(found), secrets.token_hex(16), now + lease)
+    taken = {"lease_token": claim.token, "lease_worker": worker, "lease_expires_at": claim.expires_at}
+    connection.execute(update(table).where(table.c.id == claim.resource.id).values(**taken))
+    return claim
+
+
+def renew(connection: Connection, claim: Claim, *, lease: timedelta, now: datetime) -> Claim | None:
+    expiry = select(table.c.lease_expires_at).where(*_held(claim, now)).with_for_update()
+    expires_at = connection.execute(expiry).scalar_one_or_none()
+    if expires_at is None:
+        return None
+    later = max(expires_at, now + lease)
+    connection.execute(update(table).where(table.c.id == claim.resource.id).values(lease_expires_at=later))
+    return replace(claim, expires_at=later)
+
+
+def apply(
+    connection: Connection,
+    claim: Claim,
+    change: Change,
+    *,
+    now: datetime,
+    new_events: Sequence[NewEvent],
+    release: bool,
+) -> Claim | None:
+    values = resources.changed_values(change, now) | {"revision": table.c.revision + 1}
+    if release:
+        values |= {"due_at": change.due_at, **_FREE}
+    if connection.execute(update(table).where(*_held(claim, now)).values(**values)).rowcount == 0:
+        return None
+    applied = replace(claim, resource=resources.load_by_id(connection, claim.resource.id))
+    events.append(connection, applied.resource, new_events, now=now)
+    return applied
+
+
+def _held(claim: Claim, now: datetime) -> tuple[ColumnElement[bool], ...]:
+    c = table.c
+    return (c.id == claim.resource.id, c.lease_token == claim.token, c.lease_expires_at > now)

@@ -1,0 +1,139 @@
+"""Records in SQL. Each method is one transaction over the functions of its concern."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from trainyard.server.records import backup, events, leases, listing, migrations, resources, tagging, users
+from trainyard.server.records.contract import (
+    AccessKey,
+    Body,
+    Change,
+    Claim,
+    Draft,
+    Event,
+    NewEvent,
+    Page,
+    Query,
+    Resource,
+    ResourceId,
+    ResourceKey,
+    TaggedArn,
+    User,
+)
+from trainyard.server.records.database import Database, open_database
+
+
+def open_records(url: str) -> "SqlRecords":
+    """Open `sqlite:///path` or `postgresql://…`; an empty database is filled, an older one upgraded.
+
+    Conflict when a newer Trainyard made it or it holds someone else's tables, and then nothing is changed; Corrupt when
+    it cannot be read; Unavailable when it cannot be reached or written.
+    """
+    database = open_database(url)
+    try:
+        migrations.prepare(database)
+    except BaseException:
+        database.close()
+        raise
+    return SqlRecords(database)
+
+
+class SqlRecords:
+    """The `Records` of an open database whose schema is current."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def create(self, draft: Draft, *, now: datetime, event: NewEvent | None = None) -> Resource:
+        return self.database.write(lambda connection: resources.create(connection, draft, now=now, event=event))
+
+    def load(self, key: ResourceKey) -> Resource:
+        return self.database.read(lambda connection: resources.load(connection, key))
+
+    def load_by_id(self, id: ResourceId) -> Resource:  # noqa: A002 - the domain's word
+        return self.database.read(lambda connection: resources.load_by_id(connection, id))
+
+    def find(self, query: Query) -> Page:
+        return self.database.read(lambda connection: listing.find(connection, query))
+
+    def apply(
+        self, resource: Resource, change: Change, *, now: datetime, events: Sequence[NewEvent] = ()
+    ) -> Resource | None:
+        return self.database.write(
+            lambda connection: resources.apply(connection, resource, change, now=now, new_events=events)
+        )
+
+    def delete(self, resource: Resource, *, now: datetime, event: NewEvent | None = None) -> bool:
+        return self.database.write(lambda connection: resources.remove(connection, resource, now=now, event=event))
+
+    def claim_next(self, kind: str, *, worker: str, lease: timedelta, now: datetime) -> Claim | None:
+        if not self.database.read(lambda connection: leases.has_work(connection, kind, now=now)):
+            return None
+        return self.database.write(
+            lambda connection: leases.claim_next(connection, kind, worker=worker, lease=lease, now=now)
+        )
+
+    def renew(self, claim: Claim, *, lease: timedelta, now: datetime) -> Claim | None:
+        return self.database.write(lambda connection: leases.renew(connection, claim, lease=lease, now=now))
+
+    def apply_claimed(
+        self, claim: Claim, change: Change, *, now: datetime, events: Sequence[NewEvent] = (), release: bool = False
+    ) -> Claim | None:
+        return self.database.write(
+            lambda connection: leases.apply(connection, claim, change, now=now, new_events=events, release=release)
+        )
+
+    def events(self, *, after: int = 0, limit: int = 1000, account: str | None = None) -> Sequence[Event]:
+        return self.database.read(lambda connection: events.after(connection, after, limit=limit, account=account))
+
+    def add_user(self, user: User, key: AccessKey | None = None) -> None:
+        self.database.write(lambda connection: users.add(connection, user, key))
+
+    def user(self, account: str) -> User:
+        return self.database.read(lambda connection: users.of_account(connection, account))
+
+    def users(self) -> Sequence[User]:
+        return self.database.read(users.living)
+
+    def remove_user(self, account: str, *, now: datetime) -> None:
+        self.database.write(lambda connection: users.remove(connection, account, now=now))
+
+    def add_access_key(self, key: AccessKey) -> None:
+        self.database.write(lambda connection: users.add_key(connection, key))
+
+    def access_key(self, id: str) -> AccessKey:  # noqa: A002 - the domain's word
+        return self.database.read(lambda connection: users.key_of_id(connection, id))
+
+    def access_keys(self, account: str) -> Sequence[AccessKey]:
+        return self.database.read(lambda connection: users.lasting_keys(connection, account))
+
+    def remove_access_key(self, account: str, id: str) -> None:  # noqa: A002 - the domain's word
+        self.database.write(lambda connection: users.remove_key(connection, account, id))
+
+    def forget_expired_keys(self, *, now: datetime) -> int:
+        return self.database.write(lambda connection: users.forget_expired(connection, now=now))
+
+    def tags(self, account: str, arn: str) -> Mapping[str, str]:
+        return self.database.read(lambda connection: tagging.of(connection, account, arn))
+
+    def set_tags(self, account: str, arn: str, tags: Mapping[str, str]) -> None:
+        self.database.write(lambda connection: tagging.put(connection, account, arn, tags))
+
+    def remove_tags(self, account: str, arn: str, keys: Sequence[str]) -> None:
+        self.database.write(lambda connection: tagging.remove(connection, account, arn, keys))
+
+    def tagged(
+        self, account: str | None, *, arn_prefixes: Sequence[str] = (), after: str = "", limit: int = 100
+    ) -> Sequence[TaggedArn]:
+        with self.database.snapshot() as connection:
+            return tagging.tagged(connection, account, arn_prefixes=arn_prefixes, after=after, limit=limit)
+
+    def export(self) -> Iterator[tuple[str, Body]]:
+        with self.database.snapshot() as connection:
+            yield from backup.export(connection)
+
+    def restore(self, rows: Iterable[tuple[str, Body]]) -> None:
+        self.database.write_once(lambda connection: backup.restore(connection, rows, title=self.database.title))
+
+    def close(self) -> None:
+        self.database.close()

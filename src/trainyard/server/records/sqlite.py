@@ -1,0 +1,135 @@
+"""SQLite: one file in WAL mode, many readers, one writer at a time."""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from sqlalchemy import Connection, create_engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import QueuePool
+
+from trainyard.foundation.errors import Corrupt, LimitExceeded, TrainyardError, Unavailable
+from trainyard.server.records.database import T, Work, translated
+
+BUSY_TIMEOUT_S = 15.0
+POOLED_CONNECTIONS = 8  # more are opened while more threads read at once, and closed after
+
+_HEADER = b"SQLite format 3\0"
+
+_REMEDIES = {
+    "SQLITE_FULL": "the disk is full; free some space there and try again",
+    "SQLITE_READONLY": "it is read-only; make the file and its folder writable for the user that runs the yard",
+    "SQLITE_PERM": "the user that runs the yard may not use it; correct its owner or mode",
+    "SQLITE_CANTOPEN": "it cannot be opened; check that its folder exists and belongs to the user that runs the yard",
+    "SQLITE_BUSY": "another process has kept it locked too long; end that process or try again",
+    "SQLITE_LOCKED": "another process has kept it locked too long; end that process or try again",
+    "SQLITE_IOERR": "reading or writing it failed; check the disk and its free space, then try again",
+    "SQLITE_NOMEM": "there is too little memory; free some and try again",
+}
+
+
+class SqliteDatabase:
+    """Gives every thread at work a connection of its own, and lets one of them write at a time."""
+
+    def __init__(self, url: str) -> None:
+        self._path = Path(url.removeprefix("sqlite:///"))
+        self.title = str(self._path)
+        # Threads of this process queue here, which is fair and quick; SQLite's own wait is a polling one.
+        self._writer = threading.Lock()
+        self.engine = create_engine(
+            "sqlite+pysqlite://",
+            creator=self._connect,
+            poolclass=QueuePool,
+            pool_size=POOLED_CONNECTIONS,
+            max_overflow=-1,
+            pool_use_lifo=True,
+        )
+        self._create_file()
+        if not self._has_begun():
+            self.read(lambda connection: connection.exec_driver_sql("PRAGMA journal_mode = WAL"))
+
+    def read(self, work: Work[T]) -> T:
+        with self._translated(), self.engine.connect() as connection:
+            return work(connection)
+
+    def write(self, work: Work[T]) -> T:
+        if not self._writer.acquire(timeout=BUSY_TIMEOUT_S):
+            raise Unavailable(f"{self.title} is busy with other writes; try again.")
+        try:
+            with self._translated(), self.engine.connect() as connection:
+                # Not deferred: a transaction that reads first and cannot write after would have to start again.
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+                result = work(connection)
+                connection.commit()
+                return result
+        finally:
+            self._writer.release()
+
+    def write_once(self, work: Work[T]) -> T:
+        return self.write(work)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        with self._translated(), self.engine.connect() as connection:
+            connection.exec_driver_sql("BEGIN")
+            yield connection
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    def _create_file(self) -> None:
+        """Make it before SQLite does, readable by the owner only; SQLite gives its side files the same mode."""
+        try:
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except FileExistsError:
+            return
+        except OSError as error:
+            raise Unavailable(f"{self.title} cannot be created ({error.strerror}); check its folder.") from error
+
+    def _has_begun(self) -> bool:
+        """Whether anything was written to it; what is no database is refused before SQLite touches it."""
+        try:
+            with self._path.open("rb") as file:
+                header = file.read(len(_HEADER))
+        except OSError as error:
+            raise Unavailable(f"{self.title} cannot be read ({error.strerror}); check its owner and mode.") from error
+        if header and header != _HEADER:
+            raise self._corrupt("it does not begin as an SQLite database does")
+        return bool(header)
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._path,
+            timeout=BUSY_TIMEOUT_S,
+            isolation_level=None,  # transactions begin where we say BEGIN, never by themselves
+            check_same_thread=False,  # the pool hands a connection to one thread at a time
+            cached_statements=256,
+        )
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        return connection
+
+    def _translated(self) -> AbstractContextManager[None]:
+        return translated(self.title, self._translation)
+
+    def _translation(self, error: DBAPIError) -> TrainyardError | None:
+        name: str = getattr(error.orig, "sqlite_errorname", "")
+        primary = "_".join(name.split("_")[:2])
+        if primary in ("SQLITE_CORRUPT", "SQLITE_NOTADB"):
+            return self._corrupt(str(error.orig))
+        if primary == "SQLITE_TOOBIG":
+            return LimitExceeded("The value is larger than the database can keep; make it smaller.")
+        if primary in _REMEDIES:
+            return Unavailable(f"{self.title}: {_REMEDIES[primary]} ({error.orig}).")
+        return None
+
+    def _corrupt(self, why: str) -> Corrupt:
+        return Corrupt(f"{self.title} is damaged: {why}. Stop the yard and run `trainyard restore BACKUP`.")

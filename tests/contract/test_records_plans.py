@@ -1,0 +1,250 @@
+"""Lists and claims read a short range of an index, however many resources there are.
+
+Judged over 10,000 rows by what the databases say they do rather than by the clock: PostgreSQL counts the rows it reads,
+SQLite the steps of its machine, some twenty for each row.
+"""
+
+import json
+import random
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, event
+
+from trainyard.foundation.clock import to_micros
+from trainyard.server.records.contract import Body, Change, Query, SortBy
+from trainyard.server.records.resources import new_id
+from trainyard.server.records.schema import REVISION
+from trainyard.server.records.sql import SqlRecords, open_records
+from trainyard.testing.postgres import PostgresServer
+from trainyard.testing.records.samples import ALICE, BOB, KIND, LEASE, NOON, REGION
+
+ROWS = 10_000
+PAGE = 20
+ROWS_FOR_A_PAGE = 10 * PAGE
+STEPS_FOR_A_PAGE = 20 * ROWS_FOR_A_PAGE
+
+PARENT = new_id(NOON)
+SCOPES = {
+    "account": Query(KIND, account=ALICE, limit=PAGE),
+    "kind": Query(KIND, limit=PAGE),
+    "parent": Query(KIND, account=ALICE, parent=PARENT, limit=PAGE),
+}
+ORDERS = [(sort_by, descending) for sort_by in SortBy for descending in (False, True)]
+LATER = NOON + timedelta(days=1)
+
+
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def records(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlRecords]:
+    with ExitStack() as stack:
+        url = f"sqlite:///{tmp_path_factory.mktemp('plans')}/records.db"
+        if request.param == "postgres":
+            server: PostgresServer = request.getfixturevalue("postgres")
+            url = stack.enter_context(server.database())
+        opened = open_records(url)
+        stack.callback(opened.close)
+        opened.restore(many_rows())
+        if request.param == "postgres":  # as autovacuum does within the minute
+            opened.database.write(lambda connection: connection.exec_driver_sql("ANALYZE"))
+        yield opened
+
+
+@pytest.mark.parametrize(("sort_by", "descending"), ORDERS)
+@pytest.mark.parametrize("status", ["", "Failed", "Completed"])
+@pytest.mark.parametrize("scope", list(SCOPES))
+def test_every_page_of_every_order_is_a_range_of_an_index(
+    records: SqlRecords, scope: str, status: str, sort_by: SortBy, descending: bool
+) -> None:
+    assert_pages_are_short(records, replace(SCOPES[scope], status=status, sort_by=sort_by, descending=descending))
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_a_span_of_time_is_a_range_in_the_order_of_that_time(records: SqlRecords, descending: bool) -> None:
+    start, end = NOON + timedelta(seconds=ROWS // 2), NOON + timedelta(seconds=ROWS // 2 + 400)
+    created = replace(SCOPES["account"], created_after=start, created_before=end)
+    modified = replace(SCOPES["account"], modified_after=start, modified_before=end, sort_by=SortBy.MODIFIED)
+    for query in (created, modified, replace(created, account=None), replace(modified, account=None)):
+        assert_pages_are_short(records, replace(query, descending=descending))
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_a_prefix_is_a_range_in_the_order_of_names(records: SqlRecords, descending: bool) -> None:
+    for scope in ("account", "kind"):
+        query = replace(SCOPES[scope], name_prefix="job-5", sort_by=SortBy.NAME, descending=descending)
+        assert_pages_are_short(records, query)
+
+
+@pytest.mark.parametrize("scope", list(SCOPES))
+def test_a_name_is_looked_up_whatever_the_order(records: SqlRecords, scope: str) -> None:
+    [known] = records.find(replace(SCOPES[scope], limit=1)).resources
+    for sort_by, descending in ORDERS:
+        query = replace(SCOPES[scope], name=known.key.name, sort_by=sort_by, descending=descending)
+        for plan in plans(records, partial(SqlRecords.find, query=query)):
+            assert plan.is_short, plan.text
+
+
+def test_a_part_of_a_name_is_sought_within_the_account(records: SqlRecords) -> None:
+    nowhere = replace(SCOPES["account"], account=BOB, kind="model", name_contains="nowhere")
+    for plan in plans(records, lambda records: records.find(nowhere)):
+        assert plan.is_short, plan.text
+
+
+def test_claims_and_their_writes_find_their_row_at_once(records: SqlRecords) -> None:
+    def work(records: SqlRecords) -> None:
+        claim = records.claim_next(KIND, worker="w", lease=LEASE, now=LATER)
+        assert claim is not None
+        renewed = records.renew(claim, lease=LEASE, now=LATER)
+        assert renewed is not None
+        assert records.apply_claimed(renewed, Change(status="x"), now=LATER)
+
+    for plan in plans(records, work):
+        assert plan.is_short, plan.text
+
+
+def test_an_idle_worker_learns_quickly_that_there_is_nothing_to_do(records: SqlRecords) -> None:
+    for kind, now in ((KIND, NOON - timedelta(days=1)), ("model", LATER), ("unknown", LATER)):
+        for plan in plans(records, partial(SqlRecords.claim_next, kind=kind, worker="w", lease=LEASE, now=now)):
+            assert plan.is_short, plan.text
+
+
+def test_loads_applies_and_deletes_touch_only_their_own(records: SqlRecords) -> None:
+    def work(records: SqlRecords) -> None:
+        [one] = records.find(replace(SCOPES["kind"], limit=1, status="Failed", sort_by=SortBy.NAME)).resources
+        changed = records.apply(records.load(one.key), Change(status="x"), now=NOON)
+        assert changed is not None
+        assert records.delete(changed, now=NOON)
+
+    for plan in plans(records, work):
+        assert plan.is_short, plan.text
+
+
+def test_tagged_arns_and_events_are_read_from_their_place(records: SqlRecords) -> None:
+    def work(records: SqlRecords) -> None:
+        for account in (ALICE, None):
+            for prefixes in ([], ["arn:5", "arn:7"]):
+                assert records.tagged(account, arn_prefixes=prefixes, after="arn:4", limit=PAGE)
+            assert records.events(after=ROWS // 2, limit=PAGE, account=account)
+
+    for plan in plans(records, work):
+        assert plan.is_short, plan.text
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    text: str
+    is_short: bool
+    sorts: bool
+
+
+def assert_pages_are_short(records: SqlRecords, query: Query) -> None:
+    """The first three, of which the last two begin elsewhere than the list."""
+    for _ in range(3):
+        [plan] = plans(records, partial(SqlRecords.find, query=query))
+        assert plan.is_short, plan.text
+        assert not plan.sorts, plan.text
+        query = replace(query, after=records.find(query).next_after or "")
+        assert query.after, "the test needs a list of more pages"
+
+
+def plans(records: SqlRecords, work: Callable[[SqlRecords], object]) -> list[Plan]:
+    """How the database runs each statement that the work sends, its inserts aside."""
+    sent: list[tuple[str, Any]] = []
+
+    def note(_: Connection, __: object, statement: str, parameters: Any, *___: object) -> None:
+        if statement.startswith(("SELECT", "UPDATE", "DELETE", "WITH")):
+            sent.append((statement, parameters))
+
+    engine = records.database.engine
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        work(records)
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+    assert sent
+    explain = explain_sqlite if engine.dialect.name == "sqlite" else explain_postgres
+    with engine.connect() as connection:
+        return [explain(connection, statement, parameters) for statement, parameters in sent]
+
+
+def explain_sqlite(connection: Connection, statement: str, parameters: Any) -> Plan:
+    text = "\n".join(row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters))
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    driver.execute("SAVEPOINT explain")
+    driver.set_progress_handler(count, 1)
+    try:
+        driver.execute(statement, parameters).fetchall()
+    finally:
+        driver.set_progress_handler(None, 1)
+        driver.execute("ROLLBACK TO explain")
+        driver.execute("RELEASE explain")
+    return Plan(f"{statement}\n{text}\n{steps} steps", steps < STEPS_FOR_A_PAGE, "TEMP B-TREE" in text)
+
+
+def explain_postgres(connection: Connection, statement: str, parameters: Any) -> Plan:
+    with connection.begin_nested() if connection.in_transaction() else connection.begin() as transaction:
+        [row] = connection.exec_driver_sql(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", parameters)
+        transaction.rollback()
+    nodes = list(plan_nodes(row[0][0]["Plan"]))
+    rows = sum(rows_read(node) for node in nodes if "Relation Name" in node)
+    # Sorting by what one index has in order but for ties is no sort of the whole.
+    sorts = any(node["Node Type"] == "Sort" for node in nodes)
+    return Plan(f"{statement}\n{json.dumps(nodes, indent=1)}\n{rows} rows", rows < ROWS_FOR_A_PAGE, sorts)
+
+
+def plan_nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield {name: value for name, value in node.items() if name != "Plans"}
+    for child in node.get("Plans", ()):
+        yield from plan_nodes(child)
+
+
+def rows_read(node: dict[str, Any]) -> float:
+    removed = node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
+    return float(node["Actual Loops"] * (node["Actual Rows"] + removed))
+
+
+def many_rows() -> Iterator[tuple[str, Body]]:
+    """Jobs of three accounts, one in a hundred failed, one in ten a child; events and tags as many."""
+    chance = random.Random(7)
+    yield "schema", {"revision": REVISION}
+    yield "resources", row(0, chance) | {"id": PARENT, "kind": "group", "name": "parent"}
+    for number in range(ROWS):
+        yield "resources", row(number, chance)
+        yield "tags", {"account": ALICE, "arn": f"arn:{number}", "key": "k", "value": "v"}
+        happened = {"sequence": number + 1, "at": 0, "kind": "x", "subject": PARENT, "body": "{}"}
+        yield "events", happened | {"account": ALICE if number % 3 else BOB}
+
+
+def row(number: int, chance: random.Random) -> dict[str, Any]:
+    created = NOON + timedelta(seconds=number)
+    return {
+        "id": new_id(created),
+        "account": (ALICE, BOB, "333333333333")[number % 3] if number % 10 else ALICE,
+        "kind": KIND,
+        "name": f"job-{chance.randrange(10**9):09}-{number}",
+        "region": REGION,
+        "status": "Failed" if number % 100 < 3 else "Completed",
+        "created_at": to_micros(created),
+        "modified_at": to_micros(created + timedelta(seconds=chance.randrange(1000))),
+        "revision": 1,
+        "body": "{}",
+        "parent": None if number % 10 else PARENT,
+        "arn": "",
+        "due_at": to_micros(created) if number % 2 else None,
+        # Half of what is due is in the hands of a worker, and first in line.
+        "lease_token": "t" if number % 2 and number < ROWS // 2 else None,
+        "lease_worker": None,
+        "lease_expires_at": to_micros(LATER + LEASE) if number % 2 and number < ROWS // 2 else None,
+    }
