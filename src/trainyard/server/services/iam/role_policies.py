@@ -1,0 +1,126 @@
+"""The policies of a role: those attached to it, and those written into it."""
+
+from dataclasses import replace
+
+from trainyard.foundation.errors import LimitExceeded, NotFound
+from trainyard.server import roles
+from trainyard.server.records.contract import Change, Resource
+from trainyard.server.roles import Role
+from trainyard.server.services.contract import Call, Operations, Shape
+from trainyard.server.services.iam import managed
+from trainyard.server.services.iam.documents import INLINE_QUOTA, check_size, checked_document, encoded
+from trainyard.server.services.iam.paging import page_of
+from trainyard.server.services.iam.roles import change_role, named_role
+
+ATTACHED_PER_ROLE = 10
+
+
+def attach_role_policy(call: Call, request: Shape) -> Shape:
+    """Attach a policy of AWS, or of the account that the role is in. Attaching it again changes nothing."""
+    arn = request["PolicyArn"]
+    if managed.parse_policy_arn(arn).is_of_aws:
+        change_role(call, request, lambda role: _attached(role, arn))
+        return {}
+    policy = managed.load_policy(call, arn)
+    if policy.key.account != named_role(call, request).key.account:
+        raise NotFound("attachable policy", arn)
+    change_role(call, request, lambda role: _attached(role, arn))
+    if not _touch(call, policy):
+        change_role(call, request, lambda role: _detached(role, arn))
+        raise NotFound("policy", arn)
+    return {}
+
+
+def detach_role_policy(call: Call, request: Shape) -> Shape:
+    arn = request["PolicyArn"]
+
+    def detach(role: Role) -> Role:
+        if arn not in role.attached:
+            raise NotFound("attached policy", arn)
+        return _detached(role, arn)
+
+    change_role(call, request, detach)
+    return {}
+
+
+def list_attached_role_policies(call: Call, request: Shape) -> Shape:
+    prefix = request.get("PathPrefix", "/")
+    named = map(managed.parse_policy_arn, roles.role_of(named_role(call, request)).attached)
+    return page_of(
+        "AttachedPolicies",
+        (policy for policy in named if policy.path.startswith(prefix)),
+        request,
+        key=lambda policy: policy.arn,
+        shape=lambda policy: {"PolicyName": policy.name, "PolicyArn": policy.arn},
+    )
+
+
+def put_role_policy(call: Call, request: Shape) -> Shape:
+    document = checked_document(request["PolicyDocument"], INLINE_QUOTA)
+
+    def put(role: Role) -> Role:
+        inline = {**role.inline, request["PolicyName"]: document}
+        check_size(list(inline.values()), INLINE_QUOTA)
+        return replace(role, inline=inline)
+
+    change_role(call, request, put)
+    return {}
+
+
+def get_role_policy(call: Call, request: Shape) -> Shape:
+    resource, name = named_role(call, request), request["PolicyName"]
+    inline = roles.role_of(resource).inline
+    if name not in inline:
+        raise NotFound("role policy", name)
+    return {"RoleName": resource.key.name, "PolicyName": name, "PolicyDocument": encoded(inline[name])}
+
+
+def list_role_policies(call: Call, request: Shape) -> Shape:
+    inline = roles.role_of(named_role(call, request)).inline
+    return page_of("PolicyNames", inline, request, key=str, shape=str)
+
+
+def delete_role_policy(call: Call, request: Shape) -> Shape:
+    name = request["PolicyName"]
+
+    def drop(role: Role) -> Role:
+        if name not in role.inline:
+            raise NotFound("role policy", name)
+        return replace(role, inline={key: text for key, text in role.inline.items() if key != name})
+
+    change_role(call, request, drop)
+    return {}
+
+
+OPERATIONS: Operations = {
+    "AttachRolePolicy": attach_role_policy,
+    "DetachRolePolicy": detach_role_policy,
+    "ListAttachedRolePolicies": list_attached_role_policies,
+    "PutRolePolicy": put_role_policy,
+    "GetRolePolicy": get_role_policy,
+    "ListRolePolicies": list_role_policies,
+    "DeleteRolePolicy": delete_role_policy,
+}
+
+
+def _attached(role: Role, arn: str) -> Role:
+    if arn in role.attached:
+        return role
+    if len(role.attached) >= ATTACHED_PER_ROLE:
+        raise LimitExceeded(f"Cannot exceed quota for PoliciesPerRole: {ATTACHED_PER_ROLE}")
+    return replace(role, attached=(*role.attached, arn))
+
+
+def _detached(role: Role, arn: str) -> Role:
+    return replace(role, attached=tuple(known for known in role.attached if known != arn))
+
+
+def _touch(call: Call, policy: Resource) -> bool:
+    """Raise the policy's revision, so that who is deleting it looks again; False when it is gone already."""
+    records = call.yard.records
+    while not records.apply(policy, Change(), now=call.now):
+        try:
+            policy = records.load_by_id(policy.id)
+        except NotFound:
+            return False
+    return True

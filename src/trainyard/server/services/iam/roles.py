@@ -1,0 +1,177 @@
+"""Roles: created, described, changed, tagged, deleted."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from trainyard.foundation.errors import Conflict, NotFound, Unavailable
+from trainyard.server import roles
+from trainyard.server.records.contract import Change, Query, Resource, ResourceKey, SortBy
+from trainyard.server.roles import Role
+from trainyard.server.services.contract import Call, Operations, Shape
+from trainyard.server.services.iam import managed
+from trainyard.server.services.iam.documents import TRUST_QUOTA, checked_document, encoded
+from trainyard.server.services.iam.paging import page_of, page_of_records
+from trainyard.server.services.iam.tags import tag_shapes, tags_of
+from trainyard.server.services.visible import load_visible
+
+# Each attempt is lost only to another writer that succeeded, so this many in a row is a sign of something else.
+_ATTEMPTS = 20
+
+
+def create_role(call: Call, request: Shape) -> Shape:
+    role = Role(
+        path=request.get("Path", "/"),
+        trust=checked_document(request["AssumeRolePolicyDocument"], TRUST_QUOTA),
+        description=request.get("Description", ""),
+        max_session_s=request.get("MaxSessionDuration", 3600),
+        boundary=_boundary(call, request),
+    )
+    tags = tags_of(request)
+    key = ResourceKey(call.account, roles.KIND, request["RoleName"])
+    made = roles.create_role(call.yard.records, key, role, now=call.now, tags=tags)
+    return {"Role": _full_shape(call, made)}
+
+
+def get_role(call: Call, request: Shape) -> Shape:
+    return {"Role": _full_shape(call, named_role(call, request)) | {"RoleLastUsed": {}}}
+
+
+def list_roles(call: Call, request: Shape) -> Shape:
+    prefix = request.get("PathPrefix", "/")
+    return page_of_records(
+        "Roles",
+        call.yard.records,
+        Query(roles.KIND, account=call.caller.scope, sort_by=SortBy.NAME),
+        request,
+        wanted=lambda resource: roles.role_of(resource).path.startswith(prefix),
+        shape=_shape,
+    )
+
+
+def update_role(call: Call, request: Shape) -> Shape:
+    change_role(
+        call,
+        request,
+        lambda role: replace(
+            role,
+            description=request.get("Description", role.description),
+            max_session_s=request.get("MaxSessionDuration", role.max_session_s),
+        ),
+    )
+    return {}
+
+
+def update_role_description(call: Call, request: Shape) -> Shape:
+    changed = change_role(call, request, lambda role: replace(role, description=request["Description"]))
+    return {"Role": _full_shape(call, changed)}
+
+
+def update_assume_role_policy(call: Call, request: Shape) -> Shape:
+    trust = checked_document(request["PolicyDocument"], TRUST_QUOTA)
+    change_role(call, request, lambda role: replace(role, trust=trust))
+    return {}
+
+
+def delete_role(call: Call, request: Shape) -> Shape:
+    for _ in range(_ATTEMPTS):
+        resource = named_role(call, request)
+        role = roles.role_of(resource)
+        if role.attached:
+            raise Conflict("role", resource.key.name, "has policies attached; detach all of them first")
+        if role.inline:
+            raise Conflict("role", resource.key.name, "has policies of its own; delete all of them first")
+        if call.yard.records.delete(resource, now=call.now):
+            return {}
+    raise _contended(request["RoleName"])
+
+
+def tag_role(call: Call, request: Shape) -> Shape:
+    resource = named_role(call, request)
+    account, arn = resource.key.account, roles.arn_of(resource)
+    records = call.yard.records
+    records.set_tags(account, arn, tags_of(request, known=records.tags(account, arn)))
+    return {}
+
+
+def untag_role(call: Call, request: Shape) -> Shape:
+    resource = named_role(call, request)
+    call.yard.records.remove_tags(resource.key.account, roles.arn_of(resource), request["TagKeys"])
+    return {}
+
+
+def list_role_tags(call: Call, request: Shape) -> Shape:
+    tags = _tags(call, named_role(call, request))
+    return page_of("Tags", tags, request, key=lambda tag: str(tag["Key"]), shape=dict)
+
+
+OPERATIONS: Operations = {
+    "CreateRole": create_role,
+    "GetRole": get_role,
+    "ListRoles": list_roles,
+    "UpdateRole": update_role,
+    "UpdateRoleDescription": update_role_description,
+    "UpdateAssumeRolePolicy": update_assume_role_policy,
+    "DeleteRole": delete_role,
+    "TagRole": tag_role,
+    "UntagRole": untag_role,
+    "ListRoleTags": list_role_tags,
+}
+
+
+def named_role(call: Call, request: Shape) -> Resource:
+    return load_visible(call, roles.KIND, request["RoleName"])
+
+
+def change_role(call: Call, request: Shape, change: Callable[[Role], Role]) -> Resource:
+    """Apply a change to the role that the request names, again when another writer was first."""
+    for _ in range(_ATTEMPTS):
+        resource = named_role(call, request)
+        changed = change(roles.role_of(resource))
+        applied = call.yard.records.apply(resource, Change(body=changed.body), now=call.now)
+        if applied is not None:
+            return applied
+    raise _contended(request["RoleName"])
+
+
+def _boundary(call: Call, request: Shape) -> str:
+    arn = str(request.get("PermissionsBoundary", ""))
+    if not arn or managed.parse_policy_arn(arn).is_of_aws:
+        return arn
+    if managed.load_policy(call, arn).key.account != call.account:
+        raise NotFound("policy", arn)
+    return arn
+
+
+def _contended(name: str) -> Unavailable:
+    return Unavailable(f'The role "{name}" is being changed by too many others; try again.')
+
+
+def _shape(resource: Resource) -> Shape:
+    role = roles.role_of(resource)
+    shape: Shape = {
+        "Path": role.path,
+        "RoleName": resource.key.name,
+        "RoleId": roles.id_of(resource),
+        "Arn": roles.arn_of(resource),
+        "CreateDate": resource.created_at,
+        "AssumeRolePolicyDocument": encoded(role.trust),
+        "MaxSessionDuration": role.max_session_s,
+    }
+    return shape | {"Description": role.description} if role.description else shape
+
+
+def _full_shape(call: Call, resource: Resource) -> Shape:
+    """What a list leaves out as well."""
+    shape = _shape(resource)
+    if tags := _tags(call, resource):
+        shape["Tags"] = tags
+    if boundary := roles.role_of(resource).boundary:
+        shape["PermissionsBoundary"] = {
+            "PermissionsBoundaryType": "PermissionsBoundaryPolicy",
+            "PermissionsBoundaryArn": boundary,
+        }
+    return shape
+
+
+def _tags(call: Call, resource: Resource) -> list[Shape]:
+    return tag_shapes(call.yard.records.tags(resource.key.account, roles.arn_of(resource)))

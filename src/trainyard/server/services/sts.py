@@ -1,0 +1,123 @@
+"""STS: who the caller is, and temporary credentials for its own account's roles."""
+
+from datetime import timedelta
+
+from trainyard.foundation.arns import assumed_role_arn, unique_id
+from trainyard.foundation.errors import InvalidRequest, NotFound, NotPermitted, Unavailable
+from trainyard.server import roles
+from trainyard.server.identity import is_temporary
+from trainyard.server.records.contract import AccessKey, Resource, ResourceKey
+from trainyard.server.services.contract import Call, Operations, Shape
+from trainyard.wire.fault import FaultRow, FaultTable
+
+DEFAULT_ROLE_SESSION = timedelta(hours=1)
+DEFAULT_USER_SESSION = timedelta(hours=12)
+LONGEST_CHAINED_SESSION = timedelta(hours=1)
+
+
+def get_caller_identity(call: Call, _request: Shape) -> Shape:
+    caller = call.caller
+    return {
+        "Account": caller.account,
+        "Arn": caller.arn,
+        "UserId": f"{_role_id(call, caller.role)}:{caller.session}",
+    }
+
+
+def assume_role(call: Call, request: Shape) -> Shape:
+    """Credentials that speak as a role of the caller's account and see no more than that account."""
+    _refuse_what_is_not_enforced(request, "Policy", "PolicyArns", "SerialNumber", "TokenCode")
+    role, session = _assumable(call, request["RoleArn"]), request["RoleSessionName"]
+    lifetime = _seconds(request, DEFAULT_ROLE_SESSION)
+    if is_temporary(call.caller.access_key_id) and lifetime > LONGEST_CHAINED_SESSION:
+        raise InvalidRequest(
+            "The requested DurationSeconds exceeds the 1 hour session limit for roles assumed by role chaining"
+        )
+    if lifetime > roles.role_of(role).max_session:
+        raise InvalidRequest("The requested DurationSeconds exceeds the MaxSessionDuration set for this role.")
+    name = role.key.name
+    key = call.yard.identities.assume_role(
+        call.account, name, session=session, lifetime=lifetime, now=call.now, within=call.caller.access_key_id
+    )
+    answer = {
+        "Credentials": _credentials(key),
+        "AssumedRoleUser": {
+            "AssumedRoleId": f"{roles.id_of(role)}:{session}",
+            "Arn": assumed_role_arn(call.account, name, session),
+        },
+    }
+    return answer | {name: request[name] for name in ("SourceIdentity",) if name in request}
+
+
+def get_session_token(call: Call, request: Shape) -> Shape:
+    _refuse_what_is_not_enforced(request, "SerialNumber", "TokenCode")
+    if is_temporary(call.caller.access_key_id):
+        raise NotPermitted("Cannot call GetSessionToken with session credentials")
+    lifetime = _seconds(request, DEFAULT_USER_SESSION)
+    key = call.yard.identities.session_token(call.account, lifetime=lifetime, now=call.now)
+    return {"Credentials": _credentials(key)}
+
+
+def get_access_key_info(call: Call, request: Shape) -> Shape:
+    try:
+        key = call.yard.records.access_key(request["AccessKeyId"])
+    except NotFound:
+        key = None
+    if key is None or call.caller.scope not in (None, key.account):
+        raise NotFound("access key", request["AccessKeyId"])
+    return {"Account": key.account}
+
+
+OPERATIONS: Operations = {
+    "GetCallerIdentity": get_caller_identity,
+    "AssumeRole": assume_role,
+    "GetSessionToken": get_session_token,
+    "GetAccessKeyInfo": get_access_key_info,
+}
+
+FAULTS = FaultTable(
+    {
+        InvalidRequest: FaultRow("ValidationError"),
+        NotFound: FaultRow("NoSuchEntity", 404),
+        NotPermitted: FaultRow("AccessDenied", 403),
+        Unavailable: FaultRow("ServiceUnavailable", 503),
+    }
+)
+
+
+def _role_id(call: Call, name: str) -> str:
+    """The id that GetRole shows; a role that was deleted since leaves its callers one that is no role's."""
+    try:
+        return roles.id_of(call.yard.records.load(ResourceKey(call.account, roles.KIND, name)))
+    except NotFound:
+        return unique_id("AROA", f"{call.account}/{name}")
+
+
+def _assumable(call: Call, arn: str) -> Resource:
+    try:
+        role = roles.load_role(call.yard.records, arn)
+    except NotFound:
+        role = None
+    if role is None or role.key.account != call.account:
+        # One answer for a role that is not there and one of another account, as AWS gives.
+        raise NotPermitted(f"User: {call.caller.arn} is not authorized to perform: sts:AssumeRole on resource: {arn}")
+    return role
+
+
+def _refuse_what_is_not_enforced(request: Shape, *members: str) -> None:
+    for name in members:
+        if request.get(name):
+            raise InvalidRequest(f"Trainyard does not enforce {name}; leave it out to get credentials without it.")
+
+
+def _seconds(request: Shape, default: timedelta) -> timedelta:
+    return timedelta(seconds=request["DurationSeconds"]) if "DurationSeconds" in request else default
+
+
+def _credentials(key: AccessKey) -> Shape:
+    return {
+        "AccessKeyId": key.id,
+        "SecretAccessKey": key.secret,
+        "SessionToken": key.session_token,
+        "Expiration": key.expires_at,
+    }

@@ -1,0 +1,114 @@
+"""A yard in a folder with an administrator and two users, whose operations are called as the app calls them."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from botocore.model import ListShape, MapShape, ServiceModel, StructureShape
+from botocore.model import Shape as ModelShape
+
+from trainyard.foundation.errors import TrainyardError
+from trainyard.objects.filesystem import FilesystemObjects
+from trainyard.server.identity import Caller, Identities
+from trainyard.server.records.contract import AccessKey
+from trainyard.server.records.sql import open_records
+from trainyard.server.services.contract import Call, Shape, Yard
+from trainyard.server.services.registry import service
+from trainyard.wire.http import Headers, HttpRequest
+from trainyard.wire.models import Models
+from trainyard.wire.validation import validator
+
+NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
+TYPES = {"string": str, "integer": int, "long": int, "double": float, "boolean": bool, "timestamp": datetime}
+
+
+@dataclass(frozen=True)
+class As:
+    """One caller. Errors come as the faults that the app would make of them."""
+
+    yard: Yard
+    caller: Caller
+    key: AccessKey
+    now: datetime = NOON
+
+    def __call__(self, service_name: str, operation: str, **request: Any) -> Shape:
+        call = Call(self.yard, self.caller, "eu-west-3", "REQUEST", self.now, HttpRequest("POST", "/", "", Headers()))
+        table = service(service_name)
+        model = model_of(service_name).operation_model(operation)
+        validator(service_name, model)(request)
+        try:
+            answer = table.operations[operation](call, request)
+        except TrainyardError as error:
+            raise table.faults.fault(error) from error
+        assert isinstance(answer, dict), "these operations block"
+        check_shape(answer, model.output_shape, operation)
+        return answer
+
+    @property
+    def account(self) -> str:
+        return self.caller.account
+
+    def at(self, now: datetime) -> "As":
+        return replace(self, now=now)
+
+
+@dataclass(frozen=True)
+class Accounts:
+    yard: Yard
+    admin: As
+    anna: As
+    ben: As
+
+    def speaking_with(self, credentials: Shape, *, now: datetime = NOON) -> As:
+        """A caller who signs with credentials that STS gave."""
+        resolved = self.yard.identities.resolve(credentials["AccessKeyId"], credentials["SessionToken"], now=now)
+        return As(self.yard, resolved.caller, self.yard.records.access_key(credentials["AccessKeyId"]), now)
+
+
+@contextmanager
+def open_accounts(folder: Path) -> Iterator[Accounts]:
+    with ExitStack() as stack:
+        records = open_records(f"sqlite:///{folder}/records.sqlite")
+        stack.callback(records.close)
+        objects = FilesystemObjects(folder / "objects")
+        stack.callback(objects.close)
+        identities = Identities(records)
+        yard = Yard(records, objects, identities, folder / "logs", folder / "metrics")
+        first = identities.first_start(now=NOON)
+        assert first is not None, "the records are empty, so a key is made"
+
+        def speaking(key: AccessKey | None) -> As:
+            assert key is not None, "a key was asked for"
+            return As(yard, identities.resolve(key.id, None, now=NOON).caller, key)
+
+        anna, ben = (identities.add_user(name, now=NOON).key for name in ("anna", "ben"))
+        yield Accounts(yard, speaking(first), speaking(anna), speaking(ben))
+
+
+@cache
+def model_of(name: str) -> ServiceModel:
+    return _MODELS.service(name)
+
+
+_MODELS = Models()
+
+
+def check_shape(value: Any, shape: ModelShape | None, where: str) -> None:
+    """Demand that an answer has no member that AWS's model lacks, and lacks none that it requires."""
+    if shape is None:
+        assert not value, f"{where} answers nothing"
+    elif isinstance(shape, StructureShape):
+        assert value.keys() <= shape.members.keys(), where
+        assert value.keys() >= set(shape.required_members), where
+        for name, member in value.items():
+            check_shape(member, shape.members[name], f"{where}.{name}")
+    elif isinstance(shape, ListShape):
+        for item in value:
+            check_shape(item, shape.member, f"{where}[]")
+    elif not isinstance(shape, MapShape):
+        expected = TYPES[shape.type_name]
+        assert isinstance(value, expected), where

@@ -1,0 +1,120 @@
+import pytest
+
+from tests.unit.server.services.accounts import NOON, Accounts, As
+from trainyard.server.identity import DEFAULT_ROLE
+from trainyard.wire.fault import Fault
+from trainyard.wire.refusal import Refused
+
+
+def code_of(caller: As, operation: str, **request: object) -> tuple[str, int]:
+    with pytest.raises(Fault) as caught:
+        caller("iam", operation, **request)
+    return caught.value.code, caught.value.status
+
+
+def test_an_administrator_adds_a_user_and_hands_it_a_key(accounts: Accounts) -> None:
+    admin, identities = accounts.admin, accounts.yard.identities
+    tags = [{"Key": "team", "Value": "vision"}]
+    user = admin("iam", "CreateUser", UserName="carl", Tags=tags)["User"]
+    account = user["Arn"].split(":")[4]
+    assert user["Arn"] == f"arn:aws:iam::{account}:user/carl"
+    assert account not in {admin.account, accounts.anna.account, accounts.ben.account}
+    assert user["UserId"].startswith("AIDA")
+    assert user["Tags"] == tags
+    assert admin("iam", "ListAccessKeys", UserName="carl")["AccessKeyMetadata"] == []
+    key = admin("iam", "CreateAccessKey", UserName="carl")["AccessKey"]
+    assert (key["UserName"], key["Status"], key["CreateDate"]) == ("carl", "Active", NOON)
+    carl = identities.resolve(key["AccessKeyId"], None, now=NOON)
+    assert (carl.caller.account, carl.caller.user, carl.secret) == (account, "carl", key["SecretAccessKey"])
+    assert not carl.caller.is_admin
+    assert carl.caller.role == DEFAULT_ROLE
+
+
+def test_the_path_makes_an_administrator(accounts: Accounts) -> None:
+    admin = accounts.admin
+    admin("iam", "CreateUser", UserName="dora", Path="/administrators/")
+    key = admin("iam", "CreateAccessKey", UserName="dora")["AccessKey"]
+    assert accounts.yard.identities.resolve(key["AccessKeyId"], None, now=NOON).caller.is_admin
+    listed = admin("iam", "ListUsers", PathPrefix="/administrators/")["Users"]
+    assert [user["UserName"] for user in listed] == ["admin", "dora"]
+    assert code_of(admin, "CreateUser", UserName="eve", Path="/elsewhere/") == ("InvalidInput", 400)
+
+
+def test_a_user_name_is_taken_once(accounts: Accounts) -> None:
+    assert code_of(accounts.admin, "CreateUser", UserName="anna") == ("EntityAlreadyExists", 409)
+    assert accounts.anna("iam", "ListRoles")["Roles"], "the first anna is untouched"
+
+
+def test_a_boundary_that_nobody_would_enforce_is_refused(accounts: Accounts) -> None:
+    boundary = "arn:aws:iam::aws:policy/ReadOnlyAccess"
+    assert code_of(accounts.admin, "CreateUser", UserName="eve", PermissionsBoundary=boundary) == ("InvalidInput", 400)
+    assert code_of(accounts.admin, "GetUser", UserName="eve") == ("NoSuchEntity", 404)
+
+
+def test_removing_a_user_ends_its_keys_and_keeps_what_it_owns(accounts: Accounts) -> None:
+    admin, anna = accounts.admin, accounts.anna
+    session = anna("sts", "GetSessionToken")["Credentials"]
+    admin("iam", "DeleteUser", UserName="anna")
+    for key, token in ((anna.key.id, None), (session["AccessKeyId"], session["SessionToken"])):
+        with pytest.raises(Refused):
+            accounts.yard.identities.resolve(key, token, now=NOON)
+    assert code_of(admin, "GetUser", UserName="anna") == ("NoSuchEntity", 404)
+    assert code_of(admin, "DeleteUser", UserName="anna") == ("NoSuchEntity", 404)
+    assert [user["UserName"] for user in admin("iam", "ListUsers")["Users"]] == ["admin", "ben"]
+    owners = {role["Arn"].split(":")[4] for role in admin("iam", "ListRoles")["Roles"]}
+    assert anna.account in owners
+    again = admin("iam", "CreateUser", UserName="anna")["User"]
+    assert again["Arn"].split(":")[4] != anna.account
+
+
+def test_a_plain_user_knows_only_itself(accounts: Accounts) -> None:
+    anna = accounts.anna
+    assert anna("iam", "GetUser")["User"]["UserName"] == "anna"
+    assert anna("iam", "GetUser", UserName="anna")["User"]["Path"] == "/"
+    assert [user["UserName"] for user in anna("iam", "ListUsers")["Users"]] == ["anna"]
+
+
+@pytest.mark.parametrize("name", ["ben", "admin", "nobody"])
+def test_a_plain_user_is_refused_for_others_whether_they_exist_or_not(accounts: Accounts, name: str) -> None:
+    for operation, more in {
+        "GetUser": {},
+        "CreateUser": {},
+        "DeleteUser": {},
+        "CreateAccessKey": {},
+        "ListAccessKeys": {},
+        "DeleteAccessKey": {"AccessKeyId": accounts.ben.key.id},
+    }.items():
+        assert code_of(accounts.anna, operation, UserName=name, **more) == ("AccessDenied", 403), operation
+    assert code_of(accounts.anna, "DeleteUser", UserName="anna") == ("AccessDenied", 403)
+    assert accounts.yard.identities.resolve(accounts.ben.key.id, None, now=NOON)
+
+
+def test_a_user_changes_its_own_keys(accounts: Accounts) -> None:
+    anna, identities = accounts.anna, accounts.yard.identities
+    key = anna("iam", "CreateAccessKey")["AccessKey"]
+    assert code_of(anna, "CreateAccessKey") == ("LimitExceeded", 409)
+    listed = anna("iam", "ListAccessKeys")["AccessKeyMetadata"]
+    assert {entry["AccessKeyId"] for entry in listed} == {anna.key.id, key["AccessKeyId"]}
+    anna("iam", "DeleteAccessKey", AccessKeyId=anna.key.id)
+    with pytest.raises(Refused):
+        identities.resolve(anna.key.id, None, now=NOON)
+    assert code_of(anna, "DeleteAccessKey", AccessKeyId=anna.key.id) == ("NoSuchEntity", 404)
+    assert code_of(anna, "DeleteAccessKey", AccessKeyId=accounts.ben.key.id) == ("NoSuchEntity", 404)
+
+
+def test_temporary_credentials_cannot_make_lasting_ones(accounts: Accounts) -> None:
+    session = accounts.speaking_with(accounts.anna("sts", "GetSessionToken")["Credentials"])
+    assert code_of(session, "CreateAccessKey") == ("AccessDenied", 403)
+    assert code_of(session, "DeleteAccessKey", AccessKeyId=accounts.anna.key.id) == ("AccessDenied", 403)
+
+
+def test_the_last_administrator_stays_and_keeps_a_key(accounts: Accounts) -> None:
+    admin = accounts.admin
+    assert code_of(admin, "DeleteUser", UserName="admin") == ("DeleteConflict", 409)
+    assert code_of(admin, "DeleteAccessKey", AccessKeyId=admin.key.id) == ("DeleteConflict", 409)
+    admin("iam", "CreateAccessKey")
+    admin("iam", "DeleteAccessKey", AccessKeyId=admin.key.id)
+
+
+def test_an_account_has_no_aliases(accounts: Accounts) -> None:
+    assert accounts.anna("iam", "ListAccountAliases") == {"AccountAliases": [], "IsTruncated": False}

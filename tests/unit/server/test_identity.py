@@ -1,0 +1,207 @@
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from trainyard.foundation.errors import AlreadyExists, Conflict, LimitExceeded, NotFound
+from trainyard.server.identity import DEFAULT_ROLE, Identities
+from trainyard.server.records.contract import AccessKey, ResourceKey
+from trainyard.server.records.sql import SqlRecords, open_records
+from trainyard.wire.refusal import Reason, Refused
+
+NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Iterator[SqlRecords]:
+    opened = open_records(f"sqlite:///{tmp_path}/records.sqlite")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def identities(records: SqlRecords) -> Identities:
+    return Identities(records)
+
+
+def add(identities: Identities, name: str, *, is_admin: bool = False) -> AccessKey:
+    key = identities.add_user(name, now=NOON, is_admin=is_admin).key
+    assert key is not None, "a key was asked for"
+    return key
+
+
+def reason(identities: Identities, key_id: str, token: str | None = None, *, now: datetime = NOON) -> Reason:
+    with pytest.raises(Refused) as caught:
+        identities.resolve(key_id, token, now=now)
+    return caught.value.reason
+
+
+def test_the_first_start_makes_an_administrator_with_a_role_and_a_key(
+    identities: Identities, records: SqlRecords
+) -> None:
+    key = identities.first_start(now=NOON)
+    assert key is not None
+    caller = identities.resolve(key.id, None, now=NOON).caller
+    assert (caller.user, caller.role, caller.session, caller.is_admin) == ("admin", DEFAULT_ROLE, "admin", True)
+    assert caller.scope is None
+    assert len(caller.account) == 12
+    assert records.load(ResourceKey(caller.account, "role", DEFAULT_ROLE))
+
+
+def test_a_later_start_finds_the_same_key(identities: Identities, records: SqlRecords) -> None:
+    first = identities.first_start(now=NOON)
+    add(identities, "aaron")
+    assert Identities(records).first_start(now=NOON + HOUR) == first
+    assert len(records.users()) == 2
+
+
+def test_without_an_administrators_key_a_start_makes_none(identities: Identities) -> None:
+    identities.add_user("root", now=NOON, is_admin=True, has_key=False)
+    assert identities.first_start(now=NOON) is None
+
+
+def test_keys_look_like_those_of_aws(identities: Identities) -> None:
+    lasting = add(identities, "anna")
+    temporary = identities.session_token(lasting.account, lifetime=HOUR, now=NOON)
+    for key, prefix in ((lasting, "AKIA"), (temporary, "ASIA")):
+        assert key.id.startswith(prefix)
+        assert (len(key.id), len(key.secret)) == (20, 40)
+        assert key.id.isalnum()
+        assert key.secret not in repr(key)
+
+
+def test_each_user_has_an_account_of_its_own(identities: Identities) -> None:
+    assert add(identities, "anna").account != add(identities, "ben").account
+    with pytest.raises(AlreadyExists):
+        identities.add_user("anna", now=NOON)
+
+
+def test_a_name_that_is_taken_leaves_nothing_behind(identities: Identities, records: SqlRecords) -> None:
+    add(identities, "anna")
+    before = list(records.export())
+    with pytest.raises(AlreadyExists):
+        identities.add_user("anna", now=NOON)
+    assert [row for row in records.export() if row[0] == "resources"] == [
+        row for row in before if row[0] == "resources"
+    ]
+
+
+@pytest.mark.parametrize("key_id", ["AKIAIOSFODNN7EXAMPLE", "", "a b", "AKIA\0", "é" * 20, "A" * 5000])
+def test_an_unknown_key_is_refused(identities: Identities, key_id: str) -> None:
+    assert reason(identities, key_id) is Reason.UNKNOWN_KEY
+    assert reason(identities, key_id, "token") is Reason.UNKNOWN_KEY
+
+
+def test_a_lasting_key_has_no_token(identities: Identities) -> None:
+    assert reason(identities, add(identities, "anna").id, "token") is Reason.INVALID_TOKEN
+
+
+def test_a_temporary_key_needs_its_token_and_its_time(identities: Identities) -> None:
+    key = identities.session_token(add(identities, "anna").account, lifetime=HOUR, now=NOON)
+    assert identities.resolve(key.id, key.session_token, now=NOON + HOUR - timedelta(seconds=1)).secret == key.secret
+    assert reason(identities, key.id) is Reason.UNKNOWN_KEY
+    assert reason(identities, key.id, "é" + (key.session_token or "")) is Reason.INVALID_TOKEN
+    assert reason(identities, key.id, key.session_token, now=NOON + HOUR) is Reason.EXPIRED_TOKEN
+
+
+def test_expiry_counts_for_remembered_keys_too(identities: Identities) -> None:
+    key = identities.session_token(add(identities, "anna").account, lifetime=timedelta(seconds=2), now=NOON)
+    identities.resolve(key.id, key.session_token, now=NOON)
+    with pytest.raises(Refused):
+        identities.recall(key.id, key.session_token, now=NOON + timedelta(seconds=2))
+
+
+def test_an_assumed_role_is_the_caller(identities: Identities) -> None:
+    account = add(identities, "anna", is_admin=True).account
+    key = identities.assume_role(account, "trainer", session="job-1", lifetime=HOUR, now=NOON)
+    caller = identities.resolve(key.id, key.session_token, now=NOON).caller
+    assert caller.arn == f"arn:aws:sts::{account}:assumed-role/trainer/job-1"
+    assert (caller.user, caller.is_admin, caller.scope) == ("anna", False, account)
+
+
+def test_recalling_never_asks_the_records(identities: Identities, records: SqlRecords) -> None:
+    key = add(identities, "anna")
+    assert identities.recall(key.id, None, now=NOON) is None
+    resolved = identities.resolve(key.id, None, now=NOON)
+    records.close()
+    assert identities.recall(key.id, None, now=NOON) == resolved
+    assert identities.recall(key.id, None, now=NOON + timedelta(minutes=1)) is None
+    assert identities.recall(key.id, None, now=NOON - timedelta(seconds=1)) is None
+
+
+def test_a_change_through_this_object_counts_at_once(identities: Identities) -> None:
+    key = add(identities, "anna")
+    identities.resolve(key.id, None, now=NOON)
+    identities.delete_access_key(key.account, key.id)
+    assert reason(identities, key.id) is Reason.UNKNOWN_KEY
+
+
+def test_a_change_through_another_object_counts_after_a_moment(identities: Identities, records: SqlRecords) -> None:
+    key = add(identities, "anna")
+    identities.resolve(key.id, None, now=NOON)
+    Identities(records).remove_user(key.account, now=NOON)
+    assert reason(identities, key.id, now=NOON + timedelta(seconds=5)) is Reason.UNKNOWN_KEY
+
+
+def test_removing_a_user_ends_all_its_credentials(identities: Identities) -> None:
+    key = add(identities, "anna")
+    session = identities.session_token(key.account, lifetime=HOUR, now=NOON)
+    identities.resolve(session.id, session.session_token, now=NOON)
+    identities.remove_user(key.account, now=NOON)
+    assert reason(identities, key.id) is Reason.UNKNOWN_KEY
+    assert reason(identities, session.id, session.session_token) is Reason.UNKNOWN_KEY
+    with pytest.raises(NotFound):
+        identities.user_named("anna")
+
+
+def test_revoked_credentials_end_at_once_with_all_made_from_them(identities: Identities) -> None:
+    account = add(identities, "anna").account
+    job = identities.assume_role(account, "r", session="job", lifetime=HOUR, now=NOON)
+    child = identities.assume_role(account, "r", session="child", lifetime=12 * HOUR, now=NOON, within=job.id)
+    assert child.expires_at == job.expires_at
+    identities.resolve(child.id, child.session_token, now=NOON)
+    identities.revoke(account, job.id)
+    identities.revoke(account, job.id)
+    assert reason(identities, job.id, job.session_token) is Reason.UNKNOWN_KEY
+    assert reason(identities, child.id, child.session_token) is Reason.UNKNOWN_KEY
+    assert identities.recall(child.id, child.session_token, now=NOON) is None
+
+
+def test_sessions_from_a_lasting_key_outlive_its_replacement(identities: Identities) -> None:
+    old = add(identities, "anna")
+    session = identities.assume_role(old.account, "r", session="s", lifetime=HOUR, now=NOON, within=old.id)
+    identities.create_access_key(old.account, now=NOON)
+    identities.delete_access_key(old.account, old.id)
+    assert identities.resolve(session.id, session.session_token, now=NOON)
+
+
+def test_a_user_has_at_most_two_lasting_keys(identities: Identities) -> None:
+    account = add(identities, "anna").account
+    identities.create_access_key(account, now=NOON)
+    with pytest.raises(LimitExceeded):
+        identities.create_access_key(account, now=NOON)
+
+
+def test_someone_must_stay_able_to_administer(identities: Identities) -> None:
+    first = add(identities, "first", is_admin=True)
+    with pytest.raises(Conflict):
+        identities.remove_user(first.account, now=NOON)
+    with pytest.raises(Conflict):
+        identities.delete_access_key(first.account, first.id)
+    second = identities.add_user("second", now=NOON, is_admin=True, has_key=False).user
+    with pytest.raises(Conflict):
+        identities.remove_user(first.account, now=NOON)
+    identities.create_access_key(second.account, now=NOON)
+    identities.remove_user(first.account, now=NOON)
+
+
+def test_expired_keys_are_told_apart_from_unknown_ones_for_a_day(identities: Identities) -> None:
+    account = add(identities, "anna").account
+    key = identities.session_token(account, lifetime=HOUR, now=NOON)
+    soon, late = NOON + 2 * HOUR, NOON + 26 * HOUR
+    assert identities.forget_expired(now=soon) == 0
+    assert reason(identities, key.id, key.session_token, now=soon) is Reason.EXPIRED_TOKEN
+    assert identities.forget_expired(now=late) == 1
+    assert reason(identities, key.id, key.session_token, now=late) is Reason.UNKNOWN_KEY
