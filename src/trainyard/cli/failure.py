@@ -1,0 +1,43 @@
+"""How commands fail: what is wrong, why, the next command to try, and the exit code that says so to a script."""
+
+from enum import IntEnum
+
+from trainyard.foundation.errors import LimitExceeded, NotFound, NotPermitted, TrainyardError
+
+
+class ExitCode(IntEnum):
+    """Stable, so that scripts can rely on them."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    STOPPED = 3
+    NOT_FOUND = 4
+    AUTH = 5
+    QUOTA = 6
+    TIME_LIMIT = 124
+    INTERRUPTED = 130
+
+
+class Failure(TrainyardError):
+    """A command cannot go on."""
+
+    def __init__(self, what: str, *, why: str = "", next_step: str = "", code: ExitCode = ExitCode.FAILED) -> None:
+        super().__init__(what)
+        self.why, self.next_step, self.code = why, next_step, code
+
+
+def exit_code(error: TrainyardError) -> ExitCode:
+    if isinstance(error, Failure):
+        return error.code
+    for kind, code in _CODES.items():
+        if isinstance(error, kind):
+            return code
+    return ExitCode.FAILED
+
+
+_CODES: dict[type[TrainyardError], ExitCode] = {
+    NotFound: ExitCode.NOT_FOUND,
+    NotPermitted: ExitCode.AUTH,
+    LimitExceeded: ExitCode.QUOTA,
+}

@@ -1,0 +1,1 @@
+"""Where instances run: what a machine offers, and who starts what on it."""

@@ -1,0 +1,82 @@
+"""Work on a home folder beside the server: `python -m trainyard.server.maintenance backup|restore|gc|check`.
+
+Prints one JSON object: the result, or `error` and the `kind` of it.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from trainyard.foundation.clock import utc_now
+from trainyard.foundation.errors import NotFound, TrainyardError
+from trainyard.foundation.home import Home
+from trainyard.foundation.settings import read_settings
+from trainyard.server.backup import back_up, restore
+from trainyard.server.checkup import check_home
+from trainyard.server.garbage import sweep
+from trainyard.server.records.sql import open_records
+from trainyard.server.settings import PREFIX, ServerSettings
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        result = COMMANDS[options.command](Home(options.home.absolute()), options)
+    except TrainyardError as error:
+        result = {"error": error.message, "kind": type(error).__name__}
+    sys.stdout.write(json.dumps(result) + "\n")
+    return 1 if "error" in result else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m trainyard.server.maintenance", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in COMMANDS:
+        command = commands.add_parser(name)
+        command.add_argument("--home", type=Path, required=True)
+        if name in ("backup", "restore"):
+            command.add_argument("place", type=Path)
+        elif name == "gc":
+            command.add_argument("--dry-run", action="store_true")
+        else:
+            command.add_argument("--thorough", action="store_true")
+    return parser
+
+
+def _backup(home: Home, options: argparse.Namespace) -> dict[str, Any]:
+    summary = back_up(home, options.place, settings=_settings(home), now=utc_now())
+    return dataclasses.asdict(summary) | {"target": str(options.place)}
+
+
+def _restore(home: Home, options: argparse.Namespace) -> dict[str, Any]:
+    return dataclasses.asdict(restore(home, options.place, environment=os.environ))
+
+
+def _gc(home: Home, options: argparse.Namespace) -> dict[str, Any]:
+    if home.check() is None:
+        raise NotFound("home folder", str(home.root))
+    settings = _settings(home)
+    with closing(open_records(settings.records or f"sqlite:///{home.records_file}")) as records:
+        swept = sweep(home, records, has_local_objects=not settings.objects, now=utc_now(), dry_run=options.dry_run)
+    return {"dry_run": options.dry_run, "swept": [dataclasses.asdict(garbage) for garbage in swept]}
+
+
+def _check(home: Home, options: argparse.Namespace) -> dict[str, Any]:
+    checks = check_home(home, _settings(home), now=utc_now(), thorough=options.thorough)
+    return {"checks": [dataclasses.asdict(check) for check in checks]}
+
+
+def _settings(home: Home) -> ServerSettings:
+    return read_settings(ServerSettings, file=home.settings_file, environment=os.environ, prefix=PREFIX)
+
+
+COMMANDS = {"backup": _backup, "restore": _restore, "gc": _gc, "check": _check}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+import sys
+
+import click
+import pytest
+
+from tests.unit.cli.conftest import Trainyard
+from trainyard.cli import main
+from trainyard.cli.failure import ExitCode, Failure
+from trainyard.foundation.errors import Corrupt, LimitExceeded, NotFound, NotPermitted, TrainyardError
+
+
+def test_alone_it_shows_its_help(trainyard: Trainyard) -> None:
+    alone, asked = trainyard(), trainyard("-h")
+
+    assert alone.code == asked.code == 0
+    assert alone.out == asked.out
+    assert alone.out.startswith("Examples:")
+    assert alone.err == ""
+
+
+def test_its_version_is_that_of_the_package(trainyard: Trainyard) -> None:
+    import trainyard as package
+
+    assert trainyard("--version").out == f"trainyard, version {package.__version__}\n"
+
+
+@pytest.mark.parametrize("name", list(main.COMMANDS))
+def test_every_command_has_help_with_a_summary(trainyard: Trainyard, name: str) -> None:
+    result = trainyard(name, "-h")
+
+    assert result.code == 0
+    assert f"Usage: trainyard {name}" in result.out
+    listed = next(line for line in trainyard("-h").out.splitlines() if line.split()[:1] == [name])
+    assert len(listed.split()) > 2, "the list of commands says what it does"
+
+
+@pytest.mark.parametrize("name", [name for name in main.COMMANDS if name != "user"])
+def test_the_help_of_every_command_begins_with_examples(trainyard: Trainyard, name: str) -> None:
+    assert trainyard(name, "-h").out.startswith("Examples:\n  ")
+
+
+def test_an_unknown_command_is_a_usage_error_that_says_what_to_type(trainyard: Trainyard) -> None:
+    result = trainyard("upp")
+
+    assert result.code == 2
+    assert "upp" in result.err
+    assert "next: trainyard -h" in result.err
+    assert result.out == ""
+
+
+def test_an_unknown_option_points_to_the_help_of_its_command(trainyard: Trainyard) -> None:
+    result = trainyard("env", "--nope")
+
+    assert result.code == 2
+    assert "next: trainyard env -h" in result.err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Failure("x"), 1),
+        (Failure("x", code=ExitCode.TIME_LIMIT), 124),
+        (NotFound("user", "anna"), 4),
+        (NotPermitted("no"), 5),
+        (LimitExceeded("full"), 6),
+        (Corrupt("torn"), 1),
+    ],
+)
+def test_errors_have_the_exit_codes_that_scripts_rely_on(
+    trainyard: Trainyard, monkeypatch: pytest.MonkeyPatch, error: TrainyardError, code: int
+) -> None:
+    fail_with(error, monkeypatch)
+
+    result = trainyard("status")
+
+    assert result.code == code
+    assert result.err.startswith(f"error: {error.message}\n")
+    assert "Traceback" not in result.err
+
+
+def test_a_failure_says_what_why_and_what_next(trainyard: Trainyard, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_with(Failure("It broke.", why="It was old.", next_step="trainyard doctor"), monkeypatch)
+
+    assert trainyard("status").err == "error: It broke.\n  why: It was old.\n next: trainyard doctor\n"
+
+
+def test_debug_shows_the_traceback(trainyard: Trainyard, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_with(Corrupt("torn"), monkeypatch)
+
+    result = trainyard("--debug", "status")
+
+    assert "Traceback" in result.err
+    assert "error: torn" in result.err
+
+
+def test_a_fault_of_ours_names_itself_and_how_to_see_more(
+    trainyard: Trainyard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_with(ZeroDivisionError("division by zero"), monkeypatch)
+    monkeypatch.setattr(sys, "argv", ["trainyard", "status"])
+
+    result = trainyard("status")
+
+    assert result.code == 1
+    assert "error: ZeroDivisionError: division by zero" in result.err
+    assert "next: trainyard --debug status" in result.err
+
+
+def test_an_interrupt_ends_with_130(trainyard: Trainyard, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_with(KeyboardInterrupt(), monkeypatch)
+
+    assert trainyard("status").code == 130
+
+
+@pytest.mark.parametrize(
+    ("options", "variables", "colored"),
+    [
+        ([], {}, False),
+        (["--color", "always"], {}, True),
+        (["--color", "always"], {"NO_COLOR": "1"}, True),
+        ([], {"FORCE_COLOR": "1"}, True),
+        ([], {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        (["--color", "never"], {"FORCE_COLOR": "1"}, False),
+    ],
+)
+def test_color_is_for_terminals_unless_told_otherwise(
+    trainyard: Trainyard,
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    variables: dict[str, str],
+    colored: bool,
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    fail_with(Corrupt("torn"), monkeypatch)
+
+    assert ("\x1b[" in trainyard(*options, "status").err) == colored
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script_for_the_shell(trainyard: Trainyard, shell: str) -> None:
+    result = trainyard("completion", shell)
+
+    assert result.code == 0
+    assert "_TRAINYARD_COMPLETE" in result.out
+
+
+def test_starting_a_light_command_imports_nothing_heavy(yard: object) -> None:
+    import subprocess
+
+    program = (
+        "import sys; from trainyard.cli.main import run; run(['env']); run(['status'])\n"
+        "heavy = {'botocore', 'sqlalchemy', 'cryptography', 'asyncio', 'uvicorn', 'obstore', 'awscrt'}\n"
+        "print(sorted(heavy & {name.split('.')[0] for name in sys.modules}))"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert result.stdout.splitlines()[-1] == "[]"
+
+
+def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `trainyard status` raise. A stand-in, because no real command can be made to fail in each of these ways."""
+
+    @click.command()
+    def status() -> None:
+        raise error
+
+    monkeypatch.setattr("trainyard.cli.status.status", status)

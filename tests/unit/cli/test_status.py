@@ -1,0 +1,59 @@
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.conftest import Trainyard
+from trainyard.foundation.home import Home
+
+
+def test_json_tells_where_the_yard_is_and_what_it_has(trainyard: Trainyard, yard: Home) -> None:
+    result = trainyard("status", "--json")
+
+    values = json.loads(result.out)
+    capacity = values.pop("capacity")
+    assert result.code == 0
+    assert values == {
+        "running": True,
+        "pid": os.getpid(),
+        "http": "http://127.0.0.1:4780",
+        "https": "https://127.0.0.1:4781",
+        "home": str(yard.root),
+        "version": "0.1.0",
+    }
+    assert set(capacity) == {"cores", "memory_bytes", "gpus", "disk_free_bytes"}
+
+
+def test_text_has_one_line_for_each_fact(trainyard: Trainyard, yard: Home) -> None:
+    lines = trainyard("status").out.splitlines()
+
+    assert [line.split()[0] for line in lines] == ["http", "https", "pid", "home", "version", "capacity"]
+    assert lines[0].split()[1] == "http://127.0.0.1:4780"
+
+
+def test_without_a_yard_the_exit_code_says_so(trainyard: Trainyard, user_home: Path) -> None:
+    text, as_json = trainyard("status"), trainyard("status", "--json")
+
+    assert text.code == as_json.code == 4
+    assert text.out == ""
+    assert "No yard is running" in text.err
+    assert json.loads(as_json.out) == {"running": False, "home": str(user_home / ".trainyard")}
+
+
+def test_the_home_comes_from_the_variable_and_the_option_wins(
+    trainyard: Trainyard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINYARD_HOME", str(tmp_path / "variable"))
+
+    by_variable = json.loads(trainyard("status", "--json").out)
+    by_option = json.loads(trainyard("status", "--json", "--home", str(tmp_path / "option")).out)
+
+    assert by_variable["home"] == str(tmp_path / "variable")
+    assert by_option["home"] == str(tmp_path / "option")
+
+
+def test_asking_makes_no_home(trainyard: Trainyard, user_home: Path) -> None:
+    trainyard("status")
+
+    assert list(user_home.iterdir()) == []

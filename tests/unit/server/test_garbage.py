@@ -1,0 +1,170 @@
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from trainyard.foundation.errors import Corrupt
+from trainyard.foundation.home import Home
+from trainyard.foundation.locations import BucketRef, Location
+from trainyard.objects.contract import Attributes
+from trainyard.objects.datafiles import hold
+from trainyard.objects.filesystem import FilesystemObjects
+from trainyard.server.garbage import Garbage, sweep
+from trainyard.server.home import open_home
+from trainyard.server.records.contract import AccessKey, Draft, Records, ResourceKey, User
+from trainyard.server.records.sql import open_records
+from trainyard.server.services.logs.storage import STREAM
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+BUCKET = BucketRef("123456789012", "data")
+
+DELETED = "data files of deleted objects"
+STRAY = "data files that belong to no object"
+INTERRUPTED = "uploads that a crash interrupted"
+LOGS = "log streams that are deleted"
+METRICS = "metrics that are deleted"
+KEYS = "temporary keys that expired"
+CACHE = "cached service models of another version"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    home = open_home(tmp_path / "home")
+    with closing(FilesystemObjects(home.objects)) as objects:
+        objects.create_bucket(BUCKET, region="us-east-1", now=NOW)
+        put(objects, "kept", b"k" * 100)
+    return home
+
+
+@pytest.fixture
+def records(home: Home) -> Iterator[Records]:
+    with closing(open_records(f"sqlite:///{home.records_file}")) as records:
+        user = User(BUCKET.account, "admin", "TrainyardRole", is_admin=True, created_at=NOW)
+        records.add_user(user, AccessKey("AKIAEXAMPLE", "secret", user.account, NOW))
+        yield records
+
+
+def put(objects: FilesystemObjects, key: str, data: bytes) -> None:
+    writer = objects.writer(Location(BUCKET, key), Attributes())
+    writer.write(data)
+    writer.commit(now=NOW)
+
+
+def swept(home: Home, records: Records, *, dry_run: bool = False) -> dict[str, Garbage]:
+    found = sweep(home, records, has_local_objects=True, now=NOW, dry_run=dry_run)
+    return {garbage.what: garbage for garbage in found}
+
+
+def test_a_clean_home_has_no_garbage(home: Home, records: Records) -> None:
+    assert {garbage.count for garbage in swept(home, records).values()} == {0}
+
+
+def test_what_a_backup_kept_from_being_removed_is_removed(home: Home, records: Records) -> None:
+    with closing(FilesystemObjects(home.objects)) as objects:
+        put(objects, "gone", b"g" * 1000)
+        with hold(home.objects):
+            objects.delete(Location(BUCKET, "gone"))
+
+    assert swept(home, records, dry_run=True)[DELETED] == Garbage(DELETED, 1, 1000)
+    assert swept(home, records)[DELETED] == Garbage(DELETED, 1, 1000)
+    assert swept(home, records)[DELETED].count == 0
+
+
+def test_a_data_file_that_nothing_names_is_removed_once_it_is_old(home: Home, records: Records) -> None:
+    stray = home.objects / "data" / "ff" / "00000000000000000000ff"
+    stray.write_bytes(b"s" * 10)
+    assert swept(home, records)[STRAY].count == 0
+    os.utime(stray, (0, 0))
+
+    assert swept(home, records, dry_run=True)[STRAY] == Garbage(STRAY, 1, 10)
+    assert stray.exists()
+    assert swept(home, records)[STRAY] == Garbage(STRAY, 1, 10)
+    assert not stray.exists()
+
+
+def test_an_interrupted_upload_is_removed_while_no_yard_runs(home: Home, records: Records) -> None:
+    left = home.objects / "incoming" / "0123"
+    left.write_bytes(b"i" * 20)
+
+    assert swept(home, records, dry_run=True)[INTERRUPTED] == Garbage(INTERRUPTED, 1, 20)
+    assert left.exists()
+    assert swept(home, records)[INTERRUPTED].count == 1
+    assert not left.exists()
+
+
+def test_an_upload_beside_a_running_yard_is_left_alone(home: Home, records: Records) -> None:
+    with closing(FilesystemObjects(home.objects)) as objects:
+        writer = objects.writer(Location(BUCKET, "coming"), Attributes())
+        writer.write(b"half")
+        assert swept(home, records)[INTERRUPTED].count == 0
+        writer.commit(now=NOW)
+        with objects.open(Location(BUCKET, "coming")) as reader:
+            assert reader.read(0, 4) == b"half"
+
+
+def test_objects_that_exist_survive_every_sweep(home: Home, records: Records) -> None:
+    for path in (home.objects / "data").rglob("*"):
+        os.utime(path, (0, 0))
+
+    swept(home, records)
+
+    with closing(FilesystemObjects(home.objects)) as objects:
+        assert objects.verify(deep=True) == []
+        assert objects.info(Location(BUCKET, "kept")).size == 100
+
+
+def test_without_its_index_nothing_is_swept(home: Home, records: Records) -> None:
+    for path in (home.objects / "data").rglob("*"):
+        os.utime(path, (0, 0))
+    for path in home.objects.glob("index.sqlite*"):
+        path.unlink()
+
+    with pytest.raises(Corrupt, match="lost its index"):
+        swept(home, records)
+    assert [path for path in (home.objects / "data").rglob("*") if path.is_file()]
+
+
+def test_the_folder_of_a_deleted_log_stream_is_removed_and_others_stay(home: Home, records: Records) -> None:
+    living = records.create(Draft(ResourceKey(BUCKET.account, STREAM, "a"), "us-east-1", {}), now=NOW)
+    for name in (living.id, "deleted-stream"):
+        (home.logs / name).mkdir()
+        (home.logs / name / "00000000000000000000.log").write_bytes(b"12345")
+
+    assert swept(home, records, dry_run=True)[LOGS] == Garbage(LOGS, 1, 5)
+    assert swept(home, records)[LOGS] == Garbage(LOGS, 1, 5)
+    assert [path.name for path in home.logs.iterdir()] == [living.id]
+
+
+def test_the_points_of_a_deleted_metric_are_removed_and_others_stay(home: Home, records: Records) -> None:
+    living = records.create(Draft(ResourceKey(BUCKET.account, "metric", "a"), "us-east-1", {}), now=NOW)
+    for name in (living.id, "deleted-metric"):
+        (home.metrics / name).mkdir()
+        (home.metrics / name / "None.points").write_bytes(b"1234567")
+
+    assert swept(home, records)[METRICS] == Garbage(METRICS, 1, 7)
+    assert [path.name for path in home.metrics.iterdir()] == [living.id]
+
+
+def test_keys_that_expired_days_ago_are_forgotten(home: Home, records: Records) -> None:
+    for number, age in enumerate((timedelta(days=2), timedelta(hours=1), timedelta(days=-1))):
+        key = AccessKey(f"ASIA{number}", "secret", BUCKET.account, NOW, session_token="t", expires_at=NOW - age)
+        records.add_access_key(key)
+
+    assert swept(home, records, dry_run=True)[KEYS].count == 1
+    assert swept(home, records)[KEYS].count == 1
+    assert swept(home, records)[KEYS].count == 0
+
+
+def test_cached_models_of_another_botocore_are_removed(home: Home, records: Records) -> None:
+    import botocore
+
+    current = home.cache / f"s3-{botocore.__version__}.json"
+    for path in (current, home.cache / "s3-1.2.3.json", home.cache / ".s3-half"):
+        path.write_text("{}")
+
+    assert swept(home, records, dry_run=True)[CACHE] == Garbage(CACHE, 2, 4)
+    swept(home, records)
+    assert list(home.cache.iterdir()) == [current]
