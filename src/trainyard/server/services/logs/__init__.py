@@ -1,0 +1,27 @@
+"""CloudWatch Logs: groups and streams in the records, events in the log format."""
+
+from trainyard.foundation.errors import AlreadyExists, Conflict, InvalidRequest, LimitExceeded, NotFound, Unavailable
+from trainyard.server.services.contract import Operations
+from trainyard.server.services.logs import events, groups, search, streams, tags
+from trainyard.wire.fault import FaultRow, FaultTable
+
+__all__ = ["FAULTS", "OPERATIONS"]
+
+OPERATIONS: Operations = {
+    **groups.OPERATIONS,
+    **streams.OPERATIONS,
+    **events.OPERATIONS,
+    **search.OPERATIONS,
+    **tags.OPERATIONS,
+}
+
+FAULTS = FaultTable(
+    {
+        NotFound: FaultRow("ResourceNotFoundException"),
+        AlreadyExists: FaultRow("ResourceAlreadyExistsException"),
+        InvalidRequest: FaultRow("InvalidParameterException"),
+        LimitExceeded: FaultRow("LimitExceededException"),
+        Conflict: FaultRow("OperationAbortedException"),
+        Unavailable: FaultRow("ServiceUnavailableException", 503),
+    }
+)

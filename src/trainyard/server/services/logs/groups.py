@@ -1,0 +1,179 @@
+"""Log groups: the names under which streams live, and how long their events are shown."""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from trainyard.foundation.arns import arn
+from trainyard.foundation.errors import AlreadyExists, InvalidRequest, NotFound
+from trainyard.server.records.contract import Change, Draft, Query, Resource, ResourceKey, SortBy
+from trainyard.server.services.contract import Call, Operations, Shape
+from trainyard.server.services.logs.storage import remove_events, streams_in
+from trainyard.server.services.logs.times import to_millis
+from trainyard.server.services.tag_rules import require_tags
+from trainyard.server.services.visible import load_visible
+
+KIND = "log-group"
+PAGE = 50
+
+RETENTION_DAYS = frozenset(
+    {1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653}
+)
+
+_ARN = re.compile(r"arn:aws:logs:[^:]*:(?P<account>[0-9]{12}):log-group:(?P<name>[^:*]+)")
+
+
+def create_log_group(call: Call, shape: Shape) -> Shape:
+    name, tags = shape["logGroupName"], shape.get("tags", {})
+    if name.startswith("aws/"):
+        raise InvalidRequest(f'The log group name "{name}" begins with aws/, which is reserved.')
+    if shape.get("deletionProtectionEnabled"):
+        raise InvalidRequest("Deletion protection of log groups is not served; create the group without it.")
+    require_tags(tags)
+    body = {"class": shape.get("logGroupClass", "STANDARD"), "kms_key": shape.get("kmsKeyId"), "retention_days": None}
+    key = ResourceKey(call.account, KIND, name)
+    draft = Draft(key, call.region, body, tags=tags, arn=_arn(call.region, call.account, name))
+    try:
+        call.yard.records.create(draft, now=call.now)
+    except AlreadyExists as error:
+        raise AlreadyExists("log group", name) from error
+    return {}
+
+
+def delete_log_group(call: Call, shape: Shape) -> Shape:
+    while True:
+        group = load_group(call, shape["logGroupName"])
+        streams = list(streams_in(call.yard.records, group))
+        # Records first: after a crash in between, folders without a stream are swept, and no stream lacks its folder.
+        if call.yard.records.delete(group, now=call.now):
+            for stream in streams:
+                remove_events(call.yard.logs, stream)
+            return {}
+
+
+def describe_log_groups(call: Call, shape: Shape) -> Shape:
+    prefix, pattern = shape.get("logGroupNamePrefix", ""), shape.get("logGroupNamePattern", "")
+    identifiers = shape.get("logGroupIdentifiers")
+    if prefix and pattern:
+        raise InvalidRequest("Give either logGroupNamePrefix or logGroupNamePattern, not both.")
+    if identifiers is not None:
+        if prefix or pattern:
+            raise InvalidRequest(
+                "logGroupIdentifiers cannot be combined with logGroupNamePrefix or logGroupNamePattern."
+            )
+        return {"logGroups": [_group_shape(group) for group in _existing(call, identifiers)]}
+    query = Query(
+        KIND,
+        account=call.caller.scope,
+        name_prefix=prefix,
+        name_contains=pattern,
+        sort_by=SortBy.NAME,
+        limit=shape.get("limit", PAGE),
+        after=shape.get("nextToken", ""),
+    )
+    page = call.yard.records.find(query)
+    shown = {"logGroups": [_group_shape(group) for group in page.resources if _is_wanted(group, shape)]}
+    return shown | ({"nextToken": page.next_after} if page.next_after else {})
+
+
+def put_retention_policy(call: Call, shape: Shape) -> Shape:
+    days = shape["retentionInDays"]
+    if days not in RETENTION_DAYS:
+        allowed = ", ".join(map(str, sorted(RETENTION_DAYS)))
+        raise InvalidRequest(f"Events cannot be kept for {days} days; the number must be one of {allowed}.")
+    _change_body(call, shape["logGroupName"], lambda body: {**body, "retention_days": days})
+    return {}
+
+
+def delete_retention_policy(call: Call, shape: Shape) -> Shape:
+    _change_body(call, shape["logGroupName"], lambda body: {**body, "retention_days": None})
+    return {}
+
+
+OPERATIONS: Operations = {
+    "CreateLogGroup": create_log_group,
+    "DeleteLogGroup": delete_log_group,
+    "DescribeLogGroups": describe_log_groups,
+    "PutRetentionPolicy": put_retention_policy,
+    "DeleteRetentionPolicy": delete_retention_policy,
+}
+
+
+def group_of(call: Call, shape: Shape) -> Resource:
+    """The group that a request names by `logGroupName` or by `logGroupIdentifier`."""
+    references = [shape[member] for member in ("logGroupName", "logGroupIdentifier") if member in shape]
+    if len(references) != 1:
+        raise InvalidRequest("Give either logGroupName or logGroupIdentifier, one of the two.")
+    return load_group(call, references[0])
+
+
+def load_group(call: Call, reference: str) -> Resource:
+    """The group of a name or an ARN; an ARN of any region names it."""
+    if not reference.startswith("arn:"):
+        try:
+            return load_visible(call, KIND, reference)
+        except NotFound as error:
+            raise NotFound("log group", reference) from error
+    named = _ARN.fullmatch(reference)
+    if named is None:
+        raise InvalidRequest(f'"{reference}" is not the ARN of a log group.')
+    if named["account"] != call.account and not call.caller.is_admin:
+        raise NotFound("log group", reference)
+    try:
+        return call.yard.records.load(ResourceKey(named["account"], KIND, named["name"]))
+    except NotFound as error:
+        raise NotFound("log group", reference) from error
+
+
+def group_arn(group: Resource) -> str:
+    return _arn(group.region, group.key.account, group.key.name)
+
+
+def oldest_shown_ms(group: Resource, now: datetime) -> int | None:
+    """The time before which the retention policy of a group hides events."""
+    days = group.body["retention_days"]
+    return None if days is None else to_millis(now - timedelta(days=days))
+
+
+def _existing(call: Call, references: list[str]) -> list[Resource]:
+    groups = []
+    for reference in references:
+        try:
+            groups.append(load_group(call, reference))
+        except NotFound:
+            continue
+    return groups
+
+
+def _is_wanted(group: Resource, shape: Shape) -> bool:
+    accounts, of_class = shape.get("accountIdentifiers"), shape.get("logGroupClass")
+    return (not accounts or group.key.account in accounts) and (not of_class or group.body["class"] == of_class)
+
+
+def _change_body(call: Call, name: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
+    while True:
+        group = load_group(call, name)
+        if call.yard.records.apply(group, Change(body=change(group.body)), now=call.now) is not None:
+            return
+
+
+def _group_shape(group: Resource) -> Shape:
+    shape = {
+        "logGroupName": group.key.name,
+        "creationTime": to_millis(group.created_at),
+        "metricFilterCount": 0,
+        "arn": f"{group_arn(group)}:*",
+        "logGroupArn": group_arn(group),
+        "logGroupClass": group.body["class"],
+        "deletionProtectionEnabled": False,
+    }
+    if group.body["retention_days"] is not None:
+        shape["retentionInDays"] = group.body["retention_days"]
+    if group.body["kms_key"] is not None:
+        shape["kmsKeyId"] = group.body["kms_key"]
+    return shape
+
+
+def _arn(region: str, account: str, name: str) -> str:
+    return arn("logs", region, account, f"log-group:{name}")

@@ -1,0 +1,113 @@
+"""The S3 operations called as the app calls them, without HTTP in between."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from trainyard.foundation.errors import TrainyardError
+from trainyard.server.identity import Caller
+from trainyard.server.services.contract import Call, Shape, Yard
+from trainyard.server.services.s3 import FAULTS, OPERATIONS
+from trainyard.wire.http import FileSlice, Headers, HttpRequest
+
+NOON = datetime(2026, 7, 1, 12, 0, 0, 250_000, tzinfo=UTC)
+
+OWNER = "111122223333"
+STRANGER = "444455556666"
+ADMINISTRATOR = "999900001111"
+
+STREAMING = frozenset({"PutObject", "UploadPart"})
+
+
+@dataclass
+class Body:
+    """A request's stream of bytes, in the pieces it arrives in; `breaks_with` is raised where it should have ended."""
+
+    pieces: Sequence[bytes]
+    trailing: Mapping[str, str] = field(default_factory=dict)
+    breaks_with: Exception | None = None
+    is_read: bool = False
+
+    @property
+    def trailers(self) -> Mapping[str, str]:
+        assert self.is_read, "trailers are known only after the end"
+        return self.trailing
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self.pieces:
+            await asyncio.sleep(0)
+            yield piece
+        if self.breaks_with is not None:
+            raise self.breaks_with
+        self.is_read = True
+
+
+@dataclass
+class Front:
+    """S3 as one caller sees it. Errors come as the faults that the app would make of them."""
+
+    yard: Yard
+    caller: Caller
+    region: str = "us-west-2"
+    now: datetime = NOON
+    document: bytes = b""
+
+    def __call__(self, operation: str, **shape: Any) -> Shape:
+        """Call with the members of the request, and with `headers` beside them."""
+        headers = {"host": "yard.test:7000", **shape.pop("headers", {})}
+        if operation in STREAMING:
+            body = shape.setdefault("Body", b"")
+            if isinstance(body, bytes):
+                shape["Body"] = Body([body])
+                shape.setdefault("ContentLength", len(body))
+        path = f"/{shape.get('Bucket', '')}/{quote(shape.get('Key', ''), errors='surrogatepass')}"
+        http = HttpRequest("POST", path, "", Headers(headers.items()), self.document)
+        call = Call(self.yard, self.caller, self.region, "REQUEST1", self.now, http)
+        try:
+            return _result(OPERATIONS[operation](call, shape))
+        except TrainyardError as error:
+            raise FAULTS.fault(error) from error
+
+    def put(self, bucket: str, key: str, body: bytes = b"", **shape: Any) -> Shape:
+        return self("PutObject", Bucket=bucket, Key=key, Body=body, **shape)
+
+    def get(self, bucket: str, key: str, **shape: Any) -> Shape:
+        """GetObject with the whole body in hand."""
+        answer = self("GetObject", Bucket=bucket, Key=key, **shape)
+        return answer | {"Body": read(answer["Body"])}
+
+    def keys(self, bucket: str) -> list[str]:
+        return [entry["Key"] for entry in self("ListObjectsV2", Bucket=bucket)["Contents"]]
+
+
+def caller(account: str, *, is_admin: bool = False) -> Caller:
+    return Caller(account, f"user-{account}", "TrainyardRole", "session", is_admin, f"AKIA{account}")
+
+
+def read(body: "bytes | FileSlice | AsyncIterator[bytes]") -> bytes:
+    """The bytes of an answer, taken as the app takes them."""
+    if isinstance(body, bytes):
+        return body
+    if isinstance(body, FileSlice):
+        with closing(body.file) as file:
+            file.seek(body.offset)
+            return file.read(body.size)
+    return asyncio.run(_joined(body))
+
+
+async def _joined(stream: AsyncIterator[bytes]) -> bytes:
+    return b"".join([piece async for piece in stream])
+
+
+def _result(returned: Shape | Awaitable[Shape]) -> Shape:
+    if isinstance(returned, dict):
+        return returned
+    return asyncio.run(_awaited(returned))
+
+
+async def _awaited(returned: Awaitable[Shape]) -> Shape:
+    return await returned
