@@ -2,7 +2,7 @@
 
 import json
 import logging
-import time
+from datetime import UTC, datetime
 from typing import TextIO
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
@@ -11,11 +11,9 @@ _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime
 class JsonLines(logging.Formatter):
     """The message is constant; what varies stands in fields of its own."""
 
-    converter = time.gmtime
-
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
-            "at": f"{self.formatTime(record, '%Y-%m-%dT%H:%M:%S')}.{int(record.msecs):03d}Z",
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "source": record.name,
             "message": record.getMessage(),

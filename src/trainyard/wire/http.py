@@ -1,6 +1,6 @@
 """Requests and responses as values, below any server."""
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol
 from urllib.parse import unquote
@@ -84,10 +84,18 @@ class FileSlice:
     size: int
 
 
+class ClosableBytes(Protocol):
+    """A body that comes in pieces. Who takes them calls `aclose` in the end, also when not all were taken."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+
+    def aclose(self) -> Awaitable[None]: ...
+
+
 @dataclass(slots=True)
 class HttpResponse:
-    """One answer. A stream must yield exactly the length its headers announce."""
+    """One answer. A body in pieces must have exactly the length its headers announce."""
 
     status: int
     headers: list[tuple[str, str]] = field(default_factory=list)
-    body: "bytes | FileSlice | AsyncIterator[bytes]" = b""
+    body: "bytes | FileSlice | ClosableBytes" = b""

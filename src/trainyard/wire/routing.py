@@ -118,6 +118,9 @@ class Router:
         bucket = self._hosts.bucket(request.host)
         path = request.path if bucket is None else f"/{bucket}{request.path}"
         found = self._table("s3").match(request, path)
+        if found is None and request.headers.get("content-type").startswith("multipart/form-data"):
+            # The one S3 operation that no botocore model has: an upload from a browser's form.
+            raise Fault("NotImplemented", "Trainyard does not serve the s3 operation PostObject.", status=501)
         if found is None:
             message = "The specified method is not allowed against this resource."
             raise Fault("MethodNotAllowed", message, status=405, members={"Method": request.method})

@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -16,8 +17,8 @@ class Sample:
     strict: bool = setting(False, help="Whether to refuse.")
 
 
-def read(file: Path | None = None, **environment: str) -> Sample:
-    return read_settings(Sample, file=file, environment=environment, prefix="SAMPLE_")
+def read(file: Path | None = None, environment: Mapping[str, str] | None = None) -> Sample:
+    return read_settings(Sample, file=file, environment=environment or {}, prefix="SAMPLE_")
 
 
 def test_without_file_and_environment_the_defaults_hold(tmp_path: Path) -> None:
@@ -27,7 +28,7 @@ def test_without_file_and_environment_the_defaults_hold(tmp_path: Path) -> None:
 def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
     file.write_text('host = "::1"\nport = 1\nheartbeat = "250ms"\nstrict = true\n')
-    settings = read(file, SAMPLE_PORT="2")
+    settings = read(file, {"SAMPLE_PORT": "2"})
     assert settings == Sample(host="::1", port=2, heartbeat=timedelta(milliseconds=250), strict=True)
 
 
@@ -50,7 +51,7 @@ def test_a_file_that_is_not_toml_is_refused_with_its_path(tmp_path: Path) -> Non
 )
 def test_a_bad_value_is_refused_with_the_value(variable: str, value: str) -> None:
     with pytest.raises(InvalidRequest, match=value):
-        read(**{variable: value})
+        read(environment={variable: value})
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("250ms", 0.25), ("15s", 15), ("1.5m", 90), ("2h", 7200), ("1d", 86400)])

@@ -121,6 +121,13 @@ def test_what_s3_does_not_have_is_not_taken_for_something_else(router: Router, m
     assert (caught.value.code, caught.value.status) == ("MethodNotAllowed", 405)
 
 
+def test_an_upload_from_a_browser_form_is_not_implemented(router: Router) -> None:
+    form = {"content-type": "multipart/form-data; boundary=x"}
+    with pytest.raises(Fault, match="PostObject") as caught:
+        router.match(_request("POST", "/b", scope="s3", headers=form))
+    assert (caught.value.code, caught.value.status) == ("NotImplemented", 501)
+
+
 def test_two_sub_resources_at_once_conflict(router: Router) -> None:
     with pytest.raises(Fault, match="Conflicting query string parameters: acl, policy") as caught:
         router.match(_request("GET", "/b?policy&acl", scope="s3"))

@@ -17,7 +17,8 @@ from trainyard.server.records.contract import Records
 from trainyard.wire.http import HttpRequest
 
 Shape = dict[str, Any]
-Operation = Callable[["Call", Shape], Shape] | Callable[["Call", Shape], Awaitable[Shape]]
+PlainOperation = Callable[["Call", Shape], Shape]
+Operation = PlainOperation | Callable[["Call", Shape], Awaitable[Shape]]
 Operations = Mapping[str, Operation]
 
 

@@ -1,0 +1,289 @@
+"""The yard's ASGI app: one request goes down three lists, which are the table of contents of this module.
+
+REQUEST ends with the answer of the operation. An error on the way goes through FAULT, where the first that knows it
+makes an AWS fault of it. RESPONSE completes either.
+"""
+
+import asyncio
+import contextlib
+import inspect
+import json
+import logging
+import os
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from trainyard import __version__
+from trainyard.foundation.clock import Clock
+from trainyard.foundation.errors import Corrupt, TrainyardError
+from trainyard.server.body import Receive, RequestBody, read_whole
+from trainyard.server.identity import Caller
+from trainyard.server.listeners import EXTENSION, Connection
+from trainyard.server.services.contract import Call, Operation, PlainOperation, Shape, Yard
+from trainyard.server.services.registry import service
+from trainyard.wire.fault import Fault
+from trainyard.wire.http import ClosableBytes, FileSlice, Headers, HttpRequest, HttpResponse
+from trainyard.wire.payload import VerifiedStream
+from trainyard.wire.refusal import Family, Reason, Refused
+from trainyard.wire.routing import Route, Router
+from trainyard.wire.signature import parse_authorization, verify
+from trainyard.wire.validation import validator
+
+log = logging.getLogger(__name__)
+
+Scope = MutableMapping[str, Any]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+HEALTH = "/_trainyard/health"  # an underscore cannot begin a bucket's name
+
+_READ_BITE = 256 * 1024
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request on its way, and what the steps have found out."""
+
+    http: HttpRequest
+    body: RequestBody
+    request_id: str = ""
+    route: Route | None = None
+    operation: Operation | None = None
+    caller: Caller | None = None
+    region: str = ""
+    stream: VerifiedStream | None = None
+    shape: Shape = field(default_factory=dict)
+    result: Shape = field(default_factory=dict)
+    fault: Fault | None = None
+    response: HttpResponse = field(default_factory=lambda: HttpResponse(500))
+
+    @property
+    def matched(self) -> Route:
+        assert self.route is not None, "the operation is matched first"
+        return self.route
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """The ASGI callable. What blocks runs in the default executor of its loop."""
+
+    yard: Yard
+    router: Router
+    clock: Clock
+    body_limit_bytes: int
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["type"] == "http", "the listeners have neither lifespan nor websockets"
+        if scope["path"] == HEALTH:
+            await _send_response(scope, send, health())
+            return
+        exchange = Exchange(_http_request(scope), RequestBody(receive))
+        try:
+            for step in REQUEST:
+                await step(self, exchange)
+        except Exception as error:
+            exchange.fault = next(fault for handle in FAULT if (fault := handle(exchange, error)))
+        for finish in RESPONSE:
+            finish(self, exchange)
+        await _send_response(scope, send, exchange.response)
+
+
+async def assign_request_id(_app: App, exchange: Exchange) -> None:
+    exchange.request_id = secrets.token_hex(8).upper()
+
+
+async def match_operation(app: App, exchange: Exchange) -> None:
+    if app.router.needs_body(exchange.http):
+        exchange.http.body = await read_whole(exchange.body, app.body_limit_bytes)
+    exchange.route = app.router.match(exchange.http)
+
+
+async def verify_signature(app: App, exchange: Exchange) -> None:
+    family = _family(exchange.matched)
+    if family is not Family.S3 and not exchange.body.is_read:
+        exchange.http.body = await read_whole(exchange.body, app.body_limit_bytes)
+    signed = parse_authorization(exchange.http)
+    if signed is None:
+        raise Refused(Reason.UNSIGNED)
+    now = app.clock()
+    identities = app.yard.identities
+    credential = identities.recall(signed.access_key_id, signed.session_token, now=now)
+    if credential is None:
+        credential = await asyncio.to_thread(identities.resolve, signed.access_key_id, signed.session_token, now=now)
+    seed = verify(
+        signed, exchange.http, secret=credential.secret, now=now, family=family, labels=exchange.matched.labels
+    )
+    exchange.caller, exchange.region = credential.caller, signed.region
+    if family is Family.S3:
+        exchange.stream = VerifiedStream(exchange.body, signed=signed, seed=seed, headers=exchange.http.headers)
+
+
+async def find_operation(_app: App, exchange: Exchange) -> None:
+    route = exchange.matched
+    exchange.operation = service(route.service).operations.get(route.operation.name)
+    if exchange.operation is None:
+        raise _not_served(route)
+
+
+async def read_proven_body(app: App, exchange: Exchange) -> None:
+    """For S3, whose bodies are proven while they are read, and which alone may be streams."""
+    if exchange.stream is None or exchange.matched.codec.takes_stream(exchange.matched.operation):
+        return
+    exchange.http.body = await read_whole(exchange.stream, app.body_limit_bytes)
+
+
+async def parse_shape(_app: App, exchange: Exchange) -> None:
+    exchange.shape = exchange.matched.codec.parse(exchange.http, exchange.matched, exchange.stream)
+
+
+async def validate_shape(_app: App, exchange: Exchange) -> None:
+    validator(exchange.matched.service, exchange.matched.operation)(exchange.shape)
+
+
+async def dispatch(app: App, exchange: Exchange) -> None:
+    assert exchange.caller is not None, "the signature is verified before"
+    assert exchange.operation is not None, "the operation is found before"
+    call = Call(app.yard, exchange.caller, exchange.region, exchange.request_id, app.clock(), exchange.http)
+    if inspect.iscoroutinefunction(exchange.operation):
+        exchange.result = await exchange.operation(call, exchange.shape)
+    else:
+        exchange.result = await asyncio.to_thread(cast(PlainOperation, exchange.operation), call, exchange.shape)
+
+
+async def serialise_shape(_app: App, exchange: Exchange) -> None:
+    route = exchange.matched
+    exchange.response = route.codec.serialise(route, exchange.result, request_id=exchange.request_id)
+
+
+def refusal_to_fault(exchange: Exchange, error: Exception) -> Fault | None:
+    if not isinstance(error, Refused):
+        return None
+    return error.fault(_family(exchange.route) if exchange.route else Family.JSON)
+
+
+def known_error_to_fault(exchange: Exchange, error: Exception) -> Fault | None:
+    if not isinstance(error, TrainyardError):
+        return None
+    return service(exchange.route.service if exchange.route else "").faults.fault(error)
+
+
+def unknown_error_to_internal_failure(exchange: Exchange, error: Exception) -> Fault | None:
+    operation = exchange.route.operation.name if exchange.route else exchange.http.path
+    log.error("operation broke", exc_info=error, extra={"operation": operation, "request": exchange.request_id})
+    message = f"The yard failed in {operation}; its log has the cause under request {exchange.request_id}."
+    return Fault("InternalFailure", message, status=500)
+
+
+def serialise_fault(app: App, exchange: Exchange) -> None:
+    if exchange.fault is None:
+        return
+    codec = exchange.route.codec if exchange.route else app.router.fault_codec(exchange.http)
+    exchange.response = codec.serialise_fault(
+        exchange.fault,
+        request_id=exchange.request_id,
+        route=exchange.route,
+        is_head=exchange.http.method == "HEAD",
+    )
+
+
+def close_when_body_is_unread(_app: App, exchange: Exchange) -> None:
+    # A client that waits for "100 Continue" never sends the body of a refused request; the next request on the
+    # connection would then be taken for that body.
+    if "expect" in exchange.http.headers and not exchange.body.is_begun:
+        exchange.response.headers.append(("connection", "close"))
+
+
+def log_call(_app: App, exchange: Exchange) -> None:
+    log.debug(
+        "call answered",
+        extra={
+            "request": exchange.request_id,
+            "operation": exchange.route.operation.name if exchange.route else None,
+            "account": exchange.caller.account if exchange.caller else None,
+            "status": exchange.response.status,
+            "fault": exchange.fault.code if exchange.fault else None,
+        },
+    )
+
+
+REQUEST = (
+    assign_request_id,
+    match_operation,
+    verify_signature,
+    find_operation,
+    read_proven_body,
+    parse_shape,
+    validate_shape,
+    dispatch,
+    serialise_shape,
+)
+FAULT = (refusal_to_fault, known_error_to_fault, unknown_error_to_internal_failure)
+RESPONSE = (serialise_fault, close_when_body_is_unread, log_call)
+
+
+def health() -> HttpResponse:
+    body = json.dumps({"service": "trainyard", "version": __version__, "pid": os.getpid()}).encode()
+    return HttpResponse(200, [("content-type", "application/json"), ("content-length", str(len(body)))], body)
+
+
+def _http_request(scope: Scope) -> HttpRequest:
+    return HttpRequest(
+        method=scope["method"],
+        path=scope["raw_path"].decode("latin-1"),
+        query=scope["query_string"].decode("latin-1"),
+        headers=Headers((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]),
+        is_secure=scope["scheme"] == "https",
+    )
+
+
+def _family(route: Route) -> Family:
+    if route.service == "s3":
+        return Family.S3
+    return Family.QUERY if route.operation.service_model.protocol in ("query", "ec2") else Family.JSON
+
+
+def _not_served(route: Route) -> Fault:
+    name = route.operation.name
+    message = f"Trainyard does not serve the {route.service} operation {name}."
+    if _family(route) is Family.S3:
+        return Fault("NotImplemented", message, status=501)
+    return Fault("InvalidAction" if _family(route) is Family.QUERY else "UnknownOperationException", message)
+
+
+async def _send_response(scope: Scope, send: Send, response: HttpResponse) -> None:
+    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers]
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    body = response.body
+    if isinstance(body, bytes):
+        await send({"type": "http.response.body", "body": body})
+        return
+    connection: Connection | None = scope.get("extensions", {}).get(EXTENSION, {}).get("connection")
+    if isinstance(body, FileSlice):
+        with body.file:
+            if connection and connection.sends_files:
+                await connection.send_file(body)
+            else:
+                await _send_pieces(_file_pieces(body), send, connection=connection)
+    else:
+        await _send_pieces(body, send, connection=connection)
+    if connection is None or not connection.is_closed:
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def _send_pieces(pieces: ClosableBytes, send: Send, *, connection: Connection | None) -> None:
+    async with contextlib.aclosing(pieces):
+        async for piece in pieces:
+            if connection and connection.is_closed:
+                return
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+
+async def _file_pieces(slice_: FileSlice) -> AsyncGenerator[bytes, None]:
+    offset, end = slice_.offset, slice_.offset + slice_.size
+    while offset < end:
+        piece = await asyncio.to_thread(os.pread, slice_.file.fileno(), min(_READ_BITE, end - offset), offset)
+        if not piece:
+            raise Corrupt(f"A stored file ends at {offset} bytes, before the {end} that were announced.")
+        yield piece
+        offset += len(piece)

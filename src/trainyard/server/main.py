@@ -1,0 +1,176 @@
+"""Builds a yard from its home folder and serves it until it is told to stop: `python -m trainyard.server.main`."""
+
+import argparse
+import asyncio
+import contextlib
+import dataclasses
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+
+from trainyard import __version__
+from trainyard.foundation.clock import utc_now
+from trainyard.foundation.errors import NotFound, TrainyardError
+from trainyard.foundation.journal import write_journal
+from trainyard.foundation.settings import read_settings
+from trainyard.objects.contract import ObjectStore
+from trainyard.server.app import App
+from trainyard.server.certificates import ensure_certificates
+from trainyard.server.home import Credentials, Home, Runtime, lock_home, open_home
+from trainyard.server.identity import Identities
+from trainyard.server.listeners import Listener, bind, listener, serve
+from trainyard.server.records.contract import Records
+from trainyard.server.records.sql import open_records
+from trainyard.server.services.contract import Yard
+from trainyard.server.settings import PREFIX, ServerSettings
+from trainyard.wire.models import Models
+from trainyard.wire.routing import Router
+
+log = logging.getLogger(__name__)
+
+HOUSEKEEPING = timedelta(minutes=10)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m trainyard.server.main", description=__doc__)
+    parser.add_argument("--home", type=Path, required=True)
+    parser.add_argument("--host", help="instead of the setting")
+    parser.add_argument("--port", type=int, help="instead of the setting; 0 takes any two free ones")
+    options = parser.parse_args(arguments)
+    try:
+        _run(options.home, options.host, port=options.port)
+    except TrainyardError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    return 0
+
+
+def _run(folder: Path, host: str | None, *, port: int | None) -> None:
+    home = open_home(folder)
+    with lock_home(home):
+        settings = read_settings(ServerSettings, file=home.settings_file, environment=os.environ, prefix=PREFIX)
+        settings = dataclasses.replace(
+            settings,
+            host=settings.host if host is None else host,
+            port=settings.port if port is None else port,
+        )
+        write_journal(sys.stderr, settings.log_level)
+        logging.getLogger("uvicorn").setLevel(logging.WARNING)  # its start and stop are told here already
+        with _open_yard(home, settings) as yard:
+            asyncio.run(_serve(home, settings, yard=yard))
+
+
+@contextlib.contextmanager
+def _open_yard(home: Home, settings: ServerSettings) -> Iterator[Yard]:
+    with contextlib.ExitStack() as stack:
+        records = open_records(settings.records or f"sqlite:///{home.records_file}")
+        stack.callback(records.close)
+        objects = _open_objects(home, settings)
+        stack.callback(objects.close)
+        identities = Identities(records)
+        _keep_credentials(home, records, identities=identities, region=settings.region)
+        yield Yard(records, objects, identities, home.logs, home.metrics)
+
+
+def _open_objects(home: Home, settings: ServerSettings) -> ObjectStore:
+    if not settings.objects:
+        from trainyard.objects.filesystem import FilesystemObjects
+
+        return FilesystemObjects(home.objects)
+    from trainyard.objects.remote import RemoteObjects
+
+    return RemoteObjects(
+        settings.objects,
+        endpoint=settings.objects_endpoint or None,
+        region=settings.objects_region,
+        access_key_id=settings.objects_access_key_id or None,
+        secret_access_key=settings.objects_secret_access_key or None,
+        staging=home.objects,
+    )
+
+
+def _keep_credentials(home: Home, records: Records, *, identities: Identities, region: str) -> None:
+    """Write an administrator's keys where clients on this machine find them, unless good ones are there."""
+    key = identities.first_start(now=utc_now())
+    if key is None or _has_good_credentials(home, records):
+        return
+    user = records.user(key.account)
+    home.write_credentials(Credentials(user.account, user.name, user.role, key.id, key.secret, region))
+
+
+def _has_good_credentials(home: Home, records: Records) -> bool:
+    if not home.credentials_file.exists():
+        return False
+    try:
+        records.access_key(home.credentials().access_key_id)
+    except NotFound:
+        return False
+    return True
+
+
+async def _serve(home: Home, settings: ServerSettings, *, yard: Yard) -> None:
+    certificate = ensure_certificates(home, [settings.host, *_hostnames(settings)], utc_now())
+    http = bind(settings.host, settings.port)
+    https = bind(settings.host, settings.port + 1 if settings.port else 0)
+    router = Router(Models(home.cache), ["localhost", settings.host, *_hostnames(settings)])
+    with ThreadPoolExecutor(settings.threads, thread_name_prefix="yard") as threads:
+        asyncio.get_running_loop().set_default_executor(threads)
+        app = App(yard, router, utc_now, settings.body_limit_bytes)
+        keep_alive_s = int(settings.keep_alive.total_seconds())
+        plain = listener(app, keep_alive_s=keep_alive_s)
+        secure = listener(app, keep_alive_s=keep_alive_s, certificate=certificate.certificate, key=certificate.key)
+        _stop_on_signals([plain, secure])
+        runtime = Runtime.of_this_process(
+            http=_address("http", http.getsockname()),
+            https=_address("https", https.getsockname()),
+            version=__version__,
+            home=home.root,
+        )
+        # Both sockets listen already: who reads this file and connects is answered as soon as the loop runs.
+        home.write_runtime(runtime)
+        log.info("yard is open", extra={"http": runtime.http, "https": runtime.https})
+        keeping = asyncio.create_task(_keep_house(yard))
+        gc.freeze()  # what start-up made stays; later collections need not walk it
+        try:
+            await serve([(plain, http), (secure, https)])
+        finally:
+            keeping.cancel()
+            home.remove_runtime()
+            log.info("yard is closed")
+
+
+async def _keep_house(yard: Yard) -> None:
+    while True:
+        await asyncio.sleep(HOUSEKEEPING.total_seconds())
+        try:
+            await asyncio.to_thread(yard.identities.forget_expired, now=utc_now())
+        except TrainyardError:
+            log.warning("housekeeping failed; it is tried again later", exc_info=True)
+
+
+def _stop_on_signals(listeners: Sequence[Listener]) -> None:
+    def stop() -> None:
+        for server in listeners:
+            server.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+
+
+def _hostnames(settings: ServerSettings) -> list[str]:
+    return [name.strip() for name in settings.hostnames.split(",") if name.strip()]
+
+
+def _address(scheme: str, name: tuple[str, int]) -> str:
+    host = f"[{name[0]}]" if ":" in name[0] else name[0]
+    return f"{scheme}://{host}:{name[1]}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

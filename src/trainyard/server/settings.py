@@ -1,0 +1,34 @@
+"""What can be set of a yard's server, read once by main."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from trainyard.foundation.settings import setting
+
+PREFIX = "TRAINYARD_SERVER_"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """Each field is also an environment variable: `TRAINYARD_SERVER_` and its name in capitals."""
+
+    host: str = setting(
+        "127.0.0.1", help="Address to bind to. Anything but a loopback address opens the yard to others."
+    )
+    port: int = setting(4780, help="Port of http; https listens on the next one.")
+    hostnames: str = setting("", help="Further names under which clients reach this yard, separated by commas.")
+    region: str = setting("us-east-1", help="Region that `trainyard env` exports; calls for any region are accepted.")
+    records: str = setting(
+        "", help="Database URL, such as postgresql://user@host/name; empty is SQLite in the home folder."
+    )
+    objects: str = setting("", help="s3://bucket/prefix that keeps all objects; empty is a folder in the home folder.")
+    objects_endpoint: str = setting("", help="Endpoint URL of that S3 where it is not Amazon's.")
+    objects_region: str = setting("us-east-1", help="Region of that S3.")
+    objects_access_key_id: str = setting("", help="Access key of that S3; empty takes the usual AWS sources.")
+    objects_secret_access_key: str = setting("", help="Secret of that S3; best given by its variable.")
+    threads: int = setting(32, help="Threads for blocking work: files, database.")
+    body_limit_bytes: int = setting(
+        32 * 1024 * 1024, help="Largest request body that is held in memory; objects stream."
+    )
+    keep_alive: timedelta = setting(timedelta(seconds=75), help="How long an idle connection stays open.")
+    log_level: str = setting("info", help="debug, info, warning or error.")

@@ -1,0 +1,108 @@
+"""A real yard for tests: a server process of its own, on free ports of the loopback."""
+
+import http.client
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from trainyard.foundation.home import Credentials, Home, Runtime
+
+START_TIMEOUT_S = 60.0
+
+
+@dataclass
+class RunningYard:
+    """A yard that answers. Its home stays after `stop` and `kill`, for the next yard to open."""
+
+    home: Home
+    process: "subprocess.Popen[bytes]"
+    runtime: Runtime
+
+    @property
+    def http(self) -> str:
+        return self.runtime.http
+
+    @property
+    def https(self) -> str:
+        return self.runtime.https
+
+    @property
+    def credentials(self) -> Credentials:
+        return self.home.credentials()
+
+    def environment(self, *, secure: bool = False) -> dict[str, str]:
+        """The variables by which AWS clients find this yard, and nothing of the machine's own AWS settings."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+        credentials = self.credentials
+        return kept | {
+            "AWS_ENDPOINT_URL": self.https if secure else self.http,
+            "AWS_ACCESS_KEY_ID": credentials.access_key_id,
+            "AWS_SECRET_ACCESS_KEY": credentials.secret_access_key,
+            "AWS_DEFAULT_REGION": credentials.region,
+            "AWS_REGION": credentials.region,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CA_BUNDLE": str(self.home.ca_bundle),
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        }
+
+    def stop(self) -> int:
+        """Ask it to end, as `trainyard down` does, and wait."""
+        self.process.terminate()
+        return self.process.wait(timeout=30)
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(timeout=30)
+
+
+def start_yard(home: Path, *, environment: dict[str, str] | None = None) -> RunningYard:
+    """Start a yard on a home folder and wait until it answers; its journal goes to `server.log` in the home."""
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    command = [sys.executable, "-m", "trainyard.server.main", "--home", str(home), "--port", "0"]
+    with Path(home / "server.log").open("ab") as journal:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=journal, stderr=journal, env=os.environ | (environment or {})
+        )
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        runtime = Home(home).runtime()
+        if runtime is not None and runtime.pid == process.pid and _answers(runtime):
+            return RunningYard(Home(home), process, runtime)
+        if process.poll() is not None:
+            break
+        time.sleep(0.02)
+    process.kill()
+    process.wait(timeout=30)
+    raise AssertionError(f"the yard did not start:\n{(home / 'server.log').read_text()}")
+
+
+@contextmanager
+def running_yard(home: Path, *, environment: dict[str, str] | None = None) -> Iterator[RunningYard]:
+    """A yard for the length of a block."""
+    yard = start_yard(home, environment=environment)
+    try:
+        yield yard
+    finally:
+        if yard.process.poll() is None:
+            yard.stop()
+
+
+def _answers(runtime: Runtime) -> bool:
+    connection = http.client.HTTPConnection(urlsplit(runtime.http).netloc, timeout=5)
+    try:
+        connection.request("GET", "/_trainyard/health")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()

@@ -1,0 +1,162 @@
+"""The app by itself: ASGI in, ASGI out, over real records and objects."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Iterator, MutableMapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.auth import S3SigV4Auth, SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+
+from trainyard.foundation.clock import utc_now
+from trainyard.objects.filesystem import FilesystemObjects
+from trainyard.server.app import App
+from trainyard.server.identity import Identities
+from trainyard.server.records.sql import open_records
+from trainyard.server.services.contract import Yard
+from trainyard.wire.models import Models
+from trainyard.wire.routing import Router
+
+HOST = "localhost:4780"
+
+
+@dataclass
+class Answer:
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass
+class Door:
+    """Knocks at the app as a listener would."""
+
+    app: App
+    credentials: Credentials
+    bodies_asked_for: int = 0
+
+    def signed(self, service: str, method: str, path: str, *, body: bytes = b"", **headers: str) -> Answer:
+        request = AWSRequest(method, f"http://{HOST}{path}", data=body, headers=headers)
+        signer = S3SigV4Auth if service == "s3" else SigV4Auth
+        signer(self.credentials, service, "eu-central-1").add_auth(request)
+        return self.plain(method, path, body=body, headers={"host": HOST, **dict(request.headers.items())})
+
+    def plain(self, method: str, path: str, *, body: bytes = b"", headers: dict[str, str]) -> Answer:
+        target, _, query = path.partition("?")
+        scope = {
+            "type": "http",
+            "method": method,
+            "scheme": "http",
+            "path": target,
+            "raw_path": target.encode(),
+            "query_string": query.encode(),
+            "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+        }
+        answer = Answer()
+
+        async def receive() -> MutableMapping[str, Any]:
+            self.bodies_asked_for += 1
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                answer.status = message["status"]
+                answer.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+            else:
+                answer.body += message["body"]
+
+        asyncio.run(self.app(scope, receive, send))
+        return answer
+
+    def json(self, service: str, target: str, **shape: Any) -> Answer:
+        headers = {"X-Amz-Target": target, "Content-Type": "application/x-amz-json-1.1"}
+        return self.signed(service, "POST", "/", body=json.dumps(shape).encode(), **headers)
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Iterator[Door]:
+    records = open_records(f"sqlite:///{tmp_path / 'records.sqlite'}")
+    objects = FilesystemObjects(tmp_path / "objects")
+    identities = Identities(records)
+    key = identities.first_start(now=utc_now())
+    assert key is not None
+    yard = Yard(records, objects, identities, tmp_path / "logs", tmp_path / "metrics")
+    app = App(yard, Router(Models(), ["localhost"]), utc_now, 1024 * 1024)
+    yield Door(app, Credentials(key.id, key.secret))
+    objects.close()
+    records.close()
+
+
+def test_health_needs_no_signature(door: Door) -> None:
+    answer = door.plain("GET", "/_trainyard/health", headers={"host": HOST})
+    assert answer.status == 200
+    assert json.loads(answer.body)["service"] == "trainyard"
+
+
+def test_a_signed_call_is_answered_for_any_region(door: Door) -> None:
+    assert door.json("logs", "Logs_20140328.CreateLogGroup", logGroupName="g").status == 200
+    groups = json.loads(door.json("logs", "Logs_20140328.DescribeLogGroups").body)["logGroups"]
+    assert groups[0]["arn"].startswith("arn:aws:logs:eu-central-1:")
+
+
+def test_an_unsigned_call_is_refused_in_the_words_of_its_service(door: Door) -> None:
+    answer = door.plain("GET", "/bucket/key", headers={"host": HOST})
+    assert answer.status == 403
+    assert b"<Code>AccessDenied</Code>" in answer.body
+
+
+def test_an_operation_not_served_is_named(door: Door) -> None:
+    answer = door.json("sagemaker", "SageMaker.CreateLabelingJob")
+    assert answer.status == 400
+    assert "sagemaker operation CreateLabelingJob" in json.loads(answer.body)["message"]
+
+
+def test_an_s3_operation_not_served_is_not_implemented(door: Door) -> None:
+    door.signed("s3", "PUT", "/bucket")
+    answer = door.signed("s3", "PUT", "/bucket?versioning", body=b"<VersioningConfiguration/>")
+    assert answer.status == 501
+    assert b"<Code>NotImplemented</Code>" in answer.body
+    assert b"PutBucketVersioning" in answer.body
+
+
+def test_an_unknown_error_is_an_internal_failure_that_the_log_explains(
+    door: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    def stopped_clock() -> datetime:
+        raise ZeroDivisionError
+
+    door.app = replace(door.app, clock=stopped_clock)
+    with caplog.at_level(logging.ERROR):
+        answer = door.json("logs", "Logs_20140328.DescribeLogGroups")
+    assert answer.status == 500
+    assert json.loads(answer.body)["__type"].endswith("InternalFailure")
+    assert "ZeroDivisionError" in caplog.text
+    assert answer.headers["x-amzn-RequestId"] in json.loads(answer.body)["message"]
+
+
+def test_a_body_over_the_limit_is_refused(door: Door) -> None:
+    answer = door.json("logs", "Logs_20140328.CreateLogGroup", logGroupName="g" * 2 * 1024 * 1024)
+    assert answer.status == 413
+
+
+def test_a_refused_upload_that_waits_to_continue_closes_the_connection(door: Door) -> None:
+    headers = {"host": HOST, "expect": "100-continue", "content-length": "5"}
+    answer = door.plain("PUT", "/bucket/key", body=b"bytes", headers=headers)
+    assert answer.status == 403
+    assert answer.headers["connection"] == "close"
+    assert door.bodies_asked_for == 0
+
+
+def test_objects_come_back_whole_without_a_kernel_to_send_them(door: Door) -> None:
+    content = bytes(range(256)) * 4096
+    door.signed("s3", "PUT", "/bucket")
+    assert door.signed("s3", "PUT", "/bucket/key", body=content, **{"Content-Length": str(len(content))}).status == 200
+    answer = door.signed("s3", "GET", "/bucket/key")
+    assert answer.body == content
+    assert answer.headers["Content-Length"] == str(len(content))
