@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.server.services.s3.front import ADMINISTRATOR, OWNER, STRANGER, Front, caller
+from tests.unit.server.services.s3.uploading import PART, TAIL, Upload
 from trainyard.objects.contract import ObjectStore
 from trainyard.objects.filesystem import FilesystemObjects
 from trainyard.server.identity import Identities
@@ -40,3 +41,21 @@ def stranger(yard: Yard) -> Front:
 @pytest.fixture
 def administrator(yard: Yard) -> Front:
     return Front(yard, caller(ADMINISTRATOR, is_admin=True))
+
+
+@pytest.fixture
+def digits(s3: Front) -> str:
+    """The ETag of the object "digits"."""
+    return str(s3.put("data", "digits", b"0123456789")["ETag"])
+
+
+@pytest.fixture
+def upload(s3: Front) -> Upload:
+    return Upload(s3)
+
+
+@pytest.fixture
+def two_parts(upload: Upload) -> Upload:
+    upload.put(1, PART)
+    upload.put(2, TAIL)
+    return upload

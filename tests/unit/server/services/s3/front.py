@@ -8,11 +8,14 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
+import pytest
+
 from trainyard.foundation.errors import TrainyardError
 from trainyard.server.identity import Caller
 from trainyard.server.services.contract import Call, Shape, Yard
 from trainyard.server.services.s3 import FAULTS, OPERATIONS
-from trainyard.wire.http import FileSlice, Headers, HttpRequest
+from trainyard.wire.fault import Fault
+from trainyard.wire.http import ClosableBytes, FileSlice, Headers, HttpRequest
 
 NOON = datetime(2026, 7, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 
@@ -84,11 +87,19 @@ class Front:
         return [entry["Key"] for entry in self("ListObjectsV2", Bucket=bucket)["Contents"]]
 
 
+def refused_put(s3: Front, *, key: str = "key", body: Any = b"hello", **shape: Any) -> Fault:
+    """The fault of a put that must leave nothing behind."""
+    with pytest.raises(Fault) as caught:
+        s3("PutObject", Bucket="data", Key=key, Body=body, **shape)
+    assert s3.keys("data") == []
+    return caught.value
+
+
 def caller(account: str, *, is_admin: bool = False) -> Caller:
     return Caller(account, f"user-{account}", "TrainyardRole", "session", is_admin, f"AKIA{account}")
 
 
-def read(body: "bytes | FileSlice | AsyncIterator[bytes]") -> bytes:
+def read(body: "bytes | FileSlice | ClosableBytes") -> bytes:
     """The bytes of an answer, taken as the app takes them."""
     if isinstance(body, bytes):
         return body
@@ -99,8 +110,11 @@ def read(body: "bytes | FileSlice | AsyncIterator[bytes]") -> bytes:
     return asyncio.run(_joined(body))
 
 
-async def _joined(stream: AsyncIterator[bytes]) -> bytes:
-    return b"".join([piece async for piece in stream])
+async def _joined(stream: ClosableBytes) -> bytes:
+    try:
+        return b"".join([piece async for piece in stream])
+    finally:
+        await stream.aclose()
 
 
 def _result(returned: Shape | Awaitable[Shape]) -> Shape:

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.unit.server.services.s3.front import ADMINISTRATOR, NOON, OWNER, STRANGER, Front
+from tests.unit.server.services.s3.front import NOON, Front
 from trainyard.wire.fault import Fault
 
 
@@ -178,40 +178,3 @@ def test_an_administrator_lists_the_buckets_of_all(s3: Front, stranger: Front, a
     first = administrator("ListBuckets", MaxBuckets=1)
     rest = administrator("ListBuckets", ContinuationToken=first["ContinuationToken"])
     assert names(rest) == ["data", "else"]
-
-
-def test_an_administrator_s_own_bucket_comes_first(s3: Front, administrator: Front) -> None:
-    s3.put("data", "ours")
-    assert administrator.keys("data") == ["ours"]
-    administrator("CreateBucket", Bucket="data")
-    assert administrator.keys("data") == []
-
-
-def test_an_administrator_names_the_owner_where_several_have_the_bucket(
-    s3: Front, stranger: Front, administrator: Front
-) -> None:
-    stranger("CreateBucket", Bucket="data")
-    stranger.put("data", "theirs")
-    with pytest.raises(Fault) as caught:
-        administrator.keys("data")
-    assert caught.value.status == 409
-    assert OWNER in caught.value.message
-    assert STRANGER in caught.value.message
-    listed = administrator("ListObjectsV2", Bucket="data", ExpectedBucketOwner=STRANGER)
-    assert [entry["Key"] for entry in listed["Contents"]] == ["theirs"]
-    assert ADMINISTRATOR not in caught.value.message
-
-
-def test_a_bucket_of_another_owner_than_expected_is_refused(s3: Front, administrator: Front) -> None:
-    assert s3("HeadBucket", Bucket="data", ExpectedBucketOwner=OWNER)["BucketRegion"] == "us-west-2"
-    for front in (s3, administrator):
-        with pytest.raises(Fault) as caught:
-            front("HeadBucket", Bucket="data", ExpectedBucketOwner=STRANGER)
-        assert (caught.value.code, caught.value.status) == ("AccessDenied", 403)
-
-
-def test_a_missing_bucket_is_not_found_whoever_is_expected_to_own_it(s3: Front, administrator: Front) -> None:
-    for front in (s3, administrator):
-        with pytest.raises(Fault) as caught:
-            front("HeadBucket", Bucket="nothing", ExpectedBucketOwner=STRANGER)
-        assert caught.value.code == "NoSuchBucket"

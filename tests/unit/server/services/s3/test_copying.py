@@ -92,43 +92,6 @@ def test_a_copy_to_itself_must_change_something(s3: Front, source: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "written"),
-    [
-        ("a b", "/data/a%20b"),
-        ("a b", "data/a b"),
-        ("ü/+?", "data/%C3%BC/%2B%3F"),
-        ("a+b", "data/a+b"),
-        ("x", "data/x?versionId=null"),
-        ("/x", "data//x"),
-        ("a?versionId=1", "data/a%3FversionId%3D1"),
-    ],
-)
-def test_a_source_is_written_in_many_ways(s3: Front, key: str, written: str) -> None:
-    s3.put("data", key, b"hello")
-    copy(s3, source=written)
-    assert s3.get("data", "target")["Body"] == b"hello"
-
-
-@pytest.mark.parametrize(
-    ("written", "code"),
-    [
-        ("data", "InvalidArgument"),
-        ("data/", "InvalidArgument"),
-        ("/", "InvalidArgument"),
-        ("", "InvalidArgument"),
-        ("arn:aws:s3:us-west-2:1:accesspoint/ap/object/x", "InvalidArgument"),
-        ("data/%FF", "InvalidURI"),
-        ("data/%00", "InvalidArgument"),
-        ("data/source?versionId=abc", "NoSuchVersion"),
-        ("data/absent", "NoSuchKey"),
-        ("nothing/source", "NoSuchBucket"),
-    ],
-)
-def test_a_source_that_is_none_is_refused(s3: Front, source: str, written: str, code: str) -> None:
-    assert refused(s3, source=written).code == code
-
-
-@pytest.mark.parametrize(
     "conditions",
     [
         {"CopySourceIfMatch": '"other"'},

@@ -1,7 +1,7 @@
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import pytest
 
@@ -14,11 +14,6 @@ from trainyard.wire.fault import Fault
 from trainyard.wire.http import FileSlice
 
 LARGE = bytes(range(256)) * (SMALL_BYTES // 256 + 10)
-
-
-@pytest.fixture
-def digits(s3: Front) -> str:
-    return str(s3.put("data", "digits", b"0123456789")["ETag"])
 
 
 def test_a_get_tells_what_a_head_tells(s3: Front, digits: str) -> None:
@@ -86,109 +81,6 @@ def test_bites_that_nobody_takes_are_closed_too() -> None:
     reader = RemoteReader(b"hello")
     asyncio.run(Bites(reader, Span(0, 5)).aclose())
     assert not reader.is_open
-
-
-@pytest.mark.parametrize(
-    ("text", "wanted", "told"),
-    [
-        ("bytes=0-3", b"0123", "bytes 0-3/10"),
-        ("bytes=3-", b"3456789", "bytes 3-9/10"),
-        ("bytes=-4", b"6789", "bytes 6-9/10"),
-        ("bytes=-40", b"0123456789", "bytes 0-9/10"),
-        ("bytes=9-9", b"9", "bytes 9-9/10"),
-        ("bytes=5-500", b"56789", "bytes 5-9/10"),
-    ],
-)
-def test_a_range_is_a_piece(s3: Front, digits: str, text: str, wanted: bytes, told: str) -> None:
-    got = s3.get("data", "digits", Range=text)
-    assert (got["Body"], got["ContentLength"], got["ContentRange"]) == (wanted, len(wanted), told)
-    head = s3("HeadObject", Bucket="data", Key="digits", Range=text)
-    assert (head["ContentLength"], head["ContentRange"]) == (len(wanted), told)
-
-
-@pytest.mark.parametrize("text", ["bytes=0-1,4-5", "bytes=5-2", "bytes=-", "lines=1-2", "bytes=a-b", "", "bytes=٣-٤"])
-def test_what_is_no_single_range_means_the_whole(s3: Front, digits: str, text: str) -> None:
-    got = s3.get("data", "digits", Range=text)
-    assert got["Body"] == b"0123456789"
-    assert "ContentRange" not in got
-
-
-@pytest.mark.parametrize("text", ["bytes=10-", "bytes=10-20", "bytes=-0"])
-def test_a_range_beyond_the_end_cannot_be_satisfied(s3: Front, digits: str, text: str) -> None:
-    with pytest.raises(Fault) as caught:
-        s3.get("data", "digits", Range=text)
-    assert (caught.value.code, caught.value.status) == ("InvalidRange", 416)
-    assert caught.value.members == {"RangeRequested": text, "ActualObjectSize": "10"}
-    assert caught.value.headers == {"content-range": "bytes */10"}
-
-
-def test_an_empty_object_has_no_range(s3: Front) -> None:
-    s3.put("data", "empty")
-    for text in ("bytes=0-", "bytes=-5"):
-        with pytest.raises(Fault) as caught:
-            s3.get("data", "empty", Range=text)
-        assert caught.value.code == "InvalidRange"
-
-
-def test_an_object_put_whole_is_its_own_first_part(s3: Front, digits: str) -> None:
-    got = s3.get("data", "digits", PartNumber=1)
-    assert (got["Body"], got["ContentRange"]) == (b"0123456789", "bytes 0-9/10")
-    assert "PartsCount" not in got
-    with pytest.raises(Fault) as caught:
-        s3.get("data", "digits", PartNumber=2)
-    assert (caught.value.code, caught.value.status) == ("InvalidPartNumber", 416)
-
-
-def test_a_range_and_a_part_number_exclude_each_other(s3: Front, digits: str) -> None:
-    with pytest.raises(Fault) as caught:
-        s3.get("data", "digits", PartNumber=1, Range="bytes=0-1")
-    assert caught.value.code == "InvalidRequest"
-
-
-BEFORE, AFTER = NOON - timedelta(days=1), NOON + timedelta(days=1)
-SECOND = NOON.replace(microsecond=0)
-
-
-@pytest.mark.parametrize(
-    ("conditions", "status"),
-    [
-        ({"IfMatch": "{etag}"}, 200),
-        ({"IfMatch": "*"}, 200),
-        ({"IfMatch": '"other", {etag}'}, 200),
-        ({"IfMatch": '"other"'}, 412),
-        ({"IfNoneMatch": "{etag}"}, 304),
-        ({"IfNoneMatch": "*"}, 304),
-        ({"IfNoneMatch": "W/{etag}"}, 304),
-        ({"IfNoneMatch": '"other"'}, 200),
-        ({"IfModifiedSince": BEFORE}, 200),
-        ({"IfModifiedSince": SECOND}, 304),
-        ({"IfModifiedSince": AFTER}, 304),
-        ({"IfUnmodifiedSince": BEFORE}, 412),
-        ({"IfUnmodifiedSince": SECOND}, 200),
-        ({"IfUnmodifiedSince": AFTER}, 200),
-        ({"IfMatch": "{etag}", "IfUnmodifiedSince": BEFORE}, 200),
-        ({"IfNoneMatch": '"other"', "IfModifiedSince": AFTER}, 200),
-        ({"IfNoneMatch": "{etag}", "IfModifiedSince": BEFORE}, 304),
-        ({"IfMatch": '"other"', "IfNoneMatch": "{etag}"}, 412),
-    ],
-)
-def test_conditions_have_the_precedence_of_s3(s3: Front, digits: str, conditions: dict[str, Any], status: int) -> None:
-    demands = {
-        name: value.replace("{etag}", digits) if isinstance(value, str) else value for name, value in conditions.items()
-    }
-    for operation in ("GetObject", "HeadObject"):
-        if status == 200:
-            assert s3(operation, Bucket="data", Key="digits", **demands)["ETag"] == digits
-            continue
-        with pytest.raises(Fault) as caught:
-            s3(operation, Bucket="data", Key="digits", **demands)
-        assert caught.value.status == status
-
-
-def test_a_304_tells_the_etag_and_the_time(s3: Front, digits: str) -> None:
-    with pytest.raises(Fault) as caught:
-        s3.get("data", "digits", IfNoneMatch=digits)
-    assert caught.value.headers == {"etag": digits, "last-modified": "Wed, 01 Jul 2026 12:00:00 GMT"}
 
 
 def test_a_reader_may_ask_for_other_headers(s3: Front, digits: str) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.unit.server.services.s3.front import Front
+from tests.unit.server.services.s3.front import Front, refused_put
 from trainyard.wire.fault import Fault
 
 TAGS = [{"Key": "team", "Value": "vision"}, {"Key": "empty", "Value": ""}]
@@ -69,3 +69,12 @@ def test_the_digest_of_tags_is_verified(s3: Front) -> None:
     with pytest.raises(Fault) as caught:
         s3("PutBucketTagging", Bucket="data", Tagging={"TagSet": TAGS}, headers={"x-amz-checksum-crc32": "AAAAAA=="})
     assert caught.value.code == "BadDigest"
+
+
+@pytest.mark.parametrize("header", ["a", "a=1&a=2", "=1", f"{'k' * 129}=1", f"k={'v' * 257}", "%ff=1", "aws:x=1"])
+def test_a_tagging_header_that_is_wrong_is_refused_put(s3: Front, header: str) -> None:
+    assert refused_put(s3, Tagging=header).code in ("InvalidTag", "InvalidArgument")
+
+
+def test_an_object_has_at_most_ten_tags(s3: Front) -> None:
+    assert refused_put(s3, Tagging="&".join(f"k{number}=v" for number in range(11))).code == "BadRequest"

@@ -1,0 +1,144 @@
+"""Buckets: made, found, listed, removed."""
+
+import re
+
+from trainyard.foundation.arns import arn
+from trainyard.foundation.errors import AlreadyExists, Conflict
+from trainyard.foundation.locations import BucketRef
+from trainyard.objects.contract import Bucket
+from trainyard.server.services.contract import Call, Operations, Shape
+from trainyard.server.services.s3.addressing import bucket_of, checked_bucket_name
+from trainyard.server.services.s3.faults import invalid_argument, not_served
+from trainyard.server.services.s3.options import refuse_unserved
+from trainyard.server.services.s3.ownership import owner
+from trainyard.server.services.s3.paging import read_token, write_token
+from trainyard.server.services.s3.tagging import MAX_BUCKET_TAGS, parse_tag_set
+from trainyard.wire.fault import Fault
+
+MAX_BUCKETS = 10_000
+
+# The region S3 began in: there a bucket that one has may be created again, and its location is told as none.
+FIRST_REGION = "us-east-1"
+
+_OLD_NAMES = {"EU": "eu-west-1"}
+_REGION = re.compile(r"[a-z0-9-]{1,63}")  # also those that AWS has not: clients sign for any
+
+
+def list_buckets(call: Call, shape: Shape) -> Shape:
+    """The caller's buckets; an administrator's are those of all accounts."""
+    token = shape.get("ContinuationToken")
+    after = read_token(token) if token else ""
+    found = [
+        bucket
+        for bucket in call.yard.objects.buckets(account=call.caller.scope)
+        if _place(bucket) > after and _is_wanted(bucket, shape)
+    ]
+    page = found[: _limit(shape)]
+    return {
+        "Buckets": [_entry(bucket) for bucket in page],
+        "Owner": owner(call.account),
+        "ContinuationToken": write_token(_place(page[-1])) if len(found) > len(page) else None,
+        "Prefix": shape.get("Prefix"),
+    }
+
+
+def create_bucket(call: Call, shape: Shape) -> Shape:
+    """Make a bucket of the caller's own account, whatever others have."""
+    refuse_unserved(shape)
+    _refuse_kinds_of_bucket(shape)
+    configuration = shape.get("CreateBucketConfiguration") or {}
+    ref = BucketRef(call.account, checked_bucket_name(shape["Bucket"]))
+    region = _region(configuration.get("LocationConstraint") or call.region)
+    tags = parse_tag_set(configuration.get("Tags") or [], limit=MAX_BUCKET_TAGS)
+    objects = call.yard.objects
+    try:
+        objects.create_bucket(ref, region=region, now=call.now)
+    except AlreadyExists:
+        if not region == objects.bucket(ref).region == FIRST_REGION:
+            raise
+    if tags:
+        objects.tag_bucket(ref, tags)
+    return {"Location": f"/{ref.name}", "BucketArn": _arn(ref)}
+
+
+def head_bucket(call: Call, shape: Shape) -> Shape:
+    bucket = call.yard.objects.bucket(bucket_of(call, shape))
+    return {"BucketArn": _arn(bucket.ref), "BucketRegion": bucket.region, "AccessPointAlias": False}
+
+
+def get_bucket_location(call: Call, shape: Shape) -> Shape:
+    region = call.yard.objects.bucket(bucket_of(call, shape)).region
+    return {"LocationConstraint": None if region == FIRST_REGION else region}
+
+
+def delete_bucket(call: Call, shape: Shape) -> Shape:
+    ref = bucket_of(call, shape)
+    try:
+        call.yard.objects.delete_bucket(ref)
+    except Conflict as error:
+        raise Fault("BucketNotEmpty", error.message, status=409, members={"BucketName": ref.name}) from error
+    return {}
+
+
+OPERATIONS: Operations = {
+    "ListBuckets": list_buckets,
+    "CreateBucket": create_bucket,
+    "HeadBucket": head_bucket,
+    "GetBucketLocation": get_bucket_location,
+    "DeleteBucket": delete_bucket,
+}
+
+
+def _limit(shape: Shape) -> int:
+    limit: int = shape.get("MaxBuckets", MAX_BUCKETS)
+    if not 1 <= limit <= MAX_BUCKETS:
+        raise invalid_argument(
+            f"max-buckets must be an integer between 1 and {MAX_BUCKETS}.", name="max-buckets", value=limit
+        )
+    return limit
+
+
+def _region(constraint: str) -> str:
+    region = _OLD_NAMES.get(constraint, constraint)
+    if not _REGION.fullmatch(region):
+        raise Fault(
+            "InvalidLocationConstraint",
+            f'"{constraint}" is no region.',
+            members={"LocationConstraint": constraint},
+        )
+    return region
+
+
+def _place(bucket: Bucket) -> str:
+    """Where the bucket stands in the order of a listing: by name, then account. A blank sorts before all of a name."""
+    return f"{bucket.ref.name} {bucket.ref.account}"
+
+
+def _is_wanted(bucket: Bucket, shape: Shape) -> bool:
+    region = shape.get("BucketRegion")
+    return bucket.ref.name.startswith(shape.get("Prefix") or "") and region in (None, bucket.region)
+
+
+def _entry(bucket: Bucket) -> Shape:
+    return {
+        "Name": bucket.ref.name,
+        "CreationDate": bucket.created_at,
+        "BucketRegion": bucket.region,
+        "BucketArn": _arn(bucket.ref),
+    }
+
+
+def _refuse_kinds_of_bucket(shape: Shape) -> None:
+    configuration = shape.get("CreateBucketConfiguration") or {}
+    if shape.get("ObjectLockEnabledForBucket"):
+        raise not_served("buckets with object lock")
+    if configuration.get("Location") or configuration.get("Bucket"):
+        raise not_served("directory buckets")
+    if shape.get("ObjectOwnership", "BucketOwnerEnforced") != "BucketOwnerEnforced":
+        raise not_served("access control lists, so that the owner of a bucket always owns its objects")
+    if shape.get("BucketNamespace", "global") != "global":
+        raise not_served("bucket namespaces; every account has one of its own already")
+
+
+def _arn(ref: BucketRef) -> str:
+    return arn("s3", "", "", ref.name)

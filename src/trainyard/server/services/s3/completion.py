@@ -1,0 +1,113 @@
+"""Parts made one object: CompleteMultipartUpload."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from trainyard.foundation.errors import NotFound
+from trainyard.foundation.locations import Location
+from trainyard.objects.checksums import etag_of_parts
+from trainyard.objects.contract import (
+    Checksum,
+    ChecksumType,
+    CompletedPart,
+    ObjectInfo,
+    ObjectStore,
+    PreconditionFailed,
+    Upload,
+)
+from trainyard.server.services.contract import Call, Operations, Shape
+from trainyard.server.services.s3.addressing import location_of
+from trainyard.server.services.s3.attributes import encryption_members
+from trainyard.server.services.s3.checksums import MEMBERS, announced_checksum, checksum_members
+from trainyard.server.services.s3.conditions import failed_write, precondition_of, unquoted
+from trainyard.server.services.s3.faults import invalid_request, malformed
+from trainyard.server.services.s3.parts import MAX_PART_NUMBER
+from trainyard.wire.fault import Fault
+
+
+def complete_multipart_upload(call: Call, shape: Shape) -> Shape:
+    where, parts, objects = location_of(call, shape), _named_parts(shape), call.yard.objects
+    try:
+        upload = objects.upload(where, shape["UploadId"])
+    except NotFound:
+        # A client that lost the answer asks again; S3 then answers as it did the first time.
+        if completed := _completed_before(objects, where, parts=parts):
+            return _completion(call, completed)
+        raise
+    _check_total(objects, upload, parts=parts, announced=shape.get("MpuObjectSize"))
+    expected, precondition = _expected(shape, upload, count=len(parts)), precondition_of(shape)
+    try:
+        info = objects.complete_upload(
+            where, upload.id, parts, now=call.now, expected=expected, precondition=precondition
+        )
+    except PreconditionFailed as error:
+        raise failed_write(objects, where, precondition=precondition) from error
+    return _completion(call, info)
+
+
+OPERATIONS: Operations = {"CompleteMultipartUpload": complete_multipart_upload}
+
+
+def _named_parts(shape: Shape) -> list[CompletedPart]:
+    """The parts that a completion names, in order."""
+    parts = (shape.get("MultipartUpload") or {}).get("Parts") or []
+    if not parts or not all("PartNumber" in part and "ETag" in part for part in parts):
+        raise malformed("A completion names at least one part, each by its PartNumber and ETag.")
+    named = [CompletedPart(part["PartNumber"], unquoted(part["ETag"]), _part_checksum(part)) for part in parts]
+    if any(first.number >= second.number for first, second in pairwise(named)):
+        raise Fault("InvalidPartOrder", "The parts must be named in ascending order of their numbers.")
+    return named
+
+
+def _part_checksum(part: Shape) -> str | None:
+    return next((part[member] for member in MEMBERS.values() if member in part), None)
+
+
+def _completed_before(objects: ObjectStore, where: Location, *, parts: Sequence[CompletedPart]) -> ObjectInfo | None:
+    """The object, if it is the one that these parts make."""
+    try:
+        info = objects.info(where)
+        return info if info.etag == etag_of_parts(part.etag for part in parts) else None
+    except (NotFound, ValueError):
+        return None
+
+
+def _check_total(
+    objects: ObjectStore, upload: Upload, *, parts: Sequence[CompletedPart], announced: int | None
+) -> None:
+    if announced is None:
+        return
+    numbers = {part.number for part in parts}
+    found = objects.parts(upload.where, upload.id, limit=MAX_PART_NUMBER)
+    total = sum(part.size for part in found if part.number in numbers)
+    if total != announced:
+        raise invalid_request(f"x-amz-mp-object-size is {announced}, but the named parts have {total} bytes.")
+
+
+def _expected(shape: Shape, upload: Upload, *, count: int) -> Checksum | None:
+    """The checksum that the whole object must have, as the completion announces it."""
+    wanted_type = shape.get("ChecksumType")
+    if wanted_type is not None and wanted_type != upload.checksum_type:
+        raise invalid_request(f"The upload was begun with the checksum type {upload.checksum_type}, not {wanted_type}.")
+    checksum = announced_checksum(shape)
+    if checksum is None:
+        return None
+    if checksum.algorithm is not upload.algorithm or upload.checksum_type is None:
+        raise invalid_request(
+            f"The upload was begun with {upload.algorithm or 'no'} checksums, not {checksum.algorithm}."
+        )
+    if upload.checksum_type is ChecksumType.COMPOSITE:
+        return Checksum(checksum.algorithm, f"{checksum.value}-{count}", ChecksumType.COMPOSITE)
+    return checksum
+
+
+def _completion(call: Call, info: ObjectInfo) -> Shape:
+    scheme = "https" if call.http.is_secure else "http"
+    return {
+        "Location": f"{scheme}://{call.http.host}{call.http.path}",
+        "Bucket": info.where.bucket.name,
+        "Key": info.where.key,
+        "ETag": f'"{info.etag}"',
+        **checksum_members(info.checksum),
+        **encryption_members(info.attributes),
+    }

@@ -1,0 +1,101 @@
+"""Which bytes of an object a request means."""
+
+import re
+from dataclasses import dataclass
+
+from trainyard.objects.contract import Checksum, ObjectInfo
+from trainyard.server.services.contract import Shape
+from trainyard.server.services.s3.faults import invalid_argument, invalid_request
+from trainyard.wire.fault import Fault
+
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
+_COPY_RANGE = re.compile(r"bytes=(\d{1,18})-(\d{1,18})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Bytes of an object, and whether they were asked for as a piece; `checksum` is that of exactly these bytes."""
+
+    offset: int
+    size: int
+    is_piece: bool = False
+    checksum: Checksum | None = None
+    parts: int | None = None
+
+
+def span_of(shape: Shape, info: ObjectInfo) -> Span:
+    """What a GetObject or HeadObject asks for: all of it, a range, or a part."""
+    text, number = shape.get("Range"), shape.get("PartNumber")
+    if number is not None:
+        if text is not None:
+            raise invalid_request("Range and partNumber cannot be given together.")
+        return _part(number, info)
+    if text is None:
+        return _whole(info)
+    return _range(text, info)
+
+
+def copy_span(text: str | None, info: ObjectInfo) -> Span:
+    """What an UploadPartCopy takes of its source; stricter than a read, as S3 is."""
+    if text is None:
+        return _whole(info)
+    match = _COPY_RANGE.fullmatch(text)
+    first, last = (int(match[1]), int(match[2])) if match else (0, -1)
+    if first > last:
+        raise invalid_argument(
+            "x-amz-copy-source-range must be bytes=first-last, counted from zero.",
+            name="x-amz-copy-source-range",
+            value=text,
+        )
+    if last >= info.size:
+        raise invalid_argument(
+            f"The range is not within the source object of {info.size} bytes.",
+            name="x-amz-copy-source-range",
+            value=text,
+        )
+    return Span(first, last - first + 1, is_piece=True)
+
+
+def _whole(info: ObjectInfo) -> Span:
+    return Span(0, info.size, checksum=info.checksum)
+
+
+def _range(text: str, info: ObjectInfo) -> Span:
+    """One range. What is not one, several among them, means the whole object, as RFC 9110 lets a server choose."""
+    match = _RANGE.fullmatch(text.strip())
+    if not match or match[0] == "bytes=-":
+        return _whole(info)
+    first = int(match[1]) if match[1] else max(0, info.size - int(match[2]))
+    last = min(int(match[2]), info.size - 1) if match[1] and match[2] else info.size - 1
+    if match[1] and match[2] and int(match[2]) < first:
+        return _whole(info)
+    if first >= info.size:
+        raise _unsatisfiable(text, info)
+    return Span(first, last - first + 1, is_piece=True)
+
+
+def _part(number: int, info: ObjectInfo) -> Span:
+    """One part of an object that came in parts; any other object is its own only part."""
+    if number == 1 and not info.parts:
+        return Span(0, info.size, is_piece=info.size > 0, checksum=info.checksum)
+    offset = 0
+    for part in info.parts:
+        if part.number == number:
+            return Span(offset, part.size, is_piece=part.size > 0, checksum=part.checksum, parts=len(info.parts))
+        offset += part.size
+    raise Fault(
+        "InvalidPartNumber",
+        f"There is no part {number}; the object has {len(info.parts) or 1}.",
+        status=416,
+        members={"PartNumberRequested": str(number), "ActualPartCount": str(len(info.parts) or 1)},
+    )
+
+
+def _unsatisfiable(text: str, info: ObjectInfo) -> Fault:
+    return Fault(
+        "InvalidRange",
+        f"The range does not begin within the object of {info.size} bytes.",
+        status=416,
+        members={"RangeRequested": text, "ActualObjectSize": str(info.size)},
+        headers={"content-range": f"bytes */{info.size}"},
+    )

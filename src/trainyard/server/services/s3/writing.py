@@ -1,0 +1,35 @@
+"""Objects taken in whole: PutObject."""
+
+from trainyard.objects.contract import ObjectWriter, PreconditionFailed, Written
+from trainyard.server.services.contract import Call, Operations, Shape
+from trainyard.server.services.s3.addressing import location_of
+from trainyard.server.services.s3.attributes import attributes_of, encryption_members
+from trainyard.server.services.s3.checksums import announced, checksum_members
+from trainyard.server.services.s3.conditions import failed_write, precondition_of
+from trainyard.server.services.s3.intake import body_size, receive
+
+
+async def put_object(call: Call, shape: Shape) -> Shape:
+    objects, body = call.yard.objects, shape["Body"]
+    digests, attributes, precondition = announced(call, shape), attributes_of(shape), precondition_of(shape)
+    algorithms = () if digests.algorithm is None else (digests.algorithm,)
+
+    def begin() -> ObjectWriter:
+        return objects.writer(location_of(call, shape), attributes, algorithms=algorithms)
+
+    def finish(writer: ObjectWriter) -> Written:
+        expected = digests.expected(body)
+        try:
+            return writer.commit(now=call.now, expected=expected, md5=digests.md5, precondition=precondition)
+        except PreconditionFailed as error:
+            raise failed_write(objects, location_of(call, shape), precondition=precondition) from error
+
+    written = await receive(body, body_size(shape), begin=begin, finish=finish)
+    return {
+        "ETag": f'"{written.etag}"',
+        **checksum_members(written.checksum),
+        **encryption_members(attributes),
+    }
+
+
+OPERATIONS: Operations = {"PutObject": put_object}

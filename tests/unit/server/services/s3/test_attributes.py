@@ -1,0 +1,51 @@
+import pytest
+
+from tests.unit.server.services.s3.front import Front
+from trainyard.wire.fault import Fault
+
+
+def test_everything_said_of_an_object_comes_back(s3: Front) -> None:
+    said = {
+        "CacheControl": "no-cache",
+        "ContentDisposition": 'attachment; filename="a.txt"',
+        "ContentEncoding": "gzip",
+        "ContentLanguage": "de",
+        "ContentType": "text/plain",
+        "Expires": "when the next one comes",
+        "Metadata": {"epoch": "7", "note": "ümlaut"},
+        "StorageClass": "STANDARD_IA",
+        "WebsiteRedirectLocation": "/elsewhere",
+        "ServerSideEncryption": "aws:kms",
+        "SSEKMSKeyId": "alias/training",
+        "BucketKeyEnabled": True,
+    }
+    put = s3.put("data", "key", b"hello", Tagging="a=1&b=two%20words", **said)
+    assert put["ServerSideEncryption"] == "aws:kms"
+    assert put["SSEKMSKeyId"] == "alias/training"
+    assert put["BucketKeyEnabled"] is True
+    head = s3("HeadObject", Bucket="data", Key="key")
+    assert {name: head[name] for name in said} == said
+    assert head["TagCount"] == 2
+    assert s3("GetObjectTagging", Bucket="data", Key="key")["TagSet"] == [
+        {"Key": "a", "Value": "1"},
+        {"Key": "b", "Value": "two words"},
+    ]
+
+
+def test_the_standard_storage_class_is_not_told(s3: Front) -> None:
+    s3.put("data", "key", StorageClass="STANDARD")
+    assert "StorageClass" not in s3("HeadObject", Bucket="data", Key="key")
+
+
+@pytest.mark.parametrize(("sent", "kept"), [("aws-chunked", None), ("aws-chunked,gzip", "gzip"), ("gzip", "gzip")])
+def test_aws_chunked_is_no_encoding_of_the_object(s3: Front, sent: str, kept: str | None) -> None:
+    s3.put("data", "key", ContentEncoding=sent)
+    assert s3("HeadObject", Bucket="data", Key="key").get("ContentEncoding") == kept
+
+
+def test_metadata_over_two_kilobytes_is_too_large(s3: Front) -> None:
+    s3.put("data", "fits", Metadata={"k": "v" * 2047})
+    with pytest.raises(Fault) as caught:
+        s3.put("data", "not", Metadata={"k": "v" * 2048})
+    assert caught.value.code == "MetadataTooLarge"
+    assert caught.value.members == {"Size": "2049", "MaxSizeAllowed": "2048"}
