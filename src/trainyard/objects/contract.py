@@ -233,9 +233,9 @@ class ObjectStore(Protocol):
     Writes are atomic and durable: when a method returns, its effect survives kill -9 and power loss, and a reader sees
     the old object or the new one, never a mixture. All methods block and may be called from any thread.
 
-    A missing bucket, key or upload raises NotFound with kind "bucket", "key" or "upload"; a full or read-only disk and an
-    unreachable remote raise Unavailable; nothing else leaks from the back end. Keys are any UTF-8 text of 1 to
-    1024 bytes; the caller has checked that.
+    A missing bucket, key or upload raises NotFound with kind "bucket", "key" or "upload"; a full or read-only disk and
+    an unreachable remote raise Unavailable; nothing else leaks from the back end. Keys are any UTF-8 text of 1 to 1024
+    bytes; the caller has checked that.
     """
 
     def create_bucket(self, ref: BucketRef, *, region: str, now: datetime) -> Bucket:
@@ -259,7 +259,7 @@ class ObjectStore(Protocol):
     def writer(
         self, where: Location, attributes: Attributes, *, algorithms: Sequence[ChecksumAlgorithm] = ()
     ) -> ObjectWriter:
-        """Begin an object. `algorithms` are those that `commit` will be asked to compare or, lacking an expectation, keep."""
+        """Begin an object. `algorithms` are those that `commit` will be asked to compare or, without any, to keep."""
         ...
 
     def open(self, where: Location) -> ObjectReader: ...
@@ -293,7 +293,7 @@ class ObjectStore(Protocol):
         source_etag: str | None = None,
         precondition: Precondition = ANY_STATE,
     ) -> ObjectInfo:
-        """Copy whole; None keeps the source's attributes. PreconditionFailed when the source is no longer `source_etag`."""
+        """Copy whole; None keeps the source's attributes. PreconditionFailed when the source is not `source_etag`."""
         ...
 
     def tag_object(self, where: Location, tags: Mapping[str, str]) -> None:

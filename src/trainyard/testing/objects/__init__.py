@@ -1,0 +1,27 @@
+"""The contract of `ObjectStore`, as one suite that every back end must pass."""
+
+from trainyard.testing.objects.buckets import BucketContract
+from trainyard.testing.objects.concurrency import ConcurrencyContract
+from trainyard.testing.objects.conditions import ConditionContract
+from trainyard.testing.objects.copying import CopyContract
+from trainyard.testing.objects.listing import ListContract
+from trainyard.testing.objects.reading import ReadContract
+from trainyard.testing.objects.uploads import UploadContract
+from trainyard.testing.objects.writing import WriteContract
+
+
+class ObjectStoreContract(
+    BucketContract,
+    WriteContract,
+    ReadContract,
+    ConditionContract,
+    ListContract,
+    CopyContract,
+    UploadContract,
+    ConcurrencyContract,
+):
+    """Subclass it in a test module where two fixtures give
+
+    - `store`: the store under test; it may hold buckets of other tests;
+    - `bucket`: an empty bucket of that store, such as `samples.new_bucket` makes.
+    """

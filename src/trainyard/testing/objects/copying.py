@@ -1,0 +1,99 @@
+"""A copy is an object of its own, with the bytes of the source at one moment."""
+
+import pytest
+
+from trainyard.foundation.errors import NotFound
+from trainyard.foundation.locations import BucketRef, Location
+from trainyard.objects.checksums import digest_of
+from trainyard.objects.contract import (
+    Attributes,
+    Checksum,
+    ChecksumAlgorithm,
+    CompletedPart,
+    ObjectStore,
+    PreconditionFailed,
+)
+from trainyard.testing.objects.samples import BOB, NOON, PART, body_of, md5, minutes, new_bucket, put, put_part
+
+BODY = b"to be copied" * 100
+SAID = Attributes({"content-type": "text/plain"}, {"größe": "1"}, {"t": "v"})
+
+
+class CopyContract:
+    def test_a_copy_has_the_bytes_and_the_attributes_of_its_source(self, store: ObjectStore, bucket: BucketRef) -> None:
+        source, target = Location(bucket, "source"), Location(new_bucket(store, BOB), "a//target é")
+        put(store, source, BODY, attributes=SAID, algorithms=[ChecksumAlgorithm.CRC32C])
+        copied = store.copy(source, target, now=minutes(1))
+        assert body_of(store, target) == BODY
+        assert copied == store.info(target)
+        assert copied.where == target
+        assert copied.attributes == SAID
+        assert copied.checksum == store.info(source).checksum
+        assert copied.size == len(BODY)
+
+    def test_a_copy_may_be_given_other_attributes(self, store: ObjectStore, bucket: BucketRef) -> None:
+        source, target = Location(bucket, "source"), Location(bucket, "target")
+        put(store, source, BODY, attributes=SAID)
+        other = Attributes({"content-type": "image/png"}, {}, {"other": "tag"})
+        assert store.copy(source, target, now=NOON, attributes=other).attributes == other
+        assert store.info(target).attributes == other
+        assert store.info(source).attributes == SAID
+        assert body_of(store, target) == BODY
+
+    def test_an_object_is_copied_onto_itself_to_change_its_attributes(
+        self, store: ObjectStore, bucket: BucketRef
+    ) -> None:
+        where = Location(bucket, "k")
+        put(store, where, BODY, attributes=SAID)
+        store.copy(where, where, now=NOON, attributes=Attributes({}, {"new": "1"}))
+        assert store.info(where).attributes == Attributes({}, {"new": "1"})
+        assert body_of(store, where) == BODY
+
+    def test_a_copy_may_be_given_another_checksum(self, store: ObjectStore, bucket: BucketRef) -> None:
+        source, target = Location(bucket, "source"), Location(bucket, "target")
+        put(store, source, BODY, algorithms=[ChecksumAlgorithm.CRC32])
+        for algorithm in ChecksumAlgorithm:
+            copied = store.copy(source, target, now=NOON, algorithm=algorithm)
+            assert copied.checksum == Checksum(algorithm, digest_of(algorithm, [BODY]))
+            assert store.info(target).checksum == copied.checksum
+        assert body_of(store, target) == BODY
+
+    def test_source_and_copy_live_and_die_apart(self, store: ObjectStore, bucket: BucketRef) -> None:
+        source, target, again = (Location(bucket, key) for key in ("source", "target", "again"))
+        put(store, source, BODY)
+        store.copy(source, target, now=NOON)
+        put(store, source, b"changed")
+        assert body_of(store, target) == BODY
+        store.copy(target, again, now=NOON)
+        store.delete(target)
+        assert body_of(store, again) == BODY
+        assert body_of(store, source) == b"changed"
+
+    def test_a_copy_may_demand_the_etag_of_its_source(self, store: ObjectStore, bucket: BucketRef) -> None:
+        source, target = Location(bucket, "source"), Location(bucket, "target")
+        written = put(store, source, BODY)
+        with pytest.raises(PreconditionFailed):
+            store.copy(source, target, now=NOON, source_etag=md5(b"other"))
+        with pytest.raises(NotFound):
+            store.info(target)
+        store.copy(source, target, now=NOON, source_etag=written.etag)
+        assert body_of(store, target) == BODY
+
+    def test_an_absent_source_is_not_found(self, store: ObjectStore, bucket: BucketRef) -> None:
+        with pytest.raises(NotFound) as raised:
+            store.copy(Location(bucket, "absent"), Location(bucket, "target"), now=NOON)
+        assert (raised.value.kind, raised.value.name) == ("key", "absent")
+
+    def test_an_object_uploaded_in_parts_is_copied_whole(self, store: ObjectStore, bucket: BucketRef) -> None:
+        source, target = Location(bucket, "source"), Location(bucket, "target")
+        upload = store.create_upload(source, SAID, now=NOON, algorithm=ChecksumAlgorithm.SHA256)
+        bodies = [b"a" * PART, b"end"]
+        named = [
+            CompletedPart(number, put_part(store, upload, number, body=body).etag)
+            for number, body in enumerate(bodies, 1)
+        ]
+        store.complete_upload(source, upload.id, named, now=NOON)
+        copied = store.copy(source, target, now=NOON, algorithm=ChecksumAlgorithm.CRC32)
+        assert body_of(store, target) == b"".join(bodies)
+        assert copied.checksum == Checksum(ChecksumAlgorithm.CRC32, digest_of(ChecksumAlgorithm.CRC32, bodies))
+        assert copied.attributes == SAID

@@ -1,0 +1,595 @@
+import os
+import random
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from tests.unit.objects import crash_writer
+from trainyard.foundation.errors import Corrupt, InvalidRequest, NotFound, Unavailable
+from trainyard.foundation.locations import BucketRef, Location
+from trainyard.objects.contract import (
+    Attributes,
+    Checksum,
+    ChecksumAlgorithm,
+    CompletedPart,
+    DigestMismatch,
+    LiesInFile,
+    Precondition,
+    PreconditionFailed,
+    Upload,
+)
+from trainyard.objects.datafiles import hold
+from trainyard.objects.filesystem import FilesystemObjects, snapshot
+from trainyard.testing.objects.listing import walk
+from trainyard.testing.objects.samples import (
+    NOON,
+    PART,
+    REGION,
+    body_of,
+    keys_of,
+    minutes,
+    new_bucket,
+    put,
+    put_part,
+)
+
+CRASH_ROUNDS = 6
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "objects"
+
+
+@pytest.fixture
+def store(root: Path) -> Iterator[FilesystemObjects]:
+    opened = FilesystemObjects(root)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def bucket(store: FilesystemObjects) -> BucketRef:
+    return new_bucket(store)
+
+
+def data_files(root: Path) -> list[Path]:
+    return sorted(path for path in (root / "data").glob("*/*"))
+
+
+def arrivals(root: Path) -> list[Path]:
+    return sorted((root / "incoming").iterdir())
+
+
+def completed(store: FilesystemObjects, where: Location, *bodies: bytes) -> Upload:
+    upload = store.create_upload(where, Attributes(), now=NOON)
+    named = [
+        CompletedPart(number, put_part(store, upload, number, body=body).etag) for number, body in enumerate(bodies, 1)
+    ]
+    store.complete_upload(where, upload.id, named, now=NOON)
+    return upload
+
+
+class TestFiles:
+    def test_a_stored_file_is_read_only_for_all_and_its_folder_is_private(
+        self, store: FilesystemObjects, bucket: BucketRef, root: Path
+    ) -> None:
+        put(store, Location(bucket, "k"), b"bytes")
+        [file] = data_files(root)
+        assert stat.S_IMODE(file.stat().st_mode) == 0o444
+        assert stat.S_IMODE(root.stat().st_mode) == 0o700
+        assert file.read_bytes() == b"bytes"
+        assert arrivals(root) == []
+
+    def test_times_are_those_of_the_caller(self, store: FilesystemObjects, bucket: BucketRef) -> None:
+        where = Location(bucket, "k")
+        written = put(store, where, b"1")
+        copied = store.copy(where, Location(bucket, "copy"), now=minutes(1))
+        assert (written.modified_at, copied.modified_at) == (NOON, minutes(1))
+        assert [found.modified_at for found in store.list_objects(bucket).objects] == [minutes(1), NOON]
+
+    def test_a_reader_hands_its_file_to_the_kernel(
+        self, store: FilesystemObjects, bucket: BucketRef, tmp_path: Path
+    ) -> None:
+        where = Location(bucket, "k")
+        put(store, where, b"0123456789")
+        with store.open(where) as reader, (tmp_path / "sent").open("wb") as target:
+            assert isinstance(reader, LiesInFile)
+            os.sendfile(target.fileno(), reader.file.fileno(), 2, 5)
+        assert (tmp_path / "sent").read_bytes() == b"23456"
+
+    def test_the_file_of_a_replaced_or_deleted_object_is_removed(
+        self, store: FilesystemObjects, bucket: BucketRef, root: Path
+    ) -> None:
+        where = Location(bucket, "k")
+        put(store, where, b"first")
+        put(store, where, b"second")
+        assert [file.read_bytes() for file in data_files(root)] == [b"second"]
+        store.delete(where)
+        assert data_files(root) == []
+        for number in range(5):
+            put(store, Location(bucket, str(number)), b"x")
+        store.delete_many(bucket, ["0", "1", "2", "3", "4"])
+        assert data_files(root) == []
+
+    def test_the_files_of_parts_go_with_their_upload(
+        self, store: FilesystemObjects, bucket: BucketRef, root: Path
+    ) -> None:
+        where = Location(bucket, "k")
+        upload = store.create_upload(where, Attributes(), now=NOON)
+        put_part(store, upload, 1, body=b"one")
+        put_part(store, upload, 1, body=b"one again")
+        assert [file.read_bytes() for file in data_files(root)] == [b"one again"]
+        store.abort_upload(where, upload.id)
+        assert data_files(root) == []
+        completed(store, where, b"a" * PART, b"b")
+        assert [file.stat().st_size for file in data_files(root)] == [PART + 1]
+
+    def test_a_copy_shares_its_bytes_with_the_source(
+        self, store: FilesystemObjects, bucket: BucketRef, root: Path
+    ) -> None:
+        put(store, Location(bucket, "source"), b"x" * 100_000)
+        store.copy(Location(bucket, "source"), Location(bucket, "target"), now=NOON)
+        first, second = data_files(root)
+        assert first.samefile(second)
+        store.delete(Location(bucket, "source"))
+        assert len(data_files(root)) == 1
+        assert body_of(store, Location(bucket, "target")) == b"x" * 100_000
+
+    def test_an_upload_of_one_part_becomes_the_object_without_a_copy(
+        self, store: FilesystemObjects, bucket: BucketRef, root: Path
+    ) -> None:
+        upload = store.create_upload(Location(bucket, "k"), Attributes(), now=NOON)
+        part = put_part(store, upload, 1, body=b"only")
+        [before] = data_files(root)
+        inode = before.stat().st_ino
+        store.complete_upload(upload.where, upload.id, [CompletedPart(1, part.etag)], now=NOON)
+        [after] = data_files(root)
+        assert after.stat().st_ino == inode
+
+    def test_a_refused_write_leaves_no_file(self, store: FilesystemObjects, bucket: BucketRef, root: Path) -> None:
+        where = Location(bucket, "k")
+        wrong = Checksum(ChecksumAlgorithm.SHA1, "AAAA")
+        attempts: list[Callable[[], object]] = [
+            lambda: put(store, where, b"x", precondition=Precondition(etag="other")),
+            lambda: store.writer(where, Attributes()).commit(now=NOON, expected=[wrong]),
+            lambda: store.writer(where, Attributes()).commit(now=NOON, md5="AAAA"),
+        ]
+        for attempt in attempts:
+            with pytest.raises((PreconditionFailed, DigestMismatch)):
+                attempt()
+            assert data_files(root) == []
+            assert arrivals(root) == []
+
+    def test_joining_works_where_the_kernel_cannot_copy(
+        self, store: FilesystemObjects, bucket: BucketRef, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # No filesystem of this machine refuses copy_file_range, so the refusal is played.
+        def refuse(*_: object) -> int:
+            raise OSError(18, "Invalid cross-device link")
+
+        monkeypatch.setattr(os, "copy_file_range", refuse)
+        bodies = [b"a" * PART, b"b" * (PART + 1), b"c"]
+        completed(store, Location(bucket, "k"), *bodies)
+        assert body_of(store, Location(bucket, "k")) == b"".join(bodies)
+
+    def test_a_file_with_too_many_names_is_copied(
+        self, store: FilesystemObjects, bucket: BucketRef, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        put(store, Location(bucket, "source"), b"x" * 1000)
+        link = os.link
+
+        # 65,000 links would take minutes to make, so the refusal of one more is played.
+        def refuse(source: Path, target: Path) -> None:
+            if source.parent.parent.name == "data":
+                raise OSError(31, "Too many links")
+            link(source, target)
+
+        monkeypatch.setattr(os, "link", refuse)
+        store.copy(Location(bucket, "source"), Location(bucket, "target"), now=NOON)
+        first, second = data_files(root)
+        assert not first.samefile(second)
+        assert body_of(store, Location(bucket, "target")) == b"x" * 1000
+
+
+class TestHold:
+    def test_files_stay_while_a_backup_holds_them_and_go_with_the_next_removal(
+        self, store: FilesystemObjects, bucket: BucketRef, root: Path
+    ) -> None:
+        put(store, Location(bucket, "k"), b"held")
+        put(store, Location(bucket, "other"), b"other")
+        with hold(root):
+            put(store, Location(bucket, "k"), b"new")
+            assert store.sweep() == 0
+            assert sorted(file.read_bytes() for file in data_files(root)) == [b"held", b"new", b"other"]
+        store.delete(Location(bucket, "other"))
+        assert [file.read_bytes() for file in data_files(root)] == [b"new"]
+
+    def test_a_sweep_removes_what_was_held(self, store: FilesystemObjects, bucket: BucketRef, root: Path) -> None:
+        for number in range(3):
+            put(store, Location(bucket, str(number)), b"x")
+        with hold(root):
+            store.delete_many(bucket, ["0", "1"])
+        assert len(data_files(root)) == 3
+        assert store.sweep() == 2
+        assert len(data_files(root)) == 1
+        assert store.sweep() == 0
+
+    def test_what_was_held_is_removed_at_the_next_opening(
+        self, store: FilesystemObjects, bucket: BucketRef, root: Path
+    ) -> None:
+        put(store, Location(bucket, "k"), b"held")
+        with hold(root):
+            store.delete(Location(bucket, "k"))
+            store.close()
+        assert len(data_files(root)) == 1
+        again = FilesystemObjects(root)
+        assert data_files(root) == []
+        again.close()
+
+    def test_a_snapshot_is_a_store_of_one_moment(
+        self, store: FilesystemObjects, bucket: BucketRef, root: Path, tmp_path: Path
+    ) -> None:
+        put(store, Location(bucket, "kept"), b"as it was", algorithms=[ChecksumAlgorithm.CRC32])
+        put(store, Location(bucket, "deleted"), b"gone later")
+        upload = store.create_upload(Location(bucket, "unfinished"), Attributes(), now=NOON)
+        put_part(store, upload, 1, body=b"part")
+        copy = tmp_path / "copy"
+        copy.mkdir()
+        with snapshot(root, copy / "index.sqlite") as files:
+            put(store, Location(bucket, "kept"), b"changed")
+            put(store, Location(bucket, "later"), b"later")
+            store.delete(Location(bucket, "deleted"))
+            for file in files:
+                target = copy / file.relative_to(root)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(file.read_bytes())
+        restored = FilesystemObjects(copy)
+        assert keys_of(restored, bucket) == ["deleted", "kept"]
+        assert body_of(restored, Location(bucket, "kept")) == b"as it was"
+        assert [part.number for part in restored.parts(upload.where, upload.id)] == [1]
+        assert restored.verify(deep=True) == []
+        for number in range(300):  # some go into folders that held no file and were not copied
+            put(restored, Location(bucket, f"new {number}"), b"1")
+        restored.close()
+
+
+class TestVerify:
+    def test_a_sound_store_has_no_problems(self, store: FilesystemObjects, bucket: BucketRef) -> None:
+        put(store, Location(bucket, "k"), b"1")
+        completed(store, Location(bucket, "parts"), b"a" * PART, b"b")
+        store.copy(Location(bucket, "parts"), Location(bucket, "copy"), now=NOON)
+        put_part(store, store.create_upload(Location(bucket, "u"), Attributes(), now=NOON), 1, body=b"part")
+        assert store.verify(deep=True) == []
+
+    def test_a_lost_file_is_found_and_reading_it_says_how_to_get_it_back(
+        self, store: FilesystemObjects, bucket: BucketRef, root: Path
+    ) -> None:
+        put(store, Location(bucket, "k"), b"1")
+        data_files(root)[0].unlink()
+        [problem] = store.verify()
+        assert problem.startswith(f"s3://{bucket.name}/k has lost its data file")
+        for read in (store.open, lambda where: store.copy(where, where, now=NOON)):
+            with pytest.raises(Corrupt, match="trainyard restore"):
+                read(Location(bucket, "k"))
+
+    def test_a_stray_file_is_found(self, store: FilesystemObjects, bucket: BucketRef, root: Path) -> None:
+        put(store, Location(bucket, "k"), b"1")
+        stray = root / "data" / "ab" / "0123ab"
+        stray.write_bytes(b"x")
+        [problem] = store.verify()
+        assert str(stray) in problem
+
+    def test_a_short_file_is_found_and_never_read_as_whole(
+        self, store: FilesystemObjects, bucket: BucketRef, root: Path
+    ) -> None:
+        put(store, Location(bucket, "k"), b"0123456789")
+        os.truncate(data_files(root)[0], 4)
+        [problem] = store.verify()
+        assert "should have 10 bytes, but its data file has 4" in problem
+        with store.open(Location(bucket, "k")) as reader, pytest.raises(Corrupt, match="shorter"):
+            reader.read(0, 10)
+
+    def test_changed_bytes_are_found_by_a_deep_look(
+        self, store: FilesystemObjects, bucket: BucketRef, root: Path
+    ) -> None:
+        completed(store, Location(bucket, "k"), b"a" * PART, b"bcd")
+        [file] = data_files(root)
+        file.chmod(0o600)
+        with file.open("r+b") as opened:
+            opened.seek(PART + 1)
+            opened.write(b"X")
+        assert store.verify() == []
+        [problem] = store.verify(deep=True)
+        assert problem.startswith(f"s3://{bucket.name}/k is not what was stored")
+
+    def test_a_lost_part_of_an_upload_is_found(self, store: FilesystemObjects, bucket: BucketRef, root: Path) -> None:
+        upload = store.create_upload(Location(bucket, "k"), Attributes(), now=NOON)
+        part = put_part(store, upload, 3, body=b"part")
+        data_files(root)[0].unlink()
+        [problem] = store.verify()
+        assert problem.startswith("Part 3 of an unfinished upload has lost its data file")
+        with pytest.raises(Corrupt, match="trainyard restore"):
+            store.complete_upload(upload.where, upload.id, [CompletedPart(3, part.etag)], now=NOON)
+
+    def test_what_is_written_meanwhile_is_not_taken_for_a_problem(
+        self, store: FilesystemObjects, bucket: BucketRef
+    ) -> None:
+        is_over = Event()
+
+        def work(number: int) -> None:
+            while not is_over.is_set():
+                put(store, Location(bucket, str(number)), b"x" * number)
+                store.delete(Location(bucket, str(number)))
+
+        threads = [Thread(target=work, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        problems = [problem for _ in range(15) for problem in store.verify(deep=True)]
+        is_over.set()
+        for thread in threads:
+            thread.join()
+        assert problems == []
+
+
+class TestOpening:
+    def test_everything_is_there_after_closing_and_opening(
+        self, store: FilesystemObjects, bucket: BucketRef, root: Path
+    ) -> None:
+        said = Attributes({"content-type": "x/y"}, {"a": "b"}, {"t": "v"})
+        put(store, Location(bucket, "k"), b"bytes", attributes=said)
+        before = store.info(Location(bucket, "k"))
+        store.close()
+        again = FilesystemObjects(root)
+        assert again.info(Location(bucket, "k")) == before
+        assert body_of(again, Location(bucket, "k")) == b"bytes"
+        again.close()
+
+    def test_an_interrupted_write_is_cleared_up(self, store: FilesystemObjects, bucket: BucketRef, root: Path) -> None:
+        put(store, Location(bucket, "k"), b"kept")
+        store.writer(Location(bucket, "k"), Attributes()).write(b"never committed")
+        store.close()
+        assert len(arrivals(root)) == 1
+        again = FilesystemObjects(root)
+        assert arrivals(root) == []
+        assert body_of(again, Location(bucket, "k")) == b"kept"
+        assert again.verify(deep=True) == []
+        again.close()
+
+    def test_an_arrival_that_the_index_names_lives(
+        self, store: FilesystemObjects, bucket: BucketRef, root: Path
+    ) -> None:
+        put(store, Location(bucket, "k"), b"acknowledged")
+        [file] = data_files(root)
+        os.link(file, root / "incoming" / file.name)  # as after a crash between the commit and the unlink
+        store.close()
+        again = FilesystemObjects(root)
+        assert arrivals(root) == []
+        assert body_of(again, Location(bucket, "k")) == b"acknowledged"
+        again.close()
+
+    def test_a_second_opening_leaves_the_writes_of_the_first_alone(
+        self, store: FilesystemObjects, bucket: BucketRef, root: Path
+    ) -> None:
+        writer = store.writer(Location(bucket, "k"), Attributes())
+        writer.write(b"in progress")
+        second = FilesystemObjects(root)
+        assert len(arrivals(root)) == 1
+        writer.commit(now=NOON)
+        assert body_of(second, Location(bucket, "k")) == b"in progress"
+        put(second, Location(bucket, "k"), b"from the second")
+        second.close()
+        assert body_of(store, Location(bucket, "k")) == b"from the second"
+
+    def test_a_damaged_index_is_refused_with_the_way_back(self, root: Path) -> None:
+        FilesystemObjects(root).close()
+        (root / "index.sqlite").write_bytes(b"garbage" * 1000)
+        with pytest.raises(Corrupt, match="trainyard restore"):
+            FilesystemObjects(root)
+
+    def test_an_index_damaged_inside_is_told_when_it_is_met(
+        self, store: FilesystemObjects, bucket: BucketRef, root: Path
+    ) -> None:
+        for number in range(300):
+            put(store, Location(bucket, f"{number:04}"), b"")
+        store.close()
+        with (root / "index.sqlite").open("r+b") as index:
+            index.seek(4096)
+            index.write(b"\xff" * (os.path.getsize(root / "index.sqlite") - 4096))  # noqa: PTH202
+        with pytest.raises(Corrupt, match="trainyard restore"):
+            self._use(root, bucket)
+
+    def test_a_lost_index_is_not_taken_for_an_empty_store(
+        self, store: FilesystemObjects, bucket: BucketRef, root: Path
+    ) -> None:
+        put(store, Location(bucket, "k"), b"1")
+        store.close()
+        (root / "index.sqlite").unlink()
+        with pytest.raises(Corrupt, match="trainyard restore"):
+            FilesystemObjects(root)
+        assert len(data_files(root)) == 1
+        assert not (root / "index.sqlite").exists()
+
+    def test_an_index_of_a_newer_version_is_refused(self, root: Path) -> None:
+        FilesystemObjects(root).close()
+        connection = sqlite3.connect(root / "index.sqlite")
+        connection.execute("PRAGMA user_version = 99")
+        connection.close()
+        with pytest.raises(InvalidRequest, match="upgrade Trainyard"):
+            FilesystemObjects(root)
+
+    def test_a_root_that_is_a_file_is_unavailable(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        with pytest.raises(Unavailable, match="file"):
+            FilesystemObjects(tmp_path / "file")
+
+    def _use(self, root: Path, bucket: BucketRef) -> None:
+        store = FilesystemObjects(root)
+        try:
+            store.list_objects(bucket)
+        finally:
+            store.close()
+
+
+class TestCost:
+    def test_a_page_costs_the_same_in_a_bucket_of_any_size(
+        self, store: FilesystemObjects, bucket: BucketRef, root: Path
+    ) -> None:
+        fill(root, bucket, 1_000)
+        small = steps_of_pages(store, bucket)
+        fill(root, bucket, 30_000)
+        large = steps_of_pages(store, bucket)
+        assert large == small
+
+
+def fill(root: Path, bucket: BucketRef, count: int) -> None:
+    """Name objects in the index that have no files, which a listing does not look at."""
+    connection = sqlite3.connect(root / "index.sqlite")
+    [(number,)] = connection.execute("SELECT id FROM bucket WHERE name = ?", (bucket.name,))
+    connection.execute("DELETE FROM object")
+    connection.executemany(
+        "INSERT INTO object VALUES (?, ?, ?, 1, 'etag', 1, NULL, NULL, NULL)",
+        [
+            (number, f"{folder}/{n:06}".encode(), f"{folder}{n}")
+            for folder in ("train", "validation")
+            for n in range(count)
+        ],
+    )
+    connection.commit()
+    connection.close()
+
+
+def steps_of_pages(store: FilesystemObjects, bucket: BucketRef) -> list[int]:
+    """How many instructions SQLite executes for a page."""
+    counted = []
+    for prefix, delimiter in [("train/", ""), ("train/", "/"), ("", "/"), ("", "4")]:
+        steps = 0
+
+        def count() -> None:
+            nonlocal steps
+            steps += 1
+
+        with store._index._database.reading() as connection:
+            connection.set_progress_handler(count, 1)
+        store.list_objects(bucket, prefix=prefix, delimiter=delimiter, limit=50)
+        with store._index._database.reading() as connection:
+            connection.set_progress_handler(None, 0)
+        counted.append(steps)
+    return counted
+
+
+class TestCrash:
+    def test_after_kill_9_every_acknowledged_object_is_whole(self, root: Path) -> None:
+        store = FilesystemObjects(root)
+        store.create_bucket(crash_writer.BUCKET, region=REGION, now=NOON)
+        store.close()
+        chance = random.Random(7)
+        for turn in range(CRASH_ROUNDS):
+            begun, done = run_until_killed(root, turn, after_lines=chance.randrange(30, 300))
+            store = FilesystemObjects(root)
+            assert arrivals(root) == []
+            for key, version in begun.items():
+                possible = {version, done.get(key, version - 1)}
+                assert stored_body(store, key) in [crash_writer.body_of(key, each) for each in possible]
+            assert store.verify(deep=True) == []
+            abort_uploads(store)
+            named = len(keys_of(store, crash_writer.BUCKET))
+            store.close()
+            assert len(data_files(root)) == named
+
+
+def run_until_killed(root: Path, turn: int, *, after_lines: int) -> tuple[dict[str, int], dict[str, int]]:
+    """The last version of each key that was begun, and the last that was acknowledged."""
+    command = [sys.executable, "-m", "tests.unit.objects.crash_writer", str(root), str(turn)]
+    begun: dict[str, int] = {}
+    done: dict[str, int] = {}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[3]) as process:
+        assert process.stdout is not None
+        for number, line in enumerate(process.stdout):
+            if number == after_lines:
+                process.send_signal(signal.SIGKILL)
+            word, key, version = line.decode().split()
+            (begun if word == "begin" else done)[key] = int(version)
+    assert process.returncode == -signal.SIGKILL
+    return begun, done
+
+
+def stored_body(store: FilesystemObjects, key: str) -> bytes | None:
+    try:
+        return body_of(store, Location(crash_writer.BUCKET, key))
+    except NotFound:
+        return None
+
+
+def abort_uploads(store: FilesystemObjects) -> None:
+    for upload in store.uploads(crash_writer.BUCKET).uploads:
+        store.abort_upload(upload.where, upload.id)
+
+
+def fill_disk(store: FilesystemObjects, bucket: BucketRef) -> list[str]:
+    """The keys that were stored until the disk was full."""
+    stored: list[str] = []
+    while True:
+        try:
+            put(store, Location(bucket, f"{len(stored):05}"), b"x" * 4000)
+        except Unavailable as error:
+            if "Free some" not in str(error):
+                raise
+            return stored
+        stored.append(f"{len(stored):05}")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 16 MiB."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount the small disk that this fills up")
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(place)], capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip("this machine does not let root mount the small disk that this fills up")
+    yield place
+    subprocess.run(["umount", "--lazy", str(place)], check=True)  # also when a failed test left a file open
+
+
+class TestDisk:
+    def test_a_full_disk_refuses_writes_and_keeps_what_is_there(self, small_disk: Path) -> None:
+        root = small_disk / "objects"
+        store = FilesystemObjects(root)
+        bucket = new_bucket(store)
+        put(store, Location(bucket, "kept"), b"x" * 1000)
+        with pytest.raises(Unavailable, match=r"no space left .* Free some"):
+            put(store, Location(bucket, "large"), b"x" * (20 << 20))
+        assert arrivals(root) == []
+        assert keys_of(store, bucket) == ["kept"]
+        put(store, Location(bucket, "small"), b"y" * 1000)
+        assert body_of(store, Location(bucket, "kept")) == b"x" * 1000
+        assert store.verify(deep=True) == []
+        store.close()
+
+    def test_a_disk_that_fills_up_with_small_objects_can_be_emptied_again(self, small_disk: Path) -> None:
+        store = FilesystemObjects(small_disk / "objects")
+        bucket = new_bucket(store)
+        stored = fill_disk(store, bucket)
+        assert arrivals(small_disk / "objects") == []
+        assert store.verify(deep=True) == []
+        assert walk(store, bucket, limit=1000) == stored
+        store.delete_many(bucket, keys_of(store, bucket))
+        for number in range(500):
+            put(store, Location(bucket, f"again {number}"), b"x" * 4000)
+        store.close()
+
+    def test_a_read_only_disk_is_told_as_such(self, small_disk: Path) -> None:
+        root = small_disk / "objects"
+        FilesystemObjects(root).close()
+        subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+        with pytest.raises(Unavailable, match=r"read-only. Make it writable"):
+            FilesystemObjects(root)
