@@ -226,7 +226,7 @@ class RecordsAgainstModel(RuleBasedStateMachine):
             return multiple()
         assert known.claim is not None
         later = max(known.claim.expires_at, self.now + timedelta(seconds=lease))
-        assert renewed == replace(claim, expires_at=later)
+        assert renewed == replace(claim, resource=known.resource, expires_at=later)
         known.claim = renewed
         return renewed
 
@@ -234,7 +234,7 @@ class RecordsAgainstModel(RuleBasedStateMachine):
     def apply_claimed(self, claim: Claim, change: Change, release: bool) -> Kept[Claim]:
         known = self.model.held(claim, self.now)
         applied = self.records.apply_claimed(claim, change, now=self.now, events=[NewEvent("worked")], release=release)
-        if known is None:
+        if known is None or known.resource.revision != claim.resource.revision:
             assert applied is None
             return multiple()
         self.model.change(known, change, self.now)

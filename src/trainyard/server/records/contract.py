@@ -211,7 +211,7 @@ class Records(Protocol):
         ...
 
     def renew(self, claim: Claim, *, lease: timedelta, now: datetime) -> Claim | None:
-        """The same claim with a later expiry, or None when the lease is lost."""
+        """The same claim with a later expiry and the resource as it is now, or None when the lease is lost."""
         ...
 
     def apply_claimed(
@@ -219,8 +219,9 @@ class Records(Protocol):
     ) -> Claim | None:
         """Write under the claim and keep it (or give it back with `release`).
 
-        None, and no effect at all, when the token is no longer the resource's or the lease has expired at `now`.
-        A `due_at` of None in a released change means that the resource is no longer due.
+        None, and no effect at all, when the token is no longer the resource's, when the lease has expired at `now`, or
+        when someone has applied a change since (a user's stop, say), of which `renew` then tells. A `due_at` of None
+        in a released change means that the resource is no longer due.
         """
         ...
 

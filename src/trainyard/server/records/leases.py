@@ -54,7 +54,7 @@ def renew(connection: Connection, claim: Claim, *, lease: timedelta, now: dateti
         return None
     later = max(expires_at, now + lease)
     connection.execute(update(table).where(table.c.id == claim.resource.id).values(lease_expires_at=later))
-    return replace(claim, expires_at=later)
+    return replace(claim, resource=resources.load_by_id(connection, claim.resource.id), expires_at=later)
 
 
 def apply(
@@ -69,7 +69,8 @@ def apply(
     values = resources.changed_values(change, now) | {"revision": table.c.revision + 1}
     if release:
         values |= {"due_at": change.due_at, **_FREE}
-    if connection.execute(update(table).where(*_held(claim, now)).values(**values)).rowcount == 0:
+    unmoved = table.c.revision == claim.resource.revision
+    if connection.execute(update(table).where(*_held(claim, now), unmoved).values(**values)).rowcount == 0:
         return None
     applied = replace(claim, resource=resources.load_by_id(connection, claim.resource.id))
     events.append(connection, applied.resource, new_events, now=now)

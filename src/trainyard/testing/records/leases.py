@@ -170,13 +170,25 @@ class LeaseContract:
         assert records.renew(lost, lease=LEASE, now=NOON) is None
         assert count_of_events(records) == 0
 
-    def test_a_claim_outlives_an_apply_by_someone_else(self, records: Records) -> None:
+    def test_a_claim_outlives_an_apply_by_someone_else_but_must_look_again(self, records: Records) -> None:
         made = records.create(draft("a", due_at=NOON), now=NOON)
         mine = held(records)
         records.apply(made, Change(status="Stopping"), now=NOON)
-        kept = records.apply_claimed(mine, Change(body={"x": 1}), now=NOON)
+        assert records.apply_claimed(mine, Change(status="Completed"), now=NOON, events=[NewEvent("changed")]) is None
+        assert count_of_events(records) == 0
+        renewed = records.renew(mine, lease=LEASE, now=NOON)
+        assert renewed is not None
+        assert renewed.resource.status == "Stopping"
+        kept = records.apply_claimed(renewed, Change(body={"x": 1}), now=NOON)
         assert kept is not None
         assert (kept.resource.status, kept.resource.body, kept.resource.revision) == ("Stopping", {"x": 1}, 3)
+
+    def test_a_release_does_not_forget_a_time_that_someone_else_set_meanwhile(self, records: Records) -> None:
+        made = records.create(draft("a", due_at=NOON), now=NOON)
+        mine = held(records)
+        records.apply(made, Change(due_at=minutes(2)), now=NOON)
+        assert records.apply_claimed(mine, Change(), now=NOON, release=True) is None
+        assert claim(records, at=2) is not None
 
     def test_an_apply_before_a_claim_was_written_makes_the_other_stale(self, records: Records) -> None:
         seen = records.create(draft("a", due_at=NOON), now=NOON)
