@@ -1,0 +1,62 @@
+# `make demo` and `make test` need nothing but a Debian-like machine with Python 3.11 or newer: what is missing they
+# install, Python packages into .venv/ and .environments/, Debian packages only when run by root.
+
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+WORKERS ?= 2
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+PYTEST := $(BIN)/python -m pytest
+
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(INSTALLED) ## Start a yard, let boto3 and the aws CLI talk to it, stop it.
+	@$(BIN)/python -m examples.demo
+
+test: $(INSTALLED) packages ## Run everything quick, and one flow per real client.
+	$(PYTEST) -n $(WORKERS) --dist worksteal
+
+check: $(INSTALLED) ## Check format, lint and types.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+fix: $(INSTALLED) ## Format, and apply the safe fixes of the linter.
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+conformance: $(INSTALLED) packages ## Run every client of the matrix, each in its own environment.
+	$(PYTEST) tests/conformance -m "" -n $(WORKERS) --dist worksteal
+
+faults: $(INSTALLED) packages ## Run the long crash runs and the long fuzz runs.
+	$(PYTEST) tests/faults tests/system -m ""
+
+bench: $(INSTALLED) ## Compare the S3 front with moto server, and measure start and idle memory.
+	$(BIN)/python -m benchmarks.s3_front
+	$(BIN)/python -m benchmarks.start
+
+examples: $(INSTALLED) ## Run every program under examples/ against a yard of its own.
+	$(PYTEST) tests/docs/test_examples.py
+
+docs: $(INSTALLED) ## Write the generated pages of docs/ anew.
+	$(BIN)/python scripts/generate_docs.py
+
+clean: ## Remove what the other targets made, but not the environments.
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/results
+	find src tests scripts benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## Remove the environments as well.
+	rm -rf .venv .environments
+
+packages: ## Install the Debian packages the tests use; without root, say which are missing.
+	@scripts/debian-packages
+
+$(INSTALLED): pyproject.toml scripts/python-environment
+	scripts/python-environment "$(PYTHON)"
+	touch $@
+
+.PHONY: help demo test check fix conformance faults bench examples docs clean distclean packages

@@ -1,0 +1,100 @@
+"""Figures of other processes, of this machine, and of repeated rounds."""
+
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+
+_PROCESS_CPU_CLOCK = 2  # CPUCLOCK_SCHED of the kernel
+
+
+def cpu_seconds(pid: int) -> float:
+    """What a process and its living descendants have used of the CPU, all threads, to the nanosecond.
+
+    This reads the process's CPU clock, whose id is what clock_getcpuclockid(3) returns; /proc counts in ticks of 10 ms.
+    """
+    own = time.clock_gettime((~pid << 3) | _PROCESS_CPU_CLOCK)
+    return own + sum(cpu_seconds(child) for child in _children(pid))
+
+
+def _children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """In MB of 1,000,000 bytes. The proportional set counts each page shared with n processes as 1/n."""
+
+    resident: float
+    proportional: float
+
+
+def memory(pid: int) -> Memory:
+    fields = {}
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
+        name, value, *_ = line.split()
+        fields[name] = int(value) * 1024 / 1e6
+    return Memory(resident=fields["Rss:"], proportional=fields["Pss:"])
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The middle and the ends of repeated measurements."""
+
+    median: float
+    lowest: float
+    highest: float
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.median:.3g} ({self.lowest:.3g} to {self.highest:.3g})"
+
+
+def spread(values: Sequence[float]) -> Spread:
+    return Spread(statistics.median(values), min(values), max(values), len(values))
+
+
+def write_results(name: str, results: Mapping[str, Any]) -> Path:
+    """Keep the figures with the machine they are from."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    document = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "machine": asdict(describe_machine()), **results}
+    path.write_text(json.dumps(document, indent=2) + "\n")
+    return path
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    processor: str
+    cores: int
+    memory_gb: float
+    system: str
+    python: str
+    load_before: float
+
+
+def describe_machine() -> Machine:
+    return Machine(
+        processor=_processor(),
+        cores=os.cpu_count() or 0,
+        memory_gb=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+        system=f"{platform.system()} {platform.release()}",
+        python=platform.python_version(),
+        load_before=os.getloadavg()[0],
+    )
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()

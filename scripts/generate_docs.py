@@ -1,0 +1,95 @@
+"""Writes the parts of docs/ that repeat what the code already says.
+
+A page holds such a part between `<!-- generated: NAME -->` and `<!-- end -->`; the rest of it is written by hand.
+`make docs` writes them anew, and a test finds out when they are stale.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from botocore.loaders import Loader
+
+from trainyard.cli.main import COMMANDS, trainyard
+from trainyard.foundation.settings import rows
+from trainyard.server.services.registry import MODULES, service
+from trainyard.server.settings import PREFIX, ServerSettings
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+
+_WIDE: dict[str, Any] = {"max_content_width": 100, "terminal_width": 100}
+_BLOCK = re.compile(r"<!-- generated: (?P<name>\w+) -->\n.*?<!-- end -->", re.DOTALL)
+
+
+def main() -> None:
+    for page in sorted(DOCS.rglob("*.md")):
+        text = page.read_text()
+        fresh = refreshed(text)
+        if fresh != text:
+            page.write_text(fresh)
+            print(f"wrote {page.relative_to(DOCS.parent)}")
+
+
+def refreshed(text: str) -> str:
+    """The page with its generated parts as they should be now."""
+    return _BLOCK.sub(_render, text)
+
+
+def _render(block: re.Match[str]) -> str:
+    name = block["name"]
+    return f"<!-- generated: {name} -->\n\n{GENERATORS[name]()}\n\n<!-- end -->"
+
+
+def settings() -> str:
+    header = "| setting | environment variable | default | meaning |\n|---|---|---|---|"
+    lines = [
+        f"| `{row.name}` | `{row.variable}` | {f'`{row.default}`' if row.default else 'empty'} | {row.help} |"
+        for row in rows(ServerSettings, PREFIX)
+    ]
+    return "\n".join([header, *lines])
+
+
+def operations() -> str:
+    return "\n\n".join(_service(name) for name in MODULES)
+
+
+def _service(name: str) -> str:
+    lines = [f"- `{operation}`{_remark(function)}" for operation, function in sorted(_table(name).items())]
+    title = Loader().load_service_model(name, "service-2")["metadata"]["serviceFullName"]
+    return "\n".join([f"## {title} (`{name}`)\n", *lines])
+
+
+def _table(name: str) -> dict[str, Callable[..., object]]:
+    return dict(service(name).operations)
+
+
+def _remark(function: Callable[..., object]) -> str:
+    """The first paragraph of what the function says about itself, if it says anything."""
+    said = " ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split())
+    return f": {said}" if said else ""
+
+
+def commands() -> str:
+    with trainyard.make_context("trainyard", [], resilient_parsing=True, **_WIDE) as context:
+        return "\n\n".join(text for name in COMMANDS for text in _helps(context, name, level=2))
+
+
+def _helps(parent: click.Context, name: str, *, level: int) -> Iterator[str]:
+    """The help of a command, then that of the commands below it."""
+    assert isinstance(parent.command, click.Group)
+    command = parent.command.get_command(parent, name)
+    assert command is not None, f"there is no command {name}"
+    with command.make_context(name, [], parent=parent, resilient_parsing=True, **_WIDE) as context:
+        yield f"{'#' * level} {context.command_path}\n\n```text\n{command.get_help(context)}\n```"
+        for below in command.list_commands(context) if isinstance(command, click.Group) else ():
+            yield from _helps(context, below, level=level + 1)
+
+
+GENERATORS: dict[str, Callable[[], str]] = {"settings": settings, "operations": operations, "commands": commands}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""A real yard, and unmodified clients in environments of their own that talk to it."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.environments import interpreter
+from trainyard.testing.yard import RunningYard, running_yard
+
+FLOWS = Path(__file__).parent / "flows"
+TRAINYARD = Path(sys.executable).with_name("trainyard")
+FLOW_TIMEOUT_S = 240
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Someone with a home folder of their own and nothing in it, who uses a yard from their shell."""
+
+    yard: RunningYard
+    home: Path
+
+    def trainyard(self, *arguments: str) -> str:
+        """Run our command line and return what it prints."""
+        return self._finish([str(TRAINYARD), *arguments], self.bare_environment())
+
+    def exports(self, *, secure: bool = False) -> Mapping[str, str]:
+        """The shell's variables after eval "$(trainyard env)", with --https if wanted."""
+        command = f'eval "$("{TRAINYARD}" env {"--https" if secure else ""})" && env -0'
+        printed = self._finish(["bash", "-c", command], self.bare_environment())
+        return dict(line.split("=", 1) for line in printed.split("\0") if line)
+
+    def bare_environment(self) -> Mapping[str, str]:
+        """What a shell has before it knows of any AWS."""
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "TRAINYARD_HOME": str(self.yard.home.root),
+            "LANG": "C.UTF-8",
+        }
+
+    def run(self, flow: str, environment: str, exports: Mapping[str, str]) -> None:
+        """Run one of the flows with the Python of an environment; it fails by an assertion of its own."""
+        self._finish([str(interpreter(environment)), "-X", "utf8", str(FLOWS / f"{flow}.py")], exports)
+
+    def _finish(self, command: list[str], environment: Mapping[str, str]) -> str:
+        with subprocess.Popen(
+            command,
+            env={**environment, "PYTHONFAULTHANDLER": "1"},
+            cwd=self.home,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            try:
+                printed, complained = process.communicate(timeout=FLOW_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGABRT)  # on which Python says where it is
+                printed, complained = process.communicate()
+        said = f"{printed[-2000:]}\n{complained[-6000:]}"
+        assert process.returncode == 0, f"{command} ended with {process.returncode}:\n{said}"
+        return printed
+
+
+@pytest.fixture(scope="session")
+def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningYard]:
+    with running_yard(tmp_path_factory.mktemp("conformance") / "yard") as running:
+        yield running
+
+
+@pytest.fixture
+def person(yard: RunningYard, tmp_path: Path) -> Person:
+    home = tmp_path / "home"
+    home.mkdir()
+    return Person(yard, home)

@@ -1,0 +1,89 @@
+"""Virtual environments with pinned clients, one per client that must not share packages with the others.
+
+They are made on demand under `.environments/` and kept; a changed pin or another Python makes one anew. As a program,
+`python -m tests.conformance.environments NAME…` makes those named, or lists all with their pins.
+"""
+
+import fcntl
+import hashlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+ENVIRONMENTS = REPOSITORY / ".environments"
+
+REQUIREMENTS: dict[str, tuple[str, ...]] = {
+    "main": ("sagemaker==2.257.7", "boto3==1.44.0", "sagemaker-experiments==0.1.45", "awscli==1.46.2"),
+    # simple-sagemaker calls a private function that sagemaker changed in 2.148, hence an environment of its own.
+    "ssm": ("sagemaker==2.140.0", "simple-sagemaker==0.9.24", "boto3==1.44.0", "setuptools<70"),
+    # The last minor versions before botocore spoke JSON to CloudWatch, and before checksums were on by default.
+    "boto3-old": ("boto3==1.35.99",),
+    "s3fs": ("s3fs==2026.9.0",),
+    "obstore": ("obstore==0.12.1",),
+    # Without TensorFlow, TensorBoard reads s3:// through boto3; pkg_resources left setuptools in version 81.
+    "tensorboard": ("tensorboard==2.21.0", "boto3==1.44.0", "setuptools<81"),
+    # What `make demo` shows; small, so that it is there soon.
+    "demo": ("awscli==1.46.2", "boto3==1.44.0"),
+    "moto": ("moto[server]==5.2.5", "boto3==1.44.0"),
+}
+
+# No client here needs torch; should one ever ask for it, only this version may come.
+CONSTRAINTS = ("torch==2.13.0",)
+
+
+class PinsNotInstalled(Exception):
+    """Pip could not install the pins; the message is what it said last."""
+
+
+def interpreter(name: str) -> Path:
+    """The Python of that environment, made first if it is not there or its pins have changed."""
+    folder = ENVIRONMENTS / name
+    stamp, wanted = folder / "pins", _fingerprint(name)
+    with _locked(name):
+        if not stamp.exists() or stamp.read_text() != wanted:
+            shutil.rmtree(folder, ignore_errors=True)
+            _make(name, folder)
+            stamp.write_text(wanted)
+    return folder / "bin" / "python"
+
+
+def _fingerprint(name: str) -> str:
+    pins = "\n".join((*REQUIREMENTS[name], *CONSTRAINTS, sys.version))
+    return hashlib.sha256(pins.encode()).hexdigest()
+
+
+@contextmanager
+def _locked(name: str) -> Iterator[None]:
+    """Let one process at a time make an environment; the test workers ask for the same ones at once."""
+    ENVIRONMENTS.mkdir(exist_ok=True)
+    with (ENVIRONMENTS / f"{name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _make(name: str, folder: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    constraints = folder / "constraints.txt"
+    constraints.write_text("\n".join(CONSTRAINTS))
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    run = subprocess.run(
+        [*pip, "--constraint", str(constraints), *REQUIREMENTS[name]], capture_output=True, text=True, check=False
+    )
+    if run.returncode:
+        raise PinsNotInstalled(f'The environment "{name}" could not be made:\n{run.stderr[-2000:]}')
+
+
+def main(names: list[str]) -> None:
+    for name in names:
+        print(interpreter(name))
+    if not names:
+        for name, pins in REQUIREMENTS.items():
+            print(f"{name:12} {' '.join(pins)}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,131 @@
+"""The small services as boto3 users call them: identity, roles, log events, metrics, tags."""
+
+import json
+import time
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import boto3
+from botocore.exceptions import ClientError
+
+TRUST = json.dumps(
+    {
+        "Version": "2012-10-17",
+        "Statement": [
+            {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}
+        ],
+    }
+)
+
+
+def main() -> None:
+    account = identity()
+    roles(account)
+    log_events()
+    metrics()
+
+
+def identity() -> str:
+    sts = boto3.client("sts")
+    caller = sts.get_caller_identity()
+    account = str(caller["Account"])
+    assert len(account) == 12
+    assert caller["Arn"].startswith(f"arn:aws:sts::{account}:assumed-role/")
+    role = caller["Arn"].split("/")[1]
+    session = sts.assume_role(RoleArn=f"arn:aws:iam::{account}:role/{role}", RoleSessionName="conformance")
+    keys = session["Credentials"]
+    assert keys["Expiration"] > datetime.now(UTC)
+    assumed = boto3.client(
+        "sts",
+        aws_access_key_id=keys["AccessKeyId"],
+        aws_secret_access_key=keys["SecretAccessKey"],
+        aws_session_token=keys["SessionToken"],
+    )
+    assert assumed.get_caller_identity()["Arn"].endswith(f"assumed-role/{role}/conformance")
+    return account
+
+
+def roles(account: str) -> None:
+    iam = boto3.client("iam")
+    name = f"role-{uuid.uuid4().hex[:12]}"
+    made = iam.create_role(RoleName=name, AssumeRolePolicyDocument=TRUST, Description="for a test")["Role"]
+    assert made["Arn"] == f"arn:aws:iam::{account}:role/{name}"
+    got = iam.get_role(RoleName=name)["Role"]
+    assert (got["Arn"], got["AssumeRolePolicyDocument"]) == (made["Arn"], json.loads(TRUST))
+    assert name in [each["RoleName"] for page in iam.get_paginator("list_roles").paginate() for each in page["Roles"]]
+    policy = "arn:aws:iam::aws:policy/AmazonSageMakerFullAccess"
+    iam.attach_role_policy(RoleName=name, PolicyArn=policy)
+    attached = iam.list_attached_role_policies(RoleName=name)["AttachedPolicies"]
+    assert [each["PolicyArn"] for each in attached] == [policy]
+    iam.detach_role_policy(RoleName=name, PolicyArn=policy)
+    iam.delete_role(RoleName=name)
+    assert code(lambda: iam.get_role(RoleName=name)) == "NoSuchEntity"
+
+
+def log_events() -> None:
+    logs = boto3.client("logs")
+    group, stream = f"/conformance/{uuid.uuid4().hex[:12]}", "job/algo-1"
+    assert code(lambda: logs.describe_log_streams(logGroupName=group)) == "ResourceNotFoundException"
+    logs.create_log_group(logGroupName=group)
+    logs.create_log_stream(logGroupName=group, logStreamName=stream)
+    start = int(time.time() * 1000)
+    events = [{"timestamp": start + number, "message": f"line {number}"} for number in range(50)]
+    logs.put_log_events(logGroupName=group, logStreamName=stream, logEvents=events)
+    assert [each["logGroupName"] for each in logs.describe_log_groups(logGroupNamePrefix=group)["logGroups"]] == [group]
+    place = {"logGroupName": group, "logStreamNamePrefix": "job/"}
+    streams = logs.describe_log_streams(**place, orderBy="LogStreamName", limit=1)
+    assert [each["logStreamName"] for each in streams["logStreams"]] == [stream]
+    assert "nextToken" not in streams
+    assert read_forward(logs, group, stream) == [event["message"] for event in events]
+    logs.delete_log_group(logGroupName=group)
+    assert code(lambda: logs.delete_log_group(logGroupName=group)) == "ResourceNotFoundException"
+
+
+def read_forward(logs: Any, group: str, stream: str) -> list[str]:
+    """Follow nextForwardToken until it comes back unchanged, which is how AWS says that this was the end."""
+    lines: list[str] = []
+    place = {"logGroupName": group, "logStreamName": stream, "startFromHead": True, "limit": 20}
+    page = logs.get_log_events(**place)
+    while page["events"]:
+        lines += [event["message"] for event in page["events"]]
+        page = logs.get_log_events(**place, nextToken=page["nextForwardToken"])
+    return lines
+
+
+def metrics() -> None:
+    cloudwatch = boto3.client("cloudwatch")
+    namespace = f"Conformance/{uuid.uuid4().hex[:12]}"
+    dimensions = [{"Name": "TrainingJobName", "Value": "job-1"}]
+    minute = datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(minutes=2)
+    point = {"MetricName": "loss", "Dimensions": dimensions}
+    data = [point | {"Timestamp": minute + timedelta(seconds=at), "Value": 4.0 - 2 * at} for at in range(3)]
+    cloudwatch.put_metric_data(Namespace=namespace, MetricData=data)
+    listed = cloudwatch.list_metrics(Namespace=namespace)["Metrics"]
+    assert [(each["MetricName"], each["Dimensions"]) for each in listed] == [("loss", dimensions)]
+    window = {"StartTime": minute, "EndTime": minute + timedelta(minutes=1)}
+    points = cloudwatch.get_metric_statistics(
+        Namespace=namespace,
+        MetricName="loss",
+        Dimensions=dimensions,
+        Period=60,
+        Statistics=["Average", "Maximum", "SampleCount"],
+        **window,
+    )["Datapoints"]
+    (found,) = points
+    assert (found["Timestamp"], found["Average"], found["Maximum"], found["SampleCount"]) == (minute, 2.0, 4.0, 3.0)
+    metric = {"Namespace": namespace, "MetricName": "loss", "Dimensions": dimensions}
+    query = {"Id": "m", "MetricStat": {"Metric": metric, "Period": 60, "Stat": "Minimum"}}
+    (result,) = cloudwatch.get_metric_data(MetricDataQueries=[query], **window)["MetricDataResults"]
+    assert (result["Timestamps"], result["Values"]) == ([minute], [0.0])
+
+
+def code(call: Any) -> str:
+    try:
+        call()
+    except ClientError as error:
+        return str(error.response["Error"]["Code"])
+    return "no error"
+
+
+main()

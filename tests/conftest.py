@@ -1,0 +1,21 @@
+"""What every run does: say at its end how many tests were skipped, and why."""
+
+from collections import Counter
+
+import pytest
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = terminalreporter.stats.get("skipped", [])
+    if not reports:
+        return
+    reasons = Counter(_reason(report) for report in reports)
+    terminalreporter.write_sep("-", f"{len(reports)} skipped, because")
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"{count:5}  {reason}")
+
+
+def _reason(report: pytest.TestReport) -> str:
+    assert isinstance(report.longrepr, tuple), "pytest reports a skip as (file, line, reason)"
+    return str(report.longrepr[2]).removeprefix("Skipped: ")

@@ -1,0 +1,90 @@
+"""Every code block in README.md and docs/ is run, page by page, as a reader would: in one shell, from top to bottom.
+
+A page that needs a yard starts it, or says `<!-- with a running yard -->` in its first lines. A block that cannot be
+run has `<!-- not run: reason -->` before it.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import NOT_RUN, RUN, Block, Step, blocks, is_printed, outcomes, script, steps
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+WITH_YARD = "<!-- with a running yard -->"
+TIMEOUT_S = 300
+
+UP = 'trainyard up --detach && eval "$(trainyard env)"'
+DOWN = "if trainyard status > /dev/null 2>&1; then trainyard down; fi"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_the_blocks_of_a_page_do_what_it_says(page: Path, tmp_path: Path) -> None:
+    first = [Step(0, UP, ())] if WITH_YARD in page.read_text() else []
+    wanted = [*first, *(step for block in blocks(page) if block.is_run for step in steps(block)), Step(0, DOWN, ())]
+    if len(wanted) == 1:
+        return
+    ran = _run_in_shell(script(wanted), tmp_path)
+    results = outcomes(ran.stdout)
+    for step, (printed, status) in zip(wanted, results, strict=False):
+        where = f"{page.name}:{step.line}: {step.command}"
+        assert status == 0, f"{where}\nended with {status}:\n{printed}\n{ran.stderr}"
+        assert is_printed(step.expected, printed), f"{where}\nprinted:\n{printed}\ninstead of:\n{step.expected}"
+    assert len(results) == len(wanted), ran.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_every_block_of_a_page_is_run_or_says_why_not(page: Path) -> None:
+    assert [f"{block.line}: {block.language}" for block in blocks(page) if not _is_settled(block)] == []
+
+
+def _is_settled(block: Block) -> bool:
+    return block.language in RUN or (block.language in NOT_RUN and not block.reason)
+
+
+def test_a_block_that_prints_something_else_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```console\n$ echo one; echo two\none\n$ echo thr…\nthr…\n$ false\n```\n")
+    wanted = [step for block in blocks(page) for step in steps(block)]
+    results = outcomes(_run_in_shell(script(wanted), tmp_path).stdout)
+    assert [status for _, status in results] == [0, 0, 1]
+    shown = [is_printed(step.expected, printed) for step, (printed, _) in zip(wanted, results, strict=True)]
+    assert shown == [False, True, True]
+
+
+def _run_in_shell(text: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+    """Run a script with a home folder, a yard and ports of its own, and none of this machine's AWS settings."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TRAINYARD_"))}
+    environment = kept | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(folder),
+        "TRAINYARD_SERVER_PORT": str(_free_port()),
+    }
+    return subprocess.run(
+        ["bash", "-c", text],
+        env=environment,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+def _free_port() -> int:
+    """A port such that the next one is free as well, for https."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port = int(first.getsockname()[1])
+            try:
+                second.bind(("127.0.0.1", port + 1))
+            except OSError:
+                continue
+            return port

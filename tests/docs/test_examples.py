@@ -1,0 +1,37 @@
+"""Every program under examples/ runs to its end on a yard of its own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainyard.testing.yard import running_yard
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+EXAMPLES = REPOSITORY / "examples"
+PROGRAMS = sorted(path for path in EXAMPLES.glob("*.py") if path.name != "demo.py")
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.name)
+def test_an_example_runs_with_the_exports_alone(program: Path, tmp_path: Path) -> None:
+    with running_yard(tmp_path / "yard") as yard:
+        run = subprocess.run(
+            [sys.executable, program], env=yard.environment(), capture_output=True, text=True, check=False
+        )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout, "an example shows something"
+
+
+def test_the_demo_shows_every_client_and_leaves_nothing_running() -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "examples.demo"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    for line in ("data/train.csv 12 bytes", "step 2: loss 0.333", "All trains ran on time.", "NotImplemented"):
+        assert line in run.stdout
+
+
+def test_every_example_is_named_in_the_list() -> None:
+    listed = (EXAMPLES / "README.md").read_text()
+    assert [path.name for path in EXAMPLES.glob("*.py") if f"`{path.name}`" not in listed] == []

@@ -1,0 +1,247 @@
+"""Things of one user in a yard: one of every kind that an operation can name."""
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import boto3
+from botocore.config import Config
+
+DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class User:
+    """A user of a yard with a key pair, and boto3 clients that speak for it."""
+
+    endpoint: str
+    account: str
+    name: str
+    access_key_id: str
+    secret_access_key: str = field(repr=False)
+    region: str = "us-east-1"
+
+    def client(self, service: str) -> Any:
+        return boto3.client(
+            service,
+            endpoint_url=self.endpoint,
+            aws_access_key_id=self.access_key_id,
+            aws_secret_access_key=self.secret_access_key,
+            region_name=self.region,
+            config=Config(retries={"total_max_attempts": 1}),
+        )
+
+    def add_user(self, name: str) -> "User":
+        """Make another user, which only an administrator can."""
+        iam = self.client("iam")
+        account = iam.create_user(UserName=name)["User"]["Arn"].split(":")[4]
+        key = iam.create_access_key(UserName=name)["AccessKey"]
+        return User(self.endpoint, account, name, key["AccessKeyId"], key["SecretAccessKey"], self.region)
+
+
+@dataclass(frozen=True)
+class World:
+    """The names of one user's things. All begin with a word that nothing else in the yard has in its name."""
+
+    word: str
+    account: str
+    user: str
+    access_key_id: str
+    upload_id: str
+    secret: str = "nothing kept"
+
+    @property
+    def bucket(self) -> str:
+        return f"{self.word}-bucket"
+
+    @property
+    def key(self) -> str:
+        return f"{self.word}-key"
+
+    @property
+    def group(self) -> str:
+        return f"/{self.word}/group"
+
+    @property
+    def names(self) -> dict[str, list[str]]:
+        """By member name in lower case; as many in every world, so that the dice name the same in each."""
+        word, account = self.word, self.account
+        group_arn = f"arn:aws:logs:us-east-1:{account}:log-group:{self.group}"
+        role_arn = f"arn:aws:iam::{account}:role/{word}-role"
+        named = {
+            "bucket": self.bucket,
+            "key": self.key,
+            "copysource": f"{self.bucket}/{self.key}",
+            "uploadid": self.upload_id,
+            "prefix": word,
+            "startafter": f"{word}-",
+            "marker": "",
+            "keymarker": "",
+            "delimiter": "/",
+            "expectedbucketowner": account,
+            "expectedsourcebucketowner": account,
+            "rolename": f"{word}-role",
+            "rolearn": role_arn,
+            "rolesessionname": "session",
+            "policyname": f"{word}-policy",
+            "policyarn": f"arn:aws:iam::{account}:policy/{word}-policy",
+            "username": self.user,
+            "accesskeyid": self.access_key_id,
+            "path": "/",
+            "pathprefix": "/",
+            "assumerolepolicydocument": policy_document(),
+            "policydocument": policy_document(),
+            "loggroupname": self.group,
+            "loggroupidentifier": self.group,
+            "loggroupidentifiers": self.group,
+            "loggrouparn": group_arn,
+            "loggroupnameprefix": self.group,
+            "logstreamname": f"{word}/stream",
+            "logstreamnameprefix": word,
+            "namespace": f"{word}/metrics",
+            "metricname": f"{word}-loss",
+            "id": "m1",
+            "stat": "Average",
+            "etag": hashlib.md5(b"part").hexdigest(),
+            "resourcearn": group_arn,
+            "resourcearnlist": f"arn:aws:s3:::{self.bucket}",
+        }
+        return {name: [value] for name, value in named.items()} | {"versionid": ["null", "v1"]}
+
+    @property
+    def words(self) -> dict[str, str]:
+        """What of it nobody else may ever be told, by what it is."""
+        return {
+            "word": self.word,
+            "account": self.account,
+            "user": self.user,
+            "access key": self.access_key_id,
+            "upload": self.upload_id,
+            "secret": self.secret,
+        }
+
+
+def build_world(user: User, word: str, *, secret: str) -> World:
+    """Make one thing of each kind, with the secret inside every one that can hold text."""
+    s3 = user.client("s3")
+    bucket, key = f"{word}-bucket", f"{word}-key"
+    tags = [{"Key": "secret", "Value": secret}]
+    s3.create_bucket(Bucket=bucket)
+    s3.put_bucket_tagging(Bucket=bucket, Tagging={"TagSet": tags})
+    s3.put_object(Bucket=bucket, Key=key, Body=secret.encode(), Metadata={"secret": secret}, Tagging=f"secret={secret}")
+    upload = s3.create_multipart_upload(Bucket=bucket, Key=key)["UploadId"]
+    s3.upload_part(Bucket=bucket, Key=key, UploadId=upload, PartNumber=1, Body=secret.encode())
+    _build_identities(user, word, secret)
+    _build_logs(user, word, secret)
+    _build_metrics(user, word)
+    return World(word, user.account, user.name, user.access_key_id, upload, secret)
+
+
+def _build_identities(user: User, word: str, secret: str) -> None:
+    iam = user.client("iam")
+    document = policy_document(secret)
+    tags = [{"Key": "secret", "Value": secret}]
+    iam.create_role(
+        RoleName=f"{word}-role",
+        AssumeRolePolicyDocument=document,
+        Description=secret,
+        Tags=tags,
+        MaxSessionDuration=3600,
+    )
+    policy = iam.create_policy(PolicyName=f"{word}-policy", PolicyDocument=document, Description=secret)["Policy"][
+        "Arn"
+    ]
+    iam.attach_role_policy(RoleName=f"{word}-role", PolicyArn=policy)
+    iam.put_role_policy(RoleName=f"{word}-role", PolicyName=f"{word}-policy", PolicyDocument=document)
+
+
+def _build_logs(user: User, word: str, secret: str) -> None:
+    logs = user.client("logs")
+    group, stream = f"/{word}/group", f"{word}/stream"
+    logs.create_log_group(logGroupName=group, tags={"secret": secret})
+    logs.create_log_stream(logGroupName=group, logStreamName=stream)
+    event = {"timestamp": int(time.time() * 1000), "message": secret}
+    logs.put_log_events(logGroupName=group, logStreamName=stream, logEvents=[event])
+
+
+def _build_metrics(user: User, word: str) -> None:
+    user.client("cloudwatch").put_metric_data(
+        Namespace=f"{word}/metrics", MetricData=[{"MetricName": f"{word}-loss", "Value": 1.0, "Unit": "Count"}]
+    )
+
+
+def policy_document(identifier: str = "policy") -> str:
+    statement = {"Effect": "Allow", "Principal": {"Service": "x.amazonaws.com"}, "Action": "*", "Resource": "*"}
+    return json.dumps({"Version": "2012-10-17", "Id": identifier, "Statement": [statement]})
+
+
+def ghost_of(world: World, word: str) -> World:
+    """Names of the same form as those of a world, of things that do not exist."""
+    return World(
+        word=word,
+        account=_shifted(world.account),
+        user=_shifted(world.user),
+        access_key_id=_shifted(world.access_key_id),
+        upload_id=_shifted(world.upload_id),
+    )
+
+
+def _shifted(text: str) -> str:
+    """Another text of the same alphabet: letters and digits move on by one."""
+    alphabets = ("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789")
+    moved = {a: alphabet[(index + 1) % len(alphabet)] for alphabet in alphabets for index, a in enumerate(alphabet)}
+    return "".join(moved.get(character, character) for character in text)
+
+
+def snapshot(user: User, world: World) -> dict[str, Any]:
+    """Everything the owner sees of the world."""
+    return dict(_views(user, world))
+
+
+def _views(user: User, world: World) -> Iterator[tuple[str, Any]]:
+    s3, iam, logs = (user.client(service) for service in ("s3", "iam", "logs"))
+    place = {"Bucket": world.bucket, "Key": world.key}
+    yield "buckets", [bucket["Name"] for bucket in s3.list_buckets()["Buckets"]]
+    yield "bucket tags", s3.get_bucket_tagging(Bucket=world.bucket)["TagSet"]
+    yield "objects", s3.list_objects_v2(Bucket=world.bucket)["Contents"]
+    got = s3.get_object(**place)
+    yield "object", (got["Body"].read(), got["Metadata"], got["ETag"], got["LastModified"])
+    yield "object tags", s3.get_object_tagging(**place)["TagSet"]
+    yield (
+        "uploads",
+        [(each["Key"], each["UploadId"]) for each in s3.list_multipart_uploads(Bucket=world.bucket)["Uploads"]],
+    )
+    yield "parts", s3.list_parts(**place, UploadId=world.upload_id)["Parts"]
+    role = {"RoleName": f"{world.word}-role"}
+    yield "role", iam.get_role(**role)["Role"]
+    yield "attached", iam.list_attached_role_policies(**role)["AttachedPolicies"]
+    yield "inline", iam.get_role_policy(**role, PolicyName=f"{world.word}-policy")["PolicyDocument"]
+    yield "roles", [each["RoleName"] for each in iam.list_roles()["Roles"]]
+    yield "policies", iam.list_policies(Scope="Local")["Policies"]
+    yield "keys", iam.list_access_keys()["AccessKeyMetadata"]
+    group = {"logGroupName": world.group}
+    yield "groups", logs.describe_log_groups()["logGroups"]
+    yield "streams", logs.describe_log_streams(**group)["logStreams"]
+    yield "events", logs.get_log_events(**group, logStreamName=f"{world.word}/stream", startFromHead=True)["events"]
+    yield "group tags", logs.list_tags_log_group(**group)["tags"]
+    yield from _metric_views(user, world)
+    yield "tagged", user.client("resourcegroupstaggingapi").get_resources()["ResourceTagMappingList"]
+
+
+def _metric_views(user: User, world: World) -> Iterator[tuple[str, Any]]:
+    cloudwatch = user.client("cloudwatch")
+    yield "metrics", cloudwatch.list_metrics()["Metrics"]
+    noon = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    points = cloudwatch.get_metric_statistics(
+        Namespace=f"{world.word}/metrics",
+        MetricName=f"{world.word}-loss",
+        StartTime=noon - DAY,
+        EndTime=noon + 2 * DAY,
+        Period=86400,
+        Statistics=["Sum", "SampleCount"],
+    )["Datapoints"]
+    yield "points", sorted((point["Sum"], point["SampleCount"]) for point in points)
