@@ -28,11 +28,19 @@ class DigestMismatch(TrainyardError):
 
 
 class InvalidPart(TrainyardError):
-    """A part named in a completion is absent, changed, or out of order."""
+    """A part named in a completion, here as it is named there, is absent, changed, or out of order."""
+
+    def __init__(self, message: str, *, number: int = 0, etag: str = "") -> None:
+        super().__init__(message)
+        self.number, self.etag = number, etag
 
 
 class PartTooSmall(TrainyardError):
     """A part other than the last is smaller than S3 allows."""
+
+    def __init__(self, message: str, *, number: int, etag: str, size: int) -> None:
+        super().__init__(message)
+        self.number, self.etag, self.size = number, etag, size
 
 
 class ChecksumAlgorithm(StrEnum):
@@ -81,13 +89,17 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class ObjectSummary:
-    """What a listing tells of an object. `etag` carries no quotes."""
+    """What a listing tells of an object. `etag` carries no quotes.
+
+    `checksum` and `storage_class` are None also where the store would have to look at each object to know them.
+    """
 
     key: str
     size: int
     etag: str
     modified_at: datetime
     checksum: Checksum | None = None
+    storage_class: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +201,19 @@ class LiesInFile(Protocol):
     """A reader whose bytes are a local file, so that the kernel can send them. The reader owns and closes the file."""
 
     file: BinaryIO
+
+    def read_now(self, offset: int, size: int) -> bytes | None:
+        """What `read` gives when the bytes are in memory already; None when it would wait for a disk."""
+        ...
+
+
+@runtime_checkable
+class IsNear(Protocol):
+    """A store on this machine: its look-ups take microseconds, less than it costs to ask another thread for them."""
+
+    def open_near(self, where: Location) -> "ObjectReader":
+        """`open`, also on an event loop."""
+        ...
 
 
 class ObjectWriter(Protocol):

@@ -102,6 +102,10 @@ class FilesystemObjects:
             except DataFileMissing:
                 stored = self._since_replaced(stored)
 
+    def open_near(self, where: Location) -> "FileReader":
+        """24 µs for a small object (2026, one core of two); the hop to a thread and back takes 100."""
+        return self.open(where)
+
     def info(self, where: Location) -> ObjectInfo:
         return self._index.object(where).info
 
@@ -359,6 +363,14 @@ class FileReader:
                 )
             data += more
         return data
+
+    def read_now(self, offset: int, size: int) -> bytes | None:
+        data = bytearray(max(0, min(size, self.info.size - offset)))
+        try:
+            is_whole = os.preadv(self.file.fileno(), [data], offset, os.RWF_NOWAIT) == len(data)
+        except OSError:  # not in memory, or a file system that cannot tell
+            return None
+        return bytes(data) if is_whole else None
 
     def close(self) -> None:
         self.file.close()

@@ -130,7 +130,11 @@ ON CONFLICT (upload, number) DO UPDATE SET size = excluded.size, etag = excluded
     modified_at = excluded.modified_at, checksum = excluded.checksum, data = excluded.data
 """
 
-_SUMMARIES = "SELECT json_group_array(json_array(hex(key), size, etag, modified_at, checksum)) FROM "
+# Few objects have a storage class, and to look for the word costs far less than to parse the JSON of each.
+_STORAGE_CLASS = """
+CASE WHEN instr(attributes, 'x-amz-storage-class') THEN json_extract(attributes, '$[0]."x-amz-storage-class"') END
+"""
+_SUMMARIES = f"SELECT json_group_array(json_array(hex(key), size, etag, modified_at, checksum, {_STORAGE_CLASS})) FROM "
 
 _PAGE = f"""
 {_SUMMARIES} (
@@ -490,8 +494,11 @@ def _stored_part(data: str, number: int, size: int, etag: str, modified_at: int,
     return StoredPart(data, read_part(number, size, etag, modified_at, checksum))
 
 
-def _summary(key: str, size: int, etag: str, modified_at: int, checksum: str | None) -> ObjectSummary:
-    return ObjectSummary(bytes.fromhex(key).decode(), size, etag, from_micros(modified_at), read_checksum(checksum))
+def _summary(
+    key: str, size: int, etag: str, modified_at: int, checksum: str | None, storage_class: str | None
+) -> ObjectSummary:
+    name, modified = bytes.fromhex(key).decode(), from_micros(modified_at)
+    return ObjectSummary(name, size, etag, modified, read_checksum(checksum), storage_class)
 
 
 def _flat_page(found: Sequence[ObjectSummary], limit: int) -> Listing:

@@ -45,14 +45,15 @@ def named_parts(named: Sequence[CompletedPart], known: Mapping[int, ObjectPart])
     parts: list[ObjectPart] = []
     for wanted in named:
         if parts and wanted.number <= parts[-1].number:
-            raise InvalidPart(
-                f"Part {wanted.number} is named after part {parts[-1].number}; name them in rising order."
-            )
+            raise _invalid(wanted, f"is named after part {parts[-1].number}; name them in rising order")
         parts.append(_named_part(wanted, known.get(wanted.number)))
     for part in parts[:-1]:
         if part.size < MINIMUM_PART_BYTES:
             raise PartTooSmall(
-                f"Part {part.number} has {part.size} bytes; every part but the last needs {MINIMUM_PART_BYTES}."
+                f"Part {part.number} has {part.size} bytes; every part but the last needs {MINIMUM_PART_BYTES}.",
+                number=part.number,
+                etag=part.etag,
+                size=part.size,
             )
     return parts
 
@@ -84,12 +85,16 @@ def whole_checksum(
 
 def _named_part(wanted: CompletedPart, known: ObjectPart | None) -> ObjectPart:
     if known is None:
-        raise InvalidPart(f"Part {wanted.number} was not uploaded.")
+        raise _invalid(wanted, "was not uploaded")
     if wanted.etag != known.etag:
-        raise InvalidPart(f"Part {wanted.number} has the ETag {known.etag}, not {wanted.etag}.")
+        raise _invalid(wanted, f"has the ETag {known.etag}, not {wanted.etag}")
     if wanted.checksum is not None and known.checksum is not None and wanted.checksum != known.checksum.value:
-        raise InvalidPart(f"Part {wanted.number} has the checksum {known.checksum.value}, not {wanted.checksum}.")
+        raise _invalid(wanted, f"has the checksum {known.checksum.value}, not {wanted.checksum}")
     return known
+
+
+def _invalid(part: CompletedPart, why: str) -> InvalidPart:
+    return InvalidPart(f"Part {part.number} {why}.", number=part.number, etag=part.etag)
 
 
 def _part_digest(

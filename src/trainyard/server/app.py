@@ -25,6 +25,7 @@ from trainyard.server.services.contract import Call, Operation, PlainOperation, 
 from trainyard.server.services.registry import service
 from trainyard.wire.fault import Fault
 from trainyard.wire.http import ClosableBytes, FileSlice, Headers, HttpRequest, HttpResponse
+from trainyard.wire.link_headers import with_link_headers
 from trainyard.wire.payload import VerifiedStream
 from trainyard.wire.refusal import Family, Reason, Refused
 from trainyard.wire.routing import Route, Router
@@ -78,7 +79,8 @@ class App:
         if scope["path"] == HEALTH:
             await _send_response(scope, send, health())
             return
-        exchange = Exchange(_http_request(scope), RequestBody(receive))
+        http = _http_request(scope)
+        exchange = Exchange(http, RequestBody(receive, http.headers))
         try:
             for step in REQUEST:
                 await step(self, exchange)
@@ -94,6 +96,7 @@ async def assign_request_id(_app: App, exchange: Exchange) -> None:
 
 
 async def match_operation(app: App, exchange: Exchange) -> None:
+    exchange.http = with_link_headers(exchange.http)
     if app.router.needs_body(exchange.http):
         exchange.http.body = await read_whole(exchange.body, app.body_limit_bytes)
     exchange.route = app.router.match(exchange.http)

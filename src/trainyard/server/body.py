@@ -4,6 +4,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, M
 from typing import Any
 
 from trainyard.wire.fault import Fault
+from trainyard.wire.http import Headers
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -13,10 +14,11 @@ class RequestBody:
 
     __slots__ = ("_receive", "is_begun", "is_read")
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, headers: Headers) -> None:
         self._receive = receive
         self.is_begun = False
-        self.is_read = False
+        # A request that announces no body has none, and need not be waited for.
+        self.is_read = "content-length" not in headers and "transfer-encoding" not in headers
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         self.is_begun = True

@@ -36,29 +36,46 @@ class Fault(TrainyardError):
 
 @dataclass(frozen=True, slots=True)
 class FaultRow:
-    """A code and its status. `member` is the extra member that carries the name of what was not found."""
+    """A code and its status. `member` is the extra member that carries the name of what was not found.
+
+    `words` is the sentence that AWS has for it, with `{name}` where the name goes; without one, ours is given.
+    """
 
     code: str
     status: int = 400
     member: str = ""
+    words: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultTable:
-    """How one service words our errors. `kinds` are exceptions for the NotFound of one kind."""
+    """How one service words our errors. `kinds` are the exceptions for the NotFound of one kind, `taken` for its
+    AlreadyExists."""
 
     rows: dict[type[TrainyardError], FaultRow]
     kinds: dict[str, FaultRow] = field(default_factory=dict)
+    taken: dict[str, FaultRow] = field(default_factory=dict)
 
     def fault(self, error: TrainyardError) -> Fault:
         if isinstance(error, Fault):
             return error
-        row = self.kinds.get(error.kind) if isinstance(error, NotFound) else None
+        row = self._row_of_kind(error)
         for cls in type(error).__mro__:
             row = row or self.rows.get(cls) or _DEFAULTS.get(cls)
         assert row is not None, f"no row for {type(error).__name__}: the root has one"
         members = {row.member: error.name} if row.member and isinstance(error, NotFound) else None
-        return Fault(row.code, error.message, status=row.status, members=members)
+        return Fault(row.code, _words(row, error), status=row.status, members=members)
+
+    def _row_of_kind(self, error: TrainyardError) -> FaultRow | None:
+        if isinstance(error, NotFound):
+            return self.kinds.get(error.kind)
+        return self.taken.get(error.kind) if isinstance(error, AlreadyExists) else None
+
+
+def _words(row: FaultRow, error: TrainyardError) -> str:
+    if row.words and isinstance(error, NotFound | AlreadyExists):
+        return row.words.replace("{name}", error.name)
+    return error.message
 
 
 _DEFAULTS: dict[type, FaultRow] = {

@@ -38,7 +38,8 @@ class Headers:
 class HttpRequest:
     """One request. `path` and `query` are as they came, still percent-encoded.
 
-    `body` is the whole body where the operation takes a shape, and empty where it takes a stream.
+    `body` is the whole body where the operation takes a shape, and empty where it takes a stream. `from_link` names the
+    headers that were not sent, but carried in the query of a link.
     """
 
     method: str
@@ -47,6 +48,7 @@ class HttpRequest:
     headers: Headers
     body: bytes = b""
     is_secure: bool = False
+    from_link: frozenset[str] = frozenset()
 
     @property
     def host(self) -> str:

@@ -48,7 +48,7 @@ def parse_legacy_link(request: HttpRequest, parameters: Mapping[str, str]) -> Si
     if any(not parameters.get(name) for name in ("AWSAccessKeyId", "Signature", "Expires")):
         raise Refused(Reason.MALFORMED_QUERY, "A link needs AWSAccessKeyId, Signature and Expires.")
     for name in parameters:
-        if name not in _KNOWN:
+        if name not in _KNOWN and not name.startswith("x-amz-"):
             raise unsupported(f"{LEGACY} with the parameter {name}")
     declared = request.headers.get("x-amz-content-sha256") or None
     if declared and declared.startswith("STREAMING"):
@@ -93,16 +93,16 @@ def _texts_to_sign(signed: SignedRequest, request: HttpRequest, labels: Mapping[
     parameters = dict(request.parameters())
     md5, kind = (parameters.get(name) or request.headers.get(name) for name in ("content-md5", "content-type"))
     kinds = [kind] if "content-type" in parameters or not kind else [kind, ""]
-    headers = _amz_headers(signed, request)
+    headers = _amz_headers(request, parameters)
     for path in _paths(request, labels):
         for each in kinds:
             yield f"{request.method}\n{md5}\n{each}\n{signed.timestamp}\n{headers}{path}{_signed_query(request)}"
 
 
-def _amz_headers(signed: SignedRequest, request: HttpRequest) -> str:
-    fields = {name: value.strip() for name, value in request.headers.items() if name.startswith("x-amz-")}
-    if signed.session_token is not None:
-        fields[_TOKEN] = signed.session_token
+def _amz_headers(request: HttpRequest, parameters: Mapping[str, str]) -> str:
+    """The headers that were signed, whether they were sent or moved into the query."""
+    fields = {name: value.encode().decode("latin-1") for name, value in parameters.items() if name.startswith("x-amz-")}
+    fields |= {name: value.strip() for name, value in request.headers.items() if name.startswith("x-amz-")}
     return "".join(f"{name}:{fields[name]}\n" for name in sorted(fields))
 
 

@@ -115,6 +115,8 @@ class Router:
         return self._rest_json if _scope(request) else self._rest_xml
 
     def _match_s3(self, request: HttpRequest) -> Route:
+        if request.method == "OPTIONS":
+            raise Fault("AccessForbidden", "CORSResponse: CORS is not enabled for this bucket.", status=403)
         bucket = self._hosts.bucket(request.host)
         path = request.path if bucket is None else f"/{bucket}{request.path}"
         found = self._table("s3").match(request, path)

@@ -49,6 +49,9 @@ class Door:
 
     def plain(self, method: str, path: str, *, body: bytes = b"", headers: dict[str, str]) -> Answer:
         target, _, query = path.partition("?")
+        fields = {name.lower(): value for name, value in headers.items()}
+        if body:
+            fields.setdefault("content-length", str(len(body)))
         scope = {
             "type": "http",
             "method": method,
@@ -56,7 +59,7 @@ class Door:
             "path": target,
             "raw_path": target.encode(),
             "query_string": query.encode(),
-            "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+            "headers": [(name.encode(), value.encode()) for name, value in fields.items()],
         }
         answer = Answer()
 

@@ -117,7 +117,20 @@ def test_a_link_expires() -> None:
     assert refusal(request, now=now + timedelta(seconds=62)) is Reason.LINK_EXPIRED
 
 
-@pytest.mark.parametrize("extra", ["attributes", "x-amz-meta-a=b", "encryption", "x-amz-acl=public-read"])
+def test_headers_moved_into_the_query_are_signed() -> None:
+    request = link("PUT", "/b/k", headers={"x-amz-meta-a": "b", "x-amz-sdk-checksum-algorithm": "CRC32"})
+    assert "x-amz-meta-a=b" in request.query
+    accept(request)
+    accept(replace(request, headers=Headers([("host", HOST), ("x-amz-meta-a", "b")])))
+    for changed in (
+        replace(request, query=request.query.replace("meta-a=b", "meta-a=c")),
+        replace(request, query=f"{request.query}&x-amz-acl=public-read"),
+        replace(request, headers=Headers([("host", HOST), ("x-amz-meta-a", "c")])),
+    ):
+        assert refusal(changed) is Reason.MISMATCH
+
+
+@pytest.mark.parametrize("extra", ["attributes", "encryption"])
 def test_a_parameter_that_is_neither_signed_nor_harmless_is_refused(extra: str) -> None:
     request = link("GET", "/b/k")
     assert refusal(replace(request, query=f"{request.query}&{extra}")) is Reason.UNSUPPORTED

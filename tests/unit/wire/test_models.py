@@ -76,6 +76,15 @@ def test_a_cache_that_cannot_be_written_costs_nothing_but_time(
     assert caplog.messages == ["service model not cached"]
 
 
+def test_a_cache_of_others_is_read_and_not_written(tmp_path: Path) -> None:
+    Models(tmp_path, writes=False).service("logs")
+    assert list(tmp_path.iterdir()) == []
+    Models(tmp_path).service("logs")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert Models(tmp_path, writes=False).service("logs").service_name == "logs"
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 def test_importing_the_wire_does_not_import_botocore() -> None:
     program = "import sys, trainyard.wire.routing, trainyard.wire.validation; print('botocore' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -147,8 +147,11 @@ def write_iso8601(moment: datetime) -> str:
 
 
 def write_iso8601_millis(moment: datetime) -> str:
-    """`2026-01-31T12:00:00.000Z`, the form that S3 always uses."""
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+    """`2026-01-31T12:00:00.000Z`, the form that S3 always uses.
+
+    It counts whole seconds, so that a listing and a Last-Modified header tell the same time of an object.
+    """
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds") + ".000Z"
 
 
 def write_http_date(moment: datetime) -> str:

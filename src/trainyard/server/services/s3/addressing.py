@@ -11,14 +11,15 @@ from trainyard.foundation.errors import Conflict, NotFound
 from trainyard.foundation.locations import BucketRef, Location
 from trainyard.objects.contract import ObjectStore
 from trainyard.server.services.contract import Call, Shape
-from trainyard.server.services.s3.faults import invalid_argument, no_such_version
+from trainyard.server.services.s3.faults import invalid_argument
 from trainyard.server.services.s3.options import refuse_unserved
 from trainyard.wire.fault import Fault
 from trainyard.wire.percent import decode_path
 
 MAX_KEY_BYTES = 1024
+NO_VERSION = "null"
 
-_BUCKET_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]|\.(?!\.)){1,61}[a-z0-9]")
+_BUCKET_NAME = re.compile(r"(?=.{3,63}$)[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*")
 _ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
 _RESERVED_STARTS = ("xn--", "sthree-", "amzn-s3-demo-")
 _RESERVED_ENDS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
@@ -33,14 +34,14 @@ def bucket_of(call: Call, shape: Shape) -> BucketRef:
 def location_of(call: Call, shape: Shape) -> Location:
     """The object that the request names."""
     key = checked_key(shape["Key"])
-    check_version(key, shape.get("VersionId"))
+    check_version(shape.get("VersionId"))
     return Location(bucket_of(call, shape), key)
 
 
 def source_of(call: Call, shape: Shape) -> Location:
     """The object that `x-amz-copy-source` names."""
     source = parse_copy_source(shape["CopySource"])
-    check_version(source.key, source.version)
+    check_version(source.version)
     bucket = resolve(call, source.bucket, owner=shape.get("ExpectedSourceBucketOwner"))
     return Location(bucket, source.key)
 
@@ -60,9 +61,10 @@ def resolve(call: Call, name: str, *, owner: str | None = None) -> BucketRef:
     return own
 
 
-def check_version(key: str, version: str | None) -> None:
-    if version is not None and version != "null":
-        raise no_such_version(key, version)
+def check_version(version: str | None) -> None:
+    """Buckets here are not versioned: each object is version "null", and no other id can name one."""
+    if version is not None and version != NO_VERSION:
+        raise invalid_argument("Invalid version id specified", name="versionId", value=version)
 
 
 def checked_key(key: str) -> str:
@@ -96,8 +98,9 @@ def checked_bucket_name(name: str) -> str:
     ):
         raise Fault(
             "InvalidBucketName",
-            f'"{name}" cannot name a bucket: use 3 to 63 lower-case letters, digits, hyphens and single dots, a letter '
-            "or digit at both ends, no IP address, and none of the prefixes and suffixes that S3 reserves.",
+            f'"{name}" cannot name a bucket: use 3 to 63 lower-case letters, digits, hyphens and dots, a letter or '
+            "digit at both ends and beside each dot, no IP address, and none of the prefixes and suffixes that S3 "
+            "reserves.",
             members={"BucketName": name},
         )
     return name

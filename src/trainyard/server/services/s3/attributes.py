@@ -105,7 +105,8 @@ def storage_class(attributes: Attributes) -> str:
 
 
 def _headers(shape: Shape, members: Mapping[str, str]) -> dict[str, str]:
-    return {header: _text(shape[member]) for member, header in members.items() if member in shape}
+    """Those that the request gives; one that is there and empty says nothing."""
+    return {header: _text(shape[member]) for member, header in members.items() if shape.get(member, "") != ""}
 
 
 def _text(value: Any) -> str:

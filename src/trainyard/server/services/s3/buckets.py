@@ -53,9 +53,9 @@ def create_bucket(call: Call, shape: Shape) -> Shape:
     objects = call.yard.objects
     try:
         objects.create_bucket(ref, region=region, now=call.now)
-    except AlreadyExists:
+    except AlreadyExists as error:
         if not region == objects.bucket(ref).region == FIRST_REGION:
-            raise
+            raise _already_owned(ref) from error
     if tags:
         objects.tag_bucket(ref, tags)
     return {"Location": f"/{ref.name}", "BucketArn": _arn(ref)}
@@ -76,7 +76,8 @@ def delete_bucket(call: Call, shape: Shape) -> Shape:
     try:
         call.yard.objects.delete_bucket(ref)
     except Conflict as error:
-        raise Fault("BucketNotEmpty", error.message, status=409, members={"BucketName": ref.name}) from error
+        message = "The bucket you tried to delete is not empty"
+        raise Fault("BucketNotEmpty", message, status=409, members={"BucketName": ref.name}) from error
     return {}
 
 
@@ -107,6 +108,11 @@ def _region(constraint: str) -> str:
             members={"LocationConstraint": constraint},
         )
     return region
+
+
+def _already_owned(ref: BucketRef) -> Fault:
+    message = "Your previous request to create the named bucket succeeded and you already own it."
+    return Fault("BucketAlreadyOwnedByYou", message, status=409, members={"BucketName": ref.name})
 
 
 def _place(bucket: Bucket) -> str:

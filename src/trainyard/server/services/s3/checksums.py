@@ -71,9 +71,13 @@ def algorithm_of(shape: Shape) -> ChecksumAlgorithm | None:
         raise _unknown_algorithm(name) from None
 
 
-def announced_checksum(shape: Shape) -> Checksum | None:
-    """The one checksum that the request carries in a header."""
-    found = [Checksum(algorithm, shape[member]) for algorithm, member in MEMBERS.items() if member in shape]
+def announced_checksum(shape: Shape, *, suffix: str = "") -> Checksum | None:
+    """The one checksum that the request carries in a header, where it may have this suffix."""
+    found = [
+        Checksum(algorithm, shape[member].removesuffix(suffix))
+        for algorithm, member in MEMBERS.items()
+        if member in shape
+    ]
     if len(found) > 1:
         raise invalid_request("Only one x-amz-checksum- header is allowed.")
     if not found:

@@ -10,18 +10,21 @@ from trainyard.objects.contract import (
     Checksum,
     ChecksumType,
     CompletedPart,
+    InvalidPart,
     ObjectInfo,
     ObjectStore,
+    PartTooSmall,
     PreconditionFailed,
     Upload,
 )
+from trainyard.objects.multipart import MINIMUM_PART_BYTES
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.server.services.s3.addressing import location_of
 from trainyard.server.services.s3.attributes import encryption_members
 from trainyard.server.services.s3.checksums import MEMBERS, announced_checksum, checksum_members
 from trainyard.server.services.s3.conditions import failed_write, precondition_of, unquoted
-from trainyard.server.services.s3.faults import invalid_request, malformed
-from trainyard.server.services.s3.parts import MAX_PART_NUMBER
+from trainyard.server.services.s3.faults import invalid_argument, invalid_request, malformed
+from trainyard.server.services.s3.ranges import MAX_PART_NUMBER
 from trainyard.wire.fault import Fault
 
 
@@ -34,6 +37,7 @@ def complete_multipart_upload(call: Call, shape: Shape) -> Shape:
         if completed := _completed_before(objects, where, parts=parts):
             return _completion(call, completed)
         raise
+    _check_checksums(upload, parts)
     _check_total(objects, upload, parts=parts, announced=shape.get("MpuObjectSize"))
     expected, precondition = _expected(shape, upload, count=len(parts)), precondition_of(shape)
     try:
@@ -42,6 +46,10 @@ def complete_multipart_upload(call: Call, shape: Shape) -> Shape:
         )
     except PreconditionFailed as error:
         raise failed_write(objects, where, precondition=precondition) from error
+    except InvalidPart as error:
+        raise _invalid_part(error, upload) from error
+    except PartTooSmall as error:
+        raise _too_small(error) from error
     return _completion(call, info)
 
 
@@ -53,9 +61,16 @@ def _named_parts(shape: Shape) -> list[CompletedPart]:
     parts = (shape.get("MultipartUpload") or {}).get("Parts") or []
     if not parts or not all("PartNumber" in part and "ETag" in part for part in parts):
         raise malformed("A completion names at least one part, each by its PartNumber and ETag.")
+    for part in parts:
+        if part["PartNumber"] < 1:
+            raise invalid_argument("PartNumber must be >= 1", name="PartNumber", value=part["PartNumber"])
     named = [CompletedPart(part["PartNumber"], unquoted(part["ETag"]), _part_checksum(part)) for part in parts]
     if any(first.number >= second.number for first, second in pairwise(named)):
-        raise Fault("InvalidPartOrder", "The parts must be named in ascending order of their numbers.")
+        raise Fault(
+            "InvalidPartOrder",
+            "The list of parts was not in ascending order. Parts must be ordered by part number.",
+            members={"UploadId": shape["UploadId"]},
+        )
     return named
 
 
@@ -70,6 +85,18 @@ def _completed_before(objects: ObjectStore, where: Location, *, parts: Sequence[
         return info if info.etag == etag_of_parts(part.etag for part in parts) else None
     except (NotFound, ValueError):
         return None
+
+
+def _check_checksums(upload: Upload, parts: Sequence[CompletedPart]) -> None:
+    """A composite checksum is made of those of the parts, so S3 wants to hear each of them again."""
+    if upload.algorithm is None or upload.checksum_type is not ChecksumType.COMPOSITE:
+        return
+    for part in parts:
+        if part.checksum is None:
+            raise invalid_request(
+                f"The upload was created using a {upload.algorithm.lower()} checksum. The complete request must "
+                f"include the checksum for each part. It was missing for part {part.number} in the request."
+            )
 
 
 def _check_total(
@@ -89,16 +116,39 @@ def _expected(shape: Shape, upload: Upload, *, count: int) -> Checksum | None:
     wanted_type = shape.get("ChecksumType")
     if wanted_type is not None and wanted_type != upload.checksum_type:
         raise invalid_request(f"The upload was begun with the checksum type {upload.checksum_type}, not {wanted_type}.")
-    checksum = announced_checksum(shape)
+    is_composite = upload.checksum_type is ChecksumType.COMPOSITE
+    checksum = announced_checksum(shape, suffix=f"-{count}" if is_composite else "")
     if checksum is None:
         return None
     if checksum.algorithm is not upload.algorithm or upload.checksum_type is None:
         raise invalid_request(
             f"The upload was begun with {upload.algorithm or 'no'} checksums, not {checksum.algorithm}."
         )
-    if upload.checksum_type is ChecksumType.COMPOSITE:
+    if is_composite:
         return Checksum(checksum.algorithm, f"{checksum.value}-{count}", ChecksumType.COMPOSITE)
     return checksum
+
+
+def _invalid_part(error: InvalidPart, upload: Upload) -> Fault:
+    return Fault(
+        "InvalidPart",
+        "One or more of the specified parts could not be found.  The part may not have been uploaded, or the "
+        "specified entity tag may not match the part's entity tag.",
+        members={"UploadId": upload.id, "PartNumber": str(error.number), "ETag": error.etag},
+    )
+
+
+def _too_small(error: PartTooSmall) -> Fault:
+    return Fault(
+        "EntityTooSmall",
+        "Your proposed upload is smaller than the minimum allowed size",
+        members={
+            "ProposedSize": str(error.size),
+            "MinSizeAllowed": str(MINIMUM_PART_BYTES),
+            "PartNumber": str(error.number),
+            "ETag": error.etag,
+        },
+    )
 
 
 def _completion(call: Call, info: ObjectInfo) -> Shape:

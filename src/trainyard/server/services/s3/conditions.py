@@ -8,7 +8,7 @@ from trainyard.foundation.errors import NotFound, TrainyardError
 from trainyard.foundation.locations import Location
 from trainyard.objects.contract import ANY_STATE, ObjectInfo, ObjectStore, Precondition
 from trainyard.server.services.contract import Shape
-from trainyard.server.services.s3.faults import failed_condition, not_served
+from trainyard.server.services.s3.faults import failed_condition, unserved_header
 from trainyard.wire.fault import Fault
 
 
@@ -38,9 +38,9 @@ class ReadConditions:
         return None
 
 
-def check_read(shape: Shape, info: ObjectInfo) -> None:
+def check_read(shape: Shape, info: ObjectInfo, *, now: datetime) -> None:
     """412 or 304 unless the object is as the reader wants it."""
-    conditions = _conditions(shape, "")
+    conditions = _conditions(shape, "", now=now)
     if unmet := conditions.unmet(info):
         raise failed_condition(unmet)
     if conditions.unchanged(info):
@@ -52,9 +52,9 @@ def check_read(shape: Shape, info: ObjectInfo) -> None:
         )
 
 
-def check_source(shape: Shape, info: ObjectInfo) -> None:
+def check_source(shape: Shape, info: ObjectInfo, *, now: datetime) -> None:
     """412 unless the source of a copy is as the request demands."""
-    conditions = _conditions(shape, "CopySource")
+    conditions = _conditions(shape, "CopySource", now=now)
     failed = conditions.unmet(info) or conditions.unchanged(info)
     if failed:
         raise failed_condition(f"x-amz-copy-source-{failed}")
@@ -64,14 +64,14 @@ def precondition_of(shape: Shape) -> Precondition:
     """What must hold of the object that a write replaces."""
     match, none_match = shape.get("IfMatch"), shape.get("IfNoneMatch")
     if match is not None and none_match is not None:
-        raise not_served("If-Match and If-None-Match in one write")
+        raise unserved_header("If-Match,If-None-Match", "Multiple conditional request headers present in the request")
     if match is not None:
         if match == "*":
-            raise not_served("If-Match: * in a write; name the ETag")
+            raise _unserved_value("If-Match")
         return Precondition(etag=unquoted(match))
     if none_match is not None:
         if none_match != "*":
-            raise not_served("If-None-Match with anything but * in a write")
+            raise _unserved_value("If-None-Match")
         return Precondition(absent=True)
     return ANY_STATE
 
@@ -91,11 +91,17 @@ def unquoted(etag: str) -> str:
     return etag.strip().removeprefix("W/").strip('"')
 
 
-def _conditions(shape: Shape, prefix: str) -> ReadConditions:
+def _unserved_value(header: str) -> Fault:
+    return unserved_header(header, f"We don't accept the provided value of {header} header for this API")
+
+
+def _conditions(shape: Shape, prefix: str, *, now: datetime) -> ReadConditions:
+    since = shape.get(f"{prefix}IfModifiedSince")
     return ReadConditions(
         match=shape.get(f"{prefix}IfMatch"),
         none_match=shape.get(f"{prefix}IfNoneMatch"),
-        modified_since=shape.get(f"{prefix}IfModifiedSince"),
+        # Nothing can have changed since a time that is to come, so S3 passes over it.
+        modified_since=since if since is not None and since <= now else None,
         unmodified_since=shape.get(f"{prefix}IfUnmodifiedSince"),
     )
 

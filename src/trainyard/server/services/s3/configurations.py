@@ -1,37 +1,61 @@
 """Settings of a bucket that the yard has not, and says so: each read has one true answer, no write is served."""
 
 from trainyard.server.services.contract import Call, Operation, Operations, Shape
-from trainyard.server.services.s3.addressing import bucket_of
+from trainyard.server.services.s3.addressing import bucket_of, location_of
+from trainyard.server.services.s3.checksums import verify_body
+from trainyard.server.services.s3.faults import invalid_request, not_served
 from trainyard.wire.fault import Fault
+
+OWNER_PAYS: Shape = {"Payer": "BucketOwner"}
 
 
 def get_bucket_request_payment(call: Call, shape: Shape) -> Shape:
     call.yard.objects.bucket(bucket_of(call, shape))
-    return {"Payer": "BucketOwner"}
+    return OWNER_PAYS
+
+
+def put_bucket_request_payment(call: Call, shape: Shape) -> Shape:
+    verify_body(call)
+    call.yard.objects.bucket(bucket_of(call, shape))
+    if shape["RequestPaymentConfiguration"] != OWNER_PAYS:
+        raise not_served("buckets whose requester pays")
+    return {}
 
 
 def empty_configuration(call: Call, shape: Shape) -> Shape:
-    """What S3 answers for a bucket on which such a thing was never turned on."""
+    """What S3 answers for a bucket on which such a thing was never turned on, and to who turns it off."""
     call.yard.objects.bucket(bucket_of(call, shape))
     return {}
 
 
-def absent_configuration(code: str, what: str) -> Operation:
+def no_configurations(call: Call, shape: Shape) -> Shape:
+    call.yard.objects.bucket(bucket_of(call, shape))
+    return {"IsTruncated": False}
+
+
+def absent_configuration(code: str, message: str) -> Operation:
     """The read of a setting whose absence is an error of its own."""
 
     def get(call: Call, shape: Shape) -> Shape:
         bucket = call.yard.objects.bucket(bucket_of(call, shape))
-        name = bucket.ref.name
-        raise Fault(code, f'The bucket "{name}" has no {what}.', status=404, members={"BucketName": name})
+        raise Fault(code, message, status=404, members={"BucketName": bucket.ref.name})
 
     return get
 
 
-_LIFECYCLE = absent_configuration("NoSuchLifecycleConfiguration", "lifecycle configuration")
-_POLICY = absent_configuration("NoSuchBucketPolicy", "policy")
+def object_lock(call: Call, shape: Shape) -> Shape:
+    """The hold or the retention of an object, which only a bucket with object lock has."""
+    call.yard.objects.info(location_of(call, shape))
+    raise invalid_request("Bucket is missing Object Lock Configuration")
+
+
+_LIFECYCLE = absent_configuration("NoSuchLifecycleConfiguration", "The lifecycle configuration does not exist")
+_POLICY = absent_configuration("NoSuchBucketPolicy", "The bucket policy does not exist")
+_NAMED = absent_configuration("NoSuchConfiguration", "The specified configuration does not exist.")
 
 OPERATIONS: Operations = {
     "GetBucketRequestPayment": get_bucket_request_payment,
+    "PutBucketRequestPayment": put_bucket_request_payment,
     "GetBucketVersioning": empty_configuration,
     "GetBucketLogging": empty_configuration,
     "GetBucketNotification": empty_configuration,
@@ -41,14 +65,37 @@ OPERATIONS: Operations = {
     "GetBucketLifecycleConfiguration": _LIFECYCLE,
     "GetBucketPolicy": _POLICY,
     "GetBucketPolicyStatus": _POLICY,
-    "GetBucketCors": absent_configuration("NoSuchCORSConfiguration", "CORS configuration"),
-    "GetBucketEncryption": absent_configuration("ServerSideEncryptionConfigurationNotFoundError", "default encryption"),
-    "GetBucketReplication": absent_configuration("ReplicationConfigurationNotFoundError", "replication"),
-    "GetBucketWebsite": absent_configuration("NoSuchWebsiteConfiguration", "website"),
+    "GetBucketCors": absent_configuration("NoSuchCORSConfiguration", "The CORS configuration does not exist"),
+    "GetBucketEncryption": absent_configuration(
+        "ServerSideEncryptionConfigurationNotFoundError", "The server side encryption configuration was not found"
+    ),
+    "GetBucketReplication": absent_configuration(
+        "ReplicationConfigurationNotFoundError", "The replication configuration was not found"
+    ),
+    "GetBucketWebsite": absent_configuration(
+        "NoSuchWebsiteConfiguration", "The specified bucket does not have a website configuration"
+    ),
     "GetObjectLockConfiguration": absent_configuration(
-        "ObjectLockConfigurationNotFoundError", "object lock configuration"
+        "ObjectLockConfigurationNotFoundError", "Object Lock configuration does not exist for this bucket"
     ),
     "GetPublicAccessBlock": absent_configuration(
-        "NoSuchPublicAccessBlockConfiguration", "public access block; nothing in it is public"
+        "NoSuchPublicAccessBlockConfiguration", "The public access block configuration was not found"
     ),
+    "GetBucketAnalyticsConfiguration": _NAMED,
+    "GetBucketIntelligentTieringConfiguration": _NAMED,
+    "GetBucketInventoryConfiguration": _NAMED,
+    "GetBucketMetricsConfiguration": _NAMED,
+    "ListBucketAnalyticsConfigurations": no_configurations,
+    "ListBucketIntelligentTieringConfigurations": no_configurations,
+    "ListBucketInventoryConfigurations": no_configurations,
+    "ListBucketMetricsConfigurations": no_configurations,
+    "GetObjectLegalHold": object_lock,
+    "GetObjectRetention": object_lock,
+    "DeleteBucketLifecycle": empty_configuration,
+    "DeleteBucketPolicy": empty_configuration,
+    "DeleteBucketCors": empty_configuration,
+    "DeleteBucketEncryption": empty_configuration,
+    "DeleteBucketReplication": empty_configuration,
+    "DeleteBucketWebsite": empty_configuration,
+    "DeletePublicAccessBlock": empty_configuration,
 }

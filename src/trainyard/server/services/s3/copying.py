@@ -44,11 +44,11 @@ def _copy(
     """Copy the source as it is now; None when it was replaced before the copy was made."""
     objects = call.yard.objects
     info = objects.info(source)
-    check_source(shape, info)
+    check_source(shape, info, now=call.now)
     if source == target and not _changes_something(shape):
         raise invalid_request(
-            "An object cannot be copied to itself without a change of its metadata, storage class, website redirect, "
-            "checksum or encryption."
+            "This copy request is illegal because it is trying to copy an object to itself without changing the "
+            "object's metadata, storage class, website redirect location or encryption attributes."
         )
     if info.size > MAX_BODY_BYTES:
         raise invalid_request(

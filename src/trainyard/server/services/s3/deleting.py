@@ -6,10 +6,10 @@ from trainyard.foundation.errors import NotFound, TrainyardError
 from trainyard.foundation.locations import BucketRef, Location
 from trainyard.objects.contract import ObjectStore, Precondition, PreconditionFailed
 from trainyard.server.services.contract import Call, Operations, Shape
-from trainyard.server.services.s3.addressing import bucket_of, check_version, checked_key, location_of
+from trainyard.server.services.s3.addressing import NO_VERSION, bucket_of, checked_key, location_of
 from trainyard.server.services.s3.checksums import verify_body
 from trainyard.server.services.s3.conditions import failed_write, unquoted
-from trainyard.server.services.s3.faults import FAULTS, malformed, not_served
+from trainyard.server.services.s3.faults import FAULTS, malformed, no_such_version, not_served
 
 MAX_KEYS = 1000
 
@@ -66,8 +66,9 @@ class _Batch:
 def _checked(entry: Shape) -> str:
     if "LastModifiedTime" in entry or "Size" in entry:
         raise not_served("deletes on condition of a time or a size, which directory buckets have")
-    key = checked_key(entry["Key"])
-    check_version(key, entry.get("VersionId"))
+    key, version = checked_key(entry["Key"]), entry.get("VersionId", NO_VERSION)
+    if version != NO_VERSION:
+        raise no_such_version(key, version)
     return key
 
 

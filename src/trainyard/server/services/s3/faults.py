@@ -26,16 +26,33 @@ FAULTS = FaultTable(
         InvalidPart: FaultRow("InvalidPart", 400),
         PartTooSmall: FaultRow("EntityTooSmall", 400),
     },
+    # Tests of clients compare these sentences; the names are in the members.
     kinds={
-        "bucket": FaultRow("NoSuchBucket", 404, "BucketName"),
-        "key": FaultRow("NoSuchKey", 404, "Key"),
-        "upload": FaultRow("NoSuchUpload", 404, "UploadId"),
+        "bucket": FaultRow("NoSuchBucket", 404, "BucketName", words="The specified bucket does not exist"),
+        "key": FaultRow("NoSuchKey", 404, "Key", words="The specified key does not exist."),
+        "upload": FaultRow(
+            "NoSuchUpload",
+            404,
+            "UploadId",
+            words="The specified upload does not exist. The upload ID may be invalid, or the upload may have been "
+            "aborted or completed.",
+        ),
     },
 )
 
 
 def not_served(what: str) -> Fault:
     return Fault("NotImplemented", f"Trainyard does not serve {what}.", status=501)
+
+
+def unserved_header(header: str, why: str) -> Fault:
+    """The 501 for what a header demands and S3 does not serve either."""
+    return Fault(
+        "NotImplemented",
+        "A header you provided implies functionality that is not implemented",
+        status=501,
+        members={"Header": header, "additionalMessage": why},
+    )
 
 
 def invalid_argument(message: str, *, name: str, value: object) -> Fault:
@@ -54,7 +71,7 @@ def failed_condition(condition: str) -> Fault:
     """The 412 that names the header whose demand was not met."""
     return Fault(
         "PreconditionFailed",
-        f"The object is not in the state that {condition} demands.",
+        "At least one of the pre-conditions you specified did not hold",
         status=412,
         members={"Condition": condition},
     )

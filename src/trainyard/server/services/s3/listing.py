@@ -3,12 +3,11 @@
 from trainyard.foundation.locations import BucketRef
 from trainyard.objects.contract import Listing, ObjectSummary
 from trainyard.server.services.contract import Call, Operations, Shape
-from trainyard.server.services.s3.addressing import bucket_of
+from trainyard.server.services.s3.addressing import NO_VERSION, bucket_of
 from trainyard.server.services.s3.attributes import STANDARD
+from trainyard.server.services.s3.faults import invalid_argument
 from trainyard.server.services.s3.ownership import owner
 from trainyard.server.services.s3.paging import Encoding, encoding_of, page_limit, read_token, write_token
-
-_NO_VERSION = "null"
 
 
 def list_objects(call: Call, shape: Shape) -> Shape:
@@ -39,16 +38,22 @@ def list_objects_v2(call: Call, shape: Shape) -> Shape:
 
 def list_object_versions(call: Call, shape: Shape) -> Shape:
     """The objects as the only versions they have, since no bucket here is versioned."""
+    if shape.get("VersionIdMarker") is not None and shape.get("KeyMarker") is None:
+        raise invalid_argument(
+            "A version-id marker cannot be specified without a key marker.",
+            name="version-id-marker",
+            value=shape["VersionIdMarker"],
+        )
     bucket, encode = bucket_of(call, shape), encoding_of(shape)
     page = _page(call, bucket, shape=shape, after=shape.get("KeyMarker") or "")
     answer = _head(bucket, shape, page=page)
-    told = {"VersionId": _NO_VERSION, "IsLatest": True, "Owner": owner(bucket.account)}
+    told = {"VersionId": NO_VERSION, "IsLatest": True, "Owner": owner(bucket.account)}
     answer["Versions"] = [_entry(entry, encode) | told for entry in page.objects]
     answer["KeyMarker"] = encode(shape.get("KeyMarker") or "")
     answer["VersionIdMarker"] = shape.get("VersionIdMarker") or ""
     if page.next_after is not None:
         answer["NextKeyMarker"] = encode(page.next_after)
-        answer["NextVersionIdMarker"] = _NO_VERSION
+        answer["NextVersionIdMarker"] = NO_VERSION
     return answer
 
 
@@ -94,7 +99,7 @@ def _entry(summary: ObjectSummary, encode: Encoding) -> Shape:
         "LastModified": summary.modified_at,
         "ETag": f'"{summary.etag}"',
         "Size": summary.size,
-        "StorageClass": STANDARD,
+        "StorageClass": summary.storage_class or STANDARD,
     }
     if summary.checksum is not None:
         entry["ChecksumAlgorithm"] = [summary.checksum.algorithm.value]

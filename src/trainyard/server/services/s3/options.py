@@ -8,7 +8,7 @@ from trainyard.server.services.contract import Shape
 from trainyard.server.services.s3.faults import not_served
 
 _CUSTOMER_KEYS = "encryption with a key of the customer (SSE-C)"
-_GRANTS = "access control lists; an object belongs to its account alone"
+GRANTS = "access control lists; an object belongs to its account alone"
 _LOCKS = "object locks, retention and legal holds"
 _DIRECTORY_BUCKETS = "the conditions and appends of directory buckets"
 _CHECKSUMS = "this checksum algorithm; use CRC32, CRC32C, CRC64NVME, SHA1 or SHA256"
@@ -20,11 +20,11 @@ _UNSERVED = {
     "CopySourceSSECustomerAlgorithm": _CUSTOMER_KEYS,
     "CopySourceSSECustomerKey": _CUSTOMER_KEYS,
     "CopySourceSSECustomerKeyMD5": _CUSTOMER_KEYS,
-    "GrantFullControl": _GRANTS,
-    "GrantRead": _GRANTS,
-    "GrantReadACP": _GRANTS,
-    "GrantWrite": _GRANTS,
-    "GrantWriteACP": _GRANTS,
+    "GrantFullControl": GRANTS,
+    "GrantRead": GRANTS,
+    "GrantReadACP": GRANTS,
+    "GrantWrite": GRANTS,
+    "GrantWriteACP": GRANTS,
     "ObjectLockMode": _LOCKS,
     "ObjectLockRetainUntilDate": _LOCKS,
     "ObjectLockLegalHoldStatus": _LOCKS,
@@ -52,4 +52,4 @@ def refuse_unserved(shape: Shape) -> None:
         raise not_served(f"{_UNSERVED[member]} ({member})")
     acl = shape.get("ACL")
     if acl is not None and acl not in _TRUE_ACLS:
-        raise not_served(f'{_GRANTS}, so that "{acl}" would promise what is not so')
+        raise not_served(f'{GRANTS}, so that "{acl}" would promise what is not so')

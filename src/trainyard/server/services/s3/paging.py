@@ -37,7 +37,7 @@ def read_token(token: str) -> str:
         return b64decode(token.encode(), altchars=b"-_", validate=True).decode()
     except ValueError:
         raise invalid_argument(
-            "The continuation token is not one that a listing gave.", name="continuation-token", value=token
+            "The continuation token provided is incorrect", name="continuation-token", value=token
         ) from None
 
 

@@ -3,31 +3,30 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from trainyard.objects.contract import ChecksumAlgorithm, ObjectReader, ObjectWriter, Upload, Written
+from trainyard.objects.contract import ChecksumAlgorithm, ChecksumType, ObjectReader, ObjectWriter, Upload, Written
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.server.services.s3.addressing import location_of, source_of
 from trainyard.server.services.s3.attributes import encryption_members
 from trainyard.server.services.s3.checksums import Announced, announced, digest_member
 from trainyard.server.services.s3.conditions import check_source
-from trainyard.server.services.s3.faults import invalid_argument, invalid_request, too_large
+from trainyard.server.services.s3.faults import invalid_request, too_large
 from trainyard.server.services.s3.intake import MAX_BODY_BYTES, body_size, receive
-from trainyard.server.services.s3.ranges import Span, copy_span
+from trainyard.server.services.s3.ranges import Span, checked_part_number, copy_span
 
-MAX_PART_NUMBER = 10_000
 BITE_BYTES = 1024 * 1024
 
 
 async def upload_part(call: Call, shape: Shape) -> Shape:
-    part = _Part(call, shape, _part_number(shape), announced(call, shape))
+    part = _Part(call, shape, checked_part_number(shape["PartNumber"]), announced(call, shape))
     return await receive(shape["Body"], body_size(shape), begin=part.begin, finish=part.finish)
 
 
 def upload_part_copy(call: Call, shape: Shape) -> Shape:
-    number, objects = _part_number(shape), call.yard.objects
+    number, objects = checked_part_number(shape["PartNumber"]), call.yard.objects
     source, where = source_of(call, shape), location_of(call, shape)
     upload = objects.upload(where, shape["UploadId"])
     with objects.open(source) as reader:
-        check_source(shape, reader.info)
+        check_source(shape, reader.info, now=call.now)
         span = copy_span(shape.get("CopySourceRange"), reader.info)
         if span.size > MAX_BODY_BYTES:
             raise too_large(span.size, MAX_BODY_BYTES)
@@ -49,6 +48,7 @@ class _Part:
     def begin(self) -> ObjectWriter:
         objects, where = self._call.yard.objects, location_of(self._call, self._shape)
         self._upload = objects.upload(where, self._shape["UploadId"])
+        _check_algorithm(self._upload, self._digests.algorithm)
         algorithms = _algorithms(self._upload, self._digests.algorithm)
         return objects.part_writer(where, self._upload.id, self._number, algorithms=algorithms)
 
@@ -62,21 +62,22 @@ class _Part:
         }
 
 
-def _part_number(shape: Shape) -> int:
-    number = int(shape["PartNumber"])
-    if not 1 <= number <= MAX_PART_NUMBER:
-        raise invalid_argument(
-            f"The number of a part is between 1 and {MAX_PART_NUMBER}.", name="partNumber", value=number
+def _check_algorithm(upload: Upload, announced: ChecksumAlgorithm | None) -> None:
+    """Refuse a part that comes with another checksum than its upload was begun with.
+
+    One without any is refused where the checksum of the whole is made of those that the client knows.
+    """
+    if upload.algorithm in (None, announced):
+        return
+    if announced is not None or upload.checksum_type is ChecksumType.COMPOSITE:
+        raise invalid_request(
+            f"Checksum Type mismatch occurred, expected checksum Type: {upload.algorithm.lower()}, "
+            f"actual checksum Type: {announced.lower() if announced else 'null'}"
         )
-    return number
 
 
 def _algorithms(upload: Upload, announced: ChecksumAlgorithm | None = None) -> Sequence[ChecksumAlgorithm]:
     """Which checksums to compute of a part: that of its upload, or the one it came with when the upload has none."""
-    if announced is not None and upload.algorithm not in (None, announced):
-        raise invalid_request(
-            f"The upload was begun with {upload.algorithm} checksums; this part comes with {announced}."
-        )
     algorithm = upload.algorithm or announced
     return () if algorithm is None else (algorithm,)
 

@@ -8,6 +8,8 @@ from trainyard.server.services.contract import Shape
 from trainyard.server.services.s3.faults import invalid_argument, invalid_request
 from trainyard.wire.fault import Fault
 
+MAX_PART_NUMBER = 10_000
+
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
 _COPY_RANGE = re.compile(r"bytes=(\d{1,18})-(\d{1,18})", re.ASCII)
 
@@ -29,7 +31,7 @@ def span_of(shape: Shape, info: ObjectInfo) -> Span:
     if number is not None:
         if text is not None:
             raise invalid_request("Range and partNumber cannot be given together.")
-        return _part(number, info)
+        return _part(checked_part_number(number), info)
     if text is None:
         return _whole(info)
     return _range(text, info)
@@ -54,6 +56,17 @@ def copy_span(text: str | None, info: ObjectInfo) -> Span:
             value=text,
         )
     return Span(first, last - first + 1, is_piece=True)
+
+
+def checked_part_number(number: int) -> int:
+    """The number, if a part can have it."""
+    if not 1 <= number <= MAX_PART_NUMBER:
+        raise invalid_argument(
+            f"Part number must be an integer between 1 and {MAX_PART_NUMBER}, inclusive",
+            name="partNumber",
+            value=number,
+        )
+    return number
 
 
 def _whole(info: ObjectInfo) -> Span:
@@ -85,7 +98,7 @@ def _part(number: int, info: ObjectInfo) -> Span:
         offset += part.size
     raise Fault(
         "InvalidPartNumber",
-        f"There is no part {number}; the object has {len(info.parts) or 1}.",
+        "The requested partnumber is not satisfiable",
         status=416,
         members={"PartNumberRequested": str(number), "ActualPartCount": str(len(info.parts) or 1)},
     )
@@ -94,7 +107,7 @@ def _part(number: int, info: ObjectInfo) -> Span:
 def _unsatisfiable(text: str, info: ObjectInfo) -> Fault:
     return Fault(
         "InvalidRange",
-        f"The range does not begin within the object of {info.size} bytes.",
+        "The requested range is not satisfiable",
         status=416,
         members={"RangeRequested": text, "ActualObjectSize": str(info.size)},
         headers={"content-range": f"bytes */{info.size}"},

@@ -1,19 +1,23 @@
 """Objects given back: GetObject, HeadObject and GetObjectAttributes."""
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Self
 
-from trainyard.objects.contract import LiesInFile, ObjectInfo, ObjectPart, ObjectReader
+from trainyard.foundation.locations import Location
+from trainyard.objects.contract import IsNear, LiesInFile, ObjectInfo, ObjectPart, ObjectReader
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.server.services.s3.addressing import location_of
 from trainyard.server.services.s3.attributes import attribute_members, storage_class
 from trainyard.server.services.s3.checksums import checksum_members, digest_member
 from trainyard.server.services.s3.conditions import check_read
+from trainyard.server.services.s3.faults import invalid_argument
 from trainyard.server.services.s3.paging import page_limit
 from trainyard.server.services.s3.ranges import Span, span_of
 from trainyard.wire.http import FileSlice
 
-# A body up to here is read at once, in the thread that opened it, rather than sent from the file afterwards.
+# A body up to here is read at once rather than sent from the file afterwards.
 SMALL_BYTES = 256 * 1024
 BITE_BYTES = 1024 * 1024
 
@@ -27,25 +31,19 @@ _OVERRIDES = {
 }
 
 
-def get_object(call: Call, shape: Shape) -> Shape:
-    reader = call.yard.objects.open(location_of(call, shape))
-    try:
-        check_read(shape, reader.info)
-        span = span_of(shape, reader.info)
-        answer = _members(shape, reader.info, span=span)
-        body = _body(reader, span)
-    except BaseException:
-        reader.close()
-        raise
-    if isinstance(body, bytes):
-        reader.close()
-    answer["Body"] = body
-    return answer
+async def get_object(call: Call, shape: Shape) -> Shape:
+    objects = call.yard.objects
+    if isinstance(objects, IsNear):
+        opened = _opened(call, shape, how=objects.open_near)
+    else:
+        opened = await asyncio.to_thread(_opened, call, shape, how=objects.open)
+    opened.answer["Body"] = await _body(opened.reader, opened.span)
+    return opened.answer
 
 
 def head_object(call: Call, shape: Shape) -> Shape:
     info = call.yard.objects.info(location_of(call, shape))
-    check_read(shape, info)
+    check_read(shape, info, now=call.now)
     return _members(shape, info, span=span_of(shape, info))
 
 
@@ -59,6 +57,8 @@ def get_object_attributes(call: Call, shape: Shape) -> Shape:
         "ObjectSize": info.size,
     }
     wanted = set(shape["ObjectAttributes"])
+    for name in wanted - told.keys():
+        raise invalid_argument("Invalid attribute name specified.", name="x-amz-object-attributes", value=name)
     return {"LastModified": info.modified_at} | {name: told[name] for name in told if name in wanted}
 
 
@@ -107,13 +107,33 @@ def _members(shape: Shape, info: ObjectInfo, *, span: Span) -> Shape:
     return answer
 
 
-def _body(reader: ObjectReader, span: Span) -> "bytes | FileSlice | Bites":
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """An object that is about to be given back, and all of the answer but its body."""
+
+    reader: ObjectReader
+    span: Span
+    answer: Shape
+
+
+def _opened(call: Call, shape: Shape, *, how: Callable[[Location], ObjectReader]) -> _Opened:
+    reader = how(location_of(call, shape))
+    try:
+        check_read(shape, reader.info, now=call.now)
+        span = span_of(shape, reader.info)
+        return _Opened(reader, span, _members(shape, reader.info, span=span))
+    except BaseException:
+        reader.close()
+        raise
+
+
+async def _body(reader: ObjectReader, span: Span) -> "bytes | FileSlice | Bites":
     """The bytes themselves when they are few; otherwise a way to them, and who goes it closes the reader's file."""
-    if span.size <= SMALL_BYTES:
-        return reader.read(span.offset, span.size)
-    if isinstance(reader, LiesInFile):
-        return FileSlice(reader.file, span.offset, span.size)
-    return Bites(reader, span)
+    if span.size > SMALL_BYTES:
+        return FileSlice(reader.file, span.offset, span.size) if isinstance(reader, LiesInFile) else Bites(reader, span)
+    with reader:
+        data = reader.read_now(span.offset, span.size) if isinstance(reader, LiesInFile) else None
+        return await asyncio.to_thread(reader.read, span.offset, span.size) if data is None else data
 
 
 def _part_page(info: ObjectInfo, shape: Shape) -> Shape:

@@ -1,7 +1,8 @@
 """Tags of buckets and objects."""
 
+import re
 from collections.abc import Mapping, Sequence
-from urllib.parse import parse_qsl
+from urllib.parse import unquote_plus
 
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.server.services.s3.addressing import bucket_of, location_of
@@ -14,14 +15,15 @@ MAX_BUCKET_TAGS = 50
 MAX_KEY_LENGTH = 128
 MAX_VALUE_LENGTH = 256
 
+_CHARACTERS = re.compile(r"[\w\s+\-=.:/@]*")
+_HALF_ENCODED = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
 
 def get_bucket_tagging(call: Call, shape: Shape) -> Shape:
     ref = bucket_of(call, shape)
     tags = call.yard.objects.bucket(ref).tags
     if not tags:
-        raise Fault(
-            "NoSuchTagSet", f'The bucket "{ref.name}" has no tags.', status=404, members={"BucketName": ref.name}
-        )
+        raise Fault("NoSuchTagSet", "The TagSet does not exist", status=404, members={"BucketName": ref.name})
     return {"TagSet": tag_set(tags)}
 
 
@@ -76,14 +78,29 @@ def parse_tag_set(tag_set: Sequence[Shape], *, limit: int) -> dict[str, str]:
 def parse_tagging_header(text: str) -> dict[str, str]:
     """The tags of an `x-amz-tagging` header, which writes them like the query of a URL."""
     try:
-        pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=bool(text), errors="strict")
+        pairs = [_decoded(piece) for piece in text.split("&") if piece]
     except ValueError:
-        raise invalid_argument(
-            "x-amz-tagging holds the tags like the query of a URL: key=value&key=value, percent-encoded UTF-8.",
-            name="x-amz-tagging",
-            value=text,
-        ) from None
+        raise _malformed_header(text) from None
+    keys = [key for key, _ in pairs]
+    if "" in keys or len(keys) > len(set(keys)):
+        raise _malformed_header(text)
     return _checked(pairs, limit=MAX_OBJECT_TAGS)
+
+
+def _decoded(piece: str) -> tuple[str, str]:
+    if _HALF_ENCODED.search(piece):
+        raise ValueError(piece)
+    key, _, value = piece.partition("=")
+    return unquote_plus(key, errors="strict"), unquote_plus(value, errors="strict")
+
+
+def _malformed_header(text: str) -> Fault:
+    return invalid_argument(
+        "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded URL query parameters without tag name "
+        "duplicates.",
+        name="x-amz-tagging",
+        value=text,
+    )
 
 
 def _checked(pairs: Sequence[tuple[str, str]], *, limit: int) -> dict[str, str]:
@@ -93,21 +110,19 @@ def _checked(pairs: Sequence[tuple[str, str]], *, limit: int) -> dict[str, str]:
     for key, value in pairs:
         _check_tag(key, value)
         if key in tags:
-            raise Fault("InvalidTag", f'The tag key "{key}" is given twice.', members={"TagKey": key})
+            raise _invalid_tag("Cannot provide multiple Tags with the same key", key)
         tags[key] = value
     return tags
 
 
 def _check_tag(key: str, value: str) -> None:
-    if not 1 <= len(key) <= MAX_KEY_LENGTH or key.startswith("aws:"):
-        raise Fault(
-            "InvalidTag",
-            f'"{key}" cannot be a tag key: it has 1 to {MAX_KEY_LENGTH} characters and does not begin with "aws:".',
-            members={"TagKey": key},
-        )
-    if len(value) > MAX_VALUE_LENGTH:
-        raise Fault(
-            "InvalidTag",
-            f'The value of tag "{key}" has {len(value)} characters; {MAX_VALUE_LENGTH} are allowed.',
-            members={"TagKey": key},
-        )
+    if key.startswith("aws:"):
+        raise _invalid_tag("System tags cannot be added/updated by requester", key)
+    if not 1 <= len(key) <= MAX_KEY_LENGTH or not _CHARACTERS.fullmatch(key):
+        raise _invalid_tag("The TagKey you have provided is invalid", key)
+    if len(value) > MAX_VALUE_LENGTH or not _CHARACTERS.fullmatch(value):
+        raise _invalid_tag("The TagValue you have provided is invalid", key)
+
+
+def _invalid_tag(message: str, key: str) -> Fault:
+    return Fault("InvalidTag", message, members={"TagKey": key})

@@ -61,7 +61,7 @@ def list_multipart_uploads(call: Call, shape: Shape) -> Shape:
     return {
         "Bucket": bucket.name,
         "KeyMarker": encode(shape.get("KeyMarker") or ""),
-        "UploadIdMarker": shape.get("UploadIdMarker") or "",
+        "UploadIdMarker": (shape.get("UploadIdMarker") or "") if shape.get("KeyMarker") else "",
         "NextKeyMarker": encode(page.next_key) if page.next_key is not None else None,
         "NextUploadIdMarker": page.next_upload_id,
         "Prefix": encode(shape.get("Prefix") or ""),
@@ -87,7 +87,7 @@ OPERATIONS: Operations = {
 
 
 def _checksum_type(shape: Shape, algorithm: ChecksumAlgorithm | None) -> ChecksumType | None:
-    wanted = shape.get("ChecksumType")
+    wanted = shape["ChecksumType"].upper() if "ChecksumType" in shape else None
     if wanted is not None and wanted not in list(ChecksumType):
         raise invalid_request(f'"{wanted}" is no checksum type; the types are {", ".join(ChecksumType)}.')
     if algorithm is not None:

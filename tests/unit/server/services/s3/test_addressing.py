@@ -114,7 +114,7 @@ def test_a_source_is_written_in_many_ways(s3: Front, key: str, written: str) -> 
         ("arn:aws:s3:us-west-2:1:accesspoint/ap/object/x", "InvalidArgument"),
         ("data/%FF", "InvalidURI"),
         ("data/%00", "InvalidArgument"),
-        ("data/source?versionId=abc", "NoSuchVersion"),
+        ("data/source?versionId=abc", "InvalidArgument"),
         ("data/absent", "NoSuchKey"),
         ("nothing/source", "NoSuchBucket"),
     ],

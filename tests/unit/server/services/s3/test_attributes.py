@@ -49,3 +49,9 @@ def test_metadata_over_two_kilobytes_is_too_large(s3: Front) -> None:
         s3.put("data", "not", Metadata={"k": "v" * 2048})
     assert caught.value.code == "MetadataTooLarge"
     assert caught.value.members == {"Size": "2049", "MaxSizeAllowed": "2048"}
+
+
+def test_a_header_that_is_empty_says_nothing(s3: Front) -> None:
+    s3.put("data", "key", b"hello", ContentType="", CacheControl="")
+    head = s3("HeadObject", Bucket="data", Key="key")
+    assert (head["ContentType"], "CacheControl" in head) == ("binary/octet-stream", False)

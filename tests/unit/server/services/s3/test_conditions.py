@@ -23,7 +23,7 @@ SECOND = NOON.replace(microsecond=0)
         ({"IfNoneMatch": '"other"'}, 200),
         ({"IfModifiedSince": BEFORE}, 200),
         ({"IfModifiedSince": SECOND}, 304),
-        ({"IfModifiedSince": AFTER}, 304),
+        ({"IfModifiedSince": AFTER}, 200),
         ({"IfUnmodifiedSince": BEFORE}, 412),
         ({"IfUnmodifiedSince": SECOND}, 200),
         ({"IfUnmodifiedSince": AFTER}, 200),
@@ -78,4 +78,16 @@ def test_if_match_on_a_missing_key_is_not_found(s3: Front) -> None:
     "conditions", [{"IfNoneMatch": '"abc"'}, {"IfMatch": "*"}, {"IfMatch": '"abc"', "IfNoneMatch": "*"}]
 )
 def test_conditions_that_s3_does_not_know_for_writes_are_refused_put(s3: Front, conditions: dict[str, str]) -> None:
-    assert refused_put(s3, **conditions).code == "NotImplemented"
+    fault = refused_put(s3, **conditions)
+    assert (fault.code, fault.status) == ("NotImplemented", 501)
+    named = ",".join(name.replace("If", "If-").replace("NoneM", "None-M") for name in conditions)
+    assert fault.members["Header"] == named
+
+
+def test_a_copy_passes_over_a_time_to_come(s3: Front, digits: str) -> None:
+    copy = {"Bucket": "data", "Key": "copy", "CopySource": "data/digits"}
+    s3("CopyObject", **copy, CopySourceIfModifiedSince=AFTER)
+    with pytest.raises(Fault) as caught:
+        s3("CopyObject", **copy, CopySourceIfModifiedSince=SECOND)
+    assert caught.value.members == {"Condition": "x-amz-copy-source-If-Modified-Since"}
+    assert s3.get("data", "copy")["ETag"] == digits

@@ -11,6 +11,10 @@ ANSWERS = {
     "GetBucketNotificationConfiguration": {},
     "GetBucketAccelerateConfiguration": {},
     "GetBucketRequestPayment": {"Payer": "BucketOwner"},
+    "ListBucketAnalyticsConfigurations": {"IsTruncated": False},
+    "ListBucketIntelligentTieringConfigurations": {"IsTruncated": False},
+    "ListBucketInventoryConfigurations": {"IsTruncated": False},
+    "ListBucketMetricsConfigurations": {"IsTruncated": False},
 }
 ABSENCES = {
     "GetBucketCors": "NoSuchCORSConfiguration",
@@ -23,7 +27,16 @@ ABSENCES = {
     "GetBucketWebsite": "NoSuchWebsiteConfiguration",
     "GetObjectLockConfiguration": "ObjectLockConfigurationNotFoundError",
     "GetPublicAccessBlock": "NoSuchPublicAccessBlockConfiguration",
+    "GetBucketAnalyticsConfiguration": "NoSuchConfiguration",
+    "GetBucketIntelligentTieringConfiguration": "NoSuchConfiguration",
+    "GetBucketInventoryConfiguration": "NoSuchConfiguration",
+    "GetBucketMetricsConfiguration": "NoSuchConfiguration",
 }
+DELETES = [
+    *("DeleteBucketCors", "DeleteBucketEncryption", "DeleteBucketLifecycle", "DeleteBucketPolicy"),
+    *("DeleteBucketReplication", "DeleteBucketWebsite", "DeletePublicAccessBlock"),
+]
+LOCKS = ["GetObjectLegalHold", "GetObjectRetention"]
 
 
 @pytest.mark.parametrize("operation", ANSWERS)
@@ -39,12 +52,32 @@ def test_what_was_never_configured_is_not_found(s3: Front, operation: str) -> No
     assert caught.value.members == {"BucketName": "data"}
 
 
+@pytest.mark.parametrize("operation", DELETES)
+def test_what_was_never_configured_may_be_deleted(s3: Front, operation: str) -> None:
+    assert s3(operation, Bucket="data") == {}
+
+
+@pytest.mark.parametrize("operation", LOCKS)
+def test_no_object_is_locked(s3: Front, digits: str, operation: str) -> None:
+    with pytest.raises(Fault) as caught:
+        s3(operation, Bucket="data", Key="digits")
+    assert (caught.value.code, caught.value.status) == ("InvalidRequest", 400)
+
+
+def test_the_owner_pays_and_nobody_else(s3: Front) -> None:
+    assert s3("PutBucketRequestPayment", Bucket="data", RequestPaymentConfiguration={"Payer": "BucketOwner"}) == {}
+    with pytest.raises(Fault) as caught:
+        s3("PutBucketRequestPayment", Bucket="data", RequestPaymentConfiguration={"Payer": "Requester"})
+    assert caught.value.code == "NotImplemented"
+
+
 @pytest.mark.parametrize("operation", sorted(OPERATIONS))
 def test_a_missing_bucket_has_no_settings(s3: Front, operation: str) -> None:
     with pytest.raises(Fault) as caught:
-        s3(operation, Bucket="nothing")
+        s3(operation, Bucket="nothing", **({"Key": "key"} if operation in LOCKS else {}))
     assert caught.value.code == "NoSuchBucket"
 
 
 def test_every_setting_is_spoken_for() -> None:
-    assert ANSWERS.keys() | ABSENCES.keys() == OPERATIONS.keys()
+    told = {*ANSWERS, *ABSENCES, *DELETES, *LOCKS, "PutBucketRequestPayment"}
+    assert told == OPERATIONS.keys()

@@ -29,7 +29,7 @@ def test_a_version_that_never_was_is_not_deleted(s3: Front) -> None:
     s3.put("data", "key")
     with pytest.raises(Fault) as caught:
         s3("DeleteObject", Bucket="data", Key="key", VersionId="abc")
-    assert caught.value.code == "NoSuchVersion"
+    assert (caught.value.code, caught.value.members["ArgumentName"]) == ("InvalidArgument", "versionId")
     assert s3.keys("data") == ["key"]
 
 

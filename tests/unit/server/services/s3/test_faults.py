@@ -18,9 +18,6 @@ from trainyard.server.services.s3 import FAULTS
 @pytest.mark.parametrize(
     ("error", "code", "status"),
     [
-        (NotFound("bucket", "data"), "NoSuchBucket", 404),
-        (NotFound("key", "a/b"), "NoSuchKey", 404),
-        (NotFound("upload", "abc"), "NoSuchUpload", 404),
         (AlreadyExists("bucket", "data"), "BucketAlreadyOwnedByYou", 409),
         (InvalidRequest("Not so."), "InvalidRequest", 400),
         (Conflict("bucket", "data", "is busy"), "OperationAborted", 409),
@@ -31,7 +28,7 @@ from trainyard.server.services.s3 import FAULTS
         (PreconditionFailed("It changed."), "PreconditionFailed", 412),
         (DigestMismatch("CRC32", "a", "b"), "BadDigest", 400),
         (InvalidPart("Part 3 is not there."), "InvalidPart", 400),
-        (PartTooSmall("Part 1 is small."), "EntityTooSmall", 400),
+        (PartTooSmall("Part 1 is small.", number=1, etag="abc", size=7), "EntityTooSmall", 400),
     ],
 )
 def test_every_error_of_the_store_has_the_code_of_s3(error: TrainyardError, code: str, status: int) -> None:
@@ -39,7 +36,20 @@ def test_every_error_of_the_store_has_the_code_of_s3(error: TrainyardError, code
     assert (fault.code, fault.status, fault.message) == (code, status, error.message)
 
 
-def test_what_is_not_found_is_named_in_a_member() -> None:
-    assert FAULTS.fault(NotFound("bucket", "data")).members == {"BucketName": "data"}
-    assert FAULTS.fault(NotFound("key", "a/b")).members == {"Key": "a/b"}
-    assert FAULTS.fault(NotFound("upload", "abc")).members == {"UploadId": "abc"}
+@pytest.mark.parametrize(
+    ("kind", "code", "member", "message"),
+    [
+        ("bucket", "NoSuchBucket", "BucketName", "The specified bucket does not exist"),
+        ("key", "NoSuchKey", "Key", "The specified key does not exist."),
+        (
+            *("upload", "NoSuchUpload", "UploadId"),
+            "The specified upload does not exist. The upload ID may be invalid, or the upload may have been aborted or "
+            "completed.",
+        ),
+    ],
+)
+def test_what_is_not_found_is_told_as_s3_tells_it_and_named_in_a_member(
+    kind: str, code: str, member: str, message: str
+) -> None:
+    fault = FAULTS.fault(NotFound(kind, "a/b"))
+    assert (fault.code, fault.status, fault.message, fault.members) == (code, 404, message, {member: "a/b"})

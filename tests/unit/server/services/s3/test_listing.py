@@ -33,6 +33,8 @@ def test_a_listing_tells_the_objects_in_order(filled: Front) -> None:
         "ETag": '"5d41402abc4b2a76b9719d911017c592"',
         "Size": 5,
         "StorageClass": "STANDARD",
+        "ChecksumAlgorithm": ["CRC64NVME"],
+        "ChecksumType": "FULL_OBJECT",
     }
     assert (page["Name"], page["KeyCount"], page["MaxKeys"], page["IsTruncated"]) == ("data", 6, 1000, False)
     assert page["NextContinuationToken"] is None
@@ -42,6 +44,20 @@ def test_a_listing_tells_the_checksum_s_algorithm(s3: Front) -> None:
     s3.put("data", "summed", b"hello", ChecksumCRC32="NhCmhg==")
     entry = s3("ListObjectsV2", Bucket="data")["Contents"][0]
     assert (entry["ChecksumAlgorithm"], entry["ChecksumType"]) == (["CRC32"], "FULL_OBJECT")
+
+
+@pytest.mark.parametrize("delimiter", ["", "/"])
+def test_a_listing_tells_the_storage_class_that_was_asked_for(s3: Front, delimiter: str) -> None:
+    s3.put("data", "plain", b"hello", Metadata={"like": "x-amz-storage-class"})
+    s3.put("data", "rare", b"hello", StorageClass="STANDARD_IA")
+    entries = s3("ListObjectsV2", Bucket="data", Delimiter=delimiter)["Contents"]
+    assert [entry["StorageClass"] for entry in entries] == ["STANDARD", "STANDARD_IA"]
+
+
+def test_a_marker_of_a_version_needs_one_of_a_key(s3: Front) -> None:
+    with pytest.raises(Fault) as caught:
+        s3("ListObjectVersions", Bucket="data", VersionIdMarker="null")
+    assert (caught.value.code, caught.value.members["ArgumentName"]) == ("InvalidArgument", "version-id-marker")
 
 
 def test_a_prefix_and_a_delimiter_make_folders(filled: Front) -> None:
@@ -110,7 +126,7 @@ def test_a_page_holds_at_most_a_thousand(filled: Front) -> None:
 
 
 def test_the_owner_is_told_by_the_first_version_and_on_demand_by_the_second(filled: Front) -> None:
-    owner = {"ID": canonical_id(OWNER)}
+    owner = {"DisplayName": OWNER, "ID": canonical_id(OWNER)}
     assert filled("ListObjects", Bucket="data")["Contents"][0]["Owner"] == owner
     assert filled("ListObjectsV2", Bucket="data", FetchOwner=True)["Contents"][0]["Owner"] == owner
     assert "Owner" not in filled("ListObjectsV2", Bucket="data")["Contents"][0]

@@ -1,10 +1,15 @@
+from typing import Any
+
+import pytest
+
 from tests.unit.server.services.s3.front import OWNER, STRANGER, Front
 from trainyard.server.services.s3.ownership import canonical_id
+from trainyard.wire.fault import Fault
 
 
 def test_the_owner_alone_has_full_control(s3: Front) -> None:
     s3.put("data", "key")
-    owner = {"ID": canonical_id(OWNER)}
+    owner = {"DisplayName": OWNER, "ID": canonical_id(OWNER)}
     control = {
         "Owner": owner,
         "Grants": [{"Grantee": {"Type": "CanonicalUser", **owner}, "Permission": "FULL_CONTROL"}],
@@ -14,7 +19,44 @@ def test_the_owner_alone_has_full_control(s3: Front) -> None:
 
 
 def test_the_owner_is_the_account_of_the_bucket_whoever_asks(s3: Front, administrator: Front) -> None:
-    assert administrator("GetBucketAcl", Bucket="data")["Owner"] == {"ID": canonical_id(OWNER)}
+    assert administrator("GetBucketAcl", Bucket="data")["Owner"]["ID"] == canonical_id(OWNER)
+
+
+WHERE = [("PutBucketAcl", {"Bucket": "data"}), ("PutObjectAcl", {"Bucket": "data", "Key": "digits"})]
+
+
+@pytest.mark.parametrize(("operation", "where"), WHERE)
+def test_the_grants_that_are_true_may_be_put(s3: Front, digits: str, operation: str, where: dict[str, str]) -> None:
+    true = s3(operation.replace("Put", "Get"), **where)
+    assert s3(operation, **where, ACL="private") == {}
+    assert s3(operation, **where, AccessControlPolicy=true) == {}
+
+
+@pytest.mark.parametrize(("operation", "where"), WHERE)
+@pytest.mark.parametrize(
+    ("shape", "code"),
+    [
+        ({"ACL": "public-read"}, "NotImplemented"),
+        ({"GrantRead": "id=abc"}, "NotImplemented"),
+        ({"AccessControlPolicy": {"Grants": [{"Grantee": {"ID": "abc"}, "Permission": "READ"}]}}, "NotImplemented"),
+        ({}, "MissingSecurityHeader"),
+    ],
+)
+def test_no_other_grants_may_be_put(
+    s3: Front, digits: str, operation: str, where: dict[str, str], shape: dict[str, Any], code: str
+) -> None:
+    with pytest.raises(Fault) as caught:
+        s3(operation, **where, **shape)
+    assert caught.value.code == code
+
+
+def test_the_ownership_that_is_true_may_be_put(s3: Front) -> None:
+    true = s3("GetBucketOwnershipControls", Bucket="data")["OwnershipControls"]
+    assert s3("PutBucketOwnershipControls", Bucket="data", OwnershipControls=true) == {}
+    other = {"Rules": [{"ObjectOwnership": "ObjectWriter"}]}
+    with pytest.raises(Fault) as caught:
+        s3("PutBucketOwnershipControls", Bucket="data", OwnershipControls=other)
+    assert caught.value.code == "NotImplemented"
 
 
 def test_objects_always_belong_to_the_owner_of_the_bucket(s3: Front) -> None:

@@ -22,6 +22,14 @@ def test_a_part_is_read_by_its_number(s3: Front, two_parts: Upload) -> None:
     assert caught.value.members == {"PartNumberRequested": "3", "ActualPartCount": "2"}
 
 
+@pytest.mark.parametrize("number", [0, -3, 10_001])
+def test_a_part_that_no_object_has_cannot_be_read(s3: Front, digits: str, number: int) -> None:
+    for operation in ("GetObject", "HeadObject"):
+        with pytest.raises(Fault) as caught:
+            s3(operation, Bucket="data", Key="digits", PartNumber=number)
+        assert (caught.value.code, caught.value.status) == ("InvalidArgument", 400)
+
+
 def test_a_part_is_verified(upload: Upload) -> None:
     wrong = digest_of(ChecksumAlgorithm.CRC32, [b"x"])
     assert upload.refusal("UploadPart", PartNumber=1, Body=TAIL, ChecksumCRC32=wrong).code == "BadDigest"
@@ -46,8 +54,8 @@ def test_a_part_is_summed_by_the_trailer(s3: Front) -> None:
 
 def test_a_part_with_another_algorithm_than_its_upload_is_refused(s3: Front) -> None:
     upload = Upload(s3, ChecksumAlgorithm="SHA256")
-    fault = upload.refusal("UploadPart", PartNumber=1, Body=TAIL, ChecksumCRC32="NhCmhg==")
-    assert fault.code == "InvalidRequest"
+    for shape in ({"ChecksumCRC32": "NhCmhg=="}, {}):
+        assert upload.refusal("UploadPart", PartNumber=1, Body=TAIL, **shape).code == "InvalidRequest"
 
 
 def test_a_part_may_be_summed_though_its_upload_is_not(upload: Upload) -> None:
@@ -110,8 +118,8 @@ def test_a_part_is_copied_on_condition(s3: Front, upload: Upload) -> None:
 
 def test_the_parts_of_an_object_are_told_as_attributes(s3: Front) -> None:
     upload = Upload(s3, ChecksumAlgorithm="CRC32")
-    upload.put(1, PART)
-    upload.put(4, TAIL)
+    upload.put_summed(1, PART)
+    upload.put_summed(4, TAIL)
     upload.complete()
     told = s3("GetObjectAttributes", Bucket="data", Key="big", ObjectAttributes=["ObjectParts"])["ObjectParts"]
     assert (told["TotalPartsCount"], told["IsTruncated"]) == (2, False)
@@ -125,8 +133,8 @@ def test_the_parts_of_an_object_are_told_as_attributes(s3: Front) -> None:
 
 def test_the_checksum_of_a_part_comes_with_the_part(s3: Front) -> None:
     upload = Upload(s3, ChecksumAlgorithm="CRC32")
-    upload.put(1, PART)
-    upload.put(2, TAIL)
+    upload.put_summed(1, PART)
+    upload.put_summed(2, TAIL)
     upload.complete()
     got = s3("GetObject", Bucket="data", Key="big", PartNumber=2, ChecksumMode="ENABLED")
     assert (read(got["Body"]), got["ChecksumCRC32"]) == (TAIL, digest_of(ChecksumAlgorithm.CRC32, [TAIL]))

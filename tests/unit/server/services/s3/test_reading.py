@@ -114,7 +114,7 @@ def test_the_null_version_is_the_only_one(s3: Front, digits: str) -> None:
     assert s3.get("data", "digits", VersionId="null")["Body"] == b"0123456789"
     with pytest.raises(Fault) as caught:
         s3.get("data", "digits", VersionId="abc")
-    assert (caught.value.code, caught.value.status) == ("NoSuchVersion", 404)
+    assert (caught.value.code, caught.value.status) == ("InvalidArgument", 400)
 
 
 def test_a_key_of_the_customer_is_refused(s3: Front, digits: str) -> None:
@@ -137,3 +137,9 @@ def test_attributes_are_told_as_far_as_asked_for(s3: Front) -> None:
     }
     told = s3("GetObjectAttributes", Bucket="data", Key="summed", ObjectAttributes=["ObjectSize"])
     assert told == {"LastModified": NOON, "ObjectSize": 5}
+
+
+def test_an_attribute_that_no_object_has_is_refused(s3: Front, digits: str) -> None:
+    with pytest.raises(Fault) as caught:
+        s3("GetObjectAttributes", Bucket="data", Key="digits", ObjectAttributes=["ETag", "Colour"])
+    assert (caught.value.code, caught.value.members["ArgumentValue"]) == ("InvalidArgument", "Colour")

@@ -40,6 +40,8 @@ def test_a_missing_object_has_no_tags(s3: Front, operation: str) -> None:
         ([{"Key": "", "Value": ""}], "InvalidTag"),
         ([{"Key": "a", "Value": "v" * 257}], "InvalidTag"),
         ([{"Key": "aws:mine", "Value": ""}], "InvalidTag"),
+        ([{"Key": "why?", "Value": ""}], "InvalidTag"),
+        ([{"Key": "a", "Value": "100 %"}], "InvalidTag"),
         ([{"Key": str(number), "Value": ""} for number in range(51)], "BadRequest"),
     ],
 )
@@ -71,7 +73,23 @@ def test_the_digest_of_tags_is_verified(s3: Front) -> None:
     assert caught.value.code == "BadDigest"
 
 
-@pytest.mark.parametrize("header", ["a", "a=1&a=2", "=1", f"{'k' * 129}=1", f"k={'v' * 257}", "%ff=1", "aws:x=1"])
+@pytest.mark.parametrize(
+    ("header", "tags"),
+    [
+        ("a=1&b=2", {"a": "1", "b": "2"}),
+        ("a", {"a": ""}),
+        ("a&b=&", {"a": "", "b": ""}),
+        ("&&", {}),
+        ("a%20b+c=%C3%A9%2B@", {"a b c": "é+@"}),
+    ],
+)
+def test_a_tagging_header_is_read_like_a_query(s3: Front, header: str, tags: dict[str, str]) -> None:
+    s3.put("data", "key", Tagging=header)
+    told = s3("GetObjectTagging", Bucket="data", Key="key")["TagSet"]
+    assert {tag["Key"]: tag["Value"] for tag in told} == tags
+
+
+@pytest.mark.parametrize("header", ["a%", "a=1&a=2", "=1", f"{'k' * 129}=1", f"k={'v' * 257}", "%ff=1", "aws:x=1"])
 def test_a_tagging_header_that_is_wrong_is_refused_put(s3: Front, header: str) -> None:
     assert refused_put(s3, Tagging=header).code in ("InvalidTag", "InvalidArgument")
 

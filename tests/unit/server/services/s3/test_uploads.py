@@ -59,11 +59,18 @@ def test_parts_are_listed_in_pages(upload: Upload) -> None:
         "ETag": f'"{md5(TAIL).hexdigest()}"',
         "Size": len(TAIL),
     }
-    assert first["Owner"] == {"ID": canonical_id(OWNER)}
+    assert first["Owner"] == {"DisplayName": OWNER, "ID": canonical_id(OWNER)}
     rest = upload("ListParts", PartNumberMarker=3)
     assert [part["PartNumber"] for part in rest["Parts"]] == [5]
     assert rest["IsTruncated"] is False
     assert upload("ListParts", MaxParts=0)["IsTruncated"] is False
+
+
+def test_the_marker_of_an_upload_means_nothing_without_that_of_a_key(s3: Front) -> None:
+    begun = [s3("CreateMultipartUpload", Bucket="data", Key=key)["UploadId"] for key in ("a", "b")]
+    page = s3("ListMultipartUploads", Bucket="data", UploadIdMarker=begun[1])
+    assert [entry["UploadId"] for entry in page["Uploads"]] == begun
+    assert page["UploadIdMarker"] == ""
 
 
 def test_uploads_are_listed_in_pages(s3: Front) -> None:

@@ -14,6 +14,14 @@ def test_what_is_put_is_got_back(s3: Front) -> None:
     assert (got["Body"], got["ContentLength"], got["ContentType"]) == (b"hello", 5, "binary/octet-stream")
 
 
+def test_an_object_without_a_checksum_gets_the_one_that_s3_would_count(s3: Front) -> None:
+    value = digest_of(ChecksumAlgorithm.CRC64NVME, [b"hello"])
+    put = s3.put("data", "key", b"hello")
+    assert (put["ChecksumCRC64NVME"], put["ChecksumType"]) == (value, "FULL_OBJECT")
+    assert s3.get("data", "key", ChecksumMode="ENABLED")["ChecksumCRC64NVME"] == value
+    assert "ChecksumCRC64NVME" not in s3.get("data", "key")
+
+
 def test_an_empty_object_may_be_put(s3: Front) -> None:
     s3.put("data", "key")
     assert s3.get("data", "key")["Body"] == b""

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from tests.unit.server.services.s3.front import Front
+from trainyard.objects.checksums import digest_of
+from trainyard.objects.contract import ChecksumAlgorithm
 from trainyard.wire.fault import Fault
 
 PART = bytes(range(256)) * (5 * 1024**2 // 256)
@@ -28,6 +30,11 @@ class Upload:
         told = {name: value for name, value in put.items() if name == "ETag" or name.startswith("Checksum")}
         self.named.append({"PartNumber": number, **told})
         return put
+
+    def put_summed(self, number: int, body: bytes) -> dict[str, Any]:
+        """Put a part with the checksum that the upload was begun with."""
+        algorithm = ChecksumAlgorithm(self.created["ChecksumAlgorithm"])
+        return self.put(number, body, **{f"Checksum{algorithm}": digest_of(algorithm, [body])})
 
     def complete(self, **shape: Any) -> dict[str, Any]:
         return self("CompleteMultipartUpload", **({"MultipartUpload": {"Parts": self.named}} | shape))

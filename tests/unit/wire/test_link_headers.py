@@ -1,0 +1,47 @@
+import pytest
+
+from trainyard.wire.http import Headers, HttpRequest
+from trainyard.wire.link_headers import with_link_headers
+
+LINK = (
+    "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=KEY%2F20260701%2Fus-east-1%2Fs3%2Faws4_request"
+    "&X-Amz-Date=20260701T120000Z&X-Amz-Expires=60&X-Amz-SignedHeaders=host&X-Amz-Security-Token=t&X-Amz-Signature=abc"
+)
+LEGACY = "AWSAccessKeyId=KEY&Signature=abc&Expires=1794724703"
+
+
+def carried(query: str, **sent: str) -> dict[str, str]:
+    """The headers that the link adds to those that were sent."""
+    headers = Headers([("host", "yard.test"), *((name.replace("_", "-"), value) for name, value in sent.items())])
+    request = with_link_headers(HttpRequest("PUT", "/b/k", query, headers))
+    assert {*request.headers} == {*headers} | request.from_link
+    return {name: request.headers[name] for name in request.from_link}
+
+
+@pytest.mark.parametrize("link", [LINK, LEGACY])
+def test_a_link_carries_headers_in_its_query(link: str) -> None:
+    query = f"{link}&x-amz-meta-a=b%20c&X-Amz-Tagging=x%3D1&x-amz-checksum-mode=ENABLED&partNumber=2"
+    assert carried(query) == {"x-amz-meta-a": "b c", "x-amz-tagging": "x=1", "x-amz-checksum-mode": "ENABLED"}
+
+
+def test_what_is_not_ascii_is_carried_as_headers_carry_it() -> None:
+    assert carried(f"{LINK}&x-amz-meta-a=%C3%BC") == {"x-amz-meta-a": "ü".encode().decode("latin-1")}
+
+
+def test_a_header_that_was_sent_is_left_as_it_was_sent() -> None:
+    assert carried(f"{LINK}&x-amz-meta-a=linked", x_amz_meta_a="sent") == {}
+
+
+@pytest.mark.parametrize("name", ["x-amz-checksum-crc32", "X-Amz-Checksum-Sha256", "x-amz-sdk-checksum-algorithm"])
+def test_what_is_said_of_a_body_before_there_is_one_is_passed_over(name: str) -> None:
+    assert carried(f"{LINK}&{name}=AAAAAA%3D%3D") == {}
+
+
+def test_only_an_old_link_carries_the_type_of_its_content() -> None:
+    assert carried(f"{LEGACY}&content-type=text%2Fcsv") == {"content-type": "text/csv"}
+    assert carried(f"{LINK}&content-type=text%2Fcsv") == {}
+
+
+@pytest.mark.parametrize("query", ["x-amz-meta-a=b", LINK.replace("s3%2F", "sts%2F") + "&x-amz-target=a.b", ""])
+def test_only_links_of_s3_carry_headers(query: str) -> None:
+    assert carried(query) == {}
