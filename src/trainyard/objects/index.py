@@ -360,13 +360,14 @@ class Index:
         return self._database.write(work)
 
     def parts(self, where: Location, upload_id: str, *, after: int, limit: int) -> Sequence[StoredPart]:
-        self.upload(where, upload_id)
-        return self._list(
+        found = self._list(
             "SELECT json_group_array(json_array(data, number, size, etag, modified_at, checksum)) FROM "
             "(SELECT * FROM part WHERE upload = ? AND number > ? ORDER BY number LIMIT ?)",
             (upload_id, after, limit),
             read=_stored_part,
         )
+        self.upload(where, upload_id)  # looked for last: if it is there now, its parts were there before
+        return found
 
     def complete_upload(
         self, upload: Upload, stored: StoredObject, *, parts: Sequence[StoredPart], precondition: Precondition
