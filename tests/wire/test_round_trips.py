@@ -82,7 +82,8 @@ def test_an_answer_as_we_write_it_is_read_whole_by_botocore(
     service: str, protocol: str, name: str, router: Router
 ) -> None:
     operation = MODELS.service(service).operation_model(name)
-    given = Sampler(millis=789).sample(operation.output_shape) if operation.output_shape else {}
+    fraction = 0 if service == "s3" else 789  # S3 counts whole seconds
+    given = Sampler(millis=fraction).sample(operation.output_shape) if operation.output_shape else {}
     route = Route(service, operation, _codec(router, protocol, service), {})
 
     response = route.codec.serialise(route, given, request_id="REQUEST1")
