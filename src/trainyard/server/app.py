@@ -19,8 +19,8 @@ from trainyard import __version__
 from trainyard.foundation.clock import Clock
 from trainyard.foundation.errors import Corrupt, TrainyardError
 from trainyard.server.body import Receive, RequestBody, read_whole
+from trainyard.server.connections import EXTENSION, Connection
 from trainyard.server.identity import Caller
-from trainyard.server.listeners import EXTENSION, Connection
 from trainyard.server.services.contract import Call, Operation, PlainOperation, Shape, Yard
 from trainyard.server.services.registry import service
 from trainyard.wire.fault import Fault

@@ -1,9 +1,4 @@
-"""The two listeners, http and https, of one app in one process, on uvicorn.
-
-uvicorn copies every byte of a response through Python. Here a response may instead be a slice of a file, which the
-kernel sends: 0.4 CPU seconds per GiB against 1.4 (measured 2026). The app finds the `Connection` to do so in the ASGI
-scope: `scope["extensions"][EXTENSION]["connection"]`.
-"""
+"""The two listeners, http and https, of one app in one process, on uvicorn."""
 
 import asyncio
 import contextlib
@@ -14,58 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from trainyard.foundation.errors import Unavailable
-from trainyard.wire.http import FileSlice
-
-EXTENSION = "trainyard.connection"
-
-
-class Connection:
-    """What ASGI does not tell of the connection that one request came on."""
-
-    __slots__ = ("_cycle", "sends_files")
-
-    def __init__(self, cycle: RequestResponseCycle, *, sends_files: bool) -> None:
-        self._cycle = cycle
-        self.sends_files = sends_files
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the client has gone, so that what is sent from now on is lost."""
-        return self._cycle.disconnected
-
-    async def send_file(self, slice_: FileSlice) -> None:
-        """Send the body of the response, after its headers went out by ASGI and announced exactly this size."""
-        if self.is_closed:
-            return
-        cycle = self._cycle
-        loop = asyncio.get_running_loop()
-        try:
-            sent = await loop.sendfile(cycle.transport, slice_.file, slice_.offset, slice_.size, fallback=False)
-        except ConnectionError:
-            cycle.disconnected = True
-        else:
-            cycle.expected_content_length -= sent
-
-
-class ConnectionProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, showing the app its connection."""
-
-    def on_headers_complete(self) -> None:
-        super().on_headers_complete()
-        # The app's task was made by the call above and runs only after this method has returned.
-        connection = Connection(self.cycle, sends_files=self.scheme == "http")
-        self.scope["extensions"] = {EXTENSION: {"connection": connection}}
-
-    def shutdown(self) -> None:
-        # Closing an idle TLS connection waits for the client's answer, which may not come before its next request.
-        is_idle = self.cycle is None or self.cycle.response_complete
-        if is_idle and self.transport.get_write_buffer_size() == 0:
-            self.transport.abort()
-        else:
-            super().shutdown()
+from trainyard.server.connections import ConnectionProtocol
 
 
 class Listener(uvicorn.Server):
