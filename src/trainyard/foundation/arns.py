@@ -22,6 +22,10 @@ def policy_arn(account: str, name: str, path: str = "/") -> str:
     return arn("iam", "", account, f"policy{path}{name}")
 
 
+def instance_profile_arn(account: str, name: str, path: str = "/") -> str:
+    return arn("iam", "", account, f"instance-profile{path}{name}")
+
+
 def assumed_role_arn(account: str, role: str, session: str) -> str:
     return arn("sts", "", account, f"assumed-role/{role}/{session}")
 

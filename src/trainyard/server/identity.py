@@ -6,13 +6,14 @@ import hmac
 import secrets
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from trainyard.foundation.arns import assumed_role_arn
 from trainyard.foundation.errors import AlreadyExists, Conflict, LimitExceeded, NotFound
 from trainyard.server import roles
-from trainyard.server.records.contract import AccessKey, Records, ResourceKey, User
+from trainyard.server.records.contract import AccessKey, Draft, Query, Records, ResourceKey, User
 from trainyard.wire.refusal import Reason, Refused
 
 DEFAULT_ROLE = "TrainyardRole"
@@ -21,6 +22,7 @@ SHORTEST_SESSION = timedelta(seconds=900)
 
 _LASTING = "AKIA"
 _TEMPORARY = "ASIA"
+_INACTIVE = "inactive-access-key"  # a record of this kind, named by its id, makes a key useless
 _CACHE_SIZE = 4096
 _CACHE_LIFETIME = timedelta(seconds=5)
 _EXPIRED_KEYS_KEPT = timedelta(days=1)
@@ -90,7 +92,7 @@ class Identities:
             with contextlib.suppress(AlreadyExists):
                 return self.add_user(name, now=now, role=role, is_admin=True).key
         for user in self._records.users():
-            keys = self._records.access_keys(user.account) if user.is_admin else ()
+            keys = self._usable_keys(user.account) if user.is_admin else ()
             if keys:
                 return keys[0]
         return None
@@ -137,15 +139,28 @@ class Identities:
         self._records.add_access_key(key)
         return key
 
-    def delete_access_key(self, account: str, access_key_id: str) -> None:
+    def delete_access_key(self, account: str, access_key_id: str, *, now: datetime) -> None:
         """Forget a lasting key pair; NotFound when the account has none of that id."""
-        keys = self._records.access_keys(account)
-        if access_key_id not in {key.id for key in keys}:
-            raise NotFound("access key", access_key_id)
-        if len(keys) == 1 and self._is_last_admin(account):
-            raise Conflict("access key", access_key_id, "is an administrator's last one; create another first")
+        self._require_dispensable(account, access_key_id)
         self._records.remove_access_key(account, access_key_id)
+        self._set_usable(account, access_key_id, now=now)
         self._forget()
+
+    def set_key_active(self, account: str, access_key_id: str, *, is_active: bool, now: datetime) -> None:
+        """Make a lasting key pair useless until it is made active again; NotFound when the account has none."""
+        if is_active:
+            self._require_key(account, access_key_id)
+            self._set_usable(account, access_key_id, now=now)
+        else:
+            self._require_dispensable(account, access_key_id)
+            with contextlib.suppress(AlreadyExists):
+                self._records.create(Draft(_inactive(account, access_key_id), region="", body={}), now=now)
+        self._forget()
+
+    def inactive_keys(self, account: str) -> frozenset[str]:
+        """The ids of those of an account's key pairs that were made inactive."""
+        found = self._records.find(Query(_INACTIVE, account=account)).resources
+        return frozenset(resource.key.name for resource in found)
 
     def assume_role(
         self, account: str, role: str, *, session: str, lifetime: timedelta, now: datetime, within: str | None = None
@@ -215,7 +230,7 @@ class Identities:
             user = self._records.user(key.account)
         except NotFound:
             raise Refused(Reason.UNKNOWN_KEY) from None
-        if user.removed_at is not None:
+        if user.removed_at is not None or (key.expires_at is None and key.id in self.inactive_keys(key.account)):
             raise Refused(Reason.UNKNOWN_KEY)
         known = _Known(key, _credential(key, user), loaded_at=now)
         with self._lock:
@@ -231,10 +246,29 @@ class Identities:
             self._generation += 1
             self._known.clear()
 
+    def _require_key(self, account: str, access_key_id: str) -> None:
+        if access_key_id not in {key.id for key in self._records.access_keys(account)}:
+            raise NotFound("access key", access_key_id)
+
+    def _require_dispensable(self, account: str, access_key_id: str) -> None:
+        """Refuse to take the last key from the last one who could administer the yard."""
+        self._require_key(account, access_key_id)
+        others = [key for key in self._usable_keys(account) if key.id != access_key_id]
+        if not others and self._is_last_admin(account):
+            raise Conflict("access key", access_key_id, "is an administrator's last one; create another first")
+
+    def _usable_keys(self, account: str) -> Sequence[AccessKey]:
+        inactive = self.inactive_keys(account)
+        return [key for key in self._records.access_keys(account) if key.id not in inactive]
+
+    def _set_usable(self, account: str, access_key_id: str, *, now: datetime) -> None:
+        with contextlib.suppress(NotFound):
+            self._records.delete(self._records.load(_inactive(account, access_key_id)), now=now)
+
     def _is_last_admin(self, account: str) -> bool:
         """Whether nobody else could administer the yard: no other administrator has a key."""
         others = [user.account for user in self._records.users() if user.is_admin and user.account != account]
-        return self._records.user(account).is_admin and not any(map(self._records.access_keys, others))
+        return self._records.user(account).is_admin and not any(map(self._usable_keys, others))
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +303,10 @@ def _credential(key: AccessKey, user: User) -> Credential:
         access_key_id=key.id,
     )
     return Credential(secret=key.secret, caller=caller)
+
+
+def _inactive(account: str, access_key_id: str) -> ResourceKey:
+    return ResourceKey(account, _INACTIVE, access_key_id)
 
 
 def _new_key(account: str, now: datetime) -> AccessKey:

@@ -49,8 +49,10 @@ class FaultRow:
 
 @dataclass(frozen=True, slots=True)
 class FaultTable:
-    """How one service words our errors. `kinds` are the exceptions for the NotFound of one kind, `taken` for its
-    AlreadyExists."""
+    """How one service words our errors.
+
+    `kinds` are the exceptions for the NotFound of one kind, `taken` those for its AlreadyExists.
+    """
 
     rows: dict[type[TrainyardError], FaultRow]
     kinds: dict[str, FaultRow] = field(default_factory=dict)

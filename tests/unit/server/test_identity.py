@@ -134,7 +134,7 @@ def test_recalling_never_asks_the_records(identities: Identities, records: SqlRe
 def test_a_change_through_this_object_counts_at_once(identities: Identities) -> None:
     key = add(identities, "anna")
     identities.resolve(key.id, None, now=NOON)
-    identities.delete_access_key(key.account, key.id)
+    identities.delete_access_key(key.account, key.id, now=NOON)
     assert reason(identities, key.id) is Reason.UNKNOWN_KEY
 
 
@@ -173,7 +173,7 @@ def test_sessions_from_a_lasting_key_outlive_its_replacement(identities: Identit
     old = add(identities, "anna")
     session = identities.assume_role(old.account, "r", session="s", lifetime=HOUR, now=NOON, within=old.id)
     identities.create_access_key(old.account, now=NOON)
-    identities.delete_access_key(old.account, old.id)
+    identities.delete_access_key(old.account, old.id, now=NOON)
     assert identities.resolve(session.id, session.session_token, now=NOON)
 
 
@@ -189,7 +189,7 @@ def test_someone_must_stay_able_to_administer(identities: Identities) -> None:
     with pytest.raises(Conflict):
         identities.remove_user(first.account, now=NOON)
     with pytest.raises(Conflict):
-        identities.delete_access_key(first.account, first.id)
+        identities.delete_access_key(first.account, first.id, now=NOON)
     second = identities.add_user("second", now=NOON, is_admin=True, has_key=False).user
     with pytest.raises(Conflict):
         identities.remove_user(first.account, now=NOON)

@@ -1,5 +1,6 @@
 """STS: who the caller is, and temporary credentials for its own account's roles."""
 
+import re
 from datetime import timedelta
 
 from trainyard.foundation.arns import assumed_role_arn, unique_id
@@ -8,11 +9,13 @@ from trainyard.server import roles
 from trainyard.server.identity import is_temporary
 from trainyard.server.records.contract import AccessKey, Resource, ResourceKey
 from trainyard.server.services.contract import Call, Operations, Shape
-from trainyard.wire.fault import FaultRow, FaultTable
+from trainyard.wire.fault import Fault, FaultRow, FaultTable
 
 DEFAULT_ROLE_SESSION = timedelta(hours=1)
 DEFAULT_USER_SESSION = timedelta(hours=12)
 LONGEST_CHAINED_SESSION = timedelta(hours=1)
+
+_ARN = re.compile(r"arn:[^:]+:[^:]+:[^:]*:[^:]*:.+", re.DOTALL)
 
 
 def get_caller_identity(call: Call, _request: Shape) -> Shape:
@@ -27,6 +30,7 @@ def get_caller_identity(call: Call, _request: Shape) -> Shape:
 def assume_role(call: Call, request: Shape) -> Shape:
     """Credentials that speak as a role of the caller's account and see no more than that account."""
     _refuse_what_is_not_enforced(request, "Policy", "PolicyArns", "SerialNumber", "TokenCode")
+    _require_session_tags(request)
     role, session = _assumable(call, request["RoleArn"]), request["RoleSessionName"]
     lifetime = _seconds(request, DEFAULT_ROLE_SESSION)
     if is_temporary(call.caller.access_key_id) and lifetime > LONGEST_CHAINED_SESSION:
@@ -93,7 +97,22 @@ def _role_id(call: Call, name: str) -> str:
         return unique_id("AROA", f"{call.account}/{name}")
 
 
+def _require_session_tags(request: Shape) -> None:
+    """Check the tags of a session, which nothing here reads afterwards."""
+    keys = [tag["Key"].lower() for tag in request.get("Tags", ())]
+    if len(set(keys)) < len(keys):
+        raise _invalid_value("Duplicate tag keys found. Please note that Tag keys are case insensitive.")
+    if not {key.lower() for key in request.get("TransitiveTagKeys", ())} <= set(keys):
+        raise _invalid_value("The specified transitive tag key must be included in the requested tags.")
+
+
+def _invalid_value(message: str) -> Fault:
+    return Fault("InvalidParameterValue", message)
+
+
 def _assumable(call: Call, arn: str) -> Resource:
+    if not _ARN.fullmatch(arn):
+        raise InvalidRequest(f"{arn} is invalid")
     try:
         role = roles.load_role(call.yard.records, arn)
     except NotFound:

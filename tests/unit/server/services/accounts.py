@@ -18,12 +18,21 @@ from trainyard.server.records.contract import AccessKey
 from trainyard.server.records.sql import open_records
 from trainyard.server.services.contract import Call, Shape, Yard
 from trainyard.server.services.registry import service
+from trainyard.testing.workshop import simulated_workshop
 from trainyard.wire.http import Headers, HttpRequest
 from trainyard.wire.models import Models
 from trainyard.wire.validation import validator
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
-TYPES = {"string": str, "integer": int, "long": int, "double": float, "boolean": bool, "timestamp": datetime}
+TYPES = {
+    "string": str,
+    "integer": int,
+    "long": int,
+    "double": float,
+    "float": float,
+    "boolean": bool,
+    "timestamp": datetime,
+}
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,7 @@ def open_accounts(folder: Path) -> Iterator[Accounts]:
         objects = FilesystemObjects(folder / "objects")
         stack.callback(objects.close)
         identities = Identities(records)
-        yard = Yard(records, objects, identities, folder / "logs", folder / "metrics")
+        yard = Yard(records, objects, identities, folder / "logs", folder / "metrics", simulated_workshop(folder))
         first = identities.first_start(now=NOON)
         assert first is not None, "the records are empty, so a key is made"
 

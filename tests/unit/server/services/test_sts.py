@@ -8,7 +8,7 @@ from trainyard.server.identity import DEFAULT_ROLE
 from trainyard.wire.fault import Fault
 from trainyard.wire.refusal import Reason, Refused
 
-TRUST = '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "sts:AssumeRole"}}'
+TRUST = '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": "*", "Action": "sts:AssumeRole"}}'
 
 
 def test_a_caller_is_told_the_role_it_speaks_as(accounts: Accounts) -> None:
@@ -122,3 +122,28 @@ def test_only_ones_own_keys_tell_their_account(accounts: Accounts) -> None:
         with pytest.raises(Fault) as caught:
             anna("sts", "GetAccessKeyInfo", AccessKeyId=absent)
         assert caught.value.message == f'There is no access key named "{absent}".'
+
+
+@pytest.mark.parametrize(
+    "arn",
+    ["nothing-like-an-arn-in-here", "arn::iam::1:role/a-role", "arn:aws:::1:role/a-role", "arn:aws:iam::123456789012:"],
+)
+def test_what_is_no_arn_is_said_to_be_none(accounts: Accounts, arn: str) -> None:
+    with pytest.raises(Fault, match=f"{arn} is invalid") as caught:
+        accounts.anna("sts", "AssumeRole", RoleArn=arn, RoleSessionName="run")
+    assert (caught.value.code, caught.value.status) == ("ValidationError", 400)
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        ({"Tags": [{"Key": "a", "Value": "1"}, {"Key": "A", "Value": "2"}]}, "Duplicate tag keys found"),
+        ({"Tags": [{"Key": "a", "Value": "1"}], "TransitiveTagKeys": ["b"]}, "must be included in the requested tags"),
+    ],
+)
+def test_tags_of_a_session_are_checked(accounts: Accounts, request_: dict[str, object], message: str) -> None:
+    named = {"RoleArn": role_arn(accounts.anna.account, DEFAULT_ROLE), "RoleSessionName": "run"}
+    with pytest.raises(Fault, match=message) as caught:
+        accounts.anna("sts", "AssumeRole", **named, **request_)
+    assert caught.value.code == "InvalidParameterValue"
+    accounts.anna("sts", "AssumeRole", **named, Tags=[{"Key": "a", "Value": "1"}], TransitiveTagKeys=["A"])

@@ -33,7 +33,8 @@ def get_metric_data(call: Call, shape: Shape) -> Shape:
         if not room:
             return answer | {"NextToken": _token(number, None)}
         values = _values(call, query, shape, passed if number == first else None)
-        answer["MetricDataResults"].append(_result(query, values[:room], is_complete=len(values) <= room))
+        label = _label(query, shape["MetricDataQueries"])
+        answer["MetricDataResults"].append(_result(query, label, values=values[:room], is_complete=len(values) <= room))
         if len(values) > room:
             return answer | {"NextToken": _token(number, values[room - 1][0])}
         room -= len(values)
@@ -84,8 +85,10 @@ def _values(call: Call, query: Shape, shape: Shape, passed: datetime | None) -> 
     metric = Metric.of(named["Namespace"], named["MetricName"], named.get("Dimensions", ()))
     start = aligned_micros(shape["StartTime"], stat["Period"], now=call.now)
     end = to_micros(shape["EndTime"])
-    files = points_by_unit(call, metric, account=query.get("AccountId"))
-    wanted = [file.read(start, end) for unit, file in files.items() if unit == stat.get("Unit", unit)]
+    by_unit = points_by_unit(call, metric, account=query.get("AccountId"))
+    wanted = [
+        file.read(start, end) for unit, files in by_unit.items() if unit == stat.get("Unit", unit) for file in files
+    ]
     is_ascending = shape.get("ScanBy") == "TimestampAscending"
     period, needs_values = stat["Period"] * MICROS, is_percentile(stat["Stat"])
     values = []
@@ -97,10 +100,18 @@ def _values(call: Call, query: Shape, shape: Shape, passed: datetime | None) -> 
     return values if is_ascending else values[::-1]
 
 
-def _result(query: Shape, values: Values, *, is_complete: bool) -> Shape:
+def _label(query: Shape, queries: Sequence[Shape]) -> str:
+    """The label of a query: its own, or the metric's name with what sets it apart from others of the same metric."""
+    own: Shape = query["MetricStat"]
+    stats = [each["MetricStat"] for each in queries if each["MetricStat"]["Metric"] == own["Metric"]]
+    differing = [str(own[name]) for name in ("Stat", "Period") if len({stat[name] for stat in stats}) > 1]
+    return str(query.get("Label", " ".join([own["Metric"]["MetricName"], *differing])))
+
+
+def _result(query: Shape, label: str, *, values: Values, is_complete: bool) -> Shape:
     return {
         "Id": query["Id"],
-        "Label": query.get("Label", query["MetricStat"]["Metric"]["MetricName"]),
+        "Label": label,
         "Timestamps": [moment for moment, _ in values],
         "Values": [value for _, value in values],
         "StatusCode": "Complete" if is_complete else "PartialData",

@@ -73,12 +73,15 @@ def _points(call: Call, datum: Shape, where: str) -> Sequence[Point]:
     given = [member for member in _VALUE_MEMBERS if member in datum]
     if not given:
         raise Fault("MissingParameter", f"One of Value, Values and StatisticValues is required in {where}.")
-    if len(given) > 1:
-        raise Fault("InvalidParameterCombination", f"{where} has {' and '.join(given)}; only one of them is allowed.")
+    if "Value" in given and len(given) > 1:
+        raise Fault(
+            "InvalidParameterCombination",
+            f"The parameters {where}.Value and {where}.{given[1]} are mutually exclusive and you have specified both.",
+        )
     micros = _micros(call, datum, where)
     if "Value" in datum:
         return [Point.of(_number(datum["Value"], f"{where}.Value"), micros)]
-    if "Values" in datum:
+    if "Values" in datum:  # which AWS takes beside StatisticValues, and which tell more
         return _weighted(datum, micros, where)
     return [_summarised(datum["StatisticValues"], micros, f"{where}.StatisticValues")]
 
@@ -98,7 +101,7 @@ def _weighted(datum: Shape, micros: int, where: str) -> Sequence[Point]:
     if not 1 <= len(values) <= MAX_VALUES:
         raise InvalidRequest(f"The collection {where}.Values must have 1 to {MAX_VALUES} members.")
     if len(counts) != len(values):
-        raise InvalidRequest(f"The parameters {where}.Values and {where}.Counts must have the same number of members.")
+        raise InvalidRequest(f"The parameters {where}.Values and {where}.Counts must be of the same size.")
     points = []
     for value, count in zip(values, counts, strict=True):
         if _number(count, f"{where}.Counts") < 0:

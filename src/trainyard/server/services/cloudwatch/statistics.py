@@ -1,6 +1,7 @@
 """GetMetricStatistics."""
 
 from collections.abc import Sequence
+from itertools import chain
 
 from trainyard.formats.metrics import Bucket, aggregate, is_percentile
 from trainyard.foundation.clock import from_micros, to_micros
@@ -19,9 +20,9 @@ def get_metric_statistics(call: Call, shape: Shape) -> Shape:
     start = aligned_micros(shape["StartTime"], shape["Period"], now=call.now)
     end, period = to_micros(shape["EndTime"]), shape["Period"] * MICROS
     datapoints = []
-    for unit, file in points_by_unit(call, metric).items():
+    for unit, files in points_by_unit(call, metric).items():
         if unit == shape.get("Unit", unit):
-            points = file.read(start, end)
+            points = chain.from_iterable(file.read(start, end) for file in files)
             buckets = aggregate(points, start, period_micros=period, keep_values="ExtendedStatistics" in shape)
             datapoints += [{"Unit": unit} | point for bucket in buckets if (point := _datapoint(bucket, shape))]
     return {"Label": metric.name, "Datapoints": datapoints}

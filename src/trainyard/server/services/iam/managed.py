@@ -12,6 +12,7 @@ from trainyard.foundation.errors import InvalidRequest, NotFound
 from trainyard.server import roles
 from trainyard.server.records.contract import Query, Records, Resource, ResourceKey
 from trainyard.server.services.contract import Call, Shape
+from trainyard.server.services.iam.faults import validation_error
 from trainyard.server.services.iam.paging import all_of
 from trainyard.server.services.iam.tags import tag_shapes
 
@@ -41,11 +42,8 @@ class Policy:
     def body(self) -> Mapping[str, Any]:
         return asdict(self) | {"versions": [asdict(version) for version in self.versions]}
 
-    def version(self, id: str) -> Version:  # noqa: A002 - the domain's word
-        for version in self.versions:
-            if version.id == id:
-                return version
-        raise NotFound("policy version", id)
+    def version(self, id: str) -> Version | None:  # noqa: A002 - the domain's word
+        return next((version for version in self.versions if version.id == id), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +70,8 @@ class Usage:
 
 def parse_policy_arn(arn: str) -> PolicyName:
     named = _ARN.fullmatch(arn)
+    if named is None and not arn.startswith("arn:"):
+        raise validation_error(f"ARN {arn} is not valid.")
     if named is None:
         raise InvalidRequest(f"ARN {arn} is not valid.")
     return PolicyName(arn, named["account"], named["path"], named["name"])
@@ -94,7 +94,10 @@ def load_policy(call: Call, arn: str) -> Resource:
     named = parse_policy_arn(arn)
     if named.is_of_aws or call.caller.scope not in (None, named.account):
         raise NotFound(KIND, arn)
-    resource = call.yard.records.load(ResourceKey(named.account, KIND, named.name))
+    try:
+        resource = call.yard.records.load(ResourceKey(named.account, KIND, named.name))
+    except NotFound:
+        raise NotFound(KIND, arn) from None
     if arn_of(resource) != arn:
         raise NotFound(KIND, arn)
     return resource
@@ -120,7 +123,7 @@ def usage(records: Records, account: str | None) -> Usage:
 
 
 def policy_shape(resource: Resource, used: Usage, tags: Mapping[str, str] | None = None) -> Shape:
-    """What is known of an account's policy; a list leaves out the description and the tags."""
+    """What is known of an account's policy; a list, which gives no tags, leaves out the description as well."""
     policy, arn = policy_of(resource), arn_of(resource)
     shape = _shape(parse_policy_arn(arn), used, id_seed=resource.id) | {
         "DefaultVersionId": policy.default,
@@ -129,12 +132,13 @@ def policy_shape(resource: Resource, used: Usage, tags: Mapping[str, str] | None
     }
     if tags is None:
         return shape
-    return shape | {"Description": policy.description, "Tags": tag_shapes(tags)}
+    described = {"Description": policy.description} if policy.description else {}
+    return shape | described | {"Tags": tag_shapes(tags)}
 
 
 def aws_policy_shape(named: PolicyName, used: Usage) -> Shape:
     """A policy of AWS. Nobody but AWS knows its text and its dates; the yard knows who uses it here."""
-    return _shape(named, used, id_seed=named.arn) | {"DefaultVersionId": "v1"}
+    return _shape(named, used, id_seed=named.arn) | {"DefaultVersionId": "v1", "Tags": []}
 
 
 def _shape(named: PolicyName, used: Usage, *, id_seed: str) -> Shape:

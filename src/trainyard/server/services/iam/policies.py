@@ -5,15 +5,16 @@ from dataclasses import replace
 
 from trainyard.foundation.arns import policy_arn
 from trainyard.foundation.clock import from_micros, to_micros
-from trainyard.foundation.errors import Conflict, LimitExceeded, NotFound, Unavailable
+from trainyard.foundation.errors import LimitExceeded, NotFound, Unavailable
 from trainyard.server import roles
 from trainyard.server.records.contract import Change, Draft, Query, Resource, ResourceKey
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.server.services.iam import managed
-from trainyard.server.services.iam.documents import POLICY_QUOTA, checked_document, encoded
+from trainyard.server.services.iam.documents import POLICY_QUOTA, checked_policy, encoded
+from trainyard.server.services.iam.faults import delete_conflict
 from trainyard.server.services.iam.managed import Policy, Version, arn_of, load_policy, policy_of
 from trainyard.server.services.iam.paging import all_of, page_of
-from trainyard.server.services.iam.tags import tags_of
+from trainyard.server.services.iam.tags import add_tags, page_of_tags, tags_of
 
 VERSIONS_PER_POLICY = 5
 
@@ -25,15 +26,16 @@ def create_policy(call: Call, request: Shape) -> Shape:
     policy = Policy(
         path=request.get("Path", "/"),
         description=request.get("Description", ""),
-        versions=(Version("v1", checked_document(request["PolicyDocument"], POLICY_QUOTA), now),),
+        versions=(Version("v1", checked_policy(request["PolicyDocument"], POLICY_QUOTA), now),),
         default="v1",
         next_number=2,
         updated_at=now,
     )
     key = ResourceKey(call.account, managed.KIND, request["PolicyName"])
     arn = policy_arn(key.account, key.name, policy.path)
-    draft = Draft(key, region="", body=policy.body, tags=tags_of(request), arn=arn)
-    return {"Policy": _full_shape(call, call.yard.records.create(draft, now=call.now))}
+    draft = Draft(key, region="", body=policy.body, tags=tags_of(request, ignores_case=False), arn=arn)
+    shape = _full_shape(call, call.yard.records.create(draft, now=call.now))
+    return {"Policy": {name: value for name, value in shape.items() if name != "Tags" or value}}
 
 
 def get_policy(call: Call, request: Shape) -> Shape:
@@ -63,10 +65,13 @@ def delete_policy(call: Call, request: Shape) -> Shape:
     for _ in range(_ATTEMPTS):
         resource = load_policy(call, arn)
         if len(policy_of(resource).versions) > 1:
-            raise Conflict("policy", arn, "has more than one version; delete the others first")
+            raise delete_conflict(
+                "This policy has more than one version. Before you delete a policy, you must delete the policy's "
+                "versions. The default version is deleted with the policy."
+            )
         account = resource.key.account
         if managed.attached_to(records, account, arn) or managed.bounded_by(records, account, arn):
-            raise Conflict("policy", arn, "is attached to roles, or the boundary of some; detach it first")
+            raise delete_conflict("Cannot delete a policy attached to entities.")
         # Attaching raises the revision of the policy afterwards, so one that came between is noticed here.
         if records.delete(resource, now=call.now):
             return {}
@@ -85,7 +90,7 @@ def list_entities_for_policy(call: Call, request: Shape) -> Shape:
 
 
 def create_policy_version(call: Call, request: Shape) -> Shape:
-    document = checked_document(request["PolicyDocument"], POLICY_QUOTA)
+    document = checked_policy(request["PolicyDocument"], POLICY_QUOTA)
     now = to_micros(call.now)
 
     def add(policy: Policy) -> Policy:
@@ -111,7 +116,7 @@ def get_policy_version(call: Call, request: Shape) -> Shape:
     if managed.parse_policy_arn(request["PolicyArn"]).is_of_aws:
         raise NotFound("text known to Trainyard of the AWS-managed policy", request["PolicyArn"])
     policy = policy_of(load_policy(call, request["PolicyArn"]))
-    version = policy.version(request["VersionId"])
+    version = _version(policy, request)
     return {"PolicyVersion": _version_shape(policy, version) | {"Document": encoded(version.document)}}
 
 
@@ -121,14 +126,14 @@ def list_policy_versions(call: Call, request: Shape) -> Shape:
         "Versions",
         policy.versions,
         request,
-        key=lambda version: f"{int(version.id[1:]):09}",
+        key=lambda version: f"{10**9 - int(version.id[1:]):010}",  # the newest first
         shape=lambda version: _version_shape(policy, version),
     )
 
 
 def set_default_policy_version(call: Call, request: Shape) -> Shape:
     def choose(policy: Policy) -> Policy:
-        return replace(policy, default=policy.version(request["VersionId"]).id, updated_at=to_micros(call.now))
+        return replace(policy, default=_version(policy, request).id, updated_at=to_micros(call.now))
 
     _change_policy(call, request, choose)
     return {}
@@ -136,13 +141,30 @@ def set_default_policy_version(call: Call, request: Shape) -> Shape:
 
 def delete_policy_version(call: Call, request: Shape) -> Shape:
     def drop(policy: Policy) -> Policy:
-        dropped = policy.version(request["VersionId"])
+        dropped = _version(policy, request)
         if dropped.id == policy.default:
-            raise Conflict("policy version", dropped.id, "is the default version and cannot be deleted")
+            raise delete_conflict("Cannot delete the default version of a policy.")
         return replace(policy, versions=tuple(version for version in policy.versions if version is not dropped))
 
     _change_policy(call, request, drop)
     return {}
+
+
+def tag_policy(call: Call, request: Shape) -> Shape:
+    resource = load_policy(call, request["PolicyArn"])
+    add_tags(call, resource.key.account, arn=arn_of(resource), request=request, ignores_case=False)
+    return {}
+
+
+def untag_policy(call: Call, request: Shape) -> Shape:
+    resource = load_policy(call, request["PolicyArn"])
+    call.yard.records.remove_tags(resource.key.account, arn_of(resource), request["TagKeys"])
+    return {}
+
+
+def list_policy_tags(call: Call, request: Shape) -> Shape:
+    resource = load_policy(call, request["PolicyArn"])
+    return page_of_tags(call.yard.records.tags(resource.key.account, arn_of(resource)), request)
 
 
 OPERATIONS: Operations = {
@@ -156,6 +178,9 @@ OPERATIONS: Operations = {
     "ListPolicyVersions": list_policy_versions,
     "SetDefaultPolicyVersion": set_default_policy_version,
     "DeletePolicyVersion": delete_policy_version,
+    "TagPolicy": tag_policy,
+    "UntagPolicy": untag_policy,
+    "ListPolicyTags": list_policy_tags,
 }
 
 
@@ -178,6 +203,13 @@ def _is_wanted(shape: Shape, request: Shape) -> bool:
 
 def _role_entry(role: Resource) -> Shape:
     return {"RoleName": role.key.name, "RoleId": roles.id_of(role)}
+
+
+def _version(policy: Policy, request: Shape) -> Version:
+    version = policy.version(request["VersionId"])
+    if version is None:
+        raise NotFound("attachable policy", f"{request['PolicyArn']} version {request['VersionId']}")
+    return version
 
 
 def _version_shape(policy: Policy, version: Version) -> Shape:

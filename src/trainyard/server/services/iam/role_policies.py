@@ -4,13 +4,14 @@ from dataclasses import replace
 
 from trainyard.foundation.errors import LimitExceeded, NotFound
 from trainyard.server import roles
-from trainyard.server.records.contract import Change, Resource
+from trainyard.server.records.contract import Resource
 from trainyard.server.roles import Role
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.server.services.iam import managed
-from trainyard.server.services.iam.documents import INLINE_QUOTA, check_size, checked_document, encoded
+from trainyard.server.services.iam.documents import INLINE_QUOTA, check_size, checked_policy, encoded
 from trainyard.server.services.iam.paging import page_of
-from trainyard.server.services.iam.roles import change_role, named_role
+from trainyard.server.services.iam.roles import boundary_of, change_role, named_role
+from trainyard.server.services.iam.touching import touch
 
 ATTACHED_PER_ROLE = 10
 
@@ -21,13 +22,13 @@ def attach_role_policy(call: Call, request: Shape) -> Shape:
     if managed.parse_policy_arn(arn).is_of_aws:
         change_role(call, request, lambda role: _attached(role, arn))
         return {}
-    policy = managed.load_policy(call, arn)
+    policy = _attachable(call, arn)
     if policy.key.account != named_role(call, request).key.account:
         raise NotFound("attachable policy", arn)
     change_role(call, request, lambda role: _attached(role, arn))
-    if not _touch(call, policy):
+    if not touch(call, policy):
         change_role(call, request, lambda role: _detached(role, arn))
-        raise NotFound("policy", arn)
+        raise NotFound("attachable policy", arn)
     return {}
 
 
@@ -56,7 +57,7 @@ def list_attached_role_policies(call: Call, request: Shape) -> Shape:
 
 
 def put_role_policy(call: Call, request: Shape) -> Shape:
-    document = checked_document(request["PolicyDocument"], INLINE_QUOTA)
+    document = checked_policy(request["PolicyDocument"], INLINE_QUOTA)
 
     def put(role: Role) -> Role:
         inline = {**role.inline, request["PolicyName"]: document}
@@ -92,6 +93,20 @@ def delete_role_policy(call: Call, request: Shape) -> Shape:
     return {}
 
 
+def put_role_permissions_boundary(call: Call, request: Shape) -> Shape:
+    arn = boundary_of(call, request, account=named_role(call, request).key.account)
+    change_role(call, request, lambda role: replace(role, boundary=arn))
+    if not managed.parse_policy_arn(arn).is_of_aws and not touch(call, _attachable(call, arn)):
+        change_role(call, request, lambda role: replace(role, boundary=""))
+        raise NotFound("boundary", arn)
+    return {}
+
+
+def delete_role_permissions_boundary(call: Call, request: Shape) -> Shape:
+    change_role(call, request, lambda role: replace(role, boundary=""))
+    return {}
+
+
 OPERATIONS: Operations = {
     "AttachRolePolicy": attach_role_policy,
     "DetachRolePolicy": detach_role_policy,
@@ -100,7 +115,16 @@ OPERATIONS: Operations = {
     "GetRolePolicy": get_role_policy,
     "ListRolePolicies": list_role_policies,
     "DeleteRolePolicy": delete_role_policy,
+    "PutRolePermissionsBoundary": put_role_permissions_boundary,
+    "DeleteRolePermissionsBoundary": delete_role_permissions_boundary,
 }
+
+
+def _attachable(call: Call, arn: str) -> Resource:
+    try:
+        return managed.load_policy(call, arn)
+    except NotFound:
+        raise NotFound("attachable policy", arn) from None
 
 
 def _attached(role: Role, arn: str) -> Role:
@@ -113,14 +137,3 @@ def _attached(role: Role, arn: str) -> Role:
 
 def _detached(role: Role, arn: str) -> Role:
     return replace(role, attached=tuple(known for known in role.attached if known != arn))
-
-
-def _touch(call: Call, policy: Resource) -> bool:
-    """Raise the policy's revision, so that who is deleting it looks again; False when it is gone already."""
-    records = call.yard.records
-    while not records.apply(policy, Change(), now=call.now):
-        try:
-            policy = records.load_by_id(policy.id)
-        except NotFound:
-            return False
-    return True

@@ -1,17 +1,18 @@
 """Roles: created, described, changed, tagged, deleted."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from trainyard.foundation.errors import Conflict, NotFound, Unavailable
+from trainyard.foundation.errors import NotFound, Unavailable
 from trainyard.server import roles
 from trainyard.server.records.contract import Change, Query, Resource, ResourceKey, SortBy
 from trainyard.server.roles import Role
 from trainyard.server.services.contract import Call, Operations, Shape
-from trainyard.server.services.iam import managed
-from trainyard.server.services.iam.documents import TRUST_QUOTA, checked_document, encoded
-from trainyard.server.services.iam.paging import page_of, page_of_records
-from trainyard.server.services.iam.tags import tag_shapes, tags_of
+from trainyard.server.services.iam import managed, profiles
+from trainyard.server.services.iam.documents import checked_trust, encoded
+from trainyard.server.services.iam.faults import delete_conflict
+from trainyard.server.services.iam.paging import page_of_records
+from trainyard.server.services.iam.tags import add_tags, page_of_tags, tag_shapes, tags_of
 from trainyard.server.services.visible import load_visible
 
 # Each attempt is lost only to another writer that succeeded, so this many in a row is a sign of something else.
@@ -21,10 +22,10 @@ _ATTEMPTS = 20
 def create_role(call: Call, request: Shape) -> Shape:
     role = Role(
         path=request.get("Path", "/"),
-        trust=checked_document(request["AssumeRolePolicyDocument"], TRUST_QUOTA),
+        trust=checked_trust(request["AssumeRolePolicyDocument"]),
         description=request.get("Description", ""),
         max_session_s=request.get("MaxSessionDuration", 3600),
-        boundary=_boundary(call, request),
+        boundary=boundary_of(call, request, account=call.account),
     )
     tags = tags_of(request)
     key = ResourceKey(call.account, roles.KIND, request["RoleName"])
@@ -44,7 +45,7 @@ def list_roles(call: Call, request: Shape) -> Shape:
         Query(roles.KIND, account=call.caller.scope, sort_by=SortBy.NAME),
         request,
         wanted=lambda resource: roles.role_of(resource).path.startswith(prefix),
-        shape=_shape,
+        shape=role_shape,
     )
 
 
@@ -67,7 +68,7 @@ def update_role_description(call: Call, request: Shape) -> Shape:
 
 
 def update_assume_role_policy(call: Call, request: Shape) -> Shape:
-    trust = checked_document(request["PolicyDocument"], TRUST_QUOTA)
+    trust = checked_trust(request["PolicyDocument"])
     change_role(call, request, lambda role: replace(role, trust=trust))
     return {}
 
@@ -76,10 +77,12 @@ def delete_role(call: Call, request: Shape) -> Shape:
     for _ in range(_ATTEMPTS):
         resource = named_role(call, request)
         role = roles.role_of(resource)
+        if profiles.with_role(call.yard.records, resource):
+            raise delete_conflict("Cannot delete entity, must remove roles from instance profile first.")
         if role.attached:
-            raise Conflict("role", resource.key.name, "has policies attached; detach all of them first")
+            raise delete_conflict("Cannot delete entity, must detach all policies first.")
         if role.inline:
-            raise Conflict("role", resource.key.name, "has policies of its own; delete all of them first")
+            raise delete_conflict("Cannot delete entity, must delete policies first.")
         if call.yard.records.delete(resource, now=call.now):
             return {}
     raise _contended(request["RoleName"])
@@ -87,9 +90,7 @@ def delete_role(call: Call, request: Shape) -> Shape:
 
 def tag_role(call: Call, request: Shape) -> Shape:
     resource = named_role(call, request)
-    account, arn = resource.key.account, roles.arn_of(resource)
-    records = call.yard.records
-    records.set_tags(account, arn, tags_of(request, known=records.tags(account, arn)))
+    add_tags(call, resource.key.account, arn=roles.arn_of(resource), request=request)
     return {}
 
 
@@ -100,8 +101,7 @@ def untag_role(call: Call, request: Shape) -> Shape:
 
 
 def list_role_tags(call: Call, request: Shape) -> Shape:
-    tags = _tags(call, named_role(call, request))
-    return page_of("Tags", tags, request, key=lambda tag: str(tag["Key"]), shape=dict)
+    return page_of_tags(_tags(call, named_role(call, request)), request)
 
 
 OPERATIONS: Operations = {
@@ -133,20 +133,22 @@ def change_role(call: Call, request: Shape, change: Callable[[Role], Role]) -> R
     raise _contended(request["RoleName"])
 
 
-def _boundary(call: Call, request: Shape) -> str:
+def boundary_of(call: Call, request: Shape, *, account: str) -> str:
+    """The policy that a request makes the boundary of a role in that account; "" where it names none."""
     arn = str(request.get("PermissionsBoundary", ""))
     if not arn or managed.parse_policy_arn(arn).is_of_aws:
         return arn
-    if managed.load_policy(call, arn).key.account != call.account:
-        raise NotFound("policy", arn)
+    try:
+        policy = managed.load_policy(call, arn)
+    except NotFound:
+        raise NotFound("boundary", arn) from None
+    if policy.key.account != account:
+        raise NotFound("boundary", arn)
     return arn
 
 
-def _contended(name: str) -> Unavailable:
-    return Unavailable(f'The role "{name}" is being changed by too many others; try again.')
-
-
-def _shape(resource: Resource) -> Shape:
+def role_shape(resource: Resource) -> Shape:
+    """What a list tells of a role."""
     role = roles.role_of(resource)
     shape: Shape = {
         "Path": role.path,
@@ -160,11 +162,15 @@ def _shape(resource: Resource) -> Shape:
     return shape | {"Description": role.description} if role.description else shape
 
 
+def _contended(name: str) -> Unavailable:
+    return Unavailable(f'The role "{name}" is being changed by too many others; try again.')
+
+
 def _full_shape(call: Call, resource: Resource) -> Shape:
     """What a list leaves out as well."""
-    shape = _shape(resource)
+    shape = role_shape(resource)
     if tags := _tags(call, resource):
-        shape["Tags"] = tags
+        shape["Tags"] = tag_shapes(tags)
     if boundary := roles.role_of(resource).boundary:
         shape["PermissionsBoundary"] = {
             "PermissionsBoundaryType": "PermissionsBoundaryPolicy",
@@ -173,5 +179,5 @@ def _full_shape(call: Call, resource: Resource) -> Shape:
     return shape
 
 
-def _tags(call: Call, resource: Resource) -> list[Shape]:
-    return tag_shapes(call.yard.records.tags(resource.key.account, roles.arn_of(resource)))
+def _tags(call: Call, resource: Resource) -> Mapping[str, str]:
+    return call.yard.records.tags(resource.key.account, roles.arn_of(resource))

@@ -1,15 +1,18 @@
 """Users and their key pairs. Each user is an account of its own, which only an administrator adds and removes."""
 
+from collections.abc import Sequence
+
 from trainyard.foundation.arns import unique_id, user_arn
 from trainyard.foundation.errors import InvalidRequest, NotPermitted
 from trainyard.server.identity import is_temporary
 from trainyard.server.records.contract import AccessKey, User
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.server.services.iam.paging import page_of
-from trainyard.server.services.iam.tags import tag_shapes, tags_of
+from trainyard.server.services.iam.tags import add_tags, page_of_tags, tag_shapes, tags_of
 
 ADMINISTRATORS = "/administrators/"  # the path of those who see all accounts
 OTHERS = "/"
+ACTIVE, INACTIVE = "Active", "Inactive"
 
 
 def create_user(call: Call, request: Shape) -> Shape:
@@ -26,14 +29,12 @@ def create_user(call: Call, request: Shape) -> Shape:
 
 
 def get_user(call: Call, request: Shape) -> Shape:
-    return {"User": _full_shape(call, _subject(call, request, "GetUser"))}
+    return {"User": _full_shape(call, named_user(call, request, "GetUser"))}
 
 
 def list_users(call: Call, request: Shape) -> Shape:
-    records = call.yard.records
-    users = records.users() if call.caller.is_admin else [records.user(call.account)]
     prefix = request.get("PathPrefix", "/")
-    wanted = [user for user in users if _path(user).startswith(prefix)]
+    wanted = [user for user in visible_users(call) if _path(user).startswith(prefix)]
     return page_of("Users", wanted, request, key=lambda user: user.name, shape=_shape)
 
 
@@ -49,31 +50,56 @@ def delete_user(call: Call, request: Shape) -> Shape:
 
 def create_access_key(call: Call, request: Shape) -> Shape:
     _demand_lasting_key(call)
-    user = _subject(call, request, "CreateAccessKey")
+    user = named_user(call, request, "CreateAccessKey")
     key = call.yard.identities.create_access_key(user.account, now=call.now)
-    return {"AccessKey": _key_shape(user, key) | {"SecretAccessKey": key.secret}}
+    return {"AccessKey": _key_shape(user, key, is_active=True) | {"SecretAccessKey": key.secret}}
 
 
 def list_access_keys(call: Call, request: Shape) -> Shape:
-    user = _subject(call, request, "ListAccessKeys")
+    user = named_user(call, request, "ListAccessKeys")
+    inactive = call.yard.identities.inactive_keys(user.account)
     return page_of(
         "AccessKeyMetadata",
         call.yard.records.access_keys(user.account),
         request,
         key=lambda key: key.id,
-        shape=lambda key: _key_shape(user, key),
+        shape=lambda key: _key_shape(user, key, is_active=key.id not in inactive),
     )
+
+
+def update_access_key(call: Call, request: Shape) -> Shape:
+    """Make a key pair useless, or useful again."""
+    _demand_lasting_key(call)
+    user = named_user(call, request, "UpdateAccessKey")
+    if request["Status"] not in (ACTIVE, INACTIVE):
+        raise InvalidRequest(f"The status of an access key is {ACTIVE} or {INACTIVE}.")
+    is_active = request["Status"] == ACTIVE
+    call.yard.identities.set_key_active(user.account, request["AccessKeyId"], is_active=is_active, now=call.now)
+    return {}
 
 
 def delete_access_key(call: Call, request: Shape) -> Shape:
     _demand_lasting_key(call)
-    user = _subject(call, request, "DeleteAccessKey")
-    call.yard.identities.delete_access_key(user.account, request["AccessKeyId"])
+    user = named_user(call, request, "DeleteAccessKey")
+    call.yard.identities.delete_access_key(user.account, request["AccessKeyId"], now=call.now)
     return {}
 
 
-def list_account_aliases(_call: Call, _request: Shape) -> Shape:
-    return {"AccountAliases": [], "IsTruncated": False}
+def tag_user(call: Call, request: Shape) -> Shape:
+    user = named_user(call, request, "TagUser")
+    add_tags(call, user.account, arn=_arn(user), request=request)
+    return {}
+
+
+def untag_user(call: Call, request: Shape) -> Shape:
+    user = named_user(call, request, "UntagUser")
+    call.yard.records.remove_tags(user.account, _arn(user), request["TagKeys"])
+    return {}
+
+
+def list_user_tags(call: Call, request: Shape) -> Shape:
+    user = named_user(call, request, "ListUserTags")
+    return page_of_tags(call.yard.records.tags(user.account, _arn(user)), request)
 
 
 OPERATIONS: Operations = {
@@ -83,18 +109,26 @@ OPERATIONS: Operations = {
     "DeleteUser": delete_user,
     "CreateAccessKey": create_access_key,
     "ListAccessKeys": list_access_keys,
+    "UpdateAccessKey": update_access_key,
     "DeleteAccessKey": delete_access_key,
-    "ListAccountAliases": list_account_aliases,
+    "TagUser": tag_user,
+    "UntagUser": untag_user,
+    "ListUserTags": list_user_tags,
 }
 
 
-def _subject(call: Call, request: Shape, operation: str) -> User:
+def named_user(call: Call, request: Shape, operation: str) -> User:
     """The user that the request names, or the caller itself."""
     name = request.get("UserName", call.caller.user)
     if name == call.caller.user:
         return call.yard.records.user(call.account)
     _demand_administrator(call, operation, name)
     return call.yard.identities.user_named(name)
+
+
+def visible_users(call: Call) -> Sequence[User]:
+    records = call.yard.records
+    return records.users() if call.caller.is_admin else [records.user(call.account)]
 
 
 def _demand_administrator(call: Call, operation: str, name: str) -> None:
@@ -108,7 +142,7 @@ def _demand_administrator(call: Call, operation: str, name: str) -> None:
 def _demand_lasting_key(call: Call) -> None:
     """A job has temporary credentials; were it to make lasting ones, they would outlive it."""
     if is_temporary(call.caller.access_key_id):
-        raise NotPermitted("Access keys cannot be created or deleted with temporary credentials.")
+        raise NotPermitted("Access keys cannot be created, changed or deleted with temporary credentials.")
 
 
 def _path(user: User) -> str:
@@ -134,5 +168,10 @@ def _full_shape(call: Call, user: User) -> Shape:
     return _shape(user) | ({"Tags": tag_shapes(tags)} if tags else {})
 
 
-def _key_shape(user: User, key: AccessKey) -> Shape:
-    return {"UserName": user.name, "AccessKeyId": key.id, "Status": "Active", "CreateDate": key.created_at}
+def _key_shape(user: User, key: AccessKey, *, is_active: bool) -> Shape:
+    return {
+        "UserName": user.name,
+        "AccessKeyId": key.id,
+        "Status": ACTIVE if is_active else INACTIVE,
+        "CreateDate": key.created_at,
+    }

@@ -23,5 +23,13 @@ FAULTS = FaultTable(
         LimitExceeded: FaultRow("LimitExceededException"),
         Conflict: FaultRow("OperationAbortedException"),
         Unavailable: FaultRow("ServiceUnavailableException", 503),
-    }
+    },
+    kinds={
+        "log group": FaultRow("ResourceNotFoundException", words="The specified log group does not exist."),
+        "log stream": FaultRow("ResourceNotFoundException", words="The specified log stream does not exist."),
+    },
+    taken={
+        "log group": FaultRow("ResourceAlreadyExistsException", words="The specified log group already exists"),
+        "log stream": FaultRow("ResourceAlreadyExistsException", words="The specified log stream already exists"),
+    },
 )

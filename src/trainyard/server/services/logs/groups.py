@@ -3,19 +3,29 @@
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
-from trainyard.foundation.arns import arn
+from trainyard.formats.logs import LogReader
 from trainyard.foundation.errors import AlreadyExists, InvalidRequest, NotFound
 from trainyard.server.records.contract import Change, Draft, Query, Resource, ResourceKey, SortBy
 from trainyard.server.services.contract import Call, Operations, Shape
-from trainyard.server.services.logs.storage import remove_events, streams_in
+from trainyard.server.services.logs.storage import (
+    GROUP,
+    folder_of,
+    group_body,
+    log_group_arn,
+    remove_events,
+    streams_in,
+)
 from trainyard.server.services.logs.times import to_millis
 from trainyard.server.services.tag_rules import require_tags
 from trainyard.server.services.visible import load_visible
+from trainyard.wire.fault import Fault
 
-KIND = "log-group"
+KIND = GROUP
 PAGE = 50
+MAX_MEASURED = 2000  # streams, about a tenth of a second
 
 RETENTION_DAYS = frozenset(
     {1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653}
@@ -31,9 +41,9 @@ def create_log_group(call: Call, shape: Shape) -> Shape:
     if shape.get("deletionProtectionEnabled"):
         raise InvalidRequest("Deletion protection of log groups is not served; create the group without it.")
     require_tags(tags)
-    body = {"class": shape.get("logGroupClass", "STANDARD"), "kms_key": shape.get("kmsKeyId"), "retention_days": None}
+    body = group_body(log_class=shape.get("logGroupClass", "STANDARD"), kms_key=shape.get("kmsKeyId"))
     key = ResourceKey(call.account, KIND, name)
-    draft = Draft(key, call.region, body, tags=tags, arn=_arn(call.region, call.account, name))
+    draft = Draft(key, call.region, body, tags=tags, arn=log_group_arn(call.region, call.account, name))
     try:
         call.yard.records.create(draft, now=call.now)
     except AlreadyExists as error:
@@ -56,13 +66,13 @@ def describe_log_groups(call: Call, shape: Shape) -> Shape:
     prefix, pattern = shape.get("logGroupNamePrefix", ""), shape.get("logGroupNamePattern", "")
     identifiers = shape.get("logGroupIdentifiers")
     if prefix and pattern:
-        raise InvalidRequest("Give either logGroupNamePrefix or logGroupNamePattern, not both.")
+        raise InvalidRequest("LogGroup name prefix and LogGroup name pattern are mutually exclusive parameters.")
     if identifiers is not None:
         if prefix or pattern:
             raise InvalidRequest(
                 "logGroupIdentifiers cannot be combined with logGroupNamePrefix or logGroupNamePattern."
             )
-        return {"logGroups": [_group_shape(group) for group in _existing(call, identifiers)]}
+        return {"logGroups": [_group_shape(call, group) for group in _existing(call, identifiers)]}
     query = Query(
         KIND,
         account=call.caller.scope,
@@ -73,7 +83,7 @@ def describe_log_groups(call: Call, shape: Shape) -> Shape:
         after=shape.get("nextToken", ""),
     )
     page = call.yard.records.find(query)
-    shown = {"logGroups": [_group_shape(group) for group in page.resources if _is_wanted(group, shape)]}
+    shown = {"logGroups": [_group_shape(call, group) for group in page.resources if _is_wanted(group, shape)]}
     return shown | ({"nextToken": page.next_after} if page.next_after else {})
 
 
@@ -103,7 +113,10 @@ OPERATIONS: Operations = {
 def group_of(call: Call, shape: Shape) -> Resource:
     """The group that a request names by `logGroupName` or by `logGroupIdentifier`."""
     references = [shape[member] for member in ("logGroupName", "logGroupIdentifier") if member in shape]
-    if len(references) != 1:
+    if len(references) > 1:
+        message = "LogGroup name and LogGroup ARN are mutually exclusive parameters."
+        raise Fault("ValidationException", message)
+    if not references:
         raise InvalidRequest("Give either logGroupName or logGroupIdentifier, one of the two.")
     return load_group(call, references[0])
 
@@ -127,7 +140,7 @@ def load_group(call: Call, reference: str) -> Resource:
 
 
 def group_arn(group: Resource) -> str:
-    return _arn(group.region, group.key.account, group.key.name)
+    return log_group_arn(group.region, group.key.account, group.key.name)
 
 
 def oldest_shown_ms(group: Resource, now: datetime) -> int | None:
@@ -158,11 +171,21 @@ def _change_body(call: Call, name: str, change: Callable[[Mapping[str, Any]], Ma
             return
 
 
-def _group_shape(group: Resource) -> Shape:
+def _stored_bytes(call: Call, group: Resource) -> int:
+    """How much the streams of a group hold; of very many, only the first are looked at, as AWS's number lags too."""
+    summaries = (
+        LogReader(folder_of(call.yard.logs, stream)).summary()
+        for stream in islice(streams_in(call.yard.records, group), MAX_MEASURED)
+    )
+    return sum(summary.end - summary.start for summary in summaries if summary is not None)
+
+
+def _group_shape(call: Call, group: Resource) -> Shape:
     shape = {
         "logGroupName": group.key.name,
         "creationTime": to_millis(group.created_at),
         "metricFilterCount": 0,
+        "storedBytes": _stored_bytes(call, group),
         "arn": f"{group_arn(group)}:*",
         "logGroupArn": group_arn(group),
         "logGroupClass": group.body["class"],
@@ -173,7 +196,3 @@ def _group_shape(group: Resource) -> Shape:
     if group.body["kms_key"] is not None:
         shape["kmsKeyId"] = group.body["kms_key"]
     return shape
-
-
-def _arn(region: str, account: str, name: str) -> str:
-    return arn("logs", region, account, f"log-group:{name}")

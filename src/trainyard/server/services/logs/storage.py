@@ -1,18 +1,24 @@
 """Where the events of streams lie on disk."""
 
+import contextlib
+import os
 import shutil
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
-from trainyard.foundation.errors import NotFound
-from trainyard.server.records.contract import Query, Records, Resource, ResourceId, SortBy
+from trainyard.foundation.arns import arn
+from trainyard.foundation.errors import AlreadyExists, NotFound
+from trainyard.server.records.contract import Body, Draft, Query, Records, Resource, ResourceId, ResourceKey, SortBy
 
+GROUP = "log-group"
 STREAM = "log-stream"
 
 
 def folder_of(logs: Path, stream: Resource) -> Path:
-    """The folder of a stream: its own under `logs`, or the one its record names, which another program writes."""
-    return Path(stream.body["folder"]) if is_foreign(stream) else logs / stream.id
+    """The folder of a stream: its own under `logs`, or the one its record names as seen from there."""
+    # By name, because `logs` may be a link to another place, from which the way would lead elsewhere.
+    return Path(os.path.normpath(logs / stream.body.get("folder", stream.id)))
 
 
 def is_foreign(stream: Resource) -> bool:
@@ -33,6 +39,51 @@ def streams_in(records: Records, group: Resource) -> Iterator[Resource]:
         page = records.find(Query(STREAM, parent=group.id, sort_by=SortBy.NAME, limit=1000, after=after))
         yield from page.resources
         after = page.next_after
+
+
+def open_foreign_stream(
+    records: Records, group: ResourceKey, name: str, *, region: str, folder: str, now: datetime
+) -> None:
+    """Show what another program writes to `folder` as a stream, in a group that is made if it is not there.
+
+    Asked again it changes nothing.
+    """
+    key = ResourceKey(group.account, STREAM, f"{group.name}:{name}")
+    while True:
+        parent = _ensured_group(records, group, region=region, now=now)
+        try:
+            records.create(Draft(key, region, {"folder": folder}, parent=parent.id), now=now)
+        except AlreadyExists:
+            return
+        except NotFound:  # the group was deleted just now
+            continue
+        return
+
+
+def forget_foreign_streams(records: Records, group: ResourceKey, *, prefix: str, now: datetime) -> None:
+    """Take away the streams of another program whose names begin so; their folders stay with their owner."""
+    names = f"{group.name}:{prefix}"
+    found = records.find(Query(STREAM, account=group.account, name_prefix=names, sort_by=SortBy.NAME, limit=1000))
+    for stream in found.resources:
+        if is_foreign(stream):
+            records.delete(stream, now=now)
+
+
+def _ensured_group(records: Records, key: ResourceKey, *, region: str, now: datetime) -> Resource:
+    with contextlib.suppress(NotFound):
+        return records.load(key)
+    arn = log_group_arn(region, key.account, key.name)
+    with contextlib.suppress(AlreadyExists):
+        return records.create(Draft(key, region, group_body(), arn=arn), now=now)
+    return records.load(key)
+
+
+def group_body(*, log_class: str = "STANDARD", kms_key: str | None = None) -> Body:
+    return {"class": log_class, "kms_key": kms_key, "retention_days": None}
+
+
+def log_group_arn(region: str, account: str, name: str) -> str:
+    return arn("logs", region, account, f"log-group:{name}")
 
 
 def orphans(records: Records, logs: Path) -> Iterator[Path]:

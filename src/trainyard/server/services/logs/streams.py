@@ -45,7 +45,7 @@ def describe_log_streams(call: Call, shape: Shape) -> Shape:
     prefix = shape.get("logStreamNamePrefix", "")
     by_time = shape.get("orderBy") == "LastEventTime"
     if by_time and prefix:
-        raise InvalidRequest("Streams cannot be ordered by LastEventTime and chosen by logStreamNamePrefix at once.")
+        raise InvalidRequest("Cannot order by LastEventTime with a logStreamNamePrefix.")
     query = Query(
         STREAM,
         parent=group.id,

@@ -8,11 +8,13 @@ from typing import Protocol
 from trainyard.foundation.errors import InvalidRequest, NotFound
 from trainyard.foundation.locations import BucketRef
 from trainyard.server import roles
-from trainyard.server.records.contract import TaggedArn
+from trainyard.server.jobs import job_of
+from trainyard.server.records.contract import ResourceKey, TaggedArn
 from trainyard.server.services.contract import Call
-from trainyard.server.services.iam import managed
+from trainyard.server.services.iam import managed, profiles
 from trainyard.server.services.logs.groups import group_arn, load_group
 from trainyard.server.services.s3.addressing import resolve
+from trainyard.server.services.sagemaker.tags import tagged_resource
 
 BUCKET_PREFIX = "arn:aws:s3:::"
 
@@ -114,6 +116,19 @@ def _role(call: Call, arn: str) -> TagOwner:
     return _Recorded(call, roles.load_role(call.yard.records, arn).key.account, arn)
 
 
+def _instance_profile(call: Call, arn: str) -> TagOwner:
+    key = ResourceKey(parse_arn(arn).account, profiles.KIND, arn.rpartition("/")[2])
+    profile = call.yard.records.load(key)
+    if profiles.arn_of(profile) != arn:
+        raise NotFound(profiles.KIND, arn)
+    return _Recorded(call, key.account, arn)
+
+
+def _training_job(call: Call, arn: str) -> TagOwner:
+    job = tagged_resource(call, arn)
+    return _Recorded(call, job.key.account, job_of(job).arn)
+
+
 def _policy(call: Call, arn: str) -> TagOwner:
     return _Recorded(call, managed.load_policy(call, arn).key.account, arn)
 
@@ -121,6 +136,8 @@ def _policy(call: Call, arn: str) -> TagOwner:
 _OWNERS: Mapping[tuple[str, str], Callable[[Call, str], TagOwner]] = {
     ("s3", "bucket"): _bucket,
     ("logs", "log-group"): _log_group,
+    ("sagemaker", "training-job"): _training_job,
     ("iam", "role"): _role,
     ("iam", "policy"): _policy,
+    ("iam", "instance-profile"): _instance_profile,
 }

@@ -30,6 +30,20 @@ def test_several_metrics_are_answered_in_one_call_the_newest_value_first(account
     assert (nothing["Values"], nothing["StatusCode"]) == ([], "Complete")
 
 
+def test_queries_of_one_metric_are_told_apart_by_their_labels(accounts: Accounts) -> None:
+    metrics = Metrics(accounts.anna)
+
+    def labels(*asked: tuple[str, int]) -> list[str]:
+        queries = [metrics.query(f"q{number}", stat=stat, period=s) for number, (stat, s) in enumerate(asked)]
+        other = metrics.query("other", name="speed", stat="p90")
+        return [result["Label"] for result in metrics.data(*queries, other)["MetricDataResults"]]
+
+    assert labels(("Sum", 60)) == ["loss", "speed"]
+    assert labels(("Sum", 60), ("Minimum", 60)) == ["loss Sum", "loss Minimum", "speed"]
+    assert labels(("Sum", 60), ("Sum", 300)) == ["loss 60", "loss 300", "speed"]
+    assert labels(("Sum", 60), ("Average", 300)) == ["loss Sum 60", "loss Average 300", "speed"]
+
+
 def test_the_oldest_value_comes_first_when_asked_for(accounts: Accounts) -> None:
     metrics = Metrics(accounts.anna)
     for number in range(3):

@@ -103,6 +103,30 @@ def test_one_bad_datum_refuses_the_request_whole(accounts: Accounts, datum: dict
     assert accounts.anna("cloudwatch", "ListMetrics")["Metrics"] == []
 
 
+def test_what_excludes_each_other_is_told_in_the_words_of_cloudwatch(accounts: Accounts) -> None:
+    where = "MetricData.member.1"
+    for datum, message in (
+        (
+            {"Value": 1.0, "Values": [1.0]},
+            f"The parameters {where}.Value and {where}.Values are mutually exclusive and you have specified both.",
+        ),
+        (
+            {"Values": [1.0, 2.0], "Counts": [1.0]},
+            f"The parameters {where}.Values and {where}.Counts must be of the same size.",
+        ),
+    ):
+        with pytest.raises(Fault) as refused:
+            Metrics(accounts.anna).put_all([{"MetricName": "loss"} | datum])
+        assert refused.value.message == message
+
+
+def test_values_count_where_a_summary_of_them_is_given_too(accounts: Accounts) -> None:
+    metrics = Metrics(accounts.anna)
+    summary = {"SampleCount": 10.0, "Sum": 55.0, "Minimum": 1.0, "Maximum": 10.0}
+    metrics.put_all([{"MetricName": "loss", "Values": [1.0, 2.0], "StatisticValues": summary}])
+    assert [point["Sum"] for point in metrics.statistics("Sum")] == [3.0]
+
+
 @pytest.mark.parametrize(
     ("request_", "code", "message"),
     [

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.server.services.accounts import NOON, Accounts, As
 from trainyard.server.identity import DEFAULT_ROLE
-from trainyard.server.roles import SAGEMAKER_FULL_ACCESS
+from trainyard.server.roles import SAGEMAKER_FULL_ACCESS, SAGEMAKER_TRUST
 from trainyard.wire.fault import Fault
 
 DOCUMENT = json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]})
@@ -74,7 +74,7 @@ def test_lists_are_filtered_by_scope_use_and_path(accounts: Accounts) -> None:
     used, boundary = create(anna, "used", Path="/team/"), create(anna, "boundary")
     create(anna, "idle")
     anna("iam", "AttachRolePolicy", RoleName=DEFAULT_ROLE, PolicyArn=used)
-    anna("iam", "CreateRole", RoleName="r", AssumeRolePolicyDocument=DOCUMENT, PermissionsBoundary=boundary)
+    anna("iam", "CreateRole", RoleName="r", AssumeRolePolicyDocument=SAGEMAKER_TRUST, PermissionsBoundary=boundary)
     assert names(anna, Scope="Local") == ["boundary", "idle", "used"]
     assert names(anna, Scope="AWS") == ["AmazonSageMakerFullAccess"]
     assert names(anna) == ["boundary", "idle", "used", "AmazonSageMakerFullAccess"]
@@ -115,11 +115,11 @@ def test_versions_are_numbered_and_never_reused(accounts: Accounts) -> None:
     assert code_of(anna, "CreatePolicyVersion", PolicyArn=arn, PolicyDocument=DOCUMENT) == ("LimitExceeded", 409)
     listed = anna("iam", "ListPolicyVersions", PolicyArn=arn)["Versions"]
     assert [(version["VersionId"], version["IsDefaultVersion"]) for version in listed] == [
-        ("v1", True),
-        ("v3", False),
-        ("v4", False),
-        ("v5", False),
         ("v6", False),
+        ("v5", False),
+        ("v4", False),
+        ("v3", False),
+        ("v1", True),
     ]
 
 
@@ -139,14 +139,14 @@ def test_a_policy_in_use_or_with_versions_is_not_deleted(accounts: Accounts) -> 
 def test_a_boundary_is_not_deleted(accounts: Accounts) -> None:
     anna = accounts.anna
     arn = create(anna, "p")
-    anna("iam", "CreateRole", RoleName="r", AssumeRolePolicyDocument=DOCUMENT, PermissionsBoundary=arn)
+    anna("iam", "CreateRole", RoleName="r", AssumeRolePolicyDocument=SAGEMAKER_TRUST, PermissionsBoundary=arn)
     assert code_of(anna, "DeletePolicy", PolicyArn=arn) == ("DeleteConflict", 409)
 
 
 def test_a_boundary_must_be_a_policy_that_is_there(accounts: Accounts) -> None:
     foreign = create(accounts.ben, "p")
     for arn in (foreign, f"arn:aws:iam::{accounts.anna.account}:policy/absent"):
-        request = {"RoleName": "r", "AssumeRolePolicyDocument": DOCUMENT, "PermissionsBoundary": arn}
+        request = {"RoleName": "r", "AssumeRolePolicyDocument": SAGEMAKER_TRUST, "PermissionsBoundary": arn}
         assert code_of(accounts.anna, "CreateRole", **request) == ("NoSuchEntity", 404)
 
 
@@ -154,7 +154,8 @@ def test_a_policy_tells_which_roles_it_is_attached_to(accounts: Accounts) -> Non
     anna = accounts.anna
     arn = create(anna, "p")
     for name, path in (("b", "/x/"), ("a", "/")):
-        anna("iam", "CreateRole", RoleName=name, Path=path, AssumeRolePolicyDocument=DOCUMENT, PermissionsBoundary=arn)
+        role = {"RoleName": name, "Path": path, "AssumeRolePolicyDocument": SAGEMAKER_TRUST}
+        anna("iam", "CreateRole", **role, PermissionsBoundary=arn)
         anna("iam", "AttachRolePolicy", RoleName=name, PolicyArn=arn)
     anna("iam", "DetachRolePolicy", RoleName="b", PolicyArn=arn)
 
@@ -188,9 +189,58 @@ def test_another_accounts_policy_is_not_there(accounts: Accounts) -> None:
     assert names(accounts.admin, Scope="Local") == ["p"]
 
 
-@pytest.mark.parametrize("arn", ["arn:aws:iam::123456789012:role/some-role", "a-text-that-is-long-enough"])
-def test_what_is_no_policy_arn_is_said_to_be_none(accounts: Accounts, arn: str) -> None:
-    assert code_of(accounts.anna, "GetPolicy", PolicyArn=arn) == ("InvalidInput", 400)
+@pytest.mark.parametrize(
+    ("arn", "code"),
+    [("arn:aws:iam::123456789012:role/some-role", "InvalidInput"), ("a-text-that-is-long-enough", "ValidationError")],
+)
+def test_what_is_no_policy_arn_is_said_to_be_none(accounts: Accounts, arn: str, code: str) -> None:
+    assert code_of(accounts.anna, "GetPolicy", PolicyArn=arn) == (code, 400)
+
+
+def test_a_policy_without_description_and_tags_says_so_as_iam_does(accounts: Accounts) -> None:
+    made = accounts.anna("iam", "CreatePolicy", PolicyName="bare", PolicyDocument=DOCUMENT)["Policy"]
+    assert not {"Description", "Tags"} & made.keys()
+    assert accounts.anna("iam", "GetPolicy", PolicyArn=made["Arn"])["Policy"] == made | {"Tags": []}
+
+
+def test_policies_are_tagged_and_mind_the_case_of_keys(accounts: Accounts) -> None:
+    anna = accounts.anna
+    arn = create(anna, "p", Tags=[{"Key": "a", "Value": "1"}, {"Key": "A", "Value": "2"}])
+    anna("iam", "TagPolicy", PolicyArn=arn, Tags=[{"Key": "b", "Value": ""}, {"Key": "a", "Value": "3"}])
+    anna("iam", "UntagPolicy", PolicyArn=arn, TagKeys=["A"])
+    first = anna("iam", "ListPolicyTags", PolicyArn=arn, MaxItems=1)
+    assert first["Tags"] == [{"Key": "a", "Value": "3"}]
+    rest = anna("iam", "ListPolicyTags", PolicyArn=arn, Marker=first["Marker"])
+    assert rest == {"Tags": [{"Key": "b", "Value": ""}], "IsTruncated": False}
+    twice = [{"Key": "c", "Value": "1"}, {"Key": "c", "Value": "2"}]
+    assert code_of(anna, "TagPolicy", PolicyArn=arn, Tags=twice) == ("InvalidInput", 400)
+    for operation, more in (("TagPolicy", {"Tags": []}), ("UntagPolicy", {"TagKeys": ["a"]}), ("ListPolicyTags", {})):
+        assert code_of(accounts.ben, operation, PolicyArn=arn, **more) == ("NoSuchEntity", 404)
+
+
+def test_what_is_not_there_is_told_in_the_words_of_iam(accounts: Accounts) -> None:
+    anna = accounts.anna
+    arn = create(anna, "p")
+    absent = arn.replace("/p", "/absent")
+    for operation, request, message in (
+        ("GetPolicy", {"PolicyArn": absent}, f"Policy {absent} was not found."),
+        ("AttachRolePolicy", {"PolicyArn": absent}, f"Policy {absent} does not exist or is not attachable."),
+        ("DetachRolePolicy", {"PolicyArn": arn}, f"Policy {arn} was not found."),
+        (
+            "GetPolicyVersion",
+            {"PolicyArn": arn, "VersionId": "v9"},
+            f"Policy {arn} version v9 does not exist or is not attachable.",
+        ),
+        (
+            "CreatePolicy",
+            {"PolicyName": "p", "PolicyDocument": DOCUMENT},
+            "A policy called p already exists. Duplicate names are not allowed.",
+        ),
+    ):
+        named = {"RoleName": DEFAULT_ROLE} if "Role" in operation else {}
+        with pytest.raises(Fault) as caught:
+            anna("iam", operation, **request, **named)
+        assert caught.value.message == message
 
 
 def test_the_path_is_part_of_a_policys_name(accounts: Accounts) -> None:

@@ -4,6 +4,7 @@ from urllib.parse import unquote
 import pytest
 
 from tests.unit.server.services.accounts import Accounts, As
+from trainyard.server.roles import SAGEMAKER_TRUST
 from trainyard.server.services.iam.role_policies import ATTACHED_PER_ROLE
 from trainyard.wire.fault import Fault
 
@@ -13,7 +14,7 @@ SAGEMAKER = "arn:aws:iam::aws:policy/AmazonSageMakerFullAccess"
 
 @pytest.fixture
 def anna(accounts: Accounts) -> As:
-    accounts.anna("iam", "CreateRole", RoleName="trainer", AssumeRolePolicyDocument=DOCUMENT)
+    accounts.anna("iam", "CreateRole", RoleName="trainer", AssumeRolePolicyDocument=SAGEMAKER_TRUST)
     return accounts.anna
 
 
@@ -86,3 +87,30 @@ def test_inline_policies_are_checked_and_limited_together(anna: As) -> None:
     anna("iam", "PutRolePolicy", RoleName="trainer", PolicyName="a", PolicyDocument=large)
     assert code_of(anna, "PutRolePolicy", PolicyName="b", PolicyDocument=large) == "LimitExceeded"
     anna("iam", "PutRolePolicy", RoleName="trainer", PolicyName="a", PolicyDocument=large)
+
+
+def test_a_boundary_is_put_and_taken_away(anna: As) -> None:
+    def boundary() -> object:
+        return anna("iam", "GetRole", RoleName="trainer")["Role"].get("PermissionsBoundary")
+
+    own = new_policy(anna, "own")
+    for arn in (SAGEMAKER, own):
+        anna("iam", "PutRolePermissionsBoundary", RoleName="trainer", PermissionsBoundary=arn)
+        assert boundary() == {"PermissionsBoundaryType": "PermissionsBoundaryPolicy", "PermissionsBoundaryArn": arn}
+    with pytest.raises(Fault, match="Cannot delete a policy attached to entities"):
+        anna("iam", "DeletePolicy", PolicyArn=own)
+    anna("iam", "DeleteRolePermissionsBoundary", RoleName="trainer")
+    assert boundary() is None
+    anna("iam", "DeletePolicy", PolicyArn=own)
+    with pytest.raises(Fault, match=f"Scope ARN: {own} does not exist or is not attachable.") as caught:
+        anna("iam", "PutRolePermissionsBoundary", RoleName="trainer", PermissionsBoundary=own)
+    assert (caught.value.code, caught.value.status) == ("NoSuchEntity", 404)
+    no_policy = f"arn:aws:iam::{anna.account}:role/trainer"
+    assert code_of(anna, "PutRolePermissionsBoundary", PermissionsBoundary=no_policy) == "InvalidInput"
+    assert boundary() is None
+
+
+def test_a_boundary_is_a_policy_of_the_same_account(accounts: Accounts, anna: As) -> None:
+    foreign = new_policy(accounts.ben, "foreign")
+    assert code_of(anna, "PutRolePermissionsBoundary", PermissionsBoundary=foreign) == "NoSuchEntity"
+    assert code_of(accounts.admin, "PutRolePermissionsBoundary", PermissionsBoundary=foreign) == "NoSuchEntity"

@@ -18,6 +18,9 @@ TRUST = json.dumps(
 )
 
 
+PERMISSIONS = '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "s3:*", "Resource": "*"}}'
+
+
 def create(caller: As, name: str, **more: object) -> None:
     caller("iam", "CreateRole", RoleName=name, AssumeRolePolicyDocument=TRUST, **more)
 
@@ -78,6 +81,8 @@ def test_a_name_is_taken_once_in_an_account(accounts: Accounts) -> None:
         '{"Statement": {"Effect": "Maybe", "Action": "*"}}',
         '{"Statement": {"Effect": "Allow"}}',
         '{"Version": "2020-01-01", "Statement": {"Effect": "Allow", "Action": "*"}}',
+        TRUST.replace("2012-10-17", "2020-01-01"),
+        TRUST.replace("Allow", "Maybe"),
         "[" * 50_000,
     ],
 )
@@ -118,9 +123,10 @@ def test_a_role_with_policies_is_not_deleted(accounts: Accounts) -> None:
     anna = accounts.anna
     create(anna, "trainer", Tags=[{"Key": "a", "Value": "b"}])
     anna("iam", "AttachRolePolicy", RoleName="trainer", PolicyArn="arn:aws:iam::aws:policy/AmazonS3FullAccess")
-    assert code_of(anna, "DeleteRole", RoleName="trainer") == ("DeleteConflict", 409)
+    with pytest.raises(Fault, match="Cannot delete entity, must detach all policies first"):
+        anna("iam", "DeleteRole", RoleName="trainer")
     anna("iam", "DetachRolePolicy", RoleName="trainer", PolicyArn="arn:aws:iam::aws:policy/AmazonS3FullAccess")
-    anna("iam", "PutRolePolicy", RoleName="trainer", PolicyName="inline", PolicyDocument=TRUST)
+    anna("iam", "PutRolePolicy", RoleName="trainer", PolicyName="inline", PolicyDocument=PERMISSIONS)
     assert code_of(anna, "DeleteRole", RoleName="trainer") == ("DeleteConflict", 409)
     anna("iam", "DeleteRolePolicy", RoleName="trainer", PolicyName="inline")
     old = anna("iam", "GetRole", RoleName="trainer")["Role"]
@@ -192,10 +198,13 @@ def test_another_accounts_role_is_not_there(accounts: Accounts) -> None:
         "AttachRolePolicy": {"PolicyArn": "arn:aws:iam::aws:policy/AmazonS3FullAccess"},
         "DetachRolePolicy": {"PolicyArn": "arn:aws:iam::aws:policy/AmazonS3FullAccess"},
         "ListAttachedRolePolicies": {},
-        "PutRolePolicy": {"PolicyName": "p", "PolicyDocument": TRUST},
+        "PutRolePolicy": {"PolicyName": "p", "PolicyDocument": PERMISSIONS},
         "GetRolePolicy": {"PolicyName": "p"},
         "ListRolePolicies": {},
         "DeleteRolePolicy": {"PolicyName": "p"},
+        "PutRolePermissionsBoundary": {"PermissionsBoundary": "arn:aws:iam::aws:policy/AmazonS3FullAccess"},
+        "DeleteRolePermissionsBoundary": {},
+        "ListInstanceProfilesForRole": {},
     }
     for operation, more in requests.items():
         assert code_of(accounts.ben, operation, RoleName="secret", **more) == ("NoSuchEntity", 404), operation
@@ -221,8 +230,21 @@ def test_of_concurrent_changes_none_is_lost(accounts: Accounts) -> None:
     names = [f"p{number}" for number in range(8)]
 
     def put(name: str) -> None:
-        accounts.anna("iam", "PutRolePolicy", RoleName="trainer", PolicyName=name, PolicyDocument=TRUST)
+        accounts.anna("iam", "PutRolePolicy", RoleName="trainer", PolicyName=name, PolicyDocument=PERMISSIONS)
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(put, names))
     assert accounts.anna("iam", "ListRolePolicies", RoleName="trainer")["PolicyNames"] == names
+
+
+def test_names_that_are_absent_or_taken_are_told_in_the_words_of_iam(accounts: Accounts) -> None:
+    create(accounts.anna, "trainer")
+    with pytest.raises(Fault) as taken:
+        create(accounts.anna, "trainer")
+    assert taken.value.message == "Role with name trainer already exists."
+    with pytest.raises(Fault) as absent:
+        accounts.anna("iam", "GetRole", RoleName="nobody")
+    assert absent.value.message == "The role with name nobody cannot be found."
+    with pytest.raises(Fault) as inline:
+        accounts.anna("iam", "GetRolePolicy", RoleName="trainer", PolicyName="p")
+    assert inline.value.message == "The role policy with name p cannot be found."

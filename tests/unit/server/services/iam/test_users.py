@@ -118,3 +118,56 @@ def test_the_last_administrator_stays_and_keeps_a_key(accounts: Accounts) -> Non
 
 def test_an_account_has_no_aliases(accounts: Accounts) -> None:
     assert accounts.anna("iam", "ListAccountAliases") == {"AccountAliases": [], "IsTruncated": False}
+
+
+def test_a_key_is_made_inactive_and_active_again(accounts: Accounts) -> None:
+    admin, anna, identities = accounts.admin, accounts.anna, accounts.yard.identities
+    session = anna("sts", "GetSessionToken")["Credentials"]
+    admin("iam", "UpdateAccessKey", UserName="anna", AccessKeyId=anna.key.id, Status="Inactive")
+    with pytest.raises(Refused):
+        identities.resolve(anna.key.id, None, now=NOON)
+    assert identities.resolve(session["AccessKeyId"], session["SessionToken"], now=NOON).caller.user == "anna"
+    assert [key["Status"] for key in admin("iam", "ListAccessKeys", UserName="anna")["AccessKeyMetadata"]] == [
+        "Inactive"
+    ]
+    admin("iam", "UpdateAccessKey", UserName="anna", AccessKeyId=anna.key.id, Status="Inactive")
+    admin("iam", "UpdateAccessKey", UserName="anna", AccessKeyId=anna.key.id, Status="Active")
+    assert identities.resolve(anna.key.id, None, now=NOON).caller.user == "anna"
+    assert [key["Status"] for key in admin("iam", "ListAccessKeys", UserName="anna")["AccessKeyMetadata"]] == ["Active"]
+    assert code_of(anna, "UpdateAccessKey", AccessKeyId=anna.key.id, Status="Expired") == ("InvalidInput", 400)
+
+
+def test_only_ones_own_keys_are_changed(accounts: Accounts) -> None:
+    anna, ben = accounts.anna, accounts.ben
+    request = {"AccessKeyId": ben.key.id, "Status": "Inactive"}
+    assert code_of(anna, "UpdateAccessKey", **request) == ("NoSuchEntity", 404)
+    assert code_of(anna, "UpdateAccessKey", UserName="ben", **request) == ("AccessDenied", 403)
+    session = accounts.speaking_with(anna("sts", "GetSessionToken")["Credentials"])
+    assert code_of(session, "UpdateAccessKey", AccessKeyId=anna.key.id, Status="Inactive") == ("AccessDenied", 403)
+    assert accounts.yard.identities.resolve(ben.key.id, None, now=NOON).caller.user == "ben"
+
+
+def test_the_last_active_key_of_the_last_administrator_stays(accounts: Accounts) -> None:
+    admin = accounts.admin
+    first = {"AccessKeyId": admin.key.id}
+    assert code_of(admin, "UpdateAccessKey", **first, Status="Inactive") == ("DeleteConflict", 409)
+    second = {"AccessKeyId": admin("iam", "CreateAccessKey")["AccessKey"]["AccessKeyId"]}
+    admin("iam", "UpdateAccessKey", **second, Status="Inactive")
+    assert code_of(admin, "DeleteAccessKey", **first) == ("DeleteConflict", 409)
+    admin("iam", "UpdateAccessKey", **second, Status="Active")
+    admin("iam", "UpdateAccessKey", **first, Status="Inactive")
+    assert accounts.yard.identities.first_start(now=NOON) == accounts.yard.records.access_key(second["AccessKeyId"])
+    assert code_of(admin, "DeleteAccessKey", **second) == ("DeleteConflict", 409)
+    admin("iam", "DeleteAccessKey", **first)
+    assert accounts.yard.identities.inactive_keys(admin.account) == frozenset()
+
+
+def test_users_are_tagged_by_themselves_and_by_administrators(accounts: Accounts) -> None:
+    admin, anna = accounts.admin, accounts.anna
+    anna("iam", "TagUser", UserName="anna", Tags=[{"Key": "a", "Value": "1"}, {"Key": "b", "Value": "2"}])
+    admin("iam", "UntagUser", UserName="anna", TagKeys=["a"])
+    listed = admin("iam", "ListUserTags", UserName="anna")
+    assert listed == {"Tags": [{"Key": "b", "Value": "2"}], "IsTruncated": False}
+    assert anna("iam", "GetUser")["User"]["Tags"] == listed["Tags"]
+    assert code_of(accounts.ben, "ListUserTags", UserName="anna") == ("AccessDenied", 403)
+    assert code_of(admin, "ListUserTags", UserName="nobody") == ("NoSuchEntity", 404)

@@ -14,6 +14,7 @@ def test_a_group_is_described_as_aws_describes_it(accounts: Accounts) -> None:
         "logGroupName": "/jobs/a",
         "creationTime": NOON_MS,
         "metricFilterCount": 0,
+        "storedBytes": 0,
         "arn": f"{arn}:*",
         "logGroupArn": arn,
         "logGroupClass": "STANDARD",
@@ -23,9 +24,21 @@ def test_a_group_is_described_as_aws_describes_it(accounts: Accounts) -> None:
     assert anna("logs", "ListTagsForResource", resourceArn=arn)["tags"] == {"team": "red"}
 
 
+def test_a_group_tells_how_much_its_streams_hold(accounts: Accounts) -> None:
+    group = Group.made_by(accounts.anna, "one", "two", "empty")
+    group.put("one", "abc")
+    group.put("two", "defg")
+    (described,) = accounts.anna("logs", "DescribeLogGroups")["logGroups"]
+    held = described["storedBytes"]
+    assert held >= len("abc") + len("defg")
+    group("DeleteLogStream", logStreamName="two")
+    (described,) = accounts.anna("logs", "DescribeLogGroups")["logGroups"]
+    assert len("abc") <= described["storedBytes"] < held
+
+
 def test_a_second_group_of_a_name_is_refused_and_the_name_is_free_after_a_delete(accounts: Accounts) -> None:
     group = Group.made_by(accounts.anna, "one")
-    with pytest.raises(Fault, match='A log group named "/jobs" exists already') as refused:
+    with pytest.raises(Fault, match="The specified log group already exists") as refused:
         group("CreateLogGroup")
     assert refused.value.code == "ResourceAlreadyExistsException"
     group.put("one", "old")
@@ -57,7 +70,7 @@ def test_a_group_of_another_user_is_simply_not_there(
 ) -> None:
     owned = Group.made_by(accounts.anna, "s")
     owned.put("s", "secret")
-    with pytest.raises(Fault, match='There is no log group named "/jobs"') as refused:
+    with pytest.raises(Fault, match="The specified log group does not exist") as refused:
         Group(accounts.ben)(operation, **request_)
     assert (refused.value.code, refused.value.status) == ("ResourceNotFoundException", 400)
     assert accounts.ben("logs", "DescribeLogGroups")["logGroups"] == []
@@ -91,16 +104,18 @@ def test_a_group_is_named_by_its_arn_by_its_owner_only(accounts: Accounts) -> No
     Group.made_by(accounts.anna, "s")
     arn = f"arn:aws:logs:eu-west-3:{accounts.anna.account}:log-group:/jobs"
     assert accounts.anna("logs", "DescribeLogStreams", logGroupIdentifier=arn)["logStreams"]
-    with pytest.raises(Fault, match="There is no log group"):
+    with pytest.raises(Fault, match="The specified log group does not exist"):
         accounts.ben("logs", "DescribeLogStreams", logGroupIdentifier=arn)
 
 
 def test_a_group_needs_exactly_one_of_its_two_names(accounts: Accounts) -> None:
     Group.made_by(accounts.anna)
-    for names in ({}, {"logGroupName": "/jobs", "logGroupIdentifier": "/jobs"}):
-        with pytest.raises(Fault, match="one of the two") as refused:
-            accounts.anna("logs", "DescribeLogStreams", **names)
-        assert refused.value.code == "InvalidParameterException"
+    with pytest.raises(Fault, match="one of the two") as refused:
+        accounts.anna("logs", "DescribeLogStreams")
+    assert refused.value.code == "InvalidParameterException"
+    with pytest.raises(Fault, match="mutually exclusive") as refused:
+        accounts.anna("logs", "DescribeLogStreams", logGroupName="/jobs", logGroupIdentifier="/jobs")
+    assert refused.value.code == "ValidationException"
     with pytest.raises(Fault, match="is not the ARN of a log group"):
         accounts.anna("logs", "DescribeLogStreams", logGroupIdentifier="arn:aws:s3:::bucket")
 
