@@ -117,6 +117,26 @@ class Home:
         return self.root / "metrics"
 
     @property
+    def jobs(self) -> Path:
+        """What the instances of jobs write, laid out as link.folders says."""
+        return self.root / "jobs"
+
+    @property
+    def agents(self) -> Path:
+        """Copies of the agent's code, one for each version that still runs."""
+        return self.root / "agents"
+
+    @property
+    def catalog_file(self) -> Path:
+        """Prices and instance types that differ from the shipped ones."""
+        return self.root / "catalog.toml"
+
+    @property
+    def images_file(self) -> Path:
+        """Which images stand for which Python."""
+        return self.root / "images.toml"
+
+    @property
     def certificates(self) -> Path:
         return self.root / "certificates"
 
@@ -152,7 +172,7 @@ class Home:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        return (self.objects, self.logs, self.metrics, self.certificates, self.cache)
+        return (self.objects, self.logs, self.metrics, self.jobs, self.agents, self.certificates, self.cache)
 
     def version(self) -> HomeVersion | None:
         """What laid this folder out, or None when it is absent or fresh. A folder of something else is refused."""

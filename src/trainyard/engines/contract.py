@@ -1,0 +1,93 @@
+"""Where instances run.
+
+`Engine` is the seam between the yard and the machines. `LocalEngine` stands behind it; every engine must pass
+`trainyard.testing.engines.EngineContract`. An engine decides nothing about jobs: what is started when, with which
+share, and what a report means for the job is for the yard to say.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol
+
+from trainyard.foundation.errors import InvalidRequest
+from trainyard.link.contract import Command, CommandKind, InstanceSpec
+from trainyard.link.folders import AttemptRef, InstanceRef
+from trainyard.link.spool import Read
+
+__all__ = ["AttemptRef", "Capacity", "Engine", "InstanceRef", "Read", "refs_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What all jobs together can have. `slots` is how many instances run at once; `gpus` are the indexes of GPUs."""
+
+    slots: int
+    cpus: float
+    memory_bytes: int
+    gpus: tuple[int, ...] = ()
+
+
+def refs_of(specs: Sequence[InstanceSpec]) -> tuple[InstanceRef, ...]:
+    """The instances that specs describe; InvalidRequest when they are not those of one attempt, each once."""
+    refs = tuple(map(InstanceRef.of, specs))
+    if len({ref.attempt for ref in refs}) != 1 or len(set(refs)) != len(refs):
+        raise InvalidRequest("Started together are the instances of one attempt, each once.")
+    return refs
+
+
+class Engine(Protocol):
+    """Starts agents, carries their reports and commands, and ends them for good.
+
+    Every call blocks and may be made from any thread. Nothing that matters is kept in memory: an engine made anew,
+    after the yard was killed at any moment, goes on with the instances that an earlier one started. Calls for
+    different attempts never wait for each other longer than it takes to write a few files; `end` may.
+    """
+
+    @property
+    def name(self) -> str:
+        """How users know this engine: local, ray …"""
+        ...
+
+    def capacity(self) -> Capacity:
+        """What there is in all, in use or not. It may change from one call to the next."""
+        ...
+
+    def start(self, specs: Sequence[InstanceSpec]) -> tuple[InstanceRef, ...]:
+        """Start one agent for each instance of one attempt: all of them or, when an error is raised, none.
+
+        `specs` are all instances of the attempt. Asked again for the same attempt it starts what was not started
+        yet and leaves alone what was, running or not: an instance never starts twice. When this returns, each agent is
+        alive or has left its last report. Conflict when the attempt was ended. Unavailable when the machine refuses a
+        process or a file for now: then the attempt is ended, and the next try is another attempt.
+        """
+        ...
+
+    def reports(self, instance: InstanceRef, offset: int) -> Read:
+        """The frames after `offset`, which is 0 at first and then the `next_offset` of the last read.
+
+        Reading takes nothing away. No frames when there is nothing new, or the instance was never started.
+        """
+        ...
+
+    def command(self, instance: InstanceRef, kind: CommandKind, payload: Mapping[str, Any] | None = None) -> Command:
+        """Leave a command for the agent, which may be gone or may not have started to listen. NotFound when unknown."""
+        ...
+
+    def is_alive(self, instance: InstanceRef) -> bool:
+        """Whether the agent still runs; False for good once it does not, and for an instance never started.
+
+        An instance that is not alive and whose reports, read after that was found out, do not close with an ENDED
+        frame, is lost.
+        """
+        ...
+
+    def end(self, attempt: AttemptRef, *, patience: timedelta = timedelta(seconds=10)) -> None:
+        """Make sure that nothing of the attempt runs or is left behind, and that nothing of it ever starts again.
+
+        An agent that has left its ENDED frame is given a moment to go by itself; every other is killed, and so is all
+        it started. When this returns, their death is proven. The reports, logs and metrics stay. Unavailable when
+        something does not die within `patience`; then ask again. Asking again, or for an attempt never started, is
+        fine.
+        """
+        ...

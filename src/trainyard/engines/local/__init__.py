@@ -1,0 +1,5 @@
+"""Instances as processes of this machine."""
+
+from trainyard.engines.local.engine import LocalEngine
+
+__all__ = ["LocalEngine"]

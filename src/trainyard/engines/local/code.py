@@ -1,0 +1,94 @@
+"""Copies of the agent's code, so that an upgrade does not change the code of agents that run.
+
+Each copy is a folder named for the version and for what is in it. A copy that no agent holds and that is not the
+current one is removed.
+"""
+
+import compileall
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainyard import __version__
+from trainyard.engines.local.holds import hold
+
+# The parts of the package that run on an instance.
+PARTS = ("foundation", "formats", "link", "objects", "insight", "instance")
+
+PACKAGE = Path(__file__).parents[2]
+
+_START = Path(__file__).with_name("start.py")
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCode:
+    """One copy."""
+
+    folder: Path
+
+    @property
+    def start(self) -> Path:
+        """The program that becomes an agent."""
+        return self.folder / _START.name
+
+    @property
+    def in_use(self) -> Path:
+        """Held by each agent that runs from this copy."""
+        return self.folder / "in-use"
+
+
+def ensure_copy(agents: Path, package: Path = PACKAGE) -> AgentCode:
+    """The copy of the code that is installed now, made if it is not there; others that are not in use are removed."""
+    agents.mkdir(parents=True, exist_ok=True)
+    current = AgentCode(agents / f"{__version__}-{_fingerprint(package)}")
+    if not current.start.exists():
+        _make(current, package)
+    for folder in agents.iterdir():
+        if folder != current.folder:
+            _remove_unless_used(AgentCode(folder))
+    return current
+
+
+def _fingerprint(package: Path) -> str:
+    digest = hashlib.sha256(_START.read_bytes())
+    for path in _sources(package):
+        digest.update(f"{path.relative_to(package)}\0{path.stat().st_size}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _sources(package: Path) -> Iterator[Path]:
+    yield package / "__init__.py"
+    for part in PARTS:
+        for path in sorted((package / part).rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                yield path
+
+
+def _make(code: AgentCode, package: Path) -> None:
+    """Laid out beside its place and then renamed, so that a copy is whole or absent."""
+    staging = Path(tempfile.mkdtemp(prefix=".new-", dir=code.folder.parent))
+    for path in _sources(package):
+        target = staging / "trainyard" / path.relative_to(package)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+    shutil.copyfile(_START, staging / _START.name)
+    compileall.compile_dir(staging, quiet=2, stripdir=str(staging))
+    with contextlib.suppress(OSError):  # another process was faster with the same copy
+        staging.rename(code.folder)
+    shutil.rmtree(staging, ignore_errors=True)
+
+
+def _remove_unless_used(code: AgentCode) -> None:
+    descriptor = hold(code.in_use)
+    if descriptor is None:
+        return
+    try:
+        shutil.rmtree(code.folder, ignore_errors=True)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,204 @@
+"""The local engine: each agent is a detached process of this machine, known by what lies in its instance's folder.
+
+no lock held, no agent.json     not started; what an earlier engine prepared of it is started over
+lock held, no agent.json        being born
+agent.json                      started once and for all; alive as long as that very process is
+"""
+
+import contextlib
+import fcntl
+import logging
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from trainyard.engines import probe
+from trainyard.engines.contract import AttemptRef, Capacity, InstanceRef, Read, refs_of
+from trainyard.engines.local.code import AgentCode, ensure_copy
+from trainyard.engines.local.holds import hold, is_held
+from trainyard.engines.local.processes import Deadline, kill, wait_for_end
+from trainyard.engines.local.sweep import sweep_instance
+from trainyard.foundation.errors import Conflict, InvalidRequest, NotFound, Unavailable
+from trainyard.foundation.files import PRIVATE_FOLDER, sync_folder
+from trainyard.link.contract import Command, CommandKind, FrameKind, InstanceSpec
+from trainyard.link.folders import InstanceFolder
+from trainyard.link.mailbox import Mailbox
+from trainyard.link.presence import Presence, presence_of
+from trainyard.link.specs import write_spec
+from trainyard.link.spool import last_frame, read_frames
+
+log = logging.getLogger(__name__)
+
+_PAUSE_S = 0.005
+LEAVING_S = 5.0  # how long an agent that left its last frame may take to go by itself
+
+# Of the machine's memory, this much is not given to jobs: the yard and the kernel need some.
+_RESERVED_SHARE = 0.1
+_RESERVED_MOST = 1024**3
+
+# What an agent may know of the yard's environment; the rest may hold the yard's secrets.
+_PASSED_ON = re.compile(
+    r"PATH|HOME|LANG|LC_\w+|TZ|TMPDIR|LD_LIBRARY_PATH|SSL_CERT_(FILE|DIR)|(PIP|UV|CUDA|NVIDIA)_\w+|\w+_(proxy|PROXY)"
+)
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class LocalEngine:
+    """Runs instances under `jobs`, with agents from copies of their code under `agents`.
+
+    `slots` is how many instances run at once, by default one for each core; `python` runs the agents.
+    """
+
+    name = "local"
+
+    def __init__(self, jobs: Path, agents: Path, *, slots: int | None = None, python: str = sys.executable) -> None:
+        self._jobs = jobs
+        self._slots = slots
+        self._python = python
+        self._code: AgentCode = ensure_copy(agents)
+
+    def capacity(self) -> Capacity:
+        machine = probe.capacity(self._jobs)
+        reserved = min(_RESERVED_MOST, int(machine.memory_bytes * _RESERVED_SHARE))
+        slots = self._slots or max(1, int(machine.cores))
+        return Capacity(slots, machine.cores, machine.memory_bytes - reserved, tuple(range(machine.gpus)))
+
+    def start(self, specs: Sequence[InstanceSpec]) -> tuple[InstanceRef, ...]:
+        refs = refs_of(specs)
+        _check_names(refs)
+        attempt = refs[0].attempt
+        with self._locked(attempt):
+            if self._ended(attempt).exists():
+                raise Conflict("attempt", str(attempt), "was ended and cannot be started again")
+            try:
+                for ref, spec in zip(refs, specs, strict=True):
+                    self._start(ref.folder(self._jobs), spec)
+            except OSError as error:
+                self._end(attempt, Deadline(LEAVING_S))
+                raise Unavailable(f"The instances of {attempt} cannot be started: {error}.") from error
+        return refs
+
+    def reports(self, instance: InstanceRef, offset: int) -> Read:
+        return read_frames(instance.folder(self._jobs).spool, offset)
+
+    def command(self, instance: InstanceRef, kind: CommandKind, payload: Mapping[str, Any] | None = None) -> Command:
+        folder = instance.folder(self._jobs)
+        if not folder.spec.exists():
+            raise NotFound("instance", f"{instance.attempt}/{instance.name}")
+        return Mailbox(folder.mailbox).put(kind, payload)
+
+    def is_alive(self, instance: InstanceRef) -> bool:
+        return _is_alive(instance.folder(self._jobs))
+
+    def end(self, attempt: AttemptRef, *, patience: timedelta = timedelta(seconds=10)) -> None:
+        with self._locked(attempt):
+            self._end(attempt, Deadline(patience.total_seconds()))
+
+    def _start(self, folder: InstanceFolder, spec: InstanceSpec) -> None:
+        if presence_of(folder.root) is not None:
+            return
+        folder.root.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+        held = hold(folder.lock)
+        if held is None:  # an earlier engine has just started it
+            return
+        with contextlib.closing(os.fdopen(held, "rb")):
+            # Asked again under the lock: an agent that was being born until now has announced itself before it let go.
+            if presence_of(folder.root) is None:
+                write_spec(folder.root, spec)
+                self._spawn(folder, held)
+
+    def _spawn(self, folder: InstanceFolder, held: int) -> None:
+        using = hold(self._code.in_use, shared=True)
+        if using is None:
+            raise OSError(f"{self._code.folder} is being removed")
+        with contextlib.closing(os.fdopen(using, "rb")), folder.agent_log.open("ab") as output:
+            process = subprocess.Popen(
+                [self._python, "-I", str(self._code.start), str(folder.root), str(held), str(using)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd="/",
+                env={name: value for name, value in os.environ.items() if _PASSED_ON.fullmatch(name)},
+                pass_fds=(held, using),
+                start_new_session=True,
+            )
+        # Someone must take note of its end, or it stays in the process table as long as this process lives.
+        threading.Thread(target=process.wait, name=f"agent-{process.pid}", daemon=True).start()
+        log.info("agent started", extra={"instance": str(folder.root), "pid": process.pid})
+
+    def _end(self, attempt: AttemptRef, deadline: Deadline) -> None:
+        self._ended(attempt).touch()
+        sync_folder(attempt.folder(self._jobs))
+        folders = attempt.instances(self._jobs)
+        for folder in folders:
+            _make_leave(folder, deadline)
+        for folder in folders:
+            _prove_dead(folder, deadline)
+
+    def _ended(self, attempt: AttemptRef) -> Path:
+        return attempt.folder(self._jobs) / "ended"
+
+    @contextlib.contextmanager
+    def _locked(self, attempt: AttemptRef) -> Iterator[None]:
+        """One call at a time starts or ends an attempt, also of engines in other processes."""
+        folder = attempt.folder(self._jobs)
+        folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _check_names(refs: Sequence[InstanceRef]) -> None:
+    for name in (refs[0].attempt.job_id, *(ref.name for ref in refs)):
+        if not _PLAIN_NAME.fullmatch(name):
+            raise InvalidRequest(f'"{name}" cannot be the name of a folder of its own.')
+
+
+def _is_alive(folder: InstanceFolder) -> bool:
+    presence = presence_of(folder.root)
+    if presence is None and is_held(folder.lock):
+        return True
+    # Asked again, because it may have announced itself and let go of the lock in between.
+    presence = presence or presence_of(folder.root)
+    return presence is not None and presence.is_alive
+
+
+def _make_leave(folder: InstanceFolder, deadline: Deadline) -> None:
+    """Kill the agent, unless its last word is spoken and it goes by itself."""
+    last = last_frame(folder.spool)
+    has_ended = last is not None and last.kind is FrameKind.ENDED
+    presence = _born(folder, deadline)
+    if presence is None or (has_ended and wait_for_end(presence, Deadline(min(LEAVING_S, deadline.left_s)))):
+        return
+    kill(presence)
+
+
+def _born(folder: InstanceFolder, deadline: Deadline) -> Presence | None:
+    """Which process the agent is or was; one that is being born is waited for."""
+    while is_held(folder.lock) and presence_of(folder.root) is None:
+        if not deadline.left_s:
+            raise Unavailable(f"An agent for {folder.root} is starting and has not said which process it is.")
+        time.sleep(_PAUSE_S)
+    return presence_of(folder.root)
+
+
+def _prove_dead(folder: InstanceFolder, deadline: Deadline) -> None:
+    """Wait for the agent, end what it made, and see that nobody has inherited its lock."""
+    presence = presence_of(folder.root)
+    if presence is not None and not wait_for_end(presence, deadline):
+        raise Unavailable(f"Agent {presence.pid} of {folder.root} does not end.")
+    sweep_instance(folder, deadline)
+    while is_held(folder.lock):
+        if not deadline.left_s:
+            raise Unavailable(f"A process that the agent of {folder.root} started still runs.")
+        time.sleep(_PAUSE_S)

@@ -1,0 +1,44 @@
+"""Holding a file: a lock that goes over to a child with the descriptor, and ends with the last process that has it.
+
+These are the kernel's locks of open file descriptions. Whether one is held can be asked without taking it.
+"""
+
+import fcntl
+import os
+import struct
+from pathlib import Path
+
+from trainyard.foundation.files import PRIVATE_FILE
+
+_FLOCK = "hhqqi0q"  # struct flock: type, whence, start, length, pid, padded to whole words
+
+
+def hold(path: Path, *, shared: bool = False) -> int | None:
+    """Take hold of a file, made if need be; the descriptor to keep open, or None when another has it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _lock(fcntl.F_RDLCK if shared else fcntl.F_WRLCK))
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def is_held(path: Path) -> bool:
+    """Whether anyone has hold of the file; False when there is none."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _lock(fcntl.F_WRLCK))
+    finally:
+        os.close(descriptor)
+    return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
+
+
+def _lock(kind: int) -> bytes:
+    return struct.pack(_FLOCK, kind, os.SEEK_SET, 0, 0, 0)

@@ -1,0 +1,90 @@
+"""Clearing away what an instance made, once its agent is dead."""
+
+import ctypes
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from trainyard.engines.local.processes import Deadline, empty_group, kill, wait_for_end
+from trainyard.foundation.errors import Unavailable
+from trainyard.foundation.files import PRIVATE_FOLDER
+from trainyard.link.folders import InstanceFolder
+from trainyard.link.ledger import Entry, Ledger, LedgerKind
+from trainyard.link.presence import Presence
+
+_DETACH = 2  # MNT_DETACH
+_OCTAL = re.compile(rb"\\([0-7]{3})")
+
+
+def sweep_instance(folder: InstanceFolder, deadline: Deadline) -> None:
+    """End and remove all that the ledger names, the newest first, and the folders that only a running job needs.
+
+    Unavailable when something resists; what is gone by then need not be asked for again.
+    """
+    for entry in reversed(Ledger(folder.ledger).entries()):
+        _SWEEPERS[entry.kind](entry, deadline)
+    for unneeded in (folder.ml, folder.scratch):
+        remove_tree(unneeded)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder in which a job could do what it liked; refused while something is mounted there."""
+    if not folder.exists():
+        return
+    mounted = [mount for mount in _mounts() if mount.is_relative_to(folder.resolve())]
+    if mounted:
+        raise Unavailable(f"{mounted[0]} is still mounted, so {folder} is not removed.")
+    _open_up(folder)
+    shutil.rmtree(folder)
+
+
+def _end_process(entry: Entry, deadline: Deadline) -> None:
+    process = Presence(entry.details["pid"], entry.details["started"])
+    kill(process)
+    if not wait_for_end(process, deadline):
+        raise Unavailable(f"Process {process.pid} does not end.")
+
+
+def _empty_group(entry: Entry, deadline: Deadline) -> None:
+    empty_group(Path(entry.details["path"]), deadline)
+
+
+def _unmount(entry: Entry, _: Deadline) -> None:
+    path = Path(entry.details["path"])
+    libc = ctypes.CDLL(None, use_errno=True)
+    while path in _mounts():
+        if libc.umount2(os.fsencode(path), _DETACH):
+            raise Unavailable(f"{path} cannot be unmounted: {os.strerror(ctypes.get_errno())}.")
+
+
+def _remove_folder(entry: Entry, _: Deadline) -> None:
+    remove_tree(Path(entry.details["path"]))
+
+
+_SWEEPERS: dict[LedgerKind, Callable[[Entry, Deadline], None]] = {
+    LedgerKind.PROCESS: _end_process,
+    LedgerKind.CGROUP: _empty_group,
+    LedgerKind.MOUNT: _unmount,
+    LedgerKind.FOLDER: _remove_folder,
+}
+
+
+def _mounts() -> list[Path]:
+    """Where something is mounted; mountinfo writes spaces and the like as octal numbers."""
+    fields = [line.split(b" ")[4] for line in Path("/proc/self/mountinfo").read_bytes().splitlines()]
+    return [Path(os.fsdecode(_OCTAL.sub(lambda match: bytes([int(match[1], 8)]), field))) for field in fields]
+
+
+def _open_up(folder: Path) -> None:
+    """Take back the rights that a job may have taken away from its folders.
+
+    Files keep theirs: they are removed without any, and may be links that are shared with the object store.
+    """
+    folder.chmod(PRIVATE_FOLDER)
+    for parent, names, _ in os.walk(folder):
+        for name in names:
+            path = Path(parent, name)
+            if not path.is_symlink():
+                path.chmod(PRIVATE_FOLDER)

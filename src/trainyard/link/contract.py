@@ -1,0 +1,126 @@
+"""What the yard tells an agent, and what the agent reports.
+
+The yard writes one `InstanceSpec` into the instance's folder and starts an agent on it. From then on they speak through
+two append-only places in that folder: the agent appends `Frame`s to its spool, which is the truth, and the yard puts
+numbered `Command`s into the mailbox. Either side may be killed at any moment and goes on from what lies there.
+
+Everything here is plain JSON on disk. `PROTOCOL` is raised with every change; a yard understands the last two.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+PROTOCOL = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelSpec:
+    """One input channel of one instance. `keys` are the objects it gets, in order, under the common `prefix`."""
+
+    name: str
+    mode: str  # File, Pipe, FastFile
+    bucket: str
+    prefix: str
+    keys: Sequence[str] = ()
+    content_type: str | None = None
+    record_wrapper: str = "None"
+    distribution: str = "FullyReplicated"
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSpec:
+    name: str
+    regex: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSpec:
+    """What to run: an entry point of user code, or a command line.
+
+    In script mode `submit_directory` is the S3 location of the code (a tar.gz) and `entry_point` the file in it.
+    Otherwise `command` is run as it stands.
+    """
+
+    entry_point: str = ""
+    submit_directory: str = ""
+    command: Sequence[str] = ()
+    interpreter: str = ""  # absolute path of the Python of the environment that the image maps to
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSpec:
+    """The share of the machine that the instance gets; None is not limited."""
+
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    processes: int | None = None
+    gpus: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceSpec:
+    """All an agent needs to know of its instance. Times are whole seconds."""
+
+    protocol: int
+    job_id: str
+    job_name: str
+    job_arn: str
+    account: str
+    region: str
+    attempt: int
+    instance: str  # algo-1 …
+    hosts: Sequence[str]
+    instance_type: str
+    instance_group: str
+    program: ProgramSpec
+    hyperparameters: Mapping[str, str]
+    environment: Mapping[str, str]
+    channels: Sequence[ChannelSpec]
+    output_path: str  # s3 location under which <job>/output/model.tar.gz is put
+    metrics: Sequence[MetricSpec]
+    limits: LimitSpec
+    objects_root: str  # folder of the local object store
+    grace_s: int = 120
+    max_runtime_s: int = 86400
+    uid: int | None = None  # of the job's user, where the yard runs as root
+    is_isolated: bool = False
+    uploads: bool = True  # only the first instance uploads the model; each uploads its own output
+    log_limit_bytes: int = 10 * 1024**3
+    hidden: Sequence[str] = ()  # host paths the job must not see: the yard's home, users' homes
+    extra_paths: Sequence[str] = ()  # absolute paths outside /opt/ml that the job may write, such as /state
+
+
+class FrameKind(StrEnum):
+    """What an agent reports. The payload's members stand beside each."""
+
+    PHASE = "phase"  # name: queue|sandbox|environment|download|import|train|upload…, started_us, ended_us
+    STATUS = "status"  # status: Downloading|Training|Uploading, message
+    NOTE = "note"  # text: something a user should know: what is not enforced, what was substituted
+    METRIC = "metric"  # name, value, at_us, count: the newest value of a metric and how many there were
+    EXITED = "exited"  # code, signal, is_oom: how the program ended
+    ARTIFACT = "artifact"  # kind: model|output, uri, size
+    ENDED = "ended"  # outcome: completed|failed|stopped, reason, card: the failure card; the last frame of all
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One report. Sequences of an attempt's instance start at 1 and have no gaps."""
+
+    sequence: int
+    kind: FrameKind
+    at_us: int
+    payload: Mapping[str, Any] = field(default_factory=dict)
+
+
+class CommandKind(StrEnum):
+    STOP = "stop"  # reason: user|max_runtime|interrupted…; SIGTERM, grace, SIGKILL, upload what was saved
+    KILL = "kill"  # at once, nothing uploaded
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    number: int
+    kind: CommandKind
+    payload: Mapping[str, Any] = field(default_factory=dict)

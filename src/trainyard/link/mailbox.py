@@ -1,0 +1,72 @@
+"""The mailbox of an instance: numbered commands that a yard leaves and an agent picks up.
+
+Each command is a file of its own, named by its number, which appears whole or not at all. Nothing is ever changed or
+taken out, so an agent that starts anew reads from the beginning, and one that lives asks for what came after the last.
+"""
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trainyard.foundation.errors import Corrupt
+from trainyard.foundation.files import PRIVATE_FOLDER, sync_folder
+from trainyard.link.contract import Command, CommandKind
+
+_NAME = re.compile(r"([0-9]{8})\.json")
+
+
+class Mailbox:
+    """The commands in one folder. Any number of yards may put at once; each command gets a number of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def put(self, kind: CommandKind, payload: Mapping[str, Any] | None = None) -> Command:
+        """Leave a command; it is there, also after a power cut, when this returns."""
+        self._folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+        content = dict(payload or {})
+        data = json.dumps({"kind": kind.value, "payload": content}).encode()
+        with tempfile.NamedTemporaryFile(dir=self._folder, prefix=".new-") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            number = self._link(Path(file.name))
+        sync_folder(self._folder)
+        return Command(number, kind, content)
+
+    def read(self, after: int) -> list[Command]:
+        """The commands with a higher number, in order; none when nothing was ever put."""
+        return [self._command(number) for number in self._numbers() if number > after]
+
+    def _link(self, source: Path) -> int:
+        # A link fails when the name is taken, so of two that put at once one moves on to the next number.
+        number = max(self._numbers(), default=0)
+        while True:
+            number += 1
+            try:
+                self._file(number).hardlink_to(source)
+            except FileExistsError:
+                continue
+            return number
+
+    def _numbers(self) -> list[int]:
+        try:
+            names = os.listdir(self._folder)  # noqa: PTH208 - polled often, and only the names count
+        except FileNotFoundError:
+            return []
+        return sorted(int(match[1]) for match in map(_NAME.fullmatch, names) if match)
+
+    def _command(self, number: int) -> Command:
+        file = self._file(number)
+        try:
+            values = json.loads(file.read_bytes())
+            return Command(number, CommandKind(values["kind"]), values["payload"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise Corrupt(f"{file} is not a command: {error}.") from error
+
+    def _file(self, number: int) -> Path:
+        return self._folder / f"{number:08d}.json"

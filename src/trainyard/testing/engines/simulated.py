@@ -1,0 +1,155 @@
+"""An engine whose agents are played in the process that asks, on real spools and mailboxes.
+
+It keeps the whole contract of engines and starts no process, so that tests of what a yard makes of reports are fast and
+decide themselves what happens when.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+from trainyard.engines.contract import AttemptRef, Capacity, InstanceRef, Read, refs_of
+from trainyard.foundation.clock import Clock, to_micros, utc_now
+from trainyard.foundation.errors import Conflict, NotFound
+from trainyard.link.contract import Command, CommandKind, Frame, FrameKind, InstanceSpec
+from trainyard.link.folders import InstanceFolder
+from trainyard.link.mailbox import Mailbox
+from trainyard.link.specs import read_spec, write_spec
+from trainyard.link.spool import SpoolWriter, last_frame, read_frames
+
+SMALL = Capacity(slots=2, cpus=2.0, memory_bytes=8 * 1024**3)
+
+
+class PlayedAgent:
+    """One agent on its folder. It lives until it ends, dies or is ended."""
+
+    def __init__(self, folder: InstanceFolder, clock: Clock) -> None:
+        self.folder = folder
+        self._clock = clock
+
+    @property
+    def spec(self) -> InstanceSpec:
+        return read_spec(self.folder.root)
+
+    @property
+    def is_alive(self) -> bool:
+        return self.folder.agent.exists()
+
+    def report(self, kind: FrameKind, /, **payload: Any) -> Frame:
+        """Append one frame, as a living agent does."""
+        assert self.is_alive, f"{self.folder.root} has no living agent that could report"
+        with SpoolWriter(self.folder.spool) as spool:
+            return spool.append(kind, payload, at_us=to_micros(self._clock()))
+
+    def end(self, outcome: str = "completed", *, reason: str = "", card: Mapping[str, Any] | None = None) -> None:
+        """Leave the last frame and go."""
+        self.report(FrameKind.ENDED, outcome=outcome, reason=reason, card=dict(card or {}))
+        self.die()
+
+    def die(self) -> None:
+        """Go without a word, as a killed agent does."""
+        self.folder.agent.unlink(missing_ok=True)
+
+
+Role = Callable[[PlayedAgent], None]
+
+
+def run(agent: PlayedAgent) -> None:
+    """Play the start of a job, and go on until a command comes or the test ends it."""
+    agent.report(FrameKind.STATUS, status="Downloading", message="Downloading the input channels")
+    agent.report(FrameKind.STATUS, status="Training", message="")
+
+
+def complete(agent: PlayedAgent) -> None:
+    """Play a job that goes well, with all its reports at once."""
+    run(agent)
+    agent.report(FrameKind.EXITED, code=0, signal=None, is_oom=False)
+    agent.report(FrameKind.STATUS, status="Uploading", message="")
+    spec = agent.spec
+    if spec.uploads:
+        uri = f"{spec.output_path.rstrip('/')}/{spec.job_name}/output/model.tar.gz"
+        agent.report(FrameKind.ARTIFACT, kind="model", uri=uri, size=1024)
+    agent.end()
+
+
+def fail(agent: PlayedAgent) -> None:
+    """Play a job whose program exits with 1."""
+    run(agent)
+    agent.report(FrameKind.EXITED, code=1, signal=None, is_oom=False)
+    agent.end("failed", reason="The program ended with exit code 1.", card={"class": "user error"})
+
+
+def vanish(agent: PlayedAgent) -> None:
+    """Play an instance that is lost in the midst of training."""
+    run(agent)
+    agent.die()
+
+
+class SimulatedEngine:
+    """Every instance plays `role` when it starts; a STOP or KILL ends those that still run as stopped."""
+
+    name = "simulated"
+
+    def __init__(
+        self, jobs: Path, *, role: Role = complete, capacity: Capacity = SMALL, clock: Clock = utc_now
+    ) -> None:
+        self.role = role
+        self._jobs = jobs
+        self._capacity = capacity
+        self._clock = clock
+        self._lock = RLock()
+
+    def capacity(self) -> Capacity:
+        return self._capacity
+
+    def agent(self, instance: InstanceRef) -> PlayedAgent:
+        """The agent of an instance that was started; what a test plays with."""
+        return PlayedAgent(self._folder(instance), self._clock)
+
+    def start(self, specs: Sequence[InstanceSpec]) -> tuple[InstanceRef, ...]:
+        refs = refs_of(specs)
+        with self._lock:
+            if self._ended(refs[0].attempt).exists():
+                raise Conflict("attempt", str(refs[0].attempt), "was ended and cannot be started again")
+            for ref, spec in zip(refs, specs, strict=True):
+                self._start(self.agent(ref), spec)
+        return refs
+
+    def reports(self, instance: InstanceRef, offset: int) -> Read:
+        return read_frames(self._folder(instance).spool, offset)
+
+    def command(self, instance: InstanceRef, kind: CommandKind, payload: Mapping[str, Any] | None = None) -> Command:
+        with self._lock:
+            agent = self.agent(instance)
+            if not agent.folder.spec.exists():
+                raise NotFound("instance", instance.name)
+            command = Mailbox(agent.folder.mailbox).put(kind, payload)
+            if agent.is_alive:
+                agent.end("stopped", reason=str((payload or {}).get("reason", "")))
+            return command
+
+    def is_alive(self, instance: InstanceRef) -> bool:
+        return self.agent(instance).is_alive
+
+    def end(self, attempt: AttemptRef, *, patience: timedelta = timedelta(0)) -> None:  # noqa: ARG002 - nothing waits
+        with self._lock:
+            attempt.folder(self._jobs).mkdir(parents=True, exist_ok=True)
+            self._ended(attempt).touch()
+            for folder in attempt.instances(self._jobs):
+                PlayedAgent(folder, self._clock).die()
+
+    def _start(self, agent: PlayedAgent, spec: InstanceSpec) -> None:
+        if agent.is_alive or last_frame(agent.folder.spool) is not None:
+            return
+        agent.folder.root.mkdir(parents=True, exist_ok=True)
+        write_spec(agent.folder.root, spec)
+        agent.folder.agent.touch()
+        self.role(agent)
+
+    def _folder(self, instance: InstanceRef) -> InstanceFolder:
+        return instance.folder(self._jobs)
+
+    def _ended(self, attempt: AttemptRef) -> Path:
+        return attempt.folder(self._jobs) / "ended"

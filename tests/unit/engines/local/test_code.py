@@ -1,0 +1,89 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainyard.engines.local.code import PACKAGE, PARTS, ensure_copy
+from trainyard.engines.local.holds import hold
+
+
+@pytest.fixture
+def agents(tmp_path: Path) -> Path:
+    return tmp_path / "agents"
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A small package, to be changed."""
+    folder = tmp_path / "installed"
+    (folder / "link").mkdir(parents=True)
+    (folder / "__init__.py").write_text("")
+    (folder / "link" / "spool.py").write_text("FORMAT = 1\n")
+    return folder
+
+
+def test_the_copy_holds_what_runs_on_an_instance_and_nothing_of_the_yard(agents: Path) -> None:
+    code = ensure_copy(agents)
+
+    copied = {path.name for path in (code.folder / "trainyard").iterdir() if path.is_dir()} - {"__pycache__"}
+    assert copied == {part for part in PARTS if (PACKAGE / part).is_dir()}
+    for part in copied:
+        sources = {path.relative_to(PACKAGE) for path in (PACKAGE / part).rglob("*.py")}
+        assert {
+            path.relative_to(code.folder / "trainyard") for path in (code.folder / "trainyard" / part).rglob("*.py")
+        } == (sources)
+
+
+def test_the_copy_runs_without_the_installed_package(agents: Path) -> None:
+    code = ensure_copy(agents)
+    script = (
+        f"import sys; sys.path.insert(0, {str(code.folder)!r}); import trainyard.link.spool as s; print(s.__file__)"
+    )
+
+    printed = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
+
+    assert printed.stdout.strip() == str(code.folder / "trainyard" / "link" / "spool.py")
+
+
+def test_the_same_code_is_copied_once(agents: Path) -> None:
+    first = ensure_copy(agents)
+    made = first.start.stat().st_mtime_ns
+
+    assert ensure_copy(agents) == first
+    assert first.start.stat().st_mtime_ns == made
+    assert [path.name for path in agents.iterdir()] == [first.folder.name]
+
+
+def test_changed_code_is_another_copy_and_the_old_one_goes(agents: Path, package: Path) -> None:
+    first = ensure_copy(agents, package)
+    (package / "link" / "spool.py").write_text("FORMAT = 2\n")
+
+    second = ensure_copy(agents, package)
+
+    assert second != first
+    assert (second.folder / "trainyard" / "link" / "spool.py").read_text() == "FORMAT = 2\n"
+    assert not first.folder.exists()
+
+
+def test_a_copy_that_an_agent_uses_stays(agents: Path, package: Path) -> None:
+    first = ensure_copy(agents, package)
+    using = hold(first.in_use, shared=True)
+    assert using is not None
+    (package / "link" / "spool.py").write_text("FORMAT = 2\n")
+
+    second = ensure_copy(agents, package)
+    assert (first.folder / "trainyard" / "link" / "spool.py").read_text() == "FORMAT = 1\n"
+
+    os.close(using)
+    ensure_copy(agents, package)
+    assert [path.name for path in agents.iterdir()] == [second.folder.name]
+
+
+def test_what_a_crash_left_of_a_copy_is_cleared_away(agents: Path, package: Path) -> None:
+    (agents / ".new-abc" / "trainyard").mkdir(parents=True)
+
+    code = ensure_copy(agents, package)
+
+    assert [path.name for path in agents.iterdir()] == [code.folder.name]

@@ -1,0 +1,167 @@
+"""What the local engine does around its agents; what it does with them is in the contract suite."""
+
+import os
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from trainyard.engines.contract import AttemptRef
+from trainyard.engines.local import LocalEngine
+from trainyard.foundation.errors import Conflict, InvalidRequest, Unavailable
+from trainyard.testing.engines.samples import Surroundings, attempt_specs
+from trainyard.testing.eventually import eventually
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Path:
+    return tmp_path / "jobs"
+
+
+@pytest.fixture
+def surroundings(tmp_path: Path) -> Surroundings:
+    return Surroundings(tmp_path / "objects")
+
+
+def engine_with(tmp_path: Path, python: str, *, slots: int | None = None) -> LocalEngine:
+    return LocalEngine(tmp_path / "jobs", tmp_path / "agents", python=python, slots=slots)
+
+
+def make_python(tmp_path: Path, script: str) -> str:
+    """A program that is started in place of Python: $3 is the instance's folder, $4 and $5 are the holds."""
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return str(program)
+
+
+def test_slots_are_as_many_as_cores_unless_set(tmp_path: Path) -> None:
+    machine = engine_with(tmp_path, "/bin/true").capacity()
+
+    assert machine.slots == max(1, int(machine.cpus))
+    assert engine_with(tmp_path, "/bin/true", slots=7).capacity().slots == 7
+
+
+def test_an_agent_that_dies_at_birth_is_not_alive(tmp_path: Path, surroundings: Surroundings) -> None:
+    engine = engine_with(tmp_path, "/bin/false")
+
+    (instance,) = engine.start(attempt_specs(surroundings))
+
+    eventually(lambda: not engine.is_alive(instance))
+    assert engine.reports(instance, 0).frames == ()
+    engine.end(instance.attempt)
+
+
+def test_an_agent_is_alive_and_not_started_again_before_it_has_said_a_word(
+    tmp_path: Path, jobs: Path, surroundings: Surroundings
+) -> None:
+    script = 'echo born >> "$3/births"; while [ ! -e "$3/go" ]; do sleep 0.01; done'
+    engine = engine_with(tmp_path, make_python(tmp_path, script))
+    specs = attempt_specs(surroundings)
+    (instance,) = engine.start(specs)
+    root = instance.folder(jobs).root
+    eventually((root / "births").exists)
+
+    assert engine.is_alive(instance)
+    assert engine_with(tmp_path, "/bin/true").start(specs) == (instance,)
+
+    (root / "go").touch()
+    eventually(lambda: not engine.is_alive(instance))
+    assert (root / "births").read_text() == "born\n"
+
+
+def test_an_agent_that_never_says_which_process_it_is_cannot_be_ended_and_that_is_said(
+    tmp_path: Path, jobs: Path, surroundings: Surroundings
+) -> None:
+    engine = engine_with(tmp_path, make_python(tmp_path, 'while [ ! -e "$3/go" ]; do sleep 0.01; done'))
+    (instance,) = engine.start(attempt_specs(surroundings))
+
+    with pytest.raises(Unavailable, match="which process"):
+        engine.end(instance.attempt, patience=timedelta(milliseconds=50))
+
+    (instance.folder(jobs).root / "go").touch()
+    engine.end(instance.attempt)
+    assert not engine.is_alive(instance)
+
+
+def test_a_python_that_cannot_be_started_leaves_nothing_running(tmp_path: Path, surroundings: Surroundings) -> None:
+    engine = engine_with(tmp_path, str(tmp_path / "absent"))
+    specs = attempt_specs(surroundings, count=2)
+
+    with pytest.raises(Unavailable, match="cannot be started"):
+        engine.start(specs)
+
+    with pytest.raises(Conflict):
+        engine.start(specs)
+
+
+def test_an_agent_knows_nothing_of_the_yards_secrets(
+    tmp_path: Path, surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINYARD_SERVER_RECORDS", "postgresql://user:secret@host/db")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("PIP_INDEX_URL", "https://index.example")
+    engine = engine_with(tmp_path, make_python(tmp_path, 'env > "$3/env.part"; mv "$3/env.part" "$3/env"'))
+
+    (instance,) = engine.start(attempt_specs(surroundings))
+
+    seen = instance.folder(tmp_path / "jobs").root / "env"
+    eventually(seen.exists)
+    assert "secret" not in seen.read_text()
+    assert "PIP_INDEX_URL=https://index.example" in seen.read_text().splitlines()
+
+
+def test_agents_have_a_session_of_their_own_and_none_of_the_yards_descriptors(
+    tmp_path: Path, jobs: Path, surroundings: Surroundings
+) -> None:
+    script = """
+    ls -l /proc/$$/fd > "$3/open"
+    cut -d ' ' -f 6 /proc/$$/stat > "$3/session"
+    echo $$ > "$3/pid"
+    touch "$3/done"
+    """
+    engine = engine_with(tmp_path, make_python(tmp_path, script))
+    with (tmp_path / "private").open("w") as private:
+        os.set_inheritable(private.fileno(), True)
+        (instance,) = engine.start(attempt_specs(surroundings))
+        root = instance.folder(jobs).root
+        eventually((root / "done").exists)
+
+    assert (root / "session").read_text().strip() == (root / "pid").read_text().strip()
+    assert "algo-1/lock" in (root / "open").read_text()
+    assert "private" not in (root / "open").read_text()
+
+
+@pytest.mark.parametrize("name", ["..", "a/b", "", ".hidden"])
+def test_names_that_lead_out_of_the_folder_are_refused(tmp_path: Path, surroundings: Surroundings, name: str) -> None:
+    engine = engine_with(tmp_path, "/bin/true")
+    (spec,) = attempt_specs(surroundings)
+
+    with pytest.raises(InvalidRequest):
+        engine.start([replace(spec, job_id=name)])
+    with pytest.raises(InvalidRequest):
+        engine.start([replace(spec, instance=name)])
+    assert not (tmp_path / "jobs").exists()
+
+
+def test_ending_clears_away_what_a_job_left_on_disk(tmp_path: Path, jobs: Path, surroundings: Surroundings) -> None:
+    script = 'mkdir -p "$3/ml/model" "$3/scratch"; touch "$3/ml/model/weights"; touch "$3/made"'
+    engine = engine_with(tmp_path, make_python(tmp_path, script))
+    (instance,) = engine.start(attempt_specs(surroundings))
+    folder = instance.folder(jobs)
+    eventually((folder.root / "made").exists)
+
+    engine.end(instance.attempt)
+
+    assert not folder.ml.exists()
+    assert not folder.scratch.exists()
+    assert folder.spec.exists()
+
+
+def test_an_attempt_can_be_ended_by_name_alone(tmp_path: Path, jobs: Path) -> None:
+    engine = engine_with(tmp_path, "/bin/true")
+
+    engine.end(AttemptRef("never", 1))
+
+    assert (jobs / "never" / "1" / "ended").exists()

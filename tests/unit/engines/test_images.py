@@ -1,0 +1,189 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainyard.engines.images import Environment, Images, Reference, installed_version
+from trainyard.foundation.errors import InvalidRequest, NotFound
+
+REGISTRY = "123456789012.dkr.ecr.eu-central-1.amazonaws.com"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "images.toml"
+
+
+@pytest.fixture
+def images(file: Path) -> Images:
+    """Of a yard whose own Python has torch 2.13.0 and nothing else."""
+    return Images(file, version_of={"torch": "2.13.0+cpu"}.get)
+
+
+def make_python(folder: Path, name: str) -> str:
+    python = folder / name
+    python.touch(mode=0o755)
+    return str(python)
+
+
+@pytest.mark.parametrize(
+    ("image", "repository", "tag"),
+    [
+        (f"{REGISTRY}/pytorch-training:2.6.0-cpu-py312", "pytorch-training", "2.6.0-cpu-py312"),
+        ("pytorch-training", "pytorch-training", ""),
+        ("localhost:5000/team/mine:v1", "team/mine", "v1"),
+        ("team/mine@sha256:abc", "team/mine", ""),
+        (f"{REGISTRY}/team/mine:v1@sha256:abc", "team/mine", "v1"),
+    ],
+)
+def test_the_name_of_an_image_is_taken_apart(image: str, repository: str, tag: str) -> None:
+    assert Reference.parse(image) == Reference(repository, tag)
+
+
+@pytest.mark.parametrize("image", ["", ":", "registry.example/"])
+def test_what_is_no_name_of_an_image_is_refused(image: str) -> None:
+    with pytest.raises(InvalidRequest):
+        Reference.parse(image)
+
+
+def test_a_framework_image_stands_for_the_yards_own_python(images: Images) -> None:
+    image = f"{REGISTRY}/pytorch-training:2.13.0-cpu-py312"
+
+    assert images.environment(image) == Environment(sys.executable)
+
+
+def test_another_version_is_replaced_and_said(images: Images) -> None:
+    environment = images.environment(f"{REGISTRY}/pytorch-training:1.6.0-cpu-py3")
+
+    assert environment.python == sys.executable
+    assert environment.notes == (
+        "The image pytorch-training:1.6.0-cpu-py3 stands for an environment with torch 2.13.0+cpu.",
+    )
+
+
+def test_a_framework_that_is_not_installed_is_said(images: Images) -> None:
+    environment = images.environment("tensorflow-training:2.19.0-cpu-py312")
+
+    assert environment.notes == (
+        "The image tensorflow-training:2.19.0-cpu-py312 stands for an environment with no tensorflow.",
+    )
+
+
+def test_numbers_that_only_one_side_names_do_not_differ(images: Images) -> None:
+    assert images.environment("pytorch-training:2.13-gpu").notes == ()
+    assert images.environment("pytorch-training:2.13.0.1").notes == ()
+    assert images.environment("pytorch-training").notes == ()
+    assert images.environment("pytorch-training:latest").notes == ()
+
+
+def test_a_strict_yard_refuses_another_version(images: Images) -> None:
+    assert images.environment("pytorch-training:2.13.0", strict=True).notes == ()
+    with pytest.raises(InvalidRequest, match=r"torch 2\.13\.0\+cpu.*trainyard images map pytorch-training:1\.6"):
+        images.environment("pytorch-training:1.6", strict=True)
+
+
+@pytest.mark.parametrize("image", ["team/mine:v1", f"{REGISTRY}/image-classification:1"])
+def test_an_image_that_stands_for_nothing_is_refused_with_the_command_that_helps(images: Images, image: str) -> None:
+    with pytest.raises(InvalidRequest, match="trainyard images map") as caught:
+        images.environment(image)
+
+    assert image in caught.value.message
+
+
+def test_a_mapped_image_stands_for_its_python_in_every_registry(images: Images, tmp_path: Path) -> None:
+    python = make_python(tmp_path, "python-mine")
+    images.map(f"{REGISTRY}/team/mine:v1", python)
+
+    assert images.environment("team/mine:v1") == Environment(python)
+    assert images.environment("localhost:5000/team/mine:v1") == Environment(python)
+    assert images.mapped() == {"team/mine:v1": python}
+
+
+def test_an_image_mapped_without_a_tag_stands_for_all_its_versions(images: Images, tmp_path: Path) -> None:
+    every, one = make_python(tmp_path, "every"), make_python(tmp_path, "one")
+    images.map("team/mine", every)
+    images.map("team/mine:v2", one)
+
+    assert images.environment("team/mine:v1") == Environment(every)
+    assert images.environment("team/mine") == Environment(every)
+    assert images.environment("team/mine:v2") == Environment(one)
+
+
+def test_the_nearest_mapped_version_is_taken(images: Images, tmp_path: Path) -> None:
+    pythons = {version: make_python(tmp_path, f"python-{version}") for version in ("1.13", "2.1", "2.6")}
+    for version, python in pythons.items():
+        images.map(f"pytorch-training:{version}", python)
+
+    def chosen(tag: str) -> str:
+        return images.environment(f"pytorch-training:{tag}").python
+
+    assert chosen("2.6.0-cpu-py312") == pythons["2.6"]
+    assert chosen("2.5.1") == pythons["2.6"]
+    assert chosen("2.2") == pythons["2.1"]
+    assert chosen("1.6.0-cpu-py3") == pythons["1.13"]
+    assert chosen("2.12") == sys.executable
+    assert images.environment("pytorch-training:2.6.0-cpu-py312").notes == ()
+    assert images.environment("pytorch-training:2.5.1").notes == (
+        "The image pytorch-training:2.5.1 stands for an environment with pytorch-training:2.6.",
+    )
+
+
+def test_a_mapped_version_is_nearer_than_an_own_python_without_the_framework(images: Images, tmp_path: Path) -> None:
+    python = make_python(tmp_path, "python-tf")
+    images.map("tensorflow-training:2.4", python)
+
+    assert images.environment("tensorflow-training:2.19").python == python
+
+
+def test_an_image_is_mapped_anew_and_forgotten(images: Images, tmp_path: Path) -> None:
+    first, second = make_python(tmp_path, "first"), make_python(tmp_path, "second")
+    images.map("mine", first)
+    images.map("mine", second)
+    assert images.environment("mine").python == second
+
+    images.unmap("mine")
+
+    assert images.mapped() == {}
+    with pytest.raises(NotFound):
+        images.unmap("mine")
+
+
+def test_names_with_quotes_survive_the_file(images: Images, tmp_path: Path) -> None:
+    python = make_python(tmp_path, 'py "3" \\ ü')
+
+    images.map("mine", python)
+
+    assert images.environment("mine").python == python
+
+
+def test_only_a_program_can_be_mapped_to(images: Images, tmp_path: Path) -> None:
+    (tmp_path / "text").touch(mode=0o644)
+
+    for path in ("text", "absent", "."):
+        with pytest.raises(InvalidRequest, match="not a program"):
+            images.map("mine", str(tmp_path / path))
+    assert images.mapped() == {}
+
+
+def test_a_python_that_is_gone_is_said_when_the_image_is_asked_for(images: Images, tmp_path: Path) -> None:
+    python = make_python(tmp_path, "python-mine")
+    images.map("mine", python)
+    Path(python).unlink()
+
+    with pytest.raises(InvalidRequest, match="trainyard images map mine"):
+        images.environment("mine")
+
+
+@pytest.mark.parametrize("text", ["x = [", "images = 3", "[images]\nmine = 3"])
+def test_a_wrong_file_is_refused_with_its_path(file: Path, images: Images, text: str) -> None:
+    file.write_text(text)
+
+    with pytest.raises(InvalidRequest) as caught:
+        images.environment("mine")
+
+    assert str(file) in caught.value.message
+
+
+def test_the_version_of_an_installed_package_is_known() -> None:
+    assert installed_version("pytest") == pytest.__version__
+    assert installed_version("no-such-package") is None

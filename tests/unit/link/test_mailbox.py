@@ -1,0 +1,74 @@
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from trainyard.foundation.errors import Corrupt
+from trainyard.link.contract import Command, CommandKind
+from trainyard.link.mailbox import Mailbox
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "mailbox"
+
+
+def test_commands_are_read_in_the_order_they_were_put(folder: Path) -> None:
+    mailbox = Mailbox(folder)
+    put = [mailbox.put(CommandKind.STOP, {"reason": "user"}), mailbox.put(CommandKind.KILL)]
+
+    assert mailbox.read(0) == put
+    assert put == [Command(1, CommandKind.STOP, {"reason": "user"}), Command(2, CommandKind.KILL, {})]
+
+
+def test_only_what_came_after_a_number_is_read(folder: Path) -> None:
+    mailbox = Mailbox(folder)
+    first = mailbox.put(CommandKind.STOP)
+    second = mailbox.put(CommandKind.KILL)
+
+    assert mailbox.read(first.number) == [second]
+    assert mailbox.read(second.number) == []
+
+
+def test_a_mailbox_that_nobody_wrote_to_is_empty(folder: Path) -> None:
+    assert Mailbox(folder).read(0) == []
+
+
+def test_a_yard_made_anew_goes_on_counting(folder: Path) -> None:
+    Mailbox(folder).put(CommandKind.STOP)
+
+    assert Mailbox(folder).put(CommandKind.KILL).number == 2
+
+
+def test_commands_put_at_once_get_numbers_of_their_own(folder: Path) -> None:
+    mailboxes = [Mailbox(folder), Mailbox(folder)]
+
+    with ThreadPoolExecutor(8) as threads:
+        put = list(threads.map(lambda number: mailboxes[number % 2].put(CommandKind.STOP, {"of": number}), range(40)))
+
+    assert sorted(command.number for command in put) == list(range(1, 41))
+    assert mailboxes[0].read(0) == sorted(put, key=lambda command: command.number)
+
+
+def test_what_a_crash_left_of_a_command_is_not_read(folder: Path) -> None:
+    mailbox = Mailbox(folder)
+    mailbox.put(CommandKind.STOP)
+    (folder / ".new-abc").write_text('{"kind": "ki')
+
+    assert [command.kind for command in mailbox.read(0)] == [CommandKind.STOP]
+    assert mailbox.put(CommandKind.KILL).number == 2
+
+
+def test_nothing_but_commands_stays_in_the_folder(folder: Path) -> None:
+    Mailbox(folder).put(CommandKind.STOP)
+
+    assert [path.name for path in folder.iterdir()] == ["00000001.json"]
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"kind": "dance", "payload": {}}', "[]"])
+def test_a_file_that_is_no_command_is_an_error(folder: Path, text: str) -> None:
+    folder.mkdir()
+    (folder / "00000001.json").write_text(text)
+
+    with pytest.raises(Corrupt, match=r"00000001\.json"):
+        Mailbox(folder).read(0)
