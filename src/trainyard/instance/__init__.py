@@ -1,0 +1,1 @@
+"""What runs on an instance: the agent, the sandbox around the training program, and what lives inside it."""

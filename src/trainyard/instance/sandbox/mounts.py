@@ -1,0 +1,139 @@
+"""Builds what a program sees: a new root, filled step by step from the old one, which is then let go.
+
+The new root is entered before it is filled. So a symbolic link met on the way to a target leads to a place inside,
+never to one of the host. Nothing is made in the system's folders either: they are read-only as soon as they are bound.
+"""
+
+import os
+
+from trainyard.instance.sandbox.orders import Step
+from trainyard.instance.sandbox.system_calls import (
+    MS_BIND,
+    MS_NODEV,
+    MS_NOEXEC,
+    MS_NOSUID,
+    MS_PRIVATE,
+    MS_REC,
+    NO_DEVICES,
+    NO_EXEC,
+    NO_SUID,
+    READ_ONLY,
+    mount,
+    pivot_root,
+    restrict_mount,
+    unmount,
+)
+
+HOST = "/.host"  # where the old root lies while the new one is filled
+
+_BINDS = {
+    "read_only": READ_ONLY | NO_SUID | NO_DEVICES,
+    "system": READ_ONLY | NO_SUID | NO_DEVICES | NO_EXEC,
+    "writable": NO_SUID | NO_DEVICES,
+    "device": NO_SUID | NO_EXEC,
+}
+
+
+def enter_new_root(staging: str) -> None:
+    """Stand in an empty root of our own, with the old one under HOST and a /proc that knows only this pid namespace."""
+    mount("none", "/", flags=MS_REC | MS_PRIVATE)
+    mount("tmpfs", staging, kind="tmpfs", flags=MS_NOSUID | MS_NODEV, options="mode=755,size=4m")
+    os.mkdir(staging + HOST, 0o755)
+    pivot_root(staging, staging + HOST)
+    os.chdir("/")
+    os.mkdir("/proc", 0o755)
+    mount("proc", "/proc", kind="proc", flags=MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    restrict_mount("/proc", NO_SUID)  # fails at once where the kernel is too old to restrict whole trees
+
+
+def fill_root(steps: list[Step]) -> None:
+    """Carry out the steps that view.py planned, in their order."""
+    for step in steps:
+        _carry_out(step)
+
+
+def leave_old_root() -> None:
+    """Nothing of the host stays reachable but what was bound."""
+    unmount(HOST)
+    os.rmdir(HOST)
+    seal("/")
+
+
+def bind(kind: str, source: str, target: str) -> None:
+    source = HOST + source
+    make_target(target, is_folder=os.path.isdir(source))
+    mount(source, target, flags=MS_BIND | MS_REC)
+    restrict_mount(target, _BINDS[kind])
+
+
+def make_link(target: str, text: str) -> None:
+    make_target(os.path.dirname(target), is_folder=True)
+    os.symlink(text, target)
+
+
+def replace_text(target: str, text: str) -> None:
+    """Lay a file with this text over one that exists, or make it."""
+    make_target(target, is_folder=False)
+    staged = f"{HOST}.text"
+    descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    os.write(descriptor, text.encode())
+    os.close(descriptor)
+    mount(staged, target, flags=MS_BIND)
+    restrict_mount(target, _BINDS["system"])
+    os.unlink(staged)
+
+
+def make_tmpfs(target: str, options: str) -> None:
+    make_target(target, is_folder=True)
+    mount("tmpfs", target, kind="tmpfs", flags=MS_NOSUID | MS_NODEV, options=options)
+
+
+def make_terminals(target: str) -> None:
+    make_target(target, is_folder=True)
+    mount("devpts", target, kind="devpts", flags=MS_NOSUID | MS_NOEXEC, options="newinstance,ptmxmode=0666,mode=600")
+
+
+def mask(target: str) -> None:
+    """Hide a folder behind an empty one, a file behind nothing at all."""
+    if os.path.isdir(target):
+        mount("tmpfs", target, kind="tmpfs", flags=MS_NOSUID | MS_NODEV, options="mode=755,size=64k")
+        return
+    mount(f"{HOST}/dev/null", target, flags=MS_BIND)
+
+
+def seal(target: str) -> None:
+    """Make a mount of ours read-only now that its folders are made."""
+    restrict_mount(target, READ_ONLY, is_recursive=False)
+
+
+def make_target(target: str, *, is_folder: bool) -> None:
+    """Make the folder or empty file that something is mounted on, if there is none."""
+    if os.path.exists(target):
+        return
+    make_target(os.path.dirname(target), is_folder=True)
+    if is_folder:
+        os.mkdir(target, 0o755)
+        return
+    os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+
+
+def _carry_out(step: Step) -> None:
+    match step:
+        case ("bind", kind, source, target):
+            bind(kind, source, target)
+        case ("folder", target):
+            make_target(target, is_folder=True)
+        case ("link", target, text):
+            make_link(target, text)
+        case ("text", target, text):
+            replace_text(target, text)
+        case ("tmpfs", target, options):
+            make_tmpfs(target, options)
+        case ("terminals", target):
+            make_terminals(target)
+        case ("mask", target):
+            mask(target)
+        case ("seal", target):
+            seal(target)
+        case _:
+            raise AssertionError(f"the view has no step {step[0]}")

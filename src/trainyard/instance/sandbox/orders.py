@@ -1,0 +1,55 @@
+"""What the launcher orders its keeper to do: plain values that travel through a pipe.
+
+Both are the same interpreter and the same version of this code, so marshal serves, and costs nothing to import.
+"""
+
+import marshal
+
+Step = tuple[str, ...]  # of the view: a verb and its arguments, see view.py
+
+
+class Orders:
+    """All that the keeper, init and the program's first steps need to know."""
+
+    def __init__(
+        self,
+        *,
+        has_namespaces: bool,
+        argv: list[str],
+        environment: dict[str, str],
+        working_folder: str,
+        staging: str,
+        steps: list[Step],
+        hostname: str,
+        uid: int,
+        gid: int,
+        groups: list[str],
+        origins: list[str],
+        most_processes: int,
+        watched_memory: int,
+        status_fd: int = -1,
+        output_fd: int = -1,
+    ) -> None:
+        self.has_namespaces = has_namespaces
+        self.argv = argv
+        self.environment = environment
+        self.working_folder = working_folder
+        self.staging = staging  # an empty folder of the host, on which the new root is built
+        self.steps = steps
+        self.hostname = hostname
+        self.uid = uid
+        self.gid = gid
+        self.groups = groups  # folders of the control groups that the keeper was put in, for the program to inherit
+        self.origins = origins  # the groups that it came from
+        self.most_processes = most_processes  # by RLIMIT_NPROC; 0 is no such limit
+        self.watched_memory = watched_memory  # bytes that the watchdog allows; 0 is no watchdog
+        self.status_fd = status_fd  # both are filled in when the keeper is started
+        self.output_fd = output_fd
+
+
+def encode(orders: Orders) -> bytes:
+    return marshal.dumps(vars(orders))
+
+
+def decode(data: bytes) -> Orders:
+    return Orders(**marshal.loads(data))

@@ -1,0 +1,139 @@
+"""The calls of the kernel that Python has no function for. Each raises OSError, with what was tried as its file name.
+
+This module and all that the keeper imports use only what costs next to nothing to import: no typing, enum, dataclasses,
+pathlib or re, each of which takes several milliseconds of every job's start. A test holds them to it.
+"""
+
+import ctypes
+import os
+
+NEW_MOUNT, NEW_UTS, NEW_IPC, NEW_USER, NEW_PID = 0x00020000, 0x04000000, 0x08000000, 0x10000000, 0x20000000
+
+MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 0x2, 0x4, 0x8, 0x1000, 0x4000, 0x40000
+
+READ_ONLY, NO_SUID, NO_DEVICES, NO_EXEC = 0x1, 0x2, 0x4, 0x8  # attributes of mount_setattr
+
+_SYS_MOUNT_SETATTR, _SYS_LANDLOCK_CREATE, _SYS_LANDLOCK_RESTRICT = 442, 444, 446
+_SYS_KEYCTL = {"x86_64": 250, "aarch64": 219}
+_AT_FDCWD, _AT_RECURSIVE, _MNT_DETACH = -100, 0x8000, 2
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP = 1, 4, 24
+_PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 36, 38, 47
+_CAP_AMBIENT_CLEAR_ALL = 4
+_CAPABILITY_VERSION_3 = 0x20080522
+_LANDLOCK_VERSION = 1
+_LANDLOCK_SCOPES_SINCE = 6
+_LANDLOCK_ABSTRACT_SOCKETS, _LANDLOCK_SIGNALS = 1, 2
+_KEYCTL_JOIN_SESSION_KEYRING = 1
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def unshare(namespaces: int) -> None:
+    _check(_libc.unshare(namespaces), "unshare")
+
+
+def mount(source: str, target: str, *, kind: str = "", flags: int = 0, options: str = "") -> None:
+    data = options.encode() if options else None
+    done = _libc.mount(os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), data)
+    _check(done, f"mount {kind or source} on {target}")
+
+
+def restrict_mount(target: str, attributes: int, *, is_recursive: bool = True) -> None:
+    """Add attributes to a mount and to all mounts below it, which the kernel does in one call since 5.12."""
+    attr = (ctypes.c_uint64 * 4)(attributes, 0, 0, 0)
+    flags = _AT_RECURSIVE if is_recursive else 0
+    _syscall(
+        f"restrict the mount on {target}",
+        _SYS_MOUNT_SETATTR,
+        ctypes.c_long(_AT_FDCWD),
+        ctypes.c_char_p(os.fsencode(target)),
+        ctypes.c_ulong(flags),
+        ctypes.byref(attr),
+        ctypes.c_size_t(ctypes.sizeof(attr)),
+    )
+
+
+def pivot_root(new_root: str, put_old: str) -> None:
+    _check(_libc.pivot_root(os.fsencode(new_root), os.fsencode(put_old)), f"pivot_root to {new_root}")
+
+
+def unmount(target: str) -> None:
+    """Take a mount and all below it away; what still uses it keeps it alive unseen."""
+    _check(_libc.umount2(os.fsencode(target), _MNT_DETACH), f"unmount {target}")
+
+
+def set_host_name(name: str) -> None:
+    data = name.encode()
+    _check(_libc.sethostname(data, ctypes.c_size_t(len(data))), "sethostname")
+
+
+def die_with_parent(signal: int) -> None:
+    """Have the kernel send `signal` when the parent ends. A change of uid cancels it."""
+    _prctl("PR_SET_PDEATHSIG", _PR_SET_PDEATHSIG, signal)
+
+
+def set_dumpable(value: int) -> None:
+    """With 0, processes of the same user may neither trace this one nor read its memory."""
+    _prctl("PR_SET_DUMPABLE", _PR_SET_DUMPABLE, value)
+
+
+def adopt_orphans() -> None:
+    _prctl("PR_SET_CHILD_SUBREAPER", _PR_SET_CHILD_SUBREAPER, 1)
+
+
+def forbid_new_privileges() -> None:
+    _prctl("PR_SET_NO_NEW_PRIVS", _PR_SET_NO_NEW_PRIVS, 1)
+
+
+def drop_bounding_capability(number: int) -> None:
+    _prctl("PR_CAPBSET_DROP", _PR_CAPBSET_DROP, number)
+
+
+def drop_capabilities() -> None:
+    """Empty the ambient, effective, permitted and inheritable sets."""
+    _prctl("PR_CAP_AMBIENT", _PR_CAP_AMBIENT, _CAP_AMBIENT_CLEAR_ALL)
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    _check(_libc.capset(ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)())), "capset")
+
+
+def leave_session_keyring() -> None:
+    """Get an empty session keyring in place of the one that came with the login session of the yard."""
+    number = _SYS_KEYCTL.get(os.uname().machine)
+    if number is not None:
+        _syscall("join a new session keyring", number, ctypes.c_long(_KEYCTL_JOIN_SESSION_KEYRING), ctypes.c_void_p())
+
+
+def has_landlock_scopes() -> bool:
+    version = _libc.syscall(
+        ctypes.c_long(_SYS_LANDLOCK_CREATE), ctypes.c_void_p(), ctypes.c_size_t(0), ctypes.c_ulong(_LANDLOCK_VERSION)
+    )
+    return int(version) >= _LANDLOCK_SCOPES_SINCE
+
+
+def scope_sockets_and_signals() -> None:
+    """Cut this process and its children off from abstract sockets and processes that are not among themselves."""
+    attr = (ctypes.c_uint64 * 3)(0, 0, _LANDLOCK_ABSTRACT_SOCKETS | _LANDLOCK_SIGNALS)
+    size = ctypes.c_size_t(ctypes.sizeof(attr))
+    ruleset = _syscall("landlock ruleset", _SYS_LANDLOCK_CREATE, ctypes.byref(attr), size, ctypes.c_ulong(0))
+    try:
+        _syscall("landlock", _SYS_LANDLOCK_RESTRICT, ctypes.c_long(ruleset), ctypes.c_ulong(0))
+    finally:
+        os.close(ruleset)
+
+
+def _prctl(what: str, option: int, value: int) -> None:
+    zero = ctypes.c_ulong(0)
+    _check(_libc.prctl(option, ctypes.c_ulong(value), zero, zero, zero), what)
+
+
+def _syscall(what: str, number: int, *arguments: object) -> int:
+    _libc.syscall.restype = ctypes.c_long
+    result = int(_libc.syscall(ctypes.c_long(number), *arguments))
+    _check(result, what)
+    return result
+
+
+def _check(result: int, what: str) -> None:
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), what)

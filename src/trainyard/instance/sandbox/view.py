@@ -1,0 +1,147 @@
+"""Plans what a program sees: nothing of the host but what is listed here.
+
+The plan is a list of steps for mounts.py. A folder of the host is seen because the system needs it, because the
+interpreter does, or because the request names it; what is hidden is masked wherever one of those would show it.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainyard.foundation.errors import InvalidRequest
+from trainyard.instance.sandbox.contract import ML, Bind, SandboxRequest
+from trainyard.instance.sandbox.interpreters import interpreter_folders
+from trainyard.instance.sandbox.orders import Step
+
+_SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "nix", "gnu")
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_GPU_DEVICES = ("nvidia*", "dri", "kfd", "dxg", "infiniband")
+_DEVICE_LINKS = (
+    ("fd", "/proc/self/fd"),
+    ("stdin", "fd/0"),
+    ("stdout", "fd/1"),
+    ("stderr", "fd/2"),
+    ("ptmx", "pts/ptmx"),
+)
+_LOCALHOST = ("127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback")
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    source: Path  # resolved
+    target: str
+    kind: str
+    is_explicit: bool = True  # was asked for, so a hidden folder around it does not hide it
+
+
+def plan_view(request: SandboxRequest, *, uid: int, gid: int, root: Path = Path("/")) -> list[Step]:
+    """The steps that build the view, parents before what lies in them. `root` is the host's, but for tests."""
+    hidden = [path.resolve() for path in request.hidden]
+    links = list(_system_links(root))
+    shown = [*_system(root), *_requested(request, hidden)]
+    shown = [each for each in shown if each.is_explicit or not _lies_in_any(each.source, hidden)]
+    masks = {target: path.is_dir() for each in shown for target, path in _masks(each, hidden)}
+    steps: list[tuple[str, Step]] = [(target, ("mask", target)) for target in masks]
+    steps += [(each.target, ("bind", each.kind, str(each.source), each.target)) for each in shown]
+    ordered = [step for _, step in sorted(steps, key=_depth)]  # stable: what is asked for lies on what masks it
+    return [
+        *(("link", target, text) for target, text in links),
+        *ordered,
+        *_plain_folders(),
+        *_devices(request, root),
+        *_texts(request, root, uid=uid, gid=gid),
+        *(("seal", target) for target, is_folder in masks.items() if is_folder),
+    ]
+
+
+def _system_links(root: Path) -> Iterator[tuple[str, str]]:
+    for name in _SYSTEM:
+        if (root / name).is_symlink():
+            yield f"/{name}", str((root / name).readlink())
+    for entry in _entries(root / "opt"):
+        if entry.is_symlink() and entry.name != "ml":
+            yield f"/opt/{entry.name}", str(entry.readlink())
+
+
+def _system(root: Path) -> Iterator[_Shown]:
+    """`/opt` is shown entry by entry, since the host's has no folder that `ml` could be mounted on."""
+    entries = [(root / name, f"/{name}") for name in _SYSTEM]
+    entries += [(entry, f"/opt/{entry.name}") for entry in _entries(root / "opt") if entry.name != "ml"]
+    for entry, target in entries:
+        if entry.exists() and not entry.is_symlink():
+            yield _Shown(entry.resolve(), target, "read_only", is_explicit=False)
+    yield _Shown(root / "sys", "/sys", "system", is_explicit=False)
+    resolver = (root / "etc/resolv.conf").resolve()
+    if resolver.exists() and not resolver.is_relative_to(root / "etc"):  # a resolver daemon keeps it under /run
+        yield _Shown(resolver, "/" + str(resolver.relative_to(root)), "system")
+
+
+def _requested(request: SandboxRequest, hidden: Sequence[Path]) -> Iterator[_Shown]:
+    private = [*hidden, Path(os.path.expanduser("~"))]  # not Path.home(), which fails without one
+    for folder in interpreter_folders(request.interpreter, private):
+        if folder.parts[1] not in _SYSTEM or _lies_in_any(folder.resolve(), hidden):
+            yield _Shown(folder.resolve(), str(folder), "read_only")
+    yield _Shown(request.scratch_folder.resolve() / "tmp", "/tmp", "writable")
+    yield _Shown(request.scratch_folder.resolve() / "var-tmp", "/var/tmp", "writable")
+    yield _Shown(request.ml_folder.resolve(), ML, "writable")
+    for kind, binds in (("read_only", request.read_only), ("writable", request.writable)):
+        yield from (_Shown(bind.source.resolve(), _target(bind), kind) for bind in binds)
+
+
+def _target(bind: Bind) -> str:
+    target = os.path.normpath(bind.target or str(bind.source))
+    if not target.startswith("/") or target == "/":
+        raise InvalidRequest(f'"{bind.target}" is no place for {bind.source}; it must be an absolute path below "/".')
+    return target
+
+
+def _masks(shown: _Shown, hidden: Sequence[Path]) -> Iterator[tuple[str, Path]]:
+    for path in hidden:
+        if path != shown.source and path.is_relative_to(shown.source) and path.exists():
+            yield f"{shown.target}/{path.relative_to(shown.source)}", path
+
+
+def _plain_folders() -> Iterator[Step]:
+    yield ("folder", "/run")
+    yield ("link", "/var/run", "/run")
+
+
+def _devices(request: SandboxRequest, root: Path) -> Iterator[Step]:
+    names = list(_DEVICES)
+    if request.limits.gpus:
+        names += sorted(path.name for pattern in _GPU_DEVICES for path in (root / "dev").glob(pattern))
+    for name in names:
+        if (root / "dev" / name).exists():
+            yield ("bind", "device", f"/dev/{name}", f"/dev/{name}")
+    yield from (("link", f"/dev/{name}", text) for name, text in _DEVICE_LINKS)
+    yield ("terminals", "/dev/pts")
+    memory = request.limits.memory_bytes
+    yield ("tmpfs", "/dev/shm", "mode=1777" if memory is None else f"mode=1777,size={memory // 2}")
+
+
+def _texts(request: SandboxRequest, root: Path, *, uid: int, gid: int) -> Iterator[Step]:
+    """Files of /etc that are the job's own. One that is a link is replaced where the link leads."""
+    names = [request.hostname] if not any(request.hostname in line.split()[1:] for line in request.hosts) else []
+    texts = {
+        "hosts": [*_LOCALHOST, *(f"127.0.0.1 {name}" for name in names), *request.hosts],
+        "hostname": [request.hostname],
+        "passwd": ["root:x:0:0:root:/root:/bin/sh", f"job:x:{uid}:{gid}:job:/tmp:/bin/sh"],
+        "group": ["root:x:0:", f"job:x:{gid}:"],
+    }
+    for name, lines in texts.items():
+        path = (root / "etc" / name).resolve()
+        if path.exists():
+            yield ("text", "/" + str(path.relative_to(root)), "".join(f"{line}\n" for line in lines))
+
+
+def _entries(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def _lies_in_any(path: Path, folders: Sequence[Path]) -> bool:
+    return any(path.is_relative_to(folder) for folder in folders)
+
+
+def _depth(placed: tuple[str, Step]) -> int:
+    return placed[0].count("/")

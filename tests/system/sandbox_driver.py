@@ -1,0 +1,148 @@
+"""Launches one sandbox and acts on it, as a program of its own, so that tests can run it as any user.
+
+Reads what to do as JSON from its standard input, and writes what came of it as JSON. It runs on a bare interpreter with
+only this project's source on its path.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from trainyard.foundation.errors import TrainyardError
+from trainyard.instance.sandbox.contract import Bind, Isolation, Sandboxed, SandboxRequest
+from trainyard.instance.sandbox.launcher import footprint, launch
+from trainyard.link.contract import LimitSpec
+
+_PATIENCE_S = 60.0
+
+
+def main() -> None:
+    plan = json.load(sys.stdin)
+    _tell(drive(plan["request"], plan["actions"]))
+
+
+def drive(request: dict[str, Any], actions: list[list[Any]]) -> dict[str, Any]:
+    """Launch, carry out the actions, wait for the end, and tell everything."""
+    wanted = read_request(request)
+    mounts = Path("/proc/self/mountinfo").read_text()
+    reader, writer = os.pipe()
+    output = _Output(reader)
+    try:
+        sandboxed = launch(wanted, writer)
+    except TrainyardError as error:
+        return {"error": type(error).__name__, "message": error.message, "left": _left(wanted, mounts)}
+    finally:
+        os.close(writer)
+    output.start()
+    for name, *arguments in actions:
+        _ACTIONS[name](sandboxed, output, *arguments)
+    ended = sandboxed.wait(_PATIENCE_S)
+    output.join(_PATIENCE_S)
+    sandboxed.close()
+    return {
+        "ended": None if ended is None else asdict(ended),
+        "output": output.text,
+        "not_enforced": list(sandboxed.not_enforced),
+        "left": _left(wanted, mounts),
+    }
+
+
+def read_request(values: dict[str, Any]) -> SandboxRequest:
+    values = dict(values)
+    for name in ("ml_folder", "scratch_folder", "interpreter"):
+        values[name] = Path(values[name])
+    for name in ("read_only", "writable"):
+        values[name] = [Bind(Path(source), target) for source, target in values.get(name, [])]
+    values["hidden"] = [Path(path) for path in values.get("hidden", [])]
+    values["limits"] = LimitSpec(**values.get("limits", {}))
+    values["isolation"] = Isolation(values.get("isolation", Isolation.NAMESPACES))
+    return SandboxRequest(**values)
+
+
+class _Output(threading.Thread):
+    """Collects what the program writes until nobody holds its output open any more."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(daemon=True)
+        self._descriptor = descriptor
+        self._arrived = threading.Condition()
+        self.text = ""
+
+    def run(self) -> None:
+        while chunk := os.read(self._descriptor, 65536):
+            with self._arrived:
+                self.text += chunk.decode(errors="replace")
+                self._arrived.notify_all()
+
+    def await_text(self, wanted: str) -> None:
+        with self._arrived:
+            if not self._arrived.wait_for(lambda: wanted in self.text, _PATIENCE_S):
+                raise AssertionError(f"{wanted!r} did not come; the output is {self.text!r}")
+
+
+def _await_text(_: Sandboxed, output: _Output, wanted: str) -> None:
+    output.await_text(wanted)
+
+
+def _terminate(sandboxed: Sandboxed, _: _Output) -> None:
+    sandboxed.terminate()
+
+
+def _kill(sandboxed: Sandboxed, _: _Output) -> None:
+    sandboxed.kill()
+
+
+def _kill_while_waiting(sandboxed: Sandboxed, _: _Output) -> None:
+    """Kill from this thread while another one waits."""
+    waiting = threading.Thread(target=sandboxed.wait)
+    waiting.start()
+    sandboxed.kill()
+    waiting.join(_PATIENCE_S)
+    if waiting.is_alive():
+        raise AssertionError("the thread that waited was not told")
+
+
+def _kill_keeper(sandboxed: Sandboxed, _: _Output) -> None:
+    """The keeper is the parent of the process that holds the tree."""
+    lines = Path(f"/proc/{sandboxed.pid}/status").read_text().splitlines()
+    parent = next(int(line.split()[1]) for line in lines if line.startswith("PPid:"))
+    os.kill(parent, signal.SIGKILL)
+
+
+def _announce(sandboxed: Sandboxed, output: _Output) -> None:
+    """Tell that the program runs, and stay until killed."""
+    _tell({"pid": sandboxed.pid})
+    time.sleep(_PATIENCE_S)
+
+
+_ACTIONS: dict[str, Any] = {
+    "await": _await_text,
+    "terminate": _terminate,
+    "kill": _kill,
+    "kill while waiting": _kill_while_waiting,
+    "kill keeper": _kill_keeper,
+    "announce": _announce,
+}
+
+
+def _tell(what: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(what) + "\n")
+    sys.stdout.flush()
+
+
+def _left(request: SandboxRequest, mounts: str) -> list[str]:
+    """What the sandbox left on the machine."""
+    left = [str(group) for group in footprint(request) if group.exists()]
+    if Path("/proc/self/mountinfo").read_text() != mounts:
+        left.append("mounts")
+    return left
+
+
+if __name__ == "__main__":
+    main()

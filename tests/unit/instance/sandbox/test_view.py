@@ -1,0 +1,155 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from trainyard.foundation.errors import InvalidRequest
+from trainyard.instance.sandbox.contract import Bind, SandboxRequest
+from trainyard.instance.sandbox.orders import Step
+from trainyard.instance.sandbox.view import plan_view
+from trainyard.link.contract import LimitSpec
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A small host: a merged /usr, something in /opt, devices, and a home folder with an installation of Python."""
+    root = tmp_path / "host"
+    for folder in (
+        "usr/bin",
+        "etc",
+        "sys",
+        "opt/tools",
+        "opt/ml/leftover",
+        "dev",
+        "home/me/python/lib/python3.11",
+        "srv",
+    ):
+        (root / folder).mkdir(parents=True)
+    for file in ("etc/hosts", "etc/passwd", "dev/null", "dev/nvidia0", "dev/nvidiactl", "dev/sda"):
+        (root / file).touch()
+    (root / "bin").symlink_to("usr/bin")
+    (root / "opt/latest").symlink_to("tools")
+    (root / "home/me/python/lib/python3.11/os.py").touch()
+    (root / "home/me/python/bin").mkdir()
+    (root / "home/me/python/bin/python").touch()
+    return root
+
+
+@pytest.fixture
+def request_of_a_job(root: Path) -> SandboxRequest:
+    return SandboxRequest(
+        name="one",
+        argv=["python"],
+        environment={},
+        ml_folder=root / "home/me/yard/ml",
+        scratch_folder=root / "home/me/yard/scratch",
+        interpreter=root / "home/me/python/bin/python",
+    )
+
+
+def plan(request: SandboxRequest, root: Path) -> list[Step]:
+    return plan_view(request, uid=1000, gid=1000, root=root)
+
+
+def binds(steps: list[Step]) -> dict[str, tuple[str, str]]:
+    return {step[3]: (step[1], step[2]) for step in steps if step[0] == "bind"}
+
+
+def test_only_listed_folders_of_the_host_are_shown(request_of_a_job: SandboxRequest, root: Path) -> None:
+    shown = binds(plan(request_of_a_job, root))
+    python = str(root / "home/me/python")
+    assert set(shown) == {
+        *("/usr", "/etc", "/sys", "/opt/tools", "/tmp", "/var/tmp", "/opt/ml", "/dev/null"),
+        python,
+    }
+    assert shown[python] == ("read_only", python)
+
+
+def test_links_of_the_system_stay_links(request_of_a_job: SandboxRequest, root: Path) -> None:
+    steps = plan(request_of_a_job, root)
+    assert ("link", "/bin", "usr/bin") in steps
+    assert ("link", "/opt/latest", "tools") in steps
+
+
+def test_the_ml_folder_of_the_host_gives_way_to_that_of_the_job(request_of_a_job: SandboxRequest, root: Path) -> None:
+    assert binds(plan(request_of_a_job, root))["/opt/ml"] == ("writable", str(root / "home/me/yard/ml"))
+
+
+def test_a_hidden_part_of_the_system_is_masked_and_sealed_at_the_end(
+    request_of_a_job: SandboxRequest, root: Path
+) -> None:
+    (root / "opt/tools/yard").mkdir()
+    (root / "opt/tools/key").touch()
+    hidden = [root / "opt/tools/yard", root / "opt/tools/key", root / "opt/tools/missing"]
+    steps = plan(replace(request_of_a_job, hidden=hidden), root)
+    masks = [step[1] for step in steps if step[0] == "mask"]
+    assert masks == ["/opt/tools/yard", "/opt/tools/key"]
+    assert steps[-1] == ("seal", "/opt/tools/yard")
+    assert steps.index(("mask", "/opt/tools/yard")) > next(i for i, step in enumerate(steps) if "/opt/tools" in step)
+
+
+def test_a_hidden_folder_of_the_system_is_not_shown(request_of_a_job: SandboxRequest, root: Path) -> None:
+    assert "/opt/tools" not in binds(plan(replace(request_of_a_job, hidden=[root / "opt/tools"]), root))
+
+
+def test_what_is_asked_for_is_shown_inside_what_is_hidden(request_of_a_job: SandboxRequest, root: Path) -> None:
+    (root / "opt/tools/yard/data").mkdir(parents=True)
+    data = root / "opt/tools/yard/data"
+    steps = plan(
+        replace(request_of_a_job, hidden=[root / "opt/tools/yard"], read_only=[Bind(data, "/opt/tools/yard/data")]),
+        root,
+    )
+    mask = steps.index(("mask", "/opt/tools/yard"))
+    assert steps.index(("bind", "read_only", str(data), "/opt/tools/yard/data")) > mask
+
+
+def test_what_is_hidden_is_masked_under_the_name_that_shows_it(request_of_a_job: SandboxRequest, root: Path) -> None:
+    (root / "srv/data/keys").mkdir(parents=True)
+    wanted = replace(
+        request_of_a_job, hidden=[root / "srv/data/keys"], writable=[Bind(root / "srv/data", "/mnt/elsewhere")]
+    )
+    assert ("mask", "/mnt/elsewhere/keys") in plan(wanted, root)
+
+
+def test_a_hidden_folder_is_found_behind_a_link(request_of_a_job: SandboxRequest, root: Path) -> None:
+    (root / "opt/tools/yard").mkdir()
+    (root / "srv/yard").symlink_to(root / "opt/tools/yard")
+    assert ("mask", "/opt/tools/yard") in plan(replace(request_of_a_job, hidden=[root / "srv/yard"]), root)
+
+
+@pytest.mark.parametrize("target", ["relative", "/", "/../.."])
+def test_a_bind_has_an_absolute_place_below_the_root(request_of_a_job: SandboxRequest, root: Path, target: str) -> None:
+    with pytest.raises(InvalidRequest, match="absolute path"):
+        plan(replace(request_of_a_job, writable=[Bind(root / "srv", target)]), root)
+
+
+def test_gpus_are_there_only_for_jobs_that_have_some(request_of_a_job: SandboxRequest, root: Path) -> None:
+    assert "/dev/nvidia0" not in binds(plan(request_of_a_job, root))
+    with_gpu = replace(request_of_a_job, limits=LimitSpec(gpus=(0,)))
+    devices = {target for target in binds(plan(with_gpu, root)) if target.startswith("/dev/")}
+    assert devices == {"/dev/null", "/dev/nvidia0", "/dev/nvidiactl"}
+
+
+def test_the_hosts_file_has_the_job_itself_and_what_it_was_given(request_of_a_job: SandboxRequest, root: Path) -> None:
+    given = replace(request_of_a_job, hostname="algo-2", hosts=["10.0.0.1 algo-1"])
+    text = next(step[2] for step in plan(given, root) if step[:2] == ("text", "/etc/hosts"))
+    assert "127.0.0.1 algo-2" in text.splitlines()
+    assert "10.0.0.1 algo-1" in text.splitlines()
+
+
+def test_a_host_with_an_address_of_its_own_is_not_on_the_loopback(request_of_a_job: SandboxRequest, root: Path) -> None:
+    given = replace(request_of_a_job, hostname="algo-1", hosts=["10.0.0.1 algo-1"])
+    text = next(step[2] for step in plan(given, root) if step[:2] == ("text", "/etc/hosts"))
+    assert "127.0.0.1 algo-1" not in text
+
+
+def test_shared_memory_takes_at_most_half_of_the_memory(request_of_a_job: SandboxRequest, root: Path) -> None:
+    limited = replace(request_of_a_job, limits=LimitSpec(memory_bytes=1000))
+    assert ("tmpfs", "/dev/shm", "mode=1777,size=500") in plan(limited, root)
+
+
+def test_a_resolver_that_keeps_its_file_elsewhere_stays_reachable(request_of_a_job: SandboxRequest, root: Path) -> None:
+    (root / "run/resolve").mkdir(parents=True)
+    (root / "run/resolve/stub.conf").touch()
+    (root / "etc/resolv.conf").symlink_to("../run/resolve/stub.conf")
+    assert binds(plan(request_of_a_job, root))["/run/resolve/stub.conf"][0] == "system"
