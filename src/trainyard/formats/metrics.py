@@ -6,6 +6,7 @@ does not exist; the next append takes it away.
 """
 
 import fcntl
+import hashlib
 import math
 import os
 import re
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import BinaryIO
+from urllib.parse import quote
 
 from trainyard.formats.watermark import LOWEST, Watermark, first_reaching
 from trainyard.foundation.errors import Unavailable
@@ -26,6 +28,7 @@ from trainyard.foundation.files import PRIVATE_FILE, PRIVATE_FOLDER, sync_folder
 _RECORD = struct.Struct("<qqQdddd")
 _WORDS = _RECORD.size // 8
 _BATCH = 16_384  # points in memory at once
+_LONGEST_NAME = 200  # file systems take 255 bytes
 _PERCENTILE = re.compile(r"p(100(?:\.0+)?|[0-9]{1,2}(?:\.[0-9]+)?)")
 
 
@@ -54,6 +57,14 @@ class Points:
     minima: Sequence[float]
     maxima: Sequence[float]
     counts: Sequence[float]
+
+
+def series_file(folder: Path, name: str) -> Path:
+    """Where the points of a series lie among others, each with a name of any characters and length."""
+    readable = quote(name, safe="", errors="surrogatepass")
+    if len(readable) > _LONGEST_NAME:
+        readable = f"{readable[: _LONGEST_NAME // 2]}-{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()}"
+    return folder / f"{readable}.points"
 
 
 class PointsFile:

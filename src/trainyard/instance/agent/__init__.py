@@ -1,0 +1,1 @@
+"""Prepares, runs, watches and reports one instance: `python -m trainyard.instance.agent.main <instance folder>`."""

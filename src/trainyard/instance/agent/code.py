@@ -1,0 +1,105 @@
+"""The user's code: fetched, unpacked, and turned into the command that runs it."""
+
+import os
+import shlex
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+from trainyard.foundation.errors import InvalidRequest, NotFound
+from trainyard.foundation.locations import parse_s3_uri
+from trainyard.instance.agent.archive import extract_tar_gz
+from trainyard.instance.agent.environment import program_arguments
+from trainyard.instance.agent.failure import CannotRun, FailureKind
+from trainyard.instance.sandbox.contract import ML
+from trainyard.link.contract import InstanceSpec
+from trainyard.objects.filesystem import FilesystemObjects
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramCommand:
+    """What is executed, in the code folder: a Python program, or any other command."""
+
+    words: tuple[str, ...]
+    is_python: bool = False
+
+    def argv(self, interpreter: str) -> tuple[str, ...]:
+        return (interpreter, *self.words) if self.is_python else self.words
+
+    @property
+    def shown(self) -> str:
+        """The command as messages name it."""
+        return shlex.join(self.argv("python"))
+
+
+def fetch_code(store: FilesystemObjects, spec: InstanceSpec, ml: Path) -> None:
+    """Unpack the submitted code into the code folder; nothing happens for a job that brings none.
+
+    CannotRun when it is missing, or is not an archive that may be unpacked.
+    """
+    submitted = spec.program.submit_directory
+    if not submitted:
+        return
+    try:
+        if submitted.startswith(f"{ML}/"):
+            with _inside(ml, submitted).open("rb") as file:
+                _unpack(file, submitted, ml / "code")
+        else:
+            with store.open(parse_s3_uri(submitted, spec.account)) as reader:
+                _unpack(reader.file, submitted, ml / "code")
+    except (NotFound, FileNotFoundError, IsADirectoryError) as error:
+        raise CannotRun(
+            f"The code {submitted} does not exist; upload it, or correct sagemaker_submit_directory.",
+            FailureKind.BAD_INPUT,
+        ) from error
+
+
+def program_command(spec: InstanceSpec, code: Path) -> ProgramCommand:
+    """The command line of the program.
+
+    A Python entry point runs with the job's interpreter, any other by the shell, as SageMaker does. CannotRun when the
+    entry point is not a file of the code.
+    """
+    name = spec.program.entry_point
+    if not name and not spec.program.command:
+        raise CannotRun(
+            "The job names no program: give it a sagemaker_program hyperparameter or a ContainerEntrypoint.",
+            FailureKind.USER_ERROR,
+        )
+    if not name:
+        return ProgramCommand(tuple(spec.program.command))
+    entry_point, arguments = _entry_point(code, name), program_arguments(spec)
+    if name.endswith(".py"):
+        return ProgramCommand((name, *arguments), is_python=True)
+    entry_point.chmod(0o755)
+    # The shell also runs what has no #! line; `exec` leaves no shell between the program and its signals.
+    return ProgramCommand(("/bin/sh", "-c", 'exec "./$0" "$@"', name, *arguments))
+
+
+def _unpack(file: BinaryIO, shown: str, code: Path) -> None:
+    try:
+        extract_tar_gz(file, code)
+    except InvalidRequest as error:
+        raise CannotRun(f"The code {shown} is refused: {error.message}.", FailureKind.BAD_INPUT) from error
+
+
+def _inside(ml: Path, path: str) -> Path:
+    """The file that the program would see at a path under /opt/ml, before it runs."""
+    parts = PurePosixPath(path).relative_to(ML).parts
+    if ".." in parts:
+        raise CannotRun(f"The code {path} lies outside {ML}.", FailureKind.USER_ERROR)
+    return ml.joinpath(*parts)
+
+
+def _entry_point(code: Path, name: str) -> Path:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or name.startswith("-"):
+        raise CannotRun(
+            f'The entry point "{name}" is not a path inside the code, such as train.py or scripts/train.sh.',
+            FailureKind.USER_ERROR,
+        )
+    place = Path(os.path.realpath(code / path))
+    if not place.is_file() or not place.is_relative_to(os.path.realpath(code)):
+        held = ", ".join(sorted(entry.name for entry in code.iterdir())[:20]) or "nothing"
+        raise CannotRun(f'There is no entry point "{name}" in the code, which holds {held}.', FailureKind.USER_ERROR)
+    return place

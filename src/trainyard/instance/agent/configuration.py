@@ -1,0 +1,69 @@
+"""The configuration files of the container contract, as SageMaker lays them under /opt/ml/input/config."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from trainyard.link.contract import ChannelSpec, InstanceSpec
+
+# The instances of a job share this machine and meet on its loopback addresses.
+NETWORK_INTERFACE = "lo"
+
+# Hyperparameters that speak to the platform, not to the program.
+_PLATFORM = frozenset({"_tuning_objective_metric", "default_user_module_name"})
+_PLATFORM_PREFIX = "sagemaker_"
+
+
+def config_files(spec: InstanceSpec) -> Mapping[str, Mapping[str, Any]]:
+    """Every configuration file by its name."""
+    return {
+        "hyperparameters.json": spec.hyperparameters,
+        "inputdataconfig.json": input_data_config(spec),
+        "resourceconfig.json": resource_config(spec),
+    }
+
+
+def input_data_config(spec: InstanceSpec) -> Mapping[str, Mapping[str, str]]:
+    """What is known of each channel."""
+    return {channel.name: _channel(channel) for channel in spec.channels}
+
+
+def resource_config(spec: InstanceSpec) -> Mapping[str, Any]:
+    """Who the instances are. The names of all hosts are in lexicographic order, as programs expect."""
+    hosts = sorted(spec.hosts)
+    return {
+        "current_host": spec.instance,
+        "current_instance_type": spec.instance_type,
+        "current_group_name": spec.instance_group,
+        "hosts": hosts,
+        "instance_groups": [
+            {"instance_group_name": spec.instance_group, "instance_type": spec.instance_type, "hosts": hosts}
+        ],
+        "network_interface_name": NETWORK_INTERFACE,
+    }
+
+
+def decoded_hyperparameters(spec: InstanceSpec) -> dict[str, Any]:
+    """Each value as the JSON it may be, else as the text it is."""
+    return {name: _decoded(value) for name, value in spec.hyperparameters.items()}
+
+
+def is_for_platform(name: str) -> bool:
+    """Whether a hyperparameter tells the platform something and is not an argument of the program."""
+    return name in _PLATFORM or name.startswith(_PLATFORM_PREFIX)
+
+
+def _channel(channel: ChannelSpec) -> dict[str, str]:
+    told = {
+        "TrainingInputMode": channel.mode,
+        "S3DistributionType": channel.distribution,
+        "RecordWrapperType": channel.record_wrapper,
+    }
+    return {"ContentType": channel.content_type, **told} if channel.content_type is not None else told
+
+
+def _decoded(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value

@@ -1,0 +1,261 @@
+"""The environment of a training program: platform variables, the SM_* set, and the arguments of the script.
+
+The SM_* variables are those that version 5.1.4 of the sagemaker-training toolkit makes; existing scripts read them.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainyard.instance.agent.configuration import (
+    NETWORK_INTERFACE,
+    decoded_hyperparameters,
+    input_data_config,
+    is_for_platform,
+    resource_config,
+)
+from trainyard.instance.sandbox.contract import ML
+from trainyard.link.contract import InstanceSpec
+
+_SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+_DEFAULT_LOG_LEVEL = 20
+
+# What the toolkit reads of the hyperparameters itself; the other sagemaker_* ones go to framework launchers.
+_READ_BY_TOOLKIT = frozenset(
+    {
+        "sagemaker_program",
+        "sagemaker_submit_directory",
+        "sagemaker_enable_cloudwatch_metrics",
+        "sagemaker_region",
+        "sagemaker_container_log_level",
+        "sagemaker_job_name",
+        "sagemaker_s3_output",
+        "default_user_module_name",
+        "_tuning_objective_metric",
+    }
+)
+_DISTRIBUTIONS = frozenset(
+    {
+        "sagemaker_mpi_enabled",
+        "sagemaker_parameter_server_enabled",
+        "sagemaker_distributed_dataparallel_enabled",
+        "sagemaker_pytorch_ddp_enabled",
+        "sagemaker_pytorch_xla_multi_worker_enabled",
+        "sagemaker_multi_worker_mirrored_strategy_enabled",
+        "sagemaker_torch_distributed_enabled",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Where the program runs: the path it sees as /opt/ml, its temporary folder, and its Python."""
+
+    ml: str
+    temporary: str
+    interpreter: Path
+
+
+def program_arguments(spec: InstanceSpec) -> list[str]:
+    """The hyperparameters as `--name value`, in the order of their names; a name of one letter has one dash."""
+    own = _own_hyperparameters(spec)
+    pairs = ((f"--{name}" if len(name) > 1 else f"-{name}", _argument(own[name])) for name in sorted(own) if name)
+    return [text for pair in pairs for text in pair]
+
+
+def program_environment(spec: InstanceSpec, surroundings: Surroundings) -> dict[str, str]:
+    """All variables of the program. What the job's own environment says wins, but not over the SM_* set."""
+    return {
+        **_base_variables(spec, surroundings),
+        **_platform_variables(spec, surroundings),
+        **spec.environment,
+        **_paths(spec, surroundings),
+        **toolkit_variables(spec, surroundings.ml),
+    }
+
+
+def toolkit_variables(spec: InstanceSpec, ml: str) -> dict[str, str]:
+    """The SM_* variables."""
+    training = training_environment(spec, ml)
+    named = {name: training[name] for name in _SAME_NAME} | {
+        "user_args": program_arguments(spec),
+        "hps": training["hyperparameters"],
+        "channels": sorted(training["channel_input_dirs"]),
+        "framework_params": training["additional_framework_parameters"],
+        "training_env": training,
+    }
+    named |= {f"channel_{name}": path for name, path in training["channel_input_dirs"].items()}
+    named |= {f"hp_{name}": value for name, value in training["hyperparameters"].items()}
+    # A hyperparameter may be called as no variable can be; it still is in SM_HPS and among the arguments.
+    return {f"SM_{name.upper()}": _variable(value) for name, value in named.items() if "=" not in name}
+
+
+def training_environment(spec: InstanceSpec, ml: str) -> dict[str, Any]:
+    """What SM_TRAINING_ENV says: everything about the instance in one document."""
+    return {**_program(spec, ml), **_folders(spec, ml), **_cluster(spec), **_machine(spec)}
+
+
+def cpu_count(spec: InstanceSpec) -> int:
+    """How many processors the program may count on."""
+    if spec.limits.cpus is not None:
+        return max(1, int(spec.limits.cpus))
+    return len(os.sched_getaffinity(0))
+
+
+def _program(spec: InstanceSpec, ml: str) -> dict[str, Any]:
+    told = decoded_hyperparameters(spec)
+    entry_point = spec.program.entry_point or None
+    return {
+        "additional_framework_parameters": _framework_parameters(told),
+        "framework_module": None,
+        "hyperparameters": _own_hyperparameters(spec),
+        "job_name": spec.job_name,
+        "log_level": told.get("sagemaker_container_log_level", _DEFAULT_LOG_LEVEL),
+        "module_dir": spec.program.submit_directory or f"{ml}/code",
+        "module_name": str(entry_point).removesuffix(".py"),
+        "user_entry_point": entry_point,
+    }
+
+
+def _folders(spec: InstanceSpec, ml: str) -> dict[str, Any]:
+    return {
+        "channel_input_dirs": {channel.name: f"{ml}/input/data/{channel.name}" for channel in spec.channels},
+        "input_config_dir": f"{ml}/input/config",
+        "input_data_config": input_data_config(spec),
+        "input_dir": f"{ml}/input",
+        "model_dir": f"{ml}/model",
+        "output_data_dir": f"{ml}/output/data",
+        "output_dir": f"{ml}/output",
+        "output_intermediate_dir": f"{ml}/output/intermediate",
+    }
+
+
+def _cluster(spec: InstanceSpec) -> dict[str, Any]:
+    resources = resource_config(spec)
+    hosts, groups = resources["hosts"], resources["instance_groups"]
+    framework = _framework_parameters(decoded_hyperparameters(spec))
+    is_distributed = any(framework.get(name) for name in _DISTRIBUTIONS)
+    return {
+        "current_host": spec.instance,
+        "current_instance_group": spec.instance_group,
+        "current_instance_group_hosts": hosts,
+        "current_instance_type": spec.instance_type,
+        "distribution_hosts": hosts if is_distributed else [],
+        "distribution_instance_groups": [spec.instance_group] if is_distributed else [],
+        "hosts": hosts,
+        "instance_groups": [group["instance_group_name"] for group in groups],
+        "instance_groups_dict": {group["instance_group_name"]: group for group in groups},
+        "is_hetero": len(groups) > 1,
+        "is_master": spec.instance == hosts[0],
+        "master_hostname": hosts[0],
+        "network_interface_name": NETWORK_INTERFACE,
+        "resource_config": resources,
+        "topology": [],
+    }
+
+
+def _machine(spec: InstanceSpec) -> dict[str, Any]:
+    return {
+        "is_modelparallel_enabled": None,
+        "is_smddpmprun_installed": False,
+        "is_smddprun_installed": False,
+        "num_cpus": cpu_count(spec),
+        "num_gpus": len(spec.limits.gpus),
+        "num_neurons": 0,
+    }
+
+
+# Variables that are called as the member of SM_TRAINING_ENV is.
+_SAME_NAME = (
+    "current_host",
+    "current_instance_group",
+    "current_instance_group_hosts",
+    "current_instance_type",
+    "distribution_instance_groups",
+    "framework_module",
+    "hosts",
+    "input_config_dir",
+    "input_data_config",
+    "input_dir",
+    "instance_groups",
+    "instance_groups_dict",
+    "is_hetero",
+    "log_level",
+    "model_dir",
+    "module_dir",
+    "module_name",
+    "network_interface_name",
+    "num_cpus",
+    "num_gpus",
+    "num_neurons",
+    "output_data_dir",
+    "output_dir",
+    "output_intermediate_dir",
+    "resource_config",
+    "user_entry_point",
+)
+
+
+def _base_variables(spec: InstanceSpec, surroundings: Surroundings) -> dict[str, str]:
+    return {
+        "PATH": ":".join((str(surroundings.interpreter.parent), *_SYSTEM_PATH)),
+        "HOME": surroundings.temporary,
+        "TMPDIR": surroundings.temporary,
+        "LANG": "C.UTF-8",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONIOENCODING": "UTF-8",
+        "HOSTNAME": spec.instance,
+    }
+
+
+def _platform_variables(spec: InstanceSpec, surroundings: Surroundings) -> dict[str, str]:
+    told = decoded_hyperparameters(spec)
+    return {
+        "TRAINING_JOB_NAME": spec.job_name,
+        "TRAINING_JOB_ARN": spec.job_arn,
+        "AWS_REGION": spec.region,
+        "AWS_DEFAULT_REGION": spec.region,
+        "SAGEMAKER_METRICS_DIRECTORY": f"{surroundings.ml}/output/metrics/sagemaker",
+        "SAGEMAKER_JOB_NAME": str(told.get("sagemaker_job_name", "")),
+        "SAGEMAKER_REGION": str(told.get("sagemaker_region", spec.region)),
+        "CURRENT_HOST": spec.instance,
+    }
+
+
+def _paths(spec: InstanceSpec, surroundings: Surroundings) -> dict[str, str]:
+    """What the job's environment may add to but not take away."""
+    code = f"{surroundings.ml}/code"
+    asked = spec.environment.get("PYTHONPATH")
+    return {
+        "PYTHONPATH": f"{code}:{asked}" if asked else code,
+        "CUDA_VISIBLE_DEVICES": ",".join(map(str, spec.limits.gpus)),
+        # Where /opt/ml cannot be made, tools of SageMaker look here instead.
+        **({"SAGEMAKER_BASE_DIR": surroundings.ml} if surroundings.ml != ML else {}),
+    }
+
+
+def _own_hyperparameters(spec: InstanceSpec) -> dict[str, Any]:
+    return {name: value for name, value in decoded_hyperparameters(spec).items() if not is_for_platform(name)}
+
+
+def _framework_parameters(told: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: told[name] for name in told if is_for_platform(name) and name not in _READ_BY_TOOLKIT}
+
+
+def _argument(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, dict):
+        return ",".join(f"{name}={value[name]}" for name in sorted(value))
+    return str(value)
+
+
+def _variable(value: str | Sequence[Any] | Mapping[str, Any] | float | bool | None) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))

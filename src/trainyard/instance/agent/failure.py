@@ -1,0 +1,192 @@
+"""Why an instance did not complete, in words a user can act on."""
+
+import errno
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from signal import Signals
+from typing import Any
+
+from trainyard.foundation.errors import TrainyardError
+from trainyard.instance.agent.tail import LogTail
+from trainyard.instance.agent.tracebacks import RaisedException
+from trainyard.instance.sandbox.contract import Ended
+
+_OUT_OF_MEMORY = ("MemoryError", "OutOfMemoryError", "ResourceExhaustedError")
+_OUT_OF_MEMORY_TEXT = ("CUDA out of memory", "CUDA error: out of memory", "DefaultCPUAllocator: can't allocate memory")
+_DISK_FULL_TEXT = ("[Errno 28]", "No space left on device", "[Errno 122]", "Disk quota exceeded")
+_INPUT_FOLDER = "/input/data"
+
+
+class FailureKind(StrEnum):
+    """What sort of failure it is; it decides what a user can do about it."""
+
+    USER_ERROR = "user error"
+    OUT_OF_MEMORY = "out of memory"
+    DISK_FULL = "disk full"
+    TIME_LIMIT = "time limit"
+    BAD_INPUT = "bad input data"
+    INTERNAL = "internal error"
+
+
+ADVICE: Mapping[FailureKind, str] = {
+    FailureKind.USER_ERROR: "Correct the program; the last lines of its log and the exception show where it failed.",
+    FailureKind.OUT_OF_MEMORY: "Use smaller batches, fewer data loader workers, or an instance type with more memory.",
+    FailureKind.DISK_FULL: "Free space on this machine (`trainyard gc` may help), or write less to /opt/ml and /tmp.",
+    FailureKind.TIME_LIMIT: "Raise MaxRuntimeInSeconds, or save checkpoints and go on from them in another job.",
+    FailureKind.BAD_INPUT: "Check what the input channels hold, and which paths under /opt/ml/input/data are read.",
+    FailureKind.INTERNAL: "This is a fault of Trainyard or of this machine; the agent's log has the details.",
+}
+
+
+class CannotRun(TrainyardError):
+    """The instance cannot do what it was asked to; `kind` says whose matter that is."""
+
+    def __init__(self, message: str, kind: FailureKind) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A reason as AWS words it, and the card with the details."""
+
+    reason: str
+    card: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramEnd:
+    """All that is known when a program has ended badly. `written` is what it put into output/failure."""
+
+    instance: str
+    command: str
+    ended: Ended
+    written: str | None
+    tail: LogTail
+    exception: RaisedException | None
+
+
+def failure_of_program(end: ProgramEnd) -> Failure:
+    """What to say of a program that ended with an error, by a signal, or after writing output/failure."""
+    kind = _kind(end)
+    return Failure(_reason(end, kind), _card(kind, end))
+
+
+def failure_before_program(error: CannotRun, *, instance: str, tail: LogTail) -> Failure:
+    """What to say when the program was never started."""
+    reason = f"{_BLAME[error.kind]}: {error.message}"
+    card = {"kind": error.kind.value, "instance": instance, "summary": error.message, "advice": ADVICE[error.kind]}
+    return Failure(reason, {**card, "last_lines": tail.lines()})
+
+
+def why_it_cannot_run(error: Exception) -> CannotRun:
+    """Any error as one that a user is told; a full disk is found behind whatever was made of it."""
+    if isinstance(error, CannotRun):
+        return error
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
+            return CannotRun(f"There is no space left on this machine: {error}", FailureKind.DISK_FULL)
+        cause = cause.__cause__
+    said = error.message if isinstance(error, TrainyardError) else f"{type(error).__name__}: {error}"
+    return CannotRun(said, FailureKind.INTERNAL)
+
+
+def time_limit_card(instance: str, *, seconds: int, tail: LogTail) -> Mapping[str, Any]:
+    """The card of a program that was stopped because its time was over."""
+    kind = FailureKind.TIME_LIMIT
+    summary = f"The program ran longer than the {seconds} seconds of MaxRuntimeInSeconds."
+    return {
+        "kind": kind.value,
+        "instance": instance,
+        "summary": summary,
+        "advice": ADVICE[kind],
+        "last_lines": tail.lines(),
+    }
+
+
+def exit_status(ended: Ended) -> int:
+    """The one number that shells and container engines give: 128 and the signal where there was one."""
+    if ended.signal is not None:
+        return 128 + ended.signal
+    return ended.code or 0
+
+
+_BLAME: Mapping[FailureKind, str] = {
+    FailureKind.USER_ERROR: "AlgorithmError",
+    FailureKind.OUT_OF_MEMORY: "ClientError",
+    FailureKind.DISK_FULL: "ClientError",
+    FailureKind.TIME_LIMIT: "ClientError",
+    FailureKind.BAD_INPUT: "ClientError",
+    FailureKind.INTERNAL: "InternalServerError",
+}
+
+
+def _kind(end: ProgramEnd) -> FailureKind:
+    said = end.written or (str(end.exception) if end.exception else "")
+    name = end.exception.type.rpartition(".")[2] if end.exception else ""
+    if end.ended.is_oom or name in _OUT_OF_MEMORY or _any_in(_OUT_OF_MEMORY_TEXT, said):
+        return FailureKind.OUT_OF_MEMORY
+    if _any_in(_DISK_FULL_TEXT, said):
+        return FailureKind.DISK_FULL
+    if name in ("FileNotFoundError", "NotADirectoryError", "IsADirectoryError") and _INPUT_FOLDER in said:
+        return FailureKind.BAD_INPUT
+    return FailureKind.USER_ERROR
+
+
+def _reason(end: ProgramEnd, kind: FailureKind) -> str:
+    status = exit_status(end.ended)
+    if end.written is not None:
+        return f"AlgorithmError: {end.written}, exit code: {status}"
+    if end.ended.is_oom:
+        return f"ClientError: {_summary(end)} {ADVICE[kind]}, exit code: {status}"
+    return (
+        f'AlgorithmError: ExecuteUserScriptError:\nExitCode {status}\nErrorMessage "{_summary(end)}"\n'
+        f'Command "{end.command}", exit code: {status}'
+    )
+
+
+def _summary(end: ProgramEnd) -> str:
+    if end.ended.is_oom:
+        return "The program used more memory than its instance has, and was killed."
+    if end.written is not None:
+        return end.written
+    if end.exception is not None:
+        return f"{end.exception}{_place(end.exception)}"
+    if end.ended.signal is not None:
+        return f"The program was ended by {_signal_name(end.ended.signal)}."
+    last = end.tail.lines(1)
+    return last[0] if last else f"The program ended with exit code {end.ended.code}."
+
+
+def _place(exception: RaisedException) -> str:
+    where = exception.where
+    return f" ({where.file}, line {where.line})" if where else ""
+
+
+def _card(kind: FailureKind, end: ProgramEnd) -> Mapping[str, Any]:
+    card: dict[str, Any] = {
+        "kind": kind.value,
+        "instance": end.instance,
+        "summary": _summary(end),
+        "command": end.command,
+        "exit_code": end.ended.code,
+        "signal": _signal_name(end.ended.signal) if end.ended.signal is not None else None,
+        "advice": ADVICE[kind],
+        "last_lines": end.tail.lines(),
+    }
+    if end.exception is not None:
+        card["exception"] = end.exception.as_payload()
+    return card
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _any_in(needles: tuple[str, ...], text: str) -> bool:
+    return any(needle in text for needle in needles)

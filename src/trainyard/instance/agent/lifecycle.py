@@ -1,0 +1,169 @@
+"""The life of one instance: prepare, run, upload, and the verdict on it all."""
+
+import logging
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainyard.foundation.errors import NotFound, TrainyardError
+from trainyard.foundation.locations import BucketRef, Location
+from trainyard.instance.agent.artifacts import model_location, output_location, store_folder
+from trainyard.instance.agent.channels import bring_channel
+from trainyard.instance.agent.code import fetch_code
+from trainyard.instance.agent.confined import read_text
+from trainyard.instance.agent.failure import (
+    CannotRun,
+    Failure,
+    FailureKind,
+    ProgramEnd,
+    exit_status,
+    failure_before_program,
+    failure_of_program,
+    time_limit_card,
+    why_it_cannot_run,
+)
+from trainyard.instance.agent.layout import Owner, lay_out
+from trainyard.instance.agent.orders import Ordered, Orders
+from trainyard.instance.agent.output import Output
+from trainyard.instance.agent.reports import Reports
+from trainyard.instance.agent.supervision import MAX_RUNTIME, RunEnd
+from trainyard.instance.agent.tracebacks import find_exception
+from trainyard.instance.agent.training import Training
+from trainyard.link.contract import InstanceSpec
+from trainyard.link.folders import InstanceFolder
+from trainyard.objects.filesystem import FilesystemObjects
+
+COMPLETED, FAILED, STOPPED = "completed", "failed", "stopped"
+
+_WRITTEN_BYTES = 16 * 1024  # of output/failure that are read
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How the instance ended. `reason` is why it failed or was stopped."""
+
+    outcome: str
+    reason: str = ""
+    card: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, failure: Failure) -> "Verdict":
+        return cls(FAILED, failure.reason, failure.card)
+
+
+class Instance:
+    """One instance from its first report to its last but one; the last is the verdict, which the caller reports."""
+
+    def __init__(self, folder: InstanceFolder, spec: InstanceSpec, *, reports: Reports, orders: Orders) -> None:
+        self._folder = folder
+        self._spec = spec
+        self._reports = reports
+        self._orders = orders
+        self._owner = Owner(spec.uid)
+        self._output = Output(folder.logs, limit_bytes=spec.log_limit_bytes)
+
+    def live(self) -> Verdict:
+        """Go through it all; whatever goes wrong is a verdict too."""
+        try:
+            return self._prepared_and_run()
+        except Ordered:
+            return Verdict(STOPPED, self._orders.stop_reason or "killed")
+        except Exception as error:
+            cause = why_it_cannot_run(error)
+            log.log(_level(cause), "the instance failed", extra={"why": cause.message}, exc_info=error)
+            return Verdict.of(failure_before_program(cause, instance=self._spec.instance, tail=self._output.tail))
+        finally:
+            self._output.close()
+
+    def _prepared_and_run(self) -> Verdict:
+        self._reports.status("Downloading", "Downloading input data")
+        with self._reports.phase("download"):
+            self._prepare()
+        self._reports.status("Training", "Training image download completed. Training in progress.")
+        training = Training(
+            self._folder, self._spec, output=self._output, orders=self._orders, reports=self._reports, owner=self._owner
+        )
+        end = training.run()
+        verdict = self._judge(end, training)
+        self._reports.status("Uploading", "Uploading generated training model")
+        try:
+            with self._reports.phase("upload"):
+                self._upload(verdict)
+        except (TrainyardError, OSError) as error:
+            if verdict.outcome != FAILED:
+                raise
+            # Why the program failed matters more than that its output could not be kept.
+            self._reports.note(f"The output is not stored: {why_it_cannot_run(error).message}")
+        return verdict
+
+    def _prepare(self) -> None:
+        spec = self._spec
+        if spec.is_isolated:
+            raise CannotRun("This version does not serve EnableNetworkIsolation.", FailureKind.USER_ERROR)
+        lay_out(self._folder, spec, self._owner)
+        data = self._folder.ml / "input" / "data"
+        with closing(FilesystemObjects(Path(spec.objects_root))) as store:
+            for channel in spec.channels:
+                bring_channel(
+                    store,
+                    channel,
+                    bucket=BucketRef(spec.account, channel.bucket),
+                    folder=data / channel.name,
+                    owner=self._owner,
+                    check=self._orders.check,
+                )
+            fetch_code(store, spec, self._folder.ml)
+        self._owner.take_tree(self._folder.ml / "code")
+
+    def _judge(self, end: RunEnd, training: Training) -> Verdict:
+        if self._orders.is_killed:
+            raise Ordered
+        if end.stop_reason == MAX_RUNTIME:
+            limit = self._spec.max_runtime_s
+            card = time_limit_card(self._spec.instance, seconds=limit, tail=self._output.tail)
+            return Verdict(STOPPED, MAX_RUNTIME, card)
+        if end.stop_reason is not None:
+            return Verdict(STOPPED, end.stop_reason)
+        written = read_text(self._folder.ml, "output/failure", limit_bytes=_WRITTEN_BYTES)
+        if exit_status(end.ended) == 0 and written is None:
+            return Verdict(COMPLETED)
+        tail = self._output.tail
+        exception = find_exception(tail.text, training.code_folder)
+        told = ProgramEnd(self._spec.instance, training.command, end.ended, written, tail, exception)
+        return Verdict.of(failure_of_program(told))
+
+    def _upload(self, verdict: Verdict) -> None:
+        """The model of a program that failed is none; its other output may tell why it did."""
+        with closing(FilesystemObjects(Path(self._spec.objects_root))) as store:
+            if self._spec.uploads and verdict.outcome != FAILED:
+                self._store(store, "model", kind="model", where=model_location(self._spec))
+            kind = "output" if self._spec.uploads else f"output of {self._spec.instance}"
+            self._store(store, "output/data", kind=kind, where=output_location(self._spec))
+
+    def _store(self, store: FilesystemObjects, path: str, *, kind: str, where: Location) -> None:
+        try:
+            stored = store_folder(store, self._folder.ml, path, where=where, check=self._check_kill)
+        except NotFound as error:
+            raise CannotRun(
+                f"The {kind} cannot be stored as {where}: {error.message}", FailureKind.USER_ERROR
+            ) from error
+        if stored is None:
+            if kind == "model":
+                self._reports.note("The program saved nothing in /opt/ml/model, so there is no model.tar.gz.")
+            return
+        if stored.skipped:
+            self._reports.note(f"{stored.skipped} entries of /opt/ml/{path} are no files and were not packed.")
+        self._reports.artifact(kind, str(stored.where), size=stored.size)
+
+    def _check_kill(self) -> None:
+        self._orders.read()
+        if self._orders.is_killed:
+            raise Ordered
+
+
+def _level(cause: CannotRun) -> int:
+    return logging.ERROR if cause.kind is FailureKind.INTERNAL else logging.INFO

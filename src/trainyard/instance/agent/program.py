@@ -1,0 +1,94 @@
+"""The sandboxes of an instance: what its programs see, and how they are started."""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainyard.foundation.errors import InvalidRequest, Unavailable
+from trainyard.foundation.home import process_start
+from trainyard.instance.agent.environment import Surroundings, program_environment
+from trainyard.instance.agent.failure import CannotRun, FailureKind
+from trainyard.instance.agent.hosts import host_lines
+from trainyard.instance.agent.layout import extra_folders
+from trainyard.instance.agent.supervision import RunEnd, Supervision
+from trainyard.instance.sandbox.contract import ML, Bind, Isolation, Sandboxed, SandboxRequest
+from trainyard.instance.sandbox.launcher import footprint
+from trainyard.link.contract import InstanceSpec
+from trainyard.link.folders import InstanceFolder
+from trainyard.link.ledger import Ledger, LedgerKind
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program as a function of where it sees /opt/ml: its command line, and the Python whose environment it is in."""
+
+    argv: Callable[[str], Sequence[str]]
+    interpreter: Callable[[str], str]
+    limit_s: float | None = None
+
+
+class ProgramRunner:
+    """Runs the programs of one instance in the best sandbox this machine allows.
+
+    Where no namespaces are allowed that is a process group; what it does not enforce, `Sandboxed.not_enforced` says.
+    """
+
+    def __init__(self, folder: InstanceFolder, spec: InstanceSpec, *, supervision: Supervision) -> None:
+        self._folder = folder
+        self._spec = spec
+        self._supervision = supervision
+        self._ledger = Ledger(folder.ledger)
+        self._isolation = Isolation.NAMESPACES
+        self._count = 0
+
+    @property
+    def seen_as(self) -> str:
+        """The path by which programs know the ml folder."""
+        return ML if self._isolation is Isolation.NAMESPACES else str(self._folder.ml)
+
+    def run(self, program: Program, *, on_start: Callable[[Sandboxed], None]) -> RunEnd:
+        """Run a program to its end; `on_start` is called when it runs. CannotRun when it cannot even be started."""
+
+        def started(sandboxed: Sandboxed) -> None:
+            self._ledger.add(LedgerKind.PROCESS, pid=sandboxed.pid, started=process_start(sandboxed.pid) or "")
+            on_start(sandboxed)
+
+        try:
+            return self._run(program, started)
+        except InvalidRequest as error:
+            raise CannotRun(error.message, FailureKind.USER_ERROR) from error
+        except Unavailable as error:
+            if self._isolation is Isolation.PROCESS_GROUP:
+                raise CannotRun(error.message, FailureKind.INTERNAL) from error
+        self._isolation = Isolation.PROCESS_GROUP
+        return self.run(program, on_start=on_start)
+
+    def _run(self, program: Program, on_start: Callable[[Sandboxed], None]) -> RunEnd:
+        request = self._request(program)
+        for group in footprint(request):
+            self._ledger.add(LedgerKind.CGROUP, path=str(group))
+        return self._supervision.run(request, limit_s=program.limit_s, on_start=on_start)
+
+    def _request(self, program: Program) -> SandboxRequest:
+        spec, seen_as = self._spec, self.seen_as
+        self._count += 1
+        temporary = "/tmp" if seen_as == ML else str(self._folder.scratch / "tmp")
+        surroundings = Surroundings(seen_as, temporary, Path(program.interpreter(seen_as)))
+        return SandboxRequest(
+            name=f"{spec.job_id}-{spec.attempt}-{spec.instance}-{self._count}",
+            argv=program.argv(seen_as),
+            environment=program_environment(spec, surroundings),
+            ml_folder=self._folder.ml,
+            scratch_folder=self._folder.scratch,
+            working_folder=f"{seen_as}/code",
+            interpreter=Path(self._spec.program.interpreter or sys.executable),
+            writable=[Bind(place, path) for path, place in extra_folders(self._folder, spec).items()],
+            hidden=[Path(path) for path in spec.hidden],
+            hostname=spec.instance,
+            hosts=host_lines(spec),
+            uid=spec.uid,
+            gid=spec.uid,
+            limits=spec.limits,
+            isolation=self._isolation,
+        )

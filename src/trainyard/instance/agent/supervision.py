@@ -1,0 +1,161 @@
+"""Watching a program that runs: its output, the orders that come for it, and its time."""
+
+import fcntl
+import os
+import select
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from trainyard.instance.agent.orders import POLL_S, Orders
+from trainyard.instance.agent.output import Output
+from trainyard.instance.sandbox.contract import Ended, Sandboxed, SandboxRequest
+from trainyard.instance.sandbox.launcher import launch
+
+MAX_RUNTIME = "max_runtime"  # the reason of a stop that nobody ordered
+
+_PIPE_BYTES = 1 << 20
+_READ_BYTES = 1 << 20
+
+
+def boottime() -> float:
+    """Seconds that also pass while the machine sleeps, and that no correction of the clock touches."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """How a run ended. `stop_reason` is why it was stopped, None when the program ended by itself."""
+
+    ended: Ended
+    stop_reason: str | None = None
+
+
+class OutputPipe:
+    """The pipe that carries both streams of a program, so that their order is kept."""
+
+    def __init__(self) -> None:
+        self.reader, self.writer = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self.reader, False)
+        with suppress(OSError):  # a user may have used up what all pipes together may hold
+            fcntl.fcntl(self.writer, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+
+    def read(self) -> bytes | None:
+        """What there is; nothing at its end, None when there is nothing for now."""
+        try:
+            return os.read(self.reader, _READ_BYTES)
+        except BlockingIOError:
+            return None
+
+    def close_writer(self) -> None:
+        if self.writer >= 0:
+            os.close(self.writer)
+            self.writer = -1
+
+    def close(self) -> None:
+        self.close_writer()
+        os.close(self.reader)
+
+
+class Supervision:
+    """Runs programs one after another; each goes on until it ends, is stopped, or its time is over.
+
+    A stop is SIGTERM, then SIGKILL of the whole tree when the grace is over. An order to kill is SIGKILL at once.
+    """
+
+    def __init__(self, output: Output, orders: Orders, *, grace_s: float) -> None:
+        self._output = output
+        self._orders = orders
+        self._grace_s = grace_s
+
+    def run(
+        self, request: SandboxRequest, *, limit_s: float | None = None, on_start: Callable[[Sandboxed], None]
+    ) -> RunEnd:
+        """Launch a program and see it through; raises what `launch` raises."""
+        pipe = OutputPipe()
+        try:
+            program = launch(request, pipe.writer)
+            pipe.close_writer()
+            try:
+                on_start(program)
+                return _Run(
+                    program,
+                    pipe,
+                    output=self._output,
+                    orders=self._orders,
+                    grace_s=self._grace_s,
+                    limit_s=limit_s,
+                ).until_end()
+            finally:
+                program.kill()
+                program.close()
+        finally:
+            pipe.close()
+
+
+class _Run:
+    def __init__(
+        self,
+        program: Sandboxed,
+        pipe: OutputPipe,
+        *,
+        output: Output,
+        orders: Orders,
+        grace_s: float,
+        limit_s: float | None,
+    ) -> None:
+        self._program = program
+        self._pipe = pipe
+        self._output = output
+        self._orders = orders
+        self._grace_s = grace_s
+        self._limit_at = None if limit_s is None else boottime() + limit_s
+        self._stop_reason: str | None = None
+        self._kill_at: float | None = None
+        self._poll = select.poll()
+        self._poll.register(pipe.reader, select.POLLIN)
+        self._poll.register(program.pidfd, select.POLLIN)
+
+    def until_end(self) -> RunEnd:
+        while True:
+            ready = {descriptor for descriptor, _ in self._poll.poll(POLL_S * 1000)}
+            if self._pipe.reader in ready and self._take() == b"":
+                self._poll.unregister(self._pipe.reader)  # the program closed its output and may yet run on
+            if self._program.pidfd in ready:
+                break
+            self._follow_orders()
+            self._watch_time()
+            if self._output.metrics is not None:
+                self._output.metrics.tell()
+        ended = self._program.wait()
+        assert ended is not None, "waiting without a limit ends with the program"
+        while self._take():
+            pass
+        return RunEnd(ended, self._stop_reason)
+
+    def _take(self) -> bytes | None:
+        data = self._pipe.read()
+        if data:
+            self._output.write(data)
+        return data
+
+    def _follow_orders(self) -> None:
+        self._orders.read()
+        if self._orders.is_killed:
+            self._program.kill()
+        elif self._orders.stop_reason is not None:
+            self._stop(self._orders.stop_reason)
+
+    def _watch_time(self) -> None:
+        now = boottime()
+        if self._kill_at is not None and now >= self._kill_at:
+            self._program.kill()
+        elif self._limit_at is not None and now >= self._limit_at:
+            self._stop(MAX_RUNTIME)
+
+    def _stop(self, reason: str) -> None:
+        if self._stop_reason is None:
+            self._stop_reason = reason
+            self._kill_at = boottime() + self._grace_s
+            self._program.terminate()

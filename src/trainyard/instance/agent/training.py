@@ -1,0 +1,116 @@
+"""The programs of an instance: first the installation of what its program needs, then the program."""
+
+import sys
+from collections.abc import Callable
+
+from trainyard.instance.agent.code import program_command
+from trainyard.instance.agent.failure import CannotRun, FailureKind, exit_status
+from trainyard.instance.agent.layout import Owner
+from trainyard.instance.agent.metrics import MetricScanner
+from trainyard.instance.agent.orders import Ordered, Orders
+from trainyard.instance.agent.output import Output
+from trainyard.instance.agent.program import Program, ProgramRunner
+from trainyard.instance.agent.reports import Reports, now_us
+from trainyard.instance.agent.requirements import (
+    has_requirements,
+    installation_argv,
+    overlay_interpreter,
+    prepare_installation,
+)
+from trainyard.instance.agent.series import MetricSeries
+from trainyard.instance.agent.supervision import RunEnd, Supervision
+from trainyard.instance.sandbox.contract import Sandboxed
+from trainyard.link.contract import InstanceSpec
+from trainyard.link.folders import InstanceFolder
+
+
+class Training:
+    """Runs the program of an instance once. `command` is how messages name it, from then on."""
+
+    def __init__(
+        self,
+        folder: InstanceFolder,
+        spec: InstanceSpec,
+        *,
+        output: Output,
+        orders: Orders,
+        reports: Reports,
+        owner: Owner,
+    ) -> None:
+        self.command = ""
+        self._folder = folder
+        self._spec = spec
+        self._output = output
+        self._reports = reports
+        self._owner = owner
+        self._runner = ProgramRunner(folder, spec, supervision=Supervision(output, orders, grace_s=spec.grace_s))
+        self._base: Callable[[str], str] = lambda _: spec.program.interpreter or sys.executable
+        self._noted: set[str] = set()
+        self._started_us = 0
+
+    @property
+    def code_folder(self) -> str:
+        """Where the program sees its code."""
+        return f"{self._runner.seen_as}/code"
+
+    def run(self) -> RunEnd:
+        """Install what the program needs, run it, and report how it ended.
+
+        CannotRun when one of them cannot be started or the installation fails; Ordered when that is stopped.
+        """
+        code = self._folder.ml / "code"
+        command = program_command(self._spec, code)
+        self.command = command.shown
+        interpreter = self._base
+        if has_requirements(self._spec.program, code):
+            with self._reports.phase("environment"):
+                self._install()
+            interpreter = overlay_interpreter
+        program = Program(lambda seen_as: command.argv(interpreter(seen_as)), interpreter, self._spec.max_runtime_s)
+        begun_us = now_us()
+        end = self._runner.run(program, on_start=self._begin)
+        self._finish(end, begun_us)
+        return end
+
+    def _install(self) -> None:
+        self._output.say("Installing requirements.txt.")
+        prepare_installation(self._folder.ml, self._owner)
+        base = self._base
+        installation = Program(lambda seen_as: installation_argv(base(seen_as), seen_as), base)
+        end = self._runner.run(installation, on_start=self._note_limits)
+        if end.stop_reason is not None:
+            raise Ordered
+        status = exit_status(end.ended)
+        if status:
+            said = "; ".join(self._output.tail.lines(2))
+            raise CannotRun(
+                f"InstallRequirementsError: requirements.txt cannot be installed (exit code {status}): {said}",
+                FailureKind.USER_ERROR,
+            )
+
+    def _note_limits(self, sandboxed: Sandboxed) -> None:
+        for sentence in sandboxed.not_enforced:
+            if sentence not in self._noted:
+                self._noted.add(sentence)
+                self._reports.note(sentence)
+
+    def _begin(self, sandboxed: Sandboxed) -> None:
+        self._started_us = now_us()
+        self._note_limits(sandboxed)
+        if self._spec.metrics:
+            # Only now, because it imports what is not of the standard library: the program need not wait for that.
+            scanner = MetricScanner(self._spec.metrics, note=self._reports.note)
+            self._output.metrics = MetricSeries(scanner, self._folder.metrics, reports=self._reports)
+        self._output.first_us = None
+
+    def _finish(self, end: RunEnd, begun_us: int) -> None:
+        if self._output.metrics is not None:
+            self._output.metrics.finish()
+            self._output.metrics = None
+        if self._output.lost_bytes:
+            self._reports.note(f"{self._output.lost_bytes} bytes of the log are lost, because the disk took no more.")
+        self._reports.passed("sandbox", begun_us, self._started_us)
+        if self._output.first_us is not None:
+            self._reports.passed("import", self._started_us, self._output.first_us)
+        self._reports.passed("train", self._started_us, now_us())
+        self._reports.exited(end.ended)

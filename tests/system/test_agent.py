@@ -1,0 +1,615 @@
+"""A whole agent on the folder of one instance, with a real object store and a real sandbox."""
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import regex
+
+import trainyard
+from tests.unit.instance.agent.samples import BUCKET, SPEC, changed, make_bucket, put_object, read_object, tar_gz
+from tests.unit.instance.agent.test_requirements import make_wheel
+from trainyard.formats.logs import LogReader
+from trainyard.formats.metrics import PointsFile, series_file
+from trainyard.instance.agent.layout import Owner
+from trainyard.link.contract import ChannelSpec, CommandKind, Frame, FrameKind, LimitSpec, MetricSpec, ProgramSpec
+from trainyard.link.folders import InstanceFolder
+from trainyard.link.specs import write_spec
+from trainyard.link.spool import read_frames
+from trainyard.objects.filesystem import FilesystemObjects
+
+JOB_UID = 54_331  # of jobs that root runs
+USER_UID = 54_332  # of an ordinary user, when these tests run as root
+PATIENCE_S = 60.0
+
+# Becomes another program where no further namespaces can be made, as on machines that forbid them.
+WITHOUT_NAMESPACES = """
+import ctypes, os, pathlib, sys
+uid, gid = os.getuid(), os.getgid()
+assert ctypes.CDLL(None).unshare(0x10000000) == 0
+for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+    pathlib.Path("/proc/self", name).write_text(text)
+pathlib.Path("/proc/sys/user/max_user_namespaces").write_text("0")
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def eventually(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, f"{what} did not come about"
+        time.sleep(0.02)
+
+
+class World:
+    """An object store and the folder of an instance, of root or of an ordinary user."""
+
+    def __init__(self, root: Path, *, is_root: bool) -> None:
+        self.root = root
+        self.folder = InstanceFolder(root / "jobs" / "j-1" / "1" / "algo-1")
+        self.folder.root.mkdir(parents=True)
+        self.agent: subprocess.Popen[bytes] | None = None
+        self.prefix: list[str] = []
+        self._is_root = is_root
+        self.interpreter = sys.executable if is_root or os.geteuid() != 0 else _interpreter_for_everybody()
+
+    @contextlib.contextmanager
+    def store(self) -> Iterator[FilesystemObjects]:
+        with contextlib.closing(FilesystemObjects(self.root / "objects")) as store:
+            yield store
+        self._give_away()
+
+    def start(self, files: Mapping[str, str] | str, **members: Any) -> None:
+        """Start an agent on an instance whose code is these files, or this train.py."""
+        code = {"train.py": files} if isinstance(files, str) else files
+        with self.store() as store:
+            put_object(store, "code/sourcedir.tar.gz", tar_gz(code))
+        name = members.pop("entry_point", "train.py")
+        members.setdefault("program", ProgramSpec(name, "s3://yard/code/sourcedir.tar.gz", (), self.interpreter))
+        members.setdefault("limits", LimitSpec())
+        objects, uid = str(self.root / "objects"), JOB_UID if self._is_root else None
+        write_spec(self.folder.root, changed(SPEC, objects_root=objects, uid=uid, **members))
+        self._give_away()
+        self.agent = self.spawn()
+
+    def spawn(self) -> "subprocess.Popen[bytes]":
+        """Start an agent on the folder as it is."""
+        with self.folder.agent_log.open("ab") as log:
+            return subprocess.Popen(
+                [*self.prefix, self.interpreter, "-m", "trainyard.instance.agent.main", str(self.folder.root)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                env=self._environment,
+                start_new_session=True,
+                **self._identity(),
+            )
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        sources = [Path(trainyard.__file__).parents[1], Path(regex.__file__).parents[1]]
+        return {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(map(str, sources))}
+
+    def _give_away(self) -> None:
+        if os.geteuid() == 0 and not self._is_root:
+            Owner(USER_UID).take_tree(self.root)
+
+    def _identity(self) -> Any:
+        if os.geteuid() != 0 or self._is_root:
+            return {}
+        return {"user": USER_UID, "group": USER_UID, "extra_groups": []}
+
+    def run(self, files: Mapping[str, str] | str, **members: Any) -> Mapping[str, Any]:
+        """Run an instance to its end; the payload of its verdict."""
+        self.start(files, **members)
+        return self.verdict()
+
+    def verdict(self) -> Mapping[str, Any]:
+        assert self.agent is not None
+        assert self.agent.wait(PATIENCE_S) == 0, self.folder.agent_log.read_text()
+        last = self.frames()[-1]
+        assert last.kind is FrameKind.ENDED, self.folder.agent_log.read_text()
+        return last.payload
+
+    def frames(self, kind: FrameKind | None = None) -> list[Frame]:
+        frames = read_frames(self.folder.spool, 0).frames
+        return [frame for frame in frames if kind is None or frame.kind is kind]
+
+    def payloads(self, kind: FrameKind) -> list[Mapping[str, Any]]:
+        return [frame.payload for frame in self.frames(kind)]
+
+    def log(self) -> list[str]:
+        return [event.message.decode(errors="replace") for event in LogReader(self.folder.logs).scan()]
+
+    def stop(self, kind: CommandKind = CommandKind.STOP, reason: str = "user") -> None:
+        """Leave a command, as the user whose yard this is."""
+        program = (
+            "import pathlib, sys\nfrom trainyard.link.mailbox import CommandKind, Mailbox\n"
+            "Mailbox(pathlib.Path(sys.argv[1])).put(CommandKind(sys.argv[2]), {'reason': sys.argv[3]})"
+        )
+        command = [self.interpreter, "-c", program, str(self.folder.mailbox), kind.value, reason]
+        subprocess.run(command, check=True, cwd="/", env=self._environment, **self._identity())
+
+    def wait_for_line(self, line: str) -> None:
+        eventually(lambda: line in self.log() or self._is_over(), f'the line "{line}"')
+        assert line in self.log(), self.folder.agent_log.read_text()
+
+    def archive(self, name: str) -> dict[str, bytes]:
+        with self.store() as store:
+            data = read_object(store, f"models/mnist-7/output/{name}")
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as tar:
+            return {entry.name: _bytes(tar, entry) for entry in tar if entry.isfile()}
+
+    def stored(self) -> list[str]:
+        with self.store() as store:
+            return [each.key for each in store.list_objects(BUCKET, prefix="models/").objects]
+
+    def _is_over(self) -> bool:
+        return self.agent is not None and self.agent.poll() is not None
+
+
+def _bytes(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:
+    file = tar.extractfile(entry)
+    assert file is not None
+    return file.read()
+
+
+@pytest.fixture(params=["root", "ordinary user"])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    is_root = request.param == "root"
+    if is_root and os.geteuid() != 0:
+        pytest.skip("only root can play root's yard")
+    yield from _world(is_root=is_root)
+
+
+@pytest.fixture
+def bare_world() -> Iterator[World]:
+    """One where no namespaces can be made."""
+    for made in _world(is_root=False):
+        made.prefix = [made.interpreter, "-I", "-c", WITHOUT_NAMESPACES]
+        yield made
+
+
+def _world(*, is_root: bool) -> Iterator[World]:
+    # Not pytest's own folder, which an ordinary user cannot get to when root runs the tests.
+    root = Path(tempfile.mkdtemp(prefix="trainyard-agent-"))
+    root.chmod(0o755)
+    made = World(root, is_root=is_root)
+    with made.store() as store:
+        make_bucket(store)
+    yield made
+    if made.agent is not None and made.agent.poll() is None:
+        made.agent.kill()
+        made.agent.wait()
+    shutil.rmtree(root)
+
+
+def _interpreter_for_everybody() -> str:
+    for candidate in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
+        program = f"import sys; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"
+        with contextlib.suppress(OSError):
+            run = subprocess.run([candidate, "-I", "-c", program], user=USER_UID, check=False, cwd="/")
+            if run.returncode == 0:
+                return candidate
+    pytest.skip("this machine has no Python that an ordinary user may start")
+
+
+def processes_with(marker: str) -> list[int]:
+    """Every process of this machine that has the marker in its command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if marker.encode() in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def test_a_program_runs_from_its_channels_to_its_model(world: World) -> None:
+    with world.store() as store:
+        put_object(store, "data/train/a.csv", b"1,2\n")
+        put_object(store, "data/train/sub/b.csv", b"3,4\n")
+    program = """
+import argparse, json, os, pathlib, sys
+parser = argparse.ArgumentParser()
+parser.add_argument("--epochs", type=int)
+parser.add_argument("--name")
+print("arguments", parser.parse_args())
+data = pathlib.Path(os.environ["SM_CHANNEL_TRAIN"])
+print("data", sorted(str(p.relative_to(data)) for p in data.rglob("*.csv")), (data / "sub/b.csv").read_text().strip())
+(data / "unpacked").mkdir()
+(data / "unpacked" / "new").write_text("mine")
+print("hyperparameters", json.load(open("/opt/ml/input/config/hyperparameters.json"))["epochs"])
+print("here", os.getcwd(), os.environ["GREETING"])
+print("to stderr", file=sys.stderr)
+pathlib.Path(os.environ["SM_MODEL_DIR"], "weights.bin").write_bytes(b"weights")
+pathlib.Path(os.environ["SM_OUTPUT_DATA_DIR"], "plots").mkdir()
+pathlib.Path(os.environ["SM_OUTPUT_DATA_DIR"], "plots", "a.txt").write_text("plot")
+"""
+    verdict = world.run(
+        program,
+        hyperparameters={"epochs": "3", "name": '"adam"', "sagemaker_program": "train.py"},
+        environment={"GREETING": "hello"},
+        channels=(ChannelSpec("train", "File", "yard", "data/train", ("data/train/a.csv", "data/train/sub/b.csv")),),
+    )
+    assert verdict == {"outcome": "completed", "reason": "", "card": None}
+    assert world.log() == [
+        "arguments Namespace(epochs=3, name='adam')",
+        "data ['a.csv', 'sub/b.csv'] 3,4",
+        "hyperparameters 3",
+        "here /opt/ml/code hello",
+        "to stderr",
+    ]
+    assert world.archive("model.tar.gz") == {"weights.bin": b"weights"}
+    assert world.archive("output.tar.gz") == {"plots/a.txt": b"plot"}
+    assert [each["status"] for each in world.payloads(FrameKind.STATUS)] == ["Downloading", "Training", "Uploading"]
+    assert [each["kind"] for each in world.payloads(FrameKind.ARTIFACT)] == ["model", "output"]
+    phases = [each["name"] for each in world.payloads(FrameKind.PHASE)]
+    assert phases == ["download", "sandbox", "import", "train", "upload"]
+    assert world.payloads(FrameKind.EXITED) == [{"code": 0, "signal": None, "is_oom": False}]
+    with world.store() as store:
+        assert store.verify(deep=True) == []
+        assert read_object(store, "data/train/sub/b.csv") == b"3,4\n"
+
+
+def test_an_exception_fails_the_instance_with_a_card(world: World) -> None:
+    program = "print('epoch 1')\n\ndef step():\n    raise ValueError('loss is negative')\n\nstep()\n"
+    verdict = world.run({"train.py": "import model", "model.py": program})
+    assert verdict["outcome"] == "failed"
+    assert verdict["reason"] == (
+        "AlgorithmError: ExecuteUserScriptError:\nExitCode 1\n"
+        'ErrorMessage "ValueError: loss is negative (/opt/ml/code/model.py, line 4)"\n'
+        'Command "python train.py", exit code: 1'
+    )
+    card = verdict["card"]
+    assert card["kind"] == "user error"
+    assert card["exception"]["source"] == "raise ValueError('loss is negative')"
+    assert card["exception"]["function"] == "step"
+    assert card["last_lines"][0] == "epoch 1"
+    assert world.payloads(FrameKind.EXITED) == [{"code": 1, "signal": None, "is_oom": False}]
+
+
+def test_a_failed_program_leaves_its_output_but_no_model(world: World) -> None:
+    program = (
+        "open('/opt/ml/model/half', 'w')\nopen('/opt/ml/output/data/why.txt', 'w').write('x')\nraise SystemExit(3)"
+    )
+    assert world.run(program)["outcome"] == "failed"
+    assert world.stored() == ["models/mnist-7/output/output.tar.gz"]
+    assert world.archive("output.tar.gz") == {"why.txt": b"x"}
+
+
+def test_a_code_other_than_zero_fails(world: World) -> None:
+    verdict = world.run("import sys\nsys.exit(3)")
+    assert verdict["outcome"] == "failed"
+    assert verdict["reason"].endswith("exit code: 3")
+    assert world.payloads(FrameKind.EXITED) == [{"code": 3, "signal": None, "is_oom": False}]
+
+
+def test_a_signal_fails_and_is_named(world: World) -> None:
+    verdict = world.run("import os, signal\nprint('going', flush=True)\nos.kill(os.getpid(), signal.SIGSEGV)")
+    assert verdict["outcome"] == "failed"
+    assert verdict["card"]["signal"] == "SIGSEGV"
+    assert verdict["reason"].endswith("exit code: 139")
+    assert world.payloads(FrameKind.EXITED) == [{"code": None, "signal": signal.SIGSEGV, "is_oom": False}]
+
+
+def test_a_reason_in_output_failure_fails_a_program_that_exits_with_zero(world: World) -> None:
+    verdict = world.run("open('/opt/ml/output/failure', 'w').write('the data is stale')")
+    assert verdict["outcome"] == "failed"
+    assert verdict["reason"] == "AlgorithmError: the data is stale, exit code: 0"
+
+
+def test_a_stop_is_a_sigterm_and_what_was_saved_in_the_grace_is_kept(world: World) -> None:
+    program = """
+import signal, sys, time
+def save(*_):
+    open("/opt/ml/model/checkpoint", "w").write("step 7")
+    print("saved", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print("ready", flush=True)
+while True: time.sleep(0.1)
+"""
+    world.start(program, grace_s=60)
+    world.wait_for_line("ready")
+    asked = time.monotonic()
+    world.stop()
+    verdict = world.verdict()
+    assert time.monotonic() - asked < 30
+    assert verdict == {"outcome": "stopped", "reason": "user", "card": None}
+    assert world.log() == ["ready", "saved"]
+    assert world.archive("model.tar.gz") == {"checkpoint": b"step 7"}
+
+
+def test_a_program_that_ignores_sigterm_is_killed_when_the_grace_is_over(world: World) -> None:
+    marker = f"stubborn-{uuid.uuid4().hex}"
+    program = f"""
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, lambda *_: print("no", flush=True))
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "{marker}"], start_new_session=True)
+open("/opt/ml/model/part", "w").write("saved")
+print("ready", flush=True)
+while True: time.sleep(0.1)
+"""
+    world.start(program, grace_s=2)
+    world.wait_for_line("ready")
+    assert processes_with(marker)
+    asked = time.monotonic()
+    world.stop(reason="interrupted")
+    verdict = world.verdict()
+    assert time.monotonic() - asked >= 2
+    assert (verdict["outcome"], verdict["reason"]) == ("stopped", "interrupted")
+    assert world.payloads(FrameKind.EXITED) == [{"code": None, "signal": signal.SIGKILL, "is_oom": False}]
+    assert world.archive("model.tar.gz") == {"part": b"saved"}
+    assert processes_with(marker) == []
+
+
+def test_a_kill_ends_everything_at_once_and_uploads_nothing(world: World) -> None:
+    world.start("open('/opt/ml/model/a', 'w')\nprint('ready', flush=True)\nimport time\ntime.sleep(600)", grace_s=600)
+    world.wait_for_line("ready")
+    world.stop(CommandKind.KILL)
+    assert world.verdict()["outcome"] == "stopped"
+    assert world.stored() == []
+
+
+def test_a_stop_before_the_program_starts_leaves_it_unstarted(world: World) -> None:
+    with world.store() as store:
+        put_object(store, "data/a", b"1")
+    world.stop()
+    verdict = world.run("print('never')", channels=(ChannelSpec("train", "File", "yard", "data", ("data/a",)),))
+    assert (verdict["outcome"], verdict["reason"]) == ("stopped", "user")
+    assert world.log() == []
+
+
+def test_a_program_over_its_time_is_stopped_with_a_card(world: World) -> None:
+    verdict = world.run("print('ready', flush=True)\nimport time\ntime.sleep(600)", max_runtime_s=1, grace_s=5)
+    assert (verdict["outcome"], verdict["reason"]) == ("stopped", "max_runtime")
+    assert verdict["card"]["kind"] == "time limit"
+
+
+def test_metrics_are_kept_as_points_and_told_as_they_come(world: World) -> None:
+    program = """
+import sys, time
+for step in range(200):
+    print(f"step {step} loss={200 - step} acc={step / 200:.3f}", end="\\r" if step % 2 else "\\n")
+print("loss=nan")
+"""
+    definitions = (MetricSpec("loss", r"loss=(\S+)"), MetricSpec("acc", "acc=([0-9.]+)"), MetricSpec("none", "nothing"))
+    world.run(program, metrics=definitions)
+    batches = PointsFile(series_file(world.folder.metrics, "loss")).read(0, 2**62)
+    assert [value for batch in batches for value in batch.sums] == [200.0 - step for step in range(200)]
+    last = {each["name"]: each for each in world.payloads(FrameKind.METRIC)}
+    assert (last["loss"]["value"], last["loss"]["count"]) == (1.0, 200)
+    assert (last["acc"]["value"], last["acc"]["count"]) == (0.995, 200)
+    assert "none" not in last
+    assert any("Metric loss captured something" in each["text"] for each in world.payloads(FrameKind.NOTE))
+
+
+def test_a_flood_of_output_is_kept_whole_and_in_order(world: World) -> None:
+    program = (
+        "import sys\nfor n in range(200000): print(n, file=sys.stderr if n % 7 == 0 else sys.stdout, flush=n % 7 == 0)"
+    )
+    program = f"import os\nos.environ.pop('PYTHONUNBUFFERED')\n{program}"
+    assert world.run(program, log_limit_bytes=1 << 30)["outcome"] == "completed"
+    assert sorted(map(int, world.log())) == list(range(200000))
+
+
+def test_binary_output_and_endless_lines_are_kept(world: World) -> None:
+    program = "import os\nos.write(1, b'\\xff\\x00\\x1b[31m' * 10)\nos.write(1, b'x' * 300000)\nos.write(2, b'\\nend')"
+    world.run(program)
+    events = [event.message for event in LogReader(world.folder.logs).scan()]
+    assert events == [b"\xff\x00\x1b[31m" * 10 + b"x" * 300000, b"end"]
+
+
+def test_the_program_dies_with_an_agent_that_is_killed(world: World) -> None:
+    marker = f"orphan-{uuid.uuid4().hex}"
+    program = f"""
+import os, subprocess, sys, time
+command = [sys.executable, "-c", "import time; time.sleep(600)", "{marker}"]
+subprocess.Popen(command)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execv(sys.executable, command)
+    os._exit(0)
+print("ready", flush=True)
+time.sleep(600)
+"""
+    world.start(program)
+    world.wait_for_line("ready")
+    eventually(lambda: len(processes_with(marker)) == 2, "both children")
+    assert world.agent is not None
+    world.agent.send_signal(signal.SIGKILL)
+    world.agent.wait()
+    eventually(lambda: processes_with(marker) == [], "the end of the program's processes")
+    assert FrameKind.ENDED not in {frame.kind for frame in world.frames()}
+    assert "ready" in world.log()
+
+
+def test_a_program_over_its_memory_is_told_so(world: World) -> None:
+    program = "print('ready', flush=True)\nheld = [bytearray(b'x') * 10_000_000 for _ in range(100)]\nprint('too much')"
+    verdict = world.run(program, limits=LimitSpec(memory_bytes=200 * 1024**2))
+    assert verdict["outcome"] == "failed"
+    assert verdict["card"]["kind"] == "out of memory"
+    assert world.log() == ["ready"]
+
+
+def test_instances_find_each_other_by_name_and_places_outside_can_be_written(world: World) -> None:
+    program = """
+import os, socket
+print(socket.gethostname(), len({socket.gethostbyname(host) for host in ("algo-1", "algo-2")}))
+open("/state/checkpoint", "w").write("1")
+print(os.listdir("/state"))
+"""
+    verdict = world.run(program, hosts=("algo-1", "algo-2"), extra_paths=("/state",))
+    assert verdict["outcome"] == "completed", world.log()
+    assert world.log() == ["algo-1 2", "['checkpoint']"]
+
+
+def test_a_shell_script_runs_with_its_arguments(world: World) -> None:
+    verdict = world.run(
+        {"scripts/run.sh": "echo got $1 $2; echo $SM_MODEL_DIR; exit 0"},
+        entry_point="scripts/run.sh",
+        hyperparameters={"epochs": "3"},
+    )
+    assert verdict["outcome"] == "completed"
+    assert world.log() == ["got --epochs 3", "/opt/ml/model"]
+
+
+def test_a_command_runs_without_code(world: World) -> None:
+    program = ProgramSpec(command=("/bin/sh", "-c", "echo from a command"), interpreter=world.interpreter)
+    assert world.run("", program=program)["outcome"] == "completed"
+    assert world.log() == ["from a command"]
+
+
+def test_requirements_are_installed_before_the_program_runs(world: World, tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, "yardtoy", "1.5")
+    with world.store() as store:
+        put_object(store, f"wheels/{wheel.name}", wheel.read_bytes())
+    verdict = world.run(
+        {"train.py": "import yardtoy; print('toy', yardtoy.version)", "requirements.txt": "yardtoy==1.5\n"},
+        channels=(ChannelSpec("wheels", "File", "yard", "wheels", (f"wheels/{wheel.name}",)),),
+        environment={"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/opt/ml/input/data/wheels"},
+    )
+    assert verdict["outcome"] == "completed", verdict
+    assert world.log()[0] == "[trainyard] Installing requirements.txt."
+    assert world.log()[-1] == "toy 1.5"
+    assert "environment" in [each["name"] for each in world.payloads(FrameKind.PHASE)]
+
+
+def test_requirements_that_cannot_be_had_fail_with_pips_words(world: World) -> None:
+    files = {"train.py": "", "requirements.txt": "no-such-package-of-the-yard\n"}
+    verdict = world.run(files, environment={"PIP_NO_INDEX": "1"})
+    assert verdict["outcome"] == "failed"
+    assert verdict["reason"].startswith("AlgorithmError: InstallRequirementsError: ")
+    assert "no-such-package-of-the-yard" in verdict["reason"]
+
+
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        ({"channels": (ChannelSpec("train", "File", "yard", "data", ("data/lost",)),)}, "ClientError: The object"),
+        ({"entry_point": "missing.py"}, 'AlgorithmError: There is no entry point "missing.py"'),
+        ({"output_path": "s3://missing/models"}, "AlgorithmError: The model cannot be stored as s3://missing/models/"),
+        ({"is_isolated": True}, "AlgorithmError: This version does not serve EnableNetworkIsolation."),
+    ],
+)
+def test_what_cannot_be_done_is_told(world: World, members: Mapping[str, Any], reason: str) -> None:
+    verdict = world.run("open('/opt/ml/model/a', 'w').write('1')", **members)
+    assert verdict["outcome"] == "failed"
+    assert verdict["reason"].startswith(reason)
+
+
+def test_why_a_program_failed_is_not_hidden_by_an_output_that_cannot_be_stored(world: World) -> None:
+    program = "open('/opt/ml/output/data/a', 'w').write('1')\nraise ValueError('boom')"
+    verdict = world.run(program, output_path="s3://missing/models")
+    assert "ValueError: boom" in verdict["reason"]
+    assert any("The output is not stored" in each["text"] for each in world.payloads(FrameKind.NOTE))
+
+
+def test_hostile_code_is_refused_and_touches_nothing(world: World) -> None:
+    verdict = world.run({"train.py": "", "../../../escaped.py": "x"})
+    assert verdict["outcome"] == "failed"
+    assert "is refused" in verdict["reason"]
+    assert list(world.root.rglob("escaped.py")) == []
+
+
+def test_links_a_program_leaves_lead_nowhere(world: World) -> None:
+    """Its agent may be root, and packs what it left."""
+    secret = world.root / "secret"
+    secret.write_text("secret of the yard")
+    secret.chmod(0o600)
+    program = f"""
+import os, shutil
+os.symlink({str(secret)!r}, "/opt/ml/model/link")
+shutil.rmtree("/opt/ml/output")
+os.symlink({str(world.root)!r}, "/opt/ml/output")
+"""
+    (world.root / "failure").write_text("secret of the yard")
+    (world.root / "data").mkdir()
+    (world.root / "data" / "x").write_text("secret of the yard")
+    assert world.run(program)["outcome"] == "completed"
+    assert world.stored() == ["models/mnist-7/output/model.tar.gz"]
+    assert world.archive("model.tar.gz") == {}
+
+
+def test_an_instance_is_not_run_twice(world: World) -> None:
+    world.run("print('once')")
+    assert world.spawn().wait(PATIENCE_S) == 1
+    assert json.loads(world.folder.agent_log.read_text().splitlines()[-1])["message"] == (
+        "this instance was started before"
+    )
+    assert world.log() == ["once"]
+
+
+def test_a_spec_that_cannot_be_read_is_a_verdict(world: World) -> None:
+    world.folder.spec.write_text("{}")
+    with world.store():
+        pass
+    assert world.spawn().wait(PATIENCE_S) == 0
+    (frame,) = world.frames()
+    assert frame.payload["outcome"] == "failed"
+    assert frame.payload["reason"].startswith("InternalServerError: ")
+
+
+def test_without_namespaces_a_program_runs_with_the_paths_of_the_host(bare_world: World) -> None:
+    program = """
+import json, os, pathlib
+print("code", os.getcwd() == os.environ["SM_MODEL_DIR"].replace("/model", "/code"))
+print("channel", pathlib.Path(os.environ["SM_CHANNEL_TRAIN"], "a").read_text())
+pathlib.Path(os.environ["SM_MODEL_DIR"], "weights").write_text("w")
+"""
+    with bare_world.store() as store:
+        put_object(store, "data/a", b"1")
+    verdict = bare_world.run(program, channels=(ChannelSpec("train", "File", "yard", "data", ("data/a",)),))
+    assert verdict["outcome"] == "completed", bare_world.folder.agent_log.read_text()
+    assert bare_world.log() == ["code True", "channel 1"]
+    assert bare_world.archive("model.tar.gz") == {"weights": b"w"}
+    assert any("not" in each["text"] for each in bare_world.payloads(FrameKind.NOTE))
+
+
+def test_without_namespaces_what_a_program_left_behind_is_killed_with_it(bare_world: World) -> None:
+    marker = f"left-{uuid.uuid4().hex}"
+    program = f"""
+import subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "{marker}"], start_new_session=True)
+print("ready", flush=True)
+time.sleep(600)
+"""
+    bare_world.start(program, grace_s=2)
+    bare_world.wait_for_line("ready")
+    bare_world.stop()
+    assert bare_world.verdict()["outcome"] == "stopped"
+    assert processes_with(marker) == []
+
+
+def test_without_namespaces_an_exception_is_told_with_its_line(bare_world: World) -> None:
+    verdict = bare_world.run("raise ValueError('boom')")
+    assert verdict["card"]["exception"]["file"].endswith("train.py")
+    assert verdict["card"]["exception"]["line"] == 1
+
+
+def test_before_the_program_starts_the_agent_loads_only_the_standard_library_and_ours() -> None:
+    program = "import sys; sys.path.insert(0, sys.argv[1]); import trainyard.instance.agent.main; print(*sys.modules)"
+    source = Path(trainyard.__file__).parents[1]
+    run = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program, source], capture_output=True, text=True, check=True
+    )
+    foreign = {name.partition(".")[0] for name in run.stdout.split()} - sys.stdlib_module_names
+    assert foreign == {"trainyard", "__main__"}

@@ -1,0 +1,120 @@
+"""Instances to prepare, run and report in tests."""
+
+import io
+import tarfile
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from trainyard.foundation.clock import utc_now
+from trainyard.foundation.locations import BucketRef, Location
+from trainyard.link.contract import PROTOCOL, ChannelSpec, InstanceSpec, LimitSpec, ProgramSpec
+from trainyard.objects.contract import Attributes
+from trainyard.objects.filesystem import FilesystemObjects
+
+ACCOUNT = "111122223333"
+BUCKET = BucketRef(ACCOUNT, "yard")
+
+SPEC = InstanceSpec(
+    protocol=PROTOCOL,
+    job_id="j-1",
+    job_name="mnist-7",
+    job_arn=f"arn:aws:sagemaker:us-west-2:{ACCOUNT}:training-job/mnist-7",
+    account=ACCOUNT,
+    region="us-west-2",
+    attempt=1,
+    instance="algo-1",
+    hosts=("algo-1",),
+    instance_type="ml.m5.large",
+    instance_group="homogeneousCluster",
+    program=ProgramSpec("train.py", "s3://yard/code/sourcedir.tar.gz", (), "/usr/bin/python3"),
+    hyperparameters={},
+    environment={},
+    channels=(),
+    output_path="s3://yard/models",
+    metrics=(),
+    limits=LimitSpec(cpus=2.0),
+    objects_root="/nowhere",
+)
+
+# Instances of which the toolkit's own answers are recorded beside this file.
+RECORDED: Mapping[str, InstanceSpec] = {
+    "every kind of value": replace(
+        SPEC,
+        hyperparameters={
+            "sagemaker_program": '"train.py"',
+            "sagemaker_submit_directory": '"s3://yard/code/sourcedir.tar.gz"',
+            "sagemaker_container_log_level": "20",
+            "sagemaker_job_name": '"mnist-7"',
+            "sagemaker_region": '"us-west-2"',
+            "epochs": "3",
+            "lr": "0.1",
+            "e": "1e-05",
+            "name": '"adam"',
+            "plain": "text here",
+            "flag": "true",
+            "nothing": "null",
+            "layers": "[1, 2]",
+            "opts": '{"b": 1, "a": "x"}',
+            "batch-size": "64",
+            "empty": "",
+            "accent": '"é"',
+        },
+        channels=(
+            ChannelSpec("train", "File", "yard", "data/train"),
+            ChannelSpec("my-val", "File", "yard", "data/val", (), "text/csv", "RecordIO", "ShardedByS3Key"),
+        ),
+    ),
+    "second of two under MPI": replace(
+        SPEC,
+        instance="algo-2",
+        hosts=("algo-2", "algo-1"),
+        instance_type="ml.p3.2xlarge",
+        hyperparameters={
+            "sagemaker_program": "train.py",
+            "sagemaker_submit_directory": "s3://yard/code/sourcedir.tar.gz",
+            "sagemaker_mpi_enabled": "true",
+            "sagemaker_mpi_num_of_processes_per_host": "2",
+            "_tuning_objective_metric": '"loss"',
+            "x": "1",
+        },
+    ),
+    "a command without code": replace(
+        SPEC,
+        program=ProgramSpec(command=("train", "--now"), interpreter="/usr/bin/python3"),
+        hyperparameters={"x": "1"},
+        channels=(ChannelSpec("train", "File", "yard", "data/train"),),
+    ),
+}
+
+
+def changed(spec: InstanceSpec = SPEC, **values: Any) -> InstanceSpec:
+    """A spec with some members replaced."""
+    return replace(spec, **values)
+
+
+def put_object(store: FilesystemObjects, key: str, data: bytes) -> None:
+    writer = store.writer(Location(BUCKET, key), Attributes())
+    writer.write(data)
+    writer.commit(now=utc_now())
+
+
+def read_object(store: FilesystemObjects, key: str) -> bytes:
+    with store.open(Location(BUCKET, key)) as reader:
+        return reader.read(0, reader.info.size)
+
+
+def make_bucket(store: FilesystemObjects) -> None:
+    store.create_bucket(BUCKET, region="us-west-2", now=utc_now())
+
+
+def tar_gz(files: Mapping[str, str]) -> bytes:
+    """An archive of text files; those that end in .sh can be executed."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        for name, text in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(text.encode())
+            entry.mode = 0o755 if name.endswith(".sh") else 0o644
+            tar.addfile(entry, io.BytesIO(text.encode()))
+    return packed.getvalue()

@@ -1,0 +1,46 @@
+"""The files under /opt/ml/input/config."""
+
+from tests.unit.instance.agent.samples import RECORDED, changed
+from trainyard.instance.agent.configuration import config_files, decoded_hyperparameters, is_for_platform
+
+
+def test_hyperparameters_stay_the_strings_they_were_sent_as() -> None:
+    spec = RECORDED["every kind of value"]
+    assert config_files(spec)["hyperparameters.json"] == spec.hyperparameters
+
+
+def test_each_channel_says_how_it_came() -> None:
+    assert config_files(RECORDED["every kind of value"])["inputdataconfig.json"] == {
+        "train": {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"},
+        "my-val": {
+            "TrainingInputMode": "File",
+            "S3DistributionType": "ShardedByS3Key",
+            "RecordWrapperType": "RecordIO",
+            "ContentType": "text/csv",
+        },
+    }
+
+
+def test_the_hosts_are_sorted_and_belong_to_their_group() -> None:
+    hosts = ["algo-1", "algo-2"]
+    assert config_files(RECORDED["second of two under MPI"])["resourceconfig.json"] == {
+        "current_host": "algo-2",
+        "current_instance_type": "ml.p3.2xlarge",
+        "current_group_name": "homogeneousCluster",
+        "hosts": hosts,
+        "instance_groups": [
+            {"instance_group_name": "homogeneousCluster", "instance_type": "ml.p3.2xlarge", "hosts": hosts}
+        ],
+        "network_interface_name": "lo",
+    }
+
+
+def test_a_value_that_is_no_json_is_itself() -> None:
+    spec = changed(hyperparameters={"a": "1", "b": "one", "c": '"one"', "d": ""})
+    assert decoded_hyperparameters(spec) == {"a": 1, "b": "one", "c": "one", "d": ""}
+
+
+def test_what_speaks_to_the_platform_is_told_from_what_speaks_to_the_program() -> None:
+    assert is_for_platform("sagemaker_program")
+    assert is_for_platform("_tuning_objective_metric")
+    assert not is_for_platform("epochs")

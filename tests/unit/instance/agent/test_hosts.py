@@ -1,0 +1,25 @@
+"""Addresses of instances on one machine."""
+
+from ipaddress import IPv4Address, IPv4Network
+
+from tests.unit.instance.agent.samples import changed
+from trainyard.instance.agent.hosts import host_lines
+
+HOSTS = tuple(f"algo-{number}" for number in range(1, 301))
+
+
+def test_every_instance_of_a_job_makes_the_same_lines() -> None:
+    lines = host_lines(changed(hosts=HOSTS, instance="algo-1"))
+    assert lines == host_lines(changed(hosts=HOSTS, instance="algo-2"))
+    assert [line.split()[1] for line in lines] == list(HOSTS)
+
+
+def test_addresses_are_loopback_ones_of_their_own() -> None:
+    addresses = [IPv4Address(line.split()[0]) for line in host_lines(changed(hosts=HOSTS))]
+    assert len(set(addresses)) == len(HOSTS)
+    assert all(address in IPv4Network("127.64.0.0/10") for address in addresses)
+
+
+def test_jobs_and_attempts_do_not_share_addresses() -> None:
+    firsts = {host_lines(changed(job_id=f"j-{job}", attempt=attempt))[0] for job in range(30) for attempt in (1, 2)}
+    assert len(firsts) == 60

@@ -1,0 +1,59 @@
+"""Frames as an instance writes them."""
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from trainyard.instance.agent.reports import Reports
+from trainyard.instance.sandbox.contract import Ended
+from trainyard.link.contract import FrameKind
+from trainyard.link.spool import SpoolWriter, read_frames
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Iterator[SpoolWriter]:
+    with SpoolWriter(tmp_path / "spool") as opened:
+        yield opened
+
+
+def test_what_is_told_is_what_is_read(spool: SpoolWriter, tmp_path: Path) -> None:
+    reports = Reports(spool)
+    reports.status("Downloading", "Downloading input data")
+    reports.note("memory is not limited here")
+    reports.metric("loss", 0.5, at_us=7, count=3)
+    reports.exited(Ended(None, 9, is_oom=True))
+    reports.artifact("model", "s3://yard/model.tar.gz", size=10)
+    reports.ended("failed", "because", card={"kind": "user error"})
+    frames = read_frames(tmp_path / "spool", 0).frames
+    assert [(frame.kind, dict(frame.payload)) for frame in frames] == [
+        (FrameKind.STATUS, {"status": "Downloading", "message": "Downloading input data"}),
+        (FrameKind.NOTE, {"text": "memory is not limited here"}),
+        (FrameKind.METRIC, {"name": "loss", "value": 0.5, "at_us": 7, "count": 3}),
+        (FrameKind.EXITED, {"code": None, "signal": 9, "is_oom": True}),
+        (FrameKind.ARTIFACT, {"kind": "model", "uri": "s3://yard/model.tar.gz", "size": 10}),
+        (FrameKind.ENDED, {"outcome": "failed", "reason": "because", "card": {"kind": "user error"}}),
+    ]
+
+
+def test_a_phase_that_ends_in_an_error_is_told_too(spool: SpoolWriter, tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), Reports(spool).phase("download"):
+        _ = 1 / 0
+    (frame,) = read_frames(tmp_path / "spool", 0).frames
+    assert frame.payload["name"] == "download"
+    assert frame.payload["started_us"] <= frame.payload["ended_us"] <= frame.at_us
+
+
+def test_a_full_disk_swallows_notes_but_not_the_verdict(spool: SpoolWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    # A mock, because a full disk cannot be had without a file system of one's own.
+    monkeypatch.setattr(os, "write", full)
+    reports = Reports(spool)
+    reports.note("lost")
+    reports.metric("loss", 1.0, at_us=1, count=1)
+    with pytest.raises(OSError, match="No space left"):
+        reports.ended("completed", "")
