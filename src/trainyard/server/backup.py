@@ -2,8 +2,8 @@
 
     records.jsonl          every row of the records, as [table, row]
     objects/               the index of the objects at one moment, and the data files it names
-    logs/ metrics/         as they were when each was read; they only ever grow
-    certificates/ credentials.json settings.toml
+    logs/ metrics/ jobs/   as they were when each was read; they only ever grow. Of jobs only logs and metrics
+    certificates/ credentials.json settings.toml catalog.toml images.toml
 
 What can be made again (the cache), what belongs to this machine (the lock, the runtime file, what `trainyard connect`
 replaced) and the server's own log stay behind.
@@ -25,6 +25,7 @@ from trainyard.foundation.errors import Conflict, Corrupt, InvalidRequest, NotFo
 from trainyard.foundation.files import PRIVATE_FILE, PRIVATE_FOLDER
 from trainyard.foundation.home import FORMAT, Home, HomeVersion
 from trainyard.foundation.settings import read_settings
+from trainyard.link.folders import InstanceFolder
 from trainyard.objects.filesystem import snapshot
 from trainyard.server.archive import Archive, ArchiveWriter, Member, new_archive, open_archive
 from trainyard.server.home import lock_home
@@ -34,7 +35,9 @@ from trainyard.server.settings import PREFIX, ServerSettings
 
 RECORDS = "records.jsonl"
 
-_PARTS = frozenset({RECORDS, "objects", "logs", "metrics", "certificates", "credentials.json", "settings.toml"})
+_FOLDERS = frozenset({"objects", "logs", "metrics", "jobs", "certificates"})
+_FILES = frozenset({RECORDS, "credentials.json", "settings.toml", "catalog.toml", "images.toml"})
+_PARTS = _FOLDERS | _FILES
 _CHUNK = 1 << 20
 _READ_ONLY = 0o444
 
@@ -58,9 +61,9 @@ def back_up(home: Home, target: Path, *, settings: ServerSettings, now: datetime
     with new_archive(target) as archive:
         records = _keep_records(archive, _records_url(home, settings), beside=target)
         objects = 0 if settings.objects else _keep_objects(archive, home, beside=target)
-        for folder in (home.logs, home.metrics, home.certificates):
+        for folder in (home.logs, home.metrics, *_told_by_jobs(home.jobs), home.certificates):
             _keep_folder(archive, folder, root=home.root)
-        for file in (home.credentials_file, home.settings_file):
+        for file in (home.credentials_file, home.settings_file, home.catalog_file, home.images_file):
             if file.exists():
                 _keep_file(archive, file, root=home.root)
         summary = Summary(objects, records, len(archive), archive.size)
@@ -128,6 +131,13 @@ def _keep_objects(archive: ArchiveWriter, home: Home, *, beside: Path) -> int:
         with index.open("rb") as file:
             archive.add("objects/index.sqlite", file)
     return count
+
+
+def _told_by_jobs(jobs: Path) -> Iterator[Path]:
+    """The logs and metrics of every instance; its data and its scratch space it would bring again."""
+    for instance in sorted(jobs.glob("*/*/*/")):
+        folder = InstanceFolder(instance)
+        yield from (folder.logs, folder.metrics)
 
 
 def _keep_folder(archive: ArchiveWriter, folder: Path, *, root: Path) -> None:

@@ -37,6 +37,7 @@ def sweep(home: Home, records: Records, *, has_local_objects: bool, now: datetim
     found = _sweep_objects(home.objects, dry_run=dry_run) if has_local_objects else []
     found.append(_sweep_folders("log streams that are deleted", home.logs, records=records, dry_run=dry_run))
     found.append(_sweep_folders("metrics that are deleted", home.metrics, records=records, dry_run=dry_run))
+    found.append(_sweep_folders("jobs that are deleted", home.jobs, records=records, dry_run=dry_run))
     found.append(_sweep_keys(records, now=now, dry_run=dry_run))
     found.append(_sweep_cache(home.cache, dry_run=dry_run))
     return found

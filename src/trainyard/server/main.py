@@ -8,6 +8,7 @@ import gc
 import logging
 import os
 import signal
+import socket
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,9 @@ from datetime import timedelta
 from pathlib import Path
 
 from trainyard import __version__
+from trainyard.engines.catalog import Catalog
+from trainyard.engines.images import Images
+from trainyard.engines.local import LocalEngine
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.errors import NotFound, TrainyardError
 from trainyard.foundation.journal import write_journal
@@ -22,12 +26,17 @@ from trainyard.foundation.settings import read_settings
 from trainyard.objects.contract import ObjectStore
 from trainyard.server.app import App
 from trainyard.server.certificates import ensure_certificates
+from trainyard.server.control.bell import Bell
+from trainyard.server.control.loop import TrainingLoop
+from trainyard.server.control.showing import JobViews
+from trainyard.server.control.specs import SpecMaker, Surroundings
+from trainyard.server.control.training import TrainingWork
 from trainyard.server.home import Credentials, Home, Runtime, lock_home, open_home
 from trainyard.server.identity import Identities
 from trainyard.server.listeners import Listener, bind, listener, serve
 from trainyard.server.records.contract import Records
 from trainyard.server.records.sql import open_records
-from trainyard.server.services.contract import Yard
+from trainyard.server.services.contract import Workshop, Yard
 from trainyard.server.settings import PREFIX, ServerSettings
 from trainyard.wire.models import Models
 from trainyard.wire.routing import Router
@@ -62,12 +71,13 @@ def _run(folder: Path, host: str | None, *, port: int | None) -> None:
         )
         write_journal(sys.stderr, settings.log_level)
         logging.getLogger("uvicorn").setLevel(logging.WARNING)  # its start and stop are told here already
-        with _open_yard(home, settings) as yard:
-            asyncio.run(_serve(home, settings, yard=yard))
+        bell = Bell()
+        with _open_yard(home, settings, bell=bell) as yard:
+            asyncio.run(_serve(home, settings, yard=yard, bell=bell))
 
 
 @contextlib.contextmanager
-def _open_yard(home: Home, settings: ServerSettings) -> Iterator[Yard]:
+def _open_yard(home: Home, settings: ServerSettings, *, bell: Bell) -> Iterator[Yard]:
     with contextlib.ExitStack() as stack:
         records = open_records(settings.records or f"sqlite:///{home.records_file}")
         stack.callback(records.close)
@@ -75,7 +85,15 @@ def _open_yard(home: Home, settings: ServerSettings) -> Iterator[Yard]:
         stack.callback(objects.close)
         identities = Identities(records)
         _keep_credentials(home, records, identities=identities, region=settings.region)
-        yield Yard(records, objects, identities, home.logs, home.metrics)
+        workshop = Workshop(
+            jobs=home.jobs,
+            objects=None if settings.objects else home.objects,
+            engine=LocalEngine(home.jobs, home.agents, slots=settings.slots or None),
+            catalog=Catalog.read(home.catalog_file),
+            images=Images(home.images_file),
+            wake=bell.ring,
+        )
+        yield Yard(records, objects, identities, home.logs, home.metrics, workshop)
 
 
 def _open_objects(home: Home, settings: ServerSettings) -> ObjectStore:
@@ -114,7 +132,7 @@ def _has_good_credentials(home: Home, records: Records) -> bool:
     return True
 
 
-async def _serve(home: Home, settings: ServerSettings, *, yard: Yard) -> None:
+async def _serve(home: Home, settings: ServerSettings, *, yard: Yard, bell: Bell) -> None:
     certificate = ensure_certificates(home, [settings.host, *_hostnames(settings)], utc_now())
     http = bind(settings.host, settings.port)
     https = bind(settings.host, settings.port + 1 if settings.port else 0)
@@ -136,13 +154,36 @@ async def _serve(home: Home, settings: ServerSettings, *, yard: Yard) -> None:
         home.write_runtime(runtime)
         log.info("yard is open", extra={"http": runtime.http, "https": runtime.https})
         keeping = asyncio.create_task(_keep_house(yard))
+        # A database of its own is found again by whatever name the machine has later.
+        site = f"{socket.gethostname()}:{home.root}" if settings.records else ""
+        training = TrainingLoop(_training_work(home, yard, endpoint=runtime.http, site=site), bell)
+        moving = asyncio.create_task(training.run())
         gc.freeze()  # what start-up made stays; later collections need not walk it
         try:
             await serve([(plain, http), (secure, https)])
         finally:
             keeping.cancel()
+            training.close()
+            await moving
             home.remove_runtime()
             log.info("yard is closed")
+
+
+def _training_work(home: Home, yard: Yard, *, endpoint: str, site: str) -> TrainingWork:
+    workshop = yard.workshop
+    surroundings = Surroundings(endpoint, home.objects, hidden=(home.root, Path("/home"), Path("/root")))
+    return TrainingWork(
+        records=yard.records,
+        identities=yard.identities,
+        engine=workshop.engine,
+        catalog=workshop.catalog,
+        specs=SpecMaker(yard.objects, workshop.images, surroundings),
+        views=JobViews(yard.records, jobs=home.jobs, logs=home.logs, metrics=home.metrics),
+        clock=utc_now,
+        worker=f"{home.root}:{os.getpid()}",
+        site=site,
+        runs_as_root=os.geteuid() == 0,
+    )
 
 
 async def _keep_house(yard: Yard) -> None:

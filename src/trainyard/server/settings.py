@@ -26,9 +26,13 @@ class ServerSettings:
     objects_region: str = setting("us-east-1", help="Region of that S3.")
     objects_access_key_id: str = setting("", help="Access key of that S3; empty takes the usual AWS sources.")
     objects_secret_access_key: str = setting("", help="Secret of that S3; best given by its variable.")
+    slots: int = setting(0, help="How many instances of jobs run at once; 0 is one for each core.")
     threads: int = setting(32, help="Threads for blocking work: files, database.")
     body_limit_bytes: int = setting(
         32 * 1024 * 1024, help="Largest request body that is held in memory; objects stream."
     )
-    keep_alive: timedelta = setting(timedelta(seconds=75), help="How long an idle connection stays open.")
+    keep_alive: timedelta = setting(
+        timedelta(seconds=75),
+        help="How long a connection stays open on which no request comes, or none ends its headers.",
+    )
     log_level: str = setting("info", help="debug, info, warning or error.")

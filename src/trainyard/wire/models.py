@@ -28,11 +28,11 @@ class Models:
     """Service models by botocore's name of the service, each loaded once, on first use.
 
     Safe to share between threads. Whatever is wrong with the cache, from a torn file to a folder that cannot be
-    written, only costs the time to build the model again.
+    written, only costs the time to build the model again. Who does not own the cache only reads it: `writes=False`.
     """
 
-    def __init__(self, cache: Path | None = None) -> None:
-        self._cache = cache
+    def __init__(self, cache: Path | None = None, *, writes: bool = True) -> None:
+        self._cache, self._writes = cache, writes
         self._lock = Lock()
         self._loaded: dict[str, ServiceModel] = {}
 
@@ -70,7 +70,7 @@ class Models:
         return model if isinstance(model, dict) and {"metadata", "operations", "shapes"} <= model.keys() else None
 
     def _write_cached(self, name: str, version: str, *, description: dict[str, Any]) -> None:
-        if self._cache is None:
+        if self._cache is None or not self._writes:
             return
         target = _cache_file(self._cache, name, version=version)
         content = json.dumps({"stamp": _stamp(name, version), "model": description}, separators=(",", ":"))

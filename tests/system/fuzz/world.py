@@ -11,6 +11,8 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
+from trainyard.testing.eventually import eventually
+
 DAY = timedelta(days=1)
 
 
@@ -93,8 +95,9 @@ class World:
             "accesskeyid": self.access_key_id,
             "path": "/",
             "pathprefix": "/",
-            "assumerolepolicydocument": policy_document(),
-            "policydocument": policy_document(),
+            "assumerolepolicydocument": trust_document(),
+            "permissionsboundary": f"arn:aws:iam::{account}:policy/{word}-policy",
+            "instanceprofilename": f"{word}-profile",
             "loggroupname": self.group,
             "loggroupidentifier": self.group,
             "loggroupidentifiers": self.group,
@@ -107,10 +110,18 @@ class World:
             "id": "m1",
             "stat": "Average",
             "etag": hashlib.md5(b"part").hexdigest(),
-            "resourcearn": group_arn,
+            "trainingjobname": f"{word}-job",
+            "namecontains": word,
+            "s3uri": f"s3://{self.bucket}/{self.key}",
+            "s3outputpath": f"s3://{self.bucket}",
             "resourcearnlist": f"arn:aws:s3:::{self.bucket}",
         }
-        return {name: [value] for name, value in named.items()} | {"versionid": ["null", "v1"]}
+        several = {
+            "versionid": ["null", "v1"],
+            "policydocument": [policy_document(), trust_document()],
+            "resourcearn": [group_arn, f"arn:aws:sagemaker:us-east-1:{account}:training-job/{word}-job"],
+        }
+        return {name: [value] for name, value in named.items()} | several
 
     @property
     def words(self) -> dict[str, str]:
@@ -138,6 +149,7 @@ def build_world(user: User, word: str, *, secret: str) -> World:
     _build_identities(user, word, secret)
     _build_logs(user, word, secret)
     _build_metrics(user, word)
+    _build_job(user, word, secret)
     return World(word, user.account, user.name, user.access_key_id, upload, secret)
 
 
@@ -147,14 +159,17 @@ def _build_identities(user: User, word: str, secret: str) -> None:
     tags = [{"Key": "secret", "Value": secret}]
     iam.create_role(
         RoleName=f"{word}-role",
-        AssumeRolePolicyDocument=document,
+        AssumeRolePolicyDocument=trust_document(secret),
         Description=secret,
         Tags=tags,
         MaxSessionDuration=3600,
     )
-    policy = iam.create_policy(PolicyName=f"{word}-policy", PolicyDocument=document, Description=secret)["Policy"][
-        "Arn"
-    ]
+    named = {"PolicyName": f"{word}-policy", "PolicyDocument": document, "Description": secret, "Tags": tags}
+    policy = iam.create_policy(**named)["Policy"]["Arn"]
+    profile = f"{word}-profile"
+    iam.create_instance_profile(InstanceProfileName=profile, Tags=tags)
+    iam.add_role_to_instance_profile(InstanceProfileName=profile, RoleName=f"{word}-role")
+    iam.tag_user(UserName=user.name, Tags=tags)
     iam.attach_role_policy(RoleName=f"{word}-role", PolicyArn=policy)
     iam.put_role_policy(RoleName=f"{word}-role", PolicyName=f"{word}-policy", PolicyDocument=document)
 
@@ -174,8 +189,36 @@ def _build_metrics(user: User, word: str) -> None:
     )
 
 
+def _build_job(user: User, word: str, secret: str) -> None:
+    """A training job that has ended, so that it stays as it is."""
+    sagemaker, name = user.client("sagemaker"), f"{word}-job"
+    sagemaker.create_training_job(
+        TrainingJobName=name,
+        RoleArn=f"arn:aws:iam::{user.account}:role/{word}-role",
+        AlgorithmSpecification={
+            "TrainingImage": "pytorch-training:2.6",
+            "TrainingInputMode": "File",
+            "ContainerEntrypoint": ["/bin/sh", "-c", f"echo {secret}"],
+        },
+        OutputDataConfig={"S3OutputPath": f"s3://{word}-bucket/out"},
+        ResourceConfig={"InstanceType": "local", "InstanceCount": 1, "VolumeSizeInGB": 1},
+        StoppingCondition={"MaxRuntimeInSeconds": 60},
+        Environment={"SECRET": secret},
+        Tags=[{"Key": "secret", "Value": secret}],
+    )
+    eventually(lambda: sagemaker.describe_training_job(TrainingJobName=name)["TrainingJobStatus"] == "Completed")
+
+
 def policy_document(identifier: str = "policy") -> str:
-    statement = {"Effect": "Allow", "Principal": {"Service": "x.amazonaws.com"}, "Action": "*", "Resource": "*"}
+    return _document(identifier, {"Effect": "Allow", "Action": "*", "Resource": "*"})
+
+
+def trust_document(identifier: str = "trust") -> str:
+    principal = {"Service": "x.amazonaws.com"}
+    return _document(identifier, {"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole"})
+
+
+def _document(identifier: str, statement: dict[str, Any]) -> str:
     return json.dumps({"Version": "2012-10-17", "Id": identifier, "Statement": [statement]})
 
 
@@ -222,6 +265,9 @@ def _views(user: User, world: World) -> Iterator[tuple[str, Any]]:
     yield "inline", iam.get_role_policy(**role, PolicyName=f"{world.word}-policy")["PolicyDocument"]
     yield "roles", [each["RoleName"] for each in iam.list_roles()["Roles"]]
     yield "policies", iam.list_policies(Scope="Local")["Policies"]
+    yield "profiles", iam.list_instance_profiles()["InstanceProfiles"]
+    yield "profile tags", iam.list_instance_profile_tags(InstanceProfileName=f"{world.word}-profile")["Tags"]
+    yield "user", iam.get_user()["User"]
     yield "keys", iam.list_access_keys()["AccessKeyMetadata"]
     group = {"logGroupName": world.group}
     yield "groups", logs.describe_log_groups()["logGroups"]
@@ -229,6 +275,11 @@ def _views(user: User, world: World) -> Iterator[tuple[str, Any]]:
     yield "events", logs.get_log_events(**group, logStreamName=f"{world.word}/stream", startFromHead=True)["events"]
     yield "group tags", logs.list_tags_log_group(**group)["tags"]
     yield from _metric_views(user, world)
+    sagemaker, job = user.client("sagemaker"), {"TrainingJobName": f"{world.word}-job"}
+    told = sagemaker.describe_training_job(**job)
+    yield "job", {member: value for member, value in told.items() if member != "ResponseMetadata"}
+    yield "jobs", sagemaker.list_training_jobs()["TrainingJobSummaries"]
+    yield "job tags", sagemaker.list_tags(ResourceArn=told["TrainingJobArn"])["Tags"]
     yield "tagged", user.client("resourcegroupstaggingapi").get_resources()["ResourceTagMappingList"]
 
 

@@ -20,6 +20,7 @@ from trainyard.server.app import App
 from trainyard.server.identity import Identities
 from trainyard.server.records.sql import open_records
 from trainyard.server.services.contract import Yard
+from trainyard.testing.workshop import simulated_workshop
 from trainyard.wire.models import Models
 from trainyard.wire.routing import Router
 
@@ -89,7 +90,7 @@ def door(tmp_path: Path) -> Iterator[Door]:
     identities = Identities(records)
     key = identities.first_start(now=utc_now())
     assert key is not None
-    yard = Yard(records, objects, identities, tmp_path / "logs", tmp_path / "metrics")
+    yard = Yard(records, objects, identities, tmp_path / "logs", tmp_path / "metrics", simulated_workshop(tmp_path))
     app = App(yard, Router(Models(), ["localhost"]), utc_now, 1024 * 1024)
     yield Door(app, Credentials(key.id, key.secret))
     objects.close()

@@ -41,6 +41,11 @@ def home(tmp_path: Path) -> Home:
     stream.mkdir()
     (stream / "00000000000000000000.log").write_bytes(b"line\n")
     (home.metrics / "points").write_bytes(b"\0" * 56)
+    instance = home.jobs / "job-1" / "1" / "algo-1"
+    for path, text in (("logs/00000000000000000000.log", "said\n"), ("metrics/loss.points", "0"), ("ml/data", "big")):
+        (instance / path).parent.mkdir(parents=True, exist_ok=True)
+        (instance / path).write_text(text)
+    home.images_file.write_text("[images]\n")
     (home.certificates / "ca.pem").write_text("certificate")
     home.server_log.write_text("noise")
     (home.cache / "model.json").write_text("{}")
@@ -218,3 +223,15 @@ def test_a_folder_that_is_no_home_cannot_be_kept(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         keep(Home(tmp_path / "nothing"), tmp_path / "backup")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_of_jobs_the_logs_and_metrics_are_kept_and_not_their_data(home: Home, target: Path, tmp_path: Path) -> None:
+    keep(home, target)
+    restored = Home(tmp_path / "restored")
+    restore(restored, target, environment={})
+    files = [path for path in restored.jobs.rglob("*") if path.is_file()]
+    assert sorted(path.relative_to(restored.jobs / "job-1" / "1" / "algo-1").as_posix() for path in files) == [
+        "logs/00000000000000000000.log",
+        "metrics/loss.points",
+    ]
+    assert restored.images_file.read_text() == "[images]\n"

@@ -26,6 +26,7 @@ STRAY = "data files that belong to no object"
 INTERRUPTED = "uploads that a crash interrupted"
 LOGS = "log streams that are deleted"
 METRICS = "metrics that are deleted"
+JOBS = "jobs that are deleted"
 KEYS = "temporary keys that expired"
 CACHE = "cached service models of another version"
 
@@ -168,3 +169,13 @@ def test_cached_models_of_another_botocore_are_removed(home: Home, records: Reco
     assert swept(home, records, dry_run=True)[CACHE] == Garbage(CACHE, 2, 4)
     swept(home, records)
     assert list(home.cache.iterdir()) == [current]
+
+
+def test_the_folder_of_a_deleted_job_is_removed_and_others_stay(home: Home, records: Records) -> None:
+    living = records.create(Draft(ResourceKey(BUCKET.account, "training-job", "a"), "us-east-1", {}), now=NOW)
+    for name in (living.id, "deleted-job"):
+        (home.jobs / name / "1" / "algo-1").mkdir(parents=True)
+        (home.jobs / name / "1" / "algo-1" / "spool").write_bytes(b"123")
+
+    assert swept(home, records)[JOBS] == Garbage(JOBS, 1, 3)
+    assert [path.name for path in home.jobs.iterdir()] == [living.id]

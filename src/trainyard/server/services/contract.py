@@ -11,6 +11,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from trainyard.engines.catalog import Catalog
+from trainyard.engines.contract import Engine
+from trainyard.engines.images import Images
 from trainyard.objects.contract import ObjectStore
 from trainyard.server.identity import Caller, Identities
 from trainyard.server.records.contract import Records
@@ -23,6 +26,18 @@ Operations = Mapping[str, Operation]
 
 
 @dataclass(frozen=True, slots=True)
+class Workshop:
+    """Where jobs run, and what the yard knows of it. `wake` tells the controller that a job of that id has changed."""
+
+    jobs: Path  # the folders of the attempts
+    objects: Path | None  # folder of the local object store, which instances read; None when objects are elsewhere
+    engine: Engine
+    catalog: Catalog
+    images: Images
+    wake: Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
 class Yard:
     """The parts of the yard that operations work on."""
 
@@ -31,6 +46,7 @@ class Yard:
     identities: Identities
     logs: Path  # folder of the log segments that PutLogEvents wrote
     metrics: Path  # folder of the points that PutMetricData wrote
+    workshop: Workshop
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from trainyard.objects.filesystem import FilesystemObjects
 from trainyard.server.identity import Identities
 from trainyard.server.records.sql import open_records
 from trainyard.server.services.contract import Yard
+from trainyard.testing.workshop import simulated_workshop
 
 
 @pytest.fixture
@@ -22,7 +23,9 @@ def objects(tmp_path: Path) -> Iterator[ObjectStore]:
 @pytest.fixture
 def yard(objects: ObjectStore, tmp_path: Path) -> Iterator[Yard]:
     with closing(open_records(f"sqlite:///{tmp_path}/records.db")) as records:
-        yield Yard(records, objects, Identities(records), tmp_path / "logs", tmp_path / "metrics")
+        yield Yard(
+            records, objects, Identities(records), tmp_path / "logs", tmp_path / "metrics", simulated_workshop(tmp_path)
+        )
 
 
 @pytest.fixture

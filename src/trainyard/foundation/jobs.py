@@ -1,0 +1,271 @@
+"""The values of a training job: what was asked for, how far it has come, and what came of it.
+
+They know neither the words of the wire nor where anything is kept. `transitions.py` says how a job moves on.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """Where a job stands, in one word; never goes backwards."""
+
+    IN_PROGRESS = "InProgress"
+    STOPPING = "Stopping"
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+    STOPPED = "Stopped"
+
+
+class SecondaryStatus(StrEnum):
+    """What happens to a job at the moment."""
+
+    PENDING = "Pending"
+    STARTING = "Starting"
+    DOWNLOADING = "Downloading"
+    TRAINING = "Training"
+    UPLOADING = "Uploading"
+    STOPPING = "Stopping"
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+    STOPPED = "Stopped"
+    MAX_RUNTIME_EXCEEDED = "MaxRuntimeExceeded"
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One secondary status of a job's history; the last one of a job that goes on has no end."""
+
+    status: SecondaryStatus
+    started_at: datetime
+    message: str
+    ended_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelPlan:
+    """One input channel: which objects, and how the instances share them.
+
+    The objects are those whose keys begin as `uri` says or, for a manifest, those that the object at `uri` lists.
+    """
+
+    name: str
+    uri: str
+    is_manifest: bool = False
+    is_sharded: bool = False  # each instance gets some of the objects, otherwise all
+    shuffle_seed: int | None = None
+    content_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MetricDefinition:
+    name: str
+    regex: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingPlan:
+    """What to run, on what, with what. Never changes after the create."""
+
+    image: str
+    instance_type: str
+    instance_count: int
+    role: str  # the name of the role that the job's credentials speak as
+    output_path: str  # s3://bucket/prefix
+    entry_point: str = ""  # of the code at `submit_directory`
+    submit_directory: str = ""
+    command: tuple[str, ...] = ()  # instead of an entry point
+    hyperparameters: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    channels: tuple[ChannelPlan, ...] = ()
+    metrics: tuple[MetricDefinition, ...] = ()
+    max_runtime_s: int = 86400
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The names by which the instances know each other."""
+        return tuple(f"algo-{number}" for number in range(1, self.instance_count + 1))
+
+
+class Outcome(StrEnum):
+    """How an instance ended; LOST is one whose agent died before it could tell."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A stretch of an instance's time, for the waterfall."""
+
+    name: str
+    started_at: datetime
+    ended_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSummary:
+    """The newest value of a metric and how many there were."""
+
+    value: float
+    at: datetime
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What of the machine an instance was given; None is not limited."""
+
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    gpus: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceState:
+    """How far one instance has come, as its reports tell. `cursor` is where in its spool the next one begins."""
+
+    name: str
+    share: Share = Share()
+    cursor: int = 0
+    status: SecondaryStatus | None = None
+    phases: tuple[Phase, ...] = ()
+    metrics: Mapping[str, MetricSummary] = field(default_factory=dict)
+    exit_code: int | None = None
+    exit_signal: int | None = None
+    is_oom: bool = False
+    outcome: Outcome | None = None
+    reason: str = ""
+    ended_at: datetime | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.outcome is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One time that the instances of a job were placed and started.
+
+    It is remembered before anything of it exists outside, so that whatever was made can be found and ended.
+    """
+
+    number: int
+    placed_at: datetime
+    key_id: str  # of its temporary credentials
+    instances: tuple[InstanceState, ...]
+    is_started: bool = False  # the engine said that all agents run
+    told: str = ""  # the last command that the instances were given: stop or kill
+    site: str = ""  # which of several yards on one database has placed it; only that one can reach its instances
+    ended_at: datetime | None = None
+
+    def instance(self, name: str) -> InstanceState:
+        return next(instance for instance in self.instances if instance.name == name)
+
+    def with_instance(self, changed: InstanceState) -> "Attempt":
+        instances = (changed if instance.name == changed.name else instance for instance in self.instances)
+        return replace(self, instances=tuple(instances))
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    uri: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingJob:
+    """A training job as it is remembered.
+
+    `failure` is the whole reason, however long; `notes` are sentences for the user: what is not enforced here, what was
+    substituted.
+    """
+
+    name: str
+    arn: str
+    account: str
+    region: str
+    plan: TrainingPlan
+    created_at: datetime
+    transitions: tuple[Transition, ...]
+    attempts: tuple[Attempt, ...] = ()
+    stop_reason: str = ""  # why the job is asked to end early; empty as long as nobody did
+    failure: str = ""
+    card: Mapping[str, object] = field(default_factory=dict)  # the failure card of the first instance that failed
+    artifacts: Mapping[str, Artifact] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def secondary(self) -> SecondaryStatus:
+        return self.transitions[-1].status
+
+    @property
+    def status(self) -> Status:
+        return PRIMARY[self.secondary]
+
+    @property
+    def is_final(self) -> bool:
+        return self.status in FINAL
+
+    @property
+    def attempt(self) -> Attempt | None:
+        """The one that goes on."""
+        return self.attempts[-1] if self.attempts and self.attempts[-1].ended_at is None else None
+
+    @property
+    def training_started_at(self) -> datetime | None:
+        return next((step.started_at for step in self.transitions if step.status in ON_INSTANCES), None)
+
+    @property
+    def ended_at(self) -> datetime | None:
+        return self.transitions[-1].started_at if self.is_final else None
+
+    @property
+    def training_time(self) -> timedelta | None:
+        """How long instances worked on it; None when they never did, or still do."""
+        if self.training_started_at is None or self.ended_at is None:
+            return None
+        return self.ended_at - self.training_started_at
+
+    @property
+    def metrics(self) -> Mapping[str, MetricSummary]:
+        """The newest value of each metric over all instances of the last attempt."""
+        found: dict[str, MetricSummary] = {}
+        for instance in self.attempts[-1].instances if self.attempts else ():
+            for name, summary in instance.metrics.items():
+                found[name] = _merged(found.get(name), summary)
+        return found
+
+    def with_attempt(self, attempt: Attempt) -> "TrainingJob":
+        """The job with its last attempt replaced."""
+        return replace(self, attempts=(*self.attempts[:-1], attempt))
+
+    def noted(self, *notes: str) -> "TrainingJob":
+        """The job with these notes, each told once."""
+        return replace(self, notes=tuple(dict.fromkeys((*self.notes, *notes))))
+
+
+PRIMARY: Mapping[SecondaryStatus, Status] = {
+    SecondaryStatus.PENDING: Status.IN_PROGRESS,
+    SecondaryStatus.STARTING: Status.IN_PROGRESS,
+    SecondaryStatus.DOWNLOADING: Status.IN_PROGRESS,
+    SecondaryStatus.TRAINING: Status.IN_PROGRESS,
+    SecondaryStatus.UPLOADING: Status.IN_PROGRESS,
+    SecondaryStatus.STOPPING: Status.STOPPING,
+    SecondaryStatus.COMPLETED: Status.COMPLETED,
+    SecondaryStatus.FAILED: Status.FAILED,
+    SecondaryStatus.STOPPED: Status.STOPPED,
+    SecondaryStatus.MAX_RUNTIME_EXCEEDED: Status.STOPPED,
+}
+FINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.STOPPED})
+ON_INSTANCES = frozenset({SecondaryStatus.DOWNLOADING, SecondaryStatus.TRAINING})
+
+
+def _merged(known: MetricSummary | None, other: MetricSummary) -> MetricSummary:
+    if known is None:
+        return other
+    return replace(max(known, other, key=lambda summary: summary.at), count=known.count + other.count)

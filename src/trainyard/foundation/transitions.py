@@ -1,0 +1,72 @@
+"""How a training job moves from one secondary status to the next. Nothing else decides that."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from trainyard.foundation.errors import Conflict
+from trainyard.foundation.jobs import SecondaryStatus, TrainingJob, Transition
+
+_S = SecondaryStatus
+_ENDS = frozenset({_S.COMPLETED, _S.FAILED, _S.STOPPED, _S.MAX_RUNTIME_EXCEEDED})
+
+# Statuses on the way may be skipped: a job without channels downloads nothing. One that was asked to stop does not
+# become Completed any more, because its primary status would then have gone from Stopping to one that denies it.
+LEGAL: Mapping[SecondaryStatus, frozenset[SecondaryStatus]] = {
+    _S.PENDING: frozenset({_S.STARTING, _S.STOPPING, _S.FAILED}),
+    _S.STARTING: frozenset({_S.DOWNLOADING, _S.TRAINING, _S.UPLOADING, _S.STOPPING}) | _ENDS,
+    _S.DOWNLOADING: frozenset({_S.TRAINING, _S.UPLOADING, _S.STOPPING}) | _ENDS,
+    _S.TRAINING: frozenset({_S.UPLOADING, _S.STOPPING}) | _ENDS,
+    _S.UPLOADING: frozenset({_S.STOPPING}) | _ENDS,
+    _S.STOPPING: _ENDS - {_S.COMPLETED},
+    _S.COMPLETED: frozenset(),
+    _S.FAILED: frozenset(),
+    _S.STOPPED: frozenset(),
+    _S.MAX_RUNTIME_EXCEEDED: frozenset(),
+}
+
+# What AWS says of each, which users of its SDK know.
+MESSAGES: Mapping[SecondaryStatus, str] = {
+    _S.PENDING: "Waiting for capacity",
+    _S.STARTING: "Preparing the instances for training",
+    _S.DOWNLOADING: "Downloading input data",
+    _S.TRAINING: "Training image download completed. Training in progress.",
+    _S.UPLOADING: "Uploading generated training model",
+    _S.STOPPING: "Stopping the training job",
+    _S.COMPLETED: "Training job completed",
+    _S.FAILED: "Training job failed",
+    _S.STOPPED: "Training job stopped",
+    _S.MAX_RUNTIME_EXCEEDED: "Training job runtime exceeded MaxRuntimeInSeconds provided",
+}
+
+
+def first_transition(at: datetime) -> Transition:
+    """What the history of every job begins with."""
+    return Transition(_S.PENDING, at, MESSAGES[_S.PENDING])
+
+
+def may_become(job: TrainingJob, to: SecondaryStatus) -> bool:
+    return to in LEGAL[job.secondary]
+
+
+def advance(job: TrainingJob, to: SecondaryStatus, *, at: datetime, message: str = "") -> TrainingJob:
+    """The job in its next status; Conflict when the table does not know that way.
+
+    A moment before the last transition, as a clock that was set back gives it, counts as that transition's.
+    """
+    if not may_become(job, to):
+        raise Conflict("training job", job.name, f"is {job.secondary} and cannot become {to}")
+    last = job.transitions[-1]
+    at = max(at, last.started_at)
+    closed = replace(last, ended_at=at)
+    ends_too = at if to in _ENDS else None
+    entered = Transition(to, at, message or MESSAGES[to], ended_at=ends_too)
+    return replace(job, transitions=(*job.transitions[:-1], closed, entered))
+
+
+def ask_to_stop(job: TrainingJob, reason: str, *, at: datetime) -> TrainingJob:
+    """The job on its way to its end, or at it when nothing of it was started; unchanged when it is on that way."""
+    if job.secondary is _S.STOPPING:
+        return job
+    stopping = replace(advance(job, _S.STOPPING, at=at), stop_reason=reason)
+    return stopping if stopping.attempt else advance(stopping, _S.STOPPED, at=at)

@@ -1,0 +1,151 @@
+"""Runs the work on training jobs: one task that claims, and one for each job that has been placed."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from datetime import timedelta
+
+from trainyard.foundation.errors import TrainyardError, Unavailable
+from trainyard.link.contract import LimitSpec
+from trainyard.server.control.bell import Bell
+from trainyard.server.control.training import TrainingWork, shares_of
+from trainyard.server.jobs import job_of
+from trainyard.server.records.contract import Claim, ResourceId
+
+log = logging.getLogger(__name__)
+
+IDLE = timedelta(seconds=1)  # between looks for work that nobody rang for
+QUICKEST, SLOWEST = 0.02, 0.25  # seconds between two rounds on a job
+AFTER_ERROR_S = 1.0
+
+_PATIENCE = 8  # a job is asked again after this part of the time for which it has been silent
+
+
+class TrainingLoop:
+    """Moves all training jobs of a yard for as long as `run` goes on. `close` lets every round come to its end."""
+
+    def __init__(self, work: TrainingWork, bell: Bell) -> None:
+        self._work = work
+        self._bell = bell
+        self._running: dict[ResourceId, Sequence[LimitSpec]] = {}
+        self._drives: dict[ResourceId, asyncio.Task[None]] = {}
+        self._rings: dict[ResourceId, asyncio.Event] = {}
+        self._wakened = asyncio.Event()
+        self._is_closing = False
+
+    async def run(self) -> None:
+        self._bell.listen(self._hear)
+        self._running = await self._recalled()
+        while not self._is_closing:
+            has_worked = await self._look_for_work()
+            if not has_worked:
+                await _wait(self._wakened, IDLE.total_seconds())
+                self._wakened.clear()
+        await asyncio.gather(*self._drives.values())
+
+    def close(self) -> None:
+        """Make `run` return soon, with no job held. Agents go on."""
+        self._is_closing = True
+        self._bell.silence()
+        for ring in (self._wakened, *self._rings.values()):
+            ring.set()
+
+    def _hear(self, job_id: str) -> None:
+        ring = self._rings.get(ResourceId(job_id))
+        if ring is not None:
+            ring.set()
+        self._wakened.set()
+
+    async def _recalled(self) -> dict[ResourceId, Sequence[LimitSpec]]:
+        while not self._is_closing:
+            try:
+                return await asyncio.to_thread(self._work.running)
+            except TrainyardError:
+                log.warning("running jobs cannot be read yet", exc_info=True)
+                await asyncio.sleep(AFTER_ERROR_S)
+        return {}
+
+    async def _look_for_work(self) -> bool:
+        """Whether a job was taken up, so that there may be another."""
+        try:
+            has_forgotten = bool(self._running.keys() - self._drives.keys())
+            if not has_forgotten and not await asyncio.to_thread(self._work.has_room_for_first, self._running):
+                return False
+            claim = await asyncio.to_thread(self._work.claim)
+            return claim is not None and await self._take_up(claim)
+        except Exception:
+            log.exception("looking for work failed")
+            await asyncio.sleep(AFTER_ERROR_S)
+            return False
+
+    async def _take_up(self, claim: Claim) -> bool:
+        job, job_id = job_of(claim.resource), claim.resource.id
+        if job.is_final:
+            await asyncio.to_thread(self._work.release, claim)
+            self._running.pop(job_id, None)
+            return True
+        if not job.attempts:
+            placed = await asyncio.to_thread(self._work.place, claim, self._running)
+            if placed is None:
+                return False
+            claim = placed
+        attempt = job_of(claim.resource).attempt
+        assert attempt is not None, "a job that was placed and has not ended has an attempt that goes on"
+        if attempt.site != self._work.site:
+            await asyncio.to_thread(self._work.leave_alone, claim)
+            return True
+        self._running[job_id] = shares_of(attempt)
+        self._drives[job_id] = asyncio.create_task(self._drive(claim, self._drives.get(job_id)))
+        return True
+
+    async def _drive(self, claim: Claim, previous: asyncio.Task[None] | None) -> None:
+        """Work on one job until it has ended, or the claim on it is lost."""
+        job_id = claim.resource.id
+        if previous is not None:  # it lost its claim, and may not have noticed yet
+            await previous
+        ring = self._rings[job_id] = asyncio.Event()
+        held: Claim | None = claim
+        silent_s, pause_s = 0.0, 0.0
+        while held is not None and not self._is_closing:
+            is_woken = await _wait(ring, pause_s) if pause_s else False
+            ring.clear()
+            before = held
+            try:
+                held = await asyncio.to_thread(self._work.step, held, is_woken=is_woken)
+            except Unavailable as error:
+                log.warning("work on a job must wait", extra={"id": job_id, "why": error.message})
+                pause_s = AFTER_ERROR_S
+                continue
+            except Exception:
+                log.exception("work on a job failed", extra={"id": job_id})
+                pause_s = AFTER_ERROR_S
+                continue
+            # Metrics alone do not make a job urgent: each round that brings some is a write to the records.
+            silent_s = silent_s + pause_s if held is not None and _is_as_far(held, before) else 0.0
+            pause_s = min(SLOWEST, max(QUICKEST, silent_s / _PATIENCE))
+        await self._let_go(job_id, held)
+
+    async def _let_go(self, job_id: ResourceId, held: Claim | None) -> None:
+        try:
+            if held is not None:
+                await asyncio.to_thread(self._work.release, held)
+            elif await asyncio.to_thread(self._work.has_ended, job_id):
+                self._running.pop(job_id, None)
+        except TrainyardError:  # then it is claimed once more and found to have ended
+            log.warning("a job could not be let go", exc_info=True, extra={"id": job_id})
+        if self._drives.get(job_id) is asyncio.current_task():
+            del self._drives[job_id], self._rings[job_id]
+        self._wakened.set()
+
+
+def _is_as_far(claim: Claim, before: Claim) -> bool:
+    return claim is before or len(job_of(claim.resource).transitions) == len(job_of(before.resource).transitions)
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> bool:
+    """Whether the event came before the time was over."""
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except TimeoutError:
+        return False
+    return True

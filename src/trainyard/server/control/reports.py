@@ -1,0 +1,147 @@
+"""What the reports of agents mean for a training job. Pure: a job and frames in, the job after them out."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from trainyard.foundation.clock import from_micros
+from trainyard.foundation.jobs import (
+    Artifact,
+    Attempt,
+    InstanceState,
+    MetricSummary,
+    Outcome,
+    Phase,
+    SecondaryStatus,
+    TrainingJob,
+)
+from trainyard.foundation.transitions import advance, may_become
+from trainyard.link.contract import Frame, FrameKind
+
+MAX_NOTES = 100
+MAX_PHASES = 100  # of an instance; a waterfall has about a dozen
+
+_S = SecondaryStatus
+_STEPS = (_S.DOWNLOADING, _S.TRAINING, _S.UPLOADING)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one instance has told since its cursor, and where the next read begins."""
+
+    instance: str
+    frames: Sequence[Frame]
+    next_offset: int
+
+
+def absorb(job: TrainingJob, reports: Sequence[Report]) -> TrainingJob:
+    """The job after these reports, taken in the order of their times, with the cursors behind them."""
+    told = [(frame.at_us, report.instance, frame.sequence, frame) for report in reports for frame in report.frames]
+    for _, instance, _, frame in sorted(told, key=lambda entry: entry[:3]):
+        job = _with_frame(job, instance, frame)
+    for report in reports:
+        attempt = live_attempt(job)
+        moved = replace(attempt.instance(report.instance), cursor=report.next_offset)
+        job = job.with_attempt(attempt.with_instance(moved))
+    return job
+
+
+def live_attempt(job: TrainingJob) -> Attempt:
+    attempt = job.attempt
+    assert attempt is not None, "only what has been placed can report"
+    return attempt
+
+
+def _with_frame(job: TrainingJob, instance: str, frame: Frame) -> TrainingJob:
+    if frame.kind in _OF_INSTANCE:
+        attempt = live_attempt(job)
+        changed = _OF_INSTANCE[frame.kind](attempt.instance(instance), frame)
+        job = job.with_attempt(attempt.with_instance(changed))
+    if frame.kind in _OF_JOB:
+        job = _OF_JOB[frame.kind](job, frame)
+    return job
+
+
+def _status(state: InstanceState, frame: Frame) -> InstanceState:
+    return replace(state, status=SecondaryStatus(frame.payload["status"]))
+
+
+def _phase(state: InstanceState, frame: Frame) -> InstanceState:
+    payload = frame.payload
+    phase = Phase(payload["name"], from_micros(payload["started_us"]), from_micros(payload["ended_us"]))
+    return replace(state, phases=(*state.phases, phase)[-MAX_PHASES:])
+
+
+def _metric(state: InstanceState, frame: Frame) -> InstanceState:
+    payload = frame.payload
+    summary = MetricSummary(payload["value"], from_micros(payload["at_us"]), payload["count"])
+    return replace(state, metrics={**state.metrics, payload["name"]: summary})
+
+
+def _exited(state: InstanceState, frame: Frame) -> InstanceState:
+    payload = frame.payload
+    return replace(
+        state,
+        exit_code=payload.get("code"),
+        exit_signal=payload.get("signal"),
+        is_oom=bool(payload.get("is_oom")),
+    )
+
+
+def _ended(state: InstanceState, frame: Frame) -> InstanceState:
+    payload = frame.payload
+    return replace(
+        state,
+        outcome=Outcome(payload["outcome"]),
+        reason=payload.get("reason") or "",
+        ended_at=from_micros(frame.at_us),
+    )
+
+
+def _move_on(job: TrainingJob, frame: Frame) -> TrainingJob:
+    """Downloading is what the first instance begins; Training and Uploading is what all of them have come to."""
+    instances = live_attempt(job).instances
+    reached = [_progress(instance) for instance in instances]
+    furthest = max(min(reached), min(1, max(reached)))
+    to = _STEPS[furthest - 1] if furthest else None
+    if to is None or not may_become(job, to):
+        return job
+    return advance(job, to, at=from_micros(frame.at_us))
+
+
+def _progress(instance: InstanceState) -> int:
+    if instance.has_ended:
+        return len(_STEPS)
+    return _STEPS.index(instance.status) + 1 if instance.status else 0
+
+
+def _note(job: TrainingJob, frame: Frame) -> TrainingJob:
+    return job.noted(frame.payload["text"]) if len(job.notes) < MAX_NOTES else job
+
+
+def _artifact(job: TrainingJob, frame: Frame) -> TrainingJob:
+    payload = frame.payload
+    artifact = Artifact(payload["uri"], payload["size"])
+    return replace(job, artifacts={**job.artifacts, payload["kind"]: artifact})
+
+
+def _fail(job: TrainingJob, frame: Frame) -> TrainingJob:
+    """The first instance that fails gives the job its reason and its card."""
+    if frame.payload["outcome"] != Outcome.FAILED or job.failure:
+        return job
+    card = frame.payload.get("card") or {}
+    return replace(job, failure=frame.payload.get("reason") or "The program failed.", card=card)
+
+
+_OF_INSTANCE: Mapping[FrameKind, Callable[[InstanceState, Frame], InstanceState]] = {
+    FrameKind.STATUS: _status,
+    FrameKind.PHASE: _phase,
+    FrameKind.METRIC: _metric,
+    FrameKind.EXITED: _exited,
+    FrameKind.ENDED: _ended,
+}
+_OF_JOB: Mapping[FrameKind, Callable[[TrainingJob, Frame], TrainingJob]] = {
+    FrameKind.STATUS: _move_on,
+    FrameKind.NOTE: _note,
+    FrameKind.ARTIFACT: _artifact,
+    FrameKind.ENDED: _fail,
+}

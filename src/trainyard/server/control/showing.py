@@ -1,0 +1,48 @@
+"""What users see of a job in other services: its log streams and its metrics."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from trainyard.foundation.jobs import TrainingJob
+from trainyard.link.folders import AttemptRef, InstanceFolder, InstanceRef
+from trainyard.server.control.reports import live_attempt
+from trainyard.server.jobs import LOG_GROUP
+from trainyard.server.records.contract import Records, ResourceId, ResourceKey
+from trainyard.server.services.cloudwatch.series import Metric, metric_draft, open_foreign_metric
+from trainyard.server.services.logs.storage import GROUP, open_foreign_stream
+
+DIMENSION = "TrainingJobName"
+
+
+@dataclass(frozen=True, slots=True)
+class JobViews:
+    """Makes the folders of instances visible. What is recorded is how to get there from the yard's own folders."""
+
+    records: Records
+    jobs: Path
+    logs: Path
+    metrics: Path
+
+    def open_streams(self, ref: AttemptRef, job: TrainingJob, *, now: datetime) -> None:
+        """One log stream for each instance, named as AWS names them."""
+        attempt = live_attempt(job)
+        group = ResourceKey(job.account, GROUP, LOG_GROUP)
+        for instance in attempt.instances:
+            name = f"{job.name}/{instance.name}-{int(attempt.placed_at.timestamp())}"
+            folder = os.path.relpath(self._folder(ref, instance.name).logs, self.logs)
+            open_foreign_stream(self.records, group, name, region=job.region, folder=folder, now=now)
+
+    def open_metrics(self, ref: AttemptRef, job: TrainingJob, names: Iterable[str], *, now: datetime) -> None:
+        """The points of a metric from all instances, as one metric of CloudWatch that goes with the job."""
+        folders = [self._folder(ref, instance.name).metrics for instance in live_attempt(job).instances]
+        paths = [os.path.relpath(folder, self.metrics) for folder in folders]
+        for name in names:
+            metric = Metric(LOG_GROUP, name, ((DIMENSION, job.name),))
+            draft = replace(metric_draft(metric, job.account, job.region), parent=ResourceId(ref.job_id))
+            open_foreign_metric(self.records, draft, folders=paths, now=now)
+
+    def _folder(self, ref: AttemptRef, instance: str) -> InstanceFolder:
+        return InstanceRef(ref, instance).folder(self.jobs)

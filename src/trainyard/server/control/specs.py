@@ -1,0 +1,112 @@
+"""What each instance of an attempt is told: the plan, its share of the machine and of the data, the credentials."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from trainyard.engines.images import Images
+from trainyard.foundation.jobs import Attempt, InstanceState, Share, TrainingJob
+from trainyard.link.contract import PROTOCOL, InstanceSpec, LimitSpec, MetricSpec, ProgramSpec
+from trainyard.objects.contract import ObjectStore
+from trainyard.server.control.channels import Contents, channel_spec, contents_of
+from trainyard.server.records.contract import AccessKey
+
+GRACE = timedelta(seconds=120)  # between SIGTERM and SIGKILL, as AWS has it
+GROUP = "homogeneousCluster"  # what AWS calls the only group of instances
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is the same for every job of a yard."""
+
+    endpoint: str  # by which programs in jobs reach the yard
+    objects_root: Path
+    hidden: tuple[Path, ...]  # what no job may see
+
+
+@dataclass(frozen=True, slots=True)
+class SpecMaker:
+    """Makes the specs of an attempt. They are the same however often it is asked, as long as the data is."""
+
+    objects: ObjectStore
+    images: Images
+    surroundings: Surroundings
+
+    def specs(
+        self, job_id: str, job: TrainingJob, attempt: Attempt, *, key: AccessKey, uid: int | None
+    ) -> tuple[InstanceSpec, ...]:
+        """One for each instance; InvalidRequest when the data or the environment has gone since the create."""
+        contents = {each.name: contents_of(self.objects, each, account=job.account) for each in job.plan.channels}
+        python = self.images.environment(job.plan.image).python
+        environment = {**self._variables(job, key), **job.plan.environment}
+        return tuple(
+            self._spec(
+                job_id, job, attempt, state=state, contents=contents, python=python, environment=environment, uid=uid
+            )
+            for state in attempt.instances
+        )
+
+    def _spec(
+        self,
+        job_id: str,
+        job: TrainingJob,
+        attempt: Attempt,
+        *,
+        state: InstanceState,
+        contents: Mapping[str, Contents],
+        python: str,
+        environment: Mapping[str, str],
+        uid: int | None,
+    ) -> InstanceSpec:
+        plan = job.plan
+        number = plan.hosts.index(state.name)
+        return InstanceSpec(
+            protocol=PROTOCOL,
+            job_id=job_id,
+            job_name=job.name,
+            job_arn=job.arn,
+            account=job.account,
+            region=job.region,
+            attempt=attempt.number,
+            instance=state.name,
+            hosts=plan.hosts,
+            instance_type=plan.instance_type,
+            instance_group=GROUP,
+            program=ProgramSpec(plan.entry_point, plan.submit_directory, plan.command, python),
+            hyperparameters=plan.hyperparameters,
+            environment=environment,
+            channels=[
+                channel_spec(each, contents[each.name], number=number, count=plan.instance_count)
+                for each in plan.channels
+            ],
+            output_path=plan.output_path,
+            metrics=[MetricSpec(each.name, each.regex) for each in plan.metrics],
+            limits=limits_of(state.share),
+            objects_root=str(self.surroundings.objects_root),
+            grace_s=int(GRACE.total_seconds()),
+            max_runtime_s=plan.max_runtime_s,
+            uid=uid,
+            uploads=number == 0,
+            hidden=[str(path) for path in self.surroundings.hidden],
+        )
+
+    def _variables(self, job: TrainingJob, key: AccessKey) -> dict[str, str]:
+        """By which AWS clients in the job find the yard and speak as the job's role."""
+        return {
+            "AWS_ENDPOINT_URL": self.surroundings.endpoint,
+            "AWS_REGION": job.region,
+            "AWS_DEFAULT_REGION": job.region,
+            "AWS_ACCESS_KEY_ID": key.id,
+            "AWS_SECRET_ACCESS_KEY": key.secret,
+            "AWS_SESSION_TOKEN": key.session_token or "",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+
+def limits_of(share: Share) -> LimitSpec:
+    return LimitSpec(cpus=share.cpus, memory_bytes=share.memory_bytes, gpus=share.gpus)
+
+
+def share_of(limits: LimitSpec) -> Share:
+    return Share(cpus=limits.cpus, memory_bytes=limits.memory_bytes, gpus=tuple(limits.gpus))

@@ -1,0 +1,295 @@
+"""Moves training jobs: places the first in line, starts its instances, takes in what they report, and ends them.
+
+Each round loads a job, works with nothing locked, and applies what came of it under a claim. A round that is cut short
+at any point is simply done again: an attempt is remembered before anything of it exists, the engine starts an instance
+once however often it is asked, and the cursor of a spool moves in the apply that remembers what the frames told.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from trainyard.engines.catalog import Catalog
+from trainyard.engines.contract import Engine
+from trainyard.engines.placement import place
+from trainyard.foundation.clock import Clock
+from trainyard.foundation.errors import Corrupt, InvalidRequest, NotFound, TrainyardError, Unavailable
+from trainyard.foundation.jobs import Attempt, InstanceState, SecondaryStatus, Status, TrainingJob
+from trainyard.foundation.transitions import advance
+from trainyard.link.contract import CommandKind, Frame, InstanceSpec, LimitSpec
+from trainyard.link.folders import AttemptRef, InstanceRef
+from trainyard.server.control.ending import conclude, has_ended, has_failed, lost
+from trainyard.server.control.reports import Report, absorb, live_attempt
+from trainyard.server.control.showing import JobViews
+from trainyard.server.control.specs import GRACE, SpecMaker, limits_of, share_of
+from trainyard.server.control.uids import uid_of
+from trainyard.server.identity import Identities
+from trainyard.server.jobs import KIND, change_to, due_at, events_of, job_of
+from trainyard.server.records.contract import AccessKey, Change, Claim, Query, Records, Resource, ResourceId
+
+log = logging.getLogger(__name__)
+
+LEASE = timedelta(seconds=5)  # how long a job waits for a yard that was killed
+START_PATIENCE = timedelta(seconds=60)  # with a machine that refuses to start instances for now
+START_PAUSE = timedelta(seconds=2)  # before it is asked again
+KILL_PATIENCE = timedelta(seconds=5)  # with instances that were told to end because another one failed
+UPLOAD_TIME = timedelta(hours=12)  # for which credentials outlive the time a program may run
+
+Shares = Mapping[ResourceId, Sequence[LimitSpec]]  # what each job that has been placed takes of the machine
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingWork:
+    """The work on training jobs, one call a round. Calls block; those for different jobs may be made at once."""
+
+    records: Records
+    identities: Identities
+    engine: Engine
+    catalog: Catalog
+    specs: SpecMaker
+    views: JobViews
+    clock: Clock
+    worker: str
+    site: str  # of this yard among several on one database; empty where it is the only one
+    runs_as_root: bool
+
+    def running(self) -> dict[ResourceId, Sequence[LimitSpec]]:
+        """The shares of all jobs that have been placed here and have not ended."""
+        found = {}
+        for status in (Status.IN_PROGRESS, Status.STOPPING):
+            for resource in self._jobs(status):
+                attempt = job_of(resource).attempt
+                if attempt is not None and attempt.site == self.site:
+                    found[resource.id] = shares_of(attempt)
+        return found
+
+    def has_room_for_first(self, running: Shares) -> bool:
+        """Whether the job that has waited longest can start beside those that run. Nobody overtakes it."""
+        jobs = (
+            job_of(each) for each in self._jobs(Status.IN_PROGRESS, page=len(running) + 1) if each.id not in running
+        )
+        first = next((job for job in jobs if not job.attempts), None)
+        if first is None:
+            return False
+        try:
+            return self._shares(first, running) is not None
+        except InvalidRequest:  # which `place` will tell the user
+            return True
+
+    def claim(self) -> Claim | None:
+        """The job that is due first: one that was placed and that nobody holds, else the first in line."""
+        return self.records.claim_next(KIND, worker=self.worker, lease=LEASE, now=self.clock())
+
+    def release(self, claim: Claim) -> None:
+        """Give a job back as it is, for the next who claims it."""
+        change = Change(due_at=due_at(job_of(claim.resource)))
+        self.records.apply_claimed(claim, change, now=self.clock(), release=True)
+
+    def leave_alone(self, claim: Claim) -> None:
+        """Give back a job of another yard on the same database, which may be slow, and look again later."""
+        now = self.clock()
+        self.records.apply_claimed(claim, Change(due_at=now + LEASE), now=now, release=True)
+
+    def has_ended(self, id: ResourceId) -> bool:  # noqa: A002 - the domain's word
+        """Whether a job is final, or gone altogether."""
+        try:
+            return job_of(self.records.load_by_id(id)).is_final
+        except NotFound:
+            return True
+
+    def place(self, claim: Claim, running: Shares) -> Claim | None:
+        """Give the job its share and its credentials, and remember the attempt; None when that was not to be."""
+        job, now = job_of(claim.resource), self.clock()
+        try:
+            shares = self._shares(job, running)
+        except InvalidRequest as error:  # the catalog has changed since the create
+            self._apply(claim, job, _failed(job, error.message, at=now))
+            return None
+        if shares is None:
+            self.release(claim)
+            return None
+        key = self._new_key(job)
+        instances = (InstanceState(host, share_of(share)) for host, share in zip(job.plan.hosts, shares, strict=True))
+        attempt = Attempt(len(job.attempts) + 1, now, key.id, tuple(instances), site=self.site)
+        placed = advance(replace(job, attempts=(*job.attempts, attempt)), SecondaryStatus.STARTING, at=now)
+        applied = self._apply(claim, job, placed)
+        if applied is None or job_of(applied.resource).attempt is None:  # a user's stop was first
+            self.identities.revoke(job.account, key.id)
+            return None
+        return applied
+
+    def step(self, claim: Claim, *, is_woken: bool = False) -> Claim | None:
+        """One round on a job that has been placed; None when it has ended, or the claim is lost.
+
+        `is_woken` makes sure that what others changed is seen.
+        """
+        now = self.clock()
+        if is_woken or claim.expires_at - now < LEASE * 2 / 3:
+            renewed = self.records.renew(claim, lease=LEASE, now=now)
+            if renewed is None:
+                return None
+            claim = renewed
+        job = job_of(claim.resource)
+        if job.attempt is None:
+            self.release(claim)
+            return None
+        after = self._worked_on(claim.resource.id, job)
+        return claim if after == job else self._apply(claim, job, after)
+
+    def _worked_on(self, id: ResourceId, job: TrainingJob) -> TrainingJob:  # noqa: A002 - the domain's word
+        ref = AttemptRef(id, live_attempt(job).number)
+        if not live_attempt(job).is_started:
+            return self._started(ref, job)
+        job = self._heard(ref, job)
+        if self._is_over(live_attempt(job)):
+            return self._ended(ref, job)
+        return self._told(ref, job)
+
+    def _started(self, ref: AttemptRef, job: TrainingJob) -> TrainingJob:
+        attempt, now = live_attempt(job), self.clock()
+        if job.stop_reason and not any(self.engine.is_alive(each) for each in _instances(ref, attempt)):
+            return self._ended(ref, job)
+        if attempt.number > 1 and now - attempt.placed_at < START_PAUSE:
+            return job
+        self.views.open_streams(ref, job, now=now)
+        try:
+            specs = self._specs(ref, job)
+        except (InvalidRequest, NotFound) as error:  # what was there at the create has gone since
+            return self._given_up(ref, job, error)
+        try:
+            self.engine.start(specs)
+        except Unavailable as error:
+            return self._given_up(ref, job, error) if self._is_late(job) else self._placed_again(ref, job, error)
+        except TrainyardError as error:
+            return self._given_up(ref, job, error)
+        log.info("job started", extra={"job": job.name, "id": ref.job_id, "attempt": ref.attempt})
+        return job.with_attempt(replace(attempt, is_started=True))
+
+    def _is_late(self, job: TrainingJob) -> bool:
+        return self.clock() - job.attempts[0].placed_at > START_PATIENCE
+
+    def _placed_again(self, ref: AttemptRef, job: TrainingJob, error: Unavailable) -> TrainingJob:
+        """The job with another attempt, after the machine refused to start this one."""
+        log.warning("instances could not be started; will try again", exc_info=error, extra={"job": job.name})
+        self._end(ref, job)
+        attempt, now = live_attempt(job), self.clock()
+        instances = tuple(InstanceState(instance.name, instance.share) for instance in attempt.instances)
+        again = Attempt(attempt.number + 1, now, self._new_key(job).id, instances, site=self.site)
+        return replace(job, attempts=(*job.attempts[:-1], replace(attempt, ended_at=now), again))
+
+    def _new_key(self, job: TrainingJob) -> AccessKey:
+        lifetime = timedelta(seconds=job.plan.max_runtime_s) + GRACE + UPLOAD_TIME
+        return self.identities.assume_role(
+            job.account, job.plan.role, session=job.name, lifetime=lifetime, now=self.clock()
+        )
+
+    def _specs(self, ref: AttemptRef, job: TrainingJob) -> Sequence[InstanceSpec]:
+        attempt = live_attempt(job)
+        key = self.records.access_key(attempt.key_id)
+        uid = uid_of(self.records, job.account, now=self.clock()) if self.runs_as_root else None
+        return self.specs.specs(ref.job_id, job, attempt, key=key, uid=uid)
+
+    def _heard(self, ref: AttemptRef, job: TrainingJob) -> TrainingJob:
+        """The job after all that its instances have told, and after the death of those that cannot tell any more."""
+        waiting = [instance for instance in live_attempt(job).instances if not instance.has_ended]
+        # First who is dead, then what was said: an agent may report and go in between.
+        dead = [each.name for each in waiting if not self.engine.is_alive(InstanceRef(ref, each.name))]
+        known = set(job.metrics)
+        try:
+            job = absorb(job, [self._report(ref, instance) for instance in waiting])
+        except Corrupt as error:
+            log.error("spool is damaged", exc_info=error, extra={"job": job.name, "id": ref.job_id})
+            dead = [instance.name for instance in waiting]
+        for name in dead:
+            if not live_attempt(job).instance(name).has_ended:
+                job = lost(job, name, at=self.clock())
+        self.views.open_metrics(ref, job, job.metrics.keys() - known, now=self.clock())
+        return job
+
+    def _report(self, ref: AttemptRef, instance: InstanceState) -> Report:
+        frames: list[Frame] = []
+        offset = instance.cursor
+        while (read := self.engine.reports(InstanceRef(ref, instance.name), offset)).frames:
+            frames += read.frames
+            offset = read.next_offset
+        return Report(instance.name, frames, offset)
+
+    def _told(self, ref: AttemptRef, job: TrainingJob) -> TrainingJob:
+        """The job after its instances got the command that its state calls for, if they have not got it yet.
+
+        Who is killed between telling and remembering tells again, which agents do not mind.
+        """
+        attempt = live_attempt(job)
+        if has_failed(attempt):
+            kind, reason = CommandKind.KILL, "another instance failed"
+        elif job.stop_reason:
+            kind, reason = CommandKind.STOP, job.stop_reason
+        else:
+            return job
+        if attempt.told == kind:
+            return job
+        for instance in attempt.instances:
+            if not instance.has_ended:
+                self.engine.command(InstanceRef(ref, instance.name), kind, {"reason": reason})
+        return job.with_attempt(replace(attempt, told=kind))
+
+    def _is_over(self, attempt: Attempt) -> bool:
+        if has_ended(attempt):
+            return True
+        ends = [instance.ended_at for instance in attempt.instances if instance.ended_at]
+        return has_failed(attempt) and self.clock() - min(ends) > KILL_PATIENCE
+
+    def _ended(self, ref: AttemptRef, job: TrainingJob) -> TrainingJob:
+        """The job in its final status, after the proof that nothing of it runs and its credentials are worthless."""
+        self._end(ref, job)
+        after = conclude(job, now=self.clock())
+        log.info("job ended", extra={"job": job.name, "id": ref.job_id, "status": after.secondary})
+        return after
+
+    def _given_up(self, ref: AttemptRef, job: TrainingJob, error: TrainyardError) -> TrainingJob:
+        """The job failed, after an attempt whose instances could not be started."""
+        self._end(ref, job)
+        now = self.clock()
+        log.warning("job could not be started", exc_info=error, extra={"job": job.name, "id": ref.job_id})
+        return _failed(job.with_attempt(replace(live_attempt(job), ended_at=now)), error.message, at=now)
+
+    def _end(self, ref: AttemptRef, job: TrainingJob) -> None:
+        self.engine.end(ref)
+        self.identities.revoke(job.account, live_attempt(job).key_id)
+
+    def _apply(self, claim: Claim, before: TrainingJob, after: TrainingJob) -> Claim | None:
+        """The claim on the job as it is remembered now, which is what others made of it if they were first.
+
+        None when the job has ended, or the claim is lost.
+        """
+        change, events, now = change_to(claim.resource, after), events_of(before, after), self.clock()
+        applied = self.records.apply_claimed(claim, change, now=now, events=events, release=after.is_final)
+        if applied is None:
+            return self.records.renew(claim, lease=LEASE, now=now)
+        return None if after.is_final else applied
+
+    def _shares(self, job: TrainingJob, running: Shares) -> Sequence[LimitSpec] | None:
+        types = [self.catalog[job.plan.instance_type]] * job.plan.instance_count
+        taken = [share for shares in running.values() for share in shares]
+        return place(types, self.engine.capacity(), running=taken)
+
+    def _jobs(self, status: Status, *, page: int = 1000) -> Iterator[Resource]:
+        """Those of a status, the oldest first."""
+        after: str | None = ""
+        while after is not None:
+            found = self.records.find(Query(KIND, status=status, limit=page, after=after))
+            yield from found.resources
+            after = found.next_after
+
+
+def shares_of(attempt: Attempt) -> Sequence[LimitSpec]:
+    return [limits_of(instance.share) for instance in attempt.instances]
+
+
+def _instances(ref: AttemptRef, attempt: Attempt) -> Iterable[InstanceRef]:
+    return (InstanceRef(ref, instance.name) for instance in attempt.instances)
+
+
+def _failed(job: TrainingJob, reason: str, *, at: datetime) -> TrainingJob:
+    return advance(replace(job, failure=reason), SecondaryStatus.FAILED, at=at)

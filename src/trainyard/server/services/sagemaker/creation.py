@@ -1,0 +1,165 @@
+"""CreateTrainingJob: everything that can be known to go wrong is refused before the job is accepted."""
+
+import re
+from typing import Any
+
+from trainyard.engines.placement import fit
+from trainyard.foundation.errors import AlreadyExists, InvalidRequest, NotFound
+from trainyard.foundation.jobs import MetricDefinition, TrainingJob, TrainingPlan
+from trainyard.foundation.transitions import first_transition
+from trainyard.server import roles
+from trainyard.server.jobs import KIND, draft_of, job_of, training_job_arn
+from trainyard.server.records.contract import NewEvent, ResourceKey
+from trainyard.server.services.contract import Call, Operations, Shape
+from trainyard.server.services.sagemaker.inputs import channels_of, require_bucket, require_channels, require_object
+from trainyard.server.services.sagemaker.program import DIRECTORY, program_of
+from trainyard.server.services.sagemaker.unserved import notes_on, require_served
+from trainyard.server.services.tag_rules import require_tags
+from trainyard.wire.fault import Fault
+
+DEFAULT_MAX_RUNTIME_S = 86400
+MAX_INSTANCES = 100
+
+
+def create_training_job(call: Call, shape: Shape) -> Shape:
+    _require_whole(shape)
+    require_served(shape)
+    tags = {tag["Key"]: tag["Value"] for tag in shape.get("Tags", ())}
+    require_tags(tags)
+    plan = _plan(call, shape)
+    _require_locations(call, plan)
+    name = shape["TrainingJobName"]
+    job = TrainingJob(
+        name=name,
+        arn=training_job_arn(call.region, call.account, name),
+        account=call.account,
+        region=call.region,
+        plan=plan,
+        created_at=call.now,
+        transitions=(first_transition(call.now),),
+        notes=(*_environment_notes(call, plan), *notes_on(shape)),
+    )
+    request = {member: value for member, value in shape.items() if member != "Tags"}
+    try:
+        created = call.yard.records.create(
+            draft_of(job, request, tags=tags), now=call.now, event=NewEvent("training-job.created", {"name": name})
+        )
+    except AlreadyExists as error:
+        raise _taken(call, name) from error
+    call.yard.workshop.wake(created.id)
+    return {"TrainingJobArn": job.arn}
+
+
+OPERATIONS: Operations = {"CreateTrainingJob": create_training_job}
+
+
+def _require_whole(shape: Shape) -> None:
+    """What the model leaves open because jobs without instances exist, and what no pattern can say."""
+    for member in ("AlgorithmSpecification", "ResourceConfig", "StoppingCondition"):
+        if member not in shape:
+            raise InvalidRequest(f"{member} is required.")
+    if (
+        not shape["AlgorithmSpecification"].get("TrainingImage")
+        and "AlgorithmName" not in shape["AlgorithmSpecification"]
+    ):
+        raise InvalidRequest("AlgorithmSpecification needs a TrainingImage.")
+    _require_times(shape)
+    _require_resources(shape["ResourceConfig"])
+
+
+def _require_times(shape: Shape) -> None:
+    stopping = shape["StoppingCondition"]
+    is_spot, wait_s = shape.get("EnableManagedSpotTraining", False), stopping.get("MaxWaitTimeInSeconds")
+    if not is_spot and wait_s is not None:
+        raise InvalidRequest("MaxWaitTimeInSeconds is only for jobs with EnableManagedSpotTraining.")
+    if is_spot and wait_s is None:
+        raise InvalidRequest("A job with EnableManagedSpotTraining needs a MaxWaitTimeInSeconds.")
+    run_s = stopping.get("MaxRuntimeInSeconds", DEFAULT_MAX_RUNTIME_S)
+    if wait_s is not None and wait_s < run_s:
+        raise InvalidRequest(
+            f"MaxWaitTimeInSeconds is {wait_s}, which is less than the MaxRuntimeInSeconds of {run_s}; it includes it."
+        )
+
+
+def _require_resources(resources: Shape) -> None:
+    if resources.get("InstanceGroups") or resources.get("InstancePreferences"):
+        return
+    for member in ("InstanceType", "InstanceCount"):
+        if member not in resources:
+            raise InvalidRequest(f"ResourceConfig needs an {member}.")
+    if not 1 <= resources["InstanceCount"] <= MAX_INSTANCES:
+        raise InvalidRequest(f"InstanceCount is {resources['InstanceCount']}; it must be 1 to {MAX_INSTANCES}.")
+
+
+def _plan(call: Call, shape: Shape) -> TrainingPlan:
+    algorithm, resources = shape["AlgorithmSpecification"], shape["ResourceConfig"]
+    hyperparameters = shape.get("HyperParameters", {})
+    program = program_of(algorithm, hyperparameters)
+    return TrainingPlan(
+        image=algorithm["TrainingImage"],
+        instance_type=resources["InstanceType"],
+        instance_count=resources["InstanceCount"],
+        role=_role_name(call, shape["RoleArn"]),
+        output_path=shape["OutputDataConfig"]["S3OutputPath"],
+        entry_point=program.entry_point,
+        submit_directory=program.submit_directory,
+        command=program.command,
+        hyperparameters=hyperparameters,
+        environment=shape.get("Environment", {}),
+        channels=channels_of(shape),
+        metrics=tuple(map(_metric, algorithm.get("MetricDefinitions", ()))),
+        max_runtime_s=shape["StoppingCondition"].get("MaxRuntimeInSeconds", DEFAULT_MAX_RUNTIME_S),
+    )
+
+
+def _role_name(call: Call, arn: str) -> str:
+    try:
+        role = roles.load_role(call.yard.records, arn)
+    except NotFound:
+        role = None
+    if role is None or role.key.account != call.account:
+        raise InvalidRequest(
+            f"Could not assume role {arn}: your account has no such role. `aws iam list-roles` shows those it has."
+        )
+    return role.key.name
+
+
+def _metric(definition: dict[str, Any]) -> MetricDefinition:
+    try:
+        re.compile(definition["Regex"])
+    except (re.error, RecursionError, OverflowError) as error:
+        raise InvalidRequest(
+            f'The regex of the metric "{definition["Name"]}" is {definition["Regex"]!r}, which is none: {error}.'
+        ) from error
+    return MetricDefinition(definition["Name"], definition["Regex"])
+
+
+def _environment_notes(call: Call, plan: TrainingPlan) -> tuple[str, ...]:
+    """What the image and the instance type mean here; InvalidRequest when they mean nothing."""
+    workshop = call.yard.workshop
+    environment = workshop.images.environment(plan.image)
+    types = [workshop.catalog[plan.instance_type]] * plan.instance_count
+    return (*environment.notes, *fit(types, workshop.engine.capacity()).shortfalls)
+
+
+def _require_locations(call: Call, plan: TrainingPlan) -> None:
+    objects, account = call.yard.objects, call.account
+    if call.yard.workshop.objects is None:
+        raise InvalidRequest(
+            "This yard keeps its objects in a remote S3, from which jobs cannot be run yet; start it without the "
+            "setting `objects`."
+        )
+    if plan.submit_directory:
+        require_object(objects, plan.submit_directory, account=account, member=DIRECTORY)
+    require_bucket(objects, plan.output_path, account=account, member="S3OutputPath")
+    require_channels(objects, plan.channels, account=account)
+
+
+def _taken(call: Call, name: str) -> Fault:
+    """The words and the code are AWS's; the SDK looks for them."""
+    message = "Training job names must be unique within an AWS account and region"
+    try:
+        arn = job_of(call.yard.records.load(ResourceKey(call.account, KIND, name))).arn
+    except NotFound:  # deleted meanwhile
+        return Fault("ResourceInUse", f"{message}; {name} was in use a moment ago.")
+    return Fault("ResourceInUse", f"{message}, and a training job with this name already exists ({arn})")

@@ -1,0 +1,111 @@
+"""A training job in the words of the wire."""
+
+import math
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from trainyard.foundation.jobs import MetricSummary, TrainingJob, Transition
+from trainyard.server.jobs import job_of, request_of
+from trainyard.server.records.contract import Resource
+from trainyard.server.services.contract import Shape
+
+REASON_LENGTH = 1024  # of what the wire tells; the records keep the whole
+
+_ECHOED = (
+    "HyperParameters",
+    "AlgorithmSpecification",
+    "RoleArn",
+    "InputDataConfig",
+    "ResourceConfig",
+    "VpcConfig",
+    "CheckpointConfig",
+    "DebugHookConfig",
+    "ExperimentConfig",
+    "TensorBoardOutputConfig",
+    "ProfilerConfig",
+    "ProfilerRuleConfigurations",
+    "Environment",
+    "RetryStrategy",
+    "RemoteDebugConfig",
+    "InfraCheckConfig",
+)
+_SWITCHES = ("EnableNetworkIsolation", "EnableInterContainerTrafficEncryption", "EnableManagedSpotTraining")
+
+
+def described(resource: Resource) -> Shape:
+    """Everything DescribeTrainingJob tells."""
+    job, request = job_of(resource), request_of(resource)
+    shape: Shape = {
+        "TrainingJobName": job.name,
+        "TrainingJobArn": job.arn,
+        "ModelArtifacts": {"S3ModelArtifacts": _model(job)},
+        "TrainingJobStatus": job.status,
+        "SecondaryStatus": job.secondary,
+        "SecondaryStatusTransitions": [_transition(step) for step in job.transitions],
+        # The SDK's attach reads the key id unasked.
+        "OutputDataConfig": {"KmsKeyId": "", **request["OutputDataConfig"]},
+        "StoppingCondition": {"MaxRuntimeInSeconds": job.plan.max_runtime_s, **request["StoppingCondition"]},
+        "CreationTime": job.created_at,
+        "LastModifiedTime": resource.modified_at,
+        "ProfilingStatus": _profiling(request),
+        **{switch: request.get(switch, False) for switch in _SWITCHES},
+        **{member: request[member] for member in _ECHOED if member in request},
+    }
+    return shape | _times(job) | _results(job)
+
+
+def summarised(resource: Resource) -> Shape:
+    """What ListTrainingJobs tells."""
+    job = job_of(resource)
+    shape: Shape = {
+        "TrainingJobName": job.name,
+        "TrainingJobArn": job.arn,
+        "CreationTime": job.created_at,
+        "LastModifiedTime": resource.modified_at,
+        "TrainingJobStatus": job.status,
+        "SecondaryStatus": job.secondary,
+    }
+    return shape | ({"TrainingEndTime": job.ended_at} if job.ended_at else {})
+
+
+def _model(job: TrainingJob) -> str:
+    """Where the model is or will be; the SDK reads it as soon as a job exists."""
+    if "model" in job.artifacts:
+        return job.artifacts["model"].uri
+    return f"{job.plan.output_path.rstrip('/')}/{job.name}/output/model.tar.gz"
+
+
+def _transition(step: Transition) -> Shape:
+    shape: Shape = {"Status": step.status, "StartTime": step.started_at, "StatusMessage": step.message}
+    return shape | ({"EndTime": step.ended_at} if step.ended_at else {})
+
+
+def _profiling(request: Mapping[str, Any]) -> str:
+    config = request.get("ProfilerConfig")
+    return "Disabled" if config is None or config.get("DisableProfiler") else "Enabled"
+
+
+def _times(job: TrainingJob) -> Shape:
+    shape: Shape = {}
+    if job.training_started_at is not None:
+        shape["TrainingStartTime"] = job.training_started_at
+    if job.ended_at is not None:
+        shape["TrainingEndTime"] = job.ended_at
+    if job.training_time is not None:
+        seconds = max(1, math.ceil(job.training_time / timedelta(seconds=1)))
+        shape |= {"TrainingTimeInSeconds": seconds, "BillableTimeInSeconds": seconds}
+    return shape
+
+
+def _results(job: TrainingJob) -> Shape:
+    shape: Shape = {}
+    if job.failure:
+        shape["FailureReason"] = job.failure[:REASON_LENGTH]
+    if job.metrics:
+        shape["FinalMetricDataList"] = [_final(name, metric) for name, metric in job.metrics.items()]
+    return shape
+
+
+def _final(name: str, metric: MetricSummary) -> Shape:
+    return {"MetricName": name, "Value": metric.value, "Timestamp": metric.at}

@@ -1,0 +1,53 @@
+"""What a training job runs: a script that the SDK uploaded, or a command line."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from trainyard.foundation.errors import InvalidRequest
+
+PROGRAM = "sagemaker_program"
+DIRECTORY = "sagemaker_submit_directory"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Either a command, or an entry point in the code at an S3 location."""
+
+    entry_point: str = ""
+    submit_directory: str = ""
+    command: tuple[str, ...] = ()
+
+
+def program_of(algorithm: Mapping[str, Any], hyperparameters: Mapping[str, str]) -> Program:
+    """InvalidRequest when the request names nothing that can be run without the image itself."""
+    entry_point = algorithm.get("ContainerEntrypoint", ())
+    arguments = algorithm.get("ContainerArguments", ())
+    if entry_point:
+        return Program(command=(*entry_point, *arguments))
+    if arguments:
+        raise InvalidRequest("ContainerArguments need a ContainerEntrypoint, because no image is run here.")
+    script, directory = _text(hyperparameters.get(PROGRAM, "")), _text(hyperparameters.get(DIRECTORY, ""))
+    if not script:
+        raise InvalidRequest(
+            f'The image "{algorithm.get("TrainingImage", "")}" is not run itself, so the job must say what to run: an '
+            f"entry point in {PROGRAM} with its code in {DIRECTORY}, as framework estimators send it, or a "
+            "ContainerEntrypoint."
+        )
+    path = PurePosixPath(script)
+    if path.is_absolute() or ".." in path.parts:
+        raise InvalidRequest(f'{PROGRAM} is "{script}"; it must be a file within the code, such as train.py.')
+    if not directory.startswith("s3://"):
+        raise InvalidRequest(f'{DIRECTORY} is "{directory}"; it must be the S3 location of a tar.gz with the code.')
+    return Program(script, directory)
+
+
+def _text(value: str) -> str:
+    """The SDK writes hyperparameters as JSON; others send them bare."""
+    try:
+        decoded = json.loads(value)
+    except ValueError:
+        return value
+    return decoded if isinstance(decoded, str) else value

@@ -1,0 +1,24 @@
+"""A workshop for tests, in which agents are played and no process is started."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from trainyard.engines.catalog import Catalog
+from trainyard.engines.contract import Engine
+from trainyard.engines.images import Images
+from trainyard.server.services.contract import Workshop
+from trainyard.testing.engines.simulated import SimulatedEngine
+
+
+def simulated_workshop(
+    folder: Path, *, engine: Engine | None = None, wake: Callable[[str], None] = lambda _: None
+) -> Workshop:
+    """Over a folder like a home: its `jobs`, its `objects`, and what it says of types and images."""
+    return Workshop(
+        jobs=folder / "jobs",
+        objects=folder / "objects",
+        engine=engine or SimulatedEngine(folder / "jobs"),
+        catalog=Catalog.read(folder / "catalog.toml"),
+        images=Images(folder / "images.toml"),
+        wake=wake,
+    )

@@ -1,0 +1,108 @@
+"""Training jobs of one user on a real yard, through boto3 as any program would start them."""
+
+import io
+import tarfile
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from tests.system.fuzz.world import User
+from trainyard.testing.eventually import eventually
+
+GROUP = "/aws/sagemaker/TrainingJobs"
+IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.6-cpu-py312"
+ENDED = ("Completed", "Failed", "Stopped")
+
+
+@dataclass(frozen=True)
+class Trainee:
+    """A user with a bucket of its own, who trains."""
+
+    user: User
+    bucket: str = "data"
+    role: str = "TrainyardRole"
+
+    @property
+    def sagemaker(self) -> Any:
+        return self.user.client("sagemaker")
+
+    def prepare(self) -> "Trainee":
+        s3 = self.user.client("s3")
+        s3.create_bucket(Bucket=self.bucket)
+        for key in ("train/a.csv", "train/deep/b.csv"):
+            s3.put_object(Bucket=self.bucket, Key=key, Body=b"1,2,3\n")
+        return self
+
+    def request(self, name: str, script: str, **changed: Any) -> dict[str, Any]:
+        """Upload a script as the SDK does, and the request that runs it."""
+        key = f"{name}/source/sourcedir.tar.gz"
+        self.user.client("s3").put_object(Bucket=self.bucket, Key=key, Body=packed({"train.py": script}))
+        shape = {
+            "TrainingJobName": name,
+            "RoleArn": f"arn:aws:iam::{self.user.account}:role/{self.role}",
+            "AlgorithmSpecification": {"TrainingImage": IMAGE, "TrainingInputMode": "File"},
+            "HyperParameters": {
+                "sagemaker_program": '"train.py"',
+                "sagemaker_submit_directory": f'"s3://{self.bucket}/{key}"',
+            },
+            "OutputDataConfig": {"S3OutputPath": f"s3://{self.bucket}/out"},
+            "ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
+            "StoppingCondition": {"MaxRuntimeInSeconds": 300},
+        }
+        return shape | changed
+
+    def start(self, name: str, script: str, **changed: Any) -> None:
+        self.sagemaker.create_training_job(**self.request(name, script, **changed))
+
+    def describe(self, name: str) -> dict[str, Any]:
+        answer: dict[str, Any] = self.sagemaker.describe_training_job(TrainingJobName=name)
+        return answer
+
+    def reach(self, name: str, *statuses: str) -> dict[str, Any]:
+        """Wait until the job has one of these primary or secondary statuses."""
+
+        def look() -> dict[str, Any] | None:
+            told = self.describe(name)
+            return told if {told["TrainingJobStatus"], told["SecondaryStatus"]} & set(statuses) else None
+
+        return eventually(look, within=timedelta(seconds=90)) or {}
+
+    def run(self, name: str, script: str, **changed: Any) -> dict[str, Any]:
+        """A job from its beginning to its end."""
+        self.start(name, script, **changed)
+        return self.reach(name, *ENDED)
+
+    def streams(self, name: str) -> list[str]:
+        logs = self.user.client("logs")
+        try:
+            found = logs.describe_log_streams(
+                logGroupName=GROUP, logStreamNamePrefix=f"{name}/", orderBy="LogStreamName"
+            )
+        except logs.exceptions.ResourceNotFoundException:  # until the first job of a user has started
+            return []
+        return [stream["logStreamName"] for stream in found["logStreams"]]
+
+    def lines(self, name: str, *, instance: int = 0) -> list[str]:
+        """What an instance has printed so far."""
+        streams = self.streams(name)
+        if len(streams) <= instance:
+            return []
+        page = self.user.client("logs").get_log_events(
+            logGroupName=GROUP, logStreamName=streams[instance], startFromHead=True
+        )
+        return [event["message"] for event in page["events"]]
+
+    def keys(self, prefix: str) -> list[str]:
+        found = self.user.client("s3").list_objects_v2(Bucket=self.bucket, Prefix=prefix)
+        return [each["Key"] for each in found.get("Contents", ())]
+
+
+def packed(files: dict[str, str]) -> bytes:
+    """A tar.gz of texts."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name, text in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(text.encode())
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    return buffer.getvalue()

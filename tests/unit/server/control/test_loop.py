@@ -1,0 +1,113 @@
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from tests.unit.server.control.bench import Bench
+from trainyard.foundation.clock import utc_now
+from trainyard.foundation.jobs import Status
+from trainyard.server.control.bell import Bell
+from trainyard.server.control.loop import TrainingLoop
+from trainyard.server.jobs import job_of
+from trainyard.server.records.contract import Query
+from trainyard.testing.engines import complete
+
+Scene = Callable[[Bell], Awaitable[None]]
+
+
+def play(bench: Bench, scene: Scene) -> None:
+    """Run the loop while a scene goes on, and close it after."""
+
+    async def run() -> None:
+        bell = Bell()
+        loop = TrainingLoop(replace(bench.work, clock=utc_now), bell)
+        running = asyncio.create_task(loop.run())
+        try:
+            await asyncio.wait_for(scene(bell), 60)
+        finally:
+            loop.close()
+            await running
+
+    asyncio.run(run())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0)
+
+
+def statuses(bench: Bench) -> list[Status]:
+    return [job_of(each).status for each in bench.work.records.find(Query("training-job")).resources]
+
+
+def test_all_jobs_come_to_their_end_however_many_wait(bench: Bench) -> None:
+    bench.engine.role = complete
+
+    async def scene(bell: Bell) -> None:
+        for number in range(7):
+            bell.ring((await asyncio.to_thread(bench.create, f"job-{number}")).id)
+        await until(lambda: statuses(bench) == [Status.COMPLETED] * 7)
+
+    play(bench, scene)
+
+
+def test_no_more_run_at_once_than_there_are_slots(bench: Bench) -> None:
+    for number in range(4):
+        bench.create(f"job-{number}")
+        bench.watch.forward(0.001)
+
+    def alive() -> list[int]:
+        jobs = [job_of(each) for each in bench.work.records.find(Query("training-job")).resources]
+        return [number for number, job in enumerate(jobs) if job.attempt is not None and job.secondary == "Training"]
+
+    async def scene(bell: Bell) -> None:
+        await until(lambda: alive() == [0, 1])
+        bench.agent("job-0").end()
+        await until(lambda: alive() == [1, 2])
+        bench.agent("job-2").end()
+        await until(lambda: alive() == [1, 3])
+
+    play(bench, scene)
+
+
+def test_a_stop_is_heard_while_the_job_runs(bench: Bench) -> None:
+    job = bench.create()
+
+    async def scene(bell: Bell) -> None:
+        await until(lambda: bench.job().secondary == "Training")
+        bench.stop()
+        bell.ring(job.id)
+        await until(lambda: bench.job().status is Status.STOPPED)
+
+    play(bench, scene)
+
+
+def test_a_loop_that_is_closed_holds_nothing_and_its_successor_goes_on_at_once(bench: Bench) -> None:
+    bench.create()
+
+    async def begin(bell: Bell) -> None:
+        await until(lambda: bench.job().secondary == "Training")
+
+    async def go_on(bell: Bell) -> None:
+        bench.agent().end()
+        await until(lambda: bench.job().status is Status.COMPLETED)
+
+    play(bench, begin)
+    assert bench.agent().is_alive
+    play(bench, go_on)
+    assert len(bench.job().attempts) == 1
+
+
+def test_a_job_of_another_yard_on_the_same_database_is_left_alone(bench: Bench) -> None:
+    bench.work = replace(bench.work, site="elsewhere")
+    bench.start("theirs")
+    bench.agent("theirs").die()  # as seen from here
+    bench.watch.forward(3600)
+    bench.work = replace(bench.work, site="here")
+    bench.create("ours")
+
+    async def scene(bell: Bell) -> None:
+        await until(lambda: bench.job("ours").secondary == "Training")
+
+    play(bench, scene)
+    assert bench.job("theirs").secondary == "Training"
+    assert bench.agent("ours").is_alive

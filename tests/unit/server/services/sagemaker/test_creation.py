@@ -1,0 +1,220 @@
+import re
+from typing import Any
+
+import pytest
+
+from tests.unit.server.services.accounts import NOON, Accounts, As
+from tests.unit.server.services.sagemaker.requests import IMAGE, channel, create, describe, request
+from trainyard.foundation.arns import role_arn
+from trainyard.server.jobs import KIND, job_of
+from trainyard.server.records.contract import Query, ResourceKey
+from trainyard.wire.fault import Fault
+
+CODE = "s3://data/code/sourcedir.tar.gz"
+
+
+def algorithm(**changed: Any) -> dict[str, Any]:
+    return {"TrainingImage": IMAGE, "TrainingInputMode": "File", **changed}
+
+
+def resources(**changed: Any) -> dict[str, Any]:
+    return {"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1, **changed}
+
+
+def script(**changed: str) -> dict[str, str]:
+    return {"sagemaker_program": "train.py", "sagemaker_submit_directory": CODE, **changed}
+
+
+def job_count(user: As) -> int:
+    return len(user.yard.records.find(Query(KIND, account=user.account)).resources)
+
+
+def test_a_job_is_accepted_with_its_arn_and_waits(anna: As) -> None:
+    arn = f"arn:aws:sagemaker:eu-west-3:{anna.account}:training-job/mnist"
+    assert create(anna) == {"TrainingJobArn": arn}
+    told = describe(anna)
+    assert (told["TrainingJobArn"], told["TrainingJobStatus"], told["SecondaryStatus"]) == (
+        arn,
+        "InProgress",
+        "Pending",
+    )
+
+
+def test_a_second_job_of_the_name_is_in_use_and_changes_nothing(anna: As) -> None:
+    create(anna)
+    with pytest.raises(Fault, match=r"unique within an AWS account.*training-job/mnist\)") as caught:
+        create(anna, HyperParameters=script(epochs="99"))
+    assert caught.value.code == "ResourceInUse"
+    assert describe(anna)["HyperParameters"]["epochs"] == "3"
+
+
+def test_two_users_may_have_jobs_of_one_name(accounts: Accounts, anna: As) -> None:
+    create(anna)
+    with pytest.raises(Fault, match=r"Requested resource not found\.") as caught:
+        describe(accounts.ben)
+    assert caught.value.code == "ValidationException"
+
+
+def test_tags_are_kept_with_the_job(anna: As) -> None:
+    arn = create(anna, Tags=[{"Key": "team", "Value": "vision"}])["TrainingJobArn"]
+    assert anna.yard.records.tags(anna.account, arn) == {"team": "vision"}
+
+
+def test_the_sdk_writes_the_program_as_json_and_others_bare(anna: As) -> None:
+    create(anna, "bare", HyperParameters=script())
+    create(anna, "json")
+    for name in ("bare", "json"):
+        plan = job_of(anna.yard.records.load(ResourceKey(anna.account, KIND, name))).plan
+        assert (plan.entry_point, plan.submit_directory) == ("train.py", CODE)
+
+
+def test_a_command_line_needs_no_code(anna: As) -> None:
+    command = algorithm(ContainerEntrypoint=["/bin/sh", "-c"], ContainerArguments=["echo hello"])
+    create(anna, AlgorithmSpecification=command, HyperParameters=None)
+    plan = job_of(anna.yard.records.load(ResourceKey(anna.account, KIND, "mnist"))).plan
+    assert plan.command == ("/bin/sh", "-c", "echo hello")
+
+
+@pytest.mark.parametrize("instance_type", ["local", "local_gpu", "ml.p4d.24xlarge", "ml.m5.large"])
+def test_instance_types_of_the_catalog_are_known(anna: As, instance_type: str) -> None:
+    create(anna, ResourceConfig=resources(InstanceType=instance_type))
+    assert describe(anna)["ResourceConfig"]["InstanceType"] == instance_type
+
+
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("instance type", {"ResourceConfig": resources(InstanceType="ml.nope")}, '"ml.nope" is not an instance type'),
+    ("instance count", {"ResourceConfig": resources(InstanceCount=0)}, "InstanceCount is 0"),
+    ("no type", {"ResourceConfig": {"InstanceCount": 1, "VolumeSizeInGB": 1}}, "needs an InstanceType"),
+    ("no resources", {"ResourceConfig": None}, "ResourceConfig is required"),
+    ("no algorithm", {"AlgorithmSpecification": None}, "AlgorithmSpecification is required"),
+    ("no image", {"AlgorithmSpecification": {"TrainingInputMode": "File"}}, "needs a TrainingImage"),
+    ("image", {"AlgorithmSpecification": algorithm(TrainingImage="nobody/knows:1")}, "trainyard images map"),
+    ("program", {"HyperParameters": {"epochs": "3"}}, "sagemaker_program"),
+    ("program outside", {"HyperParameters": script(sagemaker_program="../train.py")}, "within the code"),
+    ("no code", {"HyperParameters": {"sagemaker_program": "train.py"}}, "sagemaker_submit_directory"),
+    ("code gone", {"HyperParameters": script(sagemaker_submit_directory="s3://data/none.tar.gz")}, "no object at"),
+    ("arguments", {"AlgorithmSpecification": algorithm(ContainerArguments=["x"])}, "ContainerEntrypoint"),
+    ("bucket", {"OutputDataConfig": {"S3OutputPath": "s3://nowhere/x"}}, '"nowhere" of S3OutputPath does not exist'),
+    ("https", {"OutputDataConfig": {"S3OutputPath": "https://data/x"}}, "not an S3 location"),
+    ("empty", {"InputDataConfig": [channel("a", "s3://data/none")]}, 'no objects under "s3://data/none"'),
+    ("channel bucket", {"InputDataConfig": [channel("a", "s3://no/x")]}, '"no" of the channel "a" does not exist'),
+    ("manifest", {"InputDataConfig": [channel("a", "s3://data/m", S3DataType="ManifestFile")]}, "no object at"),
+    ("twice", {"InputDataConfig": [channel("a", "s3://data/train")] * 2}, "more than once"),
+    ("dots", {"InputDataConfig": [channel("..", "s3://data/train")]}, "cannot be the name of a channel"),
+    ("no source", {"InputDataConfig": [{"ChannelName": "a", "DataSource": {}}]}, "has no S3DataSource"),
+    ("regex", {"AlgorithmSpecification": algorithm(MetricDefinitions=[{"Name": "l", "Regex": "("}])}, 'metric "l"'),
+    ("role", {"RoleArn": "arn:aws:iam::123456789012:role/Nobody"}, "Could not assume role"),
+    (
+        "wait without spot",
+        {"StoppingCondition": {"MaxRuntimeInSeconds": 9, "MaxWaitTimeInSeconds": 9}},
+        "only for jobs",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changed", "words"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
+def test_what_cannot_work_is_refused_before_the_job_exists(anna: As, changed: dict[str, Any], words: str) -> None:
+    with pytest.raises(Fault, match=re.escape(words)) as caught:
+        create(anna, **changed)
+    assert caught.value.code == "ValidationException"
+    assert job_count(anna) == 0
+
+
+def test_a_role_of_another_account_cannot_be_assumed(accounts: Accounts, anna: As) -> None:
+    with pytest.raises(Fault, match="Could not assume role"):
+        create(anna, RoleArn=role_arn(accounts.ben.account, accounts.ben.caller.role))
+
+
+def test_a_spot_job_cannot_wait_for_less_than_it_may_run(anna: As) -> None:
+    times = {"MaxRuntimeInSeconds": 100, "MaxWaitTimeInSeconds": 99}
+    with pytest.raises(Fault, match="less than the MaxRuntimeInSeconds of 100"):
+        create(anna, EnableManagedSpotTraining=True, StoppingCondition=times)
+
+
+UNSERVED: list[dict[str, Any]] = [
+    {"EnableNetworkIsolation": True},
+    {
+        "EnableManagedSpotTraining": True,
+        "StoppingCondition": {"MaxRuntimeInSeconds": 9, "MaxWaitTimeInSeconds": 9},
+    },
+    {"CheckpointConfig": {"S3Uri": "s3://data/checkpoints"}},
+    {"TensorBoardOutputConfig": {"S3OutputPath": "s3://data/tb"}},
+    {"DebugRuleConfigurations": [{"RuleConfigurationName": "r", "RuleEvaluatorImage": "i"}]},
+    {"ResourceConfig": resources(KeepAlivePeriodInSeconds=60)},
+    {"OutputDataConfig": {"S3OutputPath": "s3://data/x", "CompressionType": "NONE"}},
+    {"InputDataConfig": [channel("a", "s3://data/train", CompressionType="Gzip")]},
+    {"InputDataConfig": [channel("a", "s3://data/train", RecordWrapperType="RecordIO")]},
+    {"InputDataConfig": [channel("a", "s3://data/train", S3DataType="AugmentedManifestFile")]},
+]
+
+
+@pytest.mark.parametrize("changed", UNSERVED, ids=lambda changed: next(iter(changed)))
+def test_what_is_not_served_yet_is_refused_by_name(anna: As, changed: dict[str, Any]) -> None:
+    with pytest.raises(Fault, match=f"does not serve .*{next(iter(changed))}"):
+        create(anna, **changed)
+    assert job_count(anna) == 0
+
+
+@pytest.mark.parametrize("mode", ["Pipe", "FastFile"])
+def test_input_modes_other_than_file_are_refused_where_they_count(anna: As, mode: str) -> None:
+    with pytest.raises(Fault, match=f"does not serve the input mode {mode}"):
+        create(anna, AlgorithmSpecification=algorithm(TrainingInputMode=mode))
+    with pytest.raises(Fault, match=f"does not serve the input mode {mode}"):
+        create(anna, InputDataConfig=[channel("a", "s3://data/train", InputMode=mode)])
+    create(
+        anna,
+        AlgorithmSpecification=algorithm(TrainingInputMode=mode),
+        InputDataConfig=[channel("a", "s3://data/train", InputMode="File")],
+    )
+
+
+def test_launchers_of_several_processes_are_refused_when_they_are_asked_for(anna: As) -> None:
+    with pytest.raises(Fault, match="hyperparameter sagemaker_mpi_enabled"):
+        create(anna, HyperParameters=script(sagemaker_mpi_enabled="true"))
+    create(anna, HyperParameters=script(sagemaker_mpi_enabled="false"))
+
+
+def test_all_that_is_not_served_is_named_at_once(anna: As) -> None:
+    with pytest.raises(Fault, match=r"does not serve EnableNetworkIsolation, CheckpointConfig yet; .* without them"):
+        create(anna, EnableNetworkIsolation=True, CheckpointConfig={"S3Uri": "s3://data/c"})
+
+
+def test_what_clients_send_unasked_is_taken_told_back_and_noted(anna: As) -> None:
+    sent: dict[str, Any] = {
+        "VpcConfig": {"SecurityGroupIds": ["sg-1"], "Subnets": ["subnet-1"]},
+        "DebugHookConfig": {"S3OutputPath": "s3://data/debug"},
+        "ProfilerConfig": {"S3OutputPath": "s3://data/profile"},
+        "RetryStrategy": {"MaximumRetryAttempts": 2},
+        "ExperimentConfig": {"ExperimentName": "e"},
+        "EnableInterContainerTrafficEncryption": True,
+    }
+    create(anna, **sent)
+    told = describe(anna)
+    assert {member: told[member] for member in sent} == sent
+    notes = " ".join(job_of(anna.yard.records.load(ResourceKey(anna.account, KIND, "mnist"))).notes)
+    for word in ("VpcConfig", "DebugHookConfig", "ProfilerConfig", "RetryStrategy", "ExperimentConfig", "VolumeSize"):
+        assert word in notes
+    assert "encrypted" in notes
+
+
+def test_the_report_that_the_sdk_adds_is_no_rule(anna: As) -> None:
+    report = {"RuleConfigurationName": "ProfilerReport", "RuleEvaluatorImage": "i"}
+    create(anna, ProfilerRuleConfigurations=[report | {"RuleParameters": {"rule_to_invoke": "ProfilerReport"}}])
+    with pytest.raises(Fault, match="ProfilerRuleConfigurations"):
+        create(anna, "other", ProfilerRuleConfigurations=[report | {"RuleParameters": {"rule_to_invoke": "BatchSize"}}])
+
+
+def test_a_job_may_run_for_a_day_when_nothing_is_said(anna: As) -> None:
+    create(anna, StoppingCondition={})
+    assert describe(anna)["StoppingCondition"] == {"MaxRuntimeInSeconds": 86400}
+
+
+def test_the_time_of_the_create_is_that_of_the_call(anna: As) -> None:
+    create(anna)
+    assert describe(anna)["CreationTime"] == NOON
+
+
+def test_an_instance_type_with_any_name_passes_the_wire_and_is_judged_by_the_catalog(anna: As) -> None:
+    shape = request(anna, ResourceConfig=resources(InstanceType="x" * 500))
+    with pytest.raises(Fault, match="is not an instance type"):
+        anna("sagemaker", "CreateTrainingJob", **shape)

@@ -1,0 +1,76 @@
+from dataclasses import replace
+
+from tests.unit.foundation.jobs import seconds
+from tests.unit.server.services.accounts import As
+from tests.unit.server.services.sagemaker.requests import create, describe
+from trainyard.foundation.jobs import Artifact, Attempt, InstanceState, MetricSummary, SecondaryStatus, TrainingJob
+from trainyard.foundation.transitions import advance
+from trainyard.server.jobs import KIND, change_to, job_of
+from trainyard.server.records.contract import ResourceKey
+
+S = SecondaryStatus
+
+
+def remember(user: As, job: TrainingJob) -> None:
+    resource = user.yard.records.load(ResourceKey(user.account, KIND, job.name))
+    assert user.yard.records.apply(resource, change_to(resource, job), now=seconds(60)) is not None
+
+
+def load(user: As, name: str = "mnist") -> TrainingJob:
+    return job_of(user.yard.records.load(ResourceKey(user.account, KIND, name)))
+
+
+def test_what_the_sdk_reads_is_always_there(anna: As) -> None:
+    create(anna)
+    told = describe(anna)
+    assert told["OutputDataConfig"] == {"KmsKeyId": "", "S3OutputPath": "s3://data/output"}
+    assert told["ModelArtifacts"] == {"S3ModelArtifacts": "s3://data/output/mnist/output/model.tar.gz"}
+    assert (told["EnableNetworkIsolation"], told["EnableManagedSpotTraining"]) == (False, False)
+    assert told["ProfilingStatus"] == "Disabled"
+    for member in ("HyperParameters", "InputDataConfig", "ResourceConfig", "RoleArn", "AlgorithmSpecification"):
+        assert member in told
+    for member in ("TrainingStartTime", "TrainingEndTime", "TrainingTimeInSeconds", "FailureReason"):
+        assert member not in told
+
+
+def test_transitions_are_told_with_their_ends(anna: As) -> None:
+    create(anna)
+    remember(anna, advance(load(anna), S.STARTING, at=seconds(3)))
+    first, last = describe(anna)["SecondaryStatusTransitions"]
+    assert (first["Status"], first["EndTime"]) == ("Pending", seconds(3))
+    assert last == {
+        "Status": "Starting",
+        "StartTime": seconds(3),
+        "StatusMessage": "Preparing the instances for training",
+    }
+    assert describe(anna)["LastModifiedTime"] == seconds(60)
+
+
+def test_a_job_of_half_a_second_is_billed_for_one(anna: As) -> None:
+    create(anna)
+    job = advance(advance(load(anna), S.STARTING, at=seconds(1)), S.TRAINING, at=seconds(2))
+    remember(anna, advance(job, S.COMPLETED, at=seconds(2.5)))
+    told = describe(anna)
+    assert (told["TrainingTimeInSeconds"], told["BillableTimeInSeconds"]) == (1, 1)
+    assert told["TrainingEndTime"] == seconds(2.5)
+
+
+def test_a_reason_is_cut_on_the_wire_and_kept_whole(anna: As) -> None:
+    create(anna)
+    remember(anna, advance(replace(load(anna), failure="x" * 5000), S.FAILED, at=seconds(1)))
+    assert len(describe(anna)["FailureReason"]) == 1024
+    assert len(load(anna).failure) == 5000
+
+
+def test_final_metrics_and_artifacts_are_told(anna: As) -> None:
+    create(anna)
+    instance = InstanceState("algo-1", metrics={"loss": MetricSummary(0.5, seconds(4), 3)})
+    job = replace(
+        load(anna),
+        attempts=(Attempt(1, seconds(1), "KEY", (instance,)),),
+        artifacts={"model": Artifact("s3://elsewhere/model.tar.gz", 3)},
+    )
+    remember(anna, job)
+    told = describe(anna)
+    assert told["FinalMetricDataList"] == [{"MetricName": "loss", "Value": 0.5, "Timestamp": seconds(4)}]
+    assert told["ModelArtifacts"]["S3ModelArtifacts"] == "s3://elsewhere/model.tar.gz"
