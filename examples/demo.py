@@ -84,8 +84,12 @@ def look_around(tour: Tour, home: str, folder: Path) -> None:
     tour.show("aws", "s3", "ls", "--recursive", "s3://first-steps")
     tour.show("aws", "s3", "cp", "s3://first-steps/reports/report.txt", "-")
     tell("An operation that Trainyard does not serve says so.")
-    command = ("s3api", "get-bucket-inventory-configuration", "--bucket", "first-steps", "--id", "weekly")
-    tour.show("aws", *command, is_refused=True)
+    command = ("s3api", "put-bucket-versioning", "--bucket", "first-steps", "--versioning-configuration")
+    tour.show("aws", *command, "Status=Enabled", is_refused=True)
+    tell("And it trains: a script becomes a job in a sandbox, with live output, a metric, and a model in the bucket.")
+    metric = ("--md", "loss", "loss=([0-9.]+)")
+    tour.show("trainyard", "run", EXAMPLES / "fit_a_line.py", "--home", home, *metric, "--", "--epochs", "5")
+    tour.show("trainyard", "metrics", "@last", "--home", home)
 
 
 def tell(text: str) -> None:

@@ -1,19 +1,22 @@
-"""Finding the yard from a client on the same machine: its home folder, its address, and who one is to it."""
+"""Finding the yard from a client: its home folder, its address, and who one is to it."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
-from trainyard.foundation.errors import NotFound
+from trainyard.foundation.errors import NotFound, Unavailable
 from trainyard.foundation.home import Credentials, Home, Runtime
 
 if TYPE_CHECKING:
     from trainyard.wire.client import Client
 
 HOME_VARIABLE = "TRAINYARD_HOME"
+DEFAULT_REGION = "us-east-1"  # where neither a user nor a yard names one
 
 # Each of these, set for a real AWS account, would lead a client past the yard or make it speak as someone else.
 MISLEADING = (
@@ -33,6 +36,40 @@ MISLEADING = (
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 
+class Api(Protocol):
+    """The services of a yard, of which `wire.client.Client` says more."""
+
+    def call(self, service: str, operation: str, **params: Any) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Where a yard answers, and as whom one calls it."""
+
+    url: str
+    access_key_id: str
+    secret_access_key: str = field(repr=False)
+    region: str
+    session_token: str | None = field(default=None, repr=False)
+    ca_bundle: Path | None = None
+    models: Path | None = None  # a folder in which the yard keeps the models of its services
+
+    def client(self) -> "Client":
+        """Calls to the yard; closed by who asked for it."""
+        from trainyard.wire.client import Client
+        from trainyard.wire.models import Models
+
+        return Client(
+            self.url,
+            self.access_key_id,
+            self.secret_access_key,
+            self.region,
+            session_token=self.session_token,
+            ca_bundle=self.ca_bundle,
+            models=Models(self.models, writes=False),
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Connection:
     """A running yard, and the administrator of its home folder."""
@@ -41,12 +78,17 @@ class Connection:
     runtime: Runtime
     credentials: Credentials
 
+    @property
+    def access(self) -> Access:
+        """As that administrator."""
+        keys = self.credentials
+        return Access(
+            self.runtime.http, keys.access_key_id, keys.secret_access_key, keys.region, models=self.home.cache
+        )
+
     def client(self) -> "Client":
         """Calls to the yard as that administrator; closed by who asked for it."""
-        from trainyard.wire.client import Client
-
-        credentials = self.credentials
-        return Client(self.runtime.http, credentials.access_key_id, credentials.secret_access_key, credentials.region)
+        return self.access.client()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +121,33 @@ def find_yard(home: Home) -> Connection:
     return Connection(home, runtime, home.credentials())
 
 
+def access_of(environment: Mapping[str, str]) -> Access | None:
+    """The yard that the variables of an environment lead AWS clients to; None when they lead to none."""
+    names = ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+    url, access_key_id, secret = (environment.get(name) for name in names)
+    if not url or not access_key_id or not secret:
+        return None
+    ca_bundle = environment.get("AWS_CA_BUNDLE")
+    return Access(
+        url,
+        access_key_id,
+        secret,
+        environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or DEFAULT_REGION,
+        session_token=environment.get("AWS_SESSION_TOKEN") or None,
+        ca_bundle=Path(ca_bundle) if ca_bundle else None,
+    )
+
+
+def start_yard(home: Home) -> Connection:
+    """Start a yard in the background on a home folder and wait until it answers, as `trainyard up --detach` does."""
+    command = [sys.executable, "-m", "trainyard.cli", "up", "--detach", "--home", str(home.root)]
+    run = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    try:
+        return find_yard(home)  # another process may have started it first, and then this start failed
+    except NotFound as error:
+        raise Unavailable(f"No yard runs on {home.root}, and none could be started:\n{run.stderr.strip()}") from error
+
+
 def client_environment(
     connection: Connection,
     *,
@@ -103,6 +172,8 @@ def client_environment(
     }
     if keys is None:  # also with http, since the sagemaker SDK asks STS by https
         variables["AWS_CA_BUNDLE"] = str(connection.home.ca_bundle)
+    if keys is None and https:
+        variables["SSL_CERT_FILE"] = str(connection.home.ca_bundle)  # the only one that obstore looks at
     if not https:
         variables["AWS_ALLOW_HTTP"] = "true"  # obstore refuses plain http without it
     variables |= _proxy_exceptions(variables["AWS_ENDPOINT_URL"], current)

@@ -28,7 +28,8 @@ def test_the_demo_shows_every_client_and_leaves_nothing_running() -> None:
         [sys.executable, "-m", "examples.demo"], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stdout + run.stderr
-    for line in ("data/train.csv 12 bytes", "step 2: loss 0.333", "All trains ran on time.", "NotImplemented"):
+    stored = ("data/train.csv 12 bytes", "step 2: loss 0.333", "All trains ran on time.", "NotImplemented")
+    for line in (*stored, "epoch 5 loss=", "is Completed", "/output/model.tar.gz"):
         assert line in run.stdout
 
 

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.connection import KeyPair, client_environment, find_home, find_yard
-from trainyard.foundation.errors import NotFound
+from trainyard.connection import Access, KeyPair, access_of, client_environment, find_home, find_yard, start_yard
+from trainyard.foundation.errors import NotFound, Unavailable
 from trainyard.foundation.home import Credentials, Home, Runtime
 from trainyard.server.home import open_home
 
@@ -43,6 +43,13 @@ def test_the_administrators_environment_trusts_the_yards_authority(yard: Home) -
     assert variables["AWS_CA_BUNDLE"] == str(yard.ca_bundle)
 
 
+def test_over_https_clients_that_read_only_their_own_variable_trust_it_too(yard: Home) -> None:
+    variables = client_environment(find_yard(yard), https=True, current={}).variables
+
+    assert variables["AWS_ENDPOINT_URL"] == "https://127.0.0.1:2"
+    assert variables["SSL_CERT_FILE"] == str(yard.ca_bundle)
+
+
 def test_anothers_environment_has_their_keys_and_no_path_into_this_home(yard: Home) -> None:
     variables = client_environment(find_yard(yard), keys=KeyPair("AKIAANNA", "hers"), current={}).variables
 
@@ -59,3 +66,36 @@ def test_exceptions_of_a_proxy_are_extended_once(yard: Home, known: str, then: s
     current = {"HTTP_PROXY": "http://proxy:3128", "NO_PROXY": known}
 
     assert client_environment(find_yard(yard), current=current).variables["NO_PROXY"] == then
+
+
+def test_the_variables_of_an_environment_lead_to_a_yard() -> None:
+    access = access_of(
+        {
+            "AWS_ENDPOINT_URL": "https://yard:4781",
+            "AWS_ACCESS_KEY_ID": "AKIAANNA",
+            "AWS_SECRET_ACCESS_KEY": "hers",
+            "AWS_SESSION_TOKEN": "token",
+            "AWS_DEFAULT_REGION": "eu-west-3",
+            "AWS_CA_BUNDLE": "/ca.pem",
+        }
+    )
+    assert access == Access("https://yard:4781", "AKIAANNA", "hers", "eu-west-3", "token", Path("/ca.pem"))
+
+
+@pytest.mark.parametrize("missing", ["AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"])
+def test_half_of_the_variables_lead_nowhere(missing: str) -> None:
+    names = ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+    assert access_of({name: "" if name == missing else "x" for name in names}) is None
+
+
+def test_an_access_does_not_show_its_secrets() -> None:
+    access = Access("http://yard", "AKIAANNA", "s3cret", "eu-west-3", "t0ken")
+    assert "s3cret" not in repr(access)
+    assert "t0ken" not in repr(access)
+
+
+def test_a_yard_that_cannot_be_started_says_why(tmp_path: Path) -> None:
+    (tmp_path / "occupied").mkdir()
+    (tmp_path / "occupied" / "something").write_text("else")
+    with pytest.raises(Unavailable, match="not a home folder of Trainyard"):
+        start_yard(Home(tmp_path / "occupied"))

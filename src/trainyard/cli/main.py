@@ -17,6 +17,13 @@ COMMANDS = {
     "up": "up",
     "down": "down",
     "status": "status",
+    "run": "run",
+    "ls": "ls",
+    "describe": "describe",
+    "logs": "logs",
+    "metrics": "metrics",
+    "stop": "stop",
+    "rm": "rm",
     "env": "env",
     "connect": "connect",
     "disconnect": "connect",
@@ -29,6 +36,7 @@ COMMANDS = {
 }
 
 EXAMPLES = (
+    "trainyard run train.py         train a script, in a yard that is started where none runs",
     "trainyard up --detach          start a yard in the background",
     'eval "$(trainyard env)"        let AWS clients of this shell use it',
     "aws s3 mb s3://my-bucket       … unmodified",

@@ -202,7 +202,8 @@ def refusals(s3: Any, bucket: str) -> None:
     assert code(lambda: s3.delete_bucket(Bucket=bucket)) == "BucketNotEmpty"
     assert code(lambda: s3.create_bucket(Bucket="No_Such_Name")) == "InvalidBucketName"
     assert code(lambda: s3.get_bucket_website(Bucket=bucket)) == "NoSuchWebsiteConfiguration"
-    assert code(lambda: s3.get_bucket_inventory_configuration(Bucket=bucket, Id="1")) == "NotImplemented"
+    versioning = {"Status": "Enabled"}
+    assert code(lambda: s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration=versioning)) == "NotImplemented"
     assert code(lambda: s3.put_object(Bucket=bucket, Key="key", ACL="public-read")) == "NotImplemented"
     known = boto3.Session().get_credentials().access_key
     other = boto3.client("s3", aws_access_key_id=known, aws_secret_access_key="not the secret")

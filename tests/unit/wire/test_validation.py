@@ -203,3 +203,9 @@ def test_s3_has_a_code_for_each_violation(models: Models, operation: str, shape:
 )
 def test_s3_accepts_what_its_model_alone_would_not(models: Models, operation: str, shape: dict[str, Any]) -> None:
     validator("s3", models.service("s3").operation_model(operation))({"Bucket": "b", "Key": "k"} | shape)
+
+
+def test_instance_types_are_left_to_the_catalog_of_the_yard(models: Models) -> None:
+    resources = {"InstanceType": "local", "InstanceCount": 1, "VolumeSizeInGB": 30}
+    validate = validator("sagemaker", models.service("sagemaker").operation_model("CreateTrainingJob"))
+    validate(JOB | {"ResourceConfig": resources})

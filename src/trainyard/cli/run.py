@@ -1,0 +1,259 @@
+"""`trainyard run`: train a script, with the flags of `ssm`."""
+
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import click
+
+from trainyard.cli.console import home_option, say
+from trainyard.cli.failure import ExitCode
+from trainyard.cli.jobs import exit_code_of, failures, find_access
+from trainyard.cli.run_arguments import (
+    HYPERPARAMETERS,
+    InputArgument,
+    RunCommand,
+    RunOptions,
+    path_input,
+    s3_input,
+    words_of,
+)
+from trainyard.connection import Api
+from trainyard.estimator import Framework
+from trainyard.following import Description, JobLogs, follow
+from trainyard.foundation.locations import parse_s3_uri
+from trainyard.inputs import TrainingInput
+from trainyard.job_names import as_base
+from trainyard.pytorch import PyTorch
+from trainyard.session import Session
+from trainyard.showing import Show, summary
+from trainyard.tensorflow import TensorFlow
+from trainyard.training_job import TrainingJob, detached
+from trainyard.transfers import download_object, joined, keys_below
+
+FRAMEWORKS: dict[str, type[PyTorch] | type[TensorFlow]] = {"pytorch": PyTorch, "tensorflow": TensorFlow}
+_EXIT_CODE = re.compile(r"exit code:? (\d{1,3})\b", re.IGNORECASE)
+
+
+@click.command(
+    cls=RunCommand,
+    short_help="Train a script.",
+    examples=(
+        "trainyard run train.py -- --epochs 3 --lr 0.1",
+        "trainyard run train.py -i data/ -o results/                a local folder in, the model out",
+        "trainyard run train.py -s src/ --it ml.p3.2xlarge --ic 2",
+        "trainyard run train.py --md loss 'loss: ([0-9.]+)' --detach",
+    ),
+)
+@click.argument("script", required=False)
+@click.option("-e", "--entry_point", metavar="SCRIPT", help="The script, where it is not the first argument.")
+@click.option(
+    "-s", "--source_dir", metavar="DIR", help="Folder with the script and all it needs; SCRIPT is a path in it."
+)
+@click.option("-d", "--dependencies", metavar="PATH...", help="Files and folders to bring along, beside the script.")
+@click.option("-p", "--project_name", metavar="NAME", help="Project; part of the job's name and a tag.")
+@click.option("-t", "--task_name", metavar="NAME", help="Task in the project; part of the job's name and a tag.")
+@click.option("-b", "--bucket_name", metavar="NAME", help="Bucket to use. Default: one of your own.")
+@click.option(
+    "--it", "--instance_type", metavar="TYPE", default="ml.m5.large", show_default=True, help="Instance type."
+)
+@click.option(
+    "--ic", "--instance_count", metavar="N", type=int, default=1, show_default=True, help="Number of instances."
+)
+@click.option(
+    "-v", "--volume_size", metavar="GB", type=int, default=30, show_default=True, help="Disk of each instance."
+)
+@click.option("--use_spot_instances/--no_spot", "spot", default=False, help="Whether the job may be interrupted.")
+@click.option(
+    "--max_run_mins", metavar="N", type=int, default=24 * 60, show_default=True, help="Time limit in minutes."
+)
+@click.option("--max_wait_mins", metavar="N", type=int, default=0, help="With spot: limit of the waiting and running.")
+@click.option("-f", "--framework", type=click.Choice(list(FRAMEWORKS)), default="pytorch", show_default=True)
+@click.option("--fv", "--framework_version", metavar="V", help="Version of the framework. Default: the newest known.")
+@click.option("--pv", "--py_version", metavar="V", help="Python version, such as py312.")
+@click.option("--image_uri", metavar="IMAGE", help="Image that stands for the environment, instead of a framework's.")
+@click.option("--distribution", metavar="JSON", help="How processes are launched, as the sagemaker SDK writes it.")
+@click.option("--model_uri", metavar="S3_URI", help="A model to begin with; it comes as the channel model.")
+@click.option(
+    "-i", "--input_path", metavar="PATH [DISTRIBUTION] [SUBFOLDER]", help='Local or S3 data for the channel "data".'
+)
+@click.option(
+    "--iis",
+    "--input_s3",
+    metavar="NAME S3_URI [DISTRIBUTION] [SUBFOLDER]",
+    multiple=True,
+    help="S3 data for a channel of that name. May be given several times.",
+)
+@click.option("--md", "--metric_definitions", nargs=2, metavar="NAME REGEX", multiple=True, help="A metric to read.")
+@click.option("--tag", nargs=2, metavar="KEY VALUE", multiple=True, help="A tag of the job.")
+@click.option(
+    "-o",
+    "--output_path",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Local folder to bring logs, model and output to at the end.",
+)
+@click.option("--download_model", is_flag=True, help="With -o: bring only what is asked for; the model.")
+@click.option("--download_output", is_flag=True, help="With -o: bring only what is asked for; the output.")
+@click.option("--detach", is_flag=True, help="Print the job's name and return at once.")
+@click.option("--propagate", is_flag=True, help="When the job fails, exit with the exit code of its script.")
+@home_option
+@click.pass_context
+def run(ctx: click.Context, /, folder: Path | None, **given: Any) -> int:
+    """Train SCRIPT and show what it writes; the exit code is 0 only when it has completed.
+
+    Words after -- are hyperparameters: the script gets them as its own arguments. Ctrl-C leaves the job running.
+    """
+    options = RunOptions(**given)
+    access = find_access(folder, starts=True)
+    client = access.client()
+    try:
+        with failures():
+            session = Session(api=client, region=access.region, default_bucket=options.bucket_name)
+            return _run(session, options, ctx.meta[HYPERPARAMETERS])
+    finally:
+        client.close()
+
+
+def _run(session: Session, options: RunOptions, hyperparameters: Mapping[str, Any]) -> int:
+    estimator = _estimator(session, options, hyperparameters)
+    inputs = _inputs(options)
+    _show_plan(estimator, inputs, hyperparameters)
+    estimator.fit({given.channel: _brought(session, given, estimator) for given in inputs}, wait=False)
+    job = estimator.latest_training_job
+    assert job is not None, "fit makes a job"
+    if options.detach:
+        click.echo(job.name)
+        return ExitCode.OK
+    say(f'Training job "{job.name}"')
+    try:
+        description = _watched(session.api, job)
+    except KeyboardInterrupt:
+        say(f"\n{detached(job.name)}")
+        return ExitCode.INTERRUPTED
+    say(summary(description))
+    if options.output_path:
+        _bring_results(session.api, description, options, folder=options.output_path)
+    return _exit_code(description, propagates=options.propagate)
+
+
+def _estimator(session: Session, options: RunOptions, hyperparameters: Mapping[str, Any]) -> Framework:
+    script = options.script or options.entry_point
+    if not script:
+        raise click.UsageError("Which script? Give it first: trainyard run SCRIPT.")
+    names = [name for name in (options.project_name, options.task_name) if name]
+    return FRAMEWORKS[options.framework](
+        entry_point=script,
+        framework_version=options.fv,
+        py_version=options.pv,
+        source_dir=options.source_dir,
+        dependencies=words_of(options.dependencies or "[]"),
+        hyperparameters=hyperparameters,
+        image_uri=options.image_uri,
+        distribution=_distribution(options.distribution),
+        instance_type=options.it,
+        instance_count=options.ic,
+        volume_size=options.volume_size,
+        use_spot_instances=options.spot,
+        max_run=options.max_run_mins * 60,
+        max_wait=(options.max_wait_mins or options.max_run_mins) * 60 if options.spot else None,
+        model_uri=options.model_uri,
+        metric_definitions=[{"Name": name, "Regex": regex} for name, regex in options.md],
+        tags=_tags(options),
+        base_job_name=as_base("-".join(names) or Path(script).stem),
+        sagemaker_session=session,
+    )
+
+
+def _distribution(text: str | None) -> Mapping[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        given: Mapping[str, Any] = json.loads(text)
+    except ValueError as error:
+        raise click.UsageError(f"--distribution is no JSON: {error}.") from error
+    return given
+
+
+def _tags(options: RunOptions) -> dict[str, str]:
+    """The tags asked for, and those by which ssm finds the jobs of a task again."""
+    own = {"SimpleSagemakerProject": options.project_name, "SimpleSagemakerTask": options.task_name}
+    return {key: value for key, value in own.items() if value} | dict(options.tag)
+
+
+def _inputs(options: RunOptions) -> list[InputArgument]:
+    found = [s3_input(words_of(words)) for words in options.iis]
+    if options.input_path:
+        found.insert(0, path_input(words_of(options.input_path)))
+    for given in found:
+        if not given.location.startswith("s3://") and not Path(given.location).exists():
+            raise click.UsageError(f'"{given.location}" is neither a file or folder here nor an S3 location.')
+    return found
+
+
+def _brought(session: Session, given: InputArgument, estimator: Framework) -> TrainingInput:
+    location = given.location
+    if not location.startswith("s3://"):
+        say(f"Bringing {location} to S3 …")
+        location = session.upload_data(
+            location, key_prefix=joined(estimator.base_job_name or "", "input", given.channel)
+        )
+    return TrainingInput(location, given.distribution)
+
+
+def _show_plan(estimator: Framework, inputs: Sequence[InputArgument], hyperparameters: Mapping[str, Any]) -> None:
+    hours, minutes = divmod(estimator.max_run // 60, 60)
+    rows = [
+        ("script", f"{estimator.entry_point}" + (f" in {estimator.source_dir}" if estimator.source_dir else "")),
+        ("arguments", " ".join(f"--{name} {value}" for name, value in hyperparameters.items())),
+        ("image", estimator.training_image_uri()),
+        ("instances", f"{estimator.instance_count} x {estimator.instance_type}"),
+        *((f"input {given.channel}", f"{given.location} ({given.distribution})") for given in inputs),
+        ("output", f"s3://{estimator.session.default_bucket()}/"),
+        ("time limit", f"{hours} h {minutes} min" if hours else f"{minutes} min"),
+    ]
+    for title, value in rows:
+        if value:
+            say(f"  {title:<12}{value}")
+
+
+def _watched(api: Api, job: TrainingJob) -> Description:
+    described = job.describe()
+    show = Show(sys.stdout, sys.stderr, created_at=described["CreationTime"])
+    return show.all(
+        follow(api, job.name, logs=JobLogs(api, job.name)), instance_count=described["ResourceConfig"]["InstanceCount"]
+    )
+
+
+def _bring_results(api: Api, description: Description, options: RunOptions, *, folder: Path) -> None:
+    """Logs always; the model and the output as asked for, or both where nothing is."""
+    name = description["TrainingJobName"]
+    _write_logs(api, name, folder / "logs")
+    wanted = {"model": options.download_model, "output": options.download_output}
+    place = parse_s3_uri(description["OutputDataConfig"]["S3OutputPath"], account="")
+    prefix = joined(place.key, name, "output") + "/"
+    there = set(keys_below(api, place.bucket.name, prefix))
+    for kind, is_asked in wanted.items():
+        key = f"{prefix}{kind}.tar.gz"
+        if key in there and (is_asked or not any(wanted.values())):
+            download_object(api, folder / kind / f"{kind}.tar.gz", bucket=place.bucket.name, key=key)
+    say(f"Results are in {folder}.")
+
+
+def _write_logs(api: Api, name: str, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for instance, lines in groupby(JobLogs(api, name).read(), key=lambda line: line.instance):
+        with (folder / f"{instance}.log").open("w") as file:
+            file.writelines(f"{line.text}\n" for line in lines)
+
+
+def _exit_code(description: Description, *, propagates: bool) -> int:
+    code = exit_code_of(description)
+    if code != ExitCode.FAILED or not propagates:
+        return code
+    told = _EXIT_CODE.search(description.get("FailureReason", ""))
+    return int(told[1]) if told else code

@@ -1,0 +1,133 @@
+"""Names of SageMaker's images, made offline and equal to those the sagemaker SDK makes."""
+
+import functools
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from trainyard.foundation.errors import InvalidRequest
+
+_REGISTRIES = Path(__file__).with_name("image_registries.toml")
+
+# The first version that comes with each Python, oldest first. Older images were published under other names.
+_PYTHONS: dict[str, tuple[tuple[str, str], ...]] = {
+    "pytorch": (
+        ("1.2", "py3"),
+        ("1.9", "py38"),
+        ("1.13", "py39"),
+        ("2.0", "py310"),
+        ("2.3", "py311"),
+        ("2.6", "py312"),
+    ),
+    "tensorflow": (
+        ("1.14", "py3"),
+        ("2.2", "py37"),
+        ("2.6", "py38"),
+        ("2.8", "py39"),
+        ("2.12", "py310"),
+        ("2.19", "py312"),
+    ),
+}
+_NEWEST = {"pytorch": "2.8.0", "tensorflow": "2.19.0", "xgboost": "3.0-5", "sklearn": "1.4-2"}
+
+_TABLES_AND_TEXTS = (
+    "factorization-machines",
+    "ipinsights",
+    "kmeans",
+    "knn",
+    "linear-learner",
+    "ntm",
+    "object2vec",
+    "pca",
+    "randomcutforest",
+)
+_IMAGES = ("blazingtext", "image-classification", "object-detection", "semantic-segmentation", "seq2seq", "xgboost")
+_ALGORITHMS: dict[str, str] = {
+    **dict.fromkeys(_TABLES_AND_TEXTS, "tables_and_texts"),
+    **dict.fromkeys(_IMAGES, "images"),
+    "forecasting-deepar": "forecasts",
+    "lda": "topics",
+}
+
+
+def retrieve(
+    framework: str,
+    region: str,
+    version: str | None = None,
+    py_version: str | None = None,
+    instance_type: str | None = None,
+    *,
+    image_scope: str | None = None,
+) -> str:
+    """The name of the image of a framework or of a built-in algorithm.
+
+    A framework's image depends on the processor of `instance_type` and on its Python. Where `py_version` is left out or
+    is just py3, it is the one that the version comes with.
+    """
+    if framework in _PYTHONS:
+        repository = f"{framework}-{image_scope or 'training'}"
+        tag = _framework_tag(framework, version or _NEWEST[framework], py_version, instance_type)
+        return _uri("frameworks", region, repository, tag=tag)
+    if framework == "debugger":
+        return _uri("rules", region, "sagemaker-debugger-rules", tag="latest")
+    if framework == "sklearn":
+        return _uri("toolkits", region, "sagemaker-scikit-learn", tag=f"{version or _NEWEST[framework]}-cpu-py3")
+    if framework == "xgboost" and version not in ("1", "latest"):
+        return _uri("toolkits", region, "sagemaker-xgboost", tag=_xgboost_tag(version or _NEWEST[framework]))
+    if framework in _ALGORITHMS:
+        return _uri(_ALGORITHMS[framework], region, framework, tag=version if framework == "xgboost" else "1")
+    known = ", ".join(sorted([*_PYTHONS, *_ALGORITHMS, "sklearn", "debugger"]))
+    raise InvalidRequest(f'There is no image for "{framework}"; known are {known}.')
+
+
+def processor(instance_type: str) -> str:
+    """Whether instances of a type have a GPU: "gpu" or "cpu"."""
+    if instance_type.startswith("local"):
+        return "gpu" if instance_type == "local_gpu" else "cpu"
+    family = re.match(r"ml[._]([a-z0-9-]+)", instance_type)
+    if family is None:
+        raise InvalidRequest(f'"{instance_type}" is not an instance type; write it like ml.m5.large.')
+    return "gpu" if family[1][0] in "gp" else "cpu"
+
+
+def _framework_tag(framework: str, version: str, py_version: str | None, instance_type: str | None) -> str:
+    if instance_type is None:
+        raise InvalidRequest(f"The image of {framework} depends on the processor; give an instance_type.")
+    comes_with = _python_of(framework, version)
+    python = comes_with if py_version in (None, "py3") else py_version
+    return f"{version}-{processor(instance_type)}-{python}"
+
+
+def _python_of(framework: str, version: str) -> str:
+    if not re.fullmatch(r"\d+(\.\d+){1,2}", version):
+        raise InvalidRequest(f'"{version}" is not a version of {framework}; write it like {_NEWEST[framework]}.')
+    fitting = [python for first, python in _PYTHONS[framework] if _numbers(first) <= _numbers(version)]
+    if not fitting:
+        oldest = _PYTHONS[framework][0][0]
+        raise InvalidRequest(f"Images of {framework} are known from version {oldest} on, not {version}.")
+    return fitting[-1]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def _xgboost_tag(version: str) -> str:
+    return f"{version}-cpu-py3" if version in ("0.90-1", "0.90-2", "1.0-1") else version
+
+
+def _uri(table: str, region: str, repository: str, *, tag: str | None) -> str:
+    registries = _registries()
+    accounts = {**registries["algorithms"], **registries[table]} if table in _ALGORITHMS.values() else registries[table]
+    if region not in accounts:
+        raise InvalidRequest(
+            f'AWS publishes no {repository} image in the region "{region}"; name one of {", ".join(sorted(accounts))}.'
+        )
+    domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+    return f"{accounts[region]}.dkr.ecr.{region}.{domain}/{repository}:{tag}"
+
+
+@functools.cache
+def _registries() -> Mapping[str, Mapping[str, str]]:
+    return tomllib.loads(_REGISTRIES.read_text())

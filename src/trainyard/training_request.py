@@ -1,0 +1,199 @@
+"""What can be asked of a training job, and the CreateTrainingJob request that asks it as the sagemaker SDK would."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+from trainyard.inputs import FileSystemInput, Inputs, Shape, TrainingInput, channel, channels
+from trainyard.session import Session
+
+Tags = Sequence[Mapping[str, str]] | Mapping[str, str]
+
+MODEL_CONTENT_TYPE = "application/x-sagemaker-model"
+
+
+class LaterKeywords(TypedDict, total=False):
+    """What nobody gives by position."""
+
+    debugger_hook_config: bool | None
+    disable_profiler: bool
+    enable_sagemaker_metrics: bool | None
+    environment: Mapping[str, str] | None
+    max_retry_attempts: int | None
+    container_log_level: int
+    code_location: str | None
+    dependencies: Sequence[str] | None
+    container_entry_point: Sequence[str] | None
+    container_arguments: Sequence[str] | None
+    disable_output_compression: bool
+
+
+class TrainingKeywords(LaterKeywords, total=False):
+    """The fields of TrainingOptions, for those who hand keywords on."""
+
+    role: str | None
+    instance_count: int
+    instance_type: str | None
+    keep_alive_period_in_seconds: int | None
+    volume_size: int
+    volume_kms_key: str | None
+    max_run: int
+    input_mode: str
+    output_path: str | None
+    output_kms_key: str | None
+    base_job_name: str | None
+    sagemaker_session: Session | None
+    tags: Tags | None
+    subnets: Sequence[str] | None
+    security_group_ids: Sequence[str] | None
+    model_uri: str | None
+    model_channel_name: str
+    metric_definitions: Sequence[Mapping[str, str]] | None
+    encrypt_inter_container_traffic: bool
+    use_spot_instances: bool
+    max_wait: int | None
+    checkpoint_s3_uri: str | None
+    checkpoint_local_path: str | None
+    enable_network_isolation: bool
+
+
+@dataclass(kw_only=True, eq=False)
+class TrainingOptions:
+    """What every estimator can say of its jobs besides the code, the image and the hyperparameters.
+
+    May be changed between one job and the next.
+    """
+
+    role: str | None = None
+    instance_count: int = 1
+    instance_type: str | None = None
+    keep_alive_period_in_seconds: int | None = None
+    volume_size: int = 30
+    volume_kms_key: str | None = None
+    max_run: int = 24 * 60 * 60
+    input_mode: str = "File"
+    output_path: str | None = None
+    output_kms_key: str | None = None
+    base_job_name: str | None = None
+    sagemaker_session: Session | None = None
+    tags: Tags | None = None
+    subnets: Sequence[str] | None = None
+    security_group_ids: Sequence[str] | None = None
+    model_uri: str | None = None
+    model_channel_name: str = "model"
+    metric_definitions: Sequence[Mapping[str, str]] | None = None
+    encrypt_inter_container_traffic: bool = False
+    use_spot_instances: bool = False
+    max_wait: int | None = None
+    checkpoint_s3_uri: str | None = None
+    checkpoint_local_path: str | None = None
+    enable_network_isolation: bool = False
+    debugger_hook_config: bool | None = None
+    disable_profiler: bool = False
+    enable_sagemaker_metrics: bool | None = None
+    environment: Mapping[str, str] | None = None
+    max_retry_attempts: int | None = None
+    container_log_level: int = 20
+    code_location: str | None = None
+    dependencies: Sequence[str] | None = None
+    container_entry_point: Sequence[str] | None = None
+    container_arguments: Sequence[str] | None = None
+    disable_output_compression: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What is known of a job only when it is asked for."""
+
+    name: str
+    image_uri: str
+    role_arn: str
+    output_path: str
+    hyperparameters: Mapping[str, str]
+    code_uri: str | None = None  # where the code must come through a channel
+
+
+def training_request(options: TrainingOptions, placed: Placed, inputs: Inputs | None) -> Shape:
+    """The members of CreateTrainingJob; what was not asked for is not there."""
+    request: Shape = {
+        "TrainingJobName": placed.name,
+        "AlgorithmSpecification": _algorithm(options, placed, inputs),
+        "OutputDataConfig": _output(options, placed),
+        "ResourceConfig": _resources(options),
+        "StoppingCondition": _stopping(options),
+        "RoleArn": placed.role_arn,
+    }
+    return request | _given(
+        InputDataConfig=_channels(options, placed, inputs),
+        HyperParameters=dict(placed.hyperparameters),
+        Environment=dict(options.environment or {}),
+        Tags=_tags(options.tags),
+        VpcConfig=_network(options),
+        CheckpointConfig=_checkpoints(options),
+        EnableNetworkIsolation=options.enable_network_isolation,
+        EnableInterContainerTrafficEncryption=options.encrypt_inter_container_traffic,
+        EnableManagedSpotTraining=options.use_spot_instances,
+        ProfilerConfig={"DisableProfiler": True} if options.disable_profiler else None,
+        RetryStrategy=_given(MaximumRetryAttempts=options.max_retry_attempts),
+    )
+
+
+def _algorithm(options: TrainingOptions, placed: Placed, inputs: Inputs | None) -> Shape:
+    only = inputs if isinstance(inputs, TrainingInput | FileSystemInput) else None
+    mode = only.config.get("InputMode") if only else None  # the mode of the only channel is that of the job
+    return {"TrainingImage": placed.image_uri, "TrainingInputMode": mode or options.input_mode} | _given(
+        MetricDefinitions=[dict(definition) for definition in options.metric_definitions or ()],
+        EnableSageMakerMetricsTimeSeries=options.enable_sagemaker_metrics,
+        ContainerEntrypoint=list(options.container_entry_point or ()),
+        ContainerArguments=list(options.container_arguments or ()),
+    )
+
+
+def _output(options: TrainingOptions, placed: Placed) -> Shape:
+    compression = "NONE" if options.disable_output_compression else None
+    return {"S3OutputPath": placed.output_path} | _given(KmsKeyId=options.output_kms_key, CompressionType=compression)
+
+
+def _resources(options: TrainingOptions) -> Shape:
+    return {
+        "InstanceCount": options.instance_count,
+        "InstanceType": options.instance_type,
+        "VolumeSizeInGB": options.volume_size,
+    } | _given(VolumeKmsKeyId=options.volume_kms_key, KeepAlivePeriodInSeconds=options.keep_alive_period_in_seconds)
+
+
+def _stopping(options: TrainingOptions) -> Shape:
+    return {"MaxRuntimeInSeconds": options.max_run} | _given(MaxWaitTimeInSeconds=options.max_wait)
+
+
+def _channels(options: TrainingOptions, placed: Placed, inputs: Inputs | None) -> list[Shape]:
+    found = channels(inputs)
+    if options.model_uri:
+        model = TrainingInput(options.model_uri, content_type=MODEL_CONTENT_TYPE, input_mode="File")
+        found.append(channel(options.model_channel_name, model))
+    if placed.code_uri:
+        mode = None if options.input_mode == "File" else "File"  # an archive cannot be run from a pipe
+        found.append(channel("code", TrainingInput(placed.code_uri, input_mode=mode)))
+    return found
+
+
+def _tags(tags: Tags | None) -> list[Shape]:
+    if isinstance(tags, Mapping):
+        return [{"Key": key, "Value": value} for key, value in tags.items()]
+    return [dict(tag) for tag in tags or ()]
+
+
+def _network(options: TrainingOptions) -> Shape | None:
+    if not options.subnets or not options.security_group_ids:
+        return None
+    return {"Subnets": list(options.subnets), "SecurityGroupIds": list(options.security_group_ids)}
+
+
+def _checkpoints(options: TrainingOptions) -> Shape | None:
+    if not options.checkpoint_s3_uri:
+        return None
+    return {"S3Uri": options.checkpoint_s3_uri} | _given(LocalPath=options.checkpoint_local_path)
+
+
+def _given(**members: Any) -> Shape:
+    return {name: value for name, value in members.items() if value}

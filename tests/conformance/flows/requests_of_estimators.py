@@ -1,0 +1,230 @@
+"""Prints what estimators ask of the services. Its argument is the package that they come from: sagemaker or trainyard.
+
+The same lines make the same estimators of either package. Nothing is called: the questions are all that is compared.
+"""
+
+import importlib
+import json
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+REGION = "us-west-2"
+ROLE = "arn:aws:iam::123456789012:role/Trainer"
+ANSWERS: dict[str, dict[str, Any]] = {
+    "GetCallerIdentity": {"Account": "123456789012", "Arn": "arn:aws:sts::123456789012:assumed-role/Trainer/me"},
+    "GetRole": {"Role": {"Arn": ROLE}},
+    "ListBuckets": {"Buckets": []},
+}
+IMAGES: list[dict[str, str]] = [
+    {"framework": "image-classification", "version": "1"},
+    {"framework": "linear-learner"},
+    {"framework": "forecasting-deepar"},
+    {"framework": "lda"},
+    {"framework": "debugger"},
+    {"framework": "xgboost", "version": "1"},
+    {"framework": "xgboost", "version": "1.0-1"},
+    {"framework": "xgboost", "version": "1.7-1"},
+    {"framework": "sklearn", "version": "1.2-1"},
+    *(
+        {"framework": framework, "version": version, "instance_type": kind, "image_scope": scope}
+        for framework, version in (("pytorch", "1.9"), ("pytorch", "2.3.0"), ("tensorflow", "2.12"))
+        for kind in ("ml.m5.large", "ml.g4dn.xlarge", "ml.p3.2xlarge", "local", "local_gpu")
+        for scope in ("training",)
+    ),
+]
+
+Asked = list[tuple[str, dict[str, Any]]]
+
+
+def main(package: str) -> None:
+    asked: Asked = []
+    session = _sagemaker_session(asked) if package == "sagemaker" else _trainyard_session(asked)
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "src")
+        source.mkdir()
+        (source / "train.py").write_text("print('trains')")
+        requests = {
+            name: _asked_by(estimator, asked, inputs)
+            for name, estimator, inputs in _estimators(package, session, str(source))
+        }
+    retrieve = importlib.import_module(f"{package}.image_uris").retrieve
+    images = {json.dumps(image): retrieve(region=region, **image) for image in IMAGES for region in _regions(image)}
+    print(json.dumps({"images": images, "requests": requests}))
+
+
+def _estimators(package: str, session: Any, source: str) -> list[tuple[str, Any, Any]]:
+    estimators, inputs = (importlib.import_module(f"{package}.{module}") for module in ("estimator", "inputs"))
+    torch = importlib.import_module(f"{package}.pytorch").PyTorch
+    tensorflow = importlib.import_module(f"{package}.tensorflow").TensorFlow
+    image = f"433757028032.dkr.ecr.{REGION}.amazonaws.com/image-classification:1"
+    plain = {"role": ROLE, "sagemaker_session": session, "source_dir": source, "entry_point": "train.py"}
+    algorithm = estimators.Estimator(
+        image,
+        ROLE,
+        2,
+        "ml.p2.xlarge",
+        output_path="s3://bucket/out",
+        sagemaker_session=session,
+        enable_network_isolation=True,
+        model_uri="s3://bucket/model.tar.gz",
+        use_spot_instances=True,
+        max_run=1800,
+        max_wait=3600,
+        base_job_name="ABC",
+        checkpoint_s3_uri="s3://bucket/checkpoints",
+        checkpoint_local_path="/opt/ml/checkpoints",
+        hyperparameters={"layers": 18, "rate": 0.01, "shape": "1,28,28", "augment": True},
+    )
+    channels = {
+        "train": inputs.TrainingInput("s3://bucket/t", "FullyReplicated", content_type="application/x-image"),
+        "validation": "s3://bucket/v",
+    }
+    sharded = inputs.TrainingInput(
+        "s3://bucket/d",
+        distribution="ShardedByS3Key",
+        compression="Gzip",
+        record_wrapping="RecordIO",
+        input_mode="Pipe",
+        shuffle_config=inputs.ShuffleConfig(3),
+    )
+    return [
+        ("algorithm", algorithm, channels),
+        (
+            "script",
+            torch(
+                **plain,
+                framework_version="1.9.0",
+                py_version="py38",
+                instance_count=1,
+                instance_type="ml.g4dn.xlarge",
+                hyperparameters={"batch-size": 64, "rate": 0.1, "flag": False, "name": "x", "none": None, "list": [1]},
+                disable_profiler=True,
+                debugger_hook_config=False,
+            ),
+            "s3://bucket/d",
+        ),
+        (
+            "options",
+            torch(
+                **plain,
+                framework_version="2.0.1",
+                py_version="py310",
+                instance_count=1,
+                instance_type="ml.g5.xlarge",
+                metric_definitions=[{"Name": "loss", "Regex": "l=(.*)"}],
+                environment={"A": "b"},
+                tags=[{"Key": "a", "Value": "b"}],
+                keep_alive_period_in_seconds=60,
+                max_retry_attempts=2,
+                subnets=["subnet-1"],
+                security_group_ids=["sg-1"],
+                output_path="s3://other/deep/",
+                distribution={"torch_distributed": {"enabled": True}},
+            ),
+            None,
+        ),
+        (
+            "mpi",
+            torch(
+                **plain,
+                framework_version="1.12",
+                py_version="py38",
+                instance_count=1,
+                instance_type="ml.g4dn.12xlarge",
+                input_mode="FastFile",
+                code_location="s3://code/deep",
+                distribution={
+                    "mpi": {"enabled": True, "processes_per_host": 4, "custom_mpi_options": "--NCCL_DEBUG INFO"}
+                },
+            ),
+            inputs.FileSystemInput("fs-1", "EFS", "/mnt/data"),
+        ),
+        (
+            "sharded",
+            tensorflow(
+                **plain,
+                framework_version="2.11",
+                py_version="py39",
+                instance_count=2,
+                instance_type="ml.p3.16xlarge",
+                distribution={"smdistributed": {"dataparallel": {"enabled": True}}},
+            ),
+            sharded,
+        ),
+        (
+            "servers",
+            tensorflow(
+                **{**plain, "source_dir": "s3://bucket/sourcedir.tar.gz"},
+                framework_version="2.12",
+                py_version="py310",
+                instance_count=2,
+                instance_type="ml.c5.xlarge",
+                model_dir=False,
+                distribution={"parameter_server": {"enabled": True}},
+            ),
+            None,
+        ),
+        (
+            "isolated",
+            torch(
+                **plain,
+                framework_version="2.0",
+                py_version="py310",
+                instance_count=1,
+                instance_type="ml.m5.large",
+                enable_network_isolation=True,
+            ),
+            None,
+        ),
+    ]
+
+
+def _asked_by(estimator: Any, asked: Asked, inputs: Any) -> dict[str, Any]:
+    """The request for a job and where its code went, with the same time in every name."""
+    asked.clear()
+    estimator.fit(inputs, wait=False)
+    found: dict[str, Any] = {}
+    for operation, params in asked:
+        if operation == "CreateTrainingJob":
+            found["request"] = params
+        if operation == "PutObject":
+            found["code"] = f"s3://{params['Bucket']}/{params['Key']}"
+    named: dict[str, Any] = json.loads(re.sub(r"\d{4}(-\d\d){5}-\d{3}", "TIME", json.dumps(found)))
+    return named
+
+
+def _regions(image: dict[str, str]) -> list[str]:
+    return ["eu-west-1"] if image["framework"] == "lda" else [REGION]
+
+
+def _sagemaker_session(asked: Asked) -> Any:
+    import boto3
+    import botocore.client
+    import sagemaker
+
+    def answer(self: Any, operation: str, params: dict[str, Any]) -> dict[str, Any]:
+        asked.append((operation, params))
+        return ANSWERS.get(operation, {})
+
+    botocore.client.BaseClient._make_api_call = answer
+    return sagemaker.Session(
+        boto3.Session(region_name=REGION, aws_access_key_id="unused", aws_secret_access_key="unused")
+    )
+
+
+def _trainyard_session(asked: Asked) -> Any:
+    from trainyard.session import Session
+
+    class Api:
+        def call(self, service: str, operation: str, **params: Any) -> dict[str, Any]:
+            asked.append((operation, {name: value for name, value in params.items() if name != "Body"}))
+            return ANSWERS.get(operation, {})
+
+    return Session(api=Api(), region=REGION)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

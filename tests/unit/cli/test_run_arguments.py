@@ -1,0 +1,84 @@
+from typing import Any
+
+import click
+import pytest
+
+from trainyard.cli.console import Command
+from trainyard.cli.run import run
+from trainyard.cli.run_arguments import HYPERPARAMETERS, InputArgument, hyperparameters, path_input, s3_input, words_of
+
+
+def parsed(*words: str) -> click.Context:
+    return run.make_context("run", list(words))
+
+
+@pytest.mark.parametrize(
+    ("words", "values"),
+    [
+        ([], {}),
+        (["--epochs", "3", "--lr", "0.1"], {"epochs": 3, "lr": 0.1}),
+        (["--lr=0.1", "--name=a=b"], {"lr": 0.1, "name": "a=b"}),
+        (["--shift", "-1", "--mark=--x"], {"shift": -1, "mark": "--x"}),
+        (["--text", ""], {"text": ""}),
+    ],
+)
+def test_words_after_the_dashes_are_hyperparameters(words: list[str], values: dict[str, Any]) -> None:
+    assert hyperparameters(words) == values
+
+
+@pytest.mark.parametrize("word", ["007", "1e-3", "1_000", "nan", "inf", "0x10", "1.50", "True", "+1"])
+def test_a_word_that_a_number_would_change_stays_a_word(word: str) -> None:
+    assert hyperparameters(["--x", word]) == {"x": word}
+
+
+@pytest.mark.parametrize(
+    ("words", "misfit"),
+    [(["3"], "3"), (["--fast", "--epochs", "3"], "--fast"), (["--fast"], "--fast"), (["--=3"], "--=3")],
+)
+def test_a_name_without_a_value_or_a_value_without_a_name_is_refused(words: list[str], misfit: str) -> None:
+    with pytest.raises(click.UsageError, match=f'"{misfit}" is no hyperparameter'):
+        hyperparameters(words)
+
+
+def test_hyperparameters_are_kept_from_the_flags() -> None:
+    context = parsed("train.py", "--", "--it", "x")
+    assert context.meta[HYPERPARAMETERS] == {"it": "x"}
+    assert context.params["it"] == "ml.m5.large"
+
+
+def test_an_input_takes_a_distribution_and_a_subfolder() -> None:
+    context = parsed("train.py", "-i", "data", "ShardedByS3Key", "sub", "--iis", "other", "s3://b/k", "-v", "10")
+    assert path_input(words_of(context.params["input_path"])) == InputArgument("data", "data/sub", "ShardedByS3Key")
+    (words,) = context.params["iis"]
+    assert s3_input(words_of(words)) == InputArgument("other", "s3://b/k", "FullyReplicated")
+    assert context.params["volume_size"] == 10
+
+
+def test_a_script_may_follow_an_input() -> None:
+    context = parsed("-i", "data", "train.py")
+    assert context.params["script"] == "train.py"
+    assert words_of(context.params["input_path"]) == ["data"]
+
+
+def test_dependencies_are_all_words_up_to_the_next_flag() -> None:
+    context = parsed("train.py", "-d", "a", "b", "--ic", "2")
+    assert words_of(context.params["dependencies"]) == ["a", "b"]
+    assert context.params["ic"] == 2
+
+
+def test_an_input_on_s3_must_be_there() -> None:
+    with pytest.raises(click.UsageError, match="after the name comes an S3 location"):
+        s3_input(["other", "data"])
+
+
+def test_every_flag_of_ssm_that_is_promised_is_there() -> None:
+    assert isinstance(run, Command)
+    known = {flag for parameter in run.params for flag in [*parameter.opts, *parameter.secondary_opts]}
+    assert {"-p", "-t", "-e", "-i", "--iis", "--it", "--ic", "-v", "--md", "--no_spot", "-o", "-s", "-d"} <= known
+
+
+def test_metrics_and_tags_are_pairs() -> None:
+    context = parsed("train.py", "--md", "loss", "l=(.*)", "--md", "acc", "a=(.*)", "--tag", "k", "v", "--no_spot")
+    assert context.params["md"] == (("loss", "l=(.*)"), ("acc", "a=(.*)"))
+    assert context.params["tag"] == (("k", "v"),)
+    assert context.params["spot"] is False

@@ -1,0 +1,26 @@
+"""An API that remembers what it is asked and answers from a table, for tests of what clients ask."""
+
+from collections.abc import Callable
+from typing import Any
+
+Answer = dict[str, Any] | Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class RecordingApi:
+    """Stands for a yard where only the questions matter; whole conversations are tests/system's."""
+
+    def __init__(self, **answers: Answer) -> None:
+        identity = {"Account": "123456789012", "Arn": "arn:aws:sts::123456789012:assumed-role/Trainer/me"}
+        role = {"Role": {"Arn": "arn:aws:iam::123456789012:role/path/Trainer"}}
+        self.answers: dict[str, Answer] = {"GetCallerIdentity": identity, "GetRole": role, **answers}
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+
+    def call(self, service: str, operation: str, **params: Any) -> dict[str, Any]:
+        self.asked.append((operation, params))
+        answer = self.answers.get(operation, {})
+        return answer(params) if callable(answer) else answer
+
+    def only(self, operation: str) -> dict[str, Any]:
+        """What the one call of an operation asked."""
+        (params,) = [params for name, params in self.asked if name == operation]
+        return params

@@ -1,0 +1,97 @@
+import pytest
+
+from trainyard.foundation.errors import InvalidRequest
+from trainyard.inputs import FileSystemInput, Input, ShuffleConfig, TrainingInput, channels, s3_input
+
+
+def test_a_location_alone_is_the_training_channel() -> None:
+    assert channels("s3://bucket/data") == [
+        {
+            "ChannelName": "training",
+            "DataSource": {
+                "S3DataSource": {
+                    "S3DataType": "S3Prefix",
+                    "S3Uri": "s3://bucket/data",
+                    "S3DataDistributionType": "FullyReplicated",
+                }
+            },
+        }
+    ]
+
+
+def test_no_input_is_no_channel() -> None:
+    assert channels(None) == []
+
+
+def test_every_property_of_an_input_has_its_member() -> None:
+    given = TrainingInput(
+        "s3://bucket/data",
+        "ShardedByS3Key",
+        "Gzip",
+        "text/csv",
+        "RecordIO",
+        "ManifestFile",
+        ["group"],
+        "Pipe",
+        ["name"],
+        "target",
+        ShuffleConfig(3),
+    )
+
+    assert given.config == {
+        "DataSource": {
+            "S3DataSource": {
+                "S3DataType": "ManifestFile",
+                "S3Uri": "s3://bucket/data",
+                "S3DataDistributionType": "ShardedByS3Key",
+                "InstanceGroupNames": ["group"],
+                "AttributeNames": ["name"],
+            }
+        },
+        "CompressionType": "Gzip",
+        "ContentType": "text/csv",
+        "RecordWrapperType": "RecordIO",
+        "InputMode": "Pipe",
+        "TargetAttributeName": "target",
+        "ShuffleConfig": {"Seed": 3},
+    }
+
+
+def test_channels_keep_their_names_and_their_order() -> None:
+    given: dict[str, Input] = {
+        "val": TrainingInput("s3://bucket/v"),
+        "train": "s3://bucket/t",
+        "fast": FileSystemInput("fs-1", "EFS", "/d"),
+    }
+
+    assert [channel["ChannelName"] for channel in channels(given)] == ["val", "train", "fast"]
+
+
+def test_a_file_system_is_a_source_of_its_own_kind() -> None:
+    (channel,) = channels(FileSystemInput("fs-1", "FSxLustre", "/mnt/data"))
+
+    assert channel["DataSource"] == {
+        "FileSystemDataSource": {
+            "FileSystemId": "fs-1",
+            "FileSystemType": "FSxLustre",
+            "DirectoryPath": "/mnt/data",
+            "FileSystemAccessMode": "ro",
+        }
+    }
+
+
+def test_what_is_no_location_on_s3_is_told_how_to_get_there() -> None:
+    with pytest.raises(InvalidRequest, match=r'"data/train" is not on S3; Session\.upload_data'):
+        channels("data/train")
+
+
+def test_a_file_system_has_two_kinds() -> None:
+    with pytest.raises(InvalidRequest, match='file_system_type is "NFS"; it can be EFS or FSxLustre'):
+        FileSystemInput("fs-1", "NFS", "/mnt/data")
+
+
+def test_the_name_of_the_first_sdk_still_works() -> None:
+    assert (
+        s3_input("s3://bucket/data", "ShardedByS3Key").config
+        == TrainingInput("s3://bucket/data", "ShardedByS3Key").config
+    )

@@ -1,0 +1,41 @@
+from datetime import UTC, datetime
+
+import pytest
+
+from trainyard.job_names import as_base, base_of, base_of_image, new_name
+
+NOON = datetime(2026, 11, 15, 12, 0, 7, 89_999, UTC)
+
+
+def test_a_name_is_the_base_and_the_time_to_the_millisecond() -> None:
+    assert new_name("mnist", NOON) == "mnist-2026-11-15-12-00-07-089"
+
+
+def test_a_name_is_never_longer_than_the_service_takes() -> None:
+    assert len(new_name("x" * 100, NOON)) == 63
+
+
+@pytest.mark.parametrize("base", ["mnist", "mnist-2", "x-2026-11-15"])
+def test_the_base_is_found_again(base: str) -> None:
+    assert base_of(new_name(base, NOON)) == base
+
+
+def test_a_name_without_time_is_its_own_base() -> None:
+    assert base_of("my-job") == "my-job"
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.0-cpu",
+        "pytorch-training",
+        "a/pytorch-training@sha256:1",
+    ],
+)
+def test_an_image_is_named_by_its_repository(image: str) -> None:
+    assert base_of_image(image) == "pytorch-training"
+
+
+@pytest.mark.parametrize(("text", "base"), [("my_project-task 1", "my-project-task-1"), ("__", "job"), ("a--b", "a-b")])
+def test_any_text_becomes_part_of_a_name(text: str, base: str) -> None:
+    assert as_base(text) == base

@@ -1,0 +1,118 @@
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from trainyard.inputs import TrainingInput
+from trainyard.training_request import Placed, TrainingKeywords, TrainingOptions, training_request
+
+PLACED = Placed("job", "image:1", "arn:aws:iam::1:role/R", "s3://bucket/", {"a": "1"})
+
+
+def request_of(inputs: Any = None, placed: Placed = PLACED, **options: Any) -> dict[str, Any]:
+    return training_request(TrainingOptions(instance_type="ml.m5.large", **options), placed, inputs)
+
+
+def test_a_plain_request_has_nothing_that_was_not_asked_for() -> None:
+    assert request_of() == {
+        "TrainingJobName": "job",
+        "AlgorithmSpecification": {"TrainingImage": "image:1", "TrainingInputMode": "File"},
+        "OutputDataConfig": {"S3OutputPath": "s3://bucket/"},
+        "ResourceConfig": {"InstanceCount": 1, "InstanceType": "ml.m5.large", "VolumeSizeInGB": 30},
+        "StoppingCondition": {"MaxRuntimeInSeconds": 86400},
+        "RoleArn": "arn:aws:iam::1:role/R",
+        "HyperParameters": {"a": "1"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "member", "value"),
+    [
+        ({"environment": {"A": "b"}}, "Environment", {"A": "b"}),
+        ({"tags": {"a": "b"}}, "Tags", [{"Key": "a", "Value": "b"}]),
+        ({"tags": [{"Key": "a", "Value": "b"}]}, "Tags", [{"Key": "a", "Value": "b"}]),
+        (
+            {"subnets": ["s"], "security_group_ids": ["g"]},
+            "VpcConfig",
+            {"Subnets": ["s"], "SecurityGroupIds": ["g"]},
+        ),
+        ({"checkpoint_s3_uri": "s3://b/c"}, "CheckpointConfig", {"S3Uri": "s3://b/c"}),
+        (
+            {"checkpoint_s3_uri": "s3://b/c", "checkpoint_local_path": "/state"},
+            "CheckpointConfig",
+            {"S3Uri": "s3://b/c", "LocalPath": "/state"},
+        ),
+        ({"enable_network_isolation": True}, "EnableNetworkIsolation", True),
+        ({"encrypt_inter_container_traffic": True}, "EnableInterContainerTrafficEncryption", True),
+        ({"use_spot_instances": True}, "EnableManagedSpotTraining", True),
+        ({"disable_profiler": True}, "ProfilerConfig", {"DisableProfiler": True}),
+        ({"max_retry_attempts": 2}, "RetryStrategy", {"MaximumRetryAttempts": 2}),
+        (
+            {"max_run": 1800, "max_wait": 3600},
+            "StoppingCondition",
+            {"MaxRuntimeInSeconds": 1800, "MaxWaitTimeInSeconds": 3600},
+        ),
+        (
+            {"keep_alive_period_in_seconds": 60, "volume_kms_key": "k", "volume_size": 5, "instance_count": 2},
+            "ResourceConfig",
+            {
+                "InstanceCount": 2,
+                "InstanceType": "ml.m5.large",
+                "VolumeSizeInGB": 5,
+                "VolumeKmsKeyId": "k",
+                "KeepAlivePeriodInSeconds": 60,
+            },
+        ),
+        (
+            {"output_kms_key": "k", "disable_output_compression": True},
+            "OutputDataConfig",
+            {"S3OutputPath": "s3://bucket/", "KmsKeyId": "k", "CompressionType": "NONE"},
+        ),
+        (
+            {
+                "metric_definitions": [{"Name": "loss", "Regex": "l=(.*)"}],
+                "container_entry_point": ["python", "x.py"],
+                "container_arguments": ["--a"],
+                "input_mode": "FastFile",
+                "enable_sagemaker_metrics": True,
+            },
+            "AlgorithmSpecification",
+            {
+                "TrainingImage": "image:1",
+                "TrainingInputMode": "FastFile",
+                "MetricDefinitions": [{"Name": "loss", "Regex": "l=(.*)"}],
+                "ContainerEntrypoint": ["python", "x.py"],
+                "ContainerArguments": ["--a"],
+                "EnableSageMakerMetricsTimeSeries": True,
+            },
+        ),
+    ],
+)
+def test_each_option_has_its_member(options: dict[str, Any], member: str, value: Any) -> None:
+    assert request_of(**options)[member] == value
+
+
+def test_the_mode_of_the_only_input_is_that_of_the_job() -> None:
+    request = request_of(TrainingInput("s3://b/d", input_mode="Pipe"))
+    assert request["AlgorithmSpecification"]["TrainingInputMode"] == "Pipe"
+
+
+def test_a_model_to_begin_with_is_a_channel_more() -> None:
+    first, second = request_of({"train": "s3://b/d"}, model_uri="s3://b/m.tar.gz")["InputDataConfig"]
+    assert first["ChannelName"] == "train"
+    assert (second["ChannelName"], second["ContentType"], second["InputMode"]) == (
+        "model",
+        "application/x-sagemaker-model",
+        "File",
+    )
+
+
+def test_code_that_cannot_be_fetched_comes_through_a_channel() -> None:
+    placed = Placed("job", "image:1", "arn", "s3://bucket/", {}, code_uri="s3://b/sourcedir.tar.gz")
+    (channel,) = request_of(placed=placed, input_mode="Pipe")["InputDataConfig"]
+    assert (channel["ChannelName"], channel["InputMode"]) == ("code", "File")
+    assert channel["DataSource"]["S3DataSource"]["S3Uri"] == "s3://b/sourcedir.tar.gz"
+
+
+def test_the_keywords_are_the_options() -> None:
+    assert set(TrainingKeywords.__annotations__) == {field.name for field in fields(TrainingOptions)}
