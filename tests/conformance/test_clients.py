@@ -46,6 +46,11 @@ def test_the_sagemaker_sdk_works_once_connected(person: Person) -> None:
     person.run("session_with_sagemaker", "main", person.bare_environment())
 
 
+def test_the_sagemaker_sdk_trains_once_connected(person: Person) -> None:
+    person.trainyard("connect", "--yes")
+    person.run("training_with_sagemaker", "main", person.bare_environment())
+
+
 @pytest.mark.slow
 def test_the_sagemaker_sdk_of_simple_sagemaker_works_once_connected(person: Person) -> None:
     person.trainyard("connect", "--yes")
