@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import select
+import shlex
 import shutil
 import signal
 import socket
@@ -123,11 +124,11 @@ def test_what_was_stored_is_there_after_a_restart(trainyard: CommandLine) -> Non
 def test_a_shell_that_evaluates_env_reaches_the_yard(trainyard: CommandLine) -> None:
     trainyard.up()
     identify = 'import boto3; print(boto3.client("sts").get_caller_identity()["Account"])'
-    command = " ".join(trainyard.program)
+    command = shlex.join(trainyard.program)
 
     for options in ("", "--https"):
         result = subprocess.run(
-            ["/bin/sh", "-c", f"eval \"$({command} env {options})\"; {sys.executable} -c '{identify}'"],
+            ["/bin/sh", "-c", f'eval "$({command} env {options})"; {shlex.join([sys.executable, "-c", identify])}'],
             env=trainyard.environment | {"AWS_SESSION_TOKEN": "stale", "AWS_PROFILE": "absent"},
             capture_output=True,
             text=True,
@@ -478,7 +479,7 @@ def test_with_connect_alone_boto_reaches_the_yard(trainyard: CommandLine) -> Non
 
 
 def test_a_reader_that_leaves_early_gets_no_traceback(trainyard: CommandLine) -> None:
-    command = " ".join(trainyard.program)
+    command = shlex.join(trainyard.program)
     result = subprocess.run(
         ["/bin/sh", "-c", f"{command} doctor --json | true"],
         env=trainyard.environment,
