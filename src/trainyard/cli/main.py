@@ -28,6 +28,7 @@ COMMANDS = {
     "connect": "connect",
     "disconnect": "connect",
     "user": "user",
+    "images": "images",
     "backup": "backup",
     "restore": "restore",
     "gc": "gc",

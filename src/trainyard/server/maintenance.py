@@ -1,4 +1,4 @@
-"""Work on a home folder beside the server: `python -m trainyard.server.maintenance backup|restore|gc|check`.
+"""Work on a home folder beside the server: `python -m trainyard.server.maintenance backup|restore|gc|check|images`.
 
 Prints one JSON object: the result, or `error` and the `kind` of it.
 """
@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from trainyard.engines.images import Images
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.errors import NotFound, TrainyardError
 from trainyard.foundation.home import Home
@@ -44,6 +45,9 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("place", type=Path)
         elif name == "gc":
             command.add_argument("--dry-run", action="store_true")
+        elif name == "images":
+            command.add_argument("--map", nargs=2, metavar=("IMAGE", "PYTHON"))
+            command.add_argument("--unmap", metavar="IMAGE")
         else:
             command.add_argument("--thorough", action="store_true")
     return parser
@@ -72,11 +76,22 @@ def _check(home: Home, options: argparse.Namespace) -> dict[str, Any]:
     return {"checks": [dataclasses.asdict(check) for check in checks]}
 
 
+def _images(home: Home, options: argparse.Namespace) -> dict[str, Any]:
+    if home.check() is None:
+        raise NotFound("home folder", str(home.root))
+    images = Images(home.images_file)
+    if options.map:
+        images.map(*options.map)
+    if options.unmap:
+        images.unmap(options.unmap)
+    return {"images": images.mapped()}
+
+
 def _settings(home: Home) -> ServerSettings:
     return read_settings(ServerSettings, file=home.settings_file, environment=os.environ, prefix=PREFIX)
 
 
-COMMANDS = {"backup": _backup, "restore": _restore, "gc": _gc, "check": _check}
+COMMANDS = {"backup": _backup, "restore": _restore, "gc": _gc, "check": _check, "images": _images}
 
 if __name__ == "__main__":
     sys.exit(main())
