@@ -127,6 +127,16 @@ class Home:
         return self.root / "agents"
 
     @property
+    def warm(self) -> Path:
+        """Where warm workers of each user are reached, one folder for each account."""
+        return self.root / "warm"
+
+    @property
+    def environments(self) -> Path:
+        """What jobs installed and later ones use again, one folder for each account."""
+        return self.root / "environments"
+
+    @property
     def catalog_file(self) -> Path:
         """Prices and instance types that differ from the shipped ones."""
         return self.root / "catalog.toml"

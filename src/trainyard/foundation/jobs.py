@@ -82,6 +82,9 @@ class TrainingPlan:
     channels: tuple[ChannelPlan, ...] = ()
     metrics: tuple[MetricDefinition, ...] = ()
     max_runtime_s: int = 86400
+    max_pending_s: int | None = None  # how long it may wait for room; None is for ever
+    retries: int = 0  # how often it is started again after a failure that was not its own
+    keep_alive_s: int = 0  # how long its warm workers are kept after it
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-PROTOCOL = 1
+PROTOCOL = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,14 @@ class LimitSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class WarmSpec:
+    """Where the warm workers of the job's user live on the machine, and how long one is kept after its last job."""
+
+    folder: str
+    keep_s: int
+
+
+@dataclass(frozen=True, slots=True)
 class InstanceSpec:
     """All an agent needs to know of its instance. Times are whole seconds."""
 
@@ -90,6 +98,8 @@ class InstanceSpec:
     log_limit_bytes: int = 10 * 1024**3
     hidden: Sequence[str] = ()  # host paths the job must not see: the yard's home, users' homes
     extra_paths: Sequence[str] = ()  # absolute paths outside /opt/ml that the job may write, such as /state
+    environments: str = ""  # folder of the user's environments that are kept between jobs; empty keeps none
+    warm: WarmSpec | None = None  # None starts every program cold
 
 
 class FrameKind(StrEnum):

@@ -156,7 +156,15 @@ async def _serve(home: Home, settings: ServerSettings, *, yard: Yard, bell: Bell
         keeping = asyncio.create_task(_keep_house(yard))
         # A database of its own is found again by whatever name the machine has later.
         site = f"{socket.gethostname()}:{home.root}" if settings.records else ""
-        training = TrainingLoop(_training_work(home, yard, endpoint=runtime.http, site=site), bell)
+        surroundings = Surroundings(
+            runtime.http,
+            home.objects,
+            hidden=(home.root, Path("/home"), Path("/root")),
+            environments=home.environments,
+            warm=home.warm if settings.warm else None,
+            warm_idle=settings.warm_idle,
+        )
+        training = TrainingLoop(_training_work(home, yard, surroundings=surroundings, site=site), bell)
         moving = asyncio.create_task(training.run())
         gc.freeze()  # what start-up made stays; later collections need not walk it
         try:
@@ -169,9 +177,8 @@ async def _serve(home: Home, settings: ServerSettings, *, yard: Yard, bell: Bell
             log.info("yard is closed")
 
 
-def _training_work(home: Home, yard: Yard, *, endpoint: str, site: str) -> TrainingWork:
+def _training_work(home: Home, yard: Yard, *, surroundings: Surroundings, site: str) -> TrainingWork:
     workshop = yard.workshop
-    surroundings = Surroundings(endpoint, home.objects, hidden=(home.root, Path("/home"), Path("/root")))
     return TrainingWork(
         records=yard.records,
         identities=yard.identities,

@@ -27,6 +27,13 @@ class ServerSettings:
     objects_access_key_id: str = setting("", help="Access key of that S3; empty takes the usual AWS sources.")
     objects_secret_access_key: str = setting("", help="Secret of that S3; best given by its variable.")
     slots: int = setting(0, help="How many instances of jobs run at once; 0 is one for each core.")
+    strict: bool = setting(
+        False, help="Refuse jobs whose instance type or image can only be had in part, instead of fitting them."
+    )
+    warm: bool = setting(True, help="Keep interpreters with their framework imported, so that jobs start at once.")
+    warm_idle: timedelta = setting(
+        timedelta(minutes=10), help="How long a warm worker is kept after its last job, unless a job asks for longer."
+    )
     threads: int = setting(32, help="Threads for blocking work: files, database.")
     body_limit_bytes: int = setting(
         32 * 1024 * 1024, help="Largest request body that is held in memory; objects stream."

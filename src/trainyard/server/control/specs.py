@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trainyard.engines.images import Images
 from trainyard.foundation.jobs import Attempt, InstanceState, Share, TrainingJob
-from trainyard.link.contract import PROTOCOL, InstanceSpec, LimitSpec, MetricSpec, ProgramSpec
+from trainyard.link.contract import PROTOCOL, InstanceSpec, LimitSpec, MetricSpec, ProgramSpec, WarmSpec
 from trainyard.objects.contract import ObjectStore
 from trainyard.server.control.channels import Contents, channel_spec, contents_of
 from trainyard.server.records.contract import AccessKey
@@ -23,6 +23,9 @@ class Surroundings:
     endpoint: str  # by which programs in jobs reach the yard
     objects_root: Path
     hidden: tuple[Path, ...]  # what no job may see
+    environments: Path  # what jobs installed and later ones of the same account use again
+    warm: Path | None  # where warm workers are reached, by account; None starts every program cold
+    warm_idle: timedelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,15 @@ class SpecMaker:
             uid=uid,
             uploads=number == 0,
             hidden=[str(path) for path in self.surroundings.hidden],
+            environments=str(self.surroundings.environments / job.account),
+            warm=self._warm(job),
         )
+
+    def _warm(self, job: TrainingJob) -> WarmSpec | None:
+        if self.surroundings.warm is None:
+            return None
+        keep_s = max(job.plan.keep_alive_s, int(self.surroundings.warm_idle.total_seconds()))
+        return WarmSpec(str(self.surroundings.warm / job.account), keep_s)
 
     def _variables(self, job: TrainingJob, key: AccessKey) -> dict[str, str]:
         """By which AWS clients in the job find the yard and speak as the job's role."""

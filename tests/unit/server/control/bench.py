@@ -94,7 +94,14 @@ def open_bench(folder: Path, *, capacity: Capacity = TWO_SLOTS) -> Iterator[Benc
         engine = SimulatedEngine(folder / "jobs", role=run, capacity=capacity, clock=watch)
         yard = replace(accounts.yard, workshop=simulated_workshop(folder, engine=engine))
         anna = requests.prepare(replace(accounts.anna, yard=yard))
-        surroundings = Surroundings("http://127.0.0.1:4780", folder / "objects", (folder,))
+        surroundings = Surroundings(
+            "http://127.0.0.1:4780",
+            folder / "objects",
+            (folder,),
+            environments=folder / "environments",
+            warm=None,
+            warm_idle=timedelta(minutes=10),
+        )
         work = TrainingWork(
             records=yard.records,
             identities=yard.identities,
