@@ -18,15 +18,19 @@ import pytest
 from sqlalchemy import Connection, event
 
 from trainyard.foundation.clock import to_micros
-from trainyard.server.records.contract import Body, Change, Query, SortBy
+from trainyard.server.records.contract import Body, Change, Query, SortBy, TagFilter
 from trainyard.server.records.resources import new_id
 from trainyard.server.records.schema import REVISION
 from trainyard.server.records.sql import SqlRecords, open_records
+from trainyard.server.records.tag_search import RARE, WINDOW
 from trainyard.testing.postgres import PostgresServer
 from trainyard.testing.records.samples import ALICE, BOB, KIND, LEASE, NOON, REGION
 
 ROWS = 10_000
 PAGE = 20
+RARE_ROWS = 50
+RARE_NUMBERS = range(1, ROWS, ROWS // RARE_ROWS)
+LATE_ROWS = 2_000
 ROWS_FOR_A_PAGE = 10 * PAGE
 STEPS_FOR_A_PAGE = 20 * ROWS_FOR_A_PAGE
 
@@ -89,6 +93,59 @@ def test_a_name_is_looked_up_whatever_the_order(records: SqlRecords, scope: str)
             assert plan.is_short, plan.text
 
 
+@pytest.mark.parametrize(("sort_by", "descending"), ORDERS)
+@pytest.mark.parametrize("scope", ["account", "kind"])
+def test_a_rare_tag_leads_to_the_few_that_have_it(
+    records: SqlRecords, scope: str, sort_by: SortBy, descending: bool
+) -> None:
+    query = replace(SCOPES[scope], sort_by=sort_by, descending=descending)
+    for wanted in (TagFilter("rare", ("yes",)), TagFilter("rare")):
+        for plan in plans(records, partial(SqlRecords.find, query=replace(query, tags=(wanted, TagFilter("k"))))):
+            assert plan.rows < 2 * RARE, plan.text
+    found = records.find(replace(query, tags=(TagFilter("rare", ("yes",)),), limit=ROWS))
+    assert len(found.resources) == (RARE_ROWS if scope == "kind" else sum(n % 3 == 0 for n in RARE_NUMBERS))
+
+
+@pytest.mark.parametrize(("sort_by", "descending"), ORDERS)
+@pytest.mark.parametrize("scope", ["account", "kind"])
+@pytest.mark.parametrize("status", ["", "Completed"])
+def test_a_common_tag_is_sought_in_the_order_of_the_list_a_window_at_a_time(
+    records: SqlRecords, scope: str, sort_by: SortBy, descending: bool, status: str
+) -> None:
+    query = replace(SCOPES[scope], sort_by=sort_by, descending=descending, status=status, tags=(TagFilter("k"),))
+    for _ in range(3):
+        for plan in plans(records, partial(SqlRecords.find, query=query)):
+            assert plan.rows <= max(LATE_ROWS, 4 * WINDOW), plan.text
+            assert not plan.sorts, plan.text
+        page = records.find(query)
+        assert len(page.resources) == PAGE
+        query = replace(query, after=page.next_after or "")
+
+
+def test_a_tag_that_only_the_far_end_has_is_found_window_by_window(records: SqlRecords) -> None:
+    query = replace(SCOPES["kind"], tags=(TagFilter("late", ("yes",)),))
+    found: list[str] = []
+    pages = 0
+    while True:
+        for plan in plans(records, partial(SqlRecords.find, query=query)):
+            assert plan.rows <= max(LATE_ROWS, 4 * WINDOW), plan.text
+        page = records.find(query)
+        found += [each.key.name for each in page.resources]
+        pages += 1
+        if page.next_after is None or len(found) > 100:
+            break
+        query = replace(query, after=page.next_after)
+    assert len(set(found)) == len(found) > 100
+    assert pages > (ROWS - LATE_ROWS) // WINDOW
+
+
+def test_a_count_reads_an_index_of_what_it_counts(records: SqlRecords) -> None:
+    for scope in ("account", "kind"):
+        query = replace(SCOPES[scope], status="Failed")
+        for plan in plans(records, partial(SqlRecords.count, query=query)):
+            assert plan.rows < ROWS // 20, plan.text
+
+
 def test_a_part_of_a_name_is_sought_within_the_account(records: SqlRecords) -> None:
     nowhere = replace(SCOPES["account"], account=BOB, kind="model", name_contains="nowhere")
     for plan in plans(records, lambda records: records.find(nowhere)):
@@ -138,6 +195,7 @@ def test_tagged_arns_and_events_are_read_from_their_place(records: SqlRecords) -
 @dataclass(frozen=True, slots=True)
 class Plan:
     text: str
+    rows: float  # that were read, or about as many
     is_short: bool
     sorts: bool
 
@@ -190,7 +248,7 @@ def explain_sqlite(connection: Connection, statement: str, parameters: Any) -> P
         driver.set_progress_handler(None, 1)
         driver.execute("ROLLBACK TO explain")
         driver.execute("RELEASE explain")
-    return Plan(f"{statement}\n{text}\n{steps} steps", steps < STEPS_FOR_A_PAGE, "TEMP B-TREE" in text)
+    return Plan(f"{statement}\n{text}\n{steps} steps", steps / 20, steps < STEPS_FOR_A_PAGE, "TEMP B-TREE" in text)
 
 
 def explain_postgres(connection: Connection, statement: str, parameters: Any) -> Plan:
@@ -201,7 +259,7 @@ def explain_postgres(connection: Connection, statement: str, parameters: Any) ->
     rows = sum(rows_read(node) for node in nodes if "Relation Name" in node)
     # Sorting by what one index has in order but for ties is no sort of the whole.
     sorts = any(node["Node Type"] == "Sort" for node in nodes)
-    return Plan(f"{statement}\n{json.dumps(nodes, indent=1)}\n{rows} rows", rows < ROWS_FOR_A_PAGE, sorts)
+    return Plan(f"{statement}\n{json.dumps(nodes, indent=1)}\n{rows} rows", rows, rows < ROWS_FOR_A_PAGE, sorts)
 
 
 def plan_nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -221,8 +279,13 @@ def many_rows() -> Iterator[tuple[str, Body]]:
     yield "schema", {"revision": REVISION}
     yield "resources", row(0, chance) | {"id": PARENT, "kind": "group", "name": "parent"}
     for number in range(ROWS):
-        yield "resources", row(number, chance)
-        yield "tags", {"account": ALICE, "arn": f"arn:{number}", "key": "k", "value": "v"}
+        one = row(number, chance)
+        yield "resources", one
+        yield "tags", {"account": one["account"], "arn": f"arn:{number}", "key": "k", "value": "v"}
+        if number in RARE_NUMBERS:
+            yield "tags", {"account": one["account"], "arn": f"arn:{number}", "key": "rare", "value": "yes"}
+        if number >= ROWS - LATE_ROWS:
+            yield "tags", {"account": one["account"], "arn": f"arn:{number}", "key": "late", "value": "yes"}
         happened = {"sequence": number + 1, "at": 0, "kind": "x", "subject": PARENT, "body": "{}"}
         yield "events", happened | {"account": ALICE if number % 3 else BOB}
 
@@ -241,7 +304,7 @@ def row(number: int, chance: random.Random) -> dict[str, Any]:
         "revision": 1,
         "body": "{}",
         "parent": None if number % 10 else PARENT,
-        "arn": "",
+        "arn": f"arn:{number}",
         "due_at": to_micros(created) if number % 2 else None,
         # Half of what is due is in the hands of a worker, and first in line.
         "lease_token": "t" if number % 2 and number < ROWS // 2 else None,

@@ -59,6 +59,24 @@ def test_an_upgrade_keeps_what_was_remembered(url: str) -> None:
         assert records.load(key("a")).body == {"x": 1}
 
 
+def test_an_upgrade_counts_the_instances_of_jobs_that_have_not_ended(url: str) -> None:
+    def fill(connection: Connection) -> None:
+        upgrade(connection, "0002")
+        whole = {"region": REGION, "created_at": NOON, "modified_at": NOON, "revision": 1, "arn": "", "kind": KIND}
+        for number, status in enumerate(("InProgress", "Stopping", "Completed", "InProgress")):
+            plan = {"instance_type": ("ml.m5.large", "local")[number == 3], "instance_count": number + 1}
+            named = {"id": f"id-{number}", "account": ALICE, "name": f"job-{number}", "status": status}
+            connection.execute(insert(resources), whole | named | {"body": {"job": {"plan": plan}}})
+
+    run(url, fill)
+    with closing(open_records(url)) as records:
+        assert {each.name: each.value for each in records.counters(ALICE)} == {
+            "training-instances/on-demand": 7,
+            "training-instances/on-demand/local": 4,
+            "training-instances/on-demand/ml.m5.large": 3,
+        }
+
+
 def test_a_current_database_is_opened_without_a_write_or_the_migration_tool(url: str) -> None:
     open_records(url).close()
     program = (

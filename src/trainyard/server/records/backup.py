@@ -16,12 +16,12 @@ from sqlalchemy.types import TypeEngine
 from trainyard import __version__
 from trainyard.foundation.errors import Conflict, Corrupt
 from trainyard.server.records.contract import Body
-from trainyard.server.records.schema import REVISION, access_keys, events, resources, tags, users
+from trainyard.server.records.schema import REVISION, access_keys, counters, events, resources, tags, users
 
 ROWS_AT_ONCE = 500
 
 _SCHEMA = "schema"
-_TABLES = (users, access_keys, resources, tags, events)  # each after those it refers to
+_TABLES = (users, access_keys, resources, tags, counters, events)  # each after those it refers to
 
 
 def export(connection: Connection) -> Iterator[tuple[str, Body]]:

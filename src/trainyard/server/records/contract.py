@@ -4,11 +4,13 @@
 `trainyard.testing.records.RecordsContract`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NewType, Protocol
+
+from trainyard.foundation.errors import LimitExceeded
 
 ResourceId = NewType("ResourceId", str)
 
@@ -55,15 +57,23 @@ class Draft:
     tags: Mapping[str, str] = field(default_factory=dict)
     arn: str = ""  # under which its tags are found, now or later; they go when it is deleted
     due_at: datetime | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)  # what is added to which counters of its account
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """New values for a resource; None leaves what is there. `body` replaces the whole body."""
+    """New values for a resource; None leaves what is there. `body` replaces the whole body.
+
+    `counts` is added to the counters of its account. A quiet change leaves `modified_at` as it is; after a settling one
+    the resource is due no more.
+    """
 
     status: str | None = None
     body: Body | None = None
     due_at: datetime | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    is_quiet: bool = False
+    is_settling: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +93,18 @@ class SortBy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class TagFilter:
+    """A tag that a resource must have: of this key and one of these values, or any where none is given."""
+
+    key: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """Which resources, in which order. None and empty mean any; `account` None is for an administrator.
 
-    The times are exclusive. `after` is the `next_after` of the page before.
+    The times are exclusive. All `tags` must be there. `after` is the `next_after` of the page before.
     """
 
     kind: str
@@ -100,6 +118,7 @@ class Query:
     created_before: datetime | None = None
     modified_after: datetime | None = None
     modified_before: datetime | None = None
+    tags: tuple[TagFilter, ...] = ()
     sort_by: SortBy = SortBy.CREATED
     descending: bool = False
     limit: int = 100
@@ -157,6 +176,25 @@ class AccessKey:
 
 
 @dataclass(frozen=True, slots=True)
+class Counter:
+    """A number of an account that moves in the same transaction as the resources that it counts."""
+
+    account: str
+    name: str
+    value: int
+
+
+class CounterFull(LimitExceeded):
+    """A create would have taken a counter above the limit that was given for it."""
+
+    def __init__(self, counter: Counter, *, limit: int, added: int) -> None:
+        super().__init__(
+            f'The counter "{counter.name}" is at {counter.value}; {added} more would exceed its limit of {limit}.'
+        )
+        self.counter, self.limit, self.added = counter, limit, added
+
+
+@dataclass(frozen=True, slots=True)
 class TaggedArn:
     account: str
     arn: str
@@ -164,7 +202,7 @@ class TaggedArn:
 
 
 class Records(Protocol):
-    """Remembers resources, users, keys, tags and events.
+    """Remembers resources, users, keys, tags, counters and events.
 
     Every method is one transaction and is durable when it returns. All block and may be called from any thread, and
     several processes may share a PostgreSQL back end. Nothing here grows slower with history: lists and claims are
@@ -174,10 +212,18 @@ class Records(Protocol):
     is locked too long, or its disk is full; Corrupt when it cannot be read.
     """
 
-    def create(self, draft: Draft, *, now: datetime, event: NewEvent | None = None) -> Resource:
+    def create(
+        self,
+        draft: Draft,
+        *,
+        now: datetime,
+        event: NewEvent | None = None,
+        limits: Mapping[str, int] | None = None,
+    ) -> Resource:
         """AlreadyExists when a living resource has the key. Of many concurrent creates exactly one succeeds.
 
-        NotFound when the draft names a parent that does not live in its account.
+        NotFound when the draft names a parent that does not live in its account. CounterFull when a counter that the
+        draft adds to would be above its limit in `limits`, however many creates there are at once.
         """
         ...
 
@@ -190,7 +236,14 @@ class Records(Protocol):
         ...
 
     def find(self, query: Query) -> Page:
-        """One page. Pages stay stable while resources are added: none is skipped or shown twice."""
+        """One page. Pages stay stable while resources are added: none is skipped or shown twice.
+
+        A page of a query with tags may be short, or empty, with others behind it.
+        """
+        ...
+
+    def count(self, query: Query) -> int:
+        """How many resources a query without tags finds in all, whatever its page; read from an index alone."""
         ...
 
     def apply(
@@ -227,6 +280,14 @@ class Records(Protocol):
 
     def events(self, *, after: int = 0, limit: int = 1000, account: str | None = None) -> Sequence[Event]:
         """The events with a sequence above `after`, in order; gaps never fill in later."""
+        ...
+
+    def listen(self, listener: Callable[[ResourceId], None]) -> None:
+        """Call `listener` from now on with the id of each resource that is changed or deleted through this object.
+
+        It is called when the change is durable, in the thread that made it, and must return at once. What other
+        processes change is not told.
+        """
         ...
 
     def add_user(self, user: User, key: AccessKey | None = None) -> None:
@@ -271,6 +332,10 @@ class Records(Protocol):
         self, account: str | None, *, arn_prefixes: Sequence[str] = (), after: str = "", limit: int = 100
     ) -> Sequence[TaggedArn]:
         """Tagged ARNs in order, those after `after`; of one account, or of all."""
+        ...
+
+    def counters(self, account: str | None = None) -> Sequence[Counter]:
+        """Those that were ever added to, of one account or of all, by account and name."""
         ...
 
     def export(self) -> Iterator[tuple[str, Body]]:

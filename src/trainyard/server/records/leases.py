@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, Connection, bindparam, func, select, update
 
-from trainyard.server.records import events, resources
+from trainyard.server.records import counting, events, resources
 from trainyard.server.records.contract import Change, Claim, NewEvent
 from trainyard.server.records.schema import RESOURCE_COLUMNS, Moment
 from trainyard.server.records.schema import resources as table
@@ -73,6 +73,7 @@ def apply(
     if connection.execute(update(table).where(*_held(claim, now), unmoved).values(**values)).rowcount == 0:
         return None
     applied = replace(claim, resource=resources.load_by_id(connection, claim.resource.id))
+    counting.add(connection, claim.resource.key.account, change.counts)
     events.append(connection, applied.resource, new_events, now=now)
     return applied
 

@@ -2,7 +2,7 @@
 
 import secrets
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from trainyard.foundation.clock import to_micros
 from trainyard.foundation.errors import AlreadyExists, NotFound
-from trainyard.server.records import events, tagging
+from trainyard.server.records import counting, events, tagging
 from trainyard.server.records.contract import Change, Draft, NewEvent, Resource, ResourceId, ResourceKey
 from trainyard.server.records.database import breaks_foreign_key
 from trainyard.server.records.schema import RESOURCE_COLUMNS, tags
@@ -46,7 +46,9 @@ _FORGET_TAGS = delete(tags).where(
 _DELETE = delete(table).where(table.c.id == bindparam("row"))  # children follow by the foreign key
 
 
-def create(connection: Connection, draft: Draft, *, now: datetime, event: NewEvent | None) -> Resource:
+def create(
+    connection: Connection, draft: Draft, *, now: datetime, event: NewEvent | None, limits: Mapping[str, int] | None
+) -> Resource:
     assert draft.arn or not draft.tags, "tags are kept under an ARN, and the draft has none"
     key = draft.key
     resource = Resource(new_id(now), key, draft.region, draft.status, now, now, 1, dict(draft.body), draft.parent)
@@ -59,6 +61,7 @@ def create(connection: Connection, draft: Draft, *, now: datetime, event: NewEve
             raise NotFound("parent resource", draft.parent) from error
         raise AlreadyExists(key.kind, key.name) from error
     tagging.put(connection, key.account, draft.arn, draft.tags)
+    counting.add(connection, key.account, draft.counts, limits=limits)
     events.append(connection, resource, [event] if event else [], now=now)
     return resource
 
@@ -84,20 +87,23 @@ def apply(
     guard = {"row": resource.id, "expected": resource.revision}
     if connection.execute(_UPDATE.values(**values), guard).rowcount == 0:
         return None
+    counting.add(connection, resource.key.account, change.counts)
     events.append(connection, resource, new_events, now=now)
     return replace(
         resource,
         status=resource.status if change.status is None else change.status,
         body=resource.body if change.body is None else dict(change.body),
-        modified_at=now,
+        modified_at=resource.modified_at if change.is_quiet else now,
         revision=resource.revision + 1,
     )
 
 
 def changed_values(change: Change, now: datetime) -> dict[str, Any]:
     """The columns that a change writes; None is what it leaves alone."""
-    values = {"status": change.status, "body": change.body, "due_at": change.due_at}
-    return {name: value for name, value in values.items() if value is not None} | {"modified_at": now}
+    modified_at = None if change.is_quiet else now
+    values = {"status": change.status, "body": change.body, "due_at": change.due_at, "modified_at": modified_at}
+    changed: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
+    return changed | {"due_at": None} if change.is_settling else changed
 
 
 def remove(connection: Connection, resource: Resource, *, now: datetime, event: NewEvent | None) -> bool:

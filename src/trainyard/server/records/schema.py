@@ -26,7 +26,7 @@ from trainyard.foundation.clock import from_micros, to_micros
 from trainyard.foundation.errors import Corrupt, InvalidRequest
 from trainyard.server.records.contract import Body
 
-REVISION = "0002"  # of the newest migration
+REVISION = "0005"  # of the newest migration
 
 
 class Word(TypeDecorator[str]):
@@ -161,6 +161,16 @@ tags = Table(
     Column("key", Word, primary_key=True),
     Column("value", Word, nullable=False),
     Index("tags_by_arn", "arn", "account", "key"),
+    Index("tags_by_value", "key", "value", "arn"),
+    Index("tags_by_account_value", "key", "account", "value", "arn"),
+)
+
+counters = Table(
+    "counters",
+    metadata,
+    Column("account", Word, primary_key=True),
+    Column("name", Word, primary_key=True),
+    Column("value", BigInteger, nullable=False),
 )
 
 facts = Table(
@@ -185,7 +195,7 @@ def _listing_indexes() -> None:
     """One index for each scope, filter by status, and order that a list can have, so that any page is one range of one.
 
     Twelve trees a row, eighteen for one with a parent, cost a create about as much again; a list without its index
-    would read the whole kind.
+    would read the whole kind. Each ends with the name, where a search for a part of one finds it without the row.
     """
     c = resources.columns
     orders = {
@@ -197,10 +207,11 @@ def _listing_indexes() -> None:
         "status_modified": [c.status, c.modified_at],
     }
     for order, columns in orders.items():
+        ends = [*columns, c.id] if "name" in order else [*columns, c.id, c.name]
         if order != "name":
-            Index(f"resources_by_account_{order}", c.account, c.kind, *columns, c.id)
-        Index(f"resources_by_kind_{order}", c.kind, *columns, c.id)
-        _partial_index(f"resources_by_parent_{order}", c.parent, c.kind, *columns, c.id, where=c.parent.is_not(None))
+            Index(f"resources_by_account_{order}", c.account, c.kind, *ends)
+        Index(f"resources_by_kind_{order}", c.kind, *ends)
+        _partial_index(f"resources_by_parent_{order}", c.parent, c.kind, *ends, where=c.parent.is_not(None))
     Index("resources_by_account_name", c.account, c.kind, c.name, unique=True)
 
 
@@ -212,5 +223,6 @@ def _claiming_indexes() -> None:
 
 
 _listing_indexes()
+_partial_index("resources_by_arn", resources.c.arn, where=resources.c.arn != "")
 _claiming_indexes()
 _partial_index("users_by_name", users.c.name, where=users.c.removed_at.is_(None), unique=True)

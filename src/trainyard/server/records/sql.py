@@ -1,14 +1,26 @@
 """Records in SQL. Each method is one transaction over the functions of its concern."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from trainyard.server.records import backup, events, leases, listing, migrations, resources, tagging, users
+from trainyard.server.records import (
+    backup,
+    counting,
+    events,
+    leases,
+    listing,
+    migrations,
+    resources,
+    tag_search,
+    tagging,
+    users,
+)
 from trainyard.server.records.contract import (
     AccessKey,
     Body,
     Change,
     Claim,
+    Counter,
     Draft,
     Event,
     NewEvent,
@@ -43,9 +55,19 @@ class SqlRecords:
 
     def __init__(self, database: Database) -> None:
         self.database = database
+        self._listeners: list[Callable[[ResourceId], None]] = []
 
-    def create(self, draft: Draft, *, now: datetime, event: NewEvent | None = None) -> Resource:
-        return self.database.write(lambda connection: resources.create(connection, draft, now=now, event=event))
+    def create(
+        self,
+        draft: Draft,
+        *,
+        now: datetime,
+        event: NewEvent | None = None,
+        limits: Mapping[str, int] | None = None,
+    ) -> Resource:
+        return self.database.write(
+            lambda connection: resources.create(connection, draft, now=now, event=event, limits=limits)
+        )
 
     def load(self, key: ResourceKey) -> Resource:
         return self.database.read(lambda connection: resources.load(connection, key))
@@ -54,17 +76,29 @@ class SqlRecords:
         return self.database.read(lambda connection: resources.load_by_id(connection, id))
 
     def find(self, query: Query) -> Page:
+        if query.tags:
+            with self.database.snapshot() as connection:
+                return tag_search.find(connection, query)
         return self.database.read(lambda connection: listing.find(connection, query))
+
+    def count(self, query: Query) -> int:
+        return self.database.read(lambda connection: listing.count(connection, query))
 
     def apply(
         self, resource: Resource, change: Change, *, now: datetime, events: Sequence[NewEvent] = ()
     ) -> Resource | None:
-        return self.database.write(
+        applied = self.database.write(
             lambda connection: resources.apply(connection, resource, change, now=now, new_events=events)
         )
+        if applied is not None:
+            self._tell(resource.id)
+        return applied
 
     def delete(self, resource: Resource, *, now: datetime, event: NewEvent | None = None) -> bool:
-        return self.database.write(lambda connection: resources.remove(connection, resource, now=now, event=event))
+        is_gone = self.database.write(lambda connection: resources.remove(connection, resource, now=now, event=event))
+        if is_gone:
+            self._tell(resource.id)
+        return is_gone
 
     def claim_next(self, kind: str, *, worker: str, lease: timedelta, now: datetime) -> Claim | None:
         if not self.database.read(lambda connection: leases.has_work(connection, kind, now=now)):
@@ -79,12 +113,18 @@ class SqlRecords:
     def apply_claimed(
         self, claim: Claim, change: Change, *, now: datetime, events: Sequence[NewEvent] = (), release: bool = False
     ) -> Claim | None:
-        return self.database.write(
+        applied = self.database.write(
             lambda connection: leases.apply(connection, claim, change, now=now, new_events=events, release=release)
         )
+        if applied is not None:
+            self._tell(claim.resource.id)
+        return applied
 
     def events(self, *, after: int = 0, limit: int = 1000, account: str | None = None) -> Sequence[Event]:
         return self.database.read(lambda connection: events.after(connection, after, limit=limit, account=account))
+
+    def listen(self, listener: Callable[[ResourceId], None]) -> None:
+        self._listeners.append(listener)
 
     def add_user(self, user: User, key: AccessKey | None = None) -> None:
         self.database.write(lambda connection: users.add(connection, user, key))
@@ -128,6 +168,9 @@ class SqlRecords:
         with self.database.snapshot() as connection:
             return tagging.tagged(connection, account, arn_prefixes=arn_prefixes, after=after, limit=limit)
 
+    def counters(self, account: str | None = None) -> Sequence[Counter]:
+        return self.database.read(lambda connection: counting.of(connection, account))
+
     def export(self) -> Iterator[tuple[str, Body]]:
         with self.database.snapshot() as connection:
             yield from backup.export(connection)
@@ -137,3 +180,7 @@ class SqlRecords:
 
     def close(self) -> None:
         self.database.close()
+
+    def _tell(self, changed: ResourceId) -> None:
+        for listener in self._listeners:
+            listener(changed)

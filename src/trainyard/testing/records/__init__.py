@@ -1,6 +1,7 @@
 """The contract of `Records`, as one suite that every back end must pass."""
 
 from trainyard.testing.records.backups import BackupContract
+from trainyard.testing.records.counters import CounterContract
 from trainyard.testing.records.events import EventContract
 from trainyard.testing.records.leases import LeaseContract
 from trainyard.testing.records.lists import ListContract
@@ -10,7 +11,14 @@ from trainyard.testing.records.users import UserContract
 
 
 class RecordsContract(
-    ResourceContract, ListContract, LeaseContract, EventContract, UserContract, TagContract, BackupContract
+    ResourceContract,
+    ListContract,
+    LeaseContract,
+    EventContract,
+    UserContract,
+    TagContract,
+    CounterContract,
+    BackupContract,
 ):
     """Subclass it in a test module where three fixtures give
 

@@ -3,7 +3,8 @@
 import threading
 from itertools import pairwise
 
-from trainyard.server.records.contract import Change, Event, NewEvent, Records, Resource
+from trainyard.foundation.errors import NotFound
+from trainyard.server.records.contract import Change, Event, NewEvent, Records, Resource, ResourceId
 from trainyard.testing.records.samples import ALICE, BOB, KIND, LEASE, NOON, draft, in_threads, minutes
 
 WRITERS = 8
@@ -34,6 +35,28 @@ class EventContract:
         assert [event.kind for event in events] == ["created", "one", "two", "three", "deleted"]
         assert {event.subject for event in events} == {made.id}
         assert all(earlier.sequence < later.sequence for earlier, later in pairwise(events))
+
+    def test_a_listener_hears_of_every_change_once_it_is_made(self, records: Records) -> None:
+        heard: list[tuple[str, str]] = []
+
+        def listen(changed: ResourceId) -> None:
+            try:
+                heard.append((changed, records.load_by_id(changed).status))
+            except NotFound:
+                heard.append((changed, "gone"))
+
+        made = records.create(draft("a", due_at=NOON), now=NOON)
+        records.listen(listen)
+        changed = records.apply(made, Change(status="one"), now=NOON)
+        assert records.apply(made, Change(status="late"), now=NOON) is None
+        claim = records.claim_next(KIND, worker="w", lease=LEASE, now=NOON)
+        assert changed is not None
+        assert claim is not None
+        worked = records.apply_claimed(claim, Change(status="two"), now=NOON)
+        assert worked is not None
+        assert not records.delete(made, now=NOON)
+        assert records.delete(worked.resource, now=NOON)
+        assert heard == [(made.id, "one"), (made.id, "two"), (made.id, "gone")]
 
     def test_events_outlive_their_subject(self, records: Records) -> None:
         made = records.create(draft("a"), now=NOON, event=NewEvent("created"))

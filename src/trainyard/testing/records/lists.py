@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.server.records.contract import Change, Page, Query, Records, Resource, SortBy
+from trainyard.server.records.contract import Change, Page, Query, Records, Resource, SortBy, TagFilter
 from trainyard.testing.records.samples import ALICE, BOB, KIND, NOON, draft, key, minutes, names
 
 ALL_ORDERS = [(sort_by, descending) for sort_by in SortBy for descending in (False, True)]
@@ -31,6 +31,67 @@ class ListContract:
         assert listed(records, Query(KIND, account=ALICE)) == ["a"]
         assert listed(records, Query(KIND, account=BOB)) == ["b"]
         assert listed(records, Query(KIND)) == ["a", "b"]
+
+    @pytest.mark.parametrize(
+        ("wanted", "expected"),
+        [
+            ([TagFilter("team", ("a",))], ["1", "2"]),
+            ([TagFilter("team", ("a", "b"))], ["1", "2", "3"]),
+            ([TagFilter("team")], ["1", "2", "3"]),
+            ([TagFilter("team", ("a",)), TagFilter("big", ("yes",))], ["2"]),
+            ([TagFilter("team", ("A",))], []),
+            ([TagFilter("team", ("",))], []),
+            ([TagFilter("none")], []),
+        ],
+        ids=str,
+    )
+    def test_a_list_may_be_of_what_has_tags(
+        self, records: Records, wanted: list[TagFilter], expected: list[str]
+    ) -> None:
+        given: list[dict[str, str]] = [{}, {"team": "a"}, {"team": "a", "big": "yes"}, {"team": "b", "big": "yes"}]
+        for number, tags in enumerate(given):
+            records.create(draft(str(number), arn=f"arn:{number}", tags=tags), now=minutes(number))
+        records.create(draft("other", kind="model", arn="arn:model", tags={"team": "a", "big": "yes"}), now=NOON)
+        records.create(draft("1", account=BOB, arn="arn:bob", tags={"team": "a", "big": "yes"}), now=NOON)
+        for sort_by, descending in ALL_ORDERS:
+            query = Query(KIND, account=ALICE, tags=tuple(wanted), sort_by=sort_by, descending=descending)
+            assert listed(records, query) == (expected[::-1] if descending else expected)
+            assert names(read_all(records, replace(query, limit=1))) == (expected[::-1] if descending else expected)
+
+    def test_tags_are_sought_beside_other_filters_and_in_all_accounts(self, records: Records) -> None:
+        for number, account in enumerate([ALICE, BOB, ALICE]):
+            tagged = draft(f"job-{number}", account=account, status="x", arn=f"arn:{number}", tags={"k": "v"})
+            records.create(tagged, now=minutes(number))
+        every = Query(KIND, tags=(TagFilter("k", ("v",)),))
+        assert listed(records, every) == ["job-0", "job-1", "job-2"]
+        assert listed(records, replace(every, account=ALICE, created_after=NOON)) == ["job-2"]
+        assert listed(records, replace(every, name="job-1")) == ["job-1"]
+        assert listed(records, replace(every, status="y")) == []
+
+    def test_the_tags_of_another_account_on_the_same_arn_do_not_count(self, records: Records) -> None:
+        records.create(draft("a", arn="arn:a"), now=NOON)
+        records.set_tags(BOB, "arn:a", {"k": "v"})
+        assert listed(records, Query(KIND, tags=(TagFilter("k"),))) == []
+        assert listed(records, Query(KIND, account=ALICE, tags=(TagFilter("k"),))) == []
+
+    def test_a_list_by_tags_follows_their_changes(self, records: Records) -> None:
+        records.create(draft("a", arn="arn:a", tags={"k": "v"}), now=NOON)
+        query = Query(KIND, account=ALICE, tags=(TagFilter("k", ("w",)),))
+        assert listed(records, query) == []
+        records.set_tags(ALICE, "arn:a", {"k": "w"})
+        assert listed(records, query) == ["a"]
+        records.remove_tags(ALICE, "arn:a", ["k"])
+        assert listed(records, query) == []
+
+    def test_a_count_is_of_all_that_a_list_would_show(self, records: Records) -> None:
+        for number in range(5):
+            status = "x" if number % 2 else "y"
+            records.create(draft(str(number), status=status, account=ALICE if number else BOB), now=minutes(number))
+        assert records.count(Query(KIND)) == 5
+        assert records.count(Query(KIND, account=ALICE, limit=1)) == 4
+        assert records.count(Query(KIND, status="x")) == 2
+        assert records.count(Query(KIND, status="y", created_before=minutes(4))) == 2
+        assert records.count(Query("model")) == 0
 
     def test_a_list_of_children_is_of_one_parent(self, records: Records) -> None:
         parents = [records.create(draft(name, kind="group"), now=NOON) for name in ("x", "y")]
