@@ -436,6 +436,11 @@ class TestEnd:
         result = sandboxing_yard.run(script, ("await", "ready"), ("terminate",))
         assert result.signal == signal.SIGTERM
 
+    def test_a_program_that_is_stopped_learns_of_sigterm(self, sandboxing_yard: Yard) -> None:
+        script = "import os, signal; print('ready', flush=True); os.kill(os.getpid(), signal.SIGSTOP)"
+        result = sandboxing_yard.run(script, ("await", "ready"), ("terminate",))
+        assert result.signal == signal.SIGTERM
+
     @pytest.mark.parametrize("how", ["kill", "kill while waiting"])
     def test_a_tree_that_ignores_sigterm_is_dead_when_kill_returns(self, sandboxing_yard: Yard, how: str) -> None:
         result = sandboxing_yard.run(STUBBORN, ("await", "ready"), ("terminate",), (how,))

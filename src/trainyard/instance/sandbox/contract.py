@@ -44,6 +44,22 @@ class Bind:
 
 
 @dataclass(frozen=True, slots=True)
+class Forked:
+    """A process that another one forked for us: its pid, and a descriptor of it that is the caller's to close."""
+
+    pid: int
+    pidfd: int
+
+
+class Forker(Protocol):
+    """A warm worker: an interpreter with a framework imported, that forks keepers for programs of the same user."""
+
+    def fork(self, control: int, status: int, output: int) -> Forked:
+        """A keeper with copies of these descriptors; OSError when the worker does not answer at once."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class SandboxRequest:
     """One program and its surroundings.
 
@@ -66,6 +82,7 @@ class SandboxRequest:
     uid: int | None = None
     gid: int | None = None
     limits: LimitSpec = field(default_factory=LimitSpec)
+    forker: Forker | None = None  # `argv` is then a Python and its script; where it fails, the program is started anew
     isolation: Isolation = Isolation.NAMESPACES
 
 
@@ -94,6 +111,11 @@ class Sandboxed(Protocol):
     @property
     def not_enforced(self) -> Sequence[str]:
         """What this machine could not enforce, one sentence each, for the job's description."""
+        ...
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether the program was forked from a warm worker."""
         ...
 
     def terminate(self) -> None:

@@ -14,25 +14,30 @@ GO = b"g"
 
 
 def run(orders: Orders, keeper_fd: int) -> None:
-    """Start when the keeper writes GO to `keeper_fd`, and never return."""
+    """Start when the keeper writes GO to `keeper_fd`, and never return; a program that is entered leaves from here."""
     try:
-        _die_with_keeper(keeper_fd)
-        if os.read(keeper_fd, 1) != GO:
-            os._exit(1)
-        program.prefer_for_oom()
-        _build(orders)
-        _take_identity(orders)
-        program.restrict(orders)
-        _die_with_keeper(keeper_fd)
-        system_calls.set_dumpable(0)  # the program runs as the same user and must not get hold of this process
-        pid = program.start(orders)
-        os.close(keeper_fd)
-        status.report(orders.status_fd, status.EXITED, str(_wait_for(pid)))
-        os._exit(0)
+        _hold_program(orders, keeper_fd)
     except OSError as error:
         status.report(orders.status_fd, status.UNUSABLE, status.describe_error(error))
-    finally:
         os._exit(1)
+    except Exception:
+        os._exit(1)
+
+
+def _hold_program(orders: Orders, keeper_fd: int) -> None:
+    _die_with_keeper(keeper_fd)
+    if os.read(keeper_fd, 1) != GO:
+        os._exit(1)
+    program.prefer_for_oom()
+    _build(orders)
+    _take_identity(orders)
+    program.restrict(orders)
+    _die_with_keeper(keeper_fd)
+    system_calls.set_dumpable(0)  # the program runs as the same user and must not get hold of this process
+    pid = program.start(orders)
+    os.close(keeper_fd)
+    status.report(orders.status_fd, status.EXITED, str(_wait_for(pid)))
+    os._exit(0)
 
 
 def _die_with_keeper(keeper_fd: int) -> None:
@@ -81,6 +86,7 @@ def _wait_for(program_pid: int) -> int:
     while True:
         if signals.next_signal() == signals.TERMINATE:
             os.kill(program_pid, signals.TERMINATE)
+            os.kill(program_pid, signals.CONTINUE)  # or one that is stopped would never learn of it
             continue
         code = _reap(program_pid)
         if code is not None:

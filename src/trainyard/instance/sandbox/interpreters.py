@@ -16,14 +16,15 @@ _LONGEST_CHAIN = 40
 def interpreter_folders(interpreter: Path, private: Sequence[Path] = ()) -> list[Path]:
     """The paths to show, each at its own name. A prefix that may hold more than Python is shown in parts."""
     shown: dict[Path, None] = {}
-    for prefix in _prefixes(interpreter):
+    for prefix in interpreter_prefixes(interpreter):
         for spelled in (prefix, prefix.resolve()):
             shown.update((path, None) for path in _visible_parts(spelled, private))
     return list(shown)
 
 
-def _prefixes(interpreter: Path) -> Iterator[Path]:
-    for executable in _links(interpreter):
+def interpreter_prefixes(interpreter: Path) -> Iterator[Path]:
+    """The folders in which it finds its library: those of environments, and that of the installation."""
+    for executable in interpreter_links(interpreter):
         prefix = executable.parent.parent
         home = _home_of_environment(prefix / "pyvenv.cfg")
         if home is not None or _has_library(prefix):
@@ -32,7 +33,7 @@ def _prefixes(interpreter: Path) -> Iterator[Path]:
             yield home.parent
 
 
-def _links(interpreter: Path) -> Iterator[Path]:
+def interpreter_links(interpreter: Path) -> Iterator[Path]:
     """The executable under each of its names, and each folder on the way that is itself a link taken apart."""
     path = Path(os.path.abspath(interpreter))  # not resolve(): the names matter
     for _ in range(_LONGEST_CHAIN):

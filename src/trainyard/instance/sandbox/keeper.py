@@ -4,11 +4,13 @@ A launcher has threads, secrets in its memory and descriptors of its own, so it 
 threaded process may find locks held for ever, and its memory would belong to the job's user. The keeper starts empty,
 stays outside the sandbox, and holds the tree by its root. Its standard input is a pipe from the launcher: orders, then
 one byte when the launcher holds a pidfd, then a byte to kill. When the launcher dies the pipe ends, and the tree too.
+
+A warm worker forks keepers as well. It has no threads, secrets or descriptors either, and the program then goes on in
+the interpreter that it was forked with.
 """
 
 import os
 import select
-import sys
 import time
 
 from trainyard.instance.sandbox import groups, identity, init, processes, program, signals, status, system_calls
@@ -17,6 +19,7 @@ from trainyard.instance.sandbox.system_calls import NEW_PID
 from trainyard.instance.sandbox.watchdog import Watchdog
 
 HELD, KILL = b"h", b"k"
+STATUS, OUTPUT = 3, 4  # the descriptors of a keeper that was forked
 
 _CONTROL = 0
 _TICK_S = 1.0  # orphans of a process group are reaped at least this often
@@ -24,6 +27,7 @@ _END_LIMIT_S = 30.0
 
 
 def main() -> None:
+    """Keep a program and never return, but for the process of a program that is entered."""
     orders = _read_orders()
     os.set_inheritable(orders.status_fd, False)
     os.set_inheritable(orders.output_fd, False)
@@ -32,8 +36,9 @@ def main() -> None:
         _keep_namespace(orders) if orders.has_namespaces else _keep_group(orders)
     except OSError as error:
         status.report(orders.status_fd, status.UNUSABLE, status.describe_error(error))
-    finally:
-        os._exit(0)  # an orderly end of the interpreter takes as long as its start
+    except Exception:
+        os._exit(1)  # which the launcher takes for what it is: a keeper that is lost
+    os._exit(0)  # an orderly end of the interpreter takes as long as its start
 
 
 def _read_orders() -> Orders:
@@ -46,7 +51,7 @@ def _read_exactly(size: int) -> bytes:
     while len(data) < size:
         chunk = os.read(_CONTROL, size - len(data))
         if not chunk:
-            sys.exit(1)  # the launcher died before it had given its orders
+            os._exit(1)  # the launcher died before it had given its orders
         data += chunk
     return data
 

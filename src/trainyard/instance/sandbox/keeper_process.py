@@ -1,14 +1,18 @@
-"""The keeper as its launcher sees it: a child process with a pipe to it and a pipe from it."""
+"""The keeper as its launcher sees it: a process with a pipe to it and a pipe from it."""
 
 import contextlib
 import fcntl
 import os
 import select
+import signal
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainyard.instance.sandbox import keeper
+from trainyard.instance.sandbox.contract import Forker
 from trainyard.instance.sandbox.orders import Orders, encode
 
 _PACKAGE = Path(__file__).resolve().parents[2]
@@ -31,18 +35,19 @@ class Line:
 END = Line("", "")  # the keeper writes no more, since it has ended
 
 
-class KeeperProcess:
-    """One keeper, started and spoken to."""
+class KeeperProcess(ABC):
+    """One keeper, started and spoken to. `start_limit_s` is how long its program may take to run."""
+
+    start_limit_s = 60.0
 
     def __init__(self, output_fd: int) -> None:
         """Start it, to await its orders. No other child gets hold of the pipes, which are closed on exec."""
         self._status, status_writer = os.pipe()
         reader, self._control = os.pipe()
         output = fcntl.fcntl(output_fd, fcntl.F_DUPFD_CLOEXEC, 3)
-        self._numbers = status_writer, output  # in the keeper, they are what they were here
         self._unread = b""
         try:
-            self._process = _spawn(reader, (status_writer, output))
+            self._start(reader, status_writer, output)
         except BaseException:
             self._close_pipes()
             raise
@@ -51,11 +56,14 @@ class KeeperProcess:
                 os.close(descriptor)
 
     @property
-    def pid(self) -> int:
-        return self._process.pid
+    @abstractmethod
+    def pid(self) -> int: ...
+
+    @abstractmethod
+    def has_gone(self) -> bool:
+        """Wait for its end, which comes right after its last line; False when it does not."""
 
     def order(self, orders: Orders) -> None:
-        orders.status_fd, orders.output_fd = self._numbers
         data = encode(orders)
         self.send(len(data).to_bytes(8, "little") + data)
 
@@ -84,21 +92,81 @@ class KeeperProcess:
         poll.register(self._status, select.POLLIN)
         return bool(poll.poll(None if timeout_s is None else max(timeout_s, 0) * 1000))
 
-    def has_gone(self) -> bool:
-        """Collect it when it ends, which it does right after its last line; False when it does not."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_GONE_LIMIT_S)
-            return True
-        return False
-
     def close(self) -> None:
         """Let go of it: its input ends, so it kills what it still keeps, and ends."""
         self._close_pipes()
         self.has_gone()
 
+    def give_up(self) -> None:
+        """Let go of one that did not start its program."""
+        self.close()
+
+    @abstractmethod
+    def _start(self, control: int, status: int, output: int) -> None:
+        """Start the process on copies of these descriptors."""
+
     def _close_pipes(self) -> None:
         for descriptor in (self._status, self._control):
             os.close(descriptor)
+
+
+class SpawnedKeeper(KeeperProcess):
+    """A child of this process, and an interpreter of its own."""
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def order(self, orders: Orders) -> None:
+        orders.status_fd, orders.output_fd = self._numbers
+        super().order(orders)
+
+    def has_gone(self) -> bool:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_GONE_LIMIT_S)
+            return True
+        return False
+
+    def _start(self, control: int, status: int, output: int) -> None:
+        self._numbers = status, output  # in the keeper, they are what they were here
+        self._process = _spawn(control, self._numbers)
+
+
+class ForkedKeeper(KeeperProcess):
+    """A child of a warm worker."""
+
+    start_limit_s = 10.0
+
+    def __init__(self, output_fd: int, forker: Forker) -> None:
+        """Raises OSError when the worker does not do it at once."""
+        self._forker = forker
+        super().__init__(output_fd)
+
+    @property
+    def pid(self) -> int:
+        return self._forked.pid
+
+    def order(self, orders: Orders) -> None:
+        orders.status_fd, orders.output_fd, orders.stays = keeper.STATUS, keeper.OUTPUT, True
+        super().order(orders)
+
+    def has_gone(self) -> bool:
+        poll = select.poll()
+        poll.register(self._forked.pidfd, select.POLLIN)
+        return bool(poll.poll(_GONE_LIMIT_S * 1000))
+
+    def close(self) -> None:
+        super().close()
+        os.close(self._forked.pidfd)
+
+    def give_up(self) -> None:
+        """End it at once, in whatever state it is, for another to take its place; the kernel ends what it kept."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._forked.pidfd, signal.SIGKILL)
+        self.close()
+
+    def _start(self, control: int, status: int, output: int) -> None:
+        self._forked = self._forker.fork(control, status, output)
 
 
 def _spawn(control: int, kept: tuple[int, int]) -> subprocess.Popen[bytes]:

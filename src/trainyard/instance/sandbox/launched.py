@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from trainyard.instance.sandbox import groups, keeper, status
 from trainyard.instance.sandbox.contract import Ended, Isolation, SandboxLost
-from trainyard.instance.sandbox.keeper_process import END, KeeperProcess
+from trainyard.instance.sandbox.keeper_process import END, ForkedKeeper, KeeperProcess
 
 _END_LIMIT_S = 30.0
 
@@ -52,9 +52,14 @@ class LaunchedProgram:
     def not_enforced(self) -> Sequence[str]:
         return self._not_enforced
 
+    @property
+    def is_warm(self) -> bool:
+        return isinstance(self._keeper, ForkedKeeper)
+
     def terminate(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
+            signal.pidfd_send_signal(self._pidfd, signal.SIGCONT)  # or a program that is stopped would not learn of it
 
     def kill(self) -> None:
         """The keeper is asked, and init is killed from here as well, so that a keeper which hangs is not needed."""

@@ -1,5 +1,6 @@
 """Starts a program in its sandbox, and tells what that will leave on the machine."""
 
+import logging
 import os
 import re
 import time
@@ -7,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainyard.foundation.errors import InvalidRequest, Unavailable
+from trainyard.foundation.errors import InvalidRequest, TrainyardError, Unavailable
 from trainyard.instance.sandbox import groups, keeper, status
 from trainyard.instance.sandbox.contract import Isolation, Sandboxed, SandboxLost, SandboxRequest
-from trainyard.instance.sandbox.keeper_process import END, KeeperProcess, Line
+from trainyard.instance.sandbox.keeper_process import END, ForkedKeeper, KeeperProcess, Line, SpawnedKeeper
 from trainyard.instance.sandbox.launched import LaunchedProgram
 from trainyard.instance.sandbox.limits import (
     Limited,
@@ -23,13 +24,14 @@ from trainyard.instance.sandbox.limits import (
 from trainyard.instance.sandbox.orders import Orders
 from trainyard.instance.sandbox.view import plan_view
 
-_START_LIMIT_S = 60.0
 _END_LIMIT_S = 30.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
 _OF_A_PROCESS_GROUP = (
     "The program is not sandboxed: it sees the files and processes that its user sees, and /opt/ml does not exist.",
     "What the program starts may stay behind if its keeper is killed.",
 )
+
+log = logging.getLogger(__name__)
 
 
 def launch(request: SandboxRequest, output_fd: int) -> Sandboxed:
@@ -45,7 +47,8 @@ def launch(request: SandboxRequest, output_fd: int) -> Sandboxed:
     limited = make_groups(request.name, request.limits, own_hierarchies())
     try:
         hold_otherwise(limited, request.limits, request.isolation)
-        return _start(request, output_fd, limited=limited, uid=uid, gid=gid)
+        warm = _start_warm(request, output_fd, limited=limited, uid=uid, gid=gid)
+        return warm or _start(request, SpawnedKeeper(output_fd), limited=limited, uid=uid, gid=gid)
     except BaseException:
         groups.remove(limited.folders, timeout_s=_END_LIMIT_S)
         raise
@@ -87,15 +90,27 @@ def _make_scratch(request: SandboxRequest, *, uid: int, gid: int) -> None:
             os.chown(folder, uid, gid)
 
 
-def _start(request: SandboxRequest, output_fd: int, *, limited: Limited, uid: int, gid: int) -> LaunchedProgram:
-    started = KeeperProcess(output_fd)
+def _start_warm(
+    request: SandboxRequest, output_fd: int, *, limited: Limited, uid: int, gid: int
+) -> LaunchedProgram | None:
+    """The program forked from a warm worker; None when that cannot be: being warm never costs a job its start."""
+    if request.forker is None or request.isolation is not Isolation.NAMESPACES:
+        return None
+    try:
+        return _start(request, ForkedKeeper(output_fd, request.forker), limited=limited, uid=uid, gid=gid)
+    except (TrainyardError, OSError) as error:
+        log.warning("a warm start failed, a cold one follows", extra={"sandbox": request.name, "why": str(error)})
+        return None
+
+
+def _start(request: SandboxRequest, started: KeeperProcess, *, limited: Limited, uid: int, gid: int) -> LaunchedProgram:
     try:
         orders = _orders(request, limited, uid=uid, gid=gid)  # planned while the keeper's interpreter starts
         enter_groups(started.pid, limited)
         started.order(orders)
         report = _read_start(started, request)
     except BaseException:
-        started.close()
+        started.give_up()
         raise
     return LaunchedProgram(
         started,
@@ -124,6 +139,7 @@ def _orders(request: SandboxRequest, limited: Limited, *, uid: int, gid: int) ->
         origins=limited.origins,
         most_processes=limited.most_processes,
         watched_memory=limited.watched_memory,
+        threads=max(1, int(request.limits.cpus)) if request.limits.cpus is not None else 0,
     )
 
 
@@ -138,7 +154,7 @@ class _Start:
 def _read_start(started: KeeperProcess, request: SandboxRequest) -> _Start:
     """Take in what the keeper reports until the program runs and its pidfd is held."""
     start = _Start()
-    deadline = time.monotonic() + _START_LIMIT_S
+    deadline = time.monotonic() + started.start_limit_s
     try:
         while not (start.is_running and start.pid):
             line = started.take_line()

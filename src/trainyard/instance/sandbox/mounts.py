@@ -94,7 +94,9 @@ def make_terminals(target: str) -> None:
 
 
 def mask(target: str) -> None:
-    """Hide a folder behind an empty one, a file behind nothing at all."""
+    """Hide a folder behind an empty one, a file behind nothing at all; what has gone since it was seen need not be."""
+    if not os.path.lexists(target):
+        return
     if os.path.isdir(target):
         mount("tmpfs", target, kind="tmpfs", flags=MS_NOSUID | MS_NODEV, options="mode=755,size=64k")
         return

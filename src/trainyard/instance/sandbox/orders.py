@@ -1,9 +1,12 @@
 """What the launcher orders its keeper to do: plain values that travel through a pipe.
 
-Both are the same interpreter and the same version of this code, so marshal serves, and costs nothing to import.
+Both are the same version of this code, so marshal serves, and costs nothing to import. They may be two versions of
+Python, so its format is one that both know.
 """
 
 import marshal
+
+_FORMAT = 4
 
 Step = tuple[str, ...]  # of the view: a verb and its arguments, see view.py
 
@@ -27,6 +30,8 @@ class Orders:
         origins: list[str],
         most_processes: int,
         watched_memory: int,
+        threads: int = 0,
+        stays: bool = False,
         status_fd: int = -1,
         output_fd: int = -1,
     ) -> None:
@@ -43,12 +48,14 @@ class Orders:
         self.origins = origins  # the groups that it came from
         self.most_processes = most_processes  # by RLIMIT_NPROC; 0 is no such limit
         self.watched_memory = watched_memory  # bytes that the watchdog allows; 0 is no watchdog
+        self.threads = threads  # that a framework may use for one operation; 0 is as many as it likes
+        self.stays = stays  # the program goes on in the interpreter that the keeper was forked with
         self.status_fd = status_fd  # both are filled in when the keeper is started
         self.output_fd = output_fd
 
 
 def encode(orders: Orders) -> bytes:
-    return marshal.dumps(vars(orders))
+    return marshal.dumps(vars(orders), _FORMAT)
 
 
 def decode(data: bytes) -> Orders:

@@ -1,4 +1,8 @@
-"""The last steps of a process before it becomes the user's program."""
+"""The last steps of a process before it becomes the user's program.
+
+Most programs are executed. One that stays in the interpreter it was forked with is entered: its process leaves all the
+calls that brought it there by raising `Entered`.
+"""
 
 import errno
 import os
@@ -9,6 +13,15 @@ from trainyard.instance.sandbox.orders import Orders
 
 _MOST_FILES = 65536
 _MORE_KILLABLE = "500"  # when the whole machine runs out of memory, a job goes before the yard
+
+
+class Entered(BaseException):
+    """The process of the program stands in its sandbox, ready to run it; `failed` takes a reason why it cannot."""
+
+    def __init__(self, orders: Orders, failed: int) -> None:
+        super().__init__()
+        self.orders = orders
+        self.failed = failed
 
 
 def start(orders: Orders) -> int:
@@ -79,13 +92,15 @@ def _become_program(orders: Orders, failed: int, *, is_privileged: bool) -> None
         if is_privileged:
             _give_up(orders)
         _prepare(orders, failed)
+        if orders.stays:
+            raise Entered(orders, failed)
         os.execvpe(orders.argv[0], orders.argv, orders.environment)
     except OSError as error:
         error.filename = error.filename or orders.argv[0]
         os.write(failed, status.describe_error(error).encode())
-    except ValueError as error:  # of a limit that may not be set
+        os._exit(127)
+    except Exception as error:  # such as the ValueError of a limit that may not be set
         os.write(failed, str(error).encode())
-    finally:
         os._exit(127)
 
 

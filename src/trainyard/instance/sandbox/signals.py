@@ -6,6 +6,7 @@
 import _signal  # type: ignore[import-not-found]
 
 CHILD: int = _signal.SIGCHLD
+CONTINUE: int = _signal.SIGCONT
 KILL: int = _signal.SIGKILL
 STOP: int = _signal.SIGSTOP
 TERMINATE: int = _signal.SIGTERM

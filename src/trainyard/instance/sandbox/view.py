@@ -6,6 +6,7 @@ interpreter does, or because the request names it; what is hidden is masked wher
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +38,7 @@ class _Shown:
 
 def plan_view(request: SandboxRequest, *, uid: int, gid: int, root: Path = Path("/")) -> list[Step]:
     """The steps that build the view, parents before what lies in them. `root` is the host's, but for tests."""
-    hidden = [path.resolve() for path in request.hidden]
+    hidden = [path.resolve() for path in (*request.hidden, *_sockets(root))]
     links = list(_system_links(root))
     shown = [*_system(root), *_requested(request, hidden)]
     shown = [each for each in shown if each.is_explicit or not _lies_in_any(each.source, hidden)]
@@ -53,6 +54,16 @@ def plan_view(request: SandboxRequest, *, uid: int, gid: int, root: Path = Path(
         *_texts(request, root, uid=uid, gid=gid),
         *(("seal", target) for target, is_folder in masks.items() if is_folder),
     ]
+
+
+def _sockets(root: Path) -> Iterator[Path]:
+    """Socket files in folders of the system: being read-only keeps nobody from connecting to one."""
+    places = tuple(f"/{name}/" for name in (*_SYSTEM, "opt"))
+    with suppress(OSError):
+        for line in (root / "proc/net/unix").read_text(errors="replace").splitlines()[1:]:
+            path = line.split(maxsplit=7)[-1]
+            if path.startswith(places):
+                yield root / path[1:]
 
 
 def _system_links(root: Path) -> Iterator[tuple[str, str]]:

@@ -153,3 +153,13 @@ def test_a_resolver_that_keeps_its_file_elsewhere_stays_reachable(request_of_a_j
     (root / "run/resolve/stub.conf").touch()
     (root / "etc/resolv.conf").symlink_to("../run/resolve/stub.conf")
     assert binds(plan(request_of_a_job, root))["/run/resolve/stub.conf"][0] == "system"
+
+
+def test_sockets_in_folders_of_the_system_are_masked(request_of_a_job: SandboxRequest, root: Path) -> None:
+    (root / "opt/tools/door").touch()
+    (root / "proc/net").mkdir(parents=True)
+    lines = ["Num RefCount Protocol Flags Type St Inode Path"]
+    lines += [f"0000: 00000002 00000000 00010000 0001 01 77 {path}" for path in ("/opt/tools/door", "/run/door", "@x")]
+    lines += ["0000: 00000002 00000000 00010000 0001 01 78"]
+    (root / "proc/net/unix").write_text("\n".join(lines))
+    assert [step for step in plan(request_of_a_job, root) if step[0] == "mask"] == [("mask", "/opt/tools/door")]

@@ -1,0 +1,83 @@
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from trainyard.instance.warm.frameworks import imported_modules, preloads, read_source, used_frameworks
+
+
+@pytest.mark.parametrize(
+    ("text", "modules"),
+    [
+        (b"import torch", {"torch"}),
+        (b"import torch.nn as nn, numpy", {"torch.nn", "numpy"}),
+        (b"from torch.utils import data", {"torch.utils"}),
+        (b"    import sklearn  # later", {"sklearn"}),
+        (b"try:\n\tfrom scipy.stats import norm\nexcept ImportError: pass", {"scipy.stats"}),
+        (b"import a; import b", {"a"}),
+        (b"from . import helpers\nfrom .torch import x", set()),
+        (b"# import torch\nprint('import torch')\nimportant = 1\nfrom_torch = 2", set()),
+        (b"import \xff\xfe", set()),
+        (b"", set()),
+    ],
+)
+def test_imports_are_read_from_the_source(text: bytes, modules: set[str]) -> None:
+    assert imported_modules(text) == modules
+
+
+def test_a_package_built_on_a_framework_counts_as_the_framework() -> None:
+    assert used_frameworks({"torchvision.transforms", "numpy", "os"}) == ("numpy", "torch")
+    assert used_frameworks({"os", "torchy"}) == ()
+
+
+def test_what_a_program_names_of_a_framework_is_imported_beside_what_all_need() -> None:
+    modules = preloads(
+        ("torch",), {"torch", "torch.nn.utils.prune", "torch.utils.tensorboard", "torchvision.models", "os"}
+    )
+    assert modules[0] == "torch"
+    assert "torch._dynamo" in modules
+    assert modules[-1] == "torch.nn.utils.prune"
+    assert len(set(modules)) == len(modules)
+
+
+def test_a_code_folder_is_looked_through_from_its_script_to_its_depths(tmp_path: Path) -> None:
+    files = {"src/train.py": "from helpers import x", "src/helpers.py": "", "lib/deep/numbers.py": "import pandas"}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    source = read_source(tmp_path, "src/train.py")
+    assert source.frameworks == ("pandas",)
+    assert source.top == {"src", "lib", "train", "helpers"}
+    assert source.inner == {"src", "lib", "train", "helpers", "deep", "numbers"}
+    assert source.is_whole
+
+
+def test_links_and_pipes_in_the_code_are_not_read(tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (tmp_path / "outside.py").write_text("import torch")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "train.py").write_text("import torch")
+    (code / "link.py").symlink_to(tmp_path / "outside.py")
+    (code / "linked").symlink_to(tmp_path / "folder")
+    os.mkfifo(code / "pipe.py")
+    assert read_source(code, "train.py").frameworks == ()
+
+
+def test_a_code_folder_with_too_much_in_it_is_not_looked_through_whole(tmp_path: Path) -> None:
+    for number in range(5001):
+        (tmp_path / f"{number}.csv").touch()
+    assert not read_source(tmp_path, "train.py").is_whole
+
+
+def test_a_code_folder_of_any_depth_is_looked_through(tmp_path: Path) -> None:
+    deepest = str(tmp_path / "d")
+    for _ in range(1200):  # one by one, since all that makes or removes them at once calls itself for each
+        os.mkdir(deepest)  # noqa: PTH102
+        deepest += "/d"
+    Path(deepest).with_name("train.py").write_text("import torch")
+    try:
+        assert read_source(tmp_path, "train.py").frameworks == ("torch",)
+    finally:
+        subprocess.run(["rm", "-r", str(tmp_path / "d")], check=True)

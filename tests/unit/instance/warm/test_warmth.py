@@ -1,0 +1,136 @@
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainyard.foundation.home import process_start
+from trainyard.instance.warm.circumstances import circumstances, state_of
+from trainyard.instance.warm.warmth import Warmth
+from trainyard.link.contract import WarmSpec
+from trainyard.link.warm import WorkerFolder, hold
+
+PYTHON = "/usr/bin/python3"
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "train.py").write_text("import torch")
+    return folder
+
+
+def warmth(code: Path, **changed: Any) -> Warmth:
+    spec = WarmSpec(str(code.parent / "warm" / "111"), 600)
+    values: dict[str, Any] = {"python": PYTHON, "code": code, "script": "train.py", "variables": {}}
+    return Warmth(spec, **(values | changed))
+
+
+def serve(wanted: Warmth, **changed: Any) -> WorkerFolder:
+    """Make it look as if this process were the worker that is wanted."""
+    folder = wanted.folder
+    folder.root.mkdir(parents=True, exist_ok=True)
+    facts = {
+        "pid": os.getpid(),
+        "started": process_start(os.getpid()),
+        "python": PYTHON,
+        "circumstances": circumstances(),
+        "folders": state_of(["/usr"]),
+        "names": ["json", "os", "torch", "typing_extensions"],
+        "packages": ["torch", "typing_extensions"],
+    }
+    folder.description.write_text(json.dumps(facts | changed))
+    return folder
+
+
+def test_a_worker_that_stands_where_the_agent_does_is_taken(code: Path) -> None:
+    assert warmth(code).forker() is None
+    serve(warmth(code))
+    assert warmth(code).forker() is not None
+
+
+def test_a_worker_is_for_one_python_and_one_set_of_frameworks(code: Path) -> None:
+    serve(warmth(code))
+    assert warmth(code, python="/usr/local/bin/python3").forker() is None
+    (code / "more.py").write_text("import pandas")
+    assert warmth(code).forker() is None
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"circumstances": {}},
+        {"folders": {"/usr": 1}},
+        {"pid": 2**22 - 1},
+    ],
+    ids=["other namespaces", "another installation", "dead"],
+)
+def test_a_worker_that_stands_elsewhere_is_not(code: Path, changed: dict[str, Any]) -> None:
+    serve(warmth(code), **changed)
+    assert warmth(code).forker() is None
+
+
+@pytest.mark.parametrize("name", ["PYTHONPATH", "OMP_NUM_THREADS", "LD_PRELOAD", "TORCH_LOGS", "LC_ALL", "LANG"])
+def test_variables_that_count_at_the_start_need_a_start(code: Path, name: str) -> None:
+    serve(warmth(code))
+    assert warmth(code, variables={name: "1"}).forker() is None
+    assert warmth(code, variables={"SM_X": "1", "AWS_REGION": "x", "LANGUOR": "1"}).forker() is not None
+
+
+@pytest.mark.parametrize(
+    ("file", "is_taken"),
+    [
+        ("torch.py", False),
+        ("os/__init__.py", False),
+        ("deep/torch/__init__.py", False),
+        ("typing_extensions.cpython-311-x86_64-linux-gnu.so", False),
+        ("sitecustomize.py", False),
+        ("deep/json.py", True),
+        ("deep/sitecustomize.py", True),
+        ("torchy.py", True),
+    ],
+)
+def test_code_that_brings_a_module_by_a_name_of_the_workers_is_not_forked(
+    code: Path, file: str, is_taken: bool
+) -> None:
+    serve(warmth(code))
+    (code / file).parent.mkdir(parents=True, exist_ok=True)
+    (code / file).touch()
+    assert (warmth(code).forker() is not None) == is_taken
+
+
+@pytest.mark.parametrize(("package", "is_taken"), [("typing_extensions.py", False), ("tqdm", True)])
+def test_packages_over_the_environment_may_add_but_not_replace(code: Path, package: str, is_taken: bool) -> None:
+    serve(warmth(code))
+    packages = code.parent / "site-packages"
+    packages.mkdir()
+    (packages / package).mkdir()
+    assert (warmth(code, packages=packages).forker() is not None) == is_taken
+
+
+def test_why_there_is_no_worker_is_told_for_a_while(code: Path) -> None:
+    wanted = warmth(code)
+    assert wanted.refusal is None
+    folder = serve(wanted)
+    folder.refusal.write_text('{"why": "somebody else owns it"}')
+    assert warmth(code).refusal == "somebody else owns it"
+    descriptor = hold(folder)
+    assert warmth(code).refusal is None  # another one is being made
+    assert descriptor is not None
+    os.close(descriptor)
+    os.utime(folder.refusal, (1, 1))
+    assert warmth(code).refusal is None
+
+
+def test_code_that_cannot_be_looked_through_starts_cold(code: Path) -> None:
+    serve(warmth(code))
+    assert warmth(code.parent / "absent").forker() is None
+
+
+def test_a_description_of_another_kind_is_no_worker_to_fork_from(code: Path) -> None:
+    folder = serve(warmth(code))
+    facts = json.loads(folder.description.read_text())
+    folder.description.write_text(json.dumps({name: facts[name] for name in ("pid", "started", "python")}))
+    assert warmth(code).forker() is None
