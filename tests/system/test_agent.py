@@ -12,6 +12,7 @@ import tarfile
 import tempfile
 import time
 import uuid
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,15 @@ import pytest
 import regex
 
 import trainyard
+from tests.unit.instance.agent import samples
 from tests.unit.instance.agent.samples import BUCKET, SPEC, changed, make_bucket, put_object, read_object, tar_gz
-from tests.unit.instance.agent.test_requirements import make_wheel
+from tests.unit.instance.agent.wheels import PYPROJECT, make_source, make_wheel, package_files
 from trainyard.formats.logs import LogReader
 from trainyard.formats.metrics import PointsFile, series_file
+from trainyard.foundation.home import process_start
 from trainyard.instance.agent.layout import Owner
 from trainyard.link.contract import ChannelSpec, CommandKind, Frame, FrameKind, LimitSpec, MetricSpec, ProgramSpec
+from trainyard.link.environments import KeptEnvironments
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.specs import write_spec
 from trainyard.link.spool import read_frames
@@ -34,6 +38,7 @@ from trainyard.objects.filesystem import FilesystemObjects
 JOB_UID = 54_331  # of jobs that root runs
 USER_UID = 54_332  # of an ordinary user, when these tests run as root
 PATIENCE_S = 60.0
+NO_INDEX = {"PIP_NO_INDEX": "1"}
 
 # Becomes another program where no further namespaces can be made, as on machines that forbid them.
 WITHOUT_NAMESPACES = """
@@ -57,13 +62,14 @@ def eventually(holds: Callable[[], bool], what: str) -> None:
 class World:
     """An object store and the folder of an instance, of root or of an ordinary user."""
 
-    def __init__(self, root: Path, *, is_root: bool) -> None:
+    def __init__(self, root: Path, *, is_root: bool, job: str = "", instance: str = "algo-1") -> None:
         self.root = root
-        self.folder = InstanceFolder(root / "jobs" / "j-1" / "1" / "algo-1")
+        self.is_root = is_root
+        self.job = job or f"j-{uuid.uuid4().hex}"  # tests that run at the same time share a machine
+        self.folder = InstanceFolder(root / "jobs" / self.job / "1" / instance)
         self.folder.root.mkdir(parents=True)
         self.agent: subprocess.Popen[bytes] | None = None
         self.prefix: list[str] = []
-        self._is_root = is_root
         self.interpreter = sys.executable if is_root or os.geteuid() != 0 else _interpreter_for_everybody()
 
     @contextlib.contextmanager
@@ -80,8 +86,9 @@ class World:
         name = members.pop("entry_point", "train.py")
         members.setdefault("program", ProgramSpec(name, "s3://yard/code/sourcedir.tar.gz", (), self.interpreter))
         members.setdefault("limits", LimitSpec())
-        objects, uid = str(self.root / "objects"), JOB_UID if self._is_root else None
-        write_spec(self.folder.root, changed(SPEC, objects_root=objects, uid=uid, **members))
+        objects, uid = str(self.root / "objects"), JOB_UID if self.is_root else None
+        given = {"job_id": self.job, "instance": self.folder.root.name, "objects_root": objects, "uid": uid}
+        write_spec(self.folder.root, changed(SPEC, **(given | members)))
         self._give_away()
         self.agent = self.spawn()
 
@@ -105,11 +112,11 @@ class World:
         return {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(map(str, sources))}
 
     def _give_away(self) -> None:
-        if os.geteuid() == 0 and not self._is_root:
+        if os.geteuid() == 0 and not self.is_root:
             Owner(USER_UID).take_tree(self.root)
 
     def _identity(self) -> Any:
-        if os.geteuid() != 0 or self._is_root:
+        if os.geteuid() != 0 or self.is_root:
             return {}
         return {"user": USER_UID, "group": USER_UID, "extra_groups": []}
 
@@ -117,6 +124,11 @@ class World:
         """Run an instance to its end; the payload of its verdict."""
         self.start(files, **members)
         return self.verdict()
+
+    def begin_again(self) -> None:
+        """Clear the folder of the instance for another job."""
+        shutil.rmtree(self.folder.root)
+        self.folder.root.mkdir()
 
     def verdict(self) -> Mapping[str, Any]:
         assert self.agent is not None
@@ -143,6 +155,13 @@ class World:
         )
         command = [self.interpreter, "-c", program, str(self.folder.mailbox), kind.value, reason]
         subprocess.run(command, check=True, cwd="/", env=self._environment, **self._identity())
+
+    def announce(self) -> None:
+        """Say which process the agent is, as it does itself where an engine starts it."""
+        assert self.agent is not None
+        presence = {"pid": self.agent.pid, "started": process_start(self.agent.pid)}
+        self.folder.agent.write_text(json.dumps(presence))
+        self._give_away()
 
     def wait_for_line(self, line: str) -> None:
         eventually(lambda: line in self.log() or self._is_over(), f'the line "{line}"')
@@ -206,6 +225,23 @@ def _interpreter_for_everybody() -> str:
             if run.returncode == 0:
                 return candidate
     pytest.skip("this machine has no Python that an ordinary user may start")
+
+
+def with_wheels(world: World, *files: Path) -> dict[str, Any]:
+    """What a spec needs so that these files are all that can be installed."""
+    with world.store() as store:
+        for file in files:
+            put_object(store, f"wheels/{file.name}", file.read_bytes())
+    channel = ChannelSpec("wheels", "File", "yard", "wheels", tuple(f"wheels/{file.name}" for file in files))
+    return {"channels": (channel,), "environment": NO_INDEX | {"PIP_FIND_LINKS": "/opt/ml/input/data/wheels"}}
+
+
+def environment_with(world: World, wheel: Path) -> str:
+    """The Python of an environment of its own that has this package."""
+    subprocess.run([world.interpreter, "-m", "venv", "--without-pip", world.root / "base"], check=True)
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(next((world.root / "base").glob("lib/python*/site-packages")))
+    return str(world.root / "base" / "bin" / "python")
 
 
 def processes_with(marker: str) -> list[int]:
@@ -457,9 +493,151 @@ print(socket.gethostname(), len({socket.gethostbyname(host) for host in ("algo-1
 open("/state/checkpoint", "w").write("1")
 print(os.listdir("/state"))
 """
-    verdict = world.run(program, hosts=("algo-1", "algo-2"), extra_paths=("/state",))
+    verdict = world.run(program, hosts=("algo-1", "algo-2"), extra_paths=("/state",), uploads=False)
     assert verdict["outcome"] == "completed", world.log()
     assert world.log() == ["algo-1 2", "['checkpoint']"]
+
+
+def test_every_file_and_variable_of_the_container_contract_is_there(world: World) -> None:
+    with world.store() as store:
+        put_object(store, "data/a.csv", b"1")
+    program = """
+import json, os, pathlib
+ml = pathlib.Path("/opt/ml")
+def look(path):
+    return json.loads((ml / "input/config" / path).read_text())
+found = {
+    "files": {name: look(f"{name}.json") for name in ("hyperparameters", "inputdataconfig", "resourceconfig")},
+    "channel": (ml / "input/data/train/a.csv").read_text(),
+    "variables": dict(os.environ),
+}
+for name in ("model", "output", "output/data", "output/intermediate", "checkpoints", "code", "/tmp", "/dev/shm"):
+    (ml / name / "mine").write_text("can be written")
+    (ml / name / "mine").unlink()
+print(json.dumps(found))
+"""
+    given = {"AWS_ENDPOINT_URL": "http://127.0.0.1:4780", "AWS_SESSION_TOKEN": "token", "MINE": "1"}
+    channel = ChannelSpec("train", "File", "yard", "data", ("data/a.csv",), "text/csv")
+    hyperparameters = {"epochs": "3", "sagemaker_program": '"train.py"', "sagemaker_job_name": '"mnist-7"'}
+    assert world.run(program, environment=given, channels=(channel,), hyperparameters=hyperparameters)["outcome"] == (
+        "completed"
+    ), world.log()
+    found = json.loads(world.log()[-1])
+    assert found["channel"] == "1"
+    assert found["files"]["hyperparameters"] == hyperparameters
+    assert found["files"]["inputdataconfig"] == {
+        "train": {
+            "TrainingInputMode": "File",
+            "S3DistributionType": "FullyReplicated",
+            "RecordWrapperType": "None",
+            "ContentType": "text/csv",
+        }
+    }
+    assert found["files"]["resourceconfig"]["hosts"] == ["algo-1"]
+    assert found["files"]["resourceconfig"]["current_group_name"] == "homogeneousCluster"
+    variables = found["variables"]
+    assert variables.items() >= given.items()
+    assert variables["TRAINING_JOB_NAME"] == "mnist-7"
+    assert variables["TRAINING_JOB_ARN"].endswith("training-job/mnist-7")
+    assert variables["AWS_REGION"] == variables["AWS_DEFAULT_REGION"] == "us-west-2"
+    assert variables["SAGEMAKER_METRICS_DIRECTORY"] == "/opt/ml/output/metrics/sagemaker"
+    recorded = json.loads((Path(samples.__file__).parent / "toolkit-5.1.4.json").read_text())
+    names = {name for each in recorded.values() for name in each["variables"]}
+    assert {name for name in names if not name.startswith(("SM_HP_", "SM_CHANNEL_"))} <= set(variables)
+    assert (variables["SM_HP_EPOCHS"], variables["SM_CHANNEL_TRAIN"]) == ("3", "/opt/ml/input/data/train")
+
+
+WRITE = """
+import os, pathlib
+host = os.environ["SM_CURRENT_HOST"]
+for folder in ("/opt/ml/model", "/opt/ml/output/data"):
+    pathlib.Path(folder, f"of-{host}").write_text(host)
+    pathlib.Path(folder, "shared").write_text(host)
+"""
+
+
+def start_pair(world: World, first: str, second: str, **members: Any) -> World:
+    """Start both instances of a job, each with a program of its own; the second instance."""
+    other = World(world.root, is_root=world.is_root, job=world.job, instance="algo-2")
+    programs = {"algo-1": first, "algo-2": second}
+    script = f"import os\nexec({programs!r}[os.environ['SM_CURRENT_HOST']])"
+    for each in (world, other):
+        each.start(script, hosts=tuple(programs), uploads=each is world, **members)
+    return other
+
+
+def test_what_all_instances_wrote_becomes_one_archive(world: World) -> None:
+    other = start_pair(world, WRITE, f"import time\ntime.sleep(1)\n{WRITE}")
+    assert [each.verdict()["outcome"] for each in (world, other)] == ["completed", "completed"]
+    both = {"of-algo-1": b"algo-1", "of-algo-2": b"algo-2", "shared": b"algo-2"}
+    assert world.stored() == ["models/mnist-7/output/model.tar.gz", "models/mnist-7/output/output.tar.gz"]
+    assert world.archive("model.tar.gz") == both
+    assert world.archive("output.tar.gz") == both
+    assert [each["kind"] for each in world.payloads(FrameKind.ARTIFACT)] == ["model", "output"]
+    assert other.payloads(FrameKind.ARTIFACT) == []
+    assert any("such as shared" in each["text"] for each in world.payloads(FrameKind.NOTE))
+
+
+def test_where_one_instance_fails_there_is_no_model_but_the_output_of_all_that_ended(world: World) -> None:
+    failing = f"import time\ntime.sleep(1)\n{WRITE}\nraise SystemExit(3)"
+    other = start_pair(world, WRITE, failing)
+    assert [each.verdict()["outcome"] for each in (world, other)] == ["completed", "failed"]
+    assert world.stored() == ["models/mnist-7/output/output.tar.gz"]
+    assert world.archive("output.tar.gz") == {"of-algo-1": b"algo-1", "of-algo-2": b"algo-2", "shared": b"algo-2"}
+
+
+def test_the_first_instance_does_not_wait_for_one_that_is_lost(world: World) -> None:
+    other = start_pair(world, WRITE, "print('ready', flush=True)\nimport time\ntime.sleep(600)")
+    other.wait_for_line("ready")
+    other.announce()
+    assert other.agent is not None
+    other.agent.kill()
+    other.agent.wait()
+    assert world.verdict()["outcome"] == "completed"
+    assert world.stored() == ["models/mnist-7/output/output.tar.gz"]
+    assert world.archive("output.tar.gz") == {"of-algo-1": b"algo-1", "shared": b"algo-1"}
+
+
+def test_a_kill_ends_the_wait_for_the_others(world: World) -> None:
+    other = start_pair(world, WRITE, "print('ready', flush=True)\nimport time\ntime.sleep(600)")
+    eventually(lambda: world.frames(FrameKind.EXITED) != [], "the end of the first program")
+    world.stop(CommandKind.KILL)
+    assert world.verdict()["outcome"] == "stopped"
+    assert world.stored() == []
+    other.stop(CommandKind.KILL)
+    other.verdict()
+
+
+def test_a_stop_waits_for_what_the_others_save(world: World) -> None:
+    saving = f"""
+import signal, sys, time
+def save(*_):
+    time.sleep(1)
+    exec({WRITE!r})
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print("ready", flush=True)
+while True: time.sleep(0.1)
+"""
+    other = start_pair(world, WRITE, saving, grace_s=60)
+    other.wait_for_line("ready")
+    eventually(lambda: world.frames(FrameKind.EXITED) != [], "the end of the first program")
+    for each in (world, other):
+        each.stop()
+    assert other.verdict()["outcome"] == "stopped"
+    assert world.verdict()["outcome"] == "completed"
+    assert world.archive("model.tar.gz")["of-algo-2"] == b"algo-2"
+
+
+def test_a_program_that_saved_no_model_leaves_none_and_the_job_is_told(world: World) -> None:
+    assert world.run("pass")["outcome"] == "completed"
+    assert world.stored() == []
+    assert any("there is no model.tar.gz" in each["text"] for each in world.payloads(FrameKind.NOTE))
+
+
+def test_the_log_begins_with_what_stands_in_place_of_what_was_asked_for(world: World) -> None:
+    world.run("print('first')", notes=("The image a:1 stands for an environment with b 2.",))
+    assert world.log() == ["[trainyard] The image a:1 stands for an environment with b 2.", "first"]
 
 
 def test_a_shell_script_runs_with_its_arguments(world: World) -> None:
@@ -479,13 +657,9 @@ def test_a_command_runs_without_code(world: World) -> None:
 
 
 def test_requirements_are_installed_before_the_program_runs(world: World, tmp_path: Path) -> None:
-    wheel = make_wheel(tmp_path, "yardtoy", "1.5")
-    with world.store() as store:
-        put_object(store, f"wheels/{wheel.name}", wheel.read_bytes())
     verdict = world.run(
         {"train.py": "import yardtoy; print('toy', yardtoy.version)", "requirements.txt": "yardtoy==1.5\n"},
-        channels=(ChannelSpec("wheels", "File", "yard", "wheels", (f"wheels/{wheel.name}",)),),
-        environment={"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/opt/ml/input/data/wheels"},
+        **with_wheels(world, make_wheel(tmp_path, "yardtoy", "1.5")),
     )
     assert verdict["outcome"] == "completed", verdict
     assert world.log()[0] == "[trainyard] Installing requirements.txt."
@@ -493,9 +667,118 @@ def test_requirements_are_installed_before_the_program_runs(world: World, tmp_pa
     assert "environment" in [each["name"] for each in world.payloads(FrameKind.PHASE)]
 
 
+def test_what_one_job_installed_the_next_one_has_at_once_and_cannot_change(world: World, tmp_path: Path) -> None:
+    program = """
+import pathlib, subprocess, sys, yardtoy
+print("toy", yardtoy.version)
+print(subprocess.run(["yardtoy-script"], capture_output=True, text=True).stdout.strip())
+try:
+    pathlib.Path(yardtoy.__file__).write_text("spoiled")
+except OSError as error:
+    print("refused", error.strerror)
+"""
+    files = {"train.py": program, "requirements.txt": "yardtoy==1.5\n"}
+    members = with_wheels(world, make_wheel(tmp_path, "yardtoy", "1.5"))
+    members |= {"environments": str(world.root / "environments")}
+    lines = ["toy 1.5", "script 1.5", "refused Read-only file system"]
+    for number in (1, 2):
+        assert world.run(files, **members)["outcome"] == "completed", world.log()
+        assert world.log()[-3:] == lines
+        assert len(world.log()) == 3 or number == 1
+        world.begin_again()
+    (only,) = KeptEnvironments(world.root / "environments").kept()
+    assert only.size_bytes > 0
+    files["requirements.txt"] = "yardtoy>=1\n"
+    assert world.run(files, **members)["outcome"] == "completed", world.log()
+    assert len(KeptEnvironments(world.root / "environments").kept()) == 2
+
+
+def test_two_jobs_that_need_the_same_install_it_once(world: World, tmp_path: Path) -> None:
+    files = {"train.py": "import yardtoy; print('toy', yardtoy.version)", "requirements.txt": "yardtoy==1.5\n"}
+    members = with_wheels(world, make_wheel(tmp_path, "yardtoy", "1.5"))
+    members |= {"environments": str(world.root / "environments")}
+    world.start(files, **members)
+    other = World(world.root, is_root=world.is_root)
+    other.start(files, **members)
+    assert [each.verdict()["outcome"] for each in (world, other)] == ["completed", "completed"], other.log()
+    assert [each.log()[-1] for each in (world, other)] == ["toy 1.5", "toy 1.5"]
+    said = [line for line in world.log() + other.log() if line == "[trainyard] Installing requirements.txt."]
+    assert len(said) == 1
+
+
+def test_an_agent_that_is_killed_while_it_installs_leaves_nothing_half_used(world: World, tmp_path: Path) -> None:
+    slow = make_source(tmp_path, "yardslow", "1.0", backend="import time\ntime.sleep(600)\n")
+    members = with_wheels(world, slow) | {"environments": str(world.root / "environments")}
+    world.start({"train.py": "", "requirements.txt": "yardslow\n"}, **members)
+    kept = KeptEnvironments(world.root / "environments")
+    eventually(lambda: any((world.root / "environments").glob(".*/bin/python")), "an environment being made")
+    assert world.agent is not None
+    world.agent.kill()
+    world.agent.wait()
+    assert kept.kept() == []
+    assert len(kept.leftovers()) == 1
+    eventually(lambda: not processes_with("installer.py"), "the end of the installation")
+    kept.trim(1 << 30)
+    assert kept.leftovers() == []
+
+
+def test_a_job_whose_requirements_are_there_installs_nothing(world: World) -> None:
+    have = subprocess.run(
+        [
+            world.interpreter,
+            "-c",
+            "import importlib.metadata as m; print(next(iter(m.distributions())).metadata['Name'])",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    files = {"train.py": "import sys; print(sys.prefix)", "requirements.txt": f"# nothing new\n{have}\n"}
+    assert world.run(files)["outcome"] == "completed"
+    (prefix,) = world.log()
+    assert Path(world.interpreter).is_relative_to(prefix)
+
+
+def test_a_framework_in_another_version_fails_with_both_named(world: World, tmp_path: Path) -> None:
+    python = environment_with(world, make_wheel(tmp_path, "torch", "2.0"))
+    members = with_wheels(world, make_wheel(tmp_path, "torch", "1.0"))
+    program = ProgramSpec("train.py", "s3://yard/code/sourcedir.tar.gz", (), python)
+    verdict = world.run({"train.py": "", "requirements.txt": "torch==1.0\n"}, program=program, **members)
+    assert verdict["outcome"] == "failed"
+    assert "InstallRequirementsError: requirements.txt: This asks for torch==1.0, but the " in verdict["reason"]
+    assert "environment of this job has torch 2.0, which jobs do not replace" in verdict["reason"]
+    assert "`trainyard images map IMAGE /path/to/python`" in verdict["reason"]
+
+
+@pytest.mark.parametrize("entry_point", ["yardcode.train", "-m yardcode.train", "train.py"])
+def test_code_that_is_a_package_is_installed_and_run_as_one(world: World, entry_point: str) -> None:
+    files = {**package_files(), "setup.py": "", "train.py": "import yardcode; print('file', yardcode.__file__)"}
+    verdict = world.run(files, entry_point=entry_point, hyperparameters={"epochs": "3"}, environment=NO_INDEX)
+    assert verdict["outcome"] == "completed", world.log()
+    assert world.log()[0] == "[trainyard] Installing setup.py."
+    if entry_point == "train.py":
+        assert world.log()[-1] == "file /opt/ml/code/yardcode/__init__.py"  # the code comes first, as everywhere
+    else:
+        assert world.log()[-1] == "module __main__ ['--epochs', '3']"
+
+
+def test_a_pyproject_that_cannot_be_built_is_passed_over_with_a_note(world: World) -> None:
+    files = {"pyproject.toml": PYPROJECT, "backend.py": "", "train.py": "print('ready')"}
+    assert world.run(files, environment=NO_INDEX)["outcome"] == "completed"
+    assert world.log()[-1] == "ready"
+    assert any(each["text"].startswith("pyproject.toml cannot be ins") for each in world.payloads(FrameKind.NOTE))
+
+
+def test_code_whose_setup_fails_fails_the_job(world: World) -> None:
+    files = {**package_files(), "setup.py": "", "backend.py": "raise ValueError('no build today')", "train.py": ""}
+    verdict = world.run(files, environment=NO_INDEX)
+    assert verdict["outcome"] == "failed"
+    assert verdict["reason"].startswith("AlgorithmError: InstallModuleError: setup.py cannot be installed")
+
+
 def test_requirements_that_cannot_be_had_fail_with_pips_words(world: World) -> None:
     files = {"train.py": "", "requirements.txt": "no-such-package-of-the-yard\n"}
-    verdict = world.run(files, environment={"PIP_NO_INDEX": "1"})
+    verdict = world.run(files, environment=NO_INDEX)
     assert verdict["outcome"] == "failed"
     assert verdict["reason"].startswith("AlgorithmError: InstallRequirementsError: ")
     assert "no-such-package-of-the-yard" in verdict["reason"]
@@ -582,6 +865,20 @@ pathlib.Path(os.environ["SM_MODEL_DIR"], "weights").write_text("w")
     assert bare_world.log() == ["code True", "channel 1"]
     assert bare_world.archive("model.tar.gz") == {"weights": b"w"}
     assert any("not" in each["text"] for each in bare_world.payloads(FrameKind.NOTE))
+
+
+def test_without_namespaces_what_a_job_installs_is_its_own(bare_world: World, tmp_path: Path) -> None:
+    """Nothing can be bound to the place that the scripts of an environment name."""
+    members = with_wheels(bare_world, make_wheel(tmp_path, "yardtoy", "1.5"))
+    members["environment"] = NO_INDEX | {"PIP_FIND_LINKS": str(bare_world.folder.ml / "input/data/wheels")}
+    program = (
+        "import subprocess, yardtoy; print('toy', yardtoy.version, flush=True); subprocess.run(['yardtoy-script'])"
+    )
+    files = {"train.py": program, "requirements.txt": "yardtoy==1.5\n"}
+    verdict = bare_world.run(files, **members, environments=str(bare_world.root / "environments"))
+    assert verdict["outcome"] == "completed", bare_world.log()
+    assert bare_world.log()[-2:] == ["toy 1.5", "script 1.5"]
+    assert KeptEnvironments(bare_world.root / "environments").kept() == []
 
 
 def test_without_namespaces_what_a_program_left_behind_is_killed_with_it(bare_world: World) -> None:

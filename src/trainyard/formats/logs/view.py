@@ -25,6 +25,11 @@ class LogEvent(NamedTuple):
     peak_ms: int
     message: bytes
 
+    @property
+    def text(self) -> str:
+        """The message as users read it; what is no UTF-8 is replaced."""
+        return self.message.decode("utf-8", "replace")
+
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:

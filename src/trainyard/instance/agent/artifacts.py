@@ -5,14 +5,15 @@ import io
 import os
 import stat
 import tarfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.locations import Location, parse_s3_uri
 from trainyard.instance.agent.confined import open_file, open_folder
+from trainyard.instance.agent.failure import CannotRun, FailureKind
 from trainyard.link.contract import InstanceSpec
 from trainyard.objects.contract import Attributes, ObjectWriter
 from trainyard.objects.filesystem import FilesystemObjects
@@ -22,15 +23,22 @@ from trainyard.objects.filesystem import FilesystemObjects
 _TIME = 315532800
 _LEVEL = 1  # weights hardly shrink, and higher levels cost minutes
 _TYPE = {"content-type": "application/gzip"}
+_DEEPEST = 200
+_MOST_HOLES = 64 * 1024**3  # bytes of a file that take no space on the disk, but time to pack
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An artifact in the store. `skipped` are the entries that cannot be in an archive: sockets, devices, pipes."""
+    """An artifact in the store. `skipped` are the entries that cannot be in an archive: sockets, devices, pipes.
+
+    `clashes` are the entries left out because a later folder has one of the same name, and `clash` is such a name.
+    """
 
     where: Location
     size: int
     skipped: int
+    clashes: int = 0
+    clash: str = ""
 
 
 def model_location(spec: InstanceSpec) -> Location:
@@ -38,34 +46,35 @@ def model_location(spec: InstanceSpec) -> Location:
 
 
 def output_location(spec: InstanceSpec) -> Location:
-    """Where the output of this instance goes: the first one's to the name that clients fetch."""
-    return _location(spec, "output.tar.gz" if spec.uploads else f"output-{spec.instance}.tar.gz")
+    return _location(spec, "output.tar.gz")
 
 
-def store_folder(
-    store: FilesystemObjects, ml: Path, path: str, *, where: Location, check: Callable[[], None]
+def store_folders(
+    store: FilesystemObjects, roots: Sequence[Path], path: str, *, where: Location, check: Callable[[], None]
 ) -> Stored | None:
-    """Pack the folder at `path` below `ml` into one object; None, and nothing stored, when there is nothing in it.
+    """Pack the folders at `path` below all `roots` into one object; None, and nothing stored, when they are empty.
 
-    `check` is called now and then and may raise to end it, with nothing stored. Links are packed as they are and never
-    followed.
+    What several of them have is taken from the last. `check` is called now and then and may raise to end it, with
+    nothing stored. Links are packed as they are and never followed.
     """
-    with open_folder(ml, path) as folder:
-        if folder is None or not os.listdir(folder):  # noqa: PTH208 - a descriptor has no path
-            return None
-        return _store(store, folder, where=where, check=check)
+    with ExitStack() as stack:
+        opened = [stack.enter_context(open_folder(root, path)) for root in roots]
+        folders = [folder for folder in opened if folder is not None and os.listdir(folder)]  # noqa: PTH208
+        return _store(store, folders, where=where, check=check) if folders else None
 
 
-def _store(store: FilesystemObjects, folder: int, *, where: Location, check: Callable[[], None]) -> Stored:
+def _store(store: FilesystemObjects, folders: Sequence[int], *, where: Location, check: Callable[[], None]) -> Stored:
     writer = store.writer(where, Attributes(headers=_TYPE))
     try:
         with _tar_gz(writer, check) as tar:
-            skipped = _add_tree(tar, folder)
+            packing = _Packing(tar)
+            for folder in reversed(folders):
+                packing.add_tree(folder)
         written = writer.commit(now=utc_now())
     except BaseException:
         writer.abort()
         raise
-    return Stored(where, written.size, skipped)
+    return Stored(where, written.size, packing.skipped, packing.clashes, packing.clash)
 
 
 def _location(spec: InstanceSpec, name: str) -> Location:
@@ -99,15 +108,36 @@ def _tar_gz(writer: ObjectWriter, check: Callable[[], None]) -> Iterator[tarfile
         yield tar
 
 
-def _add_tree(tar: tarfile.TarFile, folder: int) -> int:
-    """Everything below the folder in the order of names; how many entries cannot be packed."""
-    skipped = 0
-    for parent, folders, files, descriptor in os.fwalk(".", dir_fd=folder, follow_symlinks=False):
-        folders.sort()
-        for name in sorted((*folders, *files)):
-            path = f"{parent}/{name}".removeprefix("./")
-            skipped += not _add_entry(tar, path, name=name, parent=descriptor)
-    return skipped
+class _Packing:
+    """Puts trees into one archive. A name that an earlier tree took stays that one's, but folders are joined."""
+
+    def __init__(self, tar: tarfile.TarFile) -> None:
+        self.skipped = 0
+        self.clashes = 0
+        self.clash = ""
+        self._tar = tar
+        self._taken: dict[str, bool] = {}  # names, and whether they are folders
+
+    def add_tree(self, folder: int) -> None:
+        """Everything below the folder, in the order of names."""
+        for parent, folders, files, descriptor in os.fwalk(".", dir_fd=folder, follow_symlinks=False):
+            if parent.count("/") > _DEEPEST:
+                raise CannotRun(f"Folders nested more than {_DEEPEST} deep cannot be packed.", FailureKind.USER_ERROR)
+            entered = {name for name in folders if _is_folder(name, descriptor)}
+            for name in sorted((*folders, *files)):
+                path = f"{parent}/{name}".removeprefix("./")
+                if path not in self._taken:
+                    self._taken[path] = name in entered
+                    self.skipped += not _add_entry(self._tar, path, name=name, parent=descriptor)
+                elif not (name in entered and self._taken[path]):
+                    entered.discard(name)
+                    self.clashes += 1
+                    self.clash = self.clash or path
+            folders[:] = sorted(entered)
+
+
+def _is_folder(name: str, parent: int) -> bool:
+    return stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
 
 
 def _add_entry(tar: tarfile.TarFile, path: str, *, name: str, parent: int) -> bool:
@@ -115,6 +145,8 @@ def _add_entry(tar: tarfile.TarFile, path: str, *, name: str, parent: int) -> bo
     entry = tarfile.TarInfo(path)
     entry.mtime = _TIME
     if stat.S_ISDIR(found.st_mode):
+        if not found.st_mode & stat.S_IRUSR or not found.st_mode & stat.S_IXUSR:
+            os.chmod(name, 0o700, dir_fd=parent)  # or what is in it would be left out
         entry.type, entry.mode = tarfile.DIRTYPE, 0o755
         tar.addfile(entry)
     elif stat.S_ISLNK(found.st_mode):
@@ -132,6 +164,11 @@ def _add_file(tar: tarfile.TarFile, entry: tarfile.TarInfo, *, name: str, parent
     descriptor = open_file(name, parent)
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
+        if found.st_size - found.st_blocks * 512 > _MOST_HOLES:
+            raise CannotRun(
+                f'"{entry.name[:200]}" says it has {found.st_size} bytes but is nearly empty, so it cannot be packed.',
+                FailureKind.USER_ERROR,
+            )
         entry.size = found.st_size
         entry.mode = 0o755 if found.st_mode & 0o111 else 0o644
         tar.addfile(entry, file)

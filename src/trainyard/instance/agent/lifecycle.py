@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainyard.foundation.errors import NotFound, TrainyardError
-from trainyard.foundation.locations import BucketRef, Location
-from trainyard.instance.agent.artifacts import model_location, output_location, store_folder
+from trainyard.foundation.errors import TrainyardError
+from trainyard.foundation.locations import BucketRef
 from trainyard.instance.agent.channels import bring_channel
 from trainyard.instance.agent.code import fetch_code
 from trainyard.instance.agent.confined import read_text
@@ -28,6 +27,7 @@ from trainyard.instance.agent.layout import Owner, lay_out
 from trainyard.instance.agent.orders import Ordered, Orders
 from trainyard.instance.agent.output import Output
 from trainyard.instance.agent.reports import Reports
+from trainyard.instance.agent.results import Results
 from trainyard.instance.agent.supervision import MAX_RUNTIME, RunEnd
 from trainyard.instance.agent.tracebacks import find_exception
 from trainyard.instance.agent.training import Training
@@ -80,6 +80,8 @@ class Instance:
             self._output.close()
 
     def _prepared_and_run(self) -> Verdict:
+        for note in self._spec.notes:
+            self._output.say(note)
         self._reports.status("Downloading", "Downloading input data")
         with self._reports.phase("download"):
             self._prepare()
@@ -90,12 +92,13 @@ class Instance:
         end = training.run()
         verdict = self._judge(end, training)
         self._reports.status("Uploading", "Uploading generated training model")
+        results = Results(self._folder, self._spec, reports=self._reports, orders=self._orders)
+        if verdict.outcome != FAILED:
+            results.store()
+            return verdict
         try:
-            with self._reports.phase("upload"):
-                self._upload(verdict)
+            results.store_of_failure()
         except (TrainyardError, OSError) as error:
-            if verdict.outcome != FAILED:
-                raise
             # Why the program failed matters more than that its output could not be kept.
             self._reports.note(f"The output is not stored: {why_it_cannot_run(error).message}")
         return verdict
@@ -122,6 +125,8 @@ class Instance:
     def _judge(self, end: RunEnd, training: Training) -> Verdict:
         if self._orders.is_killed:
             raise Ordered
+        if end.overuse:
+            raise CannotRun(end.overuse, FailureKind.DISK_FULL)
         if end.stop_reason == MAX_RUNTIME:
             limit = self._spec.max_runtime_s
             card = time_limit_card(self._spec.instance, seconds=limit, tail=self._output.tail)
@@ -135,34 +140,6 @@ class Instance:
         exception = find_exception(tail.text, training.code_folder)
         told = ProgramEnd(self._spec.instance, training.command, end.ended, written, tail, exception)
         return Verdict.of(failure_of_program(told))
-
-    def _upload(self, verdict: Verdict) -> None:
-        """The model of a program that failed is none; its other output may tell why it did."""
-        with closing(FilesystemObjects(Path(self._spec.objects_root))) as store:
-            if self._spec.uploads and verdict.outcome != FAILED:
-                self._store(store, "model", kind="model", where=model_location(self._spec))
-            kind = "output" if self._spec.uploads else f"output of {self._spec.instance}"
-            self._store(store, "output/data", kind=kind, where=output_location(self._spec))
-
-    def _store(self, store: FilesystemObjects, path: str, *, kind: str, where: Location) -> None:
-        try:
-            stored = store_folder(store, self._folder.ml, path, where=where, check=self._check_kill)
-        except NotFound as error:
-            raise CannotRun(
-                f"The {kind} cannot be stored as {where}: {error.message}", FailureKind.USER_ERROR
-            ) from error
-        if stored is None:
-            if kind == "model":
-                self._reports.note("The program saved nothing in /opt/ml/model, so there is no model.tar.gz.")
-            return
-        if stored.skipped:
-            self._reports.note(f"{stored.skipped} entries of /opt/ml/{path} are no files and were not packed.")
-        self._reports.artifact(kind, str(stored.where), size=stored.size)
-
-    def _check_kill(self) -> None:
-        self._orders.read()
-        if self._orders.is_killed:
-            raise Ordered
 
 
 def _level(cause: CannotRun) -> int:

@@ -6,11 +6,13 @@ killed, the program dies with it, and the yard finds a spool that no verdict clo
 
 import logging
 import os
-import shutil
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
+from trainyard.foundation.files import remove_tree
 from trainyard.foundation.journal import write_journal
 from trainyard.instance.agent.failure import failure_before_program, why_it_cannot_run
 from trainyard.instance.agent.lifecycle import Instance, Verdict
@@ -47,6 +49,8 @@ def main(arguments: Sequence[str]) -> int:
 def _verdict(folder: InstanceFolder, reports: Reports) -> Verdict:
     try:
         spec = read_spec(folder.root)
+        if spec.doorbell:
+            reports.ring_at(Path(spec.doorbell), spec.job_id)
         instance = Instance(folder, spec, reports=reports, orders=Orders(Mailbox(folder.mailbox), monotonic=boottime))
         log.info("instance started", extra={"job": spec.job_name, "instance": spec.instance})
         return instance.live()
@@ -64,7 +68,8 @@ def _tell(verdict: Verdict, reports: Reports, *, folder: InstanceFolder) -> bool
         except OSError as error:
             log.error("the verdict cannot be written", extra={"why": error.strerror})
             for unneeded in (folder.scratch, folder.ml):
-                shutil.rmtree(unneeded, ignore_errors=True)
+                with suppress(OSError):
+                    remove_tree(unneeded)
             time.sleep(1)
         else:
             log.info("instance ended", extra={"outcome": verdict.outcome})

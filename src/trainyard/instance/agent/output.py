@@ -1,6 +1,7 @@
 """What a program writes to stdout and stderr, kept as the log of its instance."""
 
 import logging
+from collections import deque
 from pathlib import Path
 
 from trainyard.formats.logs import SEGMENT_BYTES, LogWriter
@@ -10,6 +11,7 @@ from trainyard.instance.agent.reports import now_us
 from trainyard.instance.agent.series import MetricSeries
 from trainyard.instance.agent.tail import LogTail
 
+_MOST_WAITING = 8 << 20
 _SEGMENTS_IN_LIMIT = 16  # so that what is dropped at once is a small part of what is kept
 
 log = logging.getLogger(__name__)
@@ -18,8 +20,8 @@ log = logging.getLogger(__name__)
 class Output:
     """Takes the bytes of all programs of an instance, in their order; used by one thread.
 
-    A log that grows over its limit loses its middle, and says so at its end. A disk that takes no more costs lines of
-    the log, never the program.
+    A log that grows over its limit loses its middle, and says so at its end. What a full disk does not take waits in
+    memory for room; when too much waits, it costs lines of the log, never the program.
     """
 
     def __init__(self, folder: Path, *, limit_bytes: int) -> None:
@@ -31,11 +33,14 @@ class Output:
         self._limit = limit_bytes
         self._segment = max(1, min(SEGMENT_BYTES, limit_bytes // _SEGMENTS_IN_LIMIT))
         self._log = LogWriter(folder, segment_bytes=self._segment)
+        self._waiting: deque[tuple[bytes, int]] = deque()  # pieces of output and their milliseconds
+        self._waiting_bytes = 0
+        self._is_held_up = False
         self._dropped = 0
         self._look_at = limit_bytes  # the offset at which the size is looked at next
 
     def write(self, data: bytes) -> None:
-        """Keep what a program wrote just now."""
+        """Keep what a program wrote just now, in pieces no larger than an event."""
         at_us = now_us()
         self.first_us = self.first_us or at_us
         self.tail.add(data)
@@ -43,8 +48,26 @@ class Output:
         if self.metrics is not None:
             self.metrics.write(data, at_us)
 
+    def save(self) -> None:
+        """Write down what waits, as far as the disk takes it now; with nothing waiting, nothing happens."""
+        while self._waiting:
+            data, at_ms = self._waiting[0]
+            try:
+                self._log.append(data, at_ms)
+            except Unavailable as error:
+                if not self._is_held_up:
+                    log.warning("the log must wait for room on the disk", extra={"why": error.message})
+                self._is_held_up = True
+                return
+            self._is_held_up = False
+            self._waiting.popleft()
+            self._waiting_bytes -= len(data)
+            if self._log.end >= self._look_at:
+                self._drop_middle()
+
     def say(self, text: str) -> None:
         """Add a line of the agent's own, for whoever reads the log."""
+        self.save()
         try:
             self._log.append(f"[trainyard] {text}".encode(), now_us() // 1000, whole=True)
         except Unavailable as error:
@@ -52,6 +75,8 @@ class Output:
 
     def close(self) -> None:
         """End the last line, say what was dropped, and make all of it durable."""
+        self.save()
+        self.lost_bytes += self._waiting_bytes
         try:
             self._log.end_line(now_us() // 1000)
             if self._dropped:
@@ -64,15 +89,13 @@ class Output:
         self._log.close()
 
     def _append(self, data: bytes, at_us: int) -> None:
-        try:
-            self._log.append(data, at_us // 1000)
-        except Unavailable as error:
-            if not self.lost_bytes:
-                log.warning("a part of the log is lost", extra={"why": error.message})
+        self.save()  # what waits may have kept the place of this
+        if self._waiting_bytes + len(data) > _MOST_WAITING:
             self.lost_bytes += len(data)
-            return
-        if self._log.end >= self._look_at:
-            self._drop_middle()
+        else:
+            self._waiting.append((data, at_us // 1000))
+            self._waiting_bytes += len(data)
+        self.save()
 
     def _drop_middle(self) -> None:
         """Remove the oldest segments behind the first half of the limit, until what is left is within it."""

@@ -1,8 +1,8 @@
 """The sandboxes of an instance: what its programs see, and how they are started."""
 
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainyard.foundation.errors import InvalidRequest, Unavailable
@@ -14,6 +14,7 @@ from trainyard.instance.agent.layout import extra_folders
 from trainyard.instance.agent.supervision import RunEnd, Supervision
 from trainyard.instance.sandbox.contract import ML, Bind, Isolation, Sandboxed, SandboxRequest
 from trainyard.instance.sandbox.launcher import footprint
+from trainyard.instance.warm.warmth import Warmth
 from trainyard.link.contract import InstanceSpec
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.ledger import Ledger, LedgerKind
@@ -26,6 +27,10 @@ class Program:
     argv: Callable[[str], Sequence[str]]
     interpreter: Callable[[str], str]
     limit_s: float | None = None
+    read_only: Sequence[Bind] = ()
+    writable: Sequence[Bind] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)  # where the job says nothing else
+    warmth: Warmth | None = None  # None starts it cold
 
 
 class ProgramRunner:
@@ -68,7 +73,13 @@ class ProgramRunner:
         request = self._request(program)
         for group in footprint(request):
             self._ledger.add(LedgerKind.CGROUP, path=str(group))
-        return self._supervision.run(request, limit_s=program.limit_s, on_start=on_start)
+
+        def started(sandboxed: Sandboxed) -> None:
+            on_start(sandboxed)
+            if program.warmth is not None and not sandboxed.is_warm and self._isolation is Isolation.NAMESPACES:
+                program.warmth.make_ready(request.environment)
+
+        return self._supervision.run(request, limit_s=program.limit_s, on_start=started)
 
     def _request(self, program: Program) -> SandboxRequest:
         spec, seen_as = self._spec, self.seen_as
@@ -78,17 +89,22 @@ class ProgramRunner:
         return SandboxRequest(
             name=f"{spec.job_id}-{spec.attempt}-{spec.instance}-{self._count}",
             argv=program.argv(seen_as),
-            environment=program_environment(spec, surroundings),
+            environment={**program.variables, **program_environment(spec, surroundings)},
             ml_folder=self._folder.ml,
             scratch_folder=self._folder.scratch,
             working_folder=f"{seen_as}/code",
             interpreter=Path(self._spec.program.interpreter or sys.executable),
-            writable=[Bind(place, path) for path, place in extra_folders(self._folder, spec).items()],
+            read_only=program.read_only,
+            writable=[
+                *(Bind(place, path) for path, place in extra_folders(self._folder, spec).items()),
+                *program.writable,
+            ],
             hidden=[Path(path) for path in spec.hidden],
             hostname=spec.instance,
             hosts=host_lines(spec),
             uid=spec.uid,
             gid=spec.uid,
             limits=spec.limits,
+            forker=program.warmth.forker() if program.warmth is not None else None,
             isolation=self._isolation,
         )

@@ -4,10 +4,12 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from trainyard.instance.sandbox.contract import Ended
 from trainyard.link.contract import FrameKind
+from trainyard.link.doorbell import ring
 from trainyard.link.spool import SpoolWriter
 
 
@@ -17,6 +19,8 @@ def now_us() -> int:
 
 # What a full disk may swallow: a job must not fail because a figure about it could not be noted.
 _DISPENSABLE = frozenset({FrameKind.PHASE, FrameKind.NOTE, FrameKind.METRIC})
+# What users wait for, so that the yard is told to look.
+_AWAITED = frozenset({FrameKind.STATUS, FrameKind.ENDED})
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +30,11 @@ class Reports:
 
     def __init__(self, spool: SpoolWriter) -> None:
         self._spool = spool
+        self._doorbell: tuple[Path, str] | None = None
+
+    def ring_at(self, doorbell: Path, job_id: str) -> None:
+        """Let the yard know from now on when there is something that users wait for."""
+        self._doorbell = doorbell, job_id
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -41,7 +50,7 @@ class Reports:
         self._append(FrameKind.PHASE, {"name": name, "started_us": started_us, "ended_us": ended_us})
 
     def status(self, status: str, message: str) -> None:
-        self._append(FrameKind.STATUS, {"status": status, "message": message}, durable=True)
+        self._append(FrameKind.STATUS, {"status": status, "message": message})
 
     def note(self, text: str) -> None:
         self._append(FrameKind.NOTE, {"text": text})
@@ -66,3 +75,5 @@ class Reports:
             if kind not in _DISPENSABLE:
                 raise
             log.warning("a report could not be written", extra={"kind": kind, "why": error.strerror})
+        if kind in _AWAITED and self._doorbell is not None:
+            ring(*self._doorbell)

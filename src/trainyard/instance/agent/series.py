@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from trainyard.formats.extraction import MetricScanner, Value
 from trainyard.formats.metrics import Point, PointsFile, series_file
 from trainyard.foundation.errors import Unavailable
-from trainyard.instance.agent.metrics import MetricScanner, Value
 from trainyard.instance.agent.reports import Reports, now_us
 
 TELL_INTERVAL_S = 0.1

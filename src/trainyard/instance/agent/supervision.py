@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from trainyard.instance.agent.disk import DiskWatch
 from trainyard.instance.agent.orders import POLL_S, Orders
 from trainyard.instance.agent.output import Output
 from trainyard.instance.sandbox.contract import Ended, Sandboxed, SandboxRequest
@@ -26,10 +27,14 @@ def boottime() -> float:
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """How a run ended. `stop_reason` is why it was stopped, None when the program ended by itself."""
+    """How a run ended. `stop_reason` is why it was stopped, None when the program ended by itself.
+
+    `overuse` is why it was killed for what it took of the machine; nothing otherwise.
+    """
 
     ended: Ended
     stop_reason: str | None = None
+    overuse: str = ""
 
 
 class OutputPipe:
@@ -64,10 +69,11 @@ class Supervision:
     A stop is SIGTERM, then SIGKILL of the whole tree when the grace is over. An order to kill is SIGKILL at once.
     """
 
-    def __init__(self, output: Output, orders: Orders, *, grace_s: float) -> None:
+    def __init__(self, output: Output, orders: Orders, *, grace_s: float, disk: DiskWatch) -> None:
         self._output = output
         self._orders = orders
         self._grace_s = grace_s
+        self._disk = disk
 
     def run(
         self, request: SandboxRequest, *, limit_s: float | None = None, on_start: Callable[[Sandboxed], None]
@@ -86,6 +92,7 @@ class Supervision:
                     orders=self._orders,
                     grace_s=self._grace_s,
                     limit_s=limit_s,
+                    disk=self._disk,
                 ).until_end()
             finally:
                 program.kill()
@@ -104,6 +111,7 @@ class _Run:
         orders: Orders,
         grace_s: float,
         limit_s: float | None,
+        disk: DiskWatch,
     ) -> None:
         self._program = program
         self._pipe = pipe
@@ -111,7 +119,9 @@ class _Run:
         self._orders = orders
         self._grace_s = grace_s
         self._limit_at = None if limit_s is None else boottime() + limit_s
+        self._disk = disk
         self._stop_reason: str | None = None
+        self._overuse = ""
         self._kill_at: float | None = None
         self._poll = select.poll()
         self._poll.register(pipe.reader, select.POLLIN)
@@ -126,13 +136,15 @@ class _Run:
                 break
             self._follow_orders()
             self._watch_time()
+            self._watch_disk()
+            self._output.save()
             if self._output.metrics is not None:
                 self._output.metrics.tell()
         ended = self._program.wait()
         assert ended is not None, "waiting without a limit ends with the program"
         while self._take():
             pass
-        return RunEnd(ended, self._stop_reason)
+        return RunEnd(ended, self._stop_reason, self._overuse)
 
     def _take(self) -> bytes | None:
         data = self._pipe.read()
@@ -153,6 +165,12 @@ class _Run:
             self._program.kill()
         elif self._limit_at is not None and now >= self._limit_at:
             self._stop(MAX_RUNTIME)
+
+    def _watch_disk(self) -> None:
+        overuse = self._disk.look(boottime())
+        if overuse:
+            self._overuse = overuse
+            self._program.kill()
 
     def _stop(self, reason: str) -> None:
         if self._stop_reason is None:

@@ -15,6 +15,7 @@ from trainyard.foundation.errors import InvalidRequest
 _BLOCK = 512
 _MAX_EXTENSION = 1 << 20  # bytes of a long name or of pax records
 _CHUNK = 1 << 20
+_MAX_DIGITS = 40  # of a size, far above any that can be
 _CHECKSUM = slice(148, 156)
 
 
@@ -134,7 +135,7 @@ def _size(header: bytes, extended: dict[str, str]) -> int:
     told = extended.get("size")
     if told is None:
         return _number(header[124:136])
-    if not (told.isascii() and told.isdigit()):
+    if not (told.isascii() and told.isdigit() and len(told) <= _MAX_DIGITS):
         raise MalformedTar("a size in it is not a number")
     return int(told)
 

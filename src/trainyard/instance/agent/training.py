@@ -3,23 +3,19 @@
 import sys
 from collections.abc import Callable
 
-from trainyard.instance.agent.code import program_command
-from trainyard.instance.agent.failure import CannotRun, FailureKind, exit_status
+from trainyard.formats.extraction import MetricScanner
+from trainyard.instance.agent.code import ProgramCommand, program_command
+from trainyard.instance.agent.disk import DiskWatch
+from trainyard.instance.agent.installation import Installation, Overlay
 from trainyard.instance.agent.layout import Owner
-from trainyard.instance.agent.metrics import MetricScanner
-from trainyard.instance.agent.orders import Ordered, Orders
+from trainyard.instance.agent.orders import Orders
 from trainyard.instance.agent.output import Output
 from trainyard.instance.agent.program import Program, ProgramRunner
 from trainyard.instance.agent.reports import Reports, now_us
-from trainyard.instance.agent.requirements import (
-    has_requirements,
-    installation_argv,
-    overlay_interpreter,
-    prepare_installation,
-)
 from trainyard.instance.agent.series import MetricSeries
 from trainyard.instance.agent.supervision import RunEnd, Supervision
 from trainyard.instance.sandbox.contract import Sandboxed
+from trainyard.instance.warm.warmth import Warmth
 from trainyard.link.contract import InstanceSpec
 from trainyard.link.folders import InstanceFolder
 
@@ -42,9 +38,19 @@ class Training:
         self._spec = spec
         self._output = output
         self._reports = reports
-        self._owner = owner
-        self._runner = ProgramRunner(folder, spec, supervision=Supervision(output, orders, grace_s=spec.grace_s))
-        self._base: Callable[[str], str] = lambda _: spec.program.interpreter or sys.executable
+        disk = DiskWatch((folder.ml, folder.scratch, folder.logs))
+        supervision = Supervision(output, orders, grace_s=spec.grace_s, disk=disk)
+        self._runner = ProgramRunner(folder, spec, supervision=supervision)
+        self._installation = Installation(
+            folder,
+            spec,
+            runner=self._runner,
+            output=output,
+            orders=orders,
+            reports=reports,
+            owner=owner,
+            on_start=self._note_limits,
+        )
         self._noted: set[str] = set()
         self._started_us = 0
 
@@ -59,34 +65,38 @@ class Training:
         CannotRun when one of them cannot be started or the installation fails; Ordered when that is stopped.
         """
         code = self._folder.ml / "code"
-        command = program_command(self._spec, code)
+        command = program_command(self._spec, code, is_package=bool(self._installation.wanted.package))
         self.command = command.shown
-        interpreter = self._base
-        if has_requirements(self._spec.program, code):
-            with self._reports.phase("environment"):
-                self._install()
-            interpreter = overlay_interpreter
-        program = Program(lambda seen_as: command.argv(interpreter(seen_as)), interpreter, self._spec.max_runtime_s)
+        overlay = self._installation.overlay()
+        base = self._spec.program.interpreter or sys.executable
+        interpreter: Callable[[str], str] = overlay.interpreter if overlay else lambda _: base
+        program = Program(
+            lambda seen_as: command.argv(interpreter(seen_as)),
+            interpreter,
+            self._spec.max_runtime_s,
+            read_only=overlay.binds if overlay else (),
+            warmth=self._warmth(command, overlay),
+        )
         begun_us = now_us()
         end = self._runner.run(program, on_start=self._begin)
         self._finish(end, begun_us)
         return end
 
-    def _install(self) -> None:
-        self._output.say("Installing requirements.txt.")
-        prepare_installation(self._folder.ml, self._owner)
-        base = self._base
-        installation = Program(lambda seen_as: installation_argv(base(seen_as), seen_as), base)
-        end = self._runner.run(installation, on_start=self._note_limits)
-        if end.stop_reason is not None:
-            raise Ordered
-        status = exit_status(end.ended)
-        if status:
-            said = "; ".join(self._output.tail.lines(2))
-            raise CannotRun(
-                f"InstallRequirementsError: requirements.txt cannot be installed (exit code {status}): {said}",
-                FailureKind.USER_ERROR,
-            )
+    def _warmth(self, command: ProgramCommand, overlay: Overlay | None) -> Warmth | None:
+        """What this program has of warm workers; None when it is not one that they can run, or there shall be none."""
+        if self._spec.warm is None or not command.is_script:
+            return None
+        warmth = Warmth(
+            self._spec.warm,
+            python=self._spec.program.interpreter or sys.executable,
+            code=self._folder.ml / "code",
+            script=command.words[0],
+            variables=self._spec.environment,
+            packages=overlay.packages if overlay else None,
+        )
+        if warmth.refusal is not None:
+            self._reports.note(f"Programs are not started warm: {warmth.refusal}")
+        return warmth
 
     def _note_limits(self, sandboxed: Sandboxed) -> None:
         for sentence in sandboxed.not_enforced:
@@ -96,6 +106,8 @@ class Training:
 
     def _begin(self, sandboxed: Sandboxed) -> None:
         self._started_us = now_us()
+        if sandboxed.is_warm:
+            self._reports.note("The program was started warm: forked from an interpreter that was ready for it.")
         self._note_limits(sandboxed)
         if self._spec.metrics:
             # Only now, because it imports what is not of the standard library: the program need not wait for that.

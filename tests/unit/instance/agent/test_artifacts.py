@@ -4,7 +4,7 @@ import gzip
 import io
 import os
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -13,7 +13,8 @@ import pytest
 from tests.unit.instance.agent.samples import BUCKET, SPEC, changed, make_bucket, read_object
 from trainyard.foundation.errors import NotFound
 from trainyard.foundation.locations import Location
-from trainyard.instance.agent.artifacts import Stored, model_location, output_location, store_folder
+from trainyard.instance.agent.artifacts import Stored, model_location, output_location, store_folders
+from trainyard.instance.agent.failure import CannotRun
 from trainyard.instance.agent.orders import Ordered
 from trainyard.objects.filesystem import FilesystemObjects
 
@@ -34,7 +35,7 @@ def ml(tmp_path: Path) -> Path:
 
 
 def stored(store: FilesystemObjects, ml: Path) -> Stored | None:
-    return store_folder(store, ml, "model", where=WHERE, check=lambda: None)
+    return store_folders(store, [ml], "model", where=WHERE, check=lambda: None)
 
 
 def unpacked(store: FilesystemObjects) -> dict[str, tarfile.TarInfo]:
@@ -46,11 +47,6 @@ def test_the_locations_are_those_that_clients_fetch() -> None:
     assert str(WHERE) == "s3://yard/models/mnist-7/output/model.tar.gz"
     assert str(output_location(SPEC)) == "s3://yard/models/mnist-7/output/output.tar.gz"
     assert str(model_location(changed(output_path="s3://yard/"))) == "s3://yard/mnist-7/output/model.tar.gz"
-
-
-def test_the_output_of_another_instance_has_a_name_of_its_own() -> None:
-    other = changed(instance="algo-2", uploads=False)
-    assert str(output_location(other)) == "s3://yard/models/mnist-7/output/output-algo-2.tar.gz"
 
 
 def test_files_folders_and_links_are_packed(store: FilesystemObjects, ml: Path) -> None:
@@ -141,7 +137,7 @@ def test_an_artifact_given_up_leaves_the_old_one(store: FilesystemObjects, ml: P
         raise Ordered
 
     with pytest.raises(Ordered):
-        store_folder(store, ml, "model", where=WHERE, check=give_up)
+        store_folders(store, [ml], "model", where=WHERE, check=give_up)
     assert unpacked(store)["a"].size == len("old")
     assert store.verify(deep=True) == []
 
@@ -150,4 +146,72 @@ def test_a_bucket_that_is_not_there_is_not_found(store: FilesystemObjects, ml: P
     (ml / "model" / "a").write_text("1")
     elsewhere = Location(type(BUCKET)(BUCKET.account, "missing"), "model.tar.gz")
     with pytest.raises(NotFound):
-        store_folder(store, ml, "model", where=elsewhere, check=lambda: None)
+        store_folders(store, [ml], "model", where=elsewhere, check=lambda: None)
+
+
+def folder_of(tmp_path: Path, host: str, files: Mapping[str, str]) -> Path:
+    for name, text in files.items():
+        path = tmp_path / host / "model" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path / host
+
+
+def texts(store: FilesystemObjects) -> dict[str, str]:
+    with tarfile.open(fileobj=io.BytesIO(read_object(store, WHERE.key)), mode="r:gz") as tar:
+        files = {entry.name: tar.extractfile(entry) for entry in tar if entry.isfile()}
+        return {name: file.read().decode() for name, file in files.items() if file is not None}
+
+
+def test_folders_of_several_instances_become_one(store: FilesystemObjects, tmp_path: Path) -> None:
+    roots = [
+        folder_of(tmp_path, "algo-1", {"shard-1": "one", "sub/a": "1"}),
+        folder_of(tmp_path, "algo-2", {"shard-2": "two", "sub/b": "2"}),
+    ]
+    made = store_folders(store, roots, "model", where=WHERE, check=lambda: None)
+    assert made is not None
+    assert made.clashes == 0
+    assert texts(store) == {"shard-1": "one", "shard-2": "two", "sub/a": "1", "sub/b": "2"}
+    assert sorted(unpacked(store)) == ["shard-1", "shard-2", "sub", "sub/a", "sub/b"]
+
+
+def test_of_what_several_instances_wrote_the_last_is_kept(store: FilesystemObjects, tmp_path: Path) -> None:
+    roots = [
+        folder_of(tmp_path, "algo-1", {"weights": "one", "thing/inner": "one", "other": "one", "link/x": "one"}),
+        folder_of(tmp_path, "algo-2", {"weights": "two", "thing": "two", "other/inner": "two"}),
+    ]
+    (tmp_path / "algo-2" / "model" / "link").symlink_to("other", target_is_directory=True)
+    made = store_folders(store, roots, "model", where=WHERE, check=lambda: None)
+    assert made is not None
+    assert (made.clashes, made.clash) == (4, "link")
+    assert texts(store) == {"weights": "two", "thing": "two", "other/inner": "two"}
+
+
+def test_an_instance_that_wrote_nothing_changes_nothing(store: FilesystemObjects, tmp_path: Path) -> None:
+    roots = [folder_of(tmp_path, "algo-1", {"weights": "one"}), tmp_path / "algo-2"]
+    (tmp_path / "algo-2" / "model").mkdir(parents=True)
+    store_folders(store, roots, "model", where=WHERE, check=lambda: None)
+    assert texts(store) == {"weights": "one"}
+
+
+def test_folders_nested_without_end_are_refused(store: FilesystemObjects, ml: Path) -> None:
+    (ml / "model" / "/".join("d" * 210)).mkdir(parents=True)
+    with pytest.raises(CannotRun, match="more than 200 deep"):
+        stored(store, ml)
+    assert not store.list_objects(BUCKET).objects
+
+
+def test_a_file_of_nothing_but_holes_is_refused(store: FilesystemObjects, ml: Path) -> None:
+    with (ml / "model" / "holes").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(CannotRun, match='"holes" says it has 1099511627776 bytes but is nearly empty'):
+        stored(store, ml)
+
+
+def test_what_a_program_closed_to_itself_is_packed(store: FilesystemObjects, ml: Path) -> None:
+    (ml / "model" / "shut").mkdir()
+    (ml / "model" / "shut" / "file").write_text("kept")
+    for path in ("shut/file", "shut", "."):
+        (ml / "model" / path).chmod(0)
+    assert stored(store, ml) is not None
+    assert {"shut", "shut/file"} <= unpacked(store).keys()

@@ -87,6 +87,27 @@ def test_any_other_entry_point_is_executed(ml: Path) -> None:
     assert script.stat().st_mode & 0o111
 
 
+@pytest.mark.parametrize("name", ["-m package.train", "package.train", "package"])
+def test_a_module_of_a_package_is_run_as_one(ml: Path, name: str) -> None:
+    spec = changed(program=ProgramSpec(name), hyperparameters={"epochs": "3"})
+    command = program_command(spec, ml / "code", is_package=True)
+    assert command.shown == f"python -m {name.removeprefix('-m ')} --epochs 3"
+
+
+def test_a_file_is_run_as_a_file_in_a_package_too(ml: Path) -> None:
+    for name in ("train.py", "scripts/train.py", "run"):
+        written(ml / "code", name)
+    for name in ("train.py", "scripts/train.py"):
+        command = program_command(changed(program=ProgramSpec(name)), ml / "code", is_package=True)
+        assert command.shown == f"python {name}"
+    assert program_command(changed(program=ProgramSpec("run")), ml / "code", is_package=True).words[0] == "/bin/sh"
+
+
+def test_what_looks_like_a_module_is_a_file_where_there_is_no_package(ml: Path) -> None:
+    with pytest.raises(CannotRun, match='no entry point "package"'):
+        program_command(changed(program=ProgramSpec("package")), ml / "code")
+
+
 def test_a_command_is_run_as_it_stands(ml: Path) -> None:
     command = program_command(changed(program=ProgramSpec(command=("train", "--x", "1 2"))), ml / "code")
     assert command.argv("/env/bin/python") == ("train", "--x", "1 2")

@@ -1,5 +1,7 @@
 """The log of an instance."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -62,23 +64,44 @@ def test_a_log_within_its_limit_loses_nothing(tmp_path: Path) -> None:
     assert messages(tmp_path / "logs") == lines
 
 
-def test_a_disk_that_takes_no_more_costs_lines_and_not_the_program(
+def test_what_a_full_disk_does_not_take_is_written_when_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = Output(tmp_path / "logs", limit_bytes=1 << 30)
     output.write(b"before\n")
-    append = LogWriter.append
+    with full_disk(monkeypatch):
+        output.write(b"waits\n")
+        output.say("lost")
+    output.save()
+    assert messages(tmp_path / "logs") == ["before", "waits"]
+    output.write(b"after\n")
+    output.close()
+    assert messages(tmp_path / "logs") == ["before", "waits", "after"]
+    assert output.lost_bytes == 0
+
+
+def test_a_disk_that_stays_full_costs_lines_and_not_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = Output(tmp_path / "logs", limit_bytes=1 << 30)
+    piece = b"x" * ((1 << 20) - 1) + b"\n"
+    with full_disk(monkeypatch):
+        for _ in range(10):
+            output.write(piece)
+    output.write(b"after\n")
+    output.close()
+    assert messages(tmp_path / "logs") == [piece[:-1].decode()] * 8 + ["after"]
+    assert output.lost_bytes == 2 * len(piece)
+    assert output.tail.lines()[-1] == "after"
+
+
+@contextmanager
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A mock, because a full disk cannot be had without a file system of one's own."""
 
     def refuse(*_: object, **__: object) -> None:
         raise Unavailable("There is no space left.")
 
-    # A mock, because a full disk cannot be had without a file system of one's own.
-    monkeypatch.setattr(LogWriter, "append", refuse)
-    output.write(b"lost\n")
-    output.say("lost too")
-    monkeypatch.setattr(LogWriter, "append", append)
-    output.write(b"after\n")
-    output.close()
-    assert messages(tmp_path / "logs") == ["before", "after"]
-    assert output.lost_bytes == len(b"lost\n")
-    assert output.tail.lines() == ["before", "lost", "after"]
+    with monkeypatch.context() as patch:
+        patch.setattr(LogWriter, "append", refuse)
+        yield

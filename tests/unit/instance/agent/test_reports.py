@@ -3,6 +3,7 @@
 import errno
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from trainyard.instance.agent.reports import Reports
 from trainyard.instance.sandbox.contract import Ended
 from trainyard.link.contract import FrameKind
+from trainyard.link.doorbell import Doorbell
 from trainyard.link.spool import SpoolWriter, read_frames
 
 
@@ -57,3 +59,19 @@ def test_a_full_disk_swallows_notes_but_not_the_verdict(spool: SpoolWriter, monk
     reports.metric("loss", 1.0, at_us=1, count=1)
     with pytest.raises(OSError, match="No space left"):
         reports.ended("completed", "")
+
+
+def test_the_yard_is_rung_for_what_users_wait_for_and_for_nothing_else(spool: SpoolWriter, tmp_path: Path) -> None:
+    reports = Reports(spool)
+    with closing(Doorbell(tmp_path / "doorbell")) as doorbell:
+        reports.status("Downloading", "before it knows where to ring")
+        assert doorbell.read() == set()
+        reports.ring_at(tmp_path / "doorbell", "job-1")
+
+        reports.note("a note")
+        reports.metric("loss", 0.5, at_us=7, count=3)
+        assert doorbell.read() == set()
+        reports.status("Training", "")
+        assert doorbell.read() == {"job-1"}
+        reports.ended("completed", "")
+        assert doorbell.read() == {"job-1"}

@@ -1,107 +1,116 @@
-"""Packages that a job brings."""
+"""What a job wants installed."""
 
-import subprocess
-import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 
-from trainyard.instance.agent.installer import PINNED
-from trainyard.instance.agent.layout import Owner
-from trainyard.instance.agent.requirements import (
-    has_requirements,
-    installation_argv,
-    overlay_interpreter,
-    prepare_installation,
-)
-from trainyard.link.contract import ProgramSpec
+from trainyard.instance.agent.requirements import Wanted, wanted_by
 
-SCRIPT = ProgramSpec("train.py")
-
-
-def make_wheel(folder: Path, name: str, version: str, *, needs: str = "") -> Path:
-    """A package of one module that knows its version."""
-    wheel = folder / f"{name}-{version}-py3-none-any.whl"
-    info = f"{name}-{version}.dist-info"
-    needed = f"Requires-Dist: {needs}\n" if needs else ""
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr(f"{name}.py", f"version = {version!r}\n")
-        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needed}")
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr(f"{info}/RECORD", "")
-    return wheel
+INSTALLED = {"torch": "2.13.0+cpu", "numpy": "2.4.6", "typing-extensions": "4.16.0", "odd": "1.0rc1"}
 
 
 @pytest.fixture
 def ml(tmp_path: Path) -> Path:
-    (tmp_path / "ml" / "code").mkdir(parents=True)
-    return tmp_path / "ml"
+    (tmp_path / "code").mkdir()
+    return tmp_path
 
 
-def install(ml: Path, requirements: str) -> subprocess.CompletedProcess[str]:
-    (ml / "code" / "requirements.txt").write_text(requirements)
-    prepare_installation(ml, Owner(None))
-    argv = [*installation_argv(sys.executable, str(ml))]
-    options = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": "/dev/null", "PATH": "/usr/bin:/bin"}
-    return subprocess.run(argv, cwd=ml / "code", env=options, capture_output=True, text=True, check=False)
+def wanted(ml: Path, text: str, **others: str) -> Wanted:
+    (ml / "code" / "requirements.txt").write_text(text)
+    for name, content in others.items():
+        (ml / "code" / f"{name}.txt").write_text(content)
+    return wanted_by("train.py", ml)
 
 
-def python(ml: Path, program: str) -> str:
-    run = subprocess.run([overlay_interpreter(str(ml)), "-c", program], capture_output=True, text=True, check=True)
-    return run.stdout.strip()
-
-
-def test_only_a_python_program_with_a_list_has_requirements(ml: Path) -> None:
-    assert not has_requirements(SCRIPT, ml / "code")
-    (ml / "code" / "requirements.txt").write_text("")
-    assert has_requirements(SCRIPT, ml / "code")
-    assert not has_requirements(ProgramSpec("run.sh"), ml / "code")
-    assert not has_requirements(ProgramSpec(command=("train",)), ml / "code")
+def test_only_a_python_program_wants_what_lies_beside_it(ml: Path) -> None:
+    assert not wanted_by("train.py", ml)
+    assert wanted(ml, "numpy\n").lines == {"numpy"}
+    assert wanted_by("-m package.train", ml)
+    assert not wanted_by("run.sh", ml)
+    assert not wanted_by("run", ml)
+    assert not wanted_by("", ml)
 
 
 def test_a_list_that_is_a_link_is_not_read(ml: Path) -> None:
-    (ml / "code" / "requirements.txt").symlink_to("/etc/shadow")
-    assert not has_requirements(SCRIPT, ml / "code")
+    (ml / "code" / "requirements.txt").symlink_to("/etc/passwd")
+    assert not wanted_by("train.py", ml)
 
 
-def test_what_is_installed_is_seen_and_so_is_what_was_there_before(ml: Path) -> None:
-    wheel = make_wheel(ml / "code", "yardtoy", "1.5")
-    done = install(ml, f"./{wheel.name}\npytest\n")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert python(ml, "import yardtoy; print(yardtoy.version)") == "1.5"
-    assert python(ml, "import pytest; print(pytest.__file__)") == pytest.__file__
-    assert "Requirement already satisfied: pytest" in done.stdout
+def test_comments_spaces_and_the_order_of_lines_do_not_matter(ml: Path) -> None:
+    plain = wanted(ml, "numpy>=2\ntorch\n")
+    assert wanted(ml, "# what we need\n\n torch   # the framework\r\nnumpy>=2\n") == plain
+    assert wanted(ml, "numpy\\\n>=2\ntorch") != plain  # a space between is another text, and installed once more
+    assert wanted(ml, "numpy>=3\ntorch\n") != plain
 
 
-def test_a_package_of_the_overlay_wins_over_that_below(ml: Path) -> None:
-    wheel = make_wheel(ml / "code", "iniconfig", "99.0")
-    done = install(ml, f"./{wheel.name}\n")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert python(ml, "import iniconfig; print(iniconfig.version)") == "99.0"
+def test_lists_that_are_included_count_with_what_they_say(ml: Path) -> None:
+    first = wanted(ml, "-r more.txt\n-climits.txt\n", more="numpy\n--requirement=more.txt\n", limits="numpy<3\n")
+    assert first.lines == {"numpy", "constraint numpy<3"}
+    assert not first.is_passing
+    assert wanted(ml, "-r more.txt\n-climits.txt\n", more="numpy\n", limits="numpy<2\n") != first
 
 
-def test_a_requirement_that_cannot_be_had_fails_with_pips_words(ml: Path) -> None:
-    done = install(ml, "no-such-package-of-the-yard==1.0\n")
-    assert done.returncode != 0
-    assert "No matching distribution found for no-such-package-of-the-yard==1.0" in done.stderr
+@pytest.mark.parametrize(
+    "line",
+    [
+        "-e .",
+        "--editable ./library",
+        "./library",
+        "library.whl",
+        "../library-1.0.tar.gz",
+        "library @ git+https://example.org/library.git",
+        "https://example.org/library-1.0.zip",
+        "-r missing.txt",
+        "-r ../outside.txt",
+        "-r https://example.org/list.txt",
+        "-f wheels/",
+        "--index-url https://${TOKEN}@example.org/simple",
+    ],
+)
+def test_what_depends_on_more_than_the_list_is_passing(ml: Path, line: str) -> None:
+    assert wanted(ml, f"numpy\n{line}\n").is_passing
 
 
-def test_frameworks_are_kept_as_they_are(ml: Path) -> None:
-    """A framework of this environment that is asked for in another version fails, and both versions are named."""
-    assert "torch" in PINNED
-    make_wheel(ml / "code", "torch", "1.0")
-    below = ml / "below"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", below], check=True)
-    packages = next(below.glob("lib/python*/site-packages"))
-    with zipfile.ZipFile(make_wheel(ml / "code", "torch", "2.0")) as archive:
-        archive.extractall(packages)
-    site = Path(pytest.__file__).parents[1]
-    (packages / "more.pth").write_text(f"{site}\n")  # for pip
-    (ml / "code" / "requirements.txt").write_text("./torch-1.0-py3-none-any.whl\n")
-    prepare_installation(ml, Owner(None))
-    argv = installation_argv(str(below / "bin" / "python"), str(ml))
-    done = subprocess.run(argv, cwd=ml / "code", capture_output=True, text=True, check=False, env={"PIP_NO_INDEX": "1"})
-    assert done.returncode != 0
-    assert "torch 1.0" in done.stdout + done.stderr
-    assert "torch==2.0" in done.stdout + done.stderr
+@pytest.mark.parametrize(
+    "line",
+    [
+        "numpy==2.0 ; python_version < '3.12' and sys_platform == 'linux/x'",
+        "--index-url https://example.org/simple",
+        "--find-links=/opt/wheels",
+        "--pre",
+        "package[extra]~=1.2",
+    ],
+)
+def test_what_the_list_says_in_full_is_not(ml: Path, line: str) -> None:
+    assert not wanted(ml, f"numpy\n{line}\n").is_passing
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "torch", "torch==2.13.0", "Torch >= 2", "numpy>=2.4.6\ntyping_extensions\n", "numpy == 2.4.6.0", "odd"],
+)
+def test_what_is_there_need_not_be_installed(ml: Path, text: str) -> None:
+    assert wanted(ml, text).is_satisfied_by(INSTALLED)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["pandas", "torch==1.0", "numpy>=3", "numpy<3", "torch[extra]", "odd>=1", "numpy; extra == 'a'", "--pre", "-e ."],
+)
+def test_what_is_not_surely_there_is_left_to_a_resolver(ml: Path, text: str) -> None:
+    assert not wanted(ml, text).is_satisfied_by(INSTALLED)
+
+
+def test_code_with_a_setup_is_a_package(ml: Path) -> None:
+    (ml / "code" / "setup.py").write_text("")
+    found = wanted_by("package.train", ml)
+    assert (found.package, found.is_passing, found.shown) == ("setup.py", True, "setup.py")
+    assert wanted(ml, "numpy").shown == "requirements.txt and setup.py"
+    assert not wanted_by("run.sh", ml)
+
+
+def test_a_pyproject_is_a_package_only_with_a_build_system(ml: Path) -> None:
+    (ml / "code" / "pyproject.toml").write_text("[tool.ruff]\nline-length = 100\n")
+    assert not wanted_by("train.py", ml)
+    (ml / "code" / "pyproject.toml").write_text('[build-system]\nrequires = ["hatchling"]\n')
+    assert wanted_by("train.py", ml).package == "pyproject.toml"

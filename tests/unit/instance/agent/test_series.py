@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from trainyard.formats.extraction import MetricScanner
 from trainyard.formats.metrics import PointsFile, series_file
-from trainyard.instance.agent.metrics import MetricScanner
 from trainyard.instance.agent.reports import Reports
 from trainyard.instance.agent.series import MetricSeries
 from trainyard.link.contract import FrameKind, MetricSpec

@@ -10,15 +10,25 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
+from trainyard.formats.patterns import LinePattern, TooSlow
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.instance.agent.patterns import LinePattern, TooSlow
-from trainyard.link.contract import MetricSpec
 
 MAX_LINE = 64 * 1024  # characters of a line that are looked at
 MAX_STRIKES = 10  # lines on which an expression may be too slow before it is given up
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+
+class Definition(Protocol):
+    """A metric by its name and the expression that finds it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def regex(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +43,7 @@ class MetricScanner:
     `note` is told once of each definition that is no regular expression, or turned out to be too slow.
     """
 
-    def __init__(self, definitions: Sequence[MetricSpec], *, note: Callable[[str], None]) -> None:
+    def __init__(self, definitions: Sequence[Definition], *, note: Callable[[str], None]) -> None:
         self._note = note
         self._metrics = [metric for each in definitions if (metric := self._compiled(each))]
         self._partial = b""
@@ -68,7 +78,7 @@ class MetricScanner:
         # As many bytes as the longest looked-at line may have in UTF-8; what is beyond is never looked at.
         self._partial += data[: 4 * MAX_LINE - len(self._partial)]
 
-    def _compiled(self, definition: MetricSpec) -> "_Metric | None":
+    def _compiled(self, definition: Definition) -> "_Metric | None":
         try:
             return _Metric(definition.name, LinePattern(definition.regex))
         except InvalidRequest as error:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainyard.instance.agent import metrics
-from trainyard.instance.agent.metrics import MAX_LINE, MetricScanner
-from trainyard.instance.agent.patterns import LinePattern, TooSlow
+from trainyard.formats import extraction
+from trainyard.formats.extraction import MAX_LINE, MetricScanner
+from trainyard.formats.patterns import LinePattern, TooSlow
 from trainyard.link.contract import MetricSpec
 
 EXPRESSIONS = (
@@ -155,13 +155,13 @@ def test_a_definition_that_is_no_expression_is_told_and_the_others_work() -> Non
 
 
 def test_an_expression_that_takes_for_ever_is_given_up_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainyard.instance.agent.patterns.LIMIT_S", 0.001)
+    monkeypatch.setattr("trainyard.formats.patterns.LIMIT_S", 0.001)
     notes: list[str] = []
     definitions = [MetricSpec("slow", r"^(.*?,){25}P(x)(?!y)"), MetricSpec("good", "([0-9]+)$")]
     scanner = MetricScanner(definitions, note=notes.append)
     line = ",".join(map(str, range(1, 40))).encode() + b"\n"
-    found = [value for _ in range(metrics.MAX_STRIKES * 3) for value in scanner.scan(line)]
-    assert [value.metric for value in found] == ["good"] * metrics.MAX_STRIKES * 3
+    found = [value for _ in range(extraction.MAX_STRIKES * 3) for value in scanner.scan(line)]
+    assert [value.metric for value in found] == ["good"] * extraction.MAX_STRIKES * 3
     assert notes == ["Metric slow is extracted no further: its regular expression is too slow."]
 
 
@@ -171,8 +171,8 @@ def test_a_match_that_goes_over_many_lines_hides_none_of_them() -> None:
 
 
 def test_an_expression_slow_on_many_lines_goes_on_line_by_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainyard.instance.agent.patterns._re2_search", lambda *_: None)  # which is never slow
-    monkeypatch.setattr("trainyard.instance.agent.patterns.LIMIT_S", 0.02)
+    monkeypatch.setattr("trainyard.formats.patterns._re2_search", lambda *_: None)  # which is never slow
+    monkeypatch.setattr("trainyard.formats.patterns.LIMIT_S", 0.02)
     expression = "loss[^#]*[#%]([0-9]+)"
     with pytest.raises(TooSlow):
         LinePattern(expression).span("loss without a value\n" * 20_000, 0)

@@ -1,4 +1,4 @@
-"""Regular expressions of users, which must not be able to stop an agent.
+"""Regular expressions of users, which must not be able to stop whoever runs them.
 
 RE2 cannot be made slow, so it is used where it is installed and understands the expression. Otherwise `regex` runs with
 a time limit. Both are imported when the first expression is compiled, which is after the program was started.

@@ -2,8 +2,8 @@
 
 import pytest
 
+from trainyard.formats.patterns import LinePattern
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.instance.agent.patterns import LinePattern
 
 
 @pytest.mark.parametrize(
