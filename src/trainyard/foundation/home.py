@@ -122,6 +122,11 @@ class Home:
         return self.root / "jobs"
 
     @property
+    def doorbell(self) -> Path:
+        """Where agents ring for a running yard."""
+        return self.root / "doorbell"
+
+    @property
     def agents(self) -> Path:
         """Copies of the agent's code, one for each version that still runs."""
         return self.root / "agents"

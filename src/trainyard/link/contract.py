@@ -14,6 +14,8 @@ from typing import Any
 
 PROTOCOL = 2
 
+ENVIRONMENTS_BYTES = 20 * 1024**3  # what the environments kept for one user may take, unless it is set otherwise
+
 
 @dataclass(frozen=True, slots=True)
 class ChannelSpec:
@@ -94,12 +96,17 @@ class InstanceSpec:
     max_runtime_s: int = 86400
     uid: int | None = None  # of the job's user, where the yard runs as root
     is_isolated: bool = False
-    uploads: bool = True  # only the first instance uploads the model; each uploads its own output
+    uploads: bool = True  # only the first instance uploads, and what the others left too
     log_limit_bytes: int = 10 * 1024**3
     hidden: Sequence[str] = ()  # host paths the job must not see: the yard's home, users' homes
     extra_paths: Sequence[str] = ()  # absolute paths outside /opt/ml that the job may write, such as /state
     environments: str = ""  # folder of the user's environments that are kept between jobs; empty keeps none
+    environments_limit_bytes: int = (
+        ENVIRONMENTS_BYTES  # what those kept may take; the ones not used for longest go first
+    )
+    notes: Sequence[str] = ()  # what the log begins with: what was put in place of what was asked for
     warm: WarmSpec | None = None  # None starts every program cold
+    doorbell: str = ""  # where the agent rings when it has reported what the yard waits for; empty where nobody listens
 
 
 class FrameKind(StrEnum):

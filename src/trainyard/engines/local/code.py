@@ -22,7 +22,8 @@ PARTS = ("foundation", "formats", "link", "objects", "insight", "instance")
 
 PACKAGE = Path(__file__).parents[2]
 
-_START = Path(__file__).with_name("start.py")
+# The programs that lie at the top of a copy: one becomes an agent, the other forks agents.
+_START, _NURSE = Path(__file__).with_name("start.py"), Path(__file__).with_name("nurse.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,11 @@ class AgentCode:
     def start(self) -> Path:
         """The program that becomes an agent."""
         return self.folder / _START.name
+
+    @property
+    def nurse(self) -> Path:
+        """The program that forks agents."""
+        return self.folder / _NURSE.name
 
     @property
     def in_use(self) -> Path:
@@ -55,7 +61,7 @@ def ensure_copy(agents: Path, package: Path = PACKAGE) -> AgentCode:
 
 
 def _fingerprint(package: Path) -> str:
-    digest = hashlib.sha256(_START.read_bytes())
+    digest = hashlib.sha256(_START.read_bytes() + _NURSE.read_bytes())
     for path in _sources(package):
         digest.update(f"{path.relative_to(package)}\0{path.stat().st_size}\0".encode())
         digest.update(path.read_bytes())
@@ -77,7 +83,8 @@ def _make(code: AgentCode, package: Path) -> None:
         target = staging / "trainyard" / path.relative_to(package)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
-    shutil.copyfile(_START, staging / _START.name)
+    for program in (_START, _NURSE):
+        shutil.copyfile(program, staging / program.name)
     compileall.compile_dir(staging, quiet=2, stripdir=str(staging))
     with contextlib.suppress(OSError):  # another process was faster with the same copy
         staging.rename(code.folder)

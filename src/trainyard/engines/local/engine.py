@@ -10,19 +10,21 @@ import fcntl
 import logging
 import os
 import re
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from trainyard.engines import probe
 from trainyard.engines.contract import AttemptRef, Capacity, InstanceRef, Read, refs_of
+from trainyard.engines.local.births import Birth, spawn
 from trainyard.engines.local.code import AgentCode, ensure_copy
 from trainyard.engines.local.holds import hold, is_held
+from trainyard.engines.local.nursery import Nursery, NurseryLost
 from trainyard.engines.local.processes import Deadline, kill, wait_for_end
 from trainyard.engines.local.sweep import sweep_instance
 from trainyard.foundation.errors import Conflict, InvalidRequest, NotFound, Unavailable
@@ -42,33 +44,51 @@ LEAVING_S = 5.0  # how long an agent that left its last frame may take to go by 
 # Of the machine's memory, this much is not given to jobs: the yard and the kernel need some.
 _RESERVED_SHARE = 0.1
 _RESERVED_MOST = 1024**3
+_MEASURED_FOR_S = 1.0  # every create and every placement asks; the machine seldom changes
 
-# What an agent may know of the yard's environment; the rest may hold the yard's secrets.
-_PASSED_ON = re.compile(
-    r"PATH|HOME|LANG|LC_\w+|TZ|TMPDIR|LD_LIBRARY_PATH|SSL_CERT_(FILE|DIR)|(PIP|UV|CUDA|NVIDIA)_\w+|\w+_(proxy|PROXY)"
-)
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class _Birthplace:
+    """What agents run from, and what forks them, if anything does."""
+
+    code: AgentCode
+    nursery: Nursery | None
 
 
 class LocalEngine:
     """Runs instances under `jobs`, with agents from copies of their code under `agents`.
 
-    `slots` is how many instances run at once, by default one for each core; `python` runs the agents.
+    `slots` is how many instances run at once, by default one for each core; `python` runs the agents. With `forks`
+    they are forked from a process that has their code loaded; each is a Python of its own where that does not answer.
     """
 
     name = "local"
 
-    def __init__(self, jobs: Path, agents: Path, *, slots: int | None = None, python: str = sys.executable) -> None:
+    def __init__(
+        self, jobs: Path, agents: Path, *, slots: int | None = None, python: str = sys.executable, forks: bool = True
+    ) -> None:
         self._jobs = jobs
+        self._agents = agents
         self._slots = slots
         self._python = python
-        self._code: AgentCode = ensure_copy(agents)
+        self._forks = forks
+        self._lock = threading.Lock()
+        self._birthplace: _Birthplace | None = None
+        self._measured: tuple[float, Capacity] | None = None
+
+    def make_ready(self) -> None:
+        """Do now what the first start would have to wait for. Nobody has to call it."""
+        nursery = self._agents_place().nursery
+        if nursery is not None:
+            nursery.start()
 
     def capacity(self) -> Capacity:
-        machine = probe.capacity(self._jobs)
-        reserved = min(_RESERVED_MOST, int(machine.memory_bytes * _RESERVED_SHARE))
-        slots = self._slots or max(1, int(machine.cores))
-        return Capacity(slots, machine.cores, machine.memory_bytes - reserved, tuple(range(machine.gpus)))
+        measured, now = self._measured, time.monotonic()
+        if measured is None or now - measured[0] > _MEASURED_FOR_S:
+            self._measured = measured = now, self._capacity()
+        return measured[1]
 
     def start(self, specs: Sequence[InstanceSpec]) -> tuple[InstanceRef, ...]:
         refs = refs_of(specs)
@@ -101,7 +121,27 @@ class LocalEngine:
         with self._locked(attempt):
             self._end(attempt, Deadline(patience.total_seconds()))
 
+    def _capacity(self) -> Capacity:
+        machine = probe.capacity(self._jobs)
+        reserved = min(_RESERVED_MOST, int(machine.memory_bytes * _RESERVED_SHARE))
+        slots = self._slots or max(1, int(machine.cores))
+        return Capacity(slots, machine.cores, machine.memory_bytes - reserved, tuple(range(machine.gpus)))
+
+    def _agents_place(self) -> "_Birthplace":
+        """Made once, which takes a copy of the code the first time that a version of it runs here."""
+        with self._lock:
+            if self._birthplace is None:
+                code = ensure_copy(self._agents)
+                self._birthplace = _Birthplace(code, Nursery(code, python=self._python) if self._forks else None)
+            return self._birthplace
+
     def _start(self, folder: InstanceFolder, spec: InstanceSpec) -> None:
+        try:
+            self._start_once(folder, spec, nursery=self._agents_place().nursery)
+        except NurseryLost:  # now the lock tells whether the agent was born before that
+            self._start_once(folder, spec, nursery=None)
+
+    def _start_once(self, folder: InstanceFolder, spec: InstanceSpec, *, nursery: Nursery | None) -> None:
         if presence_of(folder.root) is not None:
             return
         folder.root.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
@@ -112,30 +152,34 @@ class LocalEngine:
             # Asked again under the lock: an agent that was being born until now has announced itself before it let go.
             if presence_of(folder.root) is None:
                 write_spec(folder.root, spec)
-                self._spawn(folder, held)
+                self._give_birth(folder, held, nursery=nursery)
 
-    def _spawn(self, folder: InstanceFolder, held: int) -> None:
-        using = hold(self._code.in_use, shared=True)
+    def _give_birth(self, folder: InstanceFolder, held: int, *, nursery: Nursery | None) -> None:
+        code = self._agents_place().code
+        using = hold(code.in_use, shared=True)
         if using is None:
-            raise OSError(f"{self._code.folder} is being removed")
+            raise OSError(f"{code.folder} is being removed")
         with contextlib.closing(os.fdopen(using, "rb")), folder.agent_log.open("ab") as output:
-            process = subprocess.Popen(
-                [self._python, "-I", str(self._code.start), str(folder.root), str(held), str(using)],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd="/",
-                env={name: value for name, value in os.environ.items() if _PASSED_ON.fullmatch(name)},
-                pass_fds=(held, using),
-                start_new_session=True,
-            )
-        # Someone must take note of its end, or it stays in the process table as long as this process lives.
-        threading.Thread(target=process.wait, name=f"agent-{process.pid}", daemon=True).start()
-        log.info("agent started", extra={"instance": str(folder.root), "pid": process.pid})
+            birth = Birth(folder.root, held, using, output.fileno())
+            pid = nursery.bear(birth) if nursery is not None else None
+            is_forked = pid is not None
+            if pid is None:
+                pid = spawn(birth, code, python=self._python)
+        log.info("agent started", extra={"instance": str(folder.root), "pid": pid, "forked": is_forked})
 
     def _end(self, attempt: AttemptRef, deadline: Deadline) -> None:
+        try:
+            self._mark_ended(attempt)
+        except OSError:  # a full disk, on which there is room again when this attempt is cleared away
+            self._clear_away(attempt, deadline)
+            self._mark_ended(attempt)
+        self._clear_away(attempt, deadline)
+
+    def _mark_ended(self, attempt: AttemptRef) -> None:
         self._ended(attempt).touch()
         sync_folder(attempt.folder(self._jobs))
+
+    def _clear_away(self, attempt: AttemptRef, deadline: Deadline) -> None:
         folders = attempt.instances(self._jobs)
         for folder in folders:
             _make_leave(folder, deadline)

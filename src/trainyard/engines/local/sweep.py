@@ -3,13 +3,12 @@
 import ctypes
 import os
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 from trainyard.engines.local.processes import Deadline, empty_group, kill, wait_for_end
+from trainyard.foundation import files
 from trainyard.foundation.errors import Unavailable
-from trainyard.foundation.files import PRIVATE_FOLDER
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.ledger import Entry, Ledger, LedgerKind
 from trainyard.link.presence import Presence
@@ -36,8 +35,7 @@ def remove_tree(folder: Path) -> None:
     mounted = [mount for mount in _mounts() if mount.is_relative_to(folder.resolve())]
     if mounted:
         raise Unavailable(f"{mounted[0]} is still mounted, so {folder} is not removed.")
-    _open_up(folder)
-    shutil.rmtree(folder)
+    files.remove_tree(folder)
 
 
 def _end_process(entry: Entry, deadline: Deadline) -> None:
@@ -75,16 +73,3 @@ def _mounts() -> list[Path]:
     """Where something is mounted; mountinfo writes spaces and the like as octal numbers."""
     fields = [line.split(b" ")[4] for line in Path("/proc/self/mountinfo").read_bytes().splitlines()]
     return [Path(os.fsdecode(_OCTAL.sub(lambda match: bytes([int(match[1], 8)]), field))) for field in fields]
-
-
-def _open_up(folder: Path) -> None:
-    """Take back the rights that a job may have taken away from its folders.
-
-    Files keep theirs: they are removed without any, and may be links that are shared with the object store.
-    """
-    folder.chmod(PRIVATE_FOLDER)
-    for parent, names, _ in os.walk(folder):
-        for name in names:
-            path = Path(parent, name)
-            if not path.is_symlink():
-                path.chmod(PRIVATE_FOLDER)

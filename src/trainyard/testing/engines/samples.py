@@ -31,7 +31,8 @@ def attempt_specs(
     """The instances of one attempt at a new job that runs a line of Python."""
     job_id = job_id or uuid.uuid4().hex
     hosts = tuple(f"algo-{number}" for number in range(1, count + 1))
-    return [replace(_spec(surroundings, code, hosts), job_id=job_id, attempt=attempt, instance=host) for host in hosts]
+    spec = replace(_spec(surroundings, code, hosts), job_id=job_id, attempt=attempt)
+    return [replace(spec, instance=host, uploads=host == hosts[0]) for host in hosts]
 
 
 def _spec(surroundings: Surroundings, code: str, hosts: Sequence[str]) -> InstanceSpec:

@@ -1,9 +1,11 @@
 """What the local engine does around its agents; what it does with them is in the contract suite."""
 
+import errno
 import os
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +27,7 @@ def surroundings(tmp_path: Path) -> Surroundings:
 
 
 def engine_with(tmp_path: Path, python: str, *, slots: int | None = None) -> LocalEngine:
-    return LocalEngine(tmp_path / "jobs", tmp_path / "agents", python=python, slots=slots)
+    return LocalEngine(tmp_path / "jobs", tmp_path / "agents", python=python, slots=slots, forks=False)
 
 
 def make_python(tmp_path: Path, script: str) -> str:
@@ -165,3 +167,27 @@ def test_an_attempt_can_be_ended_by_name_alone(tmp_path: Path, jobs: Path) -> No
     engine.end(AttemptRef("never", 1))
 
     assert (jobs / "never" / "1" / "ended").exists()
+
+
+def test_an_attempt_that_filled_the_disk_is_ended_all_the_same(
+    tmp_path: Path, jobs: Path, surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engine_with(tmp_path, "/bin/false")
+    specs = attempt_specs(surroundings)
+    (instance,) = engine.start(specs)
+    hoard = instance.folder(jobs).scratch / "hoard"
+    hoard.parent.mkdir()
+    hoard.touch()
+    touch = Path.touch
+
+    def refuse_while_full(path: Path, *arguments: Any, **named: Any) -> None:
+        if hoard.exists():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        touch(path, *arguments, **named)
+
+    # A mock, because a full disk cannot be had without a file system of one's own.
+    monkeypatch.setattr(Path, "touch", refuse_while_full)
+    engine.end(instance.attempt)
+    assert not hoard.exists()
+    with pytest.raises(Conflict):
+        engine.start(specs)
