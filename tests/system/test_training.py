@@ -87,7 +87,13 @@ def test_a_script_is_trained_to_a_model(anna: Trainee) -> None:
 def test_its_output_is_a_log_stream_in_order(anna: Trainee) -> None:
     (stream,) = anna.streams("greet")
     assert stream.startswith("greet/algo-1-")
-    assert anna.lines("greet")[:3] == ["hello from algo-1", "and from stderr", "step 1 loss=1.0;"]
+    assert anna.printed("greet")[:3] == ["hello from algo-1", "and from stderr", "step 1 loss=1.0;"]
+
+
+def test_its_log_begins_with_the_environment_that_its_image_stands_for(anna: Trainee) -> None:
+    """The image names another version of torch than the one that is installed, or none is."""
+    first = anna.lines("greet")[0]
+    assert first.startswith("[trainyard] The image pytorch-training:2.6 stands for an environment with ")
 
 
 def test_its_metrics_are_in_its_description_and_in_cloudwatch(anna: Trainee) -> None:
@@ -178,6 +184,23 @@ def test_two_instances_know_each_other_and_log_apart(anna: Trainee) -> None:
     assert lines == ['algo-1 ["algo-1","algo-2"]', 'algo-2 ["algo-1","algo-2"]']
 
 
+def test_what_two_instances_saved_becomes_one_model(anna: Trainee) -> None:
+    script = """
+import os, time
+host = os.environ["SM_CURRENT_HOST"]
+time.sleep(1 if host == "algo-2" else 0)
+for folder in (os.environ["SM_MODEL_DIR"], os.environ["SM_OUTPUT_DATA_DIR"]):
+    open(f"{folder}/{host}", "w").write(host)
+"""
+    told = anna.run("shards", script, ResourceConfig=two())
+    assert told["TrainingJobStatus"] == "Completed", told.get("FailureReason")
+    assert anna.keys("out/shards/") == ["out/shards/output/model.tar.gz", "out/shards/output/output.tar.gz"]
+    for key in anna.keys("out/shards/"):
+        body = anna.user.client("s3").get_object(Bucket="data", Key=key)["Body"].read()
+        with tarfile.open(fileobj=io.BytesIO(body)) as archive:
+            assert sorted(archive.getnames()) == ["algo-1", "algo-2"]
+
+
 def test_the_instance_that_fails_ends_the_others(anna: Trainee) -> None:
     script = (
         "import os, sys, time\n"
@@ -235,7 +258,7 @@ def test_the_jobs_of_one_user_do_not_exist_for_another(administrator: User, anna
     assert ben.sagemaker.list_training_jobs()["TrainingJobSummaries"] == []
     assert ben.sagemaker.search(Resource="TrainingJob")["Results"] == []
     told = ben.run("mine", 'print("of ben")\n')
-    assert ben.lines("mine") == ["of ben"]
+    assert ben.printed("mine") == ["of ben"]
     assert told["TrainingJobArn"] != anna.describe("mine")["TrainingJobArn"]
     with pytest.raises(ClientError, match=r"Requested resource not found\."):
         ben.sagemaker.list_tags(ResourceArn=anna.describe("mine")["TrainingJobArn"])
@@ -256,7 +279,7 @@ def test_a_yard_that_is_killed_finds_its_jobs_again(tmp_path: Path, status: str)
             assert told["TrainingJobStatus"] == "Stopped", told
         else:
             assert told["TrainingJobStatus"] == "Completed", told
-            assert trainee.lines("counting") == [f"line {number}" for number in range(20)]
+            assert trainee.printed("counting") == [f"line {number}" for number in range(20)]
             assert trainee.keys("out/counting/") == ["out/counting/output/model.tar.gz"]
         assert attempts_of(second, told) == 1
         assert not living_agents(second)

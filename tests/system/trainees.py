@@ -58,14 +58,14 @@ class Trainee:
         answer: dict[str, Any] = self.sagemaker.describe_training_job(TrainingJobName=name)
         return answer
 
-    def reach(self, name: str, *statuses: str) -> dict[str, Any]:
+    def reach(self, name: str, *statuses: str, within_s: float = 90) -> dict[str, Any]:
         """Wait until the job has one of these primary or secondary statuses."""
 
         def look() -> dict[str, Any] | None:
             told = self.describe(name)
             return told if {told["TrainingJobStatus"], told["SecondaryStatus"]} & set(statuses) else None
 
-        return eventually(look, within=timedelta(seconds=90)) or {}
+        return eventually(look, within=timedelta(seconds=within_s)) or {}
 
     def run(self, name: str, script: str, **changed: Any) -> dict[str, Any]:
         """A job from its beginning to its end."""
@@ -83,7 +83,7 @@ class Trainee:
         return [stream["logStreamName"] for stream in found["logStreams"]]
 
     def lines(self, name: str, *, instance: int = 0) -> list[str]:
-        """What an instance has printed so far."""
+        """The log of an instance so far."""
         streams = self.streams(name)
         if len(streams) <= instance:
             return []
@@ -92,9 +92,31 @@ class Trainee:
         )
         return [event["message"] for event in page["events"]]
 
+    def await_line(self, name: str, line: str) -> None:
+        """Wait until the first instance has printed a line; an AssertionError when the job ends before."""
+
+        def look() -> bool:
+            told = self.describe(name)
+            is_there = line in self.lines(name)
+            assert is_there or told["TrainingJobStatus"] not in ENDED, (told, self.lines(name)[-5:])
+            return is_there
+
+        eventually(look, within=timedelta(seconds=90))
+
+    def printed(self, name: str, *, instance: int = 0) -> list[str]:
+        """What the program of an instance has printed so far, without what its agent says."""
+        return [line for line in self.lines(name, instance=instance) if not line.startswith("[trainyard] ")]
+
     def keys(self, prefix: str) -> list[str]:
         found = self.user.client("s3").list_objects_v2(Bucket=self.bucket, Prefix=prefix)
         return [each["Key"] for each in found.get("Contents", ())]
+
+    def archive(self, key: str) -> dict[str, bytes | None]:
+        """The entries of a stored tar.gz by name; None for what is no file."""
+        body = self.user.client("s3").get_object(Bucket=self.bucket, Key=key)["Body"].read()
+        with tarfile.open(fileobj=io.BytesIO(body)) as archive:
+            files = {entry.name: archive.extractfile(entry) if entry.isfile() else None for entry in archive}
+            return {name: None if file is None else file.read() for name, file in files.items()}
 
 
 def packed(files: dict[str, str]) -> bytes:

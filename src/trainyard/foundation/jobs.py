@@ -3,7 +3,7 @@
 They know neither the words of the wire nor where anything is kept. `transitions.py` says how a job moves on.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -32,6 +32,7 @@ class SecondaryStatus(StrEnum):
     FAILED = "Failed"
     STOPPED = "Stopped"
     MAX_RUNTIME_EXCEEDED = "MaxRuntimeExceeded"
+    RESTARTING = "Restarting"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class MetricDefinition:
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """What to run, on what, with what. Never changes after the create."""
+    """What to run, on what, with what. After the create only `keep_alive_s` ever changes, when the user asks for it."""
 
     image: str
     instance_type: str
@@ -85,6 +86,7 @@ class TrainingPlan:
     max_pending_s: int | None = None  # how long it may wait for room; None is for ever
     retries: int = 0  # how often it is started again after a failure that was not its own
     keep_alive_s: int = 0  # how long its warm workers are kept after it
+    pool_key: str = ""  # the same for jobs of which one can take over what another has kept warm
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -154,7 +156,8 @@ class InstanceState:
 class Attempt:
     """One time that the instances of a job were placed and started.
 
-    It is remembered before anything of it exists outside, so that whatever was made can be found and ended.
+    It is remembered before anything of it exists outside, so that whatever was made can be found and ended. `failure`
+    and `card` are those of one that was not the last because the job was tried again.
     """
 
     number: int
@@ -165,6 +168,13 @@ class Attempt:
     told: str = ""  # the last command that the instances were given: stop or kill
     site: str = ""  # which of several yards on one database has placed it; only that one can reach its instances
     ended_at: datetime | None = None
+    failure: str = ""
+    card: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def metrics(self) -> Mapping[str, MetricSummary]:
+        """The newest value of each metric over all instances."""
+        return _merged(instance.metrics for instance in self.instances)
 
     def instance(self, name: str) -> InstanceState:
         return next(instance for instance in self.instances if instance.name == name)
@@ -178,6 +188,14 @@ class Attempt:
 class Artifact:
     uri: str
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolEnd:
+    """When what a job had left warm ceased to be its own before its time was over, and which job took it, if any."""
+
+    at: datetime
+    reused_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,11 +214,13 @@ class TrainingJob:
     created_at: datetime
     transitions: tuple[Transition, ...]
     attempts: tuple[Attempt, ...] = ()
+    site: str = ""  # of the yard that has its data, where there are several on one database
     stop_reason: str = ""  # why the job is asked to end early; empty as long as nobody did
     failure: str = ""
     card: Mapping[str, object] = field(default_factory=dict)  # the failure card of the first instance that failed
     artifacts: Mapping[str, Artifact] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    pool_end: PoolEnd | None = None
 
     @property
     def secondary(self) -> SecondaryStatus:
@@ -229,19 +249,30 @@ class TrainingJob:
 
     @property
     def training_time(self) -> timedelta | None:
-        """How long instances worked on it; None when they never did, or still do."""
-        if self.training_started_at is None or self.ended_at is None:
+        """How long instances worked on it in all attempts; None when they never did, or still do."""
+        return self.time_used if self.training_started_at is not None and self.is_final else None
+
+    @property
+    def time_used(self) -> timedelta:
+        """How long instances worked on it in the attempts that have ended."""
+        return sum(map(self._worked, self.attempts), timedelta())
+
+    @property
+    def retries_used(self) -> int:
+        """How often it was tried again after an attempt that failed through no fault of its own."""
+        return sum(1 for attempt in self.attempts if attempt.failure)
+
+    @property
+    def waits_until(self) -> datetime | None:
+        """When a job that has not been placed gives up; None when it does not."""
+        if self.plan.max_pending_s is None or self.attempts or self.is_final:
             return None
-        return self.ended_at - self.training_started_at
+        return self.created_at + timedelta(seconds=self.plan.max_pending_s)
 
     @property
     def metrics(self) -> Mapping[str, MetricSummary]:
-        """The newest value of each metric over all instances of the last attempt."""
-        found: dict[str, MetricSummary] = {}
-        for instance in self.attempts[-1].instances if self.attempts else ():
-            for name, summary in instance.metrics.items():
-                found[name] = _merged(found.get(name), summary)
-        return found
+        """The newest value of each metric over all instances of all attempts."""
+        return _merged(attempt.metrics for attempt in self.attempts)
 
     def with_attempt(self, attempt: Attempt) -> "TrainingJob":
         """The job with its last attempt replaced."""
@@ -251,6 +282,14 @@ class TrainingJob:
         """The job with these notes, each told once."""
         return replace(self, notes=tuple(dict.fromkeys((*self.notes, *notes))))
 
+    def _worked(self, attempt: Attempt) -> timedelta:
+        ended_at = attempt.ended_at or self.ended_at
+        steps = (step.started_at for step in self.transitions if step.status in ON_INSTANCES)
+        began_at = next((at for at in steps if at >= attempt.placed_at), None)
+        if began_at is None or ended_at is None or began_at > ended_at:
+            return timedelta()
+        return ended_at - began_at
+
 
 PRIMARY: Mapping[SecondaryStatus, Status] = {
     SecondaryStatus.PENDING: Status.IN_PROGRESS,
@@ -258,6 +297,7 @@ PRIMARY: Mapping[SecondaryStatus, Status] = {
     SecondaryStatus.DOWNLOADING: Status.IN_PROGRESS,
     SecondaryStatus.TRAINING: Status.IN_PROGRESS,
     SecondaryStatus.UPLOADING: Status.IN_PROGRESS,
+    SecondaryStatus.RESTARTING: Status.IN_PROGRESS,
     SecondaryStatus.STOPPING: Status.STOPPING,
     SecondaryStatus.COMPLETED: Status.COMPLETED,
     SecondaryStatus.FAILED: Status.FAILED,
@@ -268,7 +308,11 @@ FINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.STOPPED})
 ON_INSTANCES = frozenset({SecondaryStatus.DOWNLOADING, SecondaryStatus.TRAINING})
 
 
-def _merged(known: MetricSummary | None, other: MetricSummary) -> MetricSummary:
-    if known is None:
-        return other
-    return replace(max(known, other, key=lambda summary: summary.at), count=known.count + other.count)
+def _merged(parts: Iterable[Mapping[str, MetricSummary]]) -> dict[str, MetricSummary]:
+    """The newest of each name, with the counts of all."""
+    found: dict[str, MetricSummary] = {}
+    for name, summary in (entry for part in parts for entry in part.items()):
+        known = found.get(name)
+        newest = summary if known is None else max(known, summary, key=lambda each: each.at)
+        found[name] = newest if known is None else replace(newest, count=known.count + summary.count)
+    return found

@@ -7,17 +7,21 @@ from datetime import datetime
 from trainyard.foundation.errors import Conflict
 from trainyard.foundation.jobs import SecondaryStatus, TrainingJob, Transition
 
+MAX_PENDING = "max_pending"  # the reason of a stop because there was no room for too long
+
 _S = SecondaryStatus
 _ENDS = frozenset({_S.COMPLETED, _S.FAILED, _S.STOPPED, _S.MAX_RUNTIME_EXCEEDED})
 
 # Statuses on the way may be skipped: a job without channels downloads nothing. One that was asked to stop does not
 # become Completed any more, because its primary status would then have gone from Stopping to one that denies it.
+# Restarting is the only way back: to Starting, with another attempt, after one whose instances were lost.
 LEGAL: Mapping[SecondaryStatus, frozenset[SecondaryStatus]] = {
     _S.PENDING: frozenset({_S.STARTING, _S.STOPPING, _S.FAILED}),
-    _S.STARTING: frozenset({_S.DOWNLOADING, _S.TRAINING, _S.UPLOADING, _S.STOPPING}) | _ENDS,
-    _S.DOWNLOADING: frozenset({_S.TRAINING, _S.UPLOADING, _S.STOPPING}) | _ENDS,
-    _S.TRAINING: frozenset({_S.UPLOADING, _S.STOPPING}) | _ENDS,
-    _S.UPLOADING: frozenset({_S.STOPPING}) | _ENDS,
+    _S.STARTING: frozenset({_S.DOWNLOADING, _S.TRAINING, _S.UPLOADING, _S.RESTARTING, _S.STOPPING}) | _ENDS,
+    _S.DOWNLOADING: frozenset({_S.TRAINING, _S.UPLOADING, _S.RESTARTING, _S.STOPPING}) | _ENDS,
+    _S.TRAINING: frozenset({_S.UPLOADING, _S.RESTARTING, _S.STOPPING}) | _ENDS,
+    _S.UPLOADING: frozenset({_S.RESTARTING, _S.STOPPING}) | _ENDS,
+    _S.RESTARTING: frozenset({_S.STARTING, _S.STOPPING, _S.FAILED}),
     _S.STOPPING: _ENDS - {_S.COMPLETED},
     _S.COMPLETED: frozenset(),
     _S.FAILED: frozenset(),
@@ -32,6 +36,7 @@ MESSAGES: Mapping[SecondaryStatus, str] = {
     _S.DOWNLOADING: "Downloading input data",
     _S.TRAINING: "Training image download completed. Training in progress.",
     _S.UPLOADING: "Uploading generated training model",
+    _S.RESTARTING: "Restarting the training job",
     _S.STOPPING: "Stopping the training job",
     _S.COMPLETED: "Training job completed",
     _S.FAILED: "Training job failed",
@@ -64,9 +69,17 @@ def advance(job: TrainingJob, to: SecondaryStatus, *, at: datetime, message: str
     return replace(job, transitions=(*job.transitions[:-1], closed, entered))
 
 
-def ask_to_stop(job: TrainingJob, reason: str, *, at: datetime) -> TrainingJob:
+def ask_to_stop(job: TrainingJob, reason: str, *, at: datetime, message: str = "") -> TrainingJob:
     """The job on its way to its end, or at it when nothing of it was started; unchanged when it is on that way."""
     if job.secondary is _S.STOPPING:
         return job
-    stopping = replace(advance(job, _S.STOPPING, at=at), stop_reason=reason)
-    return stopping if stopping.attempt else advance(stopping, _S.STOPPED, at=at)
+    stopping = replace(advance(job, _S.STOPPING, at=at, message=message), stop_reason=reason)
+    return stopping if stopping.attempt else advance(stopping, _S.STOPPED, at=at, message=message)
+
+
+def give_up_waiting(job: TrainingJob, *, at: datetime) -> TrainingJob:
+    """The job stopped if it has waited for room as long as it may; unchanged otherwise."""
+    if job.waits_until is None or at < job.waits_until:
+        return job
+    message = "Training job pending time exceeded MaxPendingTimeInSeconds provided"
+    return ask_to_stop(job, MAX_PENDING, at=at, message=message)

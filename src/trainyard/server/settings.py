@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from trainyard.foundation.settings import setting
+from trainyard.link.contract import ENVIRONMENTS_BYTES
 
 PREFIX = "TRAINYARD_SERVER_"
 
@@ -33,6 +34,10 @@ class ServerSettings:
     warm: bool = setting(True, help="Keep interpreters with their framework imported, so that jobs start at once.")
     warm_idle: timedelta = setting(
         timedelta(minutes=10), help="How long a warm worker is kept after its last job, unless a job asks for longer."
+    )
+    environments_limit_bytes: int = setting(
+        ENVIRONMENTS_BYTES,
+        help="How much of what its jobs installed is kept for each user; the longest unused goes first.",
     )
     threads: int = setting(32, help="Threads for blocking work: files, database.")
     body_limit_bytes: int = setting(

@@ -44,3 +44,35 @@ def test_the_newest_value_of_all_instances_is_the_metric_of_the_job() -> None:
 
 def test_a_note_is_told_once() -> None:
     assert pending().noted("a").noted("b", "a").notes == ("a", "b")
+
+
+def test_training_time_is_that_of_all_attempts_and_not_of_the_time_between() -> None:
+    job = advance(placed(), S.TRAINING, at=seconds(2))
+    first = replace(job.attempts[0], ended_at=seconds(10), failure="lost")
+    second = replace(job.attempts[0], number=2, placed_at=seconds(20))
+    job = advance(replace(job, attempts=(first, second)), S.RESTARTING, at=seconds(20))
+    assert (job.time_used, job.training_time, job.retries_used) == (timedelta(seconds=8), None, 1)
+    job = advance(advance(job, S.STARTING, at=seconds(21)), S.DOWNLOADING, at=seconds(25))
+    job = advance(job.with_attempt(replace(second, ended_at=seconds(30))), S.COMPLETED, at=seconds(30))
+    assert job.training_time == timedelta(seconds=13)
+    assert job.training_started_at == seconds(2)
+
+
+def test_an_attempt_that_never_got_to_work_takes_no_time() -> None:
+    job = placed()
+    first = replace(job.attempts[0], ended_at=seconds(5), failure="lost")
+    second = replace(job.attempts[0], number=2, placed_at=seconds(6))
+    job = advance(replace(job, attempts=(first, second)), S.RESTARTING, at=seconds(6))
+    job = advance(advance(job, S.STARTING, at=seconds(7)), S.TRAINING, at=seconds(8))
+    job = advance(job.with_attempt(replace(second, ended_at=seconds(9))), S.COMPLETED, at=seconds(9))
+    assert job.training_time == timedelta(seconds=1)
+
+
+def test_metrics_go_on_over_attempts() -> None:
+    job = placed()
+    state = job.attempts[0].instances[0]
+    early, late = MetricSummary(1.0, seconds(1), 3), MetricSummary(0.5, seconds(2), 4)
+    first = job.attempts[0].with_instance(replace(state, metrics={"loss": early, "rate": early}))
+    second = replace(job.attempts[0].with_instance(replace(state, metrics={"loss": late})), number=2)
+    job = replace(job, attempts=(first, second))
+    assert job.metrics == {"loss": MetricSummary(0.5, seconds(2), 7), "rate": early}

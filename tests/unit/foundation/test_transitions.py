@@ -1,9 +1,11 @@
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.foundation.jobs import NOON, pending, placed, seconds
 from trainyard.foundation.errors import Conflict
 from trainyard.foundation.jobs import FINAL, PRIMARY, SecondaryStatus, Status
-from trainyard.foundation.transitions import LEGAL, MESSAGES, advance, ask_to_stop, may_become
+from trainyard.foundation.transitions import LEGAL, MESSAGES, advance, ask_to_stop, give_up_waiting, may_become
 
 S = SecondaryStatus
 
@@ -64,3 +66,37 @@ def test_a_job_that_was_placed_is_on_its_way_to_its_end() -> None:
 def test_a_job_that_has_ended_cannot_be_stopped() -> None:
     with pytest.raises(Conflict):
         ask_to_stop(advance(pending(), S.FAILED, at=NOON), "user", at=NOON)
+
+
+def test_the_only_way_back_is_a_restart() -> None:
+    order = [S.PENDING, S.STARTING, S.DOWNLOADING, S.TRAINING, S.UPLOADING, S.RESTARTING, S.STOPPING]
+    back = {
+        (status, to)
+        for status in order
+        for to in LEGAL[status]
+        if to in order and order.index(to) < order.index(status)
+    }
+    assert back == {(S.RESTARTING, S.STARTING)}
+
+
+def test_a_job_that_is_being_restarted_can_be_stopped() -> None:
+    job = ask_to_stop(advance(placed(), S.RESTARTING, at=seconds(1)), "user", at=seconds(2))
+    assert (job.status, job.secondary) == (Status.STOPPING, S.STOPPING)
+
+
+def test_a_job_gives_up_waiting_when_its_time_is_over_and_not_before() -> None:
+    waiting = pending()
+    waiting = replace(waiting, plan=replace(waiting.plan, max_pending_s=1800))
+    assert give_up_waiting(waiting, at=seconds(1799)) == waiting
+    job = give_up_waiting(waiting, at=seconds(1800))
+    assert [step.status for step in job.transitions] == [S.PENDING, S.STOPPING, S.STOPPED]
+    assert job.stop_reason == "max_pending"
+    assert job.transitions[-1].message == "Training job pending time exceeded MaxPendingTimeInSeconds provided"
+    assert give_up_waiting(job, at=seconds(9999)) == job
+
+
+def test_a_job_without_a_limit_or_with_a_place_waits_no_more() -> None:
+    assert give_up_waiting(pending(), at=seconds(10**6)) == pending()
+    running = placed()
+    running = replace(running, plan=replace(running.plan, max_pending_s=1800))
+    assert give_up_waiting(running, at=seconds(10**6)) == running

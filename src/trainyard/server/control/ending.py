@@ -1,10 +1,12 @@
-"""How a training job ends, as its instances ended. Pure."""
+"""How a training job ends, or is tried again, as its instances ended. Pure."""
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from trainyard.foundation.failures import LOST_INSTANCE, is_of_the_platform
 from trainyard.foundation.jobs import Attempt, InstanceState, Outcome, SecondaryStatus, TrainingJob
-from trainyard.foundation.transitions import advance
+from trainyard.foundation.transitions import advance, may_become
+from trainyard.link.contract import CommandKind
 from trainyard.server.control.reports import live_attempt
 
 MAX_RUNTIME = "max_runtime"  # the reason of an instance that stopped because its time was over
@@ -19,14 +21,44 @@ def has_ended(attempt: Attempt) -> bool:
 
 
 def lost(job: TrainingJob, name: str, *, at: datetime) -> TrainingJob:
-    """The job after the agent of an instance was found dead without its last report."""
+    """The job after the agent of an instance was found dead without its last report.
+
+    Others that failed with it did so because it was gone. Those that had failed before were why it was told to end.
+    """
     attempt = live_attempt(job)
-    reason = (
-        f"InternalServerError: The agent of {name} died before the instance had ended; the machine may have been short "
-        "of memory, or somebody killed it. What the program printed until then is in its log."
+    summary = (
+        f"The agent of {name} died before the instance had ended; the machine may have been short of memory, or "
+        "somebody killed it. What the program printed until then is in its log."
     )
+    reason = f"InternalServerError: {summary}"
     instance = replace(attempt.instance(name), outcome=Outcome.LOST, reason=reason, ended_at=at)
-    return replace(job.with_attempt(attempt.with_instance(instance)), failure=job.failure or reason)
+    after = job.with_attempt(attempt.with_instance(instance))
+    if job.failure and (attempt.told == CommandKind.KILL or job.card.get("kind") == LOST_INSTANCE):
+        return after
+    advice = "Give the job a RetryStrategy, by which it is started again when this happens."
+    card = {"kind": LOST_INSTANCE, "instance": name, "summary": summary, "advice": advice}
+    return replace(after, failure=reason, card=card)
+
+
+def may_be_retried(job: TrainingJob, *, now: datetime) -> bool:
+    """Whether a job whose attempt failed is to be tried again: nobody has stopped it, and it was not its own fault."""
+    if job.stop_reason or not is_of_the_platform(job.card) or job.retries_used >= job.plan.retries:
+        return False
+    # The time limit is for all attempts together.
+    has_time = _closed(job, now=now).time_used < timedelta(seconds=job.plan.max_runtime_s)
+    return has_time and may_become(job, SecondaryStatus.RESTARTING)
+
+
+def retried(job: TrainingJob, again: Attempt) -> TrainingJob:
+    """The job with another attempt after one that was lost, and nothing left of that one but its place in history."""
+    attempt = _closed(job, now=again.placed_at).attempts[-1]
+    message = (
+        f"Attempt {attempt.number} was lost. Retry {job.retries_used + 1} of {job.plan.retries} starts the job again."
+    )
+    failed = replace(attempt, failure=job.failure, card=job.card)
+    after = replace(job, attempts=(*job.attempts[:-1], failed, again), failure="", card={})
+    after = advance(after, SecondaryStatus.RESTARTING, at=again.placed_at, message=message)
+    return after.noted(f"{message} {failed.failure}")
 
 
 def conclude(job: TrainingJob, *, now: datetime) -> TrainingJob:
@@ -34,10 +66,16 @@ def conclude(job: TrainingJob, *, now: datetime) -> TrainingJob:
 
     Its time ends with its last instance, which may have been long before the yard came to know.
     """
+    ended = _closed(job, now=now)
+    attempt = ended.attempts[-1]
+    return advance(ended, _final_status(job, attempt), at=attempt.ended_at or now)
+
+
+def _closed(job: TrainingJob, *, now: datetime) -> TrainingJob:
+    """The job with its attempt ended: when its last instance did, but never before the job came to where it is."""
     attempt = live_attempt(job)
     at = max((instance.ended_at for instance in attempt.instances if instance.ended_at), default=now)
-    ended = job.with_attempt(replace(attempt, ended_at=at))
-    return advance(ended, _final_status(job, attempt), at=at)
+    return job.with_attempt(replace(attempt, ended_at=max(at, job.transitions[-1].started_at)))
 
 
 def _final_status(job: TrainingJob, attempt: Attempt) -> SecondaryStatus:

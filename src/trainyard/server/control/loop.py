@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from trainyard.foundation.errors import TrainyardError, Unavailable
 from trainyard.link.contract import LimitSpec
+from trainyard.link.doorbell import Doorbell
 from trainyard.server.control.bell import Bell
 from trainyard.server.control.training import TrainingWork, shares_of
 from trainyard.server.jobs import job_of
@@ -15,26 +16,33 @@ from trainyard.server.records.contract import Claim, ResourceId
 log = logging.getLogger(__name__)
 
 IDLE = timedelta(seconds=1)  # between looks for work that nobody rang for
-QUICKEST, SLOWEST = 0.02, 0.25  # seconds between two rounds on a job
+QUICKEST, SLOWEST = 0.05, 1.0  # seconds between two rounds on a job for which nobody rings
 AFTER_ERROR_S = 1.0
 
 _PATIENCE = 8  # a job is asked again after this part of the time for which it has been silent
+_SETTLE_S = 0.005  # agents often ring twice in a row, and one round for both is half the work
 
 
 class TrainingLoop:
-    """Moves all training jobs of a yard for as long as `run` goes on. `close` lets every round come to its end."""
+    """Moves all training jobs of a yard for as long as `run` goes on. `close` lets every round come to its end.
 
-    def __init__(self, work: TrainingWork, bell: Bell) -> None:
+    Changes of the records are heard by `bell`, news in the spools by `doorbell`. Without either, both are found later.
+    """
+
+    def __init__(self, work: TrainingWork, bell: Bell, doorbell: Doorbell | None = None) -> None:
         self._work = work
         self._bell = bell
+        self._doorbell = doorbell
         self._running: dict[ResourceId, Sequence[LimitSpec]] = {}
         self._drives: dict[ResourceId, asyncio.Task[None]] = {}
-        self._rings: dict[ResourceId, asyncio.Event] = {}
+        self._rings: dict[ResourceId, _Ring] = {}
         self._wakened = asyncio.Event()
         self._is_closing = False
 
     async def run(self) -> None:
         self._bell.listen(self._hear)
+        if self._doorbell is not None:
+            asyncio.get_running_loop().add_reader(self._doorbell.descriptor, self._hear_agents, self._doorbell)
         self._running = await self._recalled()
         while not self._is_closing:
             has_worked = await self._look_for_work()
@@ -47,14 +55,23 @@ class TrainingLoop:
         """Make `run` return soon, with no job held. Agents go on."""
         self._is_closing = True
         self._bell.silence()
-        for ring in (self._wakened, *self._rings.values()):
-            ring.set()
+        if self._doorbell is not None:
+            asyncio.get_running_loop().remove_reader(self._doorbell.descriptor)
+        self._wakened.set()
+        for ring in self._rings.values():
+            ring.wake()
 
     def _hear(self, job_id: str) -> None:
         ring = self._rings.get(ResourceId(job_id))
         if ring is not None:
-            ring.set()
+            ring.wake()
         self._wakened.set()
+
+    def _hear_agents(self, doorbell: Doorbell) -> None:
+        for job_id in doorbell.read():
+            ring = self._rings.get(ResourceId(job_id))
+            if ring is not None:
+                asyncio.get_running_loop().call_later(_SETTLE_S, ring.knock)
 
     async def _recalled(self) -> dict[ResourceId, Sequence[LimitSpec]]:
         while not self._is_closing:
@@ -84,6 +101,9 @@ class TrainingLoop:
             await asyncio.to_thread(self._work.release, claim)
             self._running.pop(job_id, None)
             return True
+        if not job.attempts and not self._work.is_here(job):
+            await asyncio.to_thread(self._work.leave_alone, claim)
+            return True
         if not job.attempts:
             placed = await asyncio.to_thread(self._work.place, claim, self._running)
             if placed is None:
@@ -103,12 +123,11 @@ class TrainingLoop:
         job_id = claim.resource.id
         if previous is not None:  # it lost its claim, and may not have noticed yet
             await previous
-        ring = self._rings[job_id] = asyncio.Event()
+        ring = self._rings[job_id] = _Ring()
         held: Claim | None = claim
         silent_s, pause_s = 0.0, 0.0
         while held is not None and not self._is_closing:
-            is_woken = await _wait(ring, pause_s) if pause_s else False
-            ring.clear()
+            is_woken = await ring.wait(pause_s)
             before = held
             try:
                 held = await asyncio.to_thread(self._work.step, held, is_woken=is_woken)
@@ -136,6 +155,31 @@ class TrainingLoop:
         if self._drives.get(job_id) is asyncio.current_task():
             del self._drives[job_id], self._rings[job_id]
         self._wakened.set()
+
+
+class _Ring:
+    """Cuts short the pause between two rounds on a job."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self._is_woken = False
+
+    def wake(self) -> None:
+        """The records have changed."""
+        self._is_woken = True
+        self._event.set()
+
+    def knock(self) -> None:
+        """An agent has reported something."""
+        self._event.set()
+
+    async def wait(self, seconds: float) -> bool:
+        """Whether the records have changed; returns at the first ring, or when the time is over."""
+        if seconds:
+            await _wait(self._event, seconds)
+        is_woken, self._is_woken = self._is_woken, False
+        self._event.clear()
+        return is_woken
 
 
 def _is_as_far(claim: Claim, before: Claim) -> bool:

@@ -28,16 +28,19 @@ class JobViews:
 
     def open_streams(self, ref: AttemptRef, job: TrainingJob, *, now: datetime) -> None:
         """One log stream for each instance, named as AWS names them."""
-        attempt = live_attempt(job)
-        group = ResourceKey(job.account, GROUP, LOG_GROUP)
-        for instance in attempt.instances:
-            name = f"{job.name}/{instance.name}-{int(attempt.placed_at.timestamp())}"
+        group, epoch = ResourceKey(job.account, GROUP, LOG_GROUP), _epoch(job)
+        for instance in live_attempt(job).instances:
+            name = f"{job.name}/{instance.name}-{epoch}"
             folder = os.path.relpath(self._folder(ref, instance.name).logs, self.logs)
             open_foreign_stream(self.records, group, name, region=job.region, folder=folder, now=now)
 
     def open_metrics(self, ref: AttemptRef, job: TrainingJob, names: Iterable[str], *, now: datetime) -> None:
-        """The points of a metric from all instances, as one metric of CloudWatch that goes with the job."""
-        folders = [self._folder(ref, instance.name).metrics for instance in live_attempt(job).instances]
+        """The points of a metric from all instances of all attempts, as one of CloudWatch that goes with the job."""
+        folders = [
+            self._folder(AttemptRef(ref.job_id, attempt.number), instance.name).metrics
+            for attempt in job.attempts
+            for instance in attempt.instances
+        ]
         paths = [os.path.relpath(folder, self.metrics) for folder in folders]
         for name in names:
             metric = Metric(LOG_GROUP, name, ((DIMENSION, job.name),))
@@ -46,3 +49,11 @@ class JobViews:
 
     def _folder(self, ref: AttemptRef, instance: str) -> InstanceFolder:
         return InstanceRef(ref, instance).folder(self.jobs)
+
+
+def _epoch(job: TrainingJob) -> int:
+    """The second at which the attempt was placed, or the first after those of the attempts before it."""
+    epoch = 0
+    for attempt in job.attempts:
+        epoch = max(epoch + 1, int(attempt.placed_at.timestamp()))
+    return epoch

@@ -5,15 +5,27 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from trainyard.engines.images import Images
+from trainyard.engines.images import Environment, Images
 from trainyard.foundation.jobs import Attempt, InstanceState, Share, TrainingJob
-from trainyard.link.contract import PROTOCOL, InstanceSpec, LimitSpec, MetricSpec, ProgramSpec, WarmSpec
+from trainyard.link.contract import (
+    ENVIRONMENTS_BYTES,
+    PROTOCOL,
+    InstanceSpec,
+    LimitSpec,
+    MetricSpec,
+    ProgramSpec,
+    WarmSpec,
+)
 from trainyard.objects.contract import ObjectStore
 from trainyard.server.control.channels import Contents, channel_spec, contents_of
 from trainyard.server.records.contract import AccessKey
 
 GRACE = timedelta(seconds=120)  # between SIGTERM and SIGKILL, as AWS has it
 GROUP = "homogeneousCluster"  # what AWS calls the only group of instances
+
+# Threads count as processes. Data loaders and libraries take some dozens for each core; a fork bomb takes them all.
+_LEAST_PROCESSES = 2048
+_PROCESSES_PER_CPU = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +38,8 @@ class Surroundings:
     environments: Path  # what jobs installed and later ones of the same account use again
     warm: Path | None  # where warm workers are reached, by account; None starts every program cold
     warm_idle: timedelta
+    doorbell: Path | None = None  # where agents ring
+    environments_limit_bytes: int = ENVIRONMENTS_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +55,11 @@ class SpecMaker:
     ) -> tuple[InstanceSpec, ...]:
         """One for each instance; InvalidRequest when the data or the environment has gone since the create."""
         contents = {each.name: contents_of(self.objects, each, account=job.account) for each in job.plan.channels}
-        python = self.images.environment(job.plan.image).python
+        base = self.images.environment(job.plan.image)
         environment = {**self._variables(job, key), **job.plan.environment}
         return tuple(
             self._spec(
-                job_id, job, attempt, state=state, contents=contents, python=python, environment=environment, uid=uid
+                job_id, job, attempt, state=state, contents=contents, base=base, environment=environment, uid=uid
             )
             for state in attempt.instances
         )
@@ -58,7 +72,7 @@ class SpecMaker:
         *,
         state: InstanceState,
         contents: Mapping[str, Contents],
-        python: str,
+        base: Environment,
         environment: Mapping[str, str],
         uid: int | None,
     ) -> InstanceSpec:
@@ -76,7 +90,7 @@ class SpecMaker:
             hosts=plan.hosts,
             instance_type=plan.instance_type,
             instance_group=GROUP,
-            program=ProgramSpec(plan.entry_point, plan.submit_directory, plan.command, python),
+            program=ProgramSpec(plan.entry_point, plan.submit_directory, plan.command, base.python),
             hyperparameters=plan.hyperparameters,
             environment=environment,
             channels=[
@@ -88,12 +102,15 @@ class SpecMaker:
             limits=limits_of(state.share),
             objects_root=str(self.surroundings.objects_root),
             grace_s=int(GRACE.total_seconds()),
-            max_runtime_s=plan.max_runtime_s,
+            max_runtime_s=max(1, plan.max_runtime_s - int(job.time_used.total_seconds())),
             uid=uid,
             uploads=number == 0,
             hidden=[str(path) for path in self.surroundings.hidden],
             environments=str(self.surroundings.environments / job.account),
+            environments_limit_bytes=self.surroundings.environments_limit_bytes,
+            notes=base.notes,
             warm=self._warm(job),
+            doorbell=str(self.surroundings.doorbell or ""),
         )
 
     def _warm(self, job: TrainingJob) -> WarmSpec | None:
@@ -116,7 +133,8 @@ class SpecMaker:
 
 
 def limits_of(share: Share) -> LimitSpec:
-    return LimitSpec(cpus=share.cpus, memory_bytes=share.memory_bytes, gpus=share.gpus)
+    processes = _LEAST_PROCESSES + int(_PROCESSES_PER_CPU * (share.cpus or 0))
+    return LimitSpec(cpus=share.cpus, memory_bytes=share.memory_bytes, processes=processes, gpus=share.gpus)
 
 
 def share_of(limits: LimitSpec) -> Share:

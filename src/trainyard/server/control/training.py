@@ -10,16 +10,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from trainyard.engines.catalog import Catalog
+from trainyard.engines.catalog import Catalog, InstanceType
 from trainyard.engines.contract import Engine
-from trainyard.engines.placement import place
+from trainyard.engines.placement import fit, place
 from trainyard.foundation.clock import Clock
 from trainyard.foundation.errors import Corrupt, InvalidRequest, NotFound, TrainyardError, Unavailable
+from trainyard.foundation.failures import INTERNAL_ERROR
 from trainyard.foundation.jobs import Attempt, InstanceState, SecondaryStatus, Status, TrainingJob
-from trainyard.foundation.transitions import advance
+from trainyard.foundation.transitions import advance, give_up_waiting
 from trainyard.link.contract import CommandKind, Frame, InstanceSpec, LimitSpec
 from trainyard.link.folders import AttemptRef, InstanceRef
-from trainyard.server.control.ending import conclude, has_ended, has_failed, lost
+from trainyard.server.control.ending import conclude, has_ended, has_failed, lost, may_be_retried, retried
+from trainyard.server.control.pools import WarmPools
 from trainyard.server.control.reports import Report, absorb, live_attempt
 from trainyard.server.control.showing import JobViews
 from trainyard.server.control.specs import GRACE, SpecMaker, limits_of, share_of
@@ -32,7 +34,7 @@ log = logging.getLogger(__name__)
 
 LEASE = timedelta(seconds=5)  # how long a job waits for a yard that was killed
 START_PATIENCE = timedelta(seconds=60)  # with a machine that refuses to start instances for now
-START_PAUSE = timedelta(seconds=2)  # before it is asked again
+START_PAUSE = timedelta(seconds=2)  # before it is asked again, or a job that was lost is tried again
 KILL_PATIENCE = timedelta(seconds=5)  # with instances that were told to end because another one failed
 UPLOAD_TIME = timedelta(hours=12)  # for which credentials outlive the time a program may run
 
@@ -69,7 +71,7 @@ class TrainingWork:
         jobs = (
             job_of(each) for each in self._jobs(Status.IN_PROGRESS, page=len(running) + 1) if each.id not in running
         )
-        first = next((job for job in jobs if not job.attempts), None)
+        first = next((job for job in jobs if not job.attempts and self.is_here(job)), None)
         if first is None:
             return False
         try:
@@ -77,19 +79,23 @@ class TrainingWork:
         except InvalidRequest:  # which `place` will tell the user
             return True
 
+    def is_here(self, job: TrainingJob) -> bool:
+        """Whether the data of a job is here: several yards on one database have objects of their own."""
+        return job.site in ("", self.site)
+
     def claim(self) -> Claim | None:
         """The job that is due first: one that was placed and that nobody holds, else the first in line."""
         return self.records.claim_next(KIND, worker=self.worker, lease=LEASE, now=self.clock())
 
     def release(self, claim: Claim) -> None:
         """Give a job back as it is, for the next who claims it."""
-        change = Change(due_at=due_at(job_of(claim.resource)))
+        change = Change(due_at=due_at(job_of(claim.resource)), is_quiet=True)
         self.records.apply_claimed(claim, change, now=self.clock(), release=True)
 
     def leave_alone(self, claim: Claim) -> None:
         """Give back a job of another yard on the same database, which may be slow, and look again later."""
         now = self.clock()
-        self.records.apply_claimed(claim, Change(due_at=now + LEASE), now=now, release=True)
+        self.records.apply_claimed(claim, Change(due_at=now + LEASE, is_quiet=True), now=now, release=True)
 
     def has_ended(self, id: ResourceId) -> bool:  # noqa: A002 - the domain's word
         """Whether a job is final, or gone altogether."""
@@ -101,6 +107,9 @@ class TrainingWork:
     def place(self, claim: Claim, running: Shares) -> Claim | None:
         """Give the job its share and its credentials, and remember the attempt; None when that was not to be."""
         job, now = job_of(claim.resource), self.clock()
+        if (stopped := give_up_waiting(job, at=now)) != job:  # as after a night on which no yard ran
+            self._apply(claim, job, stopped)
+            return None
         try:
             shares = self._shares(job, running)
         except InvalidRequest as error:  # the catalog has changed since the create
@@ -113,10 +122,12 @@ class TrainingWork:
         instances = (InstanceState(host, share_of(share)) for host, share in zip(job.plan.hosts, shares, strict=True))
         attempt = Attempt(len(job.attempts) + 1, now, key.id, tuple(instances), site=self.site)
         placed = advance(replace(job, attempts=(*job.attempts, attempt)), SecondaryStatus.STARTING, at=now)
+        placed = placed.noted(*fit(self._types(job), self.engine.capacity()).shortfalls)
         applied = self._apply(claim, job, placed)
         if applied is None or job_of(applied.resource).attempt is None:  # a user's stop was first
             self.identities.revoke(job.account, key.id)
             return None
+        WarmPools(self.records).take_over(job, now=now)
         return applied
 
     def step(self, claim: Claim, *, is_woken: bool = False) -> Claim | None:
@@ -135,13 +146,20 @@ class TrainingWork:
             self.release(claim)
             return None
         after = self._worked_on(claim.resource.id, job)
-        return claim if after == job else self._apply(claim, job, after)
+        if after == job:
+            return claim
+        applied = self._apply(claim, job, after)
+        self._revoke_unless_remembered(after, applied)
+        return applied
 
     def _worked_on(self, id: ResourceId, job: TrainingJob) -> TrainingJob:  # noqa: A002 - the domain's word
         ref = AttemptRef(id, live_attempt(job).number)
         if not live_attempt(job).is_started:
             return self._started(ref, job)
         job = self._heard(ref, job)
+        if has_failed(live_attempt(job)) and not live_attempt(job).told:
+            # What failed may have done so because another one died just after it was last seen alive.
+            job = self._heard(ref, job)
         if self._is_over(live_attempt(job)):
             return self._ended(ref, job)
         return self._told(ref, job)
@@ -160,23 +178,57 @@ class TrainingWork:
         try:
             self.engine.start(specs)
         except Unavailable as error:
-            return self._given_up(ref, job, error) if self._is_late(job) else self._placed_again(ref, job, error)
+            return self._not_started(ref, job, error) if self._is_late(job) else self._placed_again(ref, job, error)
         except TrainyardError as error:
-            return self._given_up(ref, job, error)
+            return self._not_started(ref, job, error)
         log.info("job started", extra={"job": job.name, "id": ref.job_id, "attempt": ref.attempt})
-        return job.with_attempt(replace(attempt, is_started=True))
+        job = job.with_attempt(replace(attempt, is_started=True))
+        is_back = job.secondary is SecondaryStatus.RESTARTING
+        return advance(job, SecondaryStatus.STARTING, at=now) if is_back else job
 
     def _is_late(self, job: TrainingJob) -> bool:
-        return self.clock() - job.attempts[0].placed_at > START_PATIENCE
+        """Whether the machine has refused for too long, since the job was placed or last tried again."""
+        tries = job.attempts
+        while any(attempt.failure for attempt in tries):
+            tries = tries[1:]
+        return self.clock() - tries[0].placed_at > START_PATIENCE
 
     def _placed_again(self, ref: AttemptRef, job: TrainingJob, error: Unavailable) -> TrainingJob:
         """The job with another attempt, after the machine refused to start this one."""
         log.warning("instances could not be started; will try again", exc_info=error, extra={"job": job.name})
         self._end(ref, job)
-        attempt, now = live_attempt(job), self.clock()
+        attempt, again = live_attempt(job), self._next_attempt(job)
+        return replace(job, attempts=(*job.attempts[:-1], replace(attempt, ended_at=again.placed_at), again))
+
+    def _not_started(self, ref: AttemptRef, job: TrainingJob, error: TrainyardError) -> TrainingJob:
+        """The job tried again, or failed, after the machine refused it for good."""
+        card = {"kind": INTERNAL_ERROR, "summary": error.message}
+        failed = replace(job, failure=error.message, card=card)
+        if may_be_retried(failed, now=self.clock()):
+            return self._tried_again(ref, failed)
+        return replace(self._given_up(ref, job, error), card=card)
+
+    def _tried_again(self, ref: AttemptRef, job: TrainingJob) -> TrainingJob:
+        """The job with another attempt, after the proof that nothing of this one runs or can write any more."""
+        self._end(ref, job)
+        after = retried(job, self._next_attempt(job))
+        log.warning("job is tried again", extra={"job": job.name, "id": ref.job_id, "retry": after.retries_used})
+        return after
+
+    def _next_attempt(self, job: TrainingJob) -> Attempt:
+        """One with the same share, which the job still has."""
+        attempt = live_attempt(job)
         instances = tuple(InstanceState(instance.name, instance.share) for instance in attempt.instances)
-        again = Attempt(attempt.number + 1, now, self._new_key(job).id, instances, site=self.site)
-        return replace(job, attempts=(*job.attempts[:-1], replace(attempt, ended_at=now), again))
+        return Attempt(attempt.number + 1, self.clock(), self._new_key(job).id, instances, site=self.site)
+
+    def _revoke_unless_remembered(self, after: TrainingJob, applied: Claim | None) -> None:
+        """Make the credentials of an attempt worthless that others kept from being remembered."""
+        attempt = after.attempt
+        if attempt is None or attempt.is_started:
+            return
+        known = job_of(applied.resource).attempts if applied else ()
+        if attempt.key_id not in (each.key_id for each in known):
+            self.identities.revoke(after.account, attempt.key_id)
 
     def _new_key(self, job: TrainingJob) -> AccessKey:
         lifetime = timedelta(seconds=job.plan.max_runtime_s) + GRACE + UPLOAD_TIME
@@ -195,7 +247,7 @@ class TrainingWork:
         waiting = [instance for instance in live_attempt(job).instances if not instance.has_ended]
         # First who is dead, then what was said: an agent may report and go in between.
         dead = [each.name for each in waiting if not self.engine.is_alive(InstanceRef(ref, each.name))]
-        known = set(job.metrics)
+        known = set(live_attempt(job).metrics)
         try:
             job = absorb(job, [self._report(ref, instance) for instance in waiting])
         except Corrupt as error:
@@ -204,7 +256,7 @@ class TrainingWork:
         for name in dead:
             if not live_attempt(job).instance(name).has_ended:
                 job = lost(job, name, at=self.clock())
-        self.views.open_metrics(ref, job, job.metrics.keys() - known, now=self.clock())
+        self.views.open_metrics(ref, job, live_attempt(job).metrics.keys() - known, now=self.clock())
         return job
 
     def _report(self, ref: AttemptRef, instance: InstanceState) -> Report:
@@ -241,9 +293,15 @@ class TrainingWork:
         return has_failed(attempt) and self.clock() - min(ends) > KILL_PATIENCE
 
     def _ended(self, ref: AttemptRef, job: TrainingJob) -> TrainingJob:
-        """The job in its final status, after the proof that nothing of it runs and its credentials are worthless."""
+        """The job in its final status, after the proof that nothing of it runs and its credentials are worthless.
+
+        One that was lost is tried again, as long as it may be.
+        """
+        if may_be_retried(job, now=self.clock()):
+            return self._tried_again(ref, job)
         self._end(ref, job)
         after = conclude(job, now=self.clock())
+        WarmPools(self.records).leave(ref.job_id, after, now=self.clock())
         log.info("job ended", extra={"job": job.name, "id": ref.job_id, "status": after.secondary})
         return after
 
@@ -270,9 +328,11 @@ class TrainingWork:
         return None if after.is_final else applied
 
     def _shares(self, job: TrainingJob, running: Shares) -> Sequence[LimitSpec] | None:
-        types = [self.catalog[job.plan.instance_type]] * job.plan.instance_count
         taken = [share for shares in running.values() for share in shares]
-        return place(types, self.engine.capacity(), running=taken)
+        return place(self._types(job), self.engine.capacity(), running=taken)
+
+    def _types(self, job: TrainingJob) -> Sequence[InstanceType]:
+        return [self.catalog[job.plan.instance_type]] * job.plan.instance_count
 
     def _jobs(self, status: Status, *, page: int = 1000) -> Iterator[Resource]:
         """Those of a status, the oldest first."""

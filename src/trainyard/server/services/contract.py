@@ -6,7 +6,7 @@ a plain function runs in a worker thread and may block, a coroutine function run
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ from typing import Any
 from trainyard.engines.catalog import Catalog
 from trainyard.engines.contract import Engine
 from trainyard.engines.images import Images
+from trainyard.engines.load import MachineLoad
 from trainyard.objects.contract import ObjectStore
+from trainyard.server.following import Followers
 from trainyard.server.identity import Caller, Identities
 from trainyard.server.records.contract import Records
 from trainyard.wire.http import HttpRequest
@@ -35,6 +37,10 @@ class Workshop:
     catalog: Catalog
     images: Images
     wake: Callable[[str], None]
+    load: MachineLoad = field(default_factory=MachineLoad)
+    warm: Path | None = None  # the folder of the warm workers; None where there are none
+    site: str = ""  # of this yard among several on one database; empty where it is the only one
+    strict: bool = False  # refuses jobs whose instance type or image can only be had in part
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,7 @@ class Yard:
     logs: Path  # folder of the log segments that PutLogEvents wrote
     metrics: Path  # folder of the points that PutMetricData wrote
     workshop: Workshop
+    followers: Followers
 
 
 @dataclass(frozen=True, slots=True)

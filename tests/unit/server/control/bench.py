@@ -88,8 +88,8 @@ class Bench:
 
 
 @contextmanager
-def open_bench(folder: Path, *, capacity: Capacity = TWO_SLOTS) -> Iterator[Bench]:
-    with open_accounts(folder) as accounts:
+def open_bench(folder: Path, *, capacity: Capacity = TWO_SLOTS, records_url: str = "") -> Iterator[Bench]:
+    with open_accounts(folder, records_url=records_url) as accounts:
         watch = Watch()
         engine = SimulatedEngine(folder / "jobs", role=run, capacity=capacity, clock=watch)
         yard = replace(accounts.yard, workshop=simulated_workshop(folder, engine=engine))

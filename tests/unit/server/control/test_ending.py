@@ -3,9 +3,9 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.foundation.jobs import placed, seconds
-from trainyard.foundation.jobs import Outcome, SecondaryStatus, TrainingJob
+from trainyard.foundation.jobs import Attempt, InstanceState, Outcome, SecondaryStatus, TrainingJob
 from trainyard.foundation.transitions import advance, ask_to_stop
-from trainyard.server.control.ending import conclude, has_ended, has_failed, lost
+from trainyard.server.control.ending import conclude, has_ended, has_failed, lost, may_be_retried, retried
 
 S = SecondaryStatus
 
@@ -59,6 +59,71 @@ def test_a_lost_instance_has_ended_and_failed() -> None:
     assert job.failure.startswith("InternalServerError: The agent of algo-1 died")
 
 
-def test_the_reason_of_the_first_failure_stays() -> None:
-    job = replace(training(instances=2), failure="out of memory")
-    assert lost(job, "algo-2", at=seconds(5)).failure == "out of memory"
+def test_what_failed_before_it_was_told_to_end_stays_the_reason() -> None:
+    job = replace(training(instances=2), failure="out of memory", card={"kind": "out of memory"})
+    told = job.with_attempt(replace(job.attempts[0], told="kill"))
+    after = lost(told, "algo-2", at=seconds(5))
+    assert (after.failure, after.card["kind"]) == ("out of memory", "out of memory")
+
+
+def test_what_failed_together_with_a_loss_did_so_because_of_it() -> None:
+    job = replace(training(instances=2), failure="connection reset by algo-2", card={"kind": "user error"})
+    after = lost(job, "algo-2", at=seconds(5))
+    assert after.failure.startswith("InternalServerError: The agent of algo-2 died")
+    assert after.card["kind"] == "lost instance"
+
+
+def test_of_two_losses_the_first_is_the_reason() -> None:
+    job = lost(lost(training(instances=2), "algo-1", at=seconds(5)), "algo-2", at=seconds(5))
+    assert "algo-1" in job.failure
+
+
+def with_retries(job: TrainingJob, count: int, *, max_runtime_s: int = 86400) -> TrainingJob:
+    return replace(job, plan=replace(job.plan, retries=count, max_runtime_s=max_runtime_s))
+
+
+def another(job: TrainingJob, at: float) -> Attempt:
+    return Attempt(len(job.attempts) + 1, seconds(at), "ASIANEXT", (InstanceState("algo-1"),))
+
+
+def test_a_lost_job_is_tried_again_as_often_as_it_may_be() -> None:
+    job = lost(with_retries(training(), 1), "algo-1", at=seconds(5))
+    assert may_be_retried(job, now=seconds(6))
+    again = retried(job, another(job, 6))
+    assert (again.secondary, again.failure, again.card) == (S.RESTARTING, "", {})
+    assert again.retries_used == 1
+    first = again.attempts[0]
+    assert first.ended_at == seconds(5)
+    assert first.failure.startswith("InternalServerError")
+    assert first.card["kind"] == "lost instance"
+    step = again.transitions[-1]
+    assert step.message == "Attempt 1 was lost. Retry 1 of 1 starts the job again."
+    assert again.notes == (f"{step.message} {first.failure}",)
+    lost_again = lost(advance(again, S.STARTING, at=seconds(8)), "algo-1", at=seconds(9))
+    assert not may_be_retried(lost_again, now=seconds(10))
+
+
+def test_a_job_without_retries_is_not_tried_again() -> None:
+    assert not may_be_retried(lost(training(), "algo-1", at=seconds(5)), now=seconds(6))
+
+
+@pytest.mark.parametrize("kind", ["user error", "out of memory", "disk full", "bad input data", ""])
+def test_a_failure_of_the_program_is_never_tried_again(kind: str) -> None:
+    job = ended(with_retries(training(), 30), Outcome.FAILED)
+    assert not may_be_retried(replace(job, failure="boom", card={"kind": kind}), now=seconds(20))
+
+
+def test_a_failure_of_the_agent_is_tried_again() -> None:
+    job = ended(with_retries(training(), 30), Outcome.FAILED)
+    assert may_be_retried(replace(job, failure="boom", card={"kind": "internal error"}), now=seconds(20))
+
+
+def test_a_job_that_was_asked_to_stop_is_not_tried_again() -> None:
+    stopping = ask_to_stop(with_retries(training(), 3), "user", at=seconds(2))
+    assert not may_be_retried(lost(stopping, "algo-1", at=seconds(5)), now=seconds(6))
+
+
+def test_the_time_limit_is_for_all_attempts_together() -> None:
+    job = lost(with_retries(training(), 3, max_runtime_s=10), "algo-1", at=seconds(11))
+    assert not may_be_retried(job, now=seconds(12))
+    assert may_be_retried(with_retries(job, 3, max_runtime_s=11), now=seconds(12))

@@ -1,10 +1,16 @@
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from tests.unit.server.control.bench import Bench
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.jobs import Status
+from trainyard.link.doorbell import Doorbell, ring
+from trainyard.server.control import loop as control
 from trainyard.server.control.bell import Bell
 from trainyard.server.control.loop import TrainingLoop
 from trainyard.server.jobs import job_of
@@ -14,12 +20,12 @@ from trainyard.testing.engines import complete
 Scene = Callable[[Bell], Awaitable[None]]
 
 
-def play(bench: Bench, scene: Scene) -> None:
+def play(bench: Bench, scene: Scene, *, doorbell: Doorbell | None = None) -> None:
     """Run the loop while a scene goes on, and close it after."""
 
     async def run() -> None:
         bell = Bell()
-        loop = TrainingLoop(replace(bench.work, clock=utc_now), bell)
+        loop = TrainingLoop(replace(bench.work, clock=utc_now), bell, doorbell)
         running = asyncio.create_task(loop.run())
         try:
             await asyncio.wait_for(scene(bell), 60)
@@ -111,3 +117,23 @@ def test_a_job_of_another_yard_on_the_same_database_is_left_alone(bench: Bench) 
     play(bench, scene)
     assert bench.job("theirs").secondary == "Training"
     assert bench.agent("ours").is_alive
+
+
+def test_news_of_a_job_are_heard_when_its_agent_rings(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "QUICKEST", 3600.0)
+    monkeypatch.setattr(control, "SLOWEST", 3600.0)
+    job = bench.create()
+
+    async def scene(bell: Bell) -> None:
+        await until(lambda: any(attempt.is_started for attempt in bench.job().attempts))
+        ring(tmp_path / "doorbell", job.id)
+        await until(lambda: bench.job().secondary == "Training")
+        bench.agent().end()
+        ring(tmp_path / "doorbell", "nobody knows this one")
+        ring(tmp_path / "doorbell", job.id)
+        await until(lambda: bench.job().status is Status.COMPLETED)
+
+    with closing(Doorbell(tmp_path / "doorbell")) as doorbell:
+        play(bench, scene, doorbell=doorbell)

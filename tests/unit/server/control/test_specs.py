@@ -19,3 +19,19 @@ def test_every_instance_knows_all_hosts_and_what_it_must_not_see(bench: Bench) -
             "homogeneousCluster",
         )
         assert list(spec.hidden) == [str(bench.anna.yard.workshop.jobs.parent)]
+
+
+def test_an_instance_is_told_what_its_image_stands_for_and_where_its_users_environments_are(bench: Bench) -> None:
+    bench.start(AlgorithmSpecification={"TrainingImage": "pytorch-training:1.6", "TrainingInputMode": "File"})
+    spec = bench.agent().spec
+    (note,) = spec.notes
+    assert note.startswith("The image pytorch-training:1.6 stands for an environment with ")
+    assert spec.environments.endswith(f"/environments/{spec.account}")
+    assert spec.environments_limit_bytes == 20 * 1024**3
+
+
+def test_a_program_may_have_many_processes_but_not_any_number(bench: Bench) -> None:
+    bench.start()
+    limits = bench.agent().spec.limits
+    assert limits.cpus is not None
+    assert limits.processes == 2048 + int(512 * limits.cpus)

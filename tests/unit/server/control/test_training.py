@@ -354,3 +354,13 @@ def test_a_root_yard_gives_each_account_a_uid_of_its_own(bench: Bench) -> None:
 
 def refuse(specs: object) -> None:
     raise Unavailable("no more processes")
+
+
+def test_a_job_waits_for_the_yard_that_has_its_data(bench: Bench) -> None:
+    bench.create()
+    other = replace(bench.work, site="another")
+    assert bench.work.has_room_for_first({})
+    assert other.is_here(bench.job())  # of a yard that is alone, which may have got another name
+    away = replace(bench.job(), site="far")
+    assert not other.is_here(away)
+    assert replace(bench.work, site="far").is_here(away)

@@ -13,6 +13,7 @@ from botocore.model import Shape as ModelShape
 
 from trainyard.foundation.errors import TrainyardError
 from trainyard.objects.filesystem import FilesystemObjects
+from trainyard.server.following import Followers
 from trainyard.server.identity import Caller, Identities
 from trainyard.server.records.contract import AccessKey
 from trainyard.server.records.sql import open_records
@@ -79,14 +80,16 @@ class Accounts:
 
 
 @contextmanager
-def open_accounts(folder: Path) -> Iterator[Accounts]:
+def open_accounts(folder: Path, *, records_url: str = "") -> Iterator[Accounts]:
+    """Over a folder, with SQLite in it unless another database is given."""
     with ExitStack() as stack:
-        records = open_records(f"sqlite:///{folder}/records.sqlite")
+        records = open_records(records_url or f"sqlite:///{folder}/records.sqlite")
         stack.callback(records.close)
         objects = FilesystemObjects(folder / "objects")
         stack.callback(objects.close)
         identities = Identities(records)
-        yard = Yard(records, objects, identities, folder / "logs", folder / "metrics", simulated_workshop(folder))
+        workshop, followers = simulated_workshop(folder), Followers(records, folder / "jobs")
+        yard = Yard(records, objects, identities, folder / "logs", folder / "metrics", workshop, followers)
         first = identities.first_start(now=NOON)
         assert first is not None, "the records are empty, so a key is made"
 
@@ -111,6 +114,7 @@ def check_shape(value: Any, shape: ModelShape | None, where: str) -> None:
     if shape is None:
         assert not value, f"{where} answers nothing"
     elif isinstance(shape, StructureShape):
+        value = {name: member for name, member in value.items() if member is not None}  # which codecs leave out
         assert value.keys() <= shape.members.keys(), where
         assert value.keys() >= set(shape.required_members), where
         for name, member in value.items():

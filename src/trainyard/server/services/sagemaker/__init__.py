@@ -2,7 +2,7 @@
 
 from trainyard.foundation.errors import Conflict, InvalidRequest, LimitExceeded, NotFound, Unavailable
 from trainyard.server.services.contract import Operations
-from trainyard.server.services.sagemaker import creation, listing, search, tags, training
+from trainyard.server.services.sagemaker import creation, listing, search, tags, training, updating
 from trainyard.wire.fault import FaultRow, FaultTable
 
 __all__ = ["FAULTS", "OPERATIONS"]
@@ -10,6 +10,7 @@ __all__ = ["FAULTS", "OPERATIONS"]
 OPERATIONS: Operations = {
     **creation.OPERATIONS,
     **training.OPERATIONS,
+    **updating.OPERATIONS,
     **listing.OPERATIONS,
     **search.OPERATIONS,
     **tags.OPERATIONS,

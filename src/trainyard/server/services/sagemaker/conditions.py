@@ -50,6 +50,26 @@ def values_of(candidate: Any, path: str) -> Iterator[Any]:
         yield from values_of(candidate[name], rest)
 
 
+def operator_of(shape: Shape) -> str:
+    """The operator of a filter, or what AWS takes where none is given."""
+    operator: str = shape.get("Operator", "Equals" if "Value" in shape else "Exists")
+    return operator
+
+
+def words_of(value: str) -> list[str]:
+    """The values that the operator In is given."""
+    return [word.strip() for word in value.split(",")]
+
+
+def moment(text: str) -> datetime:
+    """The time that a filter names; InvalidRequest when it is none."""
+    try:
+        found = datetime.fromisoformat(text)
+        return found if found.tzinfo else found.replace(tzinfo=UTC)
+    except ValueError as error:
+        raise InvalidRequest(f'"{text}" is not a time; write it like 2026-01-31T12:00:00Z.') from error
+
+
 def _size(expression: Shape) -> int:
     nested = sum(len(each["Filters"]) for each in expression.get("NestedFilters", ()))
     below = sum(1 + _size(each) for each in expression.get("SubExpressions", ()))
@@ -98,7 +118,7 @@ def _require_property(path: str, properties: frozenset[str]) -> None:
 
 def _test(shape: Shape, *, full_name: str) -> Condition:
     path, wanted = shape["Name"], shape.get("Value")
-    operator = shape.get("Operator", "Equals" if wanted is not None else "Exists")
+    operator = operator_of(shape)
     if operator in ("Exists", "NotExists"):
         if wanted is not None:
             raise InvalidRequest(f'The operator {operator} on "{full_name}" takes no Value.')
@@ -116,7 +136,7 @@ def _comparison(operator: str, wanted: str, *, is_numeric: bool) -> Callable[[An
     if operator == "Equals":
         return lambda value: _equals(value, wanted, is_numeric)
     if operator == "In":
-        words = [word.strip() for word in wanted.split(",")]
+        words = words_of(wanted)
         return lambda value: any(_equals(value, word, is_numeric) for word in words)
     if operator == "Contains":
         return lambda value: isinstance(value, str) and wanted in value
@@ -146,7 +166,7 @@ def _like(value: Any, wanted: str) -> Any:
     if isinstance(value, int | float):
         return _number(wanted)
     if isinstance(value, datetime):
-        return _moment(wanted)
+        return moment(wanted)
     return wanted if isinstance(value, str) else None
 
 
@@ -155,11 +175,3 @@ def _number(value: Any) -> float | None:
         return float(value)
     except (TypeError, ValueError):
         return None
-
-
-def _moment(text: str) -> datetime:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise InvalidRequest(f'"{text}" is not a time; write it like 2026-01-31T12:00:00Z.') from error
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -3,15 +3,17 @@
 import re
 from typing import Any
 
-from trainyard.engines.placement import fit
+from trainyard.engines.placement import check_strictly, fit
 from trainyard.foundation.errors import AlreadyExists, InvalidRequest, NotFound
 from trainyard.foundation.jobs import MetricDefinition, TrainingJob, TrainingPlan
 from trainyard.foundation.transitions import first_transition
 from trainyard.server import roles
-from trainyard.server.jobs import KIND, draft_of, job_of, training_job_arn
-from trainyard.server.records.contract import NewEvent, ResourceKey
+from trainyard.server.jobs import KIND, draft_of, job_of, pending_limit_of, training_job_arn
+from trainyard.server.quotas import CapacityKind, Quotas
+from trainyard.server.records.contract import CounterFull, Draft, NewEvent, Resource, ResourceKey
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.server.services.sagemaker.inputs import channels_of, require_bucket, require_channels, require_object
+from trainyard.server.services.sagemaker.pools import pool_key_of
 from trainyard.server.services.sagemaker.program import DIRECTORY, program_of
 from trainyard.server.services.sagemaker.unserved import notes_on, require_served
 from trainyard.server.services.tag_rules import require_tags
@@ -37,15 +39,11 @@ def create_training_job(call: Call, shape: Shape) -> Shape:
         plan=plan,
         created_at=call.now,
         transitions=(first_transition(call.now),),
+        site=call.yard.workshop.site,
         notes=(*_environment_notes(call, plan), *notes_on(shape)),
     )
     request = {member: value for member, value in shape.items() if member != "Tags"}
-    try:
-        created = call.yard.records.create(
-            draft_of(job, request, tags=tags), now=call.now, event=NewEvent("training-job.created", {"name": name})
-        )
-    except AlreadyExists as error:
-        raise _taken(call, name) from error
+    created = _remembered(call, job, draft=draft_of(job, request, tags=tags))
     call.yard.workshop.wake(created.id)
     return {"TrainingJobArn": job.arn}
 
@@ -109,6 +107,10 @@ def _plan(call: Call, shape: Shape) -> TrainingPlan:
         channels=channels_of(shape),
         metrics=tuple(map(_metric, algorithm.get("MetricDefinitions", ()))),
         max_runtime_s=shape["StoppingCondition"].get("MaxRuntimeInSeconds", DEFAULT_MAX_RUNTIME_S),
+        max_pending_s=shape["StoppingCondition"].get("MaxPendingTimeInSeconds"),
+        retries=shape.get("RetryStrategy", {}).get("MaximumRetryAttempts", 0),
+        keep_alive_s=resources.get("KeepAlivePeriodInSeconds", 0),
+        pool_key=pool_key_of(shape),
     )
 
 
@@ -137,8 +139,10 @@ def _metric(definition: dict[str, Any]) -> MetricDefinition:
 def _environment_notes(call: Call, plan: TrainingPlan) -> tuple[str, ...]:
     """What the image and the instance type mean here; InvalidRequest when they mean nothing."""
     workshop = call.yard.workshop
-    environment = workshop.images.environment(plan.image)
+    environment = workshop.images.environment(plan.image, strict=workshop.strict)
     types = [workshop.catalog[plan.instance_type]] * plan.instance_count
+    if workshop.strict:
+        check_strictly(types, workshop.engine.capacity())
     return (*environment.notes, *fit(types, workshop.engine.capacity()).shortfalls)
 
 
@@ -153,6 +157,21 @@ def _require_locations(call: Call, plan: TrainingPlan) -> None:
         require_object(objects, plan.submit_directory, account=account, member=DIRECTORY)
     require_bucket(objects, plan.output_path, account=account, member="S3OutputPath")
     require_channels(objects, plan.channels, account=account)
+
+
+def _remembered(call: Call, job: TrainingJob, *, draft: Draft) -> Resource:
+    """The job in the records, with what reminds the yard of a limit to its waiting."""
+    records, quotas = call.yard.records, Quotas(call.yard.records)
+    limits = quotas.limits(job.account, job.plan.instance_type, kind=CapacityKind.ON_DEMAND)
+    reminder = pending_limit_of(job)
+    reminding = records.create(reminder, now=call.now) if reminder else None
+    try:
+        event = NewEvent("training-job.created", {"name": job.name})
+        return records.create(draft, now=call.now, event=event, limits=limits)
+    except (AlreadyExists, CounterFull) as error:
+        if reminding is not None:
+            records.delete(reminding, now=call.now)
+        raise (quotas.exceeded(error) if isinstance(error, CounterFull) else _taken(call, job.name)) from error
 
 
 def _taken(call: Call, name: str) -> Fault:

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from trainyard.foundation.jobs import MetricSummary, TrainingJob, Transition
-from trainyard.server.jobs import job_of, request_of
+from trainyard.server.jobs import job_of, outline_of, request_of
 from trainyard.server.records.contract import Resource
 from trainyard.server.services.contract import Shape
+from trainyard.server.services.sagemaker.pools import pool_shape
 
 REASON_LENGTH = 1024  # of what the wire tells; the records keep the whole
 
@@ -33,8 +34,8 @@ _ECHOED = (
 _SWITCHES = ("EnableNetworkIsolation", "EnableInterContainerTrafficEncryption", "EnableManagedSpotTraining")
 
 
-def described(resource: Resource) -> Shape:
-    """Everything DescribeTrainingJob tells."""
+def described(resource: Resource, *, now: datetime) -> Shape:
+    """Everything DescribeTrainingJob tells at a moment."""
     job, request = job_of(resource), request_of(resource)
     shape: Shape = {
         "TrainingJobName": job.name,
@@ -52,12 +53,12 @@ def described(resource: Resource) -> Shape:
         **{switch: request.get(switch, False) for switch in _SWITCHES},
         **{member: request[member] for member in _ECHOED if member in request},
     }
-    return shape | _times(job) | _results(job)
+    return shape | _times(job) | _results(job) | _pool(job, now)
 
 
-def summarised(resource: Resource) -> Shape:
-    """What ListTrainingJobs tells."""
-    job = job_of(resource)
+def summarised(resource: Resource, *, now: datetime) -> Shape:
+    """What ListTrainingJobs tells at a moment."""
+    job = outline_of(resource)
     shape: Shape = {
         "TrainingJobName": job.name,
         "TrainingJobArn": job.arn,
@@ -66,11 +67,11 @@ def summarised(resource: Resource) -> Shape:
         "TrainingJobStatus": job.status,
         "SecondaryStatus": job.secondary,
     }
-    return shape | ({"TrainingEndTime": job.ended_at} if job.ended_at else {})
+    return shape | ({"TrainingEndTime": job.ended_at} if job.ended_at else {}) | _pool(job, now)
 
 
 def _model(job: TrainingJob) -> str:
-    """Where the model is or will be; the SDK reads it as soon as a job exists."""
+    """Where the model is, will be, or would have been: AWS tells the location that is configured, object or not."""
     if "model" in job.artifacts:
         return job.artifacts["model"].uri
     return f"{job.plan.output_path.rstrip('/')}/{job.name}/output/model.tar.gz"
@@ -105,6 +106,11 @@ def _results(job: TrainingJob) -> Shape:
     if job.metrics:
         shape["FinalMetricDataList"] = [_final(name, metric) for name, metric in job.metrics.items()]
     return shape
+
+
+def _pool(job: TrainingJob, now: datetime) -> Shape:
+    pool = pool_shape(job, now=now)
+    return {"WarmPoolStatus": pool} if pool else {}
 
 
 def _final(name: str, metric: MetricSummary) -> Shape:

@@ -1,7 +1,8 @@
 """Search, over training jobs.
 
-Where the order asked for is one that the records keep, jobs are read in it and looked at one by one until the page is
-full. Any other order needs all jobs that fit at once, so there may not be too many of them.
+The records give the jobs that fit by name, tags, status and times. Where the order asked for is one that they keep,
+jobs are read in it and looked at one by one until the page is full, or enough were looked at for one answer. Any other
+order needs all jobs at once, so there may not be too many of them.
 """
 
 import base64
@@ -18,10 +19,11 @@ from trainyard.server.records.contract import Query, Resource, SortBy
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.server.services.sagemaker.conditions import Condition, condition_of, values_of
 from trainyard.server.services.sagemaker.described import described
+from trainyard.server.services.sagemaker.narrowing import narrowed
 
 PAGE = 10
-MAX_LOOKED_AT = 10_000  # for one answer, which may then be short and have a token
-MAX_SORTED = 10_000
+MAX_READS = 20  # pages of the records for one answer, which may then be short and have a token
+MAX_SORTED = 5_000
 
 PROPERTIES = frozenset(
     {
@@ -55,13 +57,16 @@ PROPERTIES = frozenset(
         "ProfilerConfig",
         "Environment",
         "RetryStrategy",
+        "WarmPoolStatus",
         "Tags",
         "Metrics",
     }
 )
 
-# What DescribeTrainingJob tells and Search does not.
-_ONLY_DESCRIBED = frozenset({"ProfilingStatus", "ProfilerRuleConfigurations", "RemoteDebugConfig", "InfraCheckConfig"})
+# What DescribeTrainingJob tells, or a filter sees, and Search does not tell.
+_ONLY_SEEN = frozenset(
+    {"ProfilingStatus", "ProfilerRuleConfigurations", "RemoteDebugConfig", "InfraCheckConfig", "Metrics"}
+)
 _BATCH = 100
 _ORDERS = {
     "TrainingJobName": SortBy.NAME,
@@ -79,7 +84,7 @@ def search(call: Call, shape: Shape) -> Shape:
         found, token = _in_kept_order(call, shape, condition=condition, sort_by=_ORDERS[sort_by])
     else:
         found, token = _in_any_order(call, shape, condition=condition, sort_by=sort_by)
-    answer: Shape = {"Results": [{"TrainingJob": job.shape} for job in found]}
+    answer: Shape = {"Results": [{"TrainingJob": _told(job)} for job in found]}
     return answer | ({"NextToken": token} if token else {})
 
 
@@ -88,20 +93,22 @@ OPERATIONS: Operations = {"Search": search}
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A job as the wire tells it, and as conditions see it."""
+    """A job as conditions see it."""
 
     id: str
-    shape: Shape
     candidate: Mapping[str, Any]
 
     @classmethod
     def of(cls, call: Call, resource: Resource) -> "_Job":
-        shape = described(resource)
+        shape = described(resource, now=call.now)
         tags = call.yard.records.tags(resource.key.account, shape["TrainingJobArn"])
         metrics = {each["MetricName"]: each["Value"] for each in shape.get("FinalMetricDataList", ())}
-        told = {member: value for member, value in shape.items() if member not in _ONLY_DESCRIBED}
-        told |= {"Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
-        return cls(resource.id, told, shape | {"Tags": tags, "Metrics": metrics})
+        return cls(resource.id, shape | {"Tags": tags, "Metrics": metrics})
+
+
+def _told(job: _Job) -> Shape:
+    told = {member: value for member, value in job.candidate.items() if member not in _ONLY_SEEN}
+    return told | {"Tags": [{"Key": key, "Value": value} for key, value in job.candidate["Tags"].items()]}
 
 
 def _require_request(shape: Shape) -> None:
@@ -115,8 +122,7 @@ def _in_kept_order(call: Call, shape: Shape, *, condition: Condition, sort_by: S
     """One page, and the token of the next."""
     query = replace(_query(call, shape), sort_by=sort_by, after=shape.get("NextToken", ""))
     found: list[_Job] = []
-    looked_at = 0
-    while True:
+    for _ in range(MAX_READS):
         page = call.yard.records.find(query)
         for number, resource in enumerate(page.resources, 1):
             job = _Job.of(call, resource)
@@ -126,10 +132,10 @@ def _in_kept_order(call: Call, shape: Shape, *, condition: Condition, sort_by: S
             if len(found) == shape.get("MaxResults", PAGE):
                 # The token that the records give for a page that ends just here.
                 return found, call.yard.records.find(replace(query, limit=number)).next_after
-        looked_at += len(page.resources)
-        if page.next_after is None or looked_at >= MAX_LOOKED_AT:
-            return found, page.next_after
+        if page.next_after is None:
+            return found, None
         query = replace(query, after=page.next_after)
+    return found, query.after
 
 
 def _in_any_order(call: Call, shape: Shape, *, condition: Condition, sort_by: str) -> tuple[list[_Job], str | None]:
@@ -176,41 +182,23 @@ def _place(job: _Job, sort_by: str) -> _Place:
 
 def _all(call: Call, shape: Shape, condition: Condition) -> Iterator[_Job]:
     query = _query(call, shape)
-    count = 0
-    while True:
+    for _ in range(MAX_SORTED // _BATCH):
         page = call.yard.records.find(query)
-        for resource in page.resources:
-            job = _Job.of(call, resource)
-            if condition(job.candidate):
-                count += 1
-                if count > MAX_SORTED:
-                    raise InvalidRequest(
-                        f"More than {MAX_SORTED} jobs fit, too many for this order; add filters, or sort by "
-                        f"{', '.join(_ORDERS)}."
-                    )
-                yield job
+        yield from (job for job in (_Job.of(call, each) for each in page.resources) if condition(job.candidate))
         if page.next_after is None:
             return
         query = replace(query, after=page.next_after)
+    raise InvalidRequest(
+        f"More than {MAX_SORTED} jobs are too many for this order; add filters on names, tags, statuses or times, "
+        f"or sort by {', '.join(_ORDERS)}."
+    )
 
 
 def _query(call: Call, shape: Shape) -> Query:
     """All jobs of the caller, less those that the records can leave out by themselves."""
-    query = Query(
-        KIND, account=call.caller.scope, descending=shape.get("SortOrder", "Descending") == "Descending", limit=_BATCH
-    )
-    expression = shape.get("SearchExpression", {})
-    if expression.get("Operator") == "Or":
-        return query
-    for each in expression.get("Filters", ()):
-        match each["Name"], each.get("Operator", "Equals"), each.get("Value"):
-            case "TrainingJobName", "Equals", str(name):
-                query = replace(query, name=name)
-            case "TrainingJobName", "Contains", str(part):
-                query = replace(query, name_contains=part)
-            case "TrainingJobStatus", "Equals", str(status):
-                query = replace(query, status=status)
-    return query
+    is_descending = shape.get("SortOrder", "Descending") == "Descending"
+    every = Query(KIND, account=call.caller.scope, descending=is_descending, limit=_BATCH)
+    return narrowed(every, shape.get("SearchExpression"))
 
 
 def _token(place: _Place) -> str:

@@ -14,7 +14,7 @@ from trainyard.wire.fault import Fault
 
 
 def describe_training_job(call: Call, shape: Shape) -> Shape:
-    return described(load_visible(call, KIND, shape["TrainingJobName"]))
+    return described(load_visible(call, KIND, shape["TrainingJobName"]), now=call.now)
 
 
 def stop_training_job(call: Call, shape: Shape) -> Shape:

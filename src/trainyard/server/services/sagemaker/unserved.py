@@ -14,13 +14,13 @@ from trainyard.server.services.contract import Shape
 Asked = Callable[[Any], bool]
 
 
-def require_served(shape: Shape) -> None:
+def require_served(shape: Shape, *, doing: str = "create") -> None:
     """InvalidRequest with every feature that the request asks for and that is not served."""
     asked = list(dict.fromkeys([*_unserved_members(shape), *_unserved_modes(shape), *_unserved_launchers(shape)]))
     if asked:
         them = "it" if len(asked) == 1 else "them"
         raise InvalidRequest(
-            f"Trainyard does not serve {', '.join(asked)} yet; create the training job without {them}."
+            f"Trainyard does not serve {', '.join(asked)} yet; {doing} the training job without {them}."
         )
 
 
@@ -57,11 +57,9 @@ REFUSED: Sequence[tuple[str, Asked]] = (
     ("InputDataConfig.RecordWrapperType", _is_other_than("None")),
     ("OutputDataConfig.CompressionType", _is_other_than("GZIP")),
     ("ResourceConfig.InstanceGroups", bool),
-    ("ResourceConfig.KeepAlivePeriodInSeconds", bool),
     ("ResourceConfig.TrainingPlanArn", _given),
     ("ResourceConfig.InstancePlacementConfig", _given),
     ("ResourceConfig.InstancePreferences", _given),
-    ("StoppingCondition.MaxPendingTimeInSeconds", _given),
     ("EnableNetworkIsolation", bool),
     ("EnableManagedSpotTraining", bool),
     ("CheckpointConfig", _given),
@@ -89,7 +87,6 @@ NOT_ENFORCED: Sequence[tuple[str, Asked, str]] = (
     ("DebugHookConfig", _given, "DebugHookConfig has no effect: tensors are not captured yet."),
     ("ProfilerConfig", _profiles, "ProfilerConfig has no effect: jobs are not profiled yet."),
     ("ProfilerRuleConfigurations", bool, "The profiler report is not made yet."),
-    ("RetryStrategy", _given, "RetryStrategy has no effect: a job whose instance is lost fails."),
     ("ExperimentConfig", _given, "ExperimentConfig has no effect: experiments are not tracked yet."),
     ("AlgorithmSpecification.TrainingImageConfig", _given, "TrainingImageConfig is not used: no image is pulled."),
 )

@@ -8,6 +8,7 @@ from tests.unit.server.services.s3.front import ADMINISTRATOR, OWNER, STRANGER, 
 from tests.unit.server.services.s3.uploading import PART, TAIL, Upload
 from trainyard.objects.contract import ObjectStore
 from trainyard.objects.filesystem import FilesystemObjects
+from trainyard.server.following import Followers
 from trainyard.server.identity import Identities
 from trainyard.server.records.sql import open_records
 from trainyard.server.services.contract import Yard
@@ -23,9 +24,9 @@ def objects(tmp_path: Path) -> Iterator[ObjectStore]:
 @pytest.fixture
 def yard(objects: ObjectStore, tmp_path: Path) -> Iterator[Yard]:
     with closing(open_records(f"sqlite:///{tmp_path}/records.db")) as records:
-        yield Yard(
-            records, objects, Identities(records), tmp_path / "logs", tmp_path / "metrics", simulated_workshop(tmp_path)
-        )
+        workshop, followers = simulated_workshop(tmp_path), Followers(records, tmp_path / "jobs")
+        logs, metrics = tmp_path / "logs", tmp_path / "metrics"
+        yield Yard(records, objects, Identities(records), logs, metrics, workshop, followers)
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -6,11 +7,14 @@ import pytest
 from tests.unit.server.services.accounts import NOON, Accounts, As
 from tests.unit.server.services.sagemaker.requests import IMAGE, channel, create, describe, request
 from trainyard.foundation.arns import role_arn
+from trainyard.foundation.jobs import TrainingPlan
 from trainyard.server.jobs import KIND, job_of
+from trainyard.server.quotas import CapacityKind, Quota, Quotas
 from trainyard.server.records.contract import Query, ResourceKey
 from trainyard.wire.fault import Fault
 
 CODE = "s3://data/code/sourcedir.tar.gz"
+PLAN = "arn:aws:sagemaker:eu-west-3:123456789012:training-plan/mine"
 
 
 def algorithm(**changed: Any) -> dict[str, Any]:
@@ -140,7 +144,7 @@ UNSERVED: list[dict[str, Any]] = [
     {"CheckpointConfig": {"S3Uri": "s3://data/checkpoints"}},
     {"TensorBoardOutputConfig": {"S3OutputPath": "s3://data/tb"}},
     {"DebugRuleConfigurations": [{"RuleConfigurationName": "r", "RuleEvaluatorImage": "i"}]},
-    {"ResourceConfig": resources(KeepAlivePeriodInSeconds=60)},
+    {"ResourceConfig": resources(TrainingPlanArn=PLAN)},
     {"OutputDataConfig": {"S3OutputPath": "s3://data/x", "CompressionType": "NONE"}},
     {"InputDataConfig": [channel("a", "s3://data/train", CompressionType="Gzip")]},
     {"InputDataConfig": [channel("a", "s3://data/train", RecordWrapperType="RecordIO")]},
@@ -184,7 +188,6 @@ def test_what_clients_send_unasked_is_taken_told_back_and_noted(anna: As) -> Non
         "VpcConfig": {"SecurityGroupIds": ["sg-1"], "Subnets": ["subnet-1"]},
         "DebugHookConfig": {"S3OutputPath": "s3://data/debug"},
         "ProfilerConfig": {"S3OutputPath": "s3://data/profile"},
-        "RetryStrategy": {"MaximumRetryAttempts": 2},
         "ExperimentConfig": {"ExperimentName": "e"},
         "EnableInterContainerTrafficEncryption": True,
     }
@@ -192,7 +195,7 @@ def test_what_clients_send_unasked_is_taken_told_back_and_noted(anna: As) -> Non
     told = describe(anna)
     assert {member: told[member] for member in sent} == sent
     notes = " ".join(job_of(anna.yard.records.load(ResourceKey(anna.account, KIND, "mnist"))).notes)
-    for word in ("VpcConfig", "DebugHookConfig", "ProfilerConfig", "RetryStrategy", "ExperimentConfig", "VolumeSize"):
+    for word in ("VpcConfig", "DebugHookConfig", "ProfilerConfig", "ExperimentConfig", "VolumeSize"):
         assert word in notes
     assert "encrypted" in notes
 
@@ -218,3 +221,94 @@ def test_an_instance_type_with_any_name_passes_the_wire_and_is_judged_by_the_cat
     shape = request(anna, ResourceConfig=resources(InstanceType="x" * 500))
     with pytest.raises(Fault, match="is not an instance type"):
         anna("sagemaker", "CreateTrainingJob", **shape)
+
+
+def plan_of(user: As, name: str = "mnist") -> TrainingPlan:
+    return job_of(user.yard.records.load(ResourceKey(user.account, KIND, name))).plan
+
+
+def test_what_is_carried_out_is_in_the_plan_told_back_and_not_excused(anna: As) -> None:
+    sent: dict[str, Any] = {
+        "RetryStrategy": {"MaximumRetryAttempts": 2},
+        "StoppingCondition": {"MaxRuntimeInSeconds": 60, "MaxPendingTimeInSeconds": 7200},
+        "ResourceConfig": resources(KeepAlivePeriodInSeconds=600),
+    }
+    create(anna, **sent)
+    plan = plan_of(anna)
+    assert (plan.retries, plan.max_pending_s, plan.keep_alive_s) == (2, 7200, 600)
+    told = describe(anna)
+    assert {member: told[member] for member in sent} == sent
+    notes = " ".join(job_of(anna.yard.records.load(ResourceKey(anna.account, KIND, "mnist"))).notes)
+    for word in ("Retry", "Pending", "KeepAlive"):
+        assert word not in notes
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"RetryStrategy": {"MaximumRetryAttempts": 0}},
+        {"RetryStrategy": {"MaximumRetryAttempts": 31}},
+        {"StoppingCondition": {"MaxPendingTimeInSeconds": 1799}},
+        {"ResourceConfig": resources(KeepAlivePeriodInSeconds=21601)},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_limits_are_those_of_the_model(anna: As, changed: dict[str, Any]) -> None:
+    with pytest.raises(Fault, match="failed to satisfy constraint"):
+        create(anna, **changed)
+    assert job_count(anna) == 0
+
+
+def strict(user: As) -> As:
+    return replace(user, yard=replace(user.yard, workshop=replace(user.yard.workshop, strict=True)))
+
+
+def test_a_strict_yard_refuses_a_type_that_it_has_less_of(anna: As) -> None:
+    large = resources(InstanceType="ml.p4d.24xlarge")
+    image = algorithm(TrainingImage="pytorch-training")
+    create(anna, "fitted", AlgorithmSpecification=image, ResourceConfig=large)
+    with pytest.raises(Fault, match=r"Each ml\.p4d\.24xlarge gets .* This yard is strict") as caught:
+        create(strict(anna), "whole", AlgorithmSpecification=image, ResourceConfig=large)
+    assert caught.value.code == "ValidationException"
+    assert job_count(anna) == 1
+
+
+def test_a_strict_yard_refuses_another_version_than_the_image_names(anna: As) -> None:
+    image = algorithm(TrainingImage="pytorch-training:0.0.1")
+    small = resources(InstanceType="local")
+    create(anna, "nearest", AlgorithmSpecification=image, ResourceConfig=small)
+    with pytest.raises(Fault, match=r"The image pytorch-training:0\.0\.1 stands for .* strict about versions"):
+        create(strict(anna), "exact", AlgorithmSpecification=image, ResourceConfig=small)
+
+
+def test_a_strict_yard_takes_what_it_has_whole(anna: As) -> None:
+    image = algorithm(TrainingImage="pytorch-training")
+    create(strict(anna), AlgorithmSpecification=image, ResourceConfig=resources(InstanceType="local"))
+    assert job_count(anna) == 1
+
+
+def test_a_job_above_a_quota_is_refused_with_the_limit_the_use_and_the_command(anna: As) -> None:
+    quotas = Quotas(anna.yard.records)
+    quotas.put(Quota("anna", "ml.m5.large", CapacityKind.ON_DEMAND, 2), now=NOON)
+    create(anna, "first")
+    with pytest.raises(Fault) as caught:
+        create(anna, "second", ResourceConfig=resources(InstanceCount=2))
+    assert (caught.value.code, caught.value.status) == ("ResourceLimitExceeded", 400)
+    assert caught.value.message.startswith(
+        "The account-level service limit 'ml.m5.large for training job usage' is 2 Instances, with current utilization "
+        "of 1 Instances and a request delta of 2 Instances."
+    )
+    assert "`trainyard quota set anna ml.m5.large 3`" in caught.value.message
+    assert job_count(anna) == 1
+    create(anna, "third")
+
+
+def test_a_job_that_has_ended_gives_back_its_quota(anna: As) -> None:
+    Quotas(anna.yard.records).put(Quota("*", "*", CapacityKind.ON_DEMAND, 1), now=NOON)
+    for name in ("first", "second", "third"):
+        create(anna, name)
+        anna("sagemaker", "StopTrainingJob", TrainingJobName=name)
+        anna("sagemaker", "DeleteTrainingJob", TrainingJobName=name)
+    create(anna, "last")
+    with pytest.raises(Fault, match="Number of instances across all training jobs"):
+        create(anna, "more")

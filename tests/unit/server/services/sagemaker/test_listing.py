@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -5,7 +6,12 @@ import pytest
 from tests.unit.foundation.jobs import seconds
 from tests.unit.server.services.accounts import Accounts, As
 from tests.unit.server.services.sagemaker.requests import create
+from tests.unit.server.services.sagemaker.test_described import load, remember
+from trainyard.foundation.jobs import Attempt, InstanceState, PoolEnd, SecondaryStatus
+from trainyard.foundation.transitions import advance
 from trainyard.wire.fault import Fault
+
+S = SecondaryStatus
 
 
 @pytest.fixture
@@ -69,9 +75,93 @@ def test_a_token_of_something_else_is_refused(filled: As) -> None:
     assert caught.value.code == "ValidationException"
 
 
-def test_warm_pools_are_not_ignored(filled: As) -> None:
-    with pytest.raises(Fault, match="neither warm pools nor training plans"):
-        filled("sagemaker", "ListTrainingJobs", WarmPoolStatusEquals="InUse")
+@pytest.fixture
+def pooled(anna: As) -> As:
+    """Jobs with warm pools in every state, two minutes after they were created."""
+    resources = {"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1}
+    for number, (name, keep_s) in enumerate(
+        {"none": 0, "running": 60, "warm": 3600, "cold": 30, "taken": 3600, "waiting": 60}.items()
+    ):
+        create(anna.at(seconds(number)), name, ResourceConfig=resources | {"KeepAlivePeriodInSeconds": keep_s})
+    for name in ("none", "running", "warm", "cold", "taken"):
+        attempt = Attempt(1, seconds(10), "KEY", (InstanceState("algo-1"),), is_started=True)
+        remember(anna, advance(replace(load(anna, name), attempts=(attempt,)), S.STARTING, at=seconds(10)))
+    for name in ("none", "warm", "cold", "taken"):
+        job = advance(load(anna, name), S.COMPLETED, at=seconds(60))
+        remember(anna, replace(job, pool_end=PoolEnd(seconds(70), "next")) if name == "taken" else job)
+    return anna.at(seconds(120))
+
+
+@pytest.mark.parametrize("size", [1, 100])
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [("InUse", ["running"]), ("Available", ["warm"]), ("Terminated", ["cold"]), ("Reused", ["taken"])],
+)
+def test_jobs_are_found_by_the_state_of_their_warm_pools(
+    pooled: As, status: str, expected: list[str], size: int
+) -> None:
+    assert names(pooled, WarmPoolStatusEquals=status, MaxResults=size) == expected
+    (told,) = pooled("sagemaker", "ListTrainingJobs", WarmPoolStatusEquals=status)["TrainingJobSummaries"]
+    assert told["WarmPoolStatus"]["Status"] == status
+
+
+def test_a_search_finds_warm_pools_too(pooled: As) -> None:
+    expression = {"Filters": [{"Name": "WarmPoolStatus.Status", "Operator": "Equals", "Value": "Available"}]}
+    (found,) = pooled("sagemaker", "Search", Resource="TrainingJob", SearchExpression=expression)["Results"]
+    assert found["TrainingJob"]["TrainingJobName"] == "warm"
+    assert found["TrainingJob"]["WarmPoolStatus"]["Status"] == "Available"
+
+
+def test_pages_of_warm_pools_go_on_where_the_last_one_ended(pooled: As, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainyard.server.services.sagemaker.listing._BATCH", 2)
+    for name in ("warm-2", "warm-3"):
+        resources = {"InstanceType": "ml.m5.large", "InstanceCount": 1, "KeepAlivePeriodInSeconds": 3600}
+        create(pooled.at(seconds(100)), name, ResourceConfig=resources | {"VolumeSizeInGB": 1})
+        attempt = Attempt(1, seconds(100), "KEY", (InstanceState("algo-1"),), is_started=True)
+        job = advance(replace(load(pooled, name), attempts=(attempt,)), S.STARTING, at=seconds(100))
+        remember(pooled, advance(job, S.FAILED, at=seconds(101)))
+    asked = {"WarmPoolStatusEquals": "Available", "SortBy": "Name", "SortOrder": "Ascending"}
+    for size in (1, 2, 3):
+        assert names(pooled, **asked, MaxResults=size) == ["warm", "warm-2", "warm-3"]
+
+
+def test_a_page_of_warm_pools_may_be_short_but_has_its_token(pooled: As, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainyard.server.services.sagemaker.listing._BATCH", 1)
+    monkeypatch.setattr("trainyard.server.services.sagemaker.listing.MAX_LOOKED_AT", 2)
+    page = pooled("sagemaker", "ListTrainingJobs", WarmPoolStatusEquals="InUse")
+    assert page["TrainingJobSummaries"] == []
+    assert page["NextToken"]
+    assert names(pooled, WarmPoolStatusEquals="InUse") == ["running"]
+
+
+def test_no_job_has_a_training_plan(filled: As) -> None:
+    plan = "arn:aws:sagemaker:eu-west-3:123456789012:training-plan/mine"
+    assert names(filled, TrainingPlanArnEquals=plan) == []
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"SortBy": sort_by, "SortOrder": order, **extra}
+        for sort_by in ("Name", "CreationTime", "Status")
+        for order in ("Ascending", "Descending")
+        for extra in ({}, {"NameContains": "job"}, {"StatusEquals": "InProgress"})
+    ],
+    ids=lambda asked: "-".join(asked.values()),
+)
+def test_pages_show_each_job_once_while_others_are_added(anna: As, asked: dict[str, Any]) -> None:
+    first = {f"job-{number}" for number in range(6)}
+    for number, name in enumerate(sorted(first)):
+        create(anna.at(seconds(number)), name)
+    found: list[str] = []
+    token: dict[str, Any] = {}
+    while len(set(found) & first) < len(first):
+        page = anna("sagemaker", "ListTrainingJobs", **asked, **token, MaxResults=2)
+        found += [each["TrainingJobName"] for each in page["TrainingJobSummaries"]]
+        create(anna.at(seconds(100 + len(found))), f"job-{len(found)}-new")
+        token = {"NextToken": page.get("NextToken", "")}
+        assert token["NextToken"] or first <= set(found), "the list ended before all were shown"
+    assert len(found) == len(set(found))
 
 
 def test_others_list_nothing_of_it_and_an_administrator_all(accounts: Accounts, filled: As) -> None:

@@ -1,3 +1,4 @@
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -7,7 +8,9 @@ from tests.unit.server.services.accounts import Accounts, As
 from tests.unit.server.services.sagemaker.requests import channel, create
 from tests.unit.server.services.sagemaker.test_described import load, remember
 from trainyard.foundation.jobs import Attempt, InstanceState, MetricSummary
+from trainyard.server.records.contract import Resource
 from trainyard.server.services.sagemaker import search as module
+from trainyard.server.services.sagemaker.described import described
 from trainyard.wire.fault import Fault
 
 
@@ -61,6 +64,22 @@ def names(user: As, *filters: dict[str, Any], **asked: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("filters", "expected"),
     [
+        ([where("Tags.team", "In", "a, c")], ["a-1", "a-2"]),
+        ([where("Tags.team", "Contains", "b")], ["b-1", "b-2", "b-3"]),
+        ([where("Tags.team", "Exists"), where("Tags.none", "NotExists")], ["a-1", "a-2", "b-1", "b-2", "b-3"]),
+        ([where("Tags.none", "Exists")], []),
+        ([where("Tags.team", "Equals", "a"), where("Tags.team", "Equals", "b")], []),
+        ([where("SecondaryStatus", "Equals", "Stopped")], ["b-2"]),
+        ([where("SecondaryStatus", "Equals", "Sleeping")], []),
+        ([where("CreationTime", "Equals", "2026-07-01T12:00:02Z")], ["b-1"]),
+        (
+            [
+                where("CreationTime", "GreaterThan", "2026-07-01T12:00:00Z"),
+                where("CreationTime", "LessThanOrEqualTo", "2026-07-01T12:00:02+00:00"),
+            ],
+            ["a-2", "b-1"],
+        ),
+        ([where("LastModifiedTime", "GreaterThanOrEqualTo", "2026-07-01T12:01:39Z")], ["b-2"]),
         ([where("TrainingJobName", "Equals", "b-1")], ["b-1"]),
         ([where("TrainingJobName", "Contains", "a-")], ["a-1", "a-2"]),
         ([where("TrainingJobName", "In", "a-1, b-3,c")], ["a-1", "b-3"]),
@@ -161,13 +180,34 @@ def test_what_makes_no_sense_is_refused(filled: As, asked: dict[str, Any], words
 
 
 def test_a_long_search_ends_early_with_a_token(filled: As, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_LOOKED_AT", 2)
+    monkeypatch.setattr(module, "MAX_READS", 1)
     monkeypatch.setattr(module, "_BATCH", 2)
-    asked = {"Resource": "TrainingJob", "SearchExpression": {"Filters": [where("Tags.team", "Equals", "a")]}}
-    page = filled("sagemaker", "Search", **asked)
+    few = where("HyperParameters.epochs", "LessThan", "1")
+    page = filled("sagemaker", "Search", Resource="TrainingJob", SearchExpression={"Filters": [few]})
     assert page["Results"] == []
-    assert names(filled, where("Tags.team", "Equals", "a")) == ["a-1", "a-2"]
     assert "NextToken" in page
+    assert names(filled, few) == ["a-1"]
+
+
+def test_an_order_that_is_not_kept_is_refused_over_too_many_jobs(filled: As, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_SORTED", 4)
+    monkeypatch.setattr(module, "_BATCH", 2)
+    with pytest.raises(Fault, match="More than 4 jobs are too many for this order; add filters"):
+        names(filled, SortBy="Metrics.loss")
+    assert names(filled, where("Tags.team", "Equals", "b"), SortBy="Metrics.loss") == ["b-3", "b-2", "b-1"]
+
+
+def test_a_search_reads_only_the_jobs_that_have_the_tag(filled: As, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[str] = []
+
+    def watched(resource: Resource, *, now: datetime) -> dict[str, Any]:
+        looked_at.append(resource.key.name)
+        return described(resource, now=now)
+
+    monkeypatch.setattr(module, "described", watched)
+    deep = {"SubExpressions": [{"Filters": [where("Tags.team", "Equals", "a"), where("Tags.a.b")]}]}
+    assert names(filled, SearchExpression=deep) == ["a-1", "a-2"]
+    assert set(looked_at) == {"a-1", "a-2"}
 
 
 def test_others_find_nothing_of_it(accounts: Accounts, filled: As) -> None:

@@ -1,0 +1,10 @@
+import pytest
+
+from tests.unit.server.services.accounts import Accounts, As
+from tests.unit.server.services.sagemaker.requests import prepare
+
+
+@pytest.fixture
+def anna(accounts: Accounts) -> As:
+    """A user who has what a training job needs."""
+    return prepare(accounts.anna)

@@ -1,0 +1,88 @@
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.unit.foundation.jobs import seconds
+from tests.unit.server.services.accounts import Accounts, As
+from tests.unit.server.services.sagemaker.requests import create
+from tests.unit.server.services.sagemaker.test_described import load, remember
+from tests.unit.server.services.trainyard.test_description import start
+from trainyard.foundation.home import process_start
+from trainyard.foundation.jobs import SecondaryStatus, TrainingJob
+from trainyard.foundation.transitions import advance
+from trainyard.server.jobs import job_of
+from trainyard.server.records.contract import Resource
+from trainyard.server.services.trainyard import line
+
+
+def test_a_yard_tells_its_machine_and_what_of_it_is_in_use(anna: As) -> None:
+    told = anna("trainyard", "DescribeYard")
+    machine = anna.yard.workshop.engine.capacity()
+    assert (told["Engine"], told["Slots"], told["SlotsInUse"]) == (anna.yard.workshop.engine.name, machine.slots, 0)
+    assert (told["Cpus"], told["MemoryBytes"], told["Gpus"]) == (machine.cpus, machine.memory_bytes, [*machine.gpus])
+    assert 0 <= told["CpuUse"] <= (os.cpu_count() or 1) * 1.1
+    assert told["MemoryUse"] > 0
+    assert (told["QueuedJobs"], told["RunningJobs"], told["WarmWorkers"]) == (0, [], [])
+
+
+def test_users_see_their_own_jobs_and_administrators_all(accounts: Accounts, anna: As) -> None:
+    for number in range(3):
+        create(anna.at(seconds(number)), f"job-{number}")
+    start(anna, name="job-0")
+    told = anna("trainyard", "DescribeYard")
+    (running,) = told["RunningJobs"]
+    assert (running["TrainingJobName"], running["UserName"], running["StartTime"]) == ("job-0", "anna", seconds(1))
+    assert (told["SlotsInUse"], told["QueuedJobs"]) == (1, 2)
+    others = accounts.ben("trainyard", "DescribeYard")
+    assert (others["RunningJobs"], others["SlotsInUse"], others["QueuedJobs"]) == ([], 1, 2)
+    assert accounts.admin("trainyard", "DescribeYard")["RunningJobs"] == told["RunningJobs"]
+
+
+def test_a_job_that_is_stopping_runs_and_one_that_ended_does_not(anna: As) -> None:
+    for name in ("stopping", "ended"):
+        create(anna, name)
+        start(anna, name=name)
+    remember(anna, advance(load(anna, "stopping"), SecondaryStatus.STOPPING, at=seconds(3)))
+    ended = load(anna, "ended")
+    ended = ended.with_attempt(replace(ended.attempts[0], ended_at=seconds(3)))
+    remember(anna, advance(ended, SecondaryStatus.COMPLETED, at=seconds(3)))
+    told = anna("trainyard", "DescribeYard")
+    assert [each["TrainingJobName"] for each in told["RunningJobs"]] == ["stopping"]
+    assert told["QueuedJobs"] == 0
+
+
+def test_of_a_long_line_only_the_front_is_read(anna: As, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(9):
+        create(anna.at(seconds(number)), f"job-{number}")
+    for name in ("job-0", "job-2"):
+        start(anna, name=name)
+    read: list[str] = []
+
+    def watched(resource: Resource) -> TrainingJob:
+        read.append(resource.key.name)
+        return job_of(resource)
+
+    monkeypatch.setattr(line, "_PAGE", 2)
+    monkeypatch.setattr(line, "job_of", watched)
+    found = line.line_of(anna.yard.records)
+    assert [job.name for job in found.running] == ["job-0", "job-2"]
+    assert (found.waiting, found.instances) == (7, 2)
+    assert read == [f"job-{number}" for number in range(6)]
+    assert line.position_of(anna.yard.records, load(anna, "job-8")) == 7
+    assert line.position_of(anna.yard.records, load(anna, "job-1")) == 1
+
+
+def test_warm_workers_are_seen_by_their_user(accounts: Accounts, anna: As, tmp_path: Path) -> None:
+    folder = tmp_path / "warm" / anna.account / "key"
+    folder.mkdir(parents=True)
+    facts = {"pid": os.getpid(), "started": process_start(os.getpid()), "python": "/usr/bin/python3"}
+    (folder / "worker.json").write_text(json.dumps(facts))
+    yard = replace(anna.yard, workshop=replace(anna.yard.workshop, warm=tmp_path / "warm"))
+    (worker,) = replace(anna, yard=yard)("trainyard", "DescribeYard")["WarmWorkers"]
+    assert (worker["Pid"], worker["Python"]) == (os.getpid(), "/usr/bin/python3")
+    assert worker["MemoryBytes"] > 0
+    assert replace(accounts.ben, yard=yard)("trainyard", "DescribeYard")["WarmWorkers"] == []
+    assert len(replace(accounts.admin, yard=yard)("trainyard", "DescribeYard")["WarmWorkers"]) == 1
