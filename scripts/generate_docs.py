@@ -17,6 +17,7 @@ from trainyard.cli.main import COMMANDS, trainyard
 from trainyard.foundation.settings import rows
 from trainyard.server.services.registry import MODULES, service
 from trainyard.server.settings import PREFIX, ServerSettings
+from trainyard.wire.models import OWN_MODELS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -58,7 +59,7 @@ def operations() -> str:
 
 def _service(name: str) -> str:
     lines = [f"- `{operation}`{_remark(function)}" for operation, function in sorted(_table(name).items())]
-    title = Loader().load_service_model(name, "service-2")["metadata"]["serviceFullName"]
+    title = _model(name)["metadata"]["serviceFullName"]
     return "\n".join([f"## {title} (`{name}`)\n", *lines])
 
 
@@ -70,6 +71,47 @@ def _remark(function: Callable[..., object]) -> str:
     """The first paragraph of what the function says about itself, if it says anything."""
     said = " ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split())
     return f": {said}" if said else ""
+
+
+def api() -> str:
+    """The yard's own operations, as their model words them."""
+    model = _model("trainyard")
+    return "\n\n".join(_operation(model, name) for name in model["operations"])
+
+
+def _operation(model: dict[str, Any], name: str) -> str:
+    operation = model["operations"][name]
+    http = operation["http"]
+    parts = [f"### {name}", operation["documentation"], f"`{http['method']} {http['requestUri']}`"]
+    for title, side in (("Request", "input"), ("Answer", "output")):
+        if side in operation and model["shapes"][operation[side]["shape"]]["members"]:
+            parts.append(f"{title}:\n\n" + "\n".join(_members(model, operation[side]["shape"], level=0)))
+    return "\n\n".join(parts)
+
+
+def _members(model: dict[str, Any], shape: str, *, level: int) -> Iterator[str]:
+    """A line for each member, with those of the structures inside below it."""
+    structure = model["shapes"][shape]
+    for name, reference in structure["members"].items():
+        below, is_list = _structure_of(model, reference["shape"])
+        words = reference.get("documentation") or (model["shapes"][below].get("documentation", "") if below else "")
+        kind = ", ".join(["list"] * is_list + ["optional"] * (name not in structure.get("required", ())))
+        yield f"{'  ' * level}- `{name}`{f' ({kind})' if kind else ''}{f': {words}' if words else ''}"
+        if below:
+            yield from _members(model, below, level=level + 1)
+
+
+def _structure_of(model: dict[str, Any], shape: str) -> tuple[str | None, bool]:
+    """The structure that a member is or lists, and whether it is a list."""
+    described = model["shapes"][shape]
+    if described["type"] == "list":
+        return _structure_of(model, described["member"]["shape"])[0], True
+    return (shape if described["type"] == "structure" else None), False
+
+
+def _model(name: str) -> dict[str, Any]:
+    model: dict[str, Any] = Loader(extra_search_paths=[str(OWN_MODELS)]).load_service_model(name, "service-2")
+    return model
 
 
 def commands() -> str:
@@ -88,7 +130,12 @@ def _helps(parent: click.Context, name: str, *, level: int) -> Iterator[str]:
             yield from _helps(context, below, level=level + 1)
 
 
-GENERATORS: dict[str, Callable[[], str]] = {"settings": settings, "operations": operations, "commands": commands}
+GENERATORS: dict[str, Callable[[], str]] = {
+    "settings": settings,
+    "operations": operations,
+    "api": api,
+    "commands": commands,
+}
 
 
 if __name__ == "__main__":

@@ -54,6 +54,32 @@ def test_calls_over_https_trust_the_yards_own_authority(yard: RunningYard) -> No
         trusting_nobody.call("sts", "GetCallerIdentity")
 
 
+def test_a_body_is_read_line_by_line(client: Client) -> None:
+    client.call("s3", "CreateBucket", Bucket="lines")
+    client.call("s3", "PutObject", Bucket="lines", Key="k", Body=b"one\n\ntwo" + b"x" * 200_000 + b"\nopen")
+    with client.stream("s3", "GetObject", Bucket="lines", Key="k") as lines:
+        assert list(lines) == [b"one", b"", b"two" + b"x" * 200_000, b"open"]
+    with (
+        pytest.raises(CallFailed) as caught,
+        client.stream("s3", "GetObject", Bucket="lines", Key="absent"),
+    ):
+        pytest.fail("there is nothing to read")
+    assert (caught.value.code, caught.value.status) == ("NoSuchKey", 404)
+
+
+def test_an_error_of_whoever_reads_a_stream_stays_its_own(client: Client) -> None:
+    client.call("s3", "CreateBucket", Bucket="broken-pipe")
+    client.call("s3", "PutObject", Bucket="broken-pipe", Key="k", Body=b"one\ntwo\n")
+
+    def print_to_nobody() -> None:
+        with client.stream("s3", "GetObject", Bucket="broken-pipe", Key="k") as lines:
+            assert next(lines) == b"one"
+            raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        print_to_nobody()
+
+
 def test_temporary_credentials_are_sent_with_their_token(client: Client, yard: RunningYard) -> None:
     keys = client.call("sts", "GetSessionToken")["Credentials"]
     arguments = (yard.http, keys["AccessKeyId"], keys["SecretAccessKey"], yard.credentials.region)

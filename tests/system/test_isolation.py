@@ -63,7 +63,7 @@ def test_the_probe_notices_one_who_does_see(owner: User, administrator: User) ->
         _probe(connection, listing, world=world, ghost=ghost_of(world, "unseen"), seed=0, hidden={"key": "seen-key"})
 
 
-_READING = ("Get", "List", "Head", "Describe", "Filter")
+_READING = ("Get", "List", "Head", "Describe", "Filter", "Follow", "Quote")
 
 
 def _connection(user: User) -> Connection:

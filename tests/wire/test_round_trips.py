@@ -22,6 +22,7 @@ PROTOCOLS = [
     ("sagemaker-runtime", "rest-json"),
     ("sagemaker-metrics", "rest-json"),
     ("ecr", "json"),
+    ("trainyard", "rest-json"),
 ]
 MODELS = Models()
 OPERATIONS = [

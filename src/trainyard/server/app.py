@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -77,7 +77,7 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http", "the listeners have neither lifespan nor websockets"
         if scope["path"] == HEALTH:
-            await _send_response(scope, send, health())
+            await _send_response(scope, send, health(), receive=receive)
             return
         http = _http_request(scope)
         exchange = Exchange(http, RequestBody(receive, http.headers))
@@ -88,7 +88,7 @@ class App:
             exchange.fault = next(fault for handle in FAULT if (fault := handle(exchange, error)))
         for finish in RESPONSE:
             finish(self, exchange)
-        await _send_response(scope, send, exchange.response)
+        await _send_response(scope, send, exchange.response, receive=receive)
 
 
 async def assign_request_id(_app: App, exchange: Exchange) -> None:
@@ -254,7 +254,7 @@ def _not_served(route: Route) -> Fault:
     return Fault("InvalidAction" if _family(route) is Family.QUERY else "UnknownOperationException", message)
 
 
-async def _send_response(scope: Scope, send: Send, response: HttpResponse) -> None:
+async def _send_response(scope: Scope, send: Send, response: HttpResponse, *, receive: Receive) -> None:
     headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers]
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     body = response.body
@@ -268,8 +268,10 @@ async def _send_response(scope: Scope, send: Send, response: HttpResponse) -> No
                 await connection.send_file(body)
             else:
                 await _send_pieces(_file_pieces(body), send, connection=connection)
-    else:
+    elif any(name.lower() == "content-length" for name, _ in response.headers):
         await _send_pieces(body, send, connection=connection)
+    else:
+        await _send_while_there(_send_pieces(body, send, connection=connection), receive)
     if connection is None or not connection.is_closed:
         await send({"type": "http.response.body", "body": b""})
 
@@ -280,6 +282,24 @@ async def _send_pieces(pieces: ClosableBytes, send: Send, *, connection: Connect
             if connection and connection.is_closed:
                 return
             await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+
+async def _send_while_there(sending: Coroutine[Any, Any, None], receive: Receive) -> None:
+    """Send a body that may pause for long, and give up as soon as the client has gone."""
+    tasks = [asyncio.create_task(sending), asyncio.create_task(_hung_up(receive))]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+    if isinstance(ends[0], Exception):
+        raise ends[0]
+
+
+async def _hung_up(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _file_pieces(slice_: FileSlice) -> AsyncGenerator[bytes, None]:

@@ -13,6 +13,9 @@ from pathlib import Path
 from trainyard.foundation.clock import to_micros
 from trainyard.foundation.errors import Corrupt
 from trainyard.foundation.home import Home
+from trainyard.link import warm
+from trainyard.link.contract import ENVIRONMENTS_BYTES
+from trainyard.link.environments import KeptEnvironments
 from trainyard.objects.datafiles import DataFiles
 from trainyard.objects.filesystem import FilesystemObjects
 from trainyard.objects.index import Index, Trash
@@ -20,6 +23,7 @@ from trainyard.server.records.contract import Records
 from trainyard.server.services.logs.storage import orphans
 
 _SETTLED_S = 3600  # a file this old is not on its way to anywhere
+_IDLE_KEPT = timedelta(days=30)  # environments that no job used for so long
 _EXPIRED_KEPT = timedelta(days=1)  # so long a user is told that a key expired, not that it is unknown
 
 
@@ -32,7 +36,15 @@ class Garbage:
     bytes: int
 
 
-def sweep(home: Home, records: Records, *, has_local_objects: bool, now: datetime, dry_run: bool) -> list[Garbage]:
+def sweep(
+    home: Home,
+    records: Records,
+    *,
+    has_local_objects: bool,
+    now: datetime,
+    dry_run: bool,
+    environments_limit_bytes: int = ENVIRONMENTS_BYTES,
+) -> list[Garbage]:
     """Clear away, or with `dry_run` only weigh, every kind in turn."""
     found = _sweep_objects(home.objects, dry_run=dry_run) if has_local_objects else []
     found.append(_sweep_folders("log streams that are deleted", home.logs, records=records, dry_run=dry_run))
@@ -40,6 +52,8 @@ def sweep(home: Home, records: Records, *, has_local_objects: bool, now: datetim
     found.append(_sweep_folders("jobs that are deleted", home.jobs, records=records, dry_run=dry_run))
     found.append(_sweep_keys(records, now=now, dry_run=dry_run))
     found.append(_sweep_cache(home.cache, dry_run=dry_run))
+    found += _sweep_environments(home.environments, limit_bytes=environments_limit_bytes, dry_run=dry_run)
+    found.append(_sweep_warm(home.warm, dry_run=dry_run))
     return found
 
 
@@ -111,6 +125,31 @@ def _sweep_cache(cache: Path, *, dry_run: bool) -> Garbage:
     weighed = _weigh("cached service models of another version", stale)
     for path in [] if dry_run else stale:
         path.unlink(missing_ok=True)
+    return weighed
+
+
+def _sweep_environments(root: Path, *, limit_bytes: int, dry_run: bool) -> list[Garbage]:
+    """What jobs installed beyond the limit of their users, or long ago; what is in use stays."""
+    users = [KeptEnvironments(folder) for folder in (sorted(root.iterdir()) if root.is_dir() else [])]
+    idle_s = _IDLE_KEPT.total_seconds()
+    kept = [(user, each) for user in users for each in user.surplus(limit_bytes, unused_s=idle_s)]
+    left = [path for user in users for path in user.leftovers()]
+    found = [
+        Garbage("environments of jobs that are not used", len(kept), sum(each.size_bytes for _, each in kept)),
+        _weigh("installations that a crash interrupted", left),
+    ]
+    if not dry_run:
+        for user, each in kept:
+            user.remove(each.key)
+        for user in users:
+            user.trim(limit_bytes)
+    return found
+
+
+def _sweep_warm(folder: Path, *, dry_run: bool) -> Garbage:
+    weighed = _weigh("folders of warm workers that have ended", warm.dead_folders(folder))
+    if not dry_run:
+        warm.sweep(folder)
     return weighed
 
 

@@ -17,20 +17,26 @@ from pathlib import Path
 
 from trainyard import __version__
 from trainyard.engines.catalog import Catalog
+from trainyard.engines.contract import Engine
 from trainyard.engines.images import Images
 from trainyard.engines.local import LocalEngine
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.errors import NotFound, TrainyardError
 from trainyard.foundation.journal import write_journal
 from trainyard.foundation.settings import read_settings
+from trainyard.link.doorbell import Doorbell
+from trainyard.link.warm import leave_all
 from trainyard.objects.contract import ObjectStore
 from trainyard.server.app import App
 from trainyard.server.certificates import ensure_certificates
 from trainyard.server.control.bell import Bell
+from trainyard.server.control.hiding import hidden_places
 from trainyard.server.control.loop import TrainingLoop
 from trainyard.server.control.showing import JobViews
 from trainyard.server.control.specs import SpecMaker, Surroundings
 from trainyard.server.control.training import TrainingWork
+from trainyard.server.control.waiting import Waiting
+from trainyard.server.following import Followers
 from trainyard.server.home import Credentials, Home, Runtime, lock_home, open_home
 from trainyard.server.identity import Identities
 from trainyard.server.listeners import Listener, bind, listener, serve
@@ -92,8 +98,13 @@ def _open_yard(home: Home, settings: ServerSettings, *, bell: Bell) -> Iterator[
             catalog=Catalog.read(home.catalog_file),
             images=Images(home.images_file),
             wake=bell.ring,
+            strict=settings.strict,
+            warm=home.warm,
+            # A database of its own is found again by whatever name the machine has later.
+            site=f"{socket.gethostname()}:{home.root}" if settings.records else "",
         )
-        yield Yard(records, objects, identities, home.logs, home.metrics, workshop)
+        followers = Followers(records, home.jobs)
+        yield Yard(records, objects, identities, home.logs, home.metrics, workshop, followers)
 
 
 def _open_objects(home: Home, settings: ServerSettings) -> ObjectStore:
@@ -143,7 +154,7 @@ async def _serve(home: Home, settings: ServerSettings, *, yard: Yard, bell: Bell
         keep_alive_s = int(settings.keep_alive.total_seconds())
         plain = listener(app, keep_alive_s=keep_alive_s)
         secure = listener(app, keep_alive_s=keep_alive_s, certificate=certificate.certificate, key=certificate.key)
-        _stop_on_signals([plain, secure])
+        _stop_on_signals([plain, secure], yard.followers)
         runtime = Runtime.of_this_process(
             http=_address("http", http.getsockname()),
             https=_address("https", https.getsockname()),
@@ -154,30 +165,38 @@ async def _serve(home: Home, settings: ServerSettings, *, yard: Yard, bell: Bell
         home.write_runtime(runtime)
         log.info("yard is open", extra={"http": runtime.http, "https": runtime.https})
         keeping = asyncio.create_task(_keep_house(yard))
-        # A database of its own is found again by whatever name the machine has later.
-        site = f"{socket.gethostname()}:{home.root}" if settings.records else ""
         surroundings = Surroundings(
             runtime.http,
             home.objects,
-            hidden=(home.root, Path("/home"), Path("/root")),
+            hidden=hidden_places(home.root),
             environments=home.environments,
+            environments_limit_bytes=settings.environments_limit_bytes,
             warm=home.warm if settings.warm else None,
             warm_idle=settings.warm_idle,
+            doorbell=home.doorbell,
         )
-        training = TrainingLoop(_training_work(home, yard, surroundings=surroundings, site=site), bell)
+        doorbell = _open_doorbell(home)
+        work = _training_work(home, yard, surroundings=surroundings)
+        training = TrainingLoop(work, bell, doorbell)
         moving = asyncio.create_task(training.run())
+        readying = asyncio.create_task(asyncio.to_thread(_make_ready, yard.workshop.engine))
+        watching = asyncio.create_task(Waiting(yard.records, utc_now, worker=work.worker).watch())
         gc.freeze()  # what start-up made stays; later collections need not walk it
         try:
             await serve([(plain, http), (secure, https)])
         finally:
             keeping.cancel()
+            watching.cancel()
             training.close()
-            await moving
+            await asyncio.gather(moving, readying)
+            if doorbell is not None:
+                doorbell.close()
+            await asyncio.to_thread(leave_all, home.warm)
             home.remove_runtime()
             log.info("yard is closed")
 
 
-def _training_work(home: Home, yard: Yard, *, surroundings: Surroundings, site: str) -> TrainingWork:
+def _training_work(home: Home, yard: Yard, *, surroundings: Surroundings) -> TrainingWork:
     workshop = yard.workshop
     return TrainingWork(
         records=yard.records,
@@ -188,9 +207,28 @@ def _training_work(home: Home, yard: Yard, *, surroundings: Surroundings, site: 
         views=JobViews(yard.records, jobs=home.jobs, logs=home.logs, metrics=home.metrics),
         clock=utc_now,
         worker=f"{home.root}:{os.getpid()}",
-        site=site,
+        site=workshop.site,
         runs_as_root=os.geteuid() == 0,
     )
+
+
+def _make_ready(engine: Engine) -> None:
+    """Let the first job start as quickly as later ones; the yard itself does not wait for that."""
+    if not isinstance(engine, LocalEngine):
+        return
+    try:
+        engine.make_ready()
+    except OSError:  # then the first job is told
+        log.warning("the engine could not be made ready", exc_info=True)
+
+
+def _open_doorbell(home: Home) -> Doorbell | None:
+    """None on a file system that has no FIFOs, where news of jobs are found a little later."""
+    try:
+        return Doorbell(home.doorbell)
+    except OSError as error:
+        log.warning("agents cannot ring", extra={"why": error.strerror})
+        return None
 
 
 async def _keep_house(yard: Yard) -> None:
@@ -202,8 +240,9 @@ async def _keep_house(yard: Yard) -> None:
             log.warning("housekeeping failed; it is tried again later", exc_info=True)
 
 
-def _stop_on_signals(listeners: Sequence[Listener]) -> None:
+def _stop_on_signals(listeners: Sequence[Listener], followers: Followers) -> None:
     def stop() -> None:
+        followers.close()  # whose answers would otherwise not end before their jobs do
         for server in listeners:
             server.should_exit = True
 

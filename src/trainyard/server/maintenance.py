@@ -67,7 +67,14 @@ def _gc(home: Home, options: argparse.Namespace) -> dict[str, Any]:
         raise NotFound("home folder", str(home.root))
     settings = _settings(home)
     with closing(open_records(settings.records or f"sqlite:///{home.records_file}")) as records:
-        swept = sweep(home, records, has_local_objects=not settings.objects, now=utc_now(), dry_run=options.dry_run)
+        swept = sweep(
+            home,
+            records,
+            has_local_objects=not settings.objects,
+            now=utc_now(),
+            dry_run=options.dry_run,
+            environments_limit_bytes=settings.environments_limit_bytes,
+        )
     return {"dry_run": options.dry_run, "swept": [dataclasses.asdict(garbage) for garbage in swept]}
 
 

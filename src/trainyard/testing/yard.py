@@ -65,13 +65,34 @@ class RunningYard:
         self.process.wait(timeout=30)
 
 
-def start_yard(home: Path, *, environment: dict[str, str] | None = None) -> RunningYard:
-    """Start a yard on a home folder and wait until it answers; its journal goes to `server.log` in the home."""
+def start_yard(
+    home: Path,
+    *,
+    environment: dict[str, str] | None = None,
+    python: str = sys.executable,
+    uid: int | None = None,
+    port: int = 0,
+) -> RunningYard:
+    """Start a yard on a home folder and wait until it answers; its journal goes to `server.log` in the home.
+
+    With a `uid`, which only root can ask for, that user owns and runs it. Without a `port` it listens on free ones.
+    """
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    command = [sys.executable, "-m", "trainyard.server.main", "--home", str(home), "--port", "0"]
+    command = [python, "-m", "trainyard.server.main", "--home", str(home), "--port", str(port)]
     with Path(home / "server.log").open("ab") as journal:
+        if uid is not None:
+            os.chown(home, uid, uid)
+            os.fchown(journal.fileno(), uid, uid)
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=journal, stderr=journal, env=os.environ | (environment or {})
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=journal,
+            stderr=journal,
+            cwd=None if uid is None else "/",
+            env=os.environ | (environment or {}),
+            user=uid,
+            group=uid,
+            extra_groups=None if uid is None else [],
         )
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:

@@ -1,12 +1,13 @@
 """Calls to a yard, or to any AWS endpoint, from the service models alone."""
 
 import base64
+import contextlib
 import hashlib
 import http.client
 import select
 import ssl
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from botocore.model import OperationModel
 
 DEFAULT_TIMEOUT_S = 60.0
+
+_PIECE_BYTES = 64 * 1024
 
 
 class CallFailed(TrainyardError):
@@ -33,9 +36,9 @@ class Client:
     """Makes AWS calls with one key pair to one endpoint.
 
     May be shared between threads; connections are kept alive, as many as there were calls at one time. Bodies are
-    bytes, whole in memory, both ways. Nothing is tried twice. CallFailed is what the service answered, InvalidRequest
-    what it was not even asked, and Unavailable means that no whole answer came, so that the call may or may not have
-    had its effect.
+    bytes, whole in memory, both ways, but for those that `stream` reads. Nothing is tried twice. CallFailed is what the
+    service answered, InvalidRequest what it was not even asked, and Unavailable means that no whole answer came, so
+    that the call may or may not have had its effect.
     """
 
     def __init__(
@@ -61,16 +64,32 @@ class Client:
 
     def call(self, service: str, operation: str, **params: Any) -> dict[str, Any]:
         """The response shape of `operation`, by botocore's name of the service and AWS's names of members."""
-        model = self._models.service(service)
-        if operation not in model.operation_names:
-            raise InvalidRequest(f"The {service} service has no operation {operation}.")
-        operation_model = model.operation_model(operation)
+        operation_model = self._operation(service, operation)
         answer = self._wire.exchange(self._signed_request(operation_model, params))
         return _parsed(operation_model, answer)
+
+    @contextlib.contextmanager
+    def stream(self, service: str, operation: str, **params: Any) -> Iterator[Iterator[bytes]]:
+        """The lines of the body that `operation` answers with, each as soon as it has come, without its newline.
+
+        CallFailed is raised before the first line. The lines end where the service ended them; Unavailable is raised
+        where it did not, or where nothing came for as long as an answer may take. Leaving the block hangs up.
+        """
+        operation_model = self._operation(service, operation)
+        with self._wire.opened(self._signed_request(operation_model, params)) as answer:
+            if answer.status >= 300:
+                _parsed(operation_model, _Answer(answer.status, answer.headers, b"".join(answer.pieces)))
+            yield _lines(answer.pieces)
 
     def close(self) -> None:
         """Close the connections at rest; a later call opens a new one."""
         self._wire.close()
+
+    def _operation(self, service: str, operation: str) -> "OperationModel":
+        model = self._models.service(service)
+        if operation not in model.operation_names:
+            raise InvalidRequest(f"The {service} service has no operation {operation}.")
+        return model.operation_model(operation)
 
     def _signed_request(self, operation: "OperationModel", params: dict[str, Any]) -> Any:
         from botocore.auth import S3SigV4Auth, SigV4Auth
@@ -110,6 +129,13 @@ class _Answer:
     body: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class _OpenAnswer:
+    status: int
+    headers: Mapping[str, str]
+    pieces: Iterator[bytes]
+
+
 class _Wire:
     """The connections to one endpoint. One at rest is used again before another is opened."""
 
@@ -119,19 +145,32 @@ class _Wire:
         self._resting: list[http.client.HTTPConnection] = []  # append and pop are safe between threads
 
     def exchange(self, request: Any) -> _Answer:
-        target = urlsplit(request.url)
-        path = f"{target.path or '/'}?{target.query}" if target.query else target.path or "/"
-        headers = {name: _text(value) for name, value in request.headers.items()}
         connection = self._connection()
         try:
-            connection.request(request.method, path, body=_bytes(request.body), headers=headers)
-            response = connection.getresponse()
-            answer = _Answer(response.status, _joined(response.getheaders()), response.read())
-        except (OSError, http.client.HTTPException) as error:
+            with self._failing_as_unavailable():
+                response = _sent(connection, request)
+                answer = _Answer(response.status, _joined(response.getheaders()), response.read())
+        except Unavailable:
             connection.close()
-            raise self._unavailable(error) from error
+            raise
         self._resting.append(connection)
         return answer
+
+    @contextlib.contextmanager
+    def opened(self, request: Any) -> Iterator[_OpenAnswer]:
+        """The answer, to be read within the block, on a connection that is not used again."""
+        with contextlib.closing(self._connection()) as connection:
+            with self._failing_as_unavailable():
+                response = _sent(connection, request)
+            yield _OpenAnswer(response.status, _joined(response.getheaders()), self._pieces(response))
+
+    def _pieces(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
+        while True:
+            with self._failing_as_unavailable():
+                piece = response.read1(_PIECE_BYTES)
+            if not piece:
+                return
+            yield piece
 
     def close(self) -> None:
         while self._resting:
@@ -155,6 +194,13 @@ class _Wire:
             raise InvalidRequest(f"The certificate bundle {self._ca_bundle} cannot be read: {error}.") from error
         return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout_s, context=context)
 
+    @contextlib.contextmanager
+    def _failing_as_unavailable(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unavailable(error) from error
+
     def _unavailable(self, error: OSError | http.client.HTTPException) -> Unavailable:
         where = f"{self._scheme}://{self._host}" + (f":{self._port}" if self._port else "")
         if isinstance(error, ConnectionRefusedError):
@@ -167,6 +213,23 @@ class _Wire:
                 "Name the yard's certificate authority, as `trainyard env` does in AWS_CA_BUNDLE."
             )
         return Unavailable(f"The call to {where} broke off: {error or type(error).__name__}.")
+
+
+def _sent(connection: http.client.HTTPConnection, request: Any) -> http.client.HTTPResponse:
+    target = urlsplit(request.url)
+    path = f"{target.path or '/'}?{target.query}" if target.query else target.path or "/"
+    headers = {name: _text(value) for name, value in request.headers.items()}
+    connection.request(request.method, path, body=_bytes(request.body), headers=headers)
+    return connection.getresponse()
+
+
+def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    begun = b""
+    for piece in pieces:
+        *whole, begun = (begun + piece).split(b"\n")
+        yield from whole
+    if begun:
+        yield begun
 
 
 def _was_dropped(connection: http.client.HTTPConnection) -> bool:

@@ -1,4 +1,4 @@
-"""botocore's own service models, without their prose.
+"""The service models: botocore's own without their prose, and ours beside them in the same form.
 
 The prose is most of a model, so what is left of it is kept in a cache, one JSON file per service and botocore version.
 botocore itself is imported on first use: it costs over 100 ms.
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# Laid out like botocore's own data, so that AWS_DATA_PATH may name it to any client that is built on botocore.
+OWN_MODELS = Path(__file__).parent / "services"
+
 _FORMAT = 1
 _PROSE = frozenset({"documentation", "documentationUrl", "deprecatedMessage", "externalDocumentation", "examples"})
 
@@ -37,7 +40,7 @@ class Models:
         self._loaded: dict[str, ServiceModel] = {}
 
     def service(self, name: str) -> "ServiceModel":
-        """The newest model of a service; NotFound where botocore has none."""
+        """The newest model of a service; NotFound where neither we nor botocore have one."""
         model = self._loaded.get(name)
         if model is not None:
             return model
@@ -50,6 +53,8 @@ class Models:
         import botocore
         from botocore.model import ServiceModel
 
+        if (OWN_MODELS / name).is_dir():  # small, and another with every version of ours: not for the cache
+            return ServiceModel(_without_prose(_read_packaged(OWN_MODELS, name)), name)
         version: str = botocore.__version__
         description = self._read_cached(name, version)
         if description is None:
@@ -100,7 +105,7 @@ def _read_packaged(data: Path, name: str) -> dict[str, Any]:
     """The model as AWS words it, without botocore's extras, which describe its Python face rather than the wire."""
     versions = sorted((data / name).glob("[0-9]*")) if (data / name).is_dir() else []
     if not versions:
-        raise NotFound("AWS service model", name)
+        raise NotFound("service model", name)
     packed = versions[-1] / "service-2.json.gz"
     with gzip.open(packed) if packed.exists() else (versions[-1] / "service-2.json").open("rb") as file:
         description: dict[str, Any] = json.load(file)

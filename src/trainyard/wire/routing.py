@@ -33,6 +33,7 @@ SCOPES: Final = {
     "tagging": "resourcegroupstaggingapi",
     "ecr": "ecr",
     "ec2": "ec2",
+    "trainyard": "trainyard",
 }
 TARGETS: Final = {
     "SageMaker": "sagemaker",
@@ -43,7 +44,8 @@ TARGETS: Final = {
 }
 VERSIONS: Final = {"2011-06-15": "sts", "2010-05-08": "iam", "2010-08-01": "cloudwatch", "2016-11-15": "ec2"}
 QUERY: Final = frozenset(VERSIONS.values())
-REST: Final = {"sagemaker": ("sagemaker-runtime", "sagemaker-metrics")}  # signed alike, told apart by their paths
+# Signed alike, told apart by their paths.
+REST: Final = {"sagemaker": ("sagemaker-runtime", "sagemaker-metrics"), "trainyard": ("trainyard",)}
 
 _CBOR_PATH = re.compile(r"/service/([^/]+)/operation/([^/]+)")
 

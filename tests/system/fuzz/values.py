@@ -11,6 +11,7 @@ from botocore.loaders import Loader
 from botocore.model import ListShape, MapShape, OperationModel, ServiceModel, Shape, StringShape, StructureShape
 
 from trainyard.server.services.registry import MODULES, service
+from trainyard.wire.models import OWN_MODELS
 
 Names = Mapping[str, Sequence[str]]  # by member name in lower case: names that mean something to the yard
 
@@ -81,7 +82,7 @@ def targets() -> tuple[Target, ...]:
 
 @cache
 def _model(name: str) -> ServiceModel:
-    return ServiceModel(Loader().load_service_model(name, "service-2"), name)
+    return ServiceModel(Loader(extra_search_paths=[str(OWN_MODELS)]).load_service_model(name, "service-2"), name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,6 +13,7 @@ import boto3
 from botocore.config import Config
 
 from trainyard.testing.eventually import eventually
+from trainyard.wire.client import Client
 
 DAY = timedelta(days=1)
 
@@ -111,6 +113,7 @@ class World:
             "stat": "Average",
             "etag": hashlib.md5(b"part").hexdigest(),
             "trainingjobname": f"{word}-job",
+            "instancetype": "ml.m5.large",
             "namecontains": word,
             "s3uri": f"s3://{self.bucket}/{self.key}",
             "s3outputpath": f"s3://{self.bucket}",
@@ -279,8 +282,20 @@ def _views(user: User, world: World) -> Iterator[tuple[str, Any]]:
     told = sagemaker.describe_training_job(**job)
     yield "job", {member: value for member, value in told.items() if member != "ResponseMetadata"}
     yield "jobs", sagemaker.list_training_jobs()["TrainingJobSummaries"]
+    yield from _own_views(user, world)
     yield "job tags", sagemaker.list_tags(ResourceArn=told["TrainingJobArn"])["Tags"]
     yield "tagged", user.client("resourcegroupstaggingapi").get_resources()["ResourceTagMappingList"]
+
+
+def _own_views(user: User, world: World) -> Iterator[tuple[str, Any]]:
+    """What the yard's own API tells."""
+    job = f"{world.word}-job"
+    with closing(Client(user.endpoint, user.access_key_id, user.secret_access_key, user.region)) as api:
+        told = api.call("trainyard", "DescribeJob", TrainingJobName=job)
+        yield "job of the yard", {member: value for member, value in told.items() if member != "ResponseMetadata"}
+        yield "quotas", api.call("trainyard", "ListQuotas")["Quotas"]
+        with api.stream("trainyard", "FollowJob", TrainingJobName=job) as lines:
+            yield "followed", list(lines)
 
 
 def _metric_views(user: User, world: World) -> Iterator[tuple[str, Any]]:

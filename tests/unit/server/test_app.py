@@ -17,6 +17,7 @@ from botocore.credentials import Credentials
 from trainyard.foundation.clock import utc_now
 from trainyard.objects.filesystem import FilesystemObjects
 from trainyard.server.app import App
+from trainyard.server.following import Followers
 from trainyard.server.identity import Identities
 from trainyard.server.records.sql import open_records
 from trainyard.server.services.contract import Yard
@@ -90,7 +91,8 @@ def door(tmp_path: Path) -> Iterator[Door]:
     identities = Identities(records)
     key = identities.first_start(now=utc_now())
     assert key is not None
-    yard = Yard(records, objects, identities, tmp_path / "logs", tmp_path / "metrics", simulated_workshop(tmp_path))
+    workshop, followers = simulated_workshop(tmp_path), Followers(records, tmp_path / "jobs")
+    yard = Yard(records, objects, identities, tmp_path / "logs", tmp_path / "metrics", workshop, followers)
     app = App(yard, Router(Models(), ["localhost"]), utc_now, 1024 * 1024)
     yield Door(app, Credentials(key.id, key.secret))
     objects.close()

@@ -1,4 +1,5 @@
 import os
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -9,6 +10,7 @@ import pytest
 from trainyard.foundation.errors import Corrupt
 from trainyard.foundation.home import Home
 from trainyard.foundation.locations import BucketRef, Location
+from trainyard.link.environments import KeptEnvironments
 from trainyard.objects.contract import Attributes
 from trainyard.objects.datafiles import hold
 from trainyard.objects.filesystem import FilesystemObjects
@@ -29,6 +31,7 @@ METRICS = "metrics that are deleted"
 JOBS = "jobs that are deleted"
 KEYS = "temporary keys that expired"
 CACHE = "cached service models of another version"
+ENVIRONMENTS = "environments of jobs that are not used"
 
 
 @pytest.fixture
@@ -179,3 +182,32 @@ def test_the_folder_of_a_deleted_job_is_removed_and_others_stay(home: Home, reco
 
     assert swept(home, records)[JOBS] == Garbage(JOBS, 1, 3)
     assert [path.name for path in home.jobs.iterdir()] == [living.id]
+
+
+def test_environments_that_no_job_used_for_long_are_removed_and_others_stay(home: Home, records: Records) -> None:
+    kept = KeptEnvironments(home.environments / "111122223333")
+    for key, age_s in (("old", 40 * 86400), ("new", 0)):
+        making = kept.make(key)
+        assert making is not None
+        with making:
+            (making.folder / "module.py").write_bytes(b"12345")
+            making.keep()
+        used_at = time.time() - age_s
+        os.utime(home.environments / "111122223333" / f"{key}.lock", (used_at, used_at))
+    assert swept(home, records, dry_run=True)[ENVIRONMENTS] == Garbage(ENVIRONMENTS, 1, 5)
+    assert swept(home, records)[ENVIRONMENTS] == Garbage(ENVIRONMENTS, 1, 5)
+    assert [each.key for each in kept.kept()] == ["new"]
+
+
+def test_an_environment_that_a_job_uses_is_never_removed(home: Home, records: Records) -> None:
+    kept = KeptEnvironments(home.environments / "111122223333")
+    making = kept.make("old")
+    assert making is not None
+    with making:
+        making.keep()
+    used = kept.use("old")
+    assert used is not None
+    os.utime(home.environments / "111122223333" / "old.lock", (0, 0))
+    with used:
+        assert {garbage.count for garbage in swept(home, records).values()} == {0}
+        assert used.folder.is_dir()

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import botocore
 import pytest
+from botocore.loaders import Loader
 
 from trainyard.foundation.errors import NotFound
-from trainyard.wire.models import Models
+from trainyard.wire.models import OWN_MODELS, Models
 
 
 def test_a_model_has_every_operation_and_none_of_the_prose() -> None:
@@ -28,6 +29,22 @@ def test_a_member_that_is_called_like_prose_stays() -> None:
 
 def test_the_newest_version_of_a_service_is_taken() -> None:
     assert Models().service("ec2").api_version == "2016-11-15"
+
+
+def test_our_own_service_is_a_model_like_any_other_and_not_cached(tmp_path: Path) -> None:
+    service = Models(tmp_path).service("trainyard")
+    assert "FollowJob" in service.operation_names
+    assert service.operation_model("FollowJob").has_streaming_output
+    assert service.operation_model("FollowJob").documentation == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_botocore_finds_our_models_by_their_folder() -> None:
+    loader = Loader(extra_search_paths=[str(OWN_MODELS)])
+    described = loader.load_service_model("trainyard", "service-2")
+    assert described["metadata"]["signingName"] == "trainyard"
+    for name, operation in described["operations"].items():
+        assert operation["documentation"].endswith("."), f"{name} says nothing of itself"
 
 
 def test_a_service_is_loaded_once_however_many_threads_ask() -> None:

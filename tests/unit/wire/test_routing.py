@@ -167,12 +167,21 @@ def test_a_target_header_names_a_json_operation(router: Router, target: str, con
         ("POST", "/endpoints/e/async-invocations", "sagemaker-runtime", "InvokeEndpointAsync", {"EndpointName": "e"}),
         ("PUT", "/BatchPutMetrics", "sagemaker-metrics", "BatchPutMetrics", {}),
         ("POST", "/BatchGetMetrics", "sagemaker-metrics", "BatchGetMetrics", {}),
+        ("GET", "/jobs/mnist", "trainyard", "DescribeJob", {"TrainingJobName": "mnist"}),
+        ("POST", "/jobs/mnist/follow", "trainyard", "FollowJob", {"TrainingJobName": "mnist"}),
+        (
+            "PUT",
+            "/quotas/%2A/ml.m5.large/on-demand",
+            "trainyard",
+            "PutQuota",
+            {"UserName": "*", "InstanceType": "ml.m5.large", "Kind": "on-demand"},
+        ),
     ],
 )
-def test_what_is_signed_for_sagemaker_is_told_apart_by_path(
+def test_what_is_signed_for_a_rest_service_is_told_apart_by_path(
     router: Router, method: str, path: str, service: str, operation: str, labels: dict[str, str]
 ) -> None:
-    route = router.match(_request(method, path, scope="sagemaker"))
+    route = router.match(_request(method, path, scope="trainyard" if service == "trainyard" else "sagemaker"))
     assert (route.service, route.operation.name, route.labels) == (service, operation, labels)
     assert isinstance(route.codec, RestJson)
 

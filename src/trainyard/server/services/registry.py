@@ -15,6 +15,7 @@ MODULES = {
     "logs": "trainyard.server.services.logs",
     "cloudwatch": "trainyard.server.services.cloudwatch",
     "resourcegroupstaggingapi": "trainyard.server.services.tagging",
+    "trainyard": "trainyard.server.services.trainyard",
 }
 
 _NO_TABLE = FaultTable({})

@@ -51,8 +51,7 @@ def get_log_events(call: Call, shape: Shape) -> Shape:
     events = sorted(page.events, key=lambda event: event.ms)
     return {
         "events": [
-            {"timestamp": event.ms, "message": text_of(event.message), "ingestionTime": event.ingested_ms}
-            for event in events
+            {"timestamp": event.ms, "message": event.text, "ingestionTime": event.ingested_ms} for event in events
         ],
         "nextForwardToken": f"f/{page.after:056d}",
         "nextBackwardToken": f"b/{page.before:056d}",
@@ -67,10 +66,6 @@ def shown_times(call: Call, group: Resource, *, start_ms: int | None, end_ms: in
     oldest_ms = oldest_shown_ms(group, call.now)
     starts = [ms for ms in (start_ms, oldest_ms) if ms is not None]
     return TimeRange(max(starts, default=None), end_ms)
-
-
-def text_of(message: bytes) -> str:
-    return message.decode("utf-8", "replace")
 
 
 def _require_batch(events: Events) -> None:

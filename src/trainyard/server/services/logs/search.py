@@ -18,7 +18,7 @@ from trainyard.foundation.clock import from_micros, to_micros
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.server.records.contract import Query, Resource, SortBy
 from trainyard.server.services.contract import Call, Operations, Shape
-from trainyard.server.services.logs.events import MAX_BATCH_BYTES, MAX_EVENTS, shown_times, text_of
+from trainyard.server.services.logs.events import MAX_BATCH_BYTES, MAX_EVENTS, shown_times
 from trainyard.server.services.logs.groups import group_of
 from trainyard.server.services.logs.pattern import FilterPattern, parse_pattern
 from trainyard.server.services.logs.storage import STREAM, folder_of
@@ -167,7 +167,7 @@ def _event_shape(stream: Resource, event: LogEvent) -> Shape:
     return {
         "logStreamName": stream_name(stream),
         "timestamp": event.ms,
-        "message": text_of(event.message),
+        "message": event.text,
         "ingestionTime": event.ingested_ms,
         "eventId": f"{stream.id}-{event.offset}",
     }

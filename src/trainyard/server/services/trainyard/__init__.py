@@ -1,0 +1,26 @@
+"""The yard's own API: what it tells beyond the services of AWS. Its model is wire/services/trainyard."""
+
+from trainyard.foundation.errors import Conflict, InvalidRequest, NotFound, NotPermitted, Unavailable
+from trainyard.server.services.contract import Operations
+from trainyard.server.services.trainyard import description, follow, quotas, quotes, state
+from trainyard.wire.fault import FaultRow, FaultTable
+
+__all__ = ["FAULTS", "OPERATIONS"]
+
+OPERATIONS: Operations = {
+    **description.OPERATIONS,
+    **follow.OPERATIONS,
+    **quotes.OPERATIONS,
+    **quotas.OPERATIONS,
+    **state.OPERATIONS,
+}
+
+FAULTS = FaultTable(
+    {
+        NotFound: FaultRow("ResourceNotFound", 404),
+        InvalidRequest: FaultRow("ValidationException"),
+        Conflict: FaultRow("ConflictException", 409),
+        NotPermitted: FaultRow("AccessDeniedException", 403),
+        Unavailable: FaultRow("ServiceUnavailable", 503),
+    }
+)

@@ -1,0 +1,20 @@
+"""What instances have of the machine, in the words of the wire."""
+
+from trainyard.foundation.jobs import InstanceState, Share, TrainingJob
+from trainyard.server.services.contract import Shape
+
+
+def shares_of(job: TrainingJob) -> list[Shape]:
+    """Of the instances of the last attempt."""
+    instances: tuple[InstanceState, ...] = job.attempts[-1].instances if job.attempts else ()
+    return [share_shape(each.name, job.plan.instance_type, share=each.share) for each in instances]
+
+
+def share_shape(instance: str, instance_type: str, *, share: Share) -> Shape:
+    return {
+        "Instance": instance,
+        "InstanceType": instance_type,
+        "Cpus": share.cpus,
+        "MemoryBytes": share.memory_bytes,
+        "Gpus": list(share.gpus),
+    }
