@@ -3,7 +3,8 @@
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -40,6 +41,8 @@ class Api(Protocol):
     """The services of a yard, of which `wire.client.Client` says more."""
 
     def call(self, service: str, operation: str, **params: Any) -> dict[str, Any]: ...
+
+    def stream(self, service: str, operation: str, **params: Any) -> AbstractContextManager[Iterator[bytes]]: ...
 
 
 @dataclass(frozen=True, slots=True)

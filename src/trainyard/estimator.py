@@ -65,14 +65,16 @@ class EstimatorBase(TrainingOptions, ABC):
         self,
         inputs: Inputs | None = None,
         wait: bool = True,
-        logs: str | bool = "All",
+        logs: str | bool | Sequence[str] = "All",
         job_name: str | None = None,
         experiment_config: Mapping[str, str] | None = None,
     ) -> None:
         """Make a training job, and wait for its end unless told not to, showing what it writes.
 
-        Anything but Completed raises UnexpectedStatusException with the name of the job and the reason.
+        `logs` is which lines to show: "All", "Training", "Rules" or "None", several of these, or whether any. Anything
+        but Completed raises UnexpectedStatusException with the name of the job and the reason.
         """
+        shows_lines = _shows_lines(logs)
         name = job_name or new_name(self.base_job_name or base_of_image(self.training_image_uri()), utc_now())
         request = training_request(self, self._placed(name), inputs)
         if experiment_config:
@@ -80,11 +82,35 @@ class EstimatorBase(TrainingOptions, ABC):
         self.session.api.call("sagemaker", "CreateTrainingJob", **request)
         self.latest_training_job = TrainingJob(self.session.api, name)
         if wait:
-            self.latest_training_job.wait(logs=logs not in (False, "None"))
+            self.latest_training_job.wait(logs=shows_lines)
 
     def logs(self) -> None:
         """Show what the latest job writes until it has ended."""
         self._latest().logs()
+
+    def enable_default_profiling(self) -> None:
+        """Let the latest job, which must be running, be profiled as jobs are by default."""
+        self._latest().update(ProfilerConfig={"S3OutputPath": self._output_path(), "DisableProfiler": False})
+
+    def disable_profiling(self) -> None:
+        """Let the latest job, which must be running, no longer be profiled."""
+        self._latest().update(ProfilerConfig={"DisableProfiler": True})
+
+    def update_profiler(
+        self,
+        *,
+        system_monitor_interval_millis: int | None = None,
+        s3_output_path: str | None = None,
+        disable_framework_metrics: bool = False,
+    ) -> None:
+        """Change how the latest job, which must be running, is profiled; what is not given stays as it is."""
+        asked = {"ProfilingIntervalInMilliseconds": system_monitor_interval_millis, "S3OutputPath": s3_output_path}
+        changes: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+        if disable_framework_metrics:
+            changes["ProfilingParameters"] = {}
+        if not changes:
+            raise InvalidRequest("update_profiler was given nothing to change.")
+        self._latest().update(ProfilerConfig=changes)
 
     @property
     def model_data(self) -> str:
@@ -316,6 +342,19 @@ class _Script:
     entry_point: str | None
     source_dir: str | None
     hyperparameters: dict[str, Any]
+
+
+def _shows_lines(logs: str | bool | Sequence[str]) -> bool:
+    if isinstance(logs, bool):
+        return logs
+    kinds = {logs} if isinstance(logs, str) else set(logs)
+    unknown = sorted(kinds - set(_LINES))
+    if unknown:
+        raise InvalidRequest(f"logs has {', '.join(unknown)}; it can have {', '.join(_LINES)}.")
+    return any(_LINES[kind] for kind in kinds)
+
+
+_LINES = {"All": True, "Training": True, "Rules": False, "None": False}
 
 
 def _script_of(description: Description) -> _Script:

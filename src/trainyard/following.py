@@ -1,21 +1,22 @@
-"""Following a training job: its statuses and the lines it writes, as they come, until it has ended."""
+"""Following a training job: its statuses and the lines it writes, pushed as they come, until it has ended."""
 
+import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any
 
 from trainyard.connection import Api
 from trainyard.foundation.errors import Unavailable
+from trainyard.job_logs import LogLine
 from trainyard.wire.client import CallFailed
 
-LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 FINAL = frozenset({"Completed", "Failed", "Stopped"})
 
 SHORTEST_WAIT_S = 0.05
 LONGEST_WAIT_S = 1.0
-PAGES_AT_ONCE = 8  # of one instance, so that neither the statuses nor the other instances wait for a flood of lines
 PATIENCE_S = 60.0  # with a yard that does not answer; a restart takes a second or two
 
 Description = Mapping[str, Any]
@@ -31,144 +32,105 @@ class StatusChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class LogLine:
-    instance: str  # algo-1 …
-    at_ms: int
+class Noted:
+    """The yard does something otherwise than asked, or does not enforce it."""
+
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The last event of all; `description` is what DescribeTrainingJob says of the job now."""
+    """The last event of all: all lines have come, and nothing of the job runs any more."""
 
-    description: Description
+    status: str
 
 
-Event = StatusChanged | LogLine | Ended
+Event = StatusChanged | Noted | LogLine | Ended
 
 
 def follow(
     api: Api,
     job_name: str,
     *,
-    logs: "JobLogs | None",
+    logs: bool = True,
+    tail: int | None = None,
     pause: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Event]:
-    """Everything that happens to a job, ending with its end: statuses from its beginning, lines from where `logs` is.
+    """Everything that happens to a job from its beginning to its end; with `tail`, only its last lines so far.
 
-    The yard is asked again after a wait that grows while nothing happens and is never much longer than the silence
-    before it. A yard that stops answering is waited for, as its jobs go on without it.
+    The yard pushes; where the stream breaks off, it is taken up from the last event, so that none is lost or comes
+    twice. Jobs go on without their yard, so one that restarts is waited for; Unavailable when it stays away for over a
+    minute.
     """
-    statuses = _Statuses()
-    wait_s, answered_at = SHORTEST_WAIT_S, clock()
+    patience = _Patience(job_name, pause=pause, clock=clock)
+    begin: dict[str, Any] = {} if tail is None else {"Tail": tail}
     while True:
-        began, has_news = clock(), False
         try:
-            description = api.call("sagemaker", "DescribeTrainingJob", TrainingJobName=job_name)
-            has_ended = description["TrainingJobStatus"] in FINAL
-            for event in _news(description, statuses, logs):
-                has_news = True
-                yield event
-            answered_at = clock()
-        except Unavailable:
-            if clock() - answered_at > PATIENCE_S:
-                raise
-            pause(LONGEST_WAIT_S)
-            continue
-        if has_ended:
-            yield from statuses.last(description)
-            yield Ended(description)
-            return
-        wait_s = SHORTEST_WAIT_S if has_news else min(wait_s * 1.5, LONGEST_WAIT_S)
-        pause(max(wait_s, 2 * (clock() - began)))
+            for told in _told(api, TrainingJobName=job_name, Logs=logs, **begin):
+                patience.renew()
+                begin = {"Cursor": told["cursor"]}
+                event = _event(told)
+                if event is not None:
+                    yield event
+                    patience.renew()  # who is told may take long, and that is no absence of the yard
+                if isinstance(event, Ended):
+                    return
+        except Unavailable as error:
+            patience.wait(error)
+        else:
+            patience.wait(None)
 
 
-def _news(description: Description, statuses: "_Statuses", logs: "JobLogs | None") -> Iterator[StatusChanged | LogLine]:
-    """What is new, less the last status: that is told when the last line is."""
-    yield from statuses.news(description)
-    if logs is not None:
-        has_ended = description["TrainingJobStatus"] in FINAL
-        yield from logs.read(pages=None if has_ended else PAGES_AT_ONCE)
+def _told(api: Api, **asked: Any) -> Iterator[Mapping[str, Any]]:
+    """The objects of one stream up to where it breaks off; one that was cut short counts as not sent.
 
-
-class JobLogs:
-    """The log streams of a job's instances, each read on from where it was left."""
-
-    def __init__(self, api: Api, job_name: str) -> None:
-        self._api, self._job_name = api, job_name
-        self._tokens: dict[str, str | None] = {}  # by stream
-
-    def read(self, *, pages: int | None = None) -> Iterator[LogLine]:
-        """The lines that were not read before, instance by instance; of each, so many pages at most."""
-        for stream in self._streams():
-            yield from self._read_on(stream, pages)
-
-    def read_last(self, count: int) -> Iterator[LogLine]:
-        """The last lines of each instance, at most 10,000; what came before them counts as read."""
-        for stream in self._streams():
-            lines = self._page(stream, startFromHead=False, limit=max(count, 1))
-            yield from lines if count else ()
-
-    def _streams(self) -> Sequence[str]:
-        for name in _stream_names(self._api, self._job_name):
-            self._tokens.setdefault(name, None)
-        return sorted(self._tokens)
-
-    def _read_on(self, stream: str, pages: int | None) -> Iterator[LogLine]:
-        count = 0
-        while pages is None or count < pages:
-            token = self._tokens[stream]
-            lines = self._page(stream, startFromHead=True, **({"nextToken": token} if token else {}))
-            if not lines:  # a page with lines may be followed by another at once
-                return
-            yield from lines
-            count += 1
-
-    def _page(self, stream: str, **asked: Any) -> list[LogLine]:
-        page = self._api.call("logs", "GetLogEvents", logGroupName=LOG_GROUP, logStreamName=stream, **asked)
-        self._tokens[stream] = page["nextForwardToken"]
-        return [LogLine(instance_of(stream), event["timestamp"], event["message"]) for event in page["events"]]
-
-
-def instance_of(stream: str) -> str:
-    """`algo-1` of `my-job/algo-1-1700000000`."""
-    return "-".join(stream.rpartition("/")[2].split("-")[:2])
-
-
-def _stream_names(api: Api, job_name: str) -> Iterator[str]:
-    asked = {"logGroupName": LOG_GROUP, "logStreamNamePrefix": f"{job_name}/", "orderBy": "LogStreamName"}
+    Unavailable when the yard cannot answer now.
+    """
     try:
-        page = api.call("logs", "DescribeLogStreams", **asked)
-        yield from (stream["logStreamName"] for stream in page["logStreams"])
-        while token := page.get("nextToken"):
-            page = api.call("logs", "DescribeLogStreams", **asked, nextToken=token)
-            yield from (stream["logStreamName"] for stream in page["logStreams"])
+        with api.stream("trainyard", "FollowJob", **asked) as lines:
+            for line in lines:
+                yield json.loads(line)
+    except json.JSONDecodeError:
+        return
     except CallFailed as error:
-        if error.code != "ResourceNotFoundException":  # the group comes with the first line of the first job
+        if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
             raise
+        raise Unavailable(error.message) from error
 
 
-class _Statuses:
-    """Tells which of the transitions in a description were not told before."""
-
-    def __init__(self) -> None:
-        self._told: set[tuple[int, str, str]] = set()
-
-    def news(self, description: Description) -> list[StatusChanged]:
-        return self._changes(description, lambda status: status not in _LAST)
-
-    def last(self, description: Description) -> list[StatusChanged]:
-        return self._changes(description, lambda status: status in _LAST)
-
-    def _changes(self, description: Description, is_meant: Callable[[str], bool]) -> list[StatusChanged]:
-        found = []
-        for index, transition in enumerate(description.get("SecondaryStatusTransitions", ())):
-            key = (index, transition["Status"], transition.get("StatusMessage", ""))
-            if is_meant(key[1]) and key not in self._told:
-                self._told.add(key)
-                found.append(StatusChanged(key[1], key[2], transition["StartTime"]))
-        return found
+def _event(told: Mapping[str, Any]) -> Event | None:
+    kind = told["kind"]
+    if kind == "log":
+        return LogLine(told["instance"], told["at_ms"], told["text"])
+    if kind == "status":
+        at = datetime.fromtimestamp(told["at_ms"] / 1000, UTC)
+        return StatusChanged(told["secondary"], told.get("message", ""), at)
+    if kind == "note":
+        return Noted(told["text"])
+    if kind == "ended":
+        return Ended(told["status"])
+    return None  # a beat, or what a later yard may tell
 
 
-_LAST = FINAL | {"MaxRuntimeExceeded", "MaxWaitTimeExceeded"}
+class _Patience:
+    """Waits for a yard that is away, longer each time, and for over a minute in all at most."""
+
+    def __init__(self, job_name: str, *, pause: Callable[[float], None], clock: Callable[[], float]) -> None:
+        self._job_name, self._pause, self._clock = job_name, pause, clock
+        self.renew()
+
+    def renew(self) -> None:
+        """It answers."""
+        self._answered_at, self._wait_s = self._clock(), SHORTEST_WAIT_S
+
+    def wait(self, error: Exception | None) -> None:
+        away_s = self._clock() - self._answered_at
+        if away_s > PATIENCE_S:
+            name = self._job_name
+            raise Unavailable(
+                f'The yard has not answered for {away_s:.0f} s. Training job "{name}" goes on without it: '
+                f"`trainyard up --detach` starts the yard again, and `trainyard logs -f {name}` comes back to the job."
+            ) from error
+        self._pause(self._wait_s)
+        self._wait_s = min(2 * self._wait_s, LONGEST_WAIT_S)

@@ -3,6 +3,7 @@
 import os
 import sys
 import weakref
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,7 +13,7 @@ from trainyard.connection import DEFAULT_REGION, Access, Api, access_of, find_ho
 from trainyard.following import Description
 from trainyard.foundation.arns import role_arn
 from trainyard.foundation.errors import InvalidRequest, NotFound
-from trainyard.training_job import TrainingJob, require_completed
+from trainyard.training_job import TrainingJob, require_no_failure
 from trainyard.transfers import download_object, joined, keys_below, place_below, upload_file, upload_folder
 from trainyard.wire.client import CallFailed
 
@@ -135,10 +136,22 @@ class Session:
     def stop_training_job(self, job_name: str) -> None:
         TrainingJob(self.api, job_name).stop()
 
+    def update_training_job(
+        self,
+        job_name: str,
+        *,
+        profiler_config: Mapping[str, Any] | None = None,
+        resource_config: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Change how a running job is profiled, or how long the warm pool of an ended one is kept."""
+        changes = {"ProfilerConfig": profiler_config, "ResourceConfig": resource_config}
+        TrainingJob(self.api, job_name).update(**{name: dict(value) for name, value in changes.items() if value})
+
     def wait_for_job(self, job: str) -> Description:
-        """Wait in silence for a job to complete and return its description; any other end raises."""
-        description = TrainingJob(self.api, job).wait_for_end()
-        require_completed(description)
+        """Wait in silence for the end of a job and return its description; a failure raises."""
+        found = TrainingJob(self.api, job)
+        description = found.wait_for_end()
+        require_no_failure(description, found.details())
         return description
 
     def logs_for_job(self, job_name: str, wait: bool = False) -> None:

@@ -1,11 +1,12 @@
 """What a person sees of a job that is followed: its lines, and between them how it fares."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, TextIO
+from typing import TextIO
 
-from trainyard.following import Description, Ended, Event, LogLine
+from trainyard.following import Ended, Event, Noted
+from trainyard.job_logs import LogLine
 
 # Colours may pass; every other control sequence could move the cursor, name the window or fill the clipboard.
 _SEQUENCE = re.compile(
@@ -17,32 +18,39 @@ _SEQUENCE = re.compile(
 
 
 class Show:
-    """Writes events to a person: lines of the job to `lines`, everything else to `progress`."""
+    """Writes events to a person: lines of the job to `lines`, everything else to `progress`.
 
-    def __init__(self, lines: TextIO, progress: TextIO, *, created_at: datetime | None = None) -> None:
+    Where the job has several instances, each line begins with the name of its own.
+    """
+
+    def __init__(
+        self, lines: TextIO, progress: TextIO, *, created_at: datetime | None = None, instance_count: int = 1
+    ) -> None:
         self._lines, self._progress, self._created_at = lines, progress, created_at
+        self._is_named = instance_count > 1
         self._is_terminal = lines.isatty()
 
-    def all(self, events: Iterable[Event], *, instance_count: int) -> Description:
-        """Show events up to the end of the job and return its description then."""
+    def all(self, events: Iterable[Event]) -> None:
+        """Show events up to the end of the job."""
         for event in events:
-            if isinstance(event, Ended):
-                return event.description
             if isinstance(event, LogLine):
-                self.line(event, is_named=instance_count > 1)
-            else:
+                self.line(event)
+            elif isinstance(event, Noted):
+                self._report("", "note", event.text)
+            elif not isinstance(event, Ended):
                 self.status(event.status, event.message, at=event.at)
-        raise AssertionError("following a job ends with its end")
 
-    def line(self, line: LogLine, *, is_named: bool) -> None:
+    def line(self, line: LogLine) -> None:
         text = inert(line.text) if self._is_terminal else line.text
-        self._lines.write(f"[{line.instance}] {text}\n" if is_named else f"{text}\n")
+        self._lines.write(f"[{line.instance}] {text}\n" if self._is_named else f"{text}\n")
         self._lines.flush()
 
     def status(self, status: str, message: str, *, at: datetime) -> None:
         self._created_at = self._created_at or at
-        elapsed = max((at - self._created_at).total_seconds(), 0)
-        self._progress.write(f"{_clock(elapsed):>8}  {status:<12} {inert(message)}".rstrip() + "\n")
+        self._report(clock_text(max((at - self._created_at).total_seconds(), 0.0)), status, message)
+
+    def _report(self, elapsed: str, word: str, text: str) -> None:
+        self._progress.write(f"{elapsed:>8}  {word:<12} {inert(text)}".rstrip() + "\n")
         self._progress.flush()
 
 
@@ -53,23 +61,17 @@ def inert(text: str) -> str:
     return f"{shown}\x1b[0m" if "\x1b[" in shown else shown
 
 
-def summary(description: Mapping[str, Any]) -> str:
-    """How a job ended, and why or with what."""
-    name, status = description["TrainingJobName"], description["TrainingJobStatus"]
-    seconds = description.get("TrainingTimeInSeconds")
-    text = f'Training job "{name}" is {status}' + (f" after {_clock(seconds)} of training" if seconds else "") + "."
-    billable = description.get("BillableTimeInSeconds")
-    if description.get("EnableManagedSpotTraining") and seconds and billable is not None:
-        text += f" Spot saved {1 - billable / seconds:.0%}."
-    for line in description.get("FailureReason", "").splitlines():
-        text += f"\n  {inert(line)}"
-    model = description.get("ModelArtifacts", {}).get("S3ModelArtifacts")
-    return text + (f"\nmodel: {model}" if model and status == "Completed" else "")
-
-
-def _clock(seconds: float) -> str:
+def clock_text(seconds: float) -> str:
+    """A stretch of time as people read it: 4 s or, of a number that may have tenths, 4.0 s; then 1:15, 2:03:09."""
     if seconds < 60:
-        return f"{seconds:.1f} s" if seconds % 1 else f"{seconds:.0f} s"
+        return f"{seconds} s" if isinstance(seconds, int) else f"{seconds:.1f} s"
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def money(usd: float) -> str:
+    """A price: in cents, and where it is less than a dollar, in as many digits as tell something."""
+    if usd >= 1 or not usd:
+        return f"${usd:,.2f}"
+    return f"${usd:.4f}" if usd >= 0.0001 else "less than $0.0001"

@@ -1,12 +1,15 @@
 """One training job of the yard, from outside."""
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from trainyard.connection import Api
 from trainyard.exceptions import CapacityError, UnexpectedStatusException
-from trainyard.following import Description, Ended, JobLogs, LogLine, follow
-from trainyard.showing import Show, summary
+from trainyard.following import Description, follow
+from trainyard.job_logs import LogLine, written_lines
+from trainyard.outcomes import Details, failure, summary
+from trainyard.showing import Show
 
 
 class TrainingJob:
@@ -27,52 +30,68 @@ class TrainingJob:
         """What DescribeTrainingJob answers."""
         return self._api.call("sagemaker", "DescribeTrainingJob", TrainingJobName=self._name)
 
+    def details(self) -> Details:
+        """What the yard knows beyond that: notes, shares, the waterfall, attempts, the failure card, the cost."""
+        return self._api.call("trainyard", "DescribeJob", TrainingJobName=self._name)
+
     def stop(self) -> None:
         """Ask the yard to stop the job; it is Stopping then, and Stopped when its script has ended."""
         self._api.call("sagemaker", "StopTrainingJob", TrainingJobName=self._name)
 
+    def update(self, **changes: Mapping[str, Any]) -> None:
+        """Change what UpdateTrainingJob can change of a job, by the names of its members."""
+        self._api.call("sagemaker", "UpdateTrainingJob", TrainingJobName=self._name, **changes)
+
     def wait(self, logs: bool = True) -> None:
         """Wait until the job has ended and show how it fares meanwhile.
 
-        Anything but Completed raises UnexpectedStatusException. An interrupt ends the waiting, not the job.
+        Failed raises UnexpectedStatusException. A job that was stopped may have saved all that was wanted of it, and is
+        only shown to have been. An interrupt ends the waiting, not the job.
         """
-        described = self.describe()
-        show = Show(sys.stdout, sys.stdout, created_at=described["CreationTime"])
         try:
-            ended = show.all(
-                follow(self._api, self._name, logs=JobLogs(self._api, self._name) if logs else None),
-                instance_count=described["ResourceConfig"].get("InstanceCount", 1),
-            )
+            self._show(self.describe(), logs=logs)
         except KeyboardInterrupt:
             sys.stdout.write(f"\n{detached(self._name)}\n")
             raise
-        require_completed(ended)
-        sys.stdout.write(f"{summary(ended)}\n")
+        description, details = self.describe(), self.details()
+        require_no_failure(description, details)
+        sys.stdout.write(f"{summary(description, details)}\n")
 
     def wait_for_end(self) -> Description:
         """Wait in silence until the job has ended, however it ends, and return its description."""
-        for event in follow(self._api, self._name, logs=None):
-            if isinstance(event, Ended):
-                return event.description
-        raise AssertionError("following a job ends with its end")
+        for _ in follow(self._api, self._name, logs=False):
+            pass
+        return self.describe()
 
     def logs(self, wait: bool = True) -> None:
         """Show what the job has written, and what it writes until it has ended if asked to wait."""
-        show = Show(sys.stdout, sys.stdout)
-        is_named = self.describe()["ResourceConfig"].get("InstanceCount", 1) > 1
-        logs = JobLogs(self._api, self._name)
-        for event in follow(self._api, self._name, logs=logs) if wait else logs.read():
+        show = Show(sys.stdout, sys.stdout, instance_count=instance_count(self.describe()))
+        for event in follow(self._api, self._name) if wait else written_lines(self._api, self._name):
             if isinstance(event, LogLine):
-                show.line(event, is_named=is_named)
+                show.line(event)
+
+    def _show(self, described: Description, *, logs: bool) -> None:
+        show = Show(
+            sys.stdout, sys.stdout, created_at=described["CreationTime"], instance_count=instance_count(described)
+        )
+        show.all(follow(self._api, self._name, logs=logs))
 
 
-def require_completed(description: Description) -> None:
-    """Raise unless the job of a description has completed; the message has its name and the reason."""
+def instance_count(description: Description) -> int:
+    """How many instances a job has; those of a heterogeneous cluster are counted in its groups."""
+    resources = description["ResourceConfig"]
+    groups = resources.get("InstanceGroups", ())
+    count: int = resources.get("InstanceCount") or sum(group["InstanceCount"] for group in groups) or 1
+    return count
+
+
+def require_no_failure(description: Description, details: Details) -> None:
+    """Raise when the job of a description has failed; the message has its name, the reason and what to try."""
     status = description["TrainingJobStatus"]
-    if status == "Completed":
+    if status != "Failed":
         return
     kind = CapacityError if "CapacityError" in description.get("FailureReason", "") else UnexpectedStatusException
-    raise kind(summary(description), ("Completed",), status)
+    raise kind(failure(description, details), ("Completed", "Stopped"), status)
 
 
 def detached(name: str) -> str:

@@ -2,6 +2,9 @@
 
 import json
 import os
+import pty
+import re
+import select
 import signal
 import subprocess
 import sys
@@ -9,7 +12,7 @@ import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -49,6 +52,9 @@ class CommandLine:
             text=True,
         )
 
+    def terminal(self, *arguments: str) -> "Terminal":
+        return Terminal([*self.program, *arguments], self.environment | {"TERM": "xterm"}, self.folder)
+
     def read(self, *arguments: str) -> Any:
         answer = self(*arguments, "--json")
         assert answer.returncode == 0, answer.stderr
@@ -57,6 +63,52 @@ class CommandLine:
     def script(self, text: str, name: str = "train.py") -> str:
         (self.folder / name).write_text(text)
         return name
+
+
+class Terminal:
+    """A program in a terminal of its own, with someone who reads and types."""
+
+    def __init__(self, command: list[str], environment: dict[str, str], folder: Path) -> None:
+        self._command, self._environment, self._folder = command, environment, folder
+        self.exit_code: int | None = None
+
+    def __enter__(self) -> Self:
+        pid, self._keyboard = pty.fork()
+        if not pid:
+            os.chdir(self._folder)
+            os.execve(self._command[0], self._command, self._environment)
+        self._pid, self._seen = pid, ""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.exit_code is None:
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+        os.close(self._keyboard)
+
+    def type(self, keys: str) -> None:
+        os.write(self._keyboard, keys.encode())
+
+    def read_until(self, text: str) -> None:
+        """Read on until a text has come; what came before it is forgotten."""
+        while text not in self._seen:
+            assert self._read(), f"{text!r} never came, but {self._seen!r}"
+        self._seen = self._seen.partition(text)[2]
+
+    def read_to_end(self) -> str:
+        while self._read():
+            pass
+        self.exit_code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        return self._seen
+
+    def _read(self) -> bool:
+        assert select.select([self._keyboard], [], [], LIMIT_S)[0], f"nothing more came after {self._seen!r}"
+        try:
+            piece = os.read(self._keyboard, 65536)
+        except OSError:  # as a terminal says that its program has left
+            return False
+        self._seen += piece.decode(errors="replace")
+        return bool(piece)
 
 
 @pytest.fixture
@@ -89,8 +141,23 @@ def test_a_run_shows_the_plan_and_then_what_the_script_writes(trainyard: Command
     plan, _, life = run.stderr.partition('Training job "proj-a-first-')
     assert "script      train.py" in plan
     assert "1 x ml.m5.large" in plan
+    assert re.search(r"price +\$0\.\d+ per hour, at most \$\d+\.\d+ within the time limit", plan)
     assert "Completed" in life
-    assert "model: s3://" in life
+
+
+def test_a_model_is_named_where_there_is_one(trainyard: CommandLine) -> None:
+    saving = trainyard.script(
+        "import os; open(os.path.join(os.environ['SM_MODEL_DIR'], 'm'), 'w').write('x')", "saves.py"
+    )
+    assert "model: s3://" in trainyard("run", saving).stderr
+    (model,) = trainyard.read("describe", "@last")["Artifacts"]
+    assert (model["Kind"], model["S3Uri"].endswith("/output/model.tar.gz")) == ("model", True)
+
+
+def test_a_program_that_saves_no_model_is_told_so(trainyard: CommandLine) -> None:
+    run = trainyard("run", trainyard.script("print('nothing kept')"))
+    assert "model: none was saved" in run.stderr
+    assert "model: s3://" not in run.stderr
 
 
 def test_a_failing_script_fails_the_command(trainyard: CommandLine) -> None:
@@ -98,8 +165,31 @@ def test_a_failing_script_fails_the_command(trainyard: CommandLine) -> None:
 
     run = trainyard("run", script)
     assert (run.returncode, run.stdout) == (1, "going\n")
-    assert "exit code: 7" in run.stderr
+    assert "user error on algo-1, exit code 7" in run.stderr
     assert trainyard("run", script, "--propagate").returncode == 7
+
+
+def test_a_failed_job_is_described_with_its_card_and_where_its_time_went(trainyard: CommandLine) -> None:
+    script = trainyard.script("def main():\n    print('going')\n    raise ValueError('no luck')\n\nmain()\n")
+    run = trainyard("run", script, "-t", "unlucky", "--it", "ml.p3.2xlarge")
+
+    assert "ValueError: no luck\n  at train.py:3 in main: raise ValueError('no luck')\n  try: " in run.stderr
+    text = trainyard("describe", "unlucky").stdout
+    failure = text.partition("\nfailure\n")[2].partition("\n\n")[0].splitlines()
+    assert failure[:3] == [
+        "  user error on algo-1, exit code 1",
+        "  ValueError: no luck",
+        "  at train.py:3 in main: raise ValueError('no luck')",
+    ]
+    assert "    going" in failure
+    chart = text.partition("\nwaterfall\n")[2].partition("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in chart][:2] == ["queue", "place"]
+    assert re.search(r"^  train +algo-1 +\d+\.\d+ s +\d+\.\d+ s +[█#]", "\n".join(chart), re.MULTILINE)
+    assert "share           " in text
+    assert "\nnotes\n" in text  # a machine without a GPU has less than an ml.p3.2xlarge
+    told = trainyard.read("describe", "unlucky")
+    assert (told["FailureCard"]["Class"], told["FailureCard"]["Exception"]["Line"]) == ("user error", 3)
+    assert told["TrainingJobStatus"] == told["SecondaryStatus"] == "Failed"
 
 
 def test_data_goes_in_and_results_come_out(trainyard: CommandLine) -> None:
@@ -127,6 +217,32 @@ def test_data_goes_in_and_results_come_out(trainyard: CommandLine) -> None:
         assert [name for name in archive.getnames() if name.endswith("o.txt")]
 
 
+def test_the_flags_of_ssm_reach_the_job(trainyard: CommandLine) -> None:
+    (trainyard.folder / "data").mkdir()
+    (trainyard.folder / "data" / "a.txt").write_text("content")
+    script = trainyard.script("import os; print(*sorted(os.listdir(os.environ['SM_CHANNEL_MORE'])))")
+    assert trainyard("run", script, "-t", "first", "-i", "data").returncode == 1  # which has no such channel
+    brought = trainyard.read("describe", "first")["InputDataConfig"][0]["DataSource"]["S3DataSource"]["S3Uri"]
+
+    run = trainyard(
+        *("run", "-p", "proj", "-t", "flags", "-e", script, "--iis", "more", brought, "ShardedByS3Key"),
+        *("--it", "ml.c5.xlarge", "--ic", "1", "-v", "7", "--no_spot", "--md", "x", "x=(.)", "--keep_alive", "60"),
+    )
+
+    assert (run.returncode, run.stdout) == (0, "a.txt\n")
+    told = trainyard.read("describe", "proj-flags")
+    resources, (channel,) = told["ResourceConfig"], told["InputDataConfig"]
+    assert (resources["InstanceType"], resources["InstanceCount"], resources["VolumeSizeInGB"]) == (
+        "ml.c5.xlarge",
+        1,
+        7,
+    )
+    assert resources["KeepAlivePeriodInSeconds"] == 60
+    assert channel["DataSource"]["S3DataSource"]["S3DataDistributionType"] == "ShardedByS3Key"
+    assert told["AlgorithmSpecification"]["MetricDefinitions"] == [{"Name": "x", "Regex": "x=(.)"}]
+    assert told["EnableManagedSpotTraining"] is False
+
+
 def test_an_interrupt_detaches_and_one_can_come_back(trainyard: CommandLine) -> None:
     script = trainyard.script("import time; print('on', flush=True); time.sleep(2); print('off')")
     run = trainyard.start("run", script, "-t", "detached")
@@ -139,6 +255,19 @@ def test_an_interrupt_detaches_and_one_can_come_back(trainyard: CommandLine) -> 
     assert trainyard.read("describe", "detached")["TrainingJobStatus"] == "InProgress"
     back = trainyard("logs", "-f", "detached")
     assert (back.returncode, back.stdout) == (0, "on\noff\n")
+
+
+def test_control_c_in_a_terminal_detaches_and_says_how_to_come_back(trainyard: CommandLine) -> None:
+    script = trainyard.script("import time; print('on', flush=True); time.sleep(600)")
+    with trainyard.terminal("run", script, "-t", "typed") as terminal:
+        terminal.read_until("on\r\n")
+        terminal.type("\x03")
+        said = terminal.read_to_end()
+
+    assert terminal.exit_code == 130
+    assert "goes on: `trainyard logs -f typed-" in said
+    assert trainyard.read("describe", "typed")["TrainingJobStatus"] == "InProgress"
+    assert trainyard("stop", "typed", "--wait").returncode == 0
 
 
 def test_a_job_that_is_stopped_ends_its_run_with_a_code_of_its_own(trainyard: CommandLine) -> None:
@@ -196,6 +325,25 @@ def test_metrics_are_shown_and_can_be_read_anew(trainyard: CommandLine) -> None:
     assert (metric["name"], metric["count"], metric["last"], metric["min"], metric["max"]) == ("loss", 3, 2, 1, 3)
     (anew,) = trainyard.read("metrics", "measured", "--define", "other=other: ([0-9.]+)")["metrics"]
     assert (anew["name"], anew["count"], anew["last"], anew["max"]) == ("other", 3, 20, 30)
+    read = trainyard.read("metrics", "measured", "--define", "other=other: ([0-9.]+)", "--define", "word=(loss|none)")
+    assert [metric["name"] for metric in read["metrics"]] == ["other"]
+    assert read["notes"] == [
+        'Metric word captured something that is not a finite number 3 times, such as "loss".',
+    ]
+    broken = trainyard("metrics", "measured", "--define", "other=([")
+    assert (broken.returncode, "is not a regular expression" in broken.stderr) == (2, True)
+
+
+def test_a_metric_is_read_from_a_job_that_still_writes(trainyard: CommandLine) -> None:
+    script = trainyard.script("import time; print('10%\\r20%', flush=True); print('30%', flush=True); time.sleep(600)")
+    run = trainyard.start("run", script, "-t", "drawing")
+    until_line(run, "30%")
+
+    (metric,) = trainyard.read("metrics", "drawing", "--define", "progress=([0-9]+)%")["metrics"]
+
+    assert (metric["count"], metric["last"], metric["min"]) == (3, 30, 10)
+    assert trainyard("stop", "drawing", "--wait").returncode == 0
+    run.communicate(timeout=LIMIT_S)
 
 
 def test_logs_of_several_instances_can_be_told_apart(trainyard: CommandLine) -> None:
@@ -212,6 +360,68 @@ def test_logs_of_several_instances_can_be_told_apart(trainyard: CommandLine) -> 
         ("algo-2", "first"),
         ("algo-2", "from algo-2"),
     ]
+
+
+def test_following_may_begin_with_the_last_lines(trainyard: CommandLine) -> None:
+    script = trainyard.script(
+        "import time\nfor number in range(5): print(number, flush=True)\ntime.sleep(1)\nprint('end')\n"
+    )
+    run = trainyard.start("run", script, "-t", "tailed")
+    until_line(run, "4")
+
+    assert trainyard("logs", "-f", "tailed", "--tail", "2").stdout == "3\n4\nend\n"
+    assert trainyard("logs", "tailed", "--tail", "2").stdout == "4\nend\n"
+    run.communicate(timeout=LIMIT_S)
+
+
+def test_a_quota_is_set_felt_and_taken_away(trainyard: CommandLine) -> None:
+    script = trainyard.script("print('allowed')")
+    assert trainyard("quota", "set", "*", "ml.c5.xlarge", "1").returncode == 0
+    (quota,) = trainyard.read("quota", "ls")["Quotas"]
+    assert (quota["UserName"], quota["InstanceType"], quota["Kind"], quota["Limit"]) == (
+        "*",
+        "ml.c5.xlarge",
+        "on-demand",
+        1,
+    )
+
+    refused = trainyard("run", script, "--it", "ml.c5.xlarge", "--ic", "2")
+    assert refused.returncode == 6
+    assert "trainyard quota set" in refused.stderr
+    assert trainyard("run", script, "--it", "ml.c5.xlarge").stdout == "allowed\n"
+    table = trainyard("quota", "ls").stdout.splitlines()
+    assert [line.split() for line in table] == [
+        ["user", "type", "kind", "limit", "in", "use"],
+        ["*", "ml.c5.xlarge", "on-demand", "1", "0"],
+    ]
+    assert trainyard("quota", "rm", "*", "ml.c5.xlarge").returncode == 0
+    assert trainyard.read("quota", "ls")["Quotas"] == []
+    assert trainyard("quota", "rm", "*", "ml.c5.xlarge").returncode == 4
+    assert trainyard("quota", "set", "nobody", "*", "1").returncode == 4
+
+
+def test_the_yard_can_be_looked_at_once_and_watched(trainyard: CommandLine) -> None:
+    script = trainyard.script("import time; print('on', flush=True); time.sleep(600)")
+    run = trainyard.start("run", script, "-t", "watched")
+    until_line(run, "on")
+
+    look = trainyard("top", "--once").stdout
+    (row,) = [line for line in look.splitlines() if line.startswith("watched-")]
+    assert row.split()[1:3] == ["admin", "Training"]
+    assert "1 x ml.m5.large" in row
+    assert [line.split()[0] for line in look.splitlines()[1:5]] == ["slots", "cpu", "memory", "queue"]
+    assert trainyard("top").stdout.splitlines()[0].startswith("trainyard ")  # no terminal, so one look
+    assert trainyard.read("top")["SlotsInUse"] == trainyard.read("status")["yard"]["SlotsInUse"] == 1
+    with trainyard.terminal("top", "--interval", "0.2") as terminal:
+        terminal.read_until("watched-")
+        terminal.read_until("\x1b[H")
+        terminal.type("q")
+        left = terminal.read_to_end()
+    assert terminal.exit_code == 0
+    assert left.endswith("\x1b[?25h\x1b[?1049l")
+
+    assert trainyard("stop", "watched", "--wait").returncode == 0
+    run.communicate(timeout=LIMIT_S)
 
 
 def test_a_user_reaches_only_their_own_jobs(trainyard: CommandLine) -> None:

@@ -1,15 +1,17 @@
 """The SDK against a real yard: jobs run, and what they write comes back."""
 
+import contextlib
 import io
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tarfile
 import textwrap
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import boto3
@@ -18,16 +20,19 @@ import pytest
 import trainyard
 from trainyard.estimator import Estimator
 from trainyard.exceptions import UnexpectedStatusException
+from trainyard.following import Ended, StatusChanged, follow
 from trainyard.foundation.errors import TrainyardError
 from trainyard.foundation.home import Home
 from trainyard.inputs import FileSystemInput, TrainingInput
+from trainyard.job_logs import LogLine
 from trainyard.pytorch import PyTorch
 from trainyard.session import Session, get_execution_role
 from trainyard.tensorflow import TensorFlow
-from trainyard.testing.yard import RunningYard
+from trainyard.testing.yard import RunningYard, start_yard
 from trainyard.transfers import PART_BYTES
 
 LIMIT_S = 60.0
+IMAGE = "pytorch-training:latest"  # whatever version there is, so that the log need not tell of another
 
 TRAIN = """
 import json, os, sys
@@ -134,12 +139,86 @@ def test_a_failed_job_raises_with_its_name_and_its_reason(write: Callable[[str],
         estimator.fit()
 
     assert "ValueError: no luck" in str(raised.value)
+    assert "user error on algo-1, exit code 1" in str(raised.value)
+    assert "train.py:1" in str(raised.value)
+    assert "try: " in str(raised.value)
     assert raised.value.actual_status == "Failed"
     with pytest.raises(TrainyardError, match="is Failed and has no model"):
         _ = estimator.model_data
 
 
-def test_a_stopped_job_is_no_success(write: Callable[[str], str]) -> None:
+def test_a_line_is_there_before_the_next_one_is_written(write: Callable[[str], str]) -> None:
+    script = "import time\nfor number in range(4):\n    print(number, flush=True)\n    time.sleep(1)\n"
+    estimator = PyTorch(write(script), instance_type="ml.m5.large", image_uri=IMAGE)
+    estimator.fit(wait=False)
+    assert estimator.latest_training_job is not None
+
+    lines = list(_timed_lines(estimator.latest_training_job.name))
+
+    assert [line.text for _, line in lines] == ["0", "1", "2", "3"]
+    assert all(came_ms - line.at_ms < 1000 for came_ms, line in lines)
+
+
+def _timed_lines(job_name: str) -> Iterator[tuple[float, LogLine]]:
+    for event in follow(Session().api, job_name):
+        if isinstance(event, LogLine):
+            yield time.time() * 1000, event
+
+
+def test_a_yard_that_is_killed_and_comes_back_loses_no_line_and_tells_none_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[str], str]
+) -> None:
+    script = write("import time\nfor number in range(200):\n    print(number, flush=True)\n    time.sleep(0.02)\n")
+    port = _free_pair()
+    yard = start_yard(tmp_path / "yard", port=port)
+    for name, value in yard.environment().items():
+        monkeypatch.setenv(name, value)
+    try:
+        estimator = PyTorch(script, instance_type="ml.m5.large", image_uri=IMAGE)
+        estimator.fit(wait=False, job_name="steady")
+        events = []
+        for event in follow(estimator.session.api, "steady"):
+            events.append(event)
+            if isinstance(event, LogLine) and event.text in ("30", "90"):
+                yard.kill()
+                yard = start_yard(tmp_path / "yard", port=port)
+    finally:
+        yard.stop()
+
+    assert [event.text for event in events if isinstance(event, LogLine)] == [str(number) for number in range(200)]
+    statuses = [event.status for event in events if isinstance(event, StatusChanged)]
+    assert statuses == ["Pending", "Starting", "Downloading", "Training", "Uploading", "Completed"]
+    assert events[-1] == Ended("Completed")
+
+
+def _free_pair() -> int:
+    """A port for http that is free, and so is the next one, for https."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port: int = first.getsockname()[1]
+            with contextlib.suppress(OSError):
+                second.bind(("127.0.0.1", port + 1))
+                return port
+
+
+def test_a_job_is_known_to_the_last_detail(write: Callable[[str], str]) -> None:
+    estimator = PyTorch(write(TRAIN), instance_type="ml.m5.large")
+    estimator.fit(wait=False)
+    job = estimator.latest_training_job
+    assert job is not None
+    job.wait_for_end()
+
+    details = job.details()
+
+    assert [artifact["S3Uri"] for artifact in details["Artifacts"]] == [estimator.model_data]
+    assert [phase["Phase"] for phase in details["Waterfall"]][:2] == ["queue", "place"]
+    assert {"sandbox", "train"} <= {phase["Phase"] for phase in details["Waterfall"]}
+    assert [share["Instance"] for share in details["Shares"]] == ["algo-1"]
+    assert details["Cost"] > 0
+
+
+def test_a_stopped_job_is_shown_as_such(write: Callable[[str], str], capsys: pytest.CaptureFixture[str]) -> None:
     estimator = PyTorch(write("import time; print('on', flush=True); time.sleep(600)"), instance_type="ml.m5.large")
     estimator.fit(wait=False)
     job = estimator.latest_training_job
@@ -147,10 +226,32 @@ def test_a_stopped_job_is_no_success(write: Callable[[str], str]) -> None:
     eventually(lambda: bool(job.describe()["SecondaryStatus"] == "Training"))
     threading.Timer(0.2, job.stop).start()
 
-    with pytest.raises(UnexpectedStatusException) as raised:
-        job.wait()
+    job.wait()
 
-    assert raised.value.actual_status == "Stopped"
+    shown = capsys.readouterr().out
+    assert f'Training job "{job.name}" is Stopped' in shown
+    assert "model: none was saved" in shown
+
+
+def test_a_running_job_is_profiled_otherwise_and_kept_warm_longer(write: Callable[[str], str]) -> None:
+    estimator = PyTorch(write("import time; time.sleep(600)"), instance_type="ml.m5.large")
+    estimator.keep_alive_period_in_seconds = 60
+    estimator.fit(wait=False)
+    job = estimator.latest_training_job
+    assert job is not None
+    eventually(lambda: bool(job.describe()["SecondaryStatus"] == "Training"))
+
+    estimator.enable_default_profiling()
+    estimator.update_profiler(system_monitor_interval_millis=500)
+    described = job.describe()
+    assert described["ProfilingStatus"] == "Enabled"
+    assert described["ProfilerConfig"]["ProfilingIntervalInMilliseconds"] == 500
+    estimator.disable_profiling()
+    assert job.describe()["ProfilingStatus"] == "Disabled"
+    estimator.session.update_training_job(job.name, resource_config={"KeepAlivePeriodInSeconds": 120})
+    assert job.describe()["ResourceConfig"]["KeepAlivePeriodInSeconds"] == 120
+    job.stop()
+    assert job.wait_for_end()["TrainingJobStatus"] == "Stopped"
 
 
 def test_attaching_brings_a_job_back(write: Callable[[str], str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,8 @@
 """An API that remembers what it is asked and answers from a table, for tests of what clients ask."""
 
-from collections.abc import Callable
+import contextlib
+import json
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 Answer = dict[str, Any] | Callable[[dict[str, Any]], dict[str, Any]]
@@ -12,13 +14,21 @@ class RecordingApi:
     def __init__(self, **answers: Answer) -> None:
         identity = {"Account": "123456789012", "Arn": "arn:aws:sts::123456789012:assumed-role/Trainer/me"}
         role = {"Role": {"Arn": "arn:aws:iam::123456789012:role/path/Trainer"}}
-        self.answers: dict[str, Answer] = {"GetCallerIdentity": identity, "GetRole": role, **answers}
+        ended = {"Lines": [{"kind": "ended", "status": "Completed", "cursor": "1"}]}
+        usual: dict[str, Answer] = {"GetCallerIdentity": identity, "GetRole": role, "FollowJob": ended}
+        self.answers: dict[str, Answer] = usual | answers
         self.asked: list[tuple[str, dict[str, Any]]] = []
 
     def call(self, service: str, operation: str, **params: Any) -> dict[str, Any]:
         self.asked.append((operation, params))
         answer = self.answers.get(operation, {})
         return answer(params) if callable(answer) else answer
+
+    @contextlib.contextmanager
+    def stream(self, service: str, operation: str, **params: Any) -> Iterator[Iterator[bytes]]:
+        """The table has, under "Lines", the objects of the stream."""
+        lines: Iterable[Any] = self.call(service, operation, **params)["Lines"]
+        yield (json.dumps(line).encode() for line in lines)
 
     def only(self, operation: str) -> dict[str, Any]:
         """What the one call of an operation asked."""

@@ -250,6 +250,51 @@ def test_attaching_to_a_script_finds_its_code_again(api: RecordingApi, session: 
     }
 
 
+@pytest.mark.parametrize(
+    ("logs", "shown"),
+    [
+        ("All", True),
+        (True, True),
+        (False, False),
+        ("None", False),
+        ("Training", True),
+        ("Rules", False),
+        (["Rules", "Training"], True),
+    ],
+)
+def test_which_lines_are_shown_is_said_as_in_the_sagemaker_sdk(
+    api: RecordingApi, session: Session, logs: str | bool | list[str], shown: bool
+) -> None:
+    api.answers["DescribeTrainingJob"] = description(CreationTime=datetime(2026, 11, 15, tzinfo=UTC))
+    api.answers["DescribeJob"] = {"Artifacts": [], "Cost": 0.0}
+    Estimator(IMAGE, ROLE, 1, "ml.m5.large", sagemaker_session=session).fit(logs=logs)
+    assert api.only("FollowJob")["Logs"] is shown
+
+
+def test_unknown_lines_are_refused_before_a_job_is_made(api: RecordingApi, session: Session) -> None:
+    with pytest.raises(InvalidRequest, match="logs has Everything; it can have All, Training, Rules, None"):
+        Estimator(IMAGE, ROLE, 1, "ml.m5.large", sagemaker_session=session).fit(logs="Everything")
+    assert "CreateTrainingJob" not in [operation for operation, _ in api.asked]
+
+
+def test_profiling_of_a_running_job_is_changed(api: RecordingApi, session: Session) -> None:
+    estimator = Estimator(IMAGE, ROLE, 1, "ml.m5.large", output_path="s3://b/out", sagemaker_session=session)
+    estimator.fit(wait=False)
+
+    estimator.disable_profiling()
+    estimator.enable_default_profiling()
+    estimator.update_profiler(system_monitor_interval_millis=500, disable_framework_metrics=True)
+
+    asked = [params["ProfilerConfig"] for operation, params in api.asked if operation == "UpdateTrainingJob"]
+    assert asked == [
+        {"DisableProfiler": True},
+        {"S3OutputPath": "s3://b/out", "DisableProfiler": False},
+        {"ProfilingIntervalInMilliseconds": 500, "ProfilingParameters": {}},
+    ]
+    with pytest.raises(InvalidRequest, match="nothing to change"):
+        estimator.update_profiler()
+
+
 def test_making_an_estimator_asks_nobody() -> None:
     estimator = PyTorch("train.py", role=ROLE, instance_count=1, instance_type="ml.m5.large")
     assert estimator.sagemaker_session is None

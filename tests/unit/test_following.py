@@ -1,15 +1,24 @@
+import contextlib
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from tests.unit.recording import RecordingApi
-from trainyard.following import LONGEST_WAIT_S, PATIENCE_S, Ended, JobLogs, LogLine, StatusChanged, follow, instance_of
+from trainyard.following import LONGEST_WAIT_S, PATIENCE_S, Ended, Event, Noted, StatusChanged, follow
 from trainyard.foundation.errors import Unavailable
+from trainyard.job_logs import LogLine
 from trainyard.wire.client import CallFailed
 
-NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
+STATUS = {"kind": "status", "status": "InProgress", "secondary": "Training", "message": "is on", "at_ms": 1000}
+NOTE = {"kind": "note", "text": "The volume size is not enforced."}
+BEAT = {"kind": "beat"}
+ENDED = {"kind": "ended", "status": "Completed", "secondary": "Completed"}
+
+
+def line(text: str) -> dict[str, Any]:
+    return {"kind": "log", "instance": "algo-1", "attempt": 1, "at_ms": 1000, "text": text}
 
 
 class Time:
@@ -27,148 +36,125 @@ class Time:
         self.waits_s.append(seconds)
 
 
-def description(status: str, *transitions: str) -> dict[str, Any]:
-    told = [{"Status": name, "StatusMessage": f"is {name}", "StartTime": NOON} for name in transitions]
-    return {"TrainingJobName": "job", "TrainingJobStatus": status, "SecondaryStatusTransitions": told}
+class Yard:
+    """Sends the history of a job from a cursor on; each stream breaks off as the next of `breaks` says."""
+
+    def __init__(self, history: list[dict[str, Any]], *breaks: int | Exception) -> None:
+        self.history, self.breaks = history, iter(breaks)
+        self.asked: list[dict[str, Any]] = []
+        self.hung_up = 0
+
+    def call(self, service: str, operation: str, **params: Any) -> dict[str, Any]:
+        raise AssertionError("following asks nothing else")
+
+    @contextlib.contextmanager
+    def stream(self, service: str, operation: str, **params: Any) -> Iterator[Iterator[bytes]]:
+        assert (service, operation) == ("trainyard", "FollowJob")
+        self.asked.append(params)
+        how = next(self.breaks, None)
+        if isinstance(how, Exception):
+            raise how
+        start = int(params.get("Cursor", 0))
+        try:
+            yield self._lines(start, len(self.history) if how is None else start + how, is_cut=how is not None)
+        finally:
+            self.hung_up += 1
+
+    def _lines(self, start: int, stop: int, *, is_cut: bool) -> Iterator[bytes]:
+        for number in range(start, stop):
+            yield json.dumps(self.history[number] | {"cursor": str(number + 1)}).encode()
+        if is_cut:
+            yield b'{"kind": "log", "inst'
 
 
-def one_by_one(answers: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    yield from answers
-    while True:
-        yield answers[-1]
+def followed(yard: Yard, time: Time, **asked: Any) -> list[Event]:
+    return list(follow(yard, "job", pause=time.pause, clock=time.clock, **asked))
 
 
-class Streams:
-    """Log streams whose lines come in pages; a token is how many lines were read."""
+def test_statuses_notes_and_lines_come_as_they_are_told_and_the_end_is_the_end() -> None:
+    yard, time = Yard([STATUS, NOTE, line("one"), BEAT, line("two"), ENDED]), Time()
 
-    def __init__(self, **lines: list[str]) -> None:
-        self.lines = {f"job/{name.replace('_', '-')}-17": texts for name, texts in lines.items()}
+    events = followed(yard, time)
 
-    def describe(self, asked: dict[str, Any]) -> dict[str, Any]:
-        return {"logStreams": [{"logStreamName": name} for name in self.lines]}
-
-    def read(self, asked: dict[str, Any]) -> dict[str, Any]:
-        lines = self.lines[asked["logStreamName"]]
-        start = int(asked.get("nextToken", 0)) if asked["startFromHead"] else max(len(lines) - asked["limit"], 0)
-        page = lines[start : start + 2]
-        events = [{"timestamp": 1000, "message": text} for text in page]
-        return {"events": events, "nextForwardToken": str(start + len(page))}
-
-    def api(self, *descriptions: dict[str, Any]) -> RecordingApi:
-        told = one_by_one(list(descriptions))
-        return RecordingApi(
-            DescribeTrainingJob=lambda asked: next(told), DescribeLogStreams=self.describe, GetLogEvents=self.read
-        )
+    assert events == [
+        StatusChanged("Training", "is on", datetime.fromtimestamp(1, UTC)),
+        Noted("The volume size is not enforced."),
+        LogLine("algo-1", 1000, "one"),
+        LogLine("algo-1", 1000, "two"),
+        Ended("Completed"),
+    ]
+    assert (time.waits_s, len(yard.asked), yard.hung_up) == ([], 1, 1)
 
 
-def test_statuses_lines_and_the_end_come_in_the_order_of_a_life() -> None:
-    streams, time = Streams(algo_1=["one", "two", "three"]), Time()
-    api = streams.api(
-        description("InProgress", "Starting"),
-        description("InProgress", "Starting", "Training"),
-        description("Completed", "Starting", "Training", "Completed"),
-    )
+def test_a_stream_that_breaks_off_is_taken_up_where_it_broke() -> None:
+    texts = [str(number) for number in range(10)]
+    yard = Yard([*map(line, texts), ENDED], 3, Unavailable("gone"), 0, 4, CallFailed("Busy", "restarting", status=503))
 
-    events = list(follow(api, "job", logs=JobLogs(api, "job"), pause=time.pause, clock=time.clock))
+    events = followed(yard, Time())
 
-    kinds = [event.status if isinstance(event, StatusChanged) else type(event).__name__ for event in events]
-    assert kinds == ["Starting", "LogLine", "LogLine", "LogLine", "Training", "Completed", "Ended"]
-    assert [event.text for event in events if isinstance(event, LogLine)] == ["one", "two", "three"]
-    last = events[-1]
-    assert isinstance(last, Ended)
-    assert last.description["TrainingJobStatus"] == "Completed"
+    assert [event.text for event in events if isinstance(event, LogLine)] == texts
+    assert [asked.get("Cursor") for asked in yard.asked] == [None, "3", "3", "3", "7", "7"]
+    assert events[-1] == Ended("Completed")
 
 
-def test_the_last_lines_come_before_the_end() -> None:
-    streams, time = Streams(algo_1=[]), Time()
-    api = streams.api(description("InProgress", "Training"), description("Failed", "Training", "Failed"))
-    following = follow(api, "job", logs=JobLogs(api, "job"), pause=time.pause, clock=time.clock)
-    next(following)
-    streams.lines["job/algo-1-17"].append("dying words")
-
-    assert [type(event) for event in following] == [LogLine, StatusChanged, Ended]
-
-
-def test_a_line_is_read_once_however_often_one_asks() -> None:
-    streams = Streams(algo_1=["a"], algo_2=["b"])
-    logs = JobLogs(streams.api(), "job")
-
-    assert [(line.instance, line.text) for line in logs.read()] == [("algo-1", "a"), ("algo-2", "b")]
-    assert list(logs.read()) == []
-    streams.lines["job/algo-2-17"].append("c")
-    assert [line.text for line in logs.read()] == ["c"]
+def test_whether_lines_are_wanted_and_how_many_of_those_before_is_asked_once() -> None:
+    yard = Yard([STATUS, ENDED], 1)
+    followed(yard, Time(), logs=False, tail=5)
+    assert yard.asked == [
+        {"TrainingJobName": "job", "Logs": False, "Tail": 5},
+        {"TrainingJobName": "job", "Logs": False, "Cursor": "1"},
+    ]
 
 
-def test_one_may_begin_with_the_last_lines() -> None:
-    streams = Streams(algo_1=["a", "b", "c"])
-    logs = JobLogs(streams.api(), "job")
-
-    assert [line.text for line in logs.read_last(2)] == ["b", "c"]
-    streams.lines["job/algo-1-17"].append("d")
-    assert [line.text for line in logs.read()] == ["d"]
+def test_what_a_later_yard_may_tell_is_passed_over() -> None:
+    assert followed(Yard([{"kind": "weather", "sky": "blue"}, ENDED]), Time()) == [Ended("Completed")]
 
 
-def test_one_may_begin_at_the_end() -> None:
-    streams = Streams(algo_1=["a"])
-    logs = JobLogs(streams.api(), "job")
-
-    assert list(logs.read_last(0)) == []
-    assert list(logs.read()) == []
-
-
-def test_a_flood_of_one_instance_lets_the_others_speak() -> None:
-    streams = Streams(algo_1=["line"] * 100, algo_2=["b"])
-    logs = JobLogs(streams.api(), "job")
-
-    assert [line.instance for line in logs.read(pages=1)] == ["algo-1", "algo-1", "algo-2"]
-    assert len(list(logs.read())) == 98
+def test_what_the_yard_refuses_is_not_asked_again() -> None:
+    yard = Yard([], CallFailed("ResourceNotFound", "There is no such job.", status=404))
+    with pytest.raises(CallFailed, match="no such job"):
+        followed(yard, Time())
+    assert len(yard.asked) == 1
 
 
-def test_a_job_without_logs_yet_has_no_lines() -> None:
-    def missing(asked: dict[str, Any]) -> dict[str, Any]:
-        raise CallFailed("ResourceNotFoundException", "no group", status=400)
+def test_the_wait_for_a_yard_that_is_away_grows_and_begins_anew_when_it_was_back() -> None:
+    gone = Unavailable("gone")
+    yard, time = Yard([line("one"), line("two"), ENDED], *[gone] * 8, 1, gone), Time()
 
-    assert list(JobLogs(RecordingApi(DescribeLogStreams=missing), "job").read()) == []
+    followed(yard, time)
 
-
-def test_the_wait_grows_in_silence_and_shrinks_with_news() -> None:
-    time = Time()
-    silent = [description("InProgress", "Training")] * 20
-    api = Streams().api(*silent, description("Completed", "Training", "Completed"))
-
-    list(follow(api, "job", logs=JobLogs(api, "job"), pause=time.pause, clock=time.clock))
-
-    assert time.waits_s == sorted(time.waits_s)
-    assert time.waits_s[0] < 0.1
-    assert time.waits_s[-1] == LONGEST_WAIT_S
-    assert all(wait <= 0.1 + 0.6 * sum(time.waits_s[:index]) for index, wait in enumerate(time.waits_s))
+    first, again = time.waits_s[:8], time.waits_s[8:]
+    assert first == sorted(first)
+    assert (first[0], first[-1]) == (again[0], LONGEST_WAIT_S)
+    assert first[0] < 0.1
 
 
-def test_a_yard_that_restarts_is_waited_for() -> None:
-    time = Time()
-    answers = iter([Unavailable("gone")] * 3)
+def test_a_yard_that_stays_away_is_not_waited_for_without_end() -> None:
+    yard, time = Yard([line("one")], 1, *[Unavailable("Nothing listens there.")] * 1000), Time()
+    events = follow(yard, "job", pause=time.pause, clock=time.clock)
+    assert next(events) == LogLine("algo-1", 1000, "one")
 
-    def describe(asked: dict[str, Any]) -> dict[str, Any]:
-        for error in answers:
-            raise error
-        return description("Completed", "Completed")
+    with pytest.raises(Unavailable, match="goes on without it") as raised:
+        next(events)
 
-    api = RecordingApi(DescribeTrainingJob=describe)
-    events = list(follow(api, "job", logs=None, pause=time.pause, clock=time.clock))
-
-    assert isinstance(events[-1], Ended)
-
-
-def test_a_yard_that_never_comes_back_is_not_waited_for_without_end() -> None:
-    time = Time()
-
-    def describe(asked: dict[str, Any]) -> dict[str, Any]:
-        raise Unavailable("gone")
-
-    with pytest.raises(Unavailable, match="gone"):
-        list(follow(RecordingApi(DescribeTrainingJob=describe), "job", logs=None, pause=time.pause, clock=time.clock))
+    assert "trainyard up --detach" in str(raised.value)
+    assert "trainyard logs -f job" in str(raised.value)
+    assert str(raised.value.__cause__) == "Nothing listens there."
     assert PATIENCE_S <= time.now_s <= PATIENCE_S + 2
 
 
-def test_an_instance_is_named_in_its_stream() -> None:
-    assert instance_of("my-job/algo-12-1700000000") == "algo-12"
+def test_the_time_that_the_follower_takes_is_no_absence_of_the_yard() -> None:
+    yard, time = Yard([line("one"), line("two"), ENDED], 1, Unavailable("gone")), Time()
+    events = follow(yard, "job", pause=time.pause, clock=time.clock)
+    next(events)
+    time.now_s += 10 * PATIENCE_S
+
+    assert list(events) == [LogLine("algo-1", 1000, "two"), Ended("Completed")]
+
+
+def test_who_stops_following_hangs_up() -> None:
+    yard = Yard([line("one"), line("two"), ENDED])
+    events = follow(yard, "job")
+    next(events)
+    events.close()  # type: ignore[attr-defined]
+    assert yard.hung_up == 1

@@ -95,3 +95,12 @@ def test_downloads_skip_the_marks_of_folders(tmp_path: Path) -> None:
 
     assert user.download_data(str(tmp_path), "mine", "data/") == [str(tmp_path / "a.csv")]
     assert (tmp_path / "a.csv").read_text() == "1"
+
+
+def test_a_job_is_changed_as_far_as_is_asked() -> None:
+    api = RecordingApi()
+    Session(api=api).update_training_job("job", resource_config={"KeepAlivePeriodInSeconds": 60})
+    assert api.only("UpdateTrainingJob") == {
+        "TrainingJobName": "job",
+        "ResourceConfig": {"KeepAlivePeriodInSeconds": 60},
+    }

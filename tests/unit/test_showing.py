@@ -1,11 +1,11 @@
 import io
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
-from trainyard.following import Ended, Event, LogLine, StatusChanged
-from trainyard.showing import Show, inert, summary
+from trainyard.following import Ended, Event, Noted, StatusChanged
+from trainyard.job_logs import LogLine
+from trainyard.showing import Show, clock_text, inert, money
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
@@ -15,37 +15,37 @@ class Terminal(io.StringIO):
         return True
 
 
-def description(**more: Any) -> dict[str, Any]:
-    return {"TrainingJobName": "job", "TrainingJobStatus": "Completed"} | more
-
-
 def test_lines_and_progress_go_their_own_ways() -> None:
     lines, progress = io.StringIO(), io.StringIO()
     events: list[Event] = [
         StatusChanged("Starting", "Launching", NOON),
+        Noted("The volume size is not enforced."),
         LogLine("algo-1", 0, "hello"),
         StatusChanged("Training", "", NOON + timedelta(seconds=75)),
-        Ended(description()),
+        Ended("Completed"),
     ]
 
-    ended = Show(lines, progress, created_at=NOON).all(events, instance_count=1)
+    Show(lines, progress, created_at=NOON).all(events)
 
-    assert ended == description()
     assert lines.getvalue() == "hello\n"
-    assert progress.getvalue() == "     0 s  Starting     Launching\n    1:15  Training\n"
+    assert progress.getvalue().splitlines() == [
+        "   0.0 s  Starting     Launching",
+        "          note         The volume size is not enforced.",
+        "    1:15  Training",
+    ]
 
 
 def test_lines_of_several_instances_are_named() -> None:
     lines = io.StringIO()
-    Show(lines, io.StringIO()).all([LogLine("algo-2", 0, "hello"), Ended(description())], instance_count=2)
+    Show(lines, io.StringIO(), instance_count=2).all([LogLine("algo-2", 0, "hello"), Ended("Completed")])
     assert lines.getvalue() == "[algo-2] hello\n"
 
 
 def test_only_a_terminal_is_protected_from_what_a_job_writes() -> None:
     line = LogLine("algo-1", 0, "\x1b]0;title\x07text")
     terminal, file = Terminal(), io.StringIO()
-    Show(terminal, terminal).line(line, is_named=False)
-    Show(file, file).line(line, is_named=False)
+    Show(terminal, terminal).line(line)
+    Show(file, file).line(line)
     assert (terminal.getvalue(), file.getvalue()) == ("text\n", "\x1b]0;title\x07text\n")
 
 
@@ -70,16 +70,16 @@ def test_what_could_move_a_terminal_is_taken_out(text: str, shown: str) -> None:
     assert inert(text) == shown
 
 
-def test_a_summary_names_the_model_of_a_completed_job() -> None:
-    told = description(TrainingTimeInSeconds=90, ModelArtifacts={"S3ModelArtifacts": "s3://b/m.tar.gz"})
-    assert summary(told) == 'Training job "job" is Completed after 1:30 of training.\nmodel: s3://b/m.tar.gz'
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0 s"), (0.0, "0.0 s"), (0.42, "0.4 s"), (59, "59 s"), (75, "1:15"), (7389, "2:03:09")]
+)
+def test_times_are_written_as_people_read_them(seconds: float, text: str) -> None:
+    assert clock_text(seconds) == text
 
 
-def test_a_summary_gives_the_reason_of_a_failure() -> None:
-    told = description(TrainingJobStatus="Failed", FailureReason="AlgorithmError:\nexit code: 1\x07")
-    assert summary(told) == 'Training job "job" is Failed.\n  AlgorithmError:\n  exit code: 1'
-
-
-def test_a_summary_tells_what_spot_saved() -> None:
-    told = description(EnableManagedSpotTraining=True, TrainingTimeInSeconds=10, BillableTimeInSeconds=3)
-    assert "Spot saved 70%." in summary(told)
+@pytest.mark.parametrize(
+    ("usd", "text"),
+    [(0, "$0.00"), (0.00001, "less than $0.0001"), (0.115, "$0.1150"), (2.7, "$2.70"), (12345.6, "$12,345.60")],
+)
+def test_prices_have_as_many_digits_as_tell_something(usd: float, text: str) -> None:
+    assert money(usd) == text

@@ -1,16 +1,27 @@
 """`trainyard describe`: one training job in full."""
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from trainyard.cli.console import Command, home_option, json_option, print_json
+from trainyard.cli.console import Command, home_option, json_option, print_json, size
+from trainyard.cli.drawing import block
 from trainyard.cli.jobs import calls, find_job, job_argument, plain
-from trainyard.showing import inert
+from trainyard.cli.shares import shares_text
+from trainyard.cli.waterfall import waterfall_lines
+from trainyard.failure_card import card_lines, last_lines
+from trainyard.following import Description
+from trainyard.outcomes import Details
+from trainyard.showing import clock_text, inert, money
+from trainyard.training_job import TrainingJob
+
+_WIDEST_BAR = 40
+_BESIDE_BAR = 52  # characters of a line of the waterfall
 
 
 @click.command(
@@ -26,37 +37,66 @@ from trainyard.showing import inert
 @home_option
 @json_option
 def describe(job: str, folder: Path | None, as_json: bool) -> None:
-    """Show one training job: how it fares, what it runs, and what came of it."""
+    """Show one training job: how it fares, what it runs on, where its time went, and what came of it."""
     with calls(folder) as api:
         description = find_job(api, job)
+        details = TrainingJob(api, description["TrainingJobName"]).details()
     if as_json:
-        print_json(plain(description))
+        told = {name: value for name, value in details.items() if name != "Status"}  # which is TrainingJobStatus
+        print_json(plain(description | told))
         return
-    for title, value in _rows(description):
-        click.echo(f"{title:<16}{inert(value)}")
-    click.echo("\nstatuses")
-    for transition in description.get("SecondaryStatusTransitions", ()):
-        click.echo(_transition(transition))
+    for line in described_lines(description, details, now=datetime.now(UTC)):
+        click.echo(line)
 
 
-def _rows(description: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def described_lines(description: Description, details: Details, *, now: datetime) -> Iterator[str]:
+    """All there is to say of a job, line by line."""
+    for title, value in _rows(description, details):
+        yield f"{title:<16}{inert(value)}"
+    width = min(_WIDEST_BAR, max(shutil.get_terminal_size().columns - _BESIDE_BAR, 10))
+    yield from _section("failure", _failure(details))
+    yield from _section("notes", (inert(note) for note in details["Notes"]))
+    yield from _section("attempts", _attempts(details))
+    yield from _section("waterfall", waterfall_lines(details["Waterfall"], now=now, width=width, filled=block()))
+    yield from _section("statuses", map(_transition, description.get("SecondaryStatusTransitions", ())))
+
+
+def _section(title: str, lines: Iterator[str] | list[str]) -> Iterator[str]:
+    content = list(lines)
+    if content:
+        yield f"\n{title}"
+        yield from (f"  {line}".rstrip() for line in content)
+
+
+def _rows(description: Description, details: Details) -> Iterator[tuple[str, str]]:
     status, secondary = description["TrainingJobStatus"], description["SecondaryStatus"]
     yield "name", description["TrainingJobName"]
-    yield "status", status if status == secondary else f"{status} ({secondary})"
-    if reason := description.get("FailureReason"):
-        first, *rest = reason.splitlines()
-        yield "reason", first
-        yield from (("", line) for line in rest)
+    yield "status", (status if status == secondary else f"{status} ({secondary})") + _place_in_queue(details)
+    if not details.get("FailureCard"):
+        yield from _titled("reason", details.get("FailureReason", "").splitlines())
     yield from _times(description)
+    yield "cost", f"{money(details['Cost'])} at {money(details['PricePerHour'])} per hour"
+    resources = description["ResourceConfig"]
+    yield "instances", f"{resources.get('InstanceCount')} x {resources.get('InstanceType')}"
+    yield from _titled("share", shares_text(details["Shares"]))
     yield from _program(description)
     yield "output", description["OutputDataConfig"]["S3OutputPath"]
-    if model := description.get("ModelArtifacts", {}).get("S3ModelArtifacts"):
-        yield "model", model
+    for artifact in details["Artifacts"]:
+        yield artifact["Kind"], f"{artifact['S3Uri']} ({size(artifact['SizeInBytes'])})"
     for metric in description.get("FinalMetricDataList", ()):
         yield f"metric {metric['MetricName']}", f"{metric['Value']:g}"
 
 
-def _times(description: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _titled(title: str, lines: list[str]) -> Iterator[tuple[str, str]]:
+    return ((title if not number else "", line) for number, line in enumerate(lines))
+
+
+def _place_in_queue(details: Details) -> str:
+    position = details.get("QueuePosition")
+    return f", number {position} in the queue" if position else ""
+
+
+def _times(description: Description) -> Iterator[tuple[str, str]]:
     titles = {"created": "CreationTime", "started": "TrainingStartTime", "ended": "TrainingEndTime"}
     for title, member in titles.items():
         if moment := description.get(member):
@@ -65,9 +105,7 @@ def _times(description: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "training", f"{seconds} s, of which billable {description.get('BillableTimeInSeconds', seconds)} s"
 
 
-def _program(description: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    resources = description["ResourceConfig"]
-    yield "instances", f"{resources.get('InstanceCount')} x {resources.get('InstanceType')}"
+def _program(description: Description) -> Iterator[tuple[str, str]]:
     yield "image", description["AlgorithmSpecification"].get("TrainingImage", "")
     values = description.get("HyperParameters", {})
     if "sagemaker_program" in values:
@@ -80,9 +118,39 @@ def _program(description: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "input", f"{channel['ChannelName']} from {source}"
 
 
+def _failure(details: Details) -> Iterator[str]:
+    card = details.get("FailureCard")
+    if not card:
+        return
+    yield from card_lines(card)
+    lines = last_lines(card)
+    if lines:
+        yield f"last lines of {card.get('Instance', 'the log')}:"
+        yield from (f"  {line}" for line in lines)
+
+
+def _attempts(details: Details) -> Iterator[str]:
+    """Each attempt in a line, where there was more than one."""
+    attempts = details["Attempts"]
+    for attempt in attempts if len(attempts) > 1 else ():
+        started: datetime = attempt["StartTime"]
+        lasted = clock_text((attempt["EndTime"] - started).total_seconds()) if attempt.get("EndTime") else ""
+        fates = "; ".join(_fate(instance) for instance in attempt["Instances"])
+        yield f"{attempt['Number']:<2}  {started.astimezone():%H:%M:%S}  {lasted:>9}  {fates}".rstrip()
+
+
+def _fate(instance: Mapping[str, Any]) -> str:
+    told = f"{instance['Name']} {instance.get('Outcome', 'runs')}"
+    if instance.get("OutOfMemory"):
+        return f"{told}, out of memory"
+    if instance.get("ExitSignal"):
+        return f"{told}, signal {instance['ExitSignal']}"
+    return f"{told}, exit code {instance['ExitCode']}" if instance.get("ExitCode") else told
+
+
 def _transition(transition: Mapping[str, Any]) -> str:
     started: datetime = transition["StartTime"]
     ended: datetime | None = transition.get("EndTime")
-    lasted = f"{(ended - started).total_seconds():.1f} s" if ended else ""
+    lasted = clock_text(round((ended - started).total_seconds(), 1)) if ended else ""
     message = inert(transition.get("StatusMessage", ""))
-    return f"  {started.astimezone():%H:%M:%S}  {lasted:>9}  {transition['Status']:<12} {message}".rstrip()
+    return f"{started.astimezone():%H:%M:%S}  {lasted:>9}  {transition['Status']:<12} {message}".rstrip()

@@ -12,9 +12,10 @@ from trainyard.cli.console import Command, home_option, json_option, say
 from trainyard.cli.failure import ExitCode
 from trainyard.cli.jobs import calls, find_job, job_argument
 from trainyard.connection import Api
-from trainyard.following import JobLogs, LogLine, follow
+from trainyard.following import follow
+from trainyard.job_logs import LogLine, last_lines, written_lines
 from trainyard.showing import Show
-from trainyard.training_job import detached
+from trainyard.training_job import detached, instance_count
 
 
 @click.command(
@@ -41,8 +42,8 @@ def logs(
     """Show what a training job wrote, in the order of each instance."""
     with calls(folder) as api:
         description = find_job(api, job)
-        name, count = description["TrainingJobName"], description["ResourceConfig"].get("InstanceCount", 1)
-        show = Show(sys.stdout, sys.stderr)
+        name = description["TrainingJobName"]
+        show = Show(sys.stdout, sys.stderr, instance_count=1 if instance else instance_count(description))
         try:
             for line in _lines(api, name, tail=tail, follows=follows):
                 if instance not in (None, line.instance):
@@ -50,7 +51,7 @@ def logs(
                 if as_json:
                     click.echo(_as_json(line))
                 else:
-                    show.line(line, is_named=count > 1 and not instance)
+                    show.line(line)
         except KeyboardInterrupt:
             say(f"\n{detached(name)}" if follows else "interrupted")
             return ExitCode.INTERRUPTED
@@ -58,13 +59,9 @@ def logs(
 
 
 def _lines(api: Api, name: str, *, tail: int | None, follows: bool) -> Iterator[LogLine]:
-    logs = JobLogs(api, name)
-    if tail is not None:
-        yield from logs.read_last(tail)
     if follows:
-        yield from (event for event in follow(api, name, logs=logs) if isinstance(event, LogLine))
-    elif tail is None:
-        yield from logs.read()
+        return (event for event in follow(api, name, tail=tail) if isinstance(event, LogLine))
+    return written_lines(api, name) if tail is None else last_lines(api, name, tail)
 
 
 def _as_json(line: LogLine) -> str:

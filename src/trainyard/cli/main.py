@@ -12,7 +12,7 @@ from trainyard.cli.console import say, write_examples
 from trainyard.cli.failure import ExitCode, Failure, exit_code
 from trainyard.foundation.errors import TrainyardError
 
-# Where each command lives; a module is imported when its command is called, so that `env` and `status` start fast.
+# Where each command lives; a module is imported when its command is called, so that `env` starts fast.
 COMMANDS = {
     "up": "up",
     "down": "down",
@@ -22,12 +22,14 @@ COMMANDS = {
     "describe": "describe",
     "logs": "logs",
     "metrics": "metrics",
+    "top": "top",
     "stop": "stop",
     "rm": "rm",
     "env": "env",
     "connect": "connect",
     "disconnect": "connect",
     "user": "user",
+    "quota": "quota",
     "images": "images",
     "backup": "backup",
     "restore": "restore",

@@ -1,9 +1,7 @@
 """`trainyard metrics`: the numbers a training job reported."""
 
 import math
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,20 +11,13 @@ import click
 from trainyard.cli.console import Command, home_option, json_option, print_json, say
 from trainyard.cli.jobs import calls, find_job, job_argument, plain
 from trainyard.connection import Api
-from trainyard.following import JobLogs, LogLine
+from trainyard.foundation.errors import InvalidRequest
+from trainyard.foundation.jobs import MetricDefinition
+from trainyard.job_logs import written_lines
+from trainyard.log_metrics import Metric, Reading, read_metrics
 
 NAMESPACE = "/aws/sagemaker/TrainingJobs"
 _MOST_POINTS = 1440  # in one answer of CloudWatch
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    name: str
-    count: int
-    last: float
-    low: float
-    high: float
-    at: datetime
 
 
 @click.command(
@@ -44,66 +35,39 @@ class Metric:
     "definitions",
     metavar="NAME=REGEX",
     multiple=True,
-    help="Read a metric from the job's log instead: the first group of each match. May be given several times.",
+    help="Read a metric from the job's log instead: the first group of the first match in a line, or the whole match "
+    "where the expression has no group. May be given several times.",
 )
 @home_option
 @json_option
 def metrics(job: str, definitions: tuple[str, ...], folder: Path | None, as_json: bool) -> None:
     """Show the metrics of a training job: how many values, the last, the lowest and the highest."""
-    patterns = [_definition(text) for text in definitions]
+    defined = [_definition(text) for text in definitions]
     with calls(folder) as api:
         description = find_job(api, job)
-        if patterns:
-            found = extract(JobLogs(api, description["TrainingJobName"]).read(), patterns)
+        if defined:
+            reading = _read_anew(api, description, defined)
         else:
-            found = [_reported(api, description, final) for final in description.get("FinalMetricDataList", ())]
+            finals = description.get("FinalMetricDataList", ())
+            reading = Reading([_reported(api, description, final) for final in finals], [])
     if as_json:
-        print_json({"metrics": [_values(metric) for metric in found]})
+        print_json({"metrics": [_values(metric) for metric in reading.metrics], "notes": list(reading.notes)})
         return
-    _print(found)
+    _print(reading)
 
 
-def extract(lines: Iterable[LogLine], patterns: Sequence[tuple[str, re.Pattern[str]]]) -> list[Metric]:
-    """The metrics that definitions find; a carriage return ends a line too, and what is no number is passed over."""
-    found: dict[str, Metric] = {}
-    for line in lines:
-        for name, pattern in patterns:
-            for value in _numbers(line.text, pattern):
-                found[name] = _with(found.get(name), Metric(name, 1, value, value, value, _moment(line)))
-    return list(found.values())
-
-
-def _definition(text: str) -> tuple[str, re.Pattern[str]]:
+def _definition(text: str) -> MetricDefinition:
     name, separator, regex = text.partition("=")
-    if not separator or not name:
+    if not separator or not name or not regex:
         raise click.UsageError(f'--define "{text}" is not NAME=REGEX.')
+    return MetricDefinition(name, regex)
+
+
+def _read_anew(api: Api, description: Mapping[str, Any], definitions: list[MetricDefinition]) -> Reading:
     try:
-        pattern = re.compile(regex)
-    except re.error as error:
-        raise click.UsageError(f'The regex of "{name}" cannot be read: {error}.') from error
-    if not pattern.groups:
-        raise click.UsageError(f'The regex of "{name}" needs a group in parentheses around the number.')
-    return name, pattern
-
-
-def _numbers(text: str, pattern: re.Pattern[str]) -> Iterator[float]:
-    for part in text.split("\r"):
-        for match in pattern.finditer(part):
-            try:
-                yield float(match[1])
-            except (TypeError, ValueError):
-                continue
-
-
-def _with(before: Metric | None, new: Metric) -> Metric:
-    if before is None:
-        return new
-    low, high = min(before.low, new.low), max(before.high, new.high)
-    return Metric(new.name, before.count + new.count, new.last, low, high, max(before.at, new.at))
-
-
-def _moment(line: LogLine) -> datetime:
-    return datetime.fromtimestamp(line.at_ms / 1000, UTC)
+        return read_metrics(written_lines(api, description["TrainingJobName"]), definitions)
+    except InvalidRequest as error:
+        raise click.UsageError(error.message) from error
 
 
 def _reported(api: Api, description: Mapping[str, Any], final: Mapping[str, Any]) -> Metric:
@@ -144,12 +108,14 @@ def _values(metric: Metric) -> dict[str, Any]:
     }
 
 
-def _print(found: Sequence[Metric]) -> None:
-    if not found:
+def _print(reading: Reading) -> None:
+    for note in reading.notes:
+        say(note)
+    if not reading.metrics:
         say("No metric was found.")
         return
-    width = max(len("metric"), *(len(metric.name) for metric in found))
+    width = max(len("metric"), *(len(metric.name) for metric in reading.metrics))
     click.echo(f"{'metric':<{width}}  {'values':>7}  {'last':>12}  {'lowest':>12}  {'highest':>12}")
-    for metric in found:
+    for metric in reading.metrics:
         numbers = f"{metric.last:>12g}  {metric.low:>12g}  {metric.high:>12g}"
         click.echo(f"{metric.name:<{width}}  {metric.count:>7}  {numbers}")

@@ -1,11 +1,11 @@
 """`trainyard run`: train a script, with the flags of `ssm`."""
 
 import json
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from signal import Signals
 from typing import Any
 
 import click
@@ -13,6 +13,7 @@ import click
 from trainyard.cli.console import home_option, say
 from trainyard.cli.failure import ExitCode
 from trainyard.cli.jobs import exit_code_of, failures, find_access
+from trainyard.cli.plan import plan_lines
 from trainyard.cli.run_arguments import (
     HYPERPARAMETERS,
     InputArgument,
@@ -24,19 +25,20 @@ from trainyard.cli.run_arguments import (
 )
 from trainyard.connection import Api
 from trainyard.estimator import Framework
-from trainyard.following import Description, JobLogs, follow
+from trainyard.following import Description, Noted, follow
 from trainyard.foundation.locations import parse_s3_uri
 from trainyard.inputs import TrainingInput
+from trainyard.job_logs import written_lines
 from trainyard.job_names import as_base
+from trainyard.outcomes import Details, summary
 from trainyard.pytorch import PyTorch
 from trainyard.session import Session
-from trainyard.showing import Show, summary
+from trainyard.showing import Show
 from trainyard.tensorflow import TensorFlow
-from trainyard.training_job import TrainingJob, detached
+from trainyard.training_job import TrainingJob, detached, instance_count
 from trainyard.transfers import download_object, joined, keys_below
 
 FRAMEWORKS: dict[str, type[PyTorch] | type[TensorFlow]] = {"pytorch": PyTorch, "tensorflow": TensorFlow}
-_EXIT_CODE = re.compile(r"exit code:? (\d{1,3})\b", re.IGNORECASE)
 
 
 @click.command(
@@ -72,8 +74,14 @@ _EXIT_CODE = re.compile(r"exit code:? (\d{1,3})\b", re.IGNORECASE)
     "--max_run_mins", metavar="N", type=int, default=24 * 60, show_default=True, help="Time limit in minutes."
 )
 @click.option("--max_wait_mins", metavar="N", type=int, default=0, help="With spot: limit of the waiting and running.")
+@click.option(
+    "--keep_alive",
+    metavar="SECONDS",
+    type=click.IntRange(0, 21600),
+    help="How long to keep warm workers after the job.",
+)
 @click.option("-f", "--framework", type=click.Choice(list(FRAMEWORKS)), default="pytorch", show_default=True)
-@click.option("--fv", "--framework_version", metavar="V", help="Version of the framework. Default: the newest known.")
+@click.option("--fv", "--framework_version", metavar="V", help="Version of the framework. Default: the one there is.")
 @click.option("--pv", "--py_version", metavar="V", help="Python version, such as py312.")
 @click.option("--image_uri", metavar="IMAGE", help="Image that stands for the environment, instead of a framework's.")
 @click.option("--distribution", metavar="JSON", help="How processes are launched, as the sagemaker SDK writes it.")
@@ -122,7 +130,9 @@ def run(ctx: click.Context, /, folder: Path | None, **given: Any) -> int:
 def _run(session: Session, options: RunOptions, hyperparameters: Mapping[str, Any]) -> int:
     estimator = _estimator(session, options, hyperparameters)
     inputs = _inputs(options)
-    _show_plan(estimator, inputs, hyperparameters)
+    quote = _quote(session.api, estimator)
+    for line in plan_lines(estimator, inputs, hyperparameters=hyperparameters, quote=quote):
+        say(line)
     estimator.fit({given.channel: _brought(session, given, estimator) for given in inputs}, wait=False)
     job = estimator.latest_training_job
     assert job is not None, "fit makes a job"
@@ -131,14 +141,15 @@ def _run(session: Session, options: RunOptions, hyperparameters: Mapping[str, An
         return ExitCode.OK
     say(f'Training job "{job.name}"')
     try:
-        description = _watched(session.api, job)
+        _watch(session.api, job, told=quote["Notes"])
     except KeyboardInterrupt:
         say(f"\n{detached(job.name)}")
         return ExitCode.INTERRUPTED
-    say(summary(description))
+    description, details = job.describe(), job.details()
+    say(summary(description, details))
     if options.output_path:
         _bring_results(session.api, description, options, folder=options.output_path)
-    return _exit_code(description, propagates=options.propagate)
+    return _exit_code(description, details, propagates=options.propagate)
 
 
 def _estimator(session: Session, options: RunOptions, hyperparameters: Mapping[str, Any]) -> Framework:
@@ -153,10 +164,12 @@ def _estimator(session: Session, options: RunOptions, hyperparameters: Mapping[s
         source_dir=options.source_dir,
         dependencies=words_of(options.dependencies or "[]"),
         hyperparameters=hyperparameters,
-        image_uri=options.image_uri,
+        # Who names no version takes what there is; the name of one would be said to stand for another.
+        image_uri=options.image_uri or (None if options.fv else f"{options.framework}-training:latest"),
         distribution=_distribution(options.distribution),
         instance_type=options.it,
         instance_count=options.ic,
+        keep_alive_period_in_seconds=options.keep_alive,
         volume_size=options.volume_size,
         use_spot_instances=options.spot,
         max_run=options.max_run_mins * 60,
@@ -205,28 +218,24 @@ def _brought(session: Session, given: InputArgument, estimator: Framework) -> Tr
     return TrainingInput(location, given.distribution)
 
 
-def _show_plan(estimator: Framework, inputs: Sequence[InputArgument], hyperparameters: Mapping[str, Any]) -> None:
-    hours, minutes = divmod(estimator.max_run // 60, 60)
-    rows = [
-        ("script", f"{estimator.entry_point}" + (f" in {estimator.source_dir}" if estimator.source_dir else "")),
-        ("arguments", " ".join(f"--{name} {value}" for name, value in hyperparameters.items())),
-        ("image", estimator.training_image_uri()),
-        ("instances", f"{estimator.instance_count} x {estimator.instance_type}"),
-        *((f"input {given.channel}", f"{given.location} ({given.distribution})") for given in inputs),
-        ("output", f"s3://{estimator.session.default_bucket()}/"),
-        ("time limit", f"{hours} h {minutes} min" if hours else f"{minutes} min"),
-    ]
-    for title, value in rows:
-        if value:
-            say(f"  {title:<12}{value}")
-
-
-def _watched(api: Api, job: TrainingJob) -> Description:
-    described = job.describe()
-    show = Show(sys.stdout, sys.stderr, created_at=described["CreationTime"])
-    return show.all(
-        follow(api, job.name, logs=JobLogs(api, job.name)), instance_count=described["ResourceConfig"]["InstanceCount"]
+def _quote(api: Api, estimator: Framework) -> Mapping[str, Any]:
+    return api.call(
+        "trainyard",
+        "QuoteJob",
+        InstanceType=estimator.instance_type,
+        InstanceCount=estimator.instance_count,
+        Spot=estimator.use_spot_instances,
+        MaxRuntimeInSeconds=estimator.max_run,
     )
+
+
+def _watch(api: Api, job: TrainingJob, *, told: Sequence[str]) -> None:
+    """Show what happens to a job, less the notes that the plan has told."""
+    described = job.describe()
+    count = instance_count(described)
+    show = Show(sys.stdout, sys.stderr, created_at=described["CreationTime"], instance_count=count)
+    events = follow(api, job.name)
+    show.all(event for event in events if not isinstance(event, Noted) or event.text not in told)
 
 
 def _bring_results(api: Api, description: Description, options: RunOptions, *, folder: Path) -> None:
@@ -246,14 +255,16 @@ def _bring_results(api: Api, description: Description, options: RunOptions, *, f
 
 def _write_logs(api: Api, name: str, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for instance, lines in groupby(JobLogs(api, name).read(), key=lambda line: line.instance):
+    for instance, lines in groupby(written_lines(api, name), key=lambda line: line.instance):
         with (folder / f"{instance}.log").open("w") as file:
             file.writelines(f"{line.text}\n" for line in lines)
 
 
-def _exit_code(description: Description, *, propagates: bool) -> int:
+def _exit_code(description: Description, details: Details, *, propagates: bool) -> int:
     code = exit_code_of(description)
     if code != ExitCode.FAILED or not propagates:
         return code
-    told = _EXIT_CODE.search(description.get("FailureReason", ""))
-    return int(told[1]) if told else code
+    card = details.get("FailureCard", {})
+    if card.get("Signal") in Signals.__members__:
+        return 128 + Signals[card["Signal"]]
+    return card.get("ExitCode") or code

@@ -46,6 +46,7 @@ class RunOptions:
     spot: bool
     max_run_mins: int
     max_wait_mins: int
+    keep_alive: int | None
     framework: str
     fv: str | None
     pv: str | None

@@ -1,14 +1,20 @@
 """`trainyard status`: whether a yard runs, where, and what it has to give."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from trainyard.cli.console import Command, chosen_home, home_option, json_option, no_yard, print_json, say, size
 from trainyard.cli.failure import ExitCode
+from trainyard.cli.jobs import plain
+from trainyard.cli.yard_view import warm_text
+from trainyard.connection import find_yard
 from trainyard.engines.probe import Capacity, capacity
-from trainyard.foundation.home import Runtime
+from trainyard.foundation.errors import Unavailable
+from trainyard.foundation.home import Home, Runtime
 
 
 @click.command(
@@ -32,17 +38,29 @@ def status(folder: Path | None, as_json: bool) -> int:
     if runtime is None:
         print_json({"running": False, "home": str(home.root)})
         return ExitCode.NOT_FOUND
-    offered = capacity(home.root)
+    offered, yard = capacity(home.root), ask_yard(home)
     if as_json:
         values = dataclasses.asdict(runtime)
         del values["started"]
-        print_json({"running": True, **values, "capacity": dataclasses.asdict(offered)})
+        told = {"running": True, **values, "capacity": dataclasses.asdict(offered)}
+        print_json(told | ({"yard": plain(yard)} if yard else {}))
     else:
-        _print(runtime, offered)
+        _print(runtime, offered, yard)
     return ExitCode.OK
 
 
-def _print(runtime: Runtime, offered: Capacity) -> None:
+def ask_yard(home: Home) -> Mapping[str, Any] | None:
+    """What DescribeYard answers; None when the yard runs and does not answer."""
+    client = find_yard(home).client()
+    try:
+        return client.call("trainyard", "DescribeYard")
+    except Unavailable:
+        return None
+    finally:
+        client.close()
+
+
+def _print(runtime: Runtime, offered: Capacity, yard: Mapping[str, Any] | None) -> None:
     cores = f"{offered.cores:g} cores, {size(offered.memory_bytes)} memory, {offered.gpus} GPUs"
     rows = {
         "http": runtime.http,
@@ -52,6 +70,15 @@ def _print(runtime: Runtime, offered: Capacity) -> None:
         "version": runtime.version,
         "capacity": f"{cores}, {size(offered.disk_free_bytes)} of disk free",
     }
+    if yard:
+        rows |= {
+            "slots": f"{yard['SlotsInUse']} of {yard['Slots']} in use",
+            "jobs": f"{len(yard['RunningJobs'])} run, {yard['QueuedJobs']} wait",
+            "warm": warm_text(yard),
+        }
     for name, value in rows.items():
         click.echo(f"{name:<10}{value}")
-    say("\nA yard is running; `trainyard down` stops it.")
+    if yard:
+        say("\nA yard is running; `trainyard top` watches it, `trainyard down` stops it.")
+    else:
+        say(f"\nA yard is running, but it does not answer; its log is {Home(Path(runtime.home)).server_log}.")

@@ -7,7 +7,7 @@ import click
 from trainyard.cli.console import Command, home_option, say
 from trainyard.cli.jobs import calls, find_job
 from trainyard.following import FINAL
-from trainyard.showing import summary
+from trainyard.outcomes import summary
 from trainyard.training_job import TrainingJob
 
 
@@ -32,4 +32,5 @@ def stop(names: tuple[str, ...], wait: bool, folder: Path | None) -> None:
             if not wait:
                 say(f'Training job "{name}" is stopping.')
         for job in jobs if wait else ():
-            say(summary(TrainingJob(api, job["TrainingJobName"]).wait_for_end()))
+            found = TrainingJob(api, job["TrainingJobName"])
+            say(summary(found.wait_for_end(), found.details()))

@@ -1,18 +1,29 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.unit.cli.conftest import Trainyard
 from trainyard.foundation.home import Home
 
+YARD = {"SlotsInUse": 1, "Slots": 2, "RunningJobs": [{}], "QueuedJobs": 3, "WarmWorkers": []}
+
+
+@pytest.fixture(autouse=True)
+def answer(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the yard tells; this process only poses as one, so nobody listens where it says."""
+    told: dict[str, Any] = dict(YARD)
+    monkeypatch.setattr("trainyard.cli.status.ask_yard", lambda _: told or None)
+    return told
+
 
 def test_json_tells_where_the_yard_is_and_what_it_has(trainyard: Trainyard, yard: Home) -> None:
     result = trainyard("status", "--json")
 
     values = json.loads(result.out)
-    capacity = values.pop("capacity")
+    capacity, told = values.pop("capacity"), values.pop("yard")
     assert result.code == 0
     assert values == {
         "running": True,
@@ -22,14 +33,27 @@ def test_json_tells_where_the_yard_is_and_what_it_has(trainyard: Trainyard, yard
         "home": str(yard.root),
         "version": "0.1.0",
     }
+    assert told == YARD
     assert set(capacity) == {"cores", "memory_bytes", "gpus", "disk_free_bytes"}
 
 
 def test_text_has_one_line_for_each_fact(trainyard: Trainyard, yard: Home) -> None:
     lines = trainyard("status").out.splitlines()
 
-    assert [line.split()[0] for line in lines] == ["http", "https", "pid", "home", "version", "capacity"]
+    titles = ["http", "https", "pid", "home", "version", "capacity", "slots", "jobs", "warm"]
+    assert [line.split()[0] for line in lines] == titles
     assert lines[0].split()[1] == "http://127.0.0.1:4780"
+    assert lines[-3:] == ["slots     1 of 2 in use", "jobs      1 run, 3 wait", "warm      no worker"]
+
+
+def test_a_yard_that_does_not_answer_is_said(trainyard: Trainyard, yard: Home, answer: dict[str, Any]) -> None:
+    answer.clear()
+
+    result = trainyard("status")
+
+    assert result.out.splitlines()[-1].startswith("capacity")
+    assert "does not answer" in result.err
+    assert str(yard.server_log) in result.err
 
 
 def test_without_a_yard_the_exit_code_says_so(trainyard: Trainyard, user_home: Path) -> None:

@@ -1,0 +1,118 @@
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from trainyard.cli.describe import described_lines
+
+NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
+GIB = 1024**3
+
+
+def description(**more: Any) -> dict[str, Any]:
+    return {
+        "TrainingJobName": "mnist-7",
+        "TrainingJobStatus": "Completed",
+        "SecondaryStatus": "Completed",
+        "CreationTime": NOON,
+        "ResourceConfig": {"InstanceCount": 2, "InstanceType": "ml.m5.large"},
+        "AlgorithmSpecification": {"TrainingImage": "pytorch-training:2.8.0"},
+        "HyperParameters": {"sagemaker_program": '"train.py"', "epochs": "3"},
+        "InputDataConfig": [{"ChannelName": "data", "DataSource": {"S3DataSource": {"S3Uri": "s3://b/data"}}}],
+        "OutputDataConfig": {"S3OutputPath": "s3://b/out"},
+        "SecondaryStatusTransitions": [
+            {"Status": "Training", "StartTime": NOON, "EndTime": NOON + timedelta(seconds=2), "StatusMessage": "is on"}
+        ],
+    } | more
+
+
+def details(**more: Any) -> dict[str, Any]:
+    return {
+        "Notes": [],
+        "Shares": [{"Instance": f"algo-{number}", "Cpus": 1.0, "MemoryBytes": GIB} for number in (1, 2)],
+        "Waterfall": [],
+        "Attempts": [],
+        "Artifacts": [],
+        "PricePerHour": 0.23,
+        "Cost": 0.0023,
+    } | more
+
+
+def shown(described: dict[str, Any], told: dict[str, Any]) -> list[str]:
+    return "\n".join(described_lines(described, told, now=NOON)).splitlines()
+
+
+def section(lines: list[str], title: str) -> list[str]:
+    start = lines.index(title) + 1
+    return [line.strip() for line in lines[start : [*lines, ""].index("", start)]]
+
+
+def test_a_job_is_shown_with_its_share_its_price_and_its_artifacts() -> None:
+    model = {"Kind": "model", "S3Uri": "s3://b/out/model.tar.gz", "SizeInBytes": 2048}
+    lines = shown(description(FinalMetricDataList=[{"MetricName": "loss", "Value": 0.5}]), details(Artifacts=[model]))
+
+    assert [line for line in lines if line.startswith(("cost", "instances", "share", "script", "model", "metric"))] == [
+        "cost            $0.0023 at $0.2300 per hour",
+        "instances       2 x ml.m5.large",
+        "share           1 core, 1.0 GiB, each of 2",
+        "script          train.py",
+        "model           s3://b/out/model.tar.gz (2.0 KiB)",
+        "metric loss     0.5",
+    ]
+    assert "hyperparameters epochs=3" in lines
+    assert section(lines, "statuses")[0].endswith("2.0 s  Training     is on")
+
+
+def test_nothing_is_shown_of_what_there_is_nothing_of() -> None:
+    lines = shown(description(), details())
+    assert not {"failure", "notes", "attempts", "waterfall"} & set(lines)
+
+
+def test_a_failed_job_shows_its_card_and_the_end_of_its_log() -> None:
+    card = {
+        "Class": "user error",
+        "Instance": "algo-2",
+        "ExitCode": 1,
+        "Exception": {"Type": "ValueError", "Message": "no luck", "File": "train.py", "Line": 3},
+        "LastLines": ["going", "Traceback"],
+        "Advice": ["Correct the program."],
+    }
+    failed = description(TrainingJobStatus="Failed", SecondaryStatus="Failed", FailureReason="AlgorithmError: …")
+    lines = shown(failed, details(FailureCard=card, FailureReason="AlgorithmError: … and the rest"))
+
+    assert section(lines, "failure") == [
+        "user error on algo-2, exit code 1",
+        "ValueError: no luck",
+        "at train.py:3",
+        "try: Correct the program.",
+        "last lines of algo-2:",
+        "going",
+        "Traceback",
+    ]
+
+
+def test_a_failure_without_a_card_shows_the_whole_reason() -> None:
+    failed = description(TrainingJobStatus="Failed", SecondaryStatus="Failed", FailureReason="cut")
+    lines = shown(failed, details(FailureReason="the whole\nreason"))
+    assert "reason          the whole" in lines
+    assert lines[lines.index("reason          the whole") + 1] == "                reason"
+
+
+def test_attempts_are_shown_when_there_was_more_than_one() -> None:
+    one = {"Number": 1, "StartTime": NOON, "EndTime": NOON + timedelta(seconds=3)}
+    fates = [
+        {"Name": "algo-1", "Outcome": "lost", "OutOfMemory": False},
+        {"Name": "algo-2", "Outcome": "failed", "OutOfMemory": True, "ExitSignal": 9},
+        {"Name": "algo-3", "Outcome": "failed", "OutOfMemory": False, "ExitCode": 1},
+    ]
+    first, second = one | {"Instances": fates}, {"Number": 2, "StartTime": NOON, "Instances": [{"Name": "algo-1"}]}
+
+    assert "attempts" not in shown(description(), details(Attempts=[first]))
+    told = section(shown(description(), details(Attempts=[first, second])), "attempts")
+    assert told[0].endswith("3.0 s  algo-1 lost; algo-2 failed, out of memory; algo-3 failed, exit code 1")
+    assert told[1].endswith("algo-1 runs")
+
+
+def test_a_job_that_waits_tells_its_place_in_the_queue_and_notes_are_shown() -> None:
+    waiting = description(TrainingJobStatus="InProgress", SecondaryStatus="Pending")
+    lines = shown(waiting, details(QueuePosition=3, Notes=["The volume size is \x1b[2Jnot enforced."]))
+    assert "status          InProgress (Pending), number 3 in the queue" in lines
+    assert section(lines, "notes") == ["The volume size is not enforced."]

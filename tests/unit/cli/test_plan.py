@@ -1,0 +1,76 @@
+from typing import Any
+
+import pytest
+
+from tests.unit.recording import RecordingApi
+from trainyard.cli.plan import plan_lines
+from trainyard.cli.run_arguments import InputArgument
+from trainyard.pytorch import PyTorch
+from trainyard.session import Session
+
+SHARE = {"Instance": "algo-1", "Cpus": 2.0, "MemoryBytes": 4 * 1024**3}
+
+
+def quote(**more: Any) -> dict[str, Any]:
+    return {
+        "PricePerHour": 0.115,
+        "MostCost": 2.76,
+        "Shares": [SHARE],
+        "Notes": [],
+        "FreeSlots": 2,
+        "QueuedJobs": 0,
+    } | more
+
+
+def plan(told: dict[str, Any], **options: Any) -> dict[str, str]:
+    estimator = PyTorch(
+        "train.py",
+        instance_type="ml.m5.large",
+        image_uri="image:1",
+        sagemaker_session=Session(api=RecordingApi(), default_bucket="bucket"),
+        **options,
+    )
+    inputs = [InputArgument("data", "s3://b/data")]
+    lines = plan_lines(estimator, inputs, hyperparameters={"epochs": 3, "name": "x y"}, quote=told)
+    return {line[:14].strip(): line[14:] for line in lines}
+
+
+def test_a_plan_says_what_runs_on_what_and_what_it_may_cost() -> None:
+    assert plan(quote(), source_dir="src") == {
+        "script": "train.py in src",
+        "arguments": "--epochs 3 --name x y",
+        "image": "image:1",
+        "instances": "1 x ml.m5.large",
+        "input data": "s3://b/data (FullyReplicated)",
+        "output": "s3://bucket/",
+        "time limit": "24 h",
+        "price": "$0.1150 per hour, at most $2.76 within the time limit",
+    }
+
+
+def test_a_machine_that_has_less_than_the_type_is_said() -> None:
+    told = plan(quote(Notes=["ml.p3.2xlarge has 8 vCPUs; this machine has 2."]))
+    assert told["share"] == "2 cores, 4.0 GiB"
+    assert told["note"] == "ml.p3.2xlarge has 8 vCPUs; this machine has 2."
+
+
+@pytest.mark.parametrize(
+    ("free", "queued", "said"),
+    [
+        (0, 1, "1 job waits before it"),
+        (0, 3, "3 jobs wait before it"),
+        (0, 0, "no job waits before it, but all slots are in use"),
+        (1, 0, None),
+    ],
+)
+def test_who_must_wait_is_told(free: int, queued: int, said: str | None) -> None:
+    assert plan(quote(FreeSlots=free, QueuedJobs=queued)).get("queue") == said
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(60, "1 min"), (3600, "1 h"), (5400, "1 h 30 min"), (30, "30 s")])
+def test_the_time_limit_is_told_in_hours_and_minutes(seconds: int, text: str) -> None:
+    assert plan(quote(), max_run=seconds)["time limit"] == text
+
+
+def test_spot_is_said() -> None:
+    assert plan(quote(), use_spot_instances=True)["instances"] == "1 x ml.m5.large, spot"

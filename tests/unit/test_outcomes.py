@@ -1,0 +1,56 @@
+from typing import Any
+
+from trainyard.outcomes import failure, model_uri, summary
+
+CARD = {"Class": "user error", "Instance": "algo-1", "ExitCode": 7, "Summary": "It ended.", "Advice": ["Correct it."]}
+MODEL = {"Kind": "model", "S3Uri": "s3://b/m.tar.gz", "SizeInBytes": 10}
+
+
+def description(status: str = "Completed", **more: Any) -> dict[str, Any]:
+    return {"TrainingJobName": "job", "TrainingJobStatus": status} | more
+
+
+def details(**more: Any) -> dict[str, Any]:
+    return {"Artifacts": [], "Cost": 0.0} | more
+
+
+def test_a_summary_names_the_model_and_the_cost_of_a_completed_job() -> None:
+    text = summary(description(TrainingTimeInSeconds=90), details(Artifacts=[MODEL], Cost=0.0029))
+    assert text.splitlines() == [
+        'Training job "job" is Completed after 1:30 of training, which cost $0.0029.',
+        "model: s3://b/m.tar.gz",
+    ]
+
+
+def test_a_job_that_saved_no_model_has_none_to_name() -> None:
+    told = details(Artifacts=[{"Kind": "output", "S3Uri": "s3://b/o.tar.gz", "SizeInBytes": 10}])
+    described = description(ModelArtifacts={"S3ModelArtifacts": "s3://b/m.tar.gz"})
+    assert "model: none" in summary(described, told)
+    assert "s3://" not in summary(described, told)
+    assert model_uri(told) is None
+
+
+def test_a_summary_of_a_failure_is_its_card() -> None:
+    text = summary(description("Failed", FailureReason="AlgorithmError: …"), details(FailureCard=CARD))
+    assert text.splitlines() == [
+        'Training job "job" is Failed.',
+        "  user error on algo-1, exit code 7",
+        "  It ended.",
+        "  try: Correct it.",
+    ]
+
+
+def test_a_failure_without_a_card_is_told_by_its_reason() -> None:
+    told = summary(description("Failed", FailureReason="CapacityError:\nnone left\x07"), details())
+    assert told == 'Training job "job" is Failed.\n  CapacityError:\n  none left'
+
+
+def test_an_error_has_the_reason_as_the_wire_words_it_and_what_to_try() -> None:
+    text = failure(description("Failed", FailureReason="AlgorithmError: x, exit code: 7"), details(FailureCard=CARD))
+    assert "  AlgorithmError: x, exit code: 7\n  user error on algo-1, exit code 7\n" in text
+    assert text.endswith("try: Correct it.")
+
+
+def test_a_summary_tells_what_spot_saved() -> None:
+    told = description(EnableManagedSpotTraining=True, TrainingTimeInSeconds=10, BillableTimeInSeconds=3)
+    assert "Spot saved 70%." in summary(told, details())
