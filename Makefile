@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(INSTALLED) ## Start a yard, let boto3 and the aws CLI talk to it, stop it.
+demo: $(INSTALLED) ## Start a yard, train a network on it, look at it with the aws CLI, stop it.
 	@$(BIN)/python -m examples.demo
 
 test: $(INSTALLED) packages ## Run everything quick, and one flow per real client.
@@ -35,9 +35,13 @@ conformance: $(INSTALLED) packages ## Run every client of the matrix, each in it
 faults: $(INSTALLED) packages ## Run the long crash runs and the long fuzz runs.
 	$(PYTEST) tests/faults tests/system -m ""
 
-bench: $(INSTALLED) ## Compare the S3 front with moto server, and measure start and idle memory.
+bench: $(INSTALLED) ## Measure the yard beside moto, bare Python and Ray, each with its goal.
 	$(BIN)/python -m benchmarks.s3_front
 	$(BIN)/python -m benchmarks.start
+	$(BIN)/python -m benchmarks.start_latency
+	$(BIN)/python -m benchmarks.short_jobs
+	$(BIN)/python -m benchmarks.log_flood
+	$(BIN)/python -m benchmarks.list_jobs
 
 examples: $(INSTALLED) ## Run every program under examples/ against a yard of its own.
 	$(PYTEST) tests/docs/test_examples.py

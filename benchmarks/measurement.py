@@ -17,12 +17,16 @@ _PROCESS_CPU_CLOCK = 2  # CPUCLOCK_SCHED of the kernel
 
 
 def cpu_seconds(pid: int) -> float:
-    """What a process and its living descendants have used of the CPU, all threads, to the nanosecond.
+    """What a process and its living descendants have used of the CPU, all threads, to the nanosecond."""
+    return own_cpu_seconds(pid) + sum(cpu_seconds(child) for child in _children(pid))
+
+
+def own_cpu_seconds(pid: int) -> float:
+    """What a process alone has used of the CPU.
 
     This reads the process's CPU clock, whose id is what clock_getcpuclockid(3) returns; /proc counts in ticks of 10 ms.
     """
-    own = time.clock_gettime((~pid << 3) | _PROCESS_CPU_CLOCK)
-    return own + sum(cpu_seconds(child) for child in _children(pid))
+    return time.clock_gettime((~pid << 3) | _PROCESS_CPU_CLOCK)
 
 
 def _children(pid: int) -> list[int]:
@@ -44,6 +48,15 @@ def memory(pid: int) -> Memory:
         name, value, *_ = line.split()
         fields[name] = int(value) * 1024 / 1e6
     return Memory(resident=fields["Rss:"], proportional=fields["Pss:"])
+
+
+def tree_memory(pid: int) -> Memory:
+    """Of a process and its living descendants."""
+    own, below = memory(pid), [tree_memory(child) for child in _children(pid)]
+    return Memory(
+        resident=own.resident + sum(each.resident for each in below),
+        proportional=own.proportional + sum(each.proportional for each in below),
+    )
 
 
 @dataclass(frozen=True, slots=True)

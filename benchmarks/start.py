@@ -4,7 +4,7 @@
 
 A round starts `trainyard up` on a fresh home folder, stops it, and starts it again on the same folder. The first answer
 is that of a signed ListBuckets, sent as soon as the port is open. The memory is read after it, so that what the first
-call loads is in it.
+call loads is in it, and is that of all processes of the yard.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from benchmarks.measurement import Memory, Spread, memory, spread, write_results
+from benchmarks.measurement import Memory, Spread, spread, tree_memory, write_results
 from trainyard.foundation.home import Home, Runtime
 
 GOAL_SECONDS = 1.0
@@ -64,7 +64,7 @@ def _start(home: Home) -> Start:
         _list_buckets(home, runtime.http)
         answered = time.perf_counter() - begun
     try:
-        return Start(listening, answered, memory(runtime.pid))
+        return Start(listening, answered, tree_memory(runtime.pid))
     finally:
         subprocess.run([program, "down", "--home", folder], stderr=subprocess.DEVNULL, check=True)
 

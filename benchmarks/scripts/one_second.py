@@ -1,0 +1,6 @@
+"""Takes a second."""
+
+import time
+
+time.sleep(1)
+print("done")

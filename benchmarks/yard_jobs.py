@@ -1,0 +1,94 @@
+"""Training jobs on a yard, made and followed as a client does."""
+
+import io
+import itertools
+import tarfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from trainyard.connection import find_yard
+from trainyard.testing.yard import RunningYard, running_yard
+from trainyard.wire.client import Client
+
+SCRIPTS = Path(__file__).parent / "scripts"
+BUCKET = "benchmark"
+IMAGE = "pytorch-training:2.13"
+GROUP = "/aws/sagemaker/TrainingJobs"
+FINAL = ("Completed", "Failed", "Stopped")
+PATIENCE_S = 600.0
+
+_LOOK_S = 0.002
+
+
+@contextmanager
+def open_jobs(folder: Path, *, python: Path, settings: Mapping[str, str] | None = None) -> Iterator["Jobs"]:
+    """A yard of its own whose jobs run on a Python, for the length of a block."""
+    variables = {f"TRAINYARD_SERVER_{name.upper()}": value for name, value in (settings or {}).items()}
+    with running_yard(folder, environment=variables) as yard:
+        yard.home.images_file.write_text(f'[images]\n"pytorch-training" = "{python}"\n')
+        yield Jobs(yard)
+
+
+class Jobs:
+    """The jobs of a yard's administrator, with one bucket for their code and their models."""
+
+    def __init__(self, yard: RunningYard) -> None:
+        self.yard = yard
+        self.client: Client = find_yard(yard.home).client()
+        self._numbers = itertools.count(1)
+        self.client.call("s3", "CreateBucket", Bucket=BUCKET)
+
+    def upload(self, script: Path) -> str:
+        """The location of a script, packed as the SDKs pack it."""
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+            archive.add(script, script.name)
+        self.client.call("s3", "PutObject", Bucket=BUCKET, Key=f"{script.stem}.tar.gz", Body=packed.getvalue())
+        return f"s3://{BUCKET}/{script.stem}.tar.gz"
+
+    def create(
+        self, script: Path, code: str, *, arguments: Mapping[str, str] | None = None, metrics: Sequence[Any] = ()
+    ) -> str:
+        """Create a job, and return its name as soon as the call is answered."""
+        name = f"{script.stem.replace('_', '-')}-{next(self._numbers)}"
+        hyperparameters = {"sagemaker_program": f'"{script.name}"', "sagemaker_submit_directory": f'"{code}"'}
+        self.client.call(
+            "sagemaker",
+            "CreateTrainingJob",
+            TrainingJobName=name,
+            RoleArn=f"arn:aws:iam::{self.yard.credentials.account}:role/{self.yard.credentials.role}",
+            AlgorithmSpecification={
+                "TrainingImage": IMAGE,
+                "TrainingInputMode": "File",
+                **({"MetricDefinitions": metrics} if metrics else {}),
+            },
+            HyperParameters=hyperparameters | dict(arguments or {}),
+            OutputDataConfig={"S3OutputPath": f"s3://{BUCKET}/out"},
+            ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
+            StoppingCondition={"MaxRuntimeInSeconds": 3600},
+        )
+        return name
+
+    def describe(self, name: str) -> dict[str, Any]:
+        return self.client.call("sagemaker", "DescribeTrainingJob", TrainingJobName=name)
+
+    def finish(self, name: str) -> dict[str, Any]:
+        """Wait for the end of a job that must complete."""
+        deadline = time.monotonic() + PATIENCE_S
+        while (told := self.describe(name))["TrainingJobStatus"] not in FINAL:
+            assert time.monotonic() < deadline, f"{name} is still {told['SecondaryStatus']} after {PATIENCE_S} s"
+            time.sleep(_LOOK_S)
+        assert told["TrainingJobStatus"] == "Completed", f"{name}: {told.get('FailureReason')}\n{self.lines(name)}"
+        return told
+
+    def lines(self, name: str) -> list[str]:
+        """What a job wrote first."""
+        streams = self.client.call("logs", "DescribeLogStreams", logGroupName=GROUP, logStreamNamePrefix=f"{name}/")
+        (stream,) = streams["logStreams"]
+        events = self.client.call(
+            "logs", "GetLogEvents", logGroupName=GROUP, logStreamName=stream["logStreamName"], startFromHead=True
+        )
+        return [event["message"] for event in events["events"]]
