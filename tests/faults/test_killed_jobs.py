@@ -76,7 +76,7 @@ def check_all(yard: RunningYard, jobs: dict[str, str], excused: dict[str, set[st
         assert status == "Completed" or name in excused[status], trainee.describe(name)
         if status == "Completed":
             assert starts.count(name) == 1
-            assert trainee.lines(name) == [f"line {number}" for number in range(10)]
+            assert trainee.printed(name) == [f"line {number}" for number in range(10)]
             assert trainee.keys(f"out/{name}/") == [f"out/{name}/output/model.tar.gz"]
     agents = [presence_of(folder) for folder in yard.home.jobs.glob("*/*/algo-1")]
     assert not [agent for agent in agents if agent is not None and agent.is_alive]

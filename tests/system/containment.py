@@ -1,0 +1,75 @@
+"""Programs that take all they can get or do not want to end, and a yard that must hold out against them."""
+
+import textwrap
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tests.system.trainees import Trainee
+from tests.system.watching import Watch, card_of, folder_of, processes_of
+from tests.system.yards import Place, trainee_of
+from trainyard.testing.yard import RunningYard
+
+SMALL = "ml.t3.medium"  # whose memory these tests make as small as they need it
+MEMORY_GIB = 0.3
+NEIGHBOUR = "neighbour"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program, how its job ends, and what the card calls it; nothing where there is no card."""
+
+    name: str
+    script: str
+    status: str
+    kinds: Sequence[str] = ()
+    words: str = ""
+    limit_s: int = 60
+    takes_most_s: float = 60
+    stops_at: str = ""  # the line at which the job is stopped
+
+
+@contextmanager
+def besieged(place: Place) -> Iterator[tuple[RunningYard, Trainee]]:
+    """A yard with small instances and a user whose first job goes on beside all others."""
+    place.change_catalog(f'["{SMALL}"]\nmemory_gib = {MEMORY_GIB}\n')
+    with place.running(slots="2") as yard:
+        trainee = trainee_of(yard).prepare()
+        trainee.start(NEIGHBOUR, "import time\nprint('ready', flush=True)\ntime.sleep(3600)")
+        trainee.await_line(NEIGHBOUR, "ready")
+        yield yard, trainee
+        assert trainee.describe(NEIGHBOUR)["SecondaryStatus"] == "Training"
+        trainee.sagemaker.stop_training_job(TrainingJobName=NEIGHBOUR)
+        trainee.reach(NEIGHBOUR, "Stopped")
+
+
+def contain(case: Case, yard: RunningYard, trainee: Trainee, *, record: Callable[[str, object], None]) -> None:
+    """Let the program loose. It is held to its share or ended, named in the card, and nothing of it is left.
+
+    Meanwhile the yard gives right answers about another job; how quickly is put on record.
+    """
+    begun = time.monotonic()
+    with Watch(trainee, NEIGHBOUR) as watch:
+        trainee.start(case.name, textwrap.dedent(case.script), **small(case.limit_s))
+        if case.stops_at:
+            trainee.await_line(case.name, case.stops_at)
+            trainee.sagemaker.stop_training_job(TrainingJobName=case.name)
+        told = trainee.reach(case.name, "Completed", "Failed", "Stopped", within_s=case.takes_most_s)
+    assert told["TrainingJobStatus"] == case.status, (told.get("FailureReason"), trainee.lines(case.name)[-3:])
+    card = card_of(yard, case.name)
+    assert (card.get("kind") in case.kinds) if case.kinds else not card, card
+    assert case.words in card.get("summary", "")
+    assert processes_of(yard, case.name) == []
+    assert not folder_of(yard, case.name).ml.exists()
+    assert (watch.statuses, watch.errors) == ([("InProgress", "Training")], [])
+    record("describe_p99_ms", round(watch.p99_s * 1000))
+    record("took_s", round(time.monotonic() - begun, 1))
+
+
+def small(limit_s: int) -> dict[str, Any]:
+    return {
+        "ResourceConfig": {"InstanceType": SMALL, "InstanceCount": 1, "VolumeSizeInGB": 1},
+        "StoppingCondition": {"MaxRuntimeInSeconds": limit_s},
+    }

@@ -1,0 +1,104 @@
+"""Looking at a yard and its jobs from outside: how it answers, what its agents say, and which processes there are."""
+
+import os
+import statistics
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from tests.system.trainees import Trainee
+from trainyard.link.contract import FrameKind
+from trainyard.link.folders import InstanceFolder
+from trainyard.link.specs import read_spec
+from trainyard.link.spool import read_frames
+from trainyard.testing.yard import RunningYard
+
+_PAUSE_S = 0.02
+
+
+class Watch(threading.Thread):
+    """Describes a job over and over, for the length of a block; every answer that does not come is an error."""
+
+    def __init__(self, trainee: Trainee, name: str) -> None:
+        super().__init__(daemon=True)
+        self.statuses: list[tuple[str, str]] = []  # primary and secondary, in order, each told once
+        self.seconds: list[float] = []
+        self.errors: list[str] = []
+        self._client = trainee.sagemaker
+        self._name = name
+        self._is_over = threading.Event()
+
+    @property
+    def p99_s(self) -> float:
+        return statistics.quantiles(self.seconds, n=100)[98] if len(self.seconds) > 1 else 0.0
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_over.set()
+        self.join(60)
+
+    def run(self) -> None:
+        while not self._is_over.wait(_PAUSE_S):
+            begun = time.monotonic()
+            try:
+                told = self._client.describe_training_job(TrainingJobName=self._name)
+            except (BotoCoreError, ClientError) as error:
+                self.errors.append(str(error))
+                continue
+            self.seconds.append(time.monotonic() - begun)
+            status = told["TrainingJobStatus"], told["SecondaryStatus"]
+            if status not in self.statuses[-1:]:
+                self.statuses.append(status)
+
+
+def folders_of(yard: RunningYard, name: str) -> list[InstanceFolder]:
+    """Of every attempt at the first instance of a job, in order."""
+    found = [folder for folder in yard.home.jobs.glob("*/*/algo-1") if (folder / "spec.json").exists()]
+    own = [InstanceFolder(folder) for folder in found if read_spec(folder).job_name == name]
+    return sorted(own, key=lambda folder: int(folder.root.parent.name))
+
+
+def folder_of(yard: RunningYard, name: str) -> InstanceFolder:
+    """Of the last attempt."""
+    return folders_of(yard, name)[-1]
+
+
+def card_of(yard: RunningYard, name: str) -> Mapping[str, Any]:
+    """The failure card that the agent of a job left; empty when it left none."""
+    last = read_frames(folder_of(yard, name).spool, 0).frames[-1]
+    assert last.kind is FrameKind.ENDED, last
+    return last.payload["card"] or {}
+
+
+def processes_of(yard: RunningYard, name: str) -> list[str]:
+    """The command lines of all processes that belong to a job, of whichever attempt.
+
+    Whatever a program does to its name, its environment and its descriptors, it stays in a mount namespace that shows
+    the folder of its job; its agent has that folder's lock open.
+    """
+    marks = {folder.root.parents[1].name.encode() for folder in folders_of(yard, name)}
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and any(mark in _told_by(entry) for mark in marks):
+            with suppress(OSError):
+                found.append((entry / "cmdline").read_text().replace("\0", " "))
+    return found
+
+
+def _told_by(process: Path) -> bytes:
+    told = b""
+    with suppress(OSError):
+        told += (process / "cmdline").read_bytes() + (process / "mountinfo").read_bytes()
+        told += b" ".join(os.fsencode(link.readlink()) for link in (process / "fd").iterdir())
+    return told

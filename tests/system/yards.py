@@ -1,0 +1,132 @@
+"""Yards of both kinds, for tests that need them: one that root runs, and one that an ordinary user runs."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import trainyard
+from tests.system.fuzz.world import User
+from tests.system.trainees import Trainee
+from trainyard.testing.yard import RunningYard, start_yard
+
+ROOT, USER = "root", "ordinary user"
+KINDS = (ROOT, USER)
+ORDINARY_UID = 54_341  # of the ordinary user, when root runs the tests
+
+
+@dataclass
+class Place:
+    """Where a yard of one kind lives: a folder that everybody can get to, its user, and a Python that this user has."""
+
+    kind: str
+    folder: Path
+    python: str
+    uid: int
+    name: str = "yard"  # of the yard's own folder
+
+    @property
+    def home(self) -> Path:
+        return self.folder / self.name
+
+    @property
+    def home_of_user(self) -> Path:
+        """The user's own home folder, in which no yard is."""
+        return self.folder / "home"
+
+    @property
+    def is_root(self) -> bool:
+        return self.kind == ROOT
+
+    def start(self, **settings: str) -> RunningYard:
+        """Start the yard, with settings of the server by their names."""
+        environment = {f"TRAINYARD_SERVER_{name.upper()}": value for name, value in settings.items()}
+        environment |= {"HOME": str(self.home_of_user)} if not self.is_root else {}
+        uid = None if self.uid == os.geteuid() else self.uid
+        return start_yard(self.home, environment=environment, python=self.python, uid=uid)
+
+    @contextlib.contextmanager
+    def running(self, **settings: str) -> Iterator[RunningYard]:
+        yard = self.start(**settings)
+        try:
+            yield yard
+        finally:
+            if yard.process.poll() is None:
+                yard.stop()
+
+    def identity(self) -> dict[str, Any]:
+        """For subprocess: makes a program run as the yard's user."""
+        return {} if self.uid == os.geteuid() else {"user": self.uid, "group": self.uid, "extra_groups": []}
+
+    def give(self, path: Path) -> Path:
+        """Make the yard's user the owner of what a test made."""
+        os.chown(path, self.uid, self.uid)
+        return path
+
+    def change_catalog(self, text: str) -> None:
+        """Have the next start know these instance types, besides those that are shipped."""
+        if not self.home.exists():
+            with self.running():
+                pass
+        catalog = self.home / "catalog.toml"
+        catalog.write_text(text)
+        self.give(catalog)
+
+
+@contextlib.contextmanager
+def place_for(kind: str) -> Iterator[Place]:
+    """A place that is removed afterwards; the test is skipped where this machine or user cannot have that kind."""
+    if kind == ROOT and os.geteuid() != 0:
+        pytest.skip("only root can run a yard as root")
+    uid = ORDINARY_UID if kind == USER and os.geteuid() == 0 else os.geteuid()
+    # Not pytest's own, which is closed to other users; and one that jobs would see, if it were not hidden from them.
+    folder = Path(tempfile.mkdtemp(prefix="trainyard-", dir="/opt" if os.geteuid() == 0 else "/tmp"))
+    folder.chmod(0o755)
+    try:
+        python = sys.executable if uid == os.geteuid() else python_for(uid, folder)
+        place = Place(kind, folder, python, uid)
+        place.home_of_user.mkdir(mode=0o700)
+        place.give(place.home_of_user)
+        yield place
+    finally:
+        shutil.rmtree(folder)
+
+
+def python_for(uid: int, folder: Path) -> str:
+    """A Python that this user may start and that has what this one has; made of another of the same version."""
+    for candidate in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
+        if not _is_same_version(candidate, uid):
+            continue
+        if candidate == sys.executable:
+            return candidate
+        environment = folder / "environment"
+        subprocess.run([candidate, "-m", "venv", "--without-pip", str(environment)], check=True)
+        (packages,) = environment.glob("lib/python*/site-packages")
+        sources = [Path(trainyard.__file__).parents[1], sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+        (packages / "of-the-tests.pth").write_text("".join(f"{source}\n" for source in sources))
+        return str(environment / "bin" / "python")
+    pytest.skip("this machine has no Python of the tests' version that an ordinary user may start")
+
+
+def trainee_of(yard: RunningYard) -> Trainee:
+    """The first user of a yard, who is its administrator."""
+    known = yard.credentials
+    return Trainee(
+        User(yard.http, known.account, known.user, known.access_key_id, known.secret_access_key, known.region)
+    )
+
+
+def _is_same_version(candidate: str, uid: int) -> bool:
+    program = f"import sys; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"
+    with contextlib.suppress(OSError):
+        return subprocess.run([candidate, "-I", "-c", program], user=uid, check=False, cwd="/").returncode == 0
+    return False
