@@ -31,8 +31,8 @@ PARTS: dict[str, set[str]] = {
 # Each third-party package, and the only places that may import it.
 SEAMS: dict[str, set[str]] = {
     "botocore": {"wire"},
-    "regex": {"wire", "instance.agent"},
-    "re2": {"instance.agent"},
+    "regex": {"wire", "formats.patterns"},
+    "re2": {"formats.patterns"},
     "cbor2": {"wire"},
     "sqlalchemy": {"server.records"},
     "alembic": {"server.records"},
@@ -46,6 +46,7 @@ SEAMS: dict[str, set[str]] = {
     "optuna": {"insight.tuning"},
     "ray": {"engines.ray"},
     "torch": {"instance", "data"},
+    "uv": set(),  # a program that instance/agent/installation.py runs
 }
 
 # Tools of the tests themselves, for the suites and fixtures that are shipped.

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,8 @@ from trainyard.testing.yard import RunningYard, running_yard
 
 FLOWS = Path(__file__).parent / "flows"
 TRAINYARD = Path(sys.executable).with_name("trainyard")
-FLOW_TIMEOUT_S = 240
+PROJECT = "project"  # instead of an environment of a client: the one that these tests run in, with the trainyard SDK
+FLOW_TIMEOUT_S = 420
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,14 @@ class Person:
             "LANG": "C.UTF-8",
         }
 
-    def run(self, flow: str, environment: str, exports: Mapping[str, str]) -> None:
+    def run(self, flow: str, environment: str, exports: Mapping[str, str], *, words: Sequence[str] = ()) -> str:
         """Run one of the flows with the Python of an environment; it fails by an assertion of its own."""
-        self._finish([str(interpreter(environment)), "-X", "utf8", str(FLOWS / f"{flow}.py")], exports)
+        return self.run_file(FLOWS / f"{flow}.py", environment, exports, words=words)
+
+    def run_file(self, file: Path, environment: str, exports: Mapping[str, str], *, words: Sequence[str] = ()) -> str:
+        """Run any program with the Python of an environment, and return what it prints."""
+        python = sys.executable if environment == PROJECT else interpreter(environment)
+        return self._finish([str(python), "-X", "utf8", str(file), *words], exports)
 
     def _finish(self, command: list[str], environment: Mapping[str, str]) -> str:
         with subprocess.Popen(

@@ -26,6 +26,10 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "obstore": ("obstore==0.12.1",),
     # Without TensorFlow, TensorBoard reads s3:// through boto3; pkg_resources left setuptools in version 81.
     "tensorboard": ("tensorboard==2.21.0", "boto3==1.44.0", "setuptools<81"),
+    # Not a client: the environment that jobs of the TensorFlow image run in.
+    "tensorflow": ("tensorflow-cpu==2.21.0",),
+    # Not a client either, but a peer of the benchmarks.
+    "ray": ("ray[default]==2.60.0",),
     # What `make demo` shows; small, so that it is there soon.
     "demo": ("awscli==1.46.2", "boto3==1.44.0"),
     "moto": ("moto[server]==5.2.5", "boto3==1.44.0"),

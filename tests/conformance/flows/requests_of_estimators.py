@@ -8,6 +8,8 @@ import json
 import re
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +224,9 @@ def _trainyard_session(asked: Asked) -> Any:
         def call(self, service: str, operation: str, **params: Any) -> dict[str, Any]:
             asked.append((operation, {name: value for name, value in params.items() if name != "Body"}))
             return ANSWERS.get(operation, {})
+
+        def stream(self, service: str, operation: str, **params: Any) -> AbstractContextManager[Iterator[bytes]]:
+            raise AssertionError("nobody follows a job that was only asked for")
 
     return Session(api=Api(), region=REGION)
 

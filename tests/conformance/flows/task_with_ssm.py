@@ -1,0 +1,38 @@
+"""A task of simple-sagemaker's command line: a script on one instance, its logs and its model brought home."""
+
+import subprocess
+import sys
+import tarfile
+import tempfile
+import uuid
+from pathlib import Path
+
+# Not by its first line, which breaks where the path to Python has a space in it.
+SSM = (sys.executable, Path(sys.executable).with_name("ssm"))
+TRAIN = """
+import os
+print("loss=0.25")
+with open(os.path.join(os.environ["SM_MODEL_DIR"], "weights.txt"), "w") as file:
+    file.write("0.5")
+"""
+
+
+def main() -> None:
+    project = f"project-{uuid.uuid4().hex[:8]}"
+    with tempfile.TemporaryDirectory() as folder:
+        script, output = Path(folder) / "train.py", Path(folder) / "out"
+        script.write_text(TRAIN)
+        words = ("-p", project, "-t", "task", "-e", script, "-o", output, "--no_spot", "--it", "ml.m5.large")
+        ssm("run", *words, "--md", "loss", "loss=([0-9.]+)", "--download_model")
+        assert "loss=0.25" in (output / "logs" / "log0").read_text()
+        (model,) = output.rglob("model.tar.gz")
+        with tarfile.open(model) as archive:
+            assert "weights.txt" in [name.removeprefix("./") for name in archive.getnames()]
+
+
+def ssm(*arguments: str | Path) -> None:
+    run = subprocess.run([*SSM, *arguments], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, f"ssm {arguments}: {run.stderr[-4000:]}{run.stdout[-4000:]}"
+
+
+main()

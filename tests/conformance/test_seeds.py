@@ -1,0 +1,63 @@
+"""The listings of the documents that describe the system run, as they are with the sagemaker SDK and with ours."""
+
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.conftest import PROJECT, Person
+from tests.conformance.environments import interpreter
+from tests.conformance.listings import PAGES, program
+
+# What the listings expect to be there, by the image that they name.
+IMAGES: Mapping[str, str] = {"my-pytorch": PROJECT, "tensorflow-training": "tensorflow"}
+
+
+QUICK = "003_managed_training"
+
+
+@pytest.mark.parametrize(
+    ("page", "package", "environment"),
+    [
+        pytest.param(
+            page,
+            package,
+            environment,
+            id=f"{page.stem}-{package}",
+            marks=() if (page.stem, package) == (QUICK, "trainyard") else pytest.mark.slow,
+        )
+        for page in PAGES
+        for package, environment in (("sagemaker", "main"), ("trainyard", PROJECT))
+    ],
+)
+def test_a_listing_runs_and_does_what_its_document_says(
+    page: Path, package: str, environment: str, person: Person
+) -> None:
+    person.trainyard("connect", "--yes")
+    for image, name in IMAGES.items():
+        person.trainyard("images", "map", image, sys.executable if name == PROJECT else str(interpreter(name)))
+    aws = interpreter("main")
+    exports = {**person.bare_environment(), "LISTING_AWS": shlex.join([str(aws), str(aws.with_name("aws"))])}
+    listing = program(page, package)
+    file = person.home / "listing.py"
+    file.write_text(listing.text)
+    said = person.run_file(file, environment, exports)
+    assert [line for line in listing.shows if line not in said] == [], said
+
+
+def test_a_change_that_does_not_fit_its_listing_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "000_page.md"
+    blocks = {"quoted": "a = 1", "after": "", "shows": "", "diff": "# Why.\n-b = 1\n+b = 2"}
+    page.write_text("\n".join(f"```{kind}\n{text}\n```" for kind, text in blocks.items()))
+    with pytest.raises(AssertionError, match="to be mended once, but there 0 times"):
+        program(page, "sagemaker")
+
+
+def test_only_the_package_is_renamed_in_a_listing(tmp_path: Path) -> None:
+    page = tmp_path / "000_page.md"
+    listing = 'import sagemaker\nfrom sagemaker.x import y\nsagemaker_session = y("u:1-sagemaker")'
+    page.write_text(f"```quoted\n{listing}\n```\n```after\n```\n```shows\n```\n")
+    renamed = 'import trainyard\nfrom trainyard.x import y\nsagemaker_session = y("u:1-sagemaker")'
+    assert renamed in program(page, "trainyard").text
