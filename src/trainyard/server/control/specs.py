@@ -24,7 +24,7 @@ GRACE = timedelta(seconds=120)  # between SIGTERM and SIGKILL, as AWS has it
 GROUP = "homogeneousCluster"  # what AWS calls the only group of instances
 
 # Threads count as processes. Data loaders and libraries take some dozens for each core; a fork bomb takes them all.
-_LEAST_PROCESSES = 2048
+_LEAST_PROCESSES = 1024
 _PROCESSES_PER_CPU = 512
 
 

@@ -34,4 +34,4 @@ def test_a_program_may_have_many_processes_but_not_any_number(bench: Bench) -> N
     bench.start()
     limits = bench.agent().spec.limits
     assert limits.cpus is not None
-    assert limits.processes == 2048 + int(512 * limits.cpus)
+    assert limits.processes == 1024 + int(512 * limits.cpus)

@@ -41,6 +41,16 @@ def streams_in(records: Records, group: Resource) -> Iterator[Resource]:
         after = page.next_after
 
 
+def ensure_group(records: Records, key: ResourceKey, *, region: str, now: datetime) -> Resource:
+    """The group, made if it is not there."""
+    with contextlib.suppress(NotFound):
+        return records.load(key)
+    arn = log_group_arn(region, key.account, key.name)
+    with contextlib.suppress(AlreadyExists):
+        return records.create(Draft(key, region, group_body(), arn=arn), now=now)
+    return records.load(key)
+
+
 def open_foreign_stream(
     records: Records, group: ResourceKey, name: str, *, region: str, folder: str, now: datetime
 ) -> None:
@@ -50,7 +60,7 @@ def open_foreign_stream(
     """
     key = ResourceKey(group.account, STREAM, f"{group.name}:{name}")
     while True:
-        parent = _ensured_group(records, group, region=region, now=now)
+        parent = ensure_group(records, group, region=region, now=now)
         try:
             records.create(Draft(key, region, {"folder": folder}, parent=parent.id), now=now)
         except AlreadyExists:
@@ -67,15 +77,6 @@ def forget_foreign_streams(records: Records, group: ResourceKey, *, prefix: str,
     for stream in found.resources:
         if is_foreign(stream):
             records.delete(stream, now=now)
-
-
-def _ensured_group(records: Records, key: ResourceKey, *, region: str, now: datetime) -> Resource:
-    with contextlib.suppress(NotFound):
-        return records.load(key)
-    arn = log_group_arn(region, key.account, key.name)
-    with contextlib.suppress(AlreadyExists):
-        return records.create(Draft(key, region, group_body(), arn=arn), now=now)
-    return records.load(key)
 
 
 def group_body(*, log_class: str = "STANDARD", kms_key: str | None = None) -> Body:

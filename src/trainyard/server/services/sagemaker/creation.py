@@ -8,10 +8,11 @@ from trainyard.foundation.errors import AlreadyExists, InvalidRequest, NotFound
 from trainyard.foundation.jobs import MetricDefinition, TrainingJob, TrainingPlan
 from trainyard.foundation.transitions import first_transition
 from trainyard.server import roles
-from trainyard.server.jobs import KIND, draft_of, job_of, pending_limit_of, training_job_arn
+from trainyard.server.jobs import KIND, LOG_GROUP, draft_of, job_of, pending_limit_of, training_job_arn
 from trainyard.server.quotas import CapacityKind, Quotas
 from trainyard.server.records.contract import CounterFull, Draft, NewEvent, Resource, ResourceKey
 from trainyard.server.services.contract import Call, Operations, Shape
+from trainyard.server.services.logs.storage import GROUP, ensure_group
 from trainyard.server.services.sagemaker.inputs import channels_of, require_bucket, require_channels, require_object
 from trainyard.server.services.sagemaker.pools import pool_key_of
 from trainyard.server.services.sagemaker.program import DIRECTORY, program_of
@@ -43,6 +44,8 @@ def create_training_job(call: Call, shape: Shape) -> Shape:
         notes=(*_environment_notes(call, plan), *notes_on(shape)),
     )
     request = {member: value for member, value in shape.items() if member != "Tags"}
+    # Before the first instance: an administrator without a group of its own would be shown those of others.
+    ensure_group(call.yard.records, ResourceKey(call.account, GROUP, LOG_GROUP), region=call.region, now=call.now)
     created = _remembered(call, job, draft=draft_of(job, request, tags=tags))
     call.yard.workshop.wake(created.id)
     return {"TrainingJobArn": job.arn}
