@@ -3,7 +3,6 @@
 import io
 import itertools
 import tarfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,10 +16,6 @@ SCRIPTS = Path(__file__).parent / "scripts"
 BUCKET = "benchmark"
 IMAGE = "pytorch-training:2.13"
 GROUP = "/aws/sagemaker/TrainingJobs"
-FINAL = ("Completed", "Failed", "Stopped")
-PATIENCE_S = 600.0
-
-_LOOK_S = 0.002
 
 
 @contextmanager
@@ -77,10 +72,10 @@ class Jobs:
 
     def finish(self, name: str) -> dict[str, Any]:
         """Wait for the end of a job that must complete."""
-        deadline = time.monotonic() + PATIENCE_S
-        while (told := self.describe(name))["TrainingJobStatus"] not in FINAL:
-            assert time.monotonic() < deadline, f"{name} is still {told['SecondaryStatus']} after {PATIENCE_S} s"
-            time.sleep(_LOOK_S)
+        with self.client.stream("trainyard", "FollowJob", TrainingJobName=name, Logs=False) as lines:
+            for _ in lines:
+                pass
+        told = self.describe(name)
         assert told["TrainingJobStatus"] == "Completed", f"{name}: {told.get('FailureReason')}\n{self.lines(name)}"
         return told
 
