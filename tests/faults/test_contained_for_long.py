@@ -42,6 +42,7 @@ CASES = (
         "Stopped",
         ["time limit"],
         limit_s=3,
+        takes_most_s=GRACE_S + 30,
     ),
     Case(
         "million-files",

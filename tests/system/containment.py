@@ -37,7 +37,8 @@ def besieged(place: Place) -> Iterator[tuple[RunningYard, Trainee]]:
     place.change_catalog(f'["{SMALL}"]\nmemory_gib = {MEMORY_GIB}\n')
     with place.running(slots="2") as yard:
         trainee = trainee_of(yard).prepare()
-        trainee.start(NEIGHBOUR, "import time\nprint('ready', flush=True)\ntime.sleep(3600)")
+        script = "import time\nprint('ready', flush=True)\ntime.sleep(3600)"
+        trainee.start(NEIGHBOUR, script, StoppingCondition={"MaxRuntimeInSeconds": 3600})
         trainee.await_line(NEIGHBOUR, "ready")
         yield yard, trainee
         assert trainee.describe(NEIGHBOUR)["SecondaryStatus"] == "Training"
@@ -61,9 +62,10 @@ def contain(case: Case, yard: RunningYard, trainee: Trainee, *, record: Callable
     card = card_of(yard, case.name)
     assert (card.get("kind") in case.kinds) if case.kinds else not card, card
     assert case.words in card.get("summary", "")
-    assert processes_of(yard, case.name) == []
+    assert not (left := processes_of(yard, case.name)), left
     assert not folder_of(yard, case.name).ml.exists()
-    assert (watch.statuses, watch.errors) == ([("InProgress", "Training")], [])
+    seen = watch.statuses, watch.errors
+    assert seen == ([("InProgress", "Training")], []), seen
     record("describe_p99_ms", round(watch.p99_s * 1000))
     record("took_s", round(time.monotonic() - begun, 1))
 

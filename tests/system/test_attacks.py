@@ -192,7 +192,7 @@ def agents_of(yard: RunningYard) -> list[int]:
 def test_every_attack_from_inside_a_job_is_refused(siege: Siege, start: str) -> None:
     before, name = stored(siege), f"attacker-{start}"
     if start == "warm":
-        eventually(lambda: warm_workers(siege.yard.home.warm))  # which the first jobs have brought about
+        await_worker(siege)
     told = siege.anna.run(name, "", **attacking(siege, start))
     assert told["TrainingJobStatus"] == "Completed", (told.get("FailureReason"), siege.anna.lines(name)[-5:])
     assert is_warm(siege, name) == (start == "warm")
@@ -203,16 +203,22 @@ def test_every_attack_from_inside_a_job_is_refused(siege: Siege, start: str) -> 
     succeeded = {name for name, why in refused.items() if not why}
     allowed = {name for name, each in ATTACKS.items() if each.is_judged_outside}
     assert succeeded - allowed == set()
-    if siege.place.is_root:
-        harmless = {"put another file in the place of an object"}  # of a folder that is the program's own
-        assert succeeded <= harmless
     assert stored(siege) == before
 
 
 def is_warm(siege: Siege, name: str) -> bool:
     """Whether a program was forked from a warm worker, as its agent notes."""
     frames = read_frames(folder_of(siege.yard, name).spool, 0).frames
-    return any("started warm" in str(frame.payload.get("text")) for frame in frames)
+    return any("The program was started warm" in str(frame.payload.get("text")) for frame in frames)
+
+
+def await_worker(siege: Siege) -> None:
+    """Wait for the warm worker that the first jobs have brought about."""
+    folder = siege.yard.home.warm
+    eventually(lambda: bool(warm_workers(folder)) or any(folder.glob("*/*/refused.json")))
+    if not warm_workers(folder):
+        refusal = next(folder.glob("*/*/refused.json"))
+        pytest.skip(f"these tests lie where no warm worker trusts them: {json.loads(refusal.read_text())['why']}")
 
 
 def attacking(siege: Siege, start: str) -> dict[str, Any]:
