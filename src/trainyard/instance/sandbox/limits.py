@@ -108,23 +108,26 @@ def own_hierarchies(proc: Path = Path("/proc/self")) -> list[Hierarchy]:
 
 
 def _v2_hierarchy(own: Path, top: Path) -> Hierarchy:
-    """The nearest group, from our own upwards, that hands controllers to its children; else our own, without any."""
+    """The nearest group, from our own upwards, that hands controllers to its children; else our own.
+
+    Either is asked to hand down what it does not yet: a service manager may have enabled but one of them.
+    """
     for group in (own, *own.parents):
         controllers = frozenset(_words(group / "cgroup.subtree_control"))
         if controllers & {"memory", "cpu", "pids"} and os.access(group / "cgroup.procs", os.W_OK):
-            return Hierarchy(own, group, controllers, is_v2=True)
+            return Hierarchy(own, group, controllers | _enabled(group), is_v2=True)
         if group == top:
             break
     return Hierarchy(own, own, _enabled(own), is_v2=True)
 
 
-def _enabled(own: Path) -> frozenset[str]:
-    """The controllers that our own group agrees to hand down, which it does when it is the top or has no processes."""
+def _enabled(group: Path) -> frozenset[str]:
+    """The controllers that a group agrees to hand down, which it does when it is the top or has no processes."""
     with suppress(OSError):
-        available = _words(own / "cgroup.controllers")
+        available = _words(group / "cgroup.controllers")
         wanted = [controller for controller in ("memory", "cpu", "pids") if controller in available]
         if wanted:
-            (own / "cgroup.subtree_control").write_text(" ".join(f"+{controller}" for controller in wanted))
+            (group / "cgroup.subtree_control").write_text(" ".join(f"+{controller}" for controller in wanted))
             return frozenset(wanted)
     return frozenset()
 

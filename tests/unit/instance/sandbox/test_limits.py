@@ -60,6 +60,16 @@ class TestOwnHierarchies:
         assert (found.own, found.parent) == (own, tmp_path / "slice")
         assert found.controllers == {"cpu", "memory", "pids"}
 
+    def test_of_v2_a_group_is_asked_for_what_it_does_not_hand_down_yet(self, tmp_path: Path) -> None:
+        write(tmp_path / "service/cgroup.controllers", "memory")
+        write(tmp_path / "cgroup.controllers", "cpu io memory pids")
+        write(tmp_path / "cgroup.subtree_control", "memory")
+        write(tmp_path / "cgroup.procs")
+        proc = describe(tmp_path / "proc", mounts=[f"{tmp_path} rw - cgroup2 cgroup2 rw"], memberships=["0::/service"])
+        (found,) = own_hierarchies(proc)
+        assert (found.parent, found.controllers) == (tmp_path, frozenset({"cpu", "memory", "pids"}))
+        assert (tmp_path / "cgroup.subtree_control").read_text() == "+memory +cpu +pids"
+
     def test_v2_comes_first_and_counts_even_without_controllers(self, tmp_path: Path) -> None:
         (tmp_path / "unified").mkdir()
         (tmp_path / "pids").mkdir()
