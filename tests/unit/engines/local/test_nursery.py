@@ -216,7 +216,12 @@ def test_nobody_waits_for_a_nurse_that_is_getting_ready(tmp_path: Path, code: Ag
     assert slow.bear(Birth(tmp_path, 0, 0, 0)) is None
 
     assert time.monotonic() - before < nursery.ANSWER_S
-    os.kill(next(pid for pid in children() if b"sleep" in Path(f"/proc/{pid}/cmdline").read_bytes()), signal.SIGKILL)
+    os.kill(eventually(lambda: next(filter(is_asleep, children()), 0)), signal.SIGKILL)
+
+
+def is_asleep(pid: int) -> bool:
+    """Whether a process has become the program of that name."""
+    return b"sleep" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def test_a_python_that_cannot_be_started_is_no_nurse(tmp_path: Path, code: AgentCode) -> None:
