@@ -1,0 +1,237 @@
+"""What a Pipe channel carries, from a real object store into a real pipe."""
+
+import gzip
+import io
+import json
+import os
+import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.instance.agent.samples import BUCKET, SPEC, changed, make_bucket, put_object
+from trainyard.formats.recordio import read_recordio
+from trainyard.foundation.locations import Location
+from trainyard.instance.agent import feeding
+from trainyard.instance.agent.failure import CannotRun, FailureKind
+from trainyard.instance.agent.feeding import Closing, Feed, Sink
+from trainyard.link.contract import ChannelSpec
+from trainyard.objects.filesystem import FilesystemObjects
+
+# Some that are written at once, some that the kernel sends, one that fills the pipe several times.
+OBJECTS = {f"data/{number:02}": random.Random(number).randbytes(size) for number, size in enumerate(
+    [0, 1, 5, 4096, 65_536, 65_537, 300_001, 3_000_000]
+)}  # fmt: skip
+KEYS = tuple(OBJECTS)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[FilesystemObjects]:
+    with closing(FilesystemObjects(tmp_path / "objects")) as opened:
+        make_bucket(opened)
+        for key, data in OBJECTS.items():
+            put_object(opened, key, data)
+        yield opened
+
+
+@pytest.fixture
+def root(tmp_path: Path, store: FilesystemObjects) -> str:
+    return str(tmp_path / "objects")
+
+
+def feed(root: str, **values: Any) -> Feed:
+    return Feed(changed(objects_root=root), channel(**values))
+
+
+def channel(**values: Any) -> ChannelSpec:
+    told: dict[str, Any] = {"name": "train", "mode": "Pipe", "bucket": BUCKET.name, "prefix": "data/", "keys": KEYS}
+    return ChannelSpec(**{**told, **values})
+
+
+def received(sent: Feed, epoch: int = 0) -> bytes:
+    """All of one epoch, read while it is sent."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    wake = os.eventfd(0)
+
+    def send() -> None:
+        try:
+            sent.send(epoch, Sink(writer, wake))
+        finally:
+            os.close(writer)
+
+    try:
+        with ThreadPoolExecutor(1) as threads, os.fdopen(reader, "rb") as stream:
+            sending = threads.submit(send)
+            data = stream.read()
+            sending.result()
+            return data
+    finally:
+        os.close(wake)
+
+
+def test_objects_come_one_after_another_in_every_epoch(root: str) -> None:
+    sent = feed(root)
+    assert received(sent, 0) == received(sent, 1) == b"".join(OBJECTS.values())
+
+
+def test_each_object_is_one_record_when_they_are_wrapped(root: str) -> None:
+    data = received(feed(root, record_wrapper="RecordIO"))
+    assert list(read_recordio(io.BytesIO(data))) == list(OBJECTS.values())
+
+
+def test_with_a_seed_every_epoch_has_another_order_that_can_be_repeated(root: str) -> None:
+    sent = feed(root, record_wrapper="RecordIO", shuffle_seed=7)
+    orders = [list(read_recordio(io.BytesIO(received(sent, epoch)))) for epoch in range(3)]
+    assert all(sorted(order) == sorted(OBJECTS.values()) for order in orders)
+    assert orders[0] != orders[1] != orders[2] != orders[0]
+    again = feed(root, record_wrapper="RecordIO", shuffle_seed=7)
+    assert list(read_recordio(io.BytesIO(received(again, 2)))) == orders[2]
+
+
+@pytest.mark.parametrize("wrapper", ["None", "RecordIO"])
+def test_packed_objects_are_unpacked(
+    store: FilesystemObjects, root: str, wrapper: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeding, "_HELD_BYTES", 100_000)  # so that some are too long to be held
+    for key, data in OBJECTS.items():
+        middle = len(data) // 2  # in two members, as tools that append make them
+        put_object(store, key, gzip.compress(data[:middle]) + gzip.compress(data[middle:]))
+    data = received(feed(root, record_wrapper=wrapper, compression="Gzip"))
+    whole = list(OBJECTS.values())
+    assert (list(read_recordio(io.BytesIO(data))) == whole) if wrapper == "RecordIO" else (data == b"".join(whole))
+
+
+def test_objects_that_only_show_folders_are_left_out(store: FilesystemObjects, root: str) -> None:
+    put_object(store, "data/folder/", b"")
+    sent = feed(root, keys=("data/01", "data/folder/", "data/02"), record_wrapper="RecordIO")
+    assert len(list(read_recordio(io.BytesIO(received(sent))))) == 2
+
+
+def test_an_object_that_is_gone_is_named(store: FilesystemObjects, root: str) -> None:
+    sent = feed(root)
+    received(sent, 0)
+    store.delete(Location(BUCKET, KEYS[3]))
+    with pytest.raises(CannotRun, match=r"s3://yard/data/03 of channel train .* does not exist any more") as raised:
+        received(sent, 1)
+    assert raised.value.kind is FailureKind.BAD_INPUT
+
+
+def test_of_a_bucket_that_is_gone_the_first_object_is_named(store: FilesystemObjects, root: str) -> None:
+    store.delete_many(BUCKET, KEYS)
+    store.delete_bucket(BUCKET)
+    with pytest.raises(CannotRun, match=r"s3://yard/data/00 of channel train .* does not exist any more"):
+        received(feed(root))
+
+
+def test_the_same_object_put_again_between_epochs_is_no_change(store: FilesystemObjects, root: str) -> None:
+    sent = feed(root)
+    first = received(sent, 0)
+    put_object(store, KEYS[3], OBJECTS[KEYS[3]])
+    assert received(sent, 1) == first
+
+
+def test_an_object_that_was_replaced_between_epochs_is_named(store: FilesystemObjects, root: str) -> None:
+    sent = feed(root)
+    received(sent, 0)
+    put_object(store, KEYS[3], b"another")
+    with pytest.raises(CannotRun, match=r"s3://yard/data/03 of channel train .* replaced"):
+        received(sent, 1)
+
+
+@pytest.mark.parametrize("data", [b"plain text", gzip.compress(bytes(1000))[:-9], b"\x1f\x8b\x08" + bytes(40)])
+def test_data_that_is_not_whole_gzip_is_named(store: FilesystemObjects, root: str, data: bytes) -> None:
+    put_object(store, "data/01", data)
+    with pytest.raises(CannotRun, match=r"s3://yard/data/01 .* not whole gzip data"):
+        received(feed(root, keys=("data/01",), compression="Gzip"))
+
+
+def manifest(store: FilesystemObjects, *lines: object) -> None:
+    text = "".join(line if isinstance(line, str) else f"{json.dumps(line)}\n" for line in lines)
+    put_object(store, "list.jsonl", text.encode())
+
+
+def augmented(root: str, **values: Any) -> Feed:
+    told = {"keys": ("list.jsonl",), "attributes": ("source-ref", "label"), "record_wrapper": "RecordIO"}
+    return feed(root, **{**told, **values})
+
+
+def test_each_attribute_of_each_line_of_an_augmented_manifest_is_a_record(store: FilesystemObjects, root: str) -> None:
+    lines = [{"label": {"cat": number}, "source-ref": f"s3://yard/{key}", "x": 1} for number, key in enumerate(KEYS)]
+    manifest(store, *lines[:2], "\n", *lines[2:-1], json.dumps(lines[-1]))
+    records = list(read_recordio(io.BytesIO(received(augmented(root)))))
+    assert records[::2] == list(OBJECTS.values())
+    assert [json.loads(record) for record in records[1::2]] == [{"cat": number} for number in range(len(KEYS))]
+
+
+def test_the_lines_of_an_augmented_manifest_are_shuffled_and_shared_out(store: FilesystemObjects, root: str) -> None:
+    manifest(store, *({"label": number, "source-ref": "s3://yard/data/01"} for number in range(30)))
+    hosts = ("algo-1", "algo-2", "algo-3")
+    labels = []
+    for host in hosts:
+        spec = changed(SPEC, objects_root=root, hosts=hosts, instance=host)
+        told = channel(
+            keys=("list.jsonl",),
+            attributes=("label",),
+            record_wrapper="RecordIO",
+            shuffle_seed=1,
+            distribution="ShardedByS3Key",
+        )
+        labels.append([int(each) for each in read_recordio(io.BytesIO(received(Feed(spec, told))))])
+    assert [len(each) for each in labels] == [10, 10, 10]
+    together = [label for each in labels for label in each]
+    assert sorted(together) == list(range(30)) != together
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ({"label": 1}, "list.jsonl .* its line 2 has no attribute source-ref"),
+        ("not json\n", "list.jsonl .* its line 2 is not a JSON object"),
+        ("[1]\n", "list.jsonl .* its line 2 is not a JSON object"),
+        ({"label": 1, "source-ref": "data/01"}, "source-ref of channel train names no object"),
+        ({"label": 1, "source-ref": "s3://yard/data/99"}, "s3://yard/data/99 .* does not exist"),
+    ],
+)
+def test_a_line_that_cannot_be_sent_is_named(store: FilesystemObjects, root: str, line: object, said: str) -> None:
+    manifest(store, {"label": 1, "source-ref": "s3://yard/data/01"}, line)
+    with pytest.raises(CannotRun, match=said):
+        received(augmented(root))
+
+
+def test_a_manifest_that_changed_between_epochs_is_named(store: FilesystemObjects, root: str) -> None:
+    sent = augmented(root)
+    manifest(store, {"label": 1, "source-ref": "s3://yard/data/01"})
+    received(sent, 0)
+    manifest(store, {"label": 2, "source-ref": "s3://yard/data/01"})
+    with pytest.raises(CannotRun, match=r"list\.jsonl .* replaced"):
+        received(sent, 1)
+
+
+def test_a_reader_that_closes_early_is_a_broken_pipe(root: str) -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    os.close(reader)
+    wake = os.eventfd(0)
+    with pytest.raises(BrokenPipeError):
+        feed(root).send(0, Sink(writer, wake))
+    os.close(writer)
+    os.close(wake)
+
+
+def test_a_feeder_that_waits_for_its_reader_can_be_woken(root: str) -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    wake = os.eventfd(0)
+    with ThreadPoolExecutor(1) as threads:
+        sending = threads.submit(feed(root).send, 0, Sink(writer, wake))
+        assert os.read(reader, 1)  # it has begun, and the pipe is too small for all
+        os.eventfd_write(wake, 1)
+        with pytest.raises(Closing):
+            sending.result()
+    for descriptor in (reader, writer, wake):
+        os.close(descriptor)
