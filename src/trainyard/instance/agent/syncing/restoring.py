@@ -1,0 +1,96 @@
+"""The objects under a location, as files of the program's own."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from trainyard.foundation.clock import to_micros
+from trainyard.foundation.errors import NotFound
+from trainyard.foundation.locations import Location
+from trainyard.instance.agent.channels import copy_file
+from trainyard.instance.agent.layout import Owner
+from trainyard.instance.agent.syncing.looks import Look
+from trainyard.objects.contract import ObjectInfo
+from trainyard.objects.filesystem import FilesystemObjects
+
+_BATCH = 1000
+_NAME_BYTES = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A file that was made, and the object that it is the same as."""
+
+    path: str
+    look: Look
+    info: ObjectInfo
+
+
+def restore(
+    store: FilesystemObjects,
+    location: Location,
+    folder: Path,
+    *,
+    owner: Owner,
+    check: Callable[[], None],
+    skipped: Callable[[str], None],
+) -> Iterator[Restored]:
+    """Make every object whose key begins with that of the location a file of the folder, one after another.
+
+    They are copies, since the program may change them. `skipped` is told the key of what no file can be; `check` is
+    called before each and may raise to end it. What is deleted meanwhile is passed over.
+    """
+    for key in _keys(store, location):
+        check()
+        path = file_path(key.removeprefix(location.key))
+        if path is None:
+            skipped(key)
+            continue
+        try:
+            if key.endswith("/"):  # an empty object by which some tools show a folder
+                _make_folders(folder, path, owner)
+                continue
+            with suppress(NotFound):
+                yield _restored(store, Location(location.bucket, key), folder, path=path, owner=owner)
+        except (FileExistsError, NotADirectoryError, IsADirectoryError):  # "a" and "a/b" cannot both be files
+            skipped(key)
+
+
+def file_path(rest: str) -> PurePosixPath | None:
+    """The file that has this rest of a key for its path; None when there can be none."""
+    parts = rest.removesuffix("/").split("/")
+    if "\0" in rest or any(part in ("", ".", "..") or len(part.encode()) > _NAME_BYTES for part in parts):
+        return None
+    return PurePosixPath(*parts)
+
+
+def _restored(
+    store: FilesystemObjects, where: Location, folder: Path, *, path: PurePosixPath, owner: Owner
+) -> Restored:
+    _make_folders(folder, path.parent, owner)
+    place = folder / path
+    with store.open(where) as reader:
+        copy_file(reader.file.fileno(), place)
+        owner.take(place)
+        # Scripts look for the newest one by its time.
+        written_ns = to_micros(reader.info.modified_at) * 1000
+        os.utime(place, ns=(written_ns, written_ns))
+        return Restored(str(path), Look.of(place.stat()), reader.info)
+
+
+def _make_folders(folder: Path, path: PurePosixPath, owner: Owner) -> None:
+    for part in (*reversed(path.parents), path):
+        place = folder / part
+        if not place.is_dir():
+            place.mkdir()
+            owner.take(place)
+
+
+def _keys(store: FilesystemObjects, location: Location) -> Iterator[str]:
+    after: str | None = ""
+    while after is not None:
+        page = store.list_objects(location.bucket, prefix=location.key, after=after, limit=_BATCH)
+        yield from (found.key for found in page.objects if found.key != location.key)
+        after = page.next_after
