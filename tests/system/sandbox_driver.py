@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from trainyard.foundation.errors import TrainyardError
-from trainyard.instance.sandbox.contract import Bind, Isolation, Sandboxed, SandboxRequest
+from trainyard.instance.sandbox.contract import Bind, CopyOnWrite, Isolation, Sandboxed, SandboxRequest
 from trainyard.instance.sandbox.launcher import footprint, launch
 from trainyard.link.contract import LimitSpec
 
@@ -58,7 +58,9 @@ def read_request(values: dict[str, Any]) -> SandboxRequest:
     for name in ("ml_folder", "scratch_folder", "interpreter"):
         values[name] = Path(values[name])
     for name in ("read_only", "writable"):
-        values[name] = [Bind(Path(source), target) for source, target in values.get(name, [])]
+        values[name] = [Bind(Path(source), *rest) for source, *rest in values.get(name, [])]
+    layered = values.get("copy_on_write", [])
+    values["copy_on_write"] = [CopyOnWrite(Path(source), target, Path(to)) for source, target, to in layered]
     values["hidden"] = [Path(path) for path in values.get("hidden", [])]
     values["limits"] = LimitSpec(**values.get("limits", {}))
     values["isolation"] = Isolation(values.get("isolation", Isolation.NAMESPACES))

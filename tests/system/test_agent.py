@@ -28,7 +28,16 @@ from trainyard.formats.logs import LogReader
 from trainyard.formats.metrics import PointsFile, series_file
 from trainyard.foundation.home import process_start
 from trainyard.instance.agent.layout import Owner
-from trainyard.link.contract import ChannelSpec, CommandKind, Frame, FrameKind, LimitSpec, MetricSpec, ProgramSpec
+from trainyard.link.contract import (
+    ChannelSpec,
+    CommandKind,
+    Frame,
+    FrameKind,
+    LimitSpec,
+    MetricSpec,
+    ProgramSpec,
+    SyncSpec,
+)
 from trainyard.link.environments import KeptEnvironments
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.specs import write_spec
@@ -387,10 +396,10 @@ while True: time.sleep(0.1)
     world.wait_for_line("ready")
     assert processes_with(marker)
     asked = time.monotonic()
-    world.stop(reason="interrupted")
+    world.stop(reason="user")
     verdict = world.verdict()
     assert time.monotonic() - asked >= 2
-    assert (verdict["outcome"], verdict["reason"]) == ("stopped", "interrupted")
+    assert (verdict["outcome"], verdict["reason"]) == ("stopped", "user")
     assert world.payloads(FrameKind.EXITED) == [{"code": None, "signal": signal.SIGKILL, "is_oom": False}]
     assert world.archive("model.tar.gz") == {"part": b"saved"}
     assert processes_with(marker) == []
@@ -867,6 +876,30 @@ pathlib.Path(os.environ["SM_MODEL_DIR"], "weights").write_text("w")
     assert any("not" in each["text"] for each in bare_world.payloads(FrameKind.NOTE))
 
 
+def test_where_no_layers_can_be_had_a_program_finds_its_files_in_place(world: World) -> None:
+    program = """
+import os
+data = "/opt/ml/input/data/train/"
+print(open(data + "a").read())
+os.unlink(data + "a")
+open(data + "a", "w").write("mine")
+print(open(data + "a").read())
+"""
+    with world.store() as store:
+        put_object(store, "data/a", b"1")
+    elsewhere = world.root / "elsewhere"
+    elsewhere.mkdir()
+    changes = world.folder.scratch / "channels/train"
+    changes.mkdir(parents=True)
+    (changes / "upper").symlink_to(elsewhere)  # which leads nowhere in a sandbox, so no kernel makes layers of it
+    verdict = world.run(program, channels=(ChannelSpec("train", "File", "yard", "data", ("data/a",)),))
+    assert verdict["outcome"] == "completed", world.folder.agent_log.read_text()
+    assert world.log() == ["1", "mine"]
+    assert (world.folder.ml / "input/data/train/a").read_text() == "mine"
+    with world.store() as store:
+        assert read_object(store, "data/a") == b"1"
+
+
 def test_without_namespaces_what_a_job_installs_is_its_own(bare_world: World, tmp_path: Path) -> None:
     """Nothing can be bound to the place that the scripts of an environment name."""
     members = with_wheels(bare_world, make_wheel(tmp_path, "yardtoy", "1.5"))
@@ -910,3 +943,46 @@ def test_before_the_program_starts_the_agent_loads_only_the_standard_library_and
     )
     foreign = {name.partition(".")[0] for name in run.stdout.split()} - sys.stdlib_module_names
     assert foreign == {"trainyard", "__main__"}
+
+
+def test_checkpoints_are_restored_as_files_of_the_program_and_stored_while_it_runs(world: World) -> None:
+    with world.store() as store:
+        put_object(store, "ck/deep/old.pt", b"old")
+    program = """
+import os, time
+assert open("/state/deep/old.pt", "r+b").read() == b"old"
+os.remove("/state/deep/old.pt")
+half = open("/state/half.pt", "wb", 0)
+half.write(b"half")
+open("/state/new.pt", "wb").write(b"new")
+print("saved", flush=True)
+while not os.path.exists("/opt/ml/go"):
+    time.sleep(0.02)
+half.write(b" and half")
+"""
+    world.start(program, checkpoint=SyncSpec("s3://yard/ck", "/state"), extra_paths=("/state",))
+    world.wait_for_line("saved")
+    eventually(lambda: checkpoints(world) == {"ck/new.pt": b"new"}, "the sync")
+    (world.folder.ml / "go").touch()
+    assert world.verdict()["outcome"] == "completed"
+    assert checkpoints(world) == {"ck/half.pt": b"half and half", "ck/new.pt": b"new"}
+
+
+def test_without_namespaces_checkpoints_are_in_the_folder_that_stands_for_opt_ml(bare_world: World) -> None:
+    program = 'import os\nopen(os.environ["SAGEMAKER_BASE_DIR"] + "/checkpoints/a.pt", "w").write("a")\n'
+    verdict = bare_world.run(program, checkpoint=SyncSpec("s3://yard/ck", "/opt/ml/checkpoints"))
+    assert verdict["outcome"] == "completed"
+    assert checkpoints(bare_world) == {"ck/a.pt": b"a"}
+
+
+def test_without_namespaces_no_folder_can_be_shown_elsewhere(bare_world: World) -> None:
+    spec = SyncSpec("s3://yard/ck", "/state")
+    verdict = bare_world.run("print(1)", checkpoint=spec, extra_paths=("/state",))
+    assert verdict["outcome"] == "failed"
+    assert "no namespaces, without which no program can be shown a folder as /state" in verdict["reason"]
+
+
+def checkpoints(world: World) -> dict[str, bytes]:
+    with world.store() as store:
+        keys = [each.key for each in store.list_objects(BUCKET, prefix="ck/").objects]
+        return {key: read_object(store, key) for key in keys}

@@ -252,6 +252,73 @@ class TestView:
         assert (state / "probe").exists()
         assert (yard.ml / "probe").stat().st_uid == yard.job_uid
 
+    def test_a_folder_shown_copy_on_write_can_be_changed_in_every_way_and_is_not(self, sandboxing_yard: Yard) -> None:
+        source = sandboxing_yard.make_folder("data")
+        for name in ("one", "two", "three", "deep/er/four"):
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_text("kept")
+            (source / name).chmod(0o644)
+        for path in (source, *source.rglob("*")):
+            os.chown(path, sandboxing_yard.uid, sandboxing_yard.uid)
+        changes = sandboxing_yard.scratch / "changes"
+        done = sandboxing_yard.run(
+            """
+            import json, os, pathlib, shutil
+            data = pathlib.Path("/opt/ml/data")
+            before = {str(path.relative_to(data)): path.read_text() for path in data.rglob("*") if path.is_file()}
+            (data / "one").write_text("over")
+            with (data / "two").open("a") as file:
+                file.write(" and more")
+            (data / "three").chmod(0o600)
+            os.setxattr(data / "three", "user.mine", b"1")
+            shutil.rmtree(data / "deep")
+            (data / "deep").mkdir()
+            (data / "deep/new").write_text("new")
+            after = {str(path.relative_to(data)): path.read_text() for path in data.rglob("*") if path.is_file()}
+            owners = sorted({path.stat().st_uid for path in (data, *data.rglob("*"))})
+            print(json.dumps([before, after, owners, oct((data / "three").stat().st_mode & 0o777)]))
+            """,
+            copy_on_write=[(str(source), "/opt/ml/data", str(changes))],
+        )
+        before, after, owners, mode = done.json
+        assert before == {"one": "kept", "two": "kept", "three": "kept", "deep/er/four": "kept"}
+        assert after == {"one": "over", "two": "kept and more", "three": "kept", "deep/new": "new"}
+        assert (owners, mode) == ([sandboxing_yard.job_uid], "0o600")
+        files = {path for path in source.rglob("*") if path.is_file()}
+        assert {str(path.relative_to(source)) for path in files} == set(before)
+        assert {(path.read_text(), path.stat().st_mode & 0o777, path.stat().st_uid) for path in files} == {
+            ("kept", 0o644, sandboxing_yard.uid)
+        }
+
+    def test_what_a_program_changed_is_there_for_the_next_with_the_same_changes(self, sandboxing_yard: Yard) -> None:
+        source, changes = sandboxing_yard.make_folder("data"), sandboxing_yard.scratch / "changes"
+        shown = [(str(source), "/opt/ml/data", str(changes))]
+        for expected in ("[]", "['mine']"):
+            script = "import os; print(os.listdir('/opt/ml/data')); open('/opt/ml/data/mine', 'w').close()"
+            assert sandboxing_yard.run(script, copy_on_write=shown).output.strip() == expected
+
+    def test_where_a_folder_cannot_be_shown_copy_on_write_a_launch_says_so(self, sandboxing_yard: Yard) -> None:
+        changes = sandboxing_yard.make_folder("changes")
+        source = sandboxing_yard.make_folder("changes/upper/within")
+        overlapping = [(str(source), "/opt/ml/data", str(changes))]  # of which no kernel makes layers
+        refused = sandboxing_yard.run("print('never')", copy_on_write=overlapping)
+        assert (refused.error, "copy-on-write" in refused.message) == ("CannotLayer", True)
+
+    def test_a_path_below_a_folder_is_bound_and_never_leads_out_of_it(self, sandboxing_yard: Yard) -> None:
+        shared, private = sandboxing_yard.make_folder("shared"), sandboxing_yard.make_folder("private")
+        (shared / "sets").mkdir()
+        (shared / "sets/file").write_text("3")
+        (shared / "inside").symlink_to("sets")
+        (shared / "outside").symlink_to("../private")
+        (shared / "absolute").symlink_to(private)
+        script = "print(open('/opt/ml/sets/file').read())"
+        for below in ("sets", "inside"):
+            shown = sandboxing_yard.run(script, read_only=[(str(shared), "/opt/ml/sets", below)])
+            assert shown.output.strip() == "3", shown
+        for below in ("outside", "absolute", "../private", "none"):
+            refused = sandboxing_yard.run(script, read_only=[(str(shared), "/opt/ml/sets", below)])
+            assert refused.error == "InvalidRequest", below
+
     def test_a_program_has_the_name_and_the_hosts_it_was_given(self, sandboxing_yard: Yard) -> None:
         result = sandboxing_yard.run(
             "import getpass, json, os, socket; print(json.dumps([socket.gethostname(), socket.gethostbyname('algo-2'), "

@@ -14,12 +14,17 @@ from typing import Any
 
 PROTOCOL = 2
 
+INTERRUPTED = "interrupted"  # the reason of a stop after which another attempt goes on, so that nothing is uploaded
 ENVIRONMENTS_BYTES = 20 * 1024**3  # what the environments kept for one user may take, unless it is set otherwise
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelSpec:
-    """One input channel of one instance. `keys` are the objects it gets, in order, under the common `prefix`."""
+    """One input channel of one instance.
+
+    `keys` are the objects it gets, in order, under the common `prefix`. Or it is the relative `directory` in a `folder`
+    of this machine.
+    """
 
     name: str
     mode: str  # File, Pipe, FastFile
@@ -27,8 +32,22 @@ class ChannelSpec:
     prefix: str
     keys: Sequence[str] = ()
     content_type: str | None = None
-    record_wrapper: str = "None"
+    record_wrapper: str = "None"  # RecordIO: a Pipe gives each object as one record
     distribution: str = "FullyReplicated"
+    compression: str = "None"  # Gzip: a Pipe gives the objects unpacked
+    shuffle_seed: int | None = None  # a Pipe gives the objects in another order in each epoch
+    attributes: Sequence[str] = ()  # of the lines of an augmented manifest, which `keys` names; a Pipe gives each
+    folder: str = ""
+    directory: str = ""  # may never lead out of the folder
+    is_writable: bool = True  # whether the program may change the folder
+
+
+@dataclass(frozen=True, slots=True)
+class SyncSpec:
+    """A folder, by its path as the program sees it, that is kept under an S3 location while the program runs."""
+
+    uri: str
+    path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +124,8 @@ class InstanceSpec:
         ENVIRONMENTS_BYTES  # what those kept may take; the ones not used for longest go first
     )
     notes: Sequence[str] = ()  # what the log begins with: what was put in place of what was asked for
+    checkpoint: SyncSpec | None = None  # restored before the program starts
+    tensorboard: SyncSpec | None = None
     warm: WarmSpec | None = None  # None starts every program cold
     doorbell: str = ""  # where the agent rings when it has reported what the yard waits for; empty where nobody listens
 

@@ -101,6 +101,11 @@ class InstanceFolder:
         return self.root / "ml"
 
     @property
+    def channels(self) -> Path:
+        """The files of the channels as they were brought, one folder each; no program changes them."""
+        return self.root / "channels"
+
+    @property
     def scratch(self) -> Path:
         """What is thrown away at the end: /tmp, /dev/shm, unpacked code."""
         return self.root / "scratch"

@@ -1,7 +1,7 @@
 """The files that hold the bytes: written once, never changed, removed when nothing names them.
 
     incoming/<id>          on its way in; also the record that it is
-    data/<2 hex>/<id>      in place, read-only
+    data/<2 hex>/<id>      in place
     use.lock               shared by every process that has the store open
     hold.lock              held by a backup; nothing is removed meanwhile
     ballast                space that is given up when the disk is full, so that things can still be deleted
@@ -25,10 +25,12 @@ from typing import ParamSpec, TypeVar
 from trainyard.foundation.errors import Corrupt, Unavailable
 from trainyard.foundation.files import PRIVATE_FOLDER, sync_folder
 
+# The folders above are the owner's alone. A job sees single files, copy-on-write, where it may write what its user may.
+DATA_FILE_MODE = 0o644
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_READ_ONLY = 0o444  # the folders above are the owner's alone; a job gets single files by link
 _CHUNK = 1 << 20
 _BALLAST = 8 << 20  # what the index needs to forget 1,000 keys scattered over as many pages
 _KERNEL_CANNOT_COPY = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM})
@@ -95,13 +97,17 @@ class DataFiles:
     def path(self, data: str) -> Path:
         return data_path(self.root, data)
 
+    def place(self, data: str) -> str:
+        """Its path as text, for a Path costs more than the call that takes it."""
+        return f"{self._places}/{data[-2:]}/{data}"
+
     def incoming(self, data: str) -> Path:
         return self._incoming / data
 
     @_explained
     def open(self, data: str) -> io.FileIO:
         try:
-            return io.FileIO(f"{self._places}/{data[-2:]}/{data}")  # as text, for a Path costs more than the call
+            return io.FileIO(self.place(data))
         except FileNotFoundError as error:
             raise _missing(self.path(data)) from error
 
@@ -250,7 +256,7 @@ class Arrival:
     def settle(self) -> None:
         """Make it durable in its place."""
         if self._descriptor is not None:
-            os.fchmod(self._descriptor, _READ_ONLY)
+            os.fchmod(self._descriptor, DATA_FILE_MODE)
             os.fsync(self._descriptor)
             self._close()
         place = self._files.path(self.data)

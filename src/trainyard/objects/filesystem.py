@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from trainyard.foundation.errors import Corrupt, TrainyardError, Unavailable
 from trainyard.foundation.locations import BucketRef, Location
@@ -105,6 +105,15 @@ class FilesystemObjects:
     def open_near(self, where: Location) -> "FileReader":
         """24 µs for a small object (2026, one core of two); the hop to a thread and back takes 100."""
         return self.open(where)
+
+    def data_files(self, bucket: BucketRef, keys: Sequence[str]) -> Mapping[str, str]:
+        """The files that hold as many of these objects as there are. They never change, but may be removed any time."""
+        return {key: file.path for key, file in self.stored_files(bucket, keys).items()}
+
+    def stored_files(self, bucket: BucketRef, keys: Sequence[str]) -> "Mapping[str, StoredFile]":
+        """The same with what is known of them, in a tenth of the time that opening each object would take."""
+        found = self._index.data_files(bucket, keys)
+        return {key: StoredFile(self._files.place(data), size, etag) for key, (data, size, etag) in found.items()}
 
     def info(self, where: Location) -> ObjectInfo:
         return self._index.object(where).info
@@ -341,6 +350,14 @@ class FilesystemObjects:
         if len(stored) == 1:
             return self._files.link(stored[0].data, stored[0].part.size)
         return self._files.join([(part.data, part.part.size) for part in stored])
+
+
+class StoredFile(NamedTuple):
+    """The file of one version of an object. It never changes, but may be removed any time."""
+
+    path: str
+    size: int
+    etag: str
 
 
 class FileReader:

@@ -249,6 +249,19 @@ class Index:
             raise NotFound("bucket", bucket.name)
         return stored
 
+    def data_files(self, ref: BucketRef, keys: Sequence[str]) -> dict[str, tuple[str, int, str]]:
+        """Of as many of these objects as there are: the data file, its size, and the ETag."""
+        found: dict[str, tuple[str, int, str]] = {}
+        with self._database.reading() as connection:
+            bucket = _bucket_id(connection, ref)
+            for first in range(0, len(keys), _AT_ONCE):
+                some = [key.encode() for key in keys[first : first + _AT_ONCE]]
+                marks = ", ".join("?" * len(some))
+                statement = f"SELECT key, data, size, etag FROM object WHERE bucket = ? AND key IN ({marks})"
+                rows = connection.execute(statement, (bucket, *some))
+                found |= {key.decode(): (data, size, etag) for key, data, size, etag in rows}
+        return found
+
     def put_object(self, bucket: int, stored: StoredObject, *, precondition: Precondition) -> bool:
         """Whether another data file was replaced."""
 

@@ -78,12 +78,28 @@ def completed(store: FilesystemObjects, where: Location, *bodies: bytes) -> Uplo
 
 
 class TestFiles:
-    def test_a_stored_file_is_read_only_for_all_and_its_folder_is_private(
+    def test_the_files_of_many_objects_are_told_at_once_and_what_is_not_there_is_left_out(
+        self, store: FilesystemObjects, bucket: BucketRef
+    ) -> None:
+        for number in range(3):
+            put(store, Location(bucket, f"k/{number}"), b"%d" % number)
+        keys = [f"k/{number}" for number in range(2500)]
+        found = store.data_files(bucket, keys)
+        assert {key: Path(file).read_bytes() for key, file in found.items()} == {"k/0": b"0", "k/1": b"1", "k/2": b"2"}
+        told = store.stored_files(bucket, keys)
+        infos = {key: store.info(Location(bucket, key)) for key in told}
+        assert {key: (file.size, file.etag) for key, file in told.items()} == {
+            key: (info.size, info.etag) for key, info in infos.items()
+        }
+        with pytest.raises(NotFound):
+            store.data_files(BucketRef(bucket.account, "nowhere"), keys)
+
+    def test_a_stored_file_is_changed_by_its_owner_alone_and_its_folder_is_private(
         self, store: FilesystemObjects, bucket: BucketRef, root: Path
     ) -> None:
         put(store, Location(bucket, "k"), b"bytes")
         [file] = data_files(root)
-        assert stat.S_IMODE(file.stat().st_mode) == 0o444
+        assert stat.S_IMODE(file.stat().st_mode) == 0o644
         assert stat.S_IMODE(root.stat().st_mode) == 0o700
         assert file.read_bytes() == b"bytes"
         assert arrivals(root) == []

@@ -17,8 +17,9 @@ from pathlib import Path
 from trainyard import __version__
 from trainyard.engines.local.holds import hold
 
-# The parts of the package that run on an instance.
+# The parts of the package that run on an instance, and the modules for programs there.
 PARTS = ("foundation", "formats", "link", "objects", "insight", "instance")
+MODULES = ("__init__.py", "data.py")
 
 PACKAGE = Path(__file__).parents[2]
 
@@ -69,7 +70,7 @@ def _fingerprint(package: Path) -> str:
 
 
 def _sources(package: Path) -> Iterator[Path]:
-    yield package / "__init__.py"
+    yield from (package / name for name in MODULES)
     for part in PARTS:
         for path in sorted((package / part).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:

@@ -24,7 +24,7 @@ def sweep_instance(folder: InstanceFolder, deadline: Deadline) -> None:
     """
     for entry in reversed(Ledger(folder.ledger).entries()):
         _SWEEPERS[entry.kind](entry, deadline)
-    for unneeded in (folder.ml, folder.scratch):
+    for unneeded in (folder.ml, folder.scratch, folder.channels):
         remove_tree(unneeded)
 
 

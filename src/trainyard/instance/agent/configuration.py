@@ -20,6 +20,8 @@ def config_files(spec: InstanceSpec) -> Mapping[str, Mapping[str, Any]]:
         "hyperparameters.json": spec.hyperparameters,
         "inputdataconfig.json": input_data_config(spec),
         "resourceconfig.json": resource_config(spec),
+        **({"checkpointconfig.json": {"LocalPath": spec.checkpoint.path}} if spec.checkpoint else {}),
+        **({"tensorboardoutputconfig.json": {"LocalPath": spec.tensorboard.path}} if spec.tensorboard else {}),
     }
 
 

@@ -32,6 +32,11 @@ def open_folder(root: Path, path: str) -> Iterator[int | None]:
         os.close(descriptor)
 
 
+def open_inner(name: str, folder: int) -> int:
+    """A descriptor of a folder in an open folder; OSError when it is a link, or no folder."""
+    return _open(name, _FOLDER, folder)
+
+
 def open_file(name: str, folder: int) -> int:
     """A descriptor of a file in an open folder; OSError when it is a link, or no file."""
     descriptor = _open(name, _FILE, folder)

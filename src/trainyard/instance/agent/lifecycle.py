@@ -10,6 +10,7 @@ from typing import Any
 from trainyard.foundation.errors import TrainyardError
 from trainyard.foundation.locations import BucketRef
 from trainyard.instance.agent.channels import bring_channel
+from trainyard.instance.agent.checkpoints import SyncedFolders
 from trainyard.instance.agent.code import fetch_code
 from trainyard.instance.agent.confined import read_text
 from trainyard.instance.agent.failure import (
@@ -26,12 +27,14 @@ from trainyard.instance.agent.failure import (
 from trainyard.instance.agent.layout import Owner, lay_out
 from trainyard.instance.agent.orders import Ordered, Orders
 from trainyard.instance.agent.output import Output
+from trainyard.instance.agent.pipes import Pipes
+from trainyard.instance.agent.placing import needs_files
 from trainyard.instance.agent.reports import Reports
 from trainyard.instance.agent.results import Results
 from trainyard.instance.agent.supervision import MAX_RUNTIME, RunEnd
 from trainyard.instance.agent.tracebacks import find_exception
 from trainyard.instance.agent.training import Training
-from trainyard.link.contract import InstanceSpec
+from trainyard.link.contract import INTERRUPTED, InstanceSpec
 from trainyard.link.folders import InstanceFolder
 from trainyard.objects.filesystem import FilesystemObjects
 
@@ -64,6 +67,8 @@ class Instance:
         self._reports = reports
         self._orders = orders
         self._owner = Owner(spec.uid)
+        self._pipes = Pipes(folder, spec, self._owner)
+        self._synced = SyncedFolders(folder, spec, reports=reports, owner=self._owner)
         self._output = Output(folder.logs, limit_bytes=spec.log_limit_bytes)
 
     def live(self) -> Verdict:
@@ -77,6 +82,7 @@ class Instance:
             log.log(_level(cause), "the instance failed", extra={"why": cause.message}, exc_info=error)
             return Verdict.of(failure_before_program(cause, instance=self._spec.instance, tail=self._output.tail))
         finally:
+            self._synced.close()
             self._output.close()
 
     def _prepared_and_run(self) -> Verdict:
@@ -87,10 +93,21 @@ class Instance:
             self._prepare()
         self._reports.status("Training", "Training image download completed. Training in progress.")
         training = Training(
-            self._folder, self._spec, output=self._output, orders=self._orders, reports=self._reports, owner=self._owner
+            self._folder,
+            self._spec,
+            output=self._output,
+            orders=self._orders,
+            reports=self._reports,
+            owner=self._owner,
+            pipes=self._pipes,
         )
-        end = training.run()
-        verdict = self._judge(end, training)
+        self._synced.begin()
+        with closing(self._pipes):
+            end = training.run()
+        unsynced = self._finish_syncing()
+        verdict = self._with_checkpoints(self._judge(end, training), unsynced)
+        if verdict.reason == INTERRUPTED:
+            return verdict
         self._reports.status("Uploading", "Uploading generated training model")
         results = Results(self._folder, self._spec, reports=self._reports, orders=self._orders)
         if verdict.outcome != FAILED:
@@ -103,24 +120,46 @@ class Instance:
             self._reports.note(f"The output is not stored: {why_it_cannot_run(error).message}")
         return verdict
 
+    def _finish_syncing(self) -> CannotRun | None:
+        if not self._synced or self._orders.is_killed:
+            return None
+        if self._orders.stop_reason != INTERRUPTED:
+            self._reports.status("Uploading", "Uploading generated training model")
+        with self._reports.phase("sync"):
+            return self._synced.finish(self._check_kill)
+
+    def _check_kill(self) -> None:
+        self._orders.read()
+        if self._orders.is_killed:
+            raise Ordered
+
+    def _with_checkpoints(self, verdict: Verdict, unsynced: CannotRun | None) -> Verdict:
+        """The verdict after the last checkpoints were stored, or could not be."""
+        if unsynced is None:
+            return verdict
+        if verdict.outcome == FAILED or verdict.reason == INTERRUPTED:
+            self._reports.note(unsynced.message)
+            return verdict
+        return Verdict.of(failure_before_program(unsynced, instance=self._spec.instance, tail=self._output.tail))
+
     def _prepare(self) -> None:
         spec = self._spec
         if spec.is_isolated:
             raise CannotRun("This version does not serve EnableNetworkIsolation.", FailureKind.USER_ERROR)
         lay_out(self._folder, spec, self._owner)
-        data = self._folder.ml / "input" / "data"
         with closing(FilesystemObjects(Path(spec.objects_root))) as store:
-            for channel in spec.channels:
+            for channel in filter(needs_files, spec.channels):
                 bring_channel(
                     store,
                     channel,
                     bucket=BucketRef(spec.account, channel.bucket),
-                    folder=data / channel.name,
-                    owner=self._owner,
+                    folder=self._folder.channels / channel.name,
                     check=self._orders.check,
                 )
             fetch_code(store, spec, self._folder.ml)
+        self._pipes.lay()
         self._owner.take_tree(self._folder.ml / "code")
+        self._synced.restore(self._orders.check)
 
     def _judge(self, end: RunEnd, training: Training) -> Verdict:
         if self._orders.is_killed:
@@ -132,10 +171,12 @@ class Instance:
             card = time_limit_card(self._spec.instance, seconds=limit, tail=self._output.tail)
             return Verdict(STOPPED, MAX_RUNTIME, card)
         if end.stop_reason is not None:
-            return Verdict(STOPPED, end.stop_reason)
+            return Verdict(STOPPED, self._orders.stop_reason or end.stop_reason)
         written = read_text(self._folder.ml, "output/failure", limit_bytes=_WRITTEN_BYTES)
         if exit_status(end.ended) == 0 and written is None:
             return Verdict(COMPLETED)
+        if self._pipes.failure is not None:
+            raise self._pipes.failure
         tail = self._output.tail
         exception = find_exception(tail.text, training.code_folder)
         told = ProgramEnd(self._spec.instance, training.command, end.ended, written, tail, exception)

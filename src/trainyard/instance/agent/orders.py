@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from trainyard.link.contract import CommandKind
+from trainyard.link.contract import INTERRUPTED, CommandKind
 from trainyard.link.mailbox import Mailbox
 
 POLL_S = 0.1
@@ -36,7 +36,7 @@ class Orders:
             self._last = command.number
             if command.kind is CommandKind.KILL:
                 self.is_killed = True
-            elif self.stop_reason is None:
+            elif self.stop_reason in (None, INTERRUPTED):  # a user may stop a job that gives its place away
                 self.stop_reason = str(command.payload.get("reason") or "user")
 
     def check(self) -> None:

@@ -11,8 +11,10 @@ from trainyard.instance.agent.environment import Surroundings, program_environme
 from trainyard.instance.agent.failure import CannotRun, FailureKind
 from trainyard.instance.agent.hosts import host_lines
 from trainyard.instance.agent.layout import extra_folders
+from trainyard.instance.agent.placing import ChannelPlaces
 from trainyard.instance.agent.supervision import RunEnd, Supervision
-from trainyard.instance.sandbox.contract import ML, Bind, Isolation, Sandboxed, SandboxRequest
+from trainyard.instance.compat import shown_package, stand_ins
+from trainyard.instance.sandbox.contract import ML, Bind, CannotLayer, Isolation, Sandboxed, SandboxRequest
 from trainyard.instance.sandbox.launcher import footprint
 from trainyard.instance.warm.warmth import Warmth
 from trainyard.link.contract import InstanceSpec
@@ -39,12 +41,16 @@ class ProgramRunner:
     Where no namespaces are allowed that is a process group; what it does not enforce, `Sandboxed.not_enforced` says.
     """
 
-    def __init__(self, folder: InstanceFolder, spec: InstanceSpec, *, supervision: Supervision) -> None:
+    def __init__(
+        self, folder: InstanceFolder, spec: InstanceSpec, *, supervision: Supervision, places: ChannelPlaces
+    ) -> None:
         self._folder = folder
         self._spec = spec
         self._supervision = supervision
+        self._places = places
         self._ledger = Ledger(folder.ledger)
         self._isolation = Isolation.NAMESPACES
+        self._has_run = False
         self._count = 0
 
     @property
@@ -56,6 +62,7 @@ class ProgramRunner:
         """Run a program to its end; `on_start` is called when it runs. CannotRun when it cannot even be started."""
 
         def started(sandboxed: Sandboxed) -> None:
+            self._has_run = True
             self._ledger.add(LedgerKind.PROCESS, pid=sandboxed.pid, started=process_start(sandboxed.pid) or "")
             on_start(sandboxed)
 
@@ -64,10 +71,24 @@ class ProgramRunner:
         except InvalidRequest as error:
             raise CannotRun(error.message, FailureKind.USER_ERROR) from error
         except Unavailable as error:
-            if self._isolation is Isolation.PROCESS_GROUP:
-                raise CannotRun(error.message, FailureKind.INTERNAL) from error
-        self._isolation = Isolation.PROCESS_GROUP
+            self._fall_back(error)
         return self.run(program, on_start=on_start)
+
+    def _fall_back(self, error: Unavailable) -> None:
+        """Do without what the machine refuses; CannotRun when it never refused that before, or refuses all."""
+        if self._has_run or self._isolation is Isolation.PROCESS_GROUP:
+            raise CannotRun(error.message, FailureKind.INTERNAL) from error
+        if isinstance(error, CannotLayer):
+            self._places.place_files()
+            return
+        if self._spec.extra_paths:
+            raise CannotRun(
+                f"This machine allows no namespaces, without which no program can be shown a folder as "
+                f"{self._spec.extra_paths[0]}; use one under {ML}.",
+                FailureKind.USER_ERROR,
+            ) from error
+        self._places.place_all()
+        self._isolation = Isolation.PROCESS_GROUP
 
     def _run(self, program: Program, on_start: Callable[[Sandboxed], None]) -> RunEnd:
         request = self._request(program)
@@ -86,19 +107,23 @@ class ProgramRunner:
         self._count += 1
         temporary = "/tmp" if seen_as == ML else str(self._folder.scratch / "tmp")
         surroundings = Surroundings(seen_as, temporary, Path(program.interpreter(seen_as)))
+        environment = {**program.variables, **program_environment(spec, surroundings)}
+        environment["PYTHONPATH"] += f":{stand_ins(seen_as)}"
         return SandboxRequest(
             name=f"{spec.job_id}-{spec.attempt}-{spec.instance}-{self._count}",
             argv=program.argv(seen_as),
-            environment={**program.variables, **program_environment(spec, surroundings)},
+            environment=environment,
             ml_folder=self._folder.ml,
             scratch_folder=self._folder.scratch,
             working_folder=f"{seen_as}/code",
             interpreter=Path(self._spec.program.interpreter or sys.executable),
-            read_only=program.read_only,
+            read_only=[shown_package(), *self._places.read_only, *program.read_only],
             writable=[
                 *(Bind(place, path) for path, place in extra_folders(self._folder, spec).items()),
+                *self._places.writable,
                 *program.writable,
             ],
+            copy_on_write=self._places.copy_on_write,
             hidden=[Path(path) for path in spec.hidden],
             hostname=spec.instance,
             hosts=host_lines(spec),

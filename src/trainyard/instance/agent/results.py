@@ -35,6 +35,8 @@ class Results:
         if not self._spec.uploads:
             return
         states = self._states()
+        if State.INTERRUPTED in states.values():
+            return
         is_whole = all(state is State.ENDED_WELL for state in states.values())
         with self._reports.phase("upload"):
             if is_whole:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
 
-from trainyard.link.contract import Frame, FrameKind, InstanceSpec
+from trainyard.link.contract import INTERRUPTED, Frame, FrameKind, InstanceSpec
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.presence import presence_of
 from trainyard.link.spool import last_frame, read_frames
@@ -19,10 +19,11 @@ _WELL = ("completed", "stopped")
 
 
 class State(Enum):
-    """How far a sibling is. LOST is one whose agent died without a last report."""
+    """How far a sibling is. LOST is one whose agent died without a last report; one that was interrupted comes back."""
 
     GOES_ON = auto()
     ENDED_WELL = auto()
+    INTERRUPTED = auto()
     FAILED = auto()
     LOST = auto()
 
@@ -61,8 +62,14 @@ def _state(folder: InstanceFolder) -> State:
     is_dead = presence is not None and not presence.is_alive  # asked first: it may report and go in between
     last = last_frame(folder.spool)
     if last is not None and last.kind is FrameKind.ENDED:
-        return State.ENDED_WELL if last.payload["outcome"] in _WELL else State.FAILED
+        return _state_at_end(last)
     return State.LOST if is_dead else State.GOES_ON
+
+
+def _state_at_end(last: Frame) -> State:
+    if last.payload.get("reason") == INTERRUPTED:
+        return State.INTERRUPTED
+    return State.ENDED_WELL if last.payload["outcome"] in _WELL else State.FAILED
 
 
 def _has_exited(folder: InstanceFolder) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from trainyard.instance.agent.disk import DiskWatch
 from trainyard.instance.agent.orders import POLL_S, Orders
 from trainyard.instance.agent.output import Output
+from trainyard.instance.agent.pipes import Pipes
 from trainyard.instance.sandbox.contract import Ended, Sandboxed, SandboxRequest
 from trainyard.instance.sandbox.launcher import launch
 
@@ -69,11 +70,14 @@ class Supervision:
     A stop is SIGTERM, then SIGKILL of the whole tree when the grace is over. An order to kill is SIGKILL at once.
     """
 
-    def __init__(self, output: Output, orders: Orders, *, grace_s: float, disk: DiskWatch) -> None:
+    def __init__(
+        self, output: Output, orders: Orders, *, grace_s: float, disk: DiskWatch, pipes: Pipes | None = None
+    ) -> None:
         self._output = output
         self._orders = orders
         self._grace_s = grace_s
         self._disk = disk
+        self._pipes = pipes
 
     def run(
         self, request: SandboxRequest, *, limit_s: float | None = None, on_start: Callable[[Sandboxed], None]
@@ -93,6 +97,7 @@ class Supervision:
                     grace_s=self._grace_s,
                     limit_s=limit_s,
                     disk=self._disk,
+                    pipes=self._pipes,
                 ).until_end()
             finally:
                 program.kill()
@@ -112,6 +117,7 @@ class _Run:
         grace_s: float,
         limit_s: float | None,
         disk: DiskWatch,
+        pipes: Pipes | None,
     ) -> None:
         self._program = program
         self._pipe = pipe
@@ -120,6 +126,7 @@ class _Run:
         self._grace_s = grace_s
         self._limit_at = None if limit_s is None else boottime() + limit_s
         self._disk = disk
+        self._pipes = pipes
         self._stop_reason: str | None = None
         self._overuse = ""
         self._kill_at: float | None = None
@@ -137,6 +144,7 @@ class _Run:
             self._follow_orders()
             self._watch_time()
             self._watch_disk()
+            self._watch_pipes()
             self._output.save()
             if self._output.metrics is not None:
                 self._output.metrics.tell()
@@ -170,6 +178,10 @@ class _Run:
         overuse = self._disk.look(boottime())
         if overuse:
             self._overuse = overuse
+            self._program.kill()
+
+    def _watch_pipes(self) -> None:
+        if self._pipes is not None and self._pipes.failure is not None:
             self._program.kill()
 
     def _stop(self, reason: str) -> None:

@@ -10,6 +10,8 @@ from trainyard.instance.agent.installation import Installation, Overlay
 from trainyard.instance.agent.layout import Owner
 from trainyard.instance.agent.orders import Orders
 from trainyard.instance.agent.output import Output
+from trainyard.instance.agent.pipes import Pipes
+from trainyard.instance.agent.placing import ChannelPlaces
 from trainyard.instance.agent.program import Program, ProgramRunner
 from trainyard.instance.agent.reports import Reports, now_us
 from trainyard.instance.agent.series import MetricSeries
@@ -32,15 +34,18 @@ class Training:
         orders: Orders,
         reports: Reports,
         owner: Owner,
+        pipes: Pipes,
     ) -> None:
         self.command = ""
         self._folder = folder
         self._spec = spec
         self._output = output
         self._reports = reports
+        self._pipes = pipes
         disk = DiskWatch((folder.ml, folder.scratch, folder.logs))
-        supervision = Supervision(output, orders, grace_s=spec.grace_s, disk=disk)
-        self._runner = ProgramRunner(folder, spec, supervision=supervision)
+        supervision = Supervision(output, orders, grace_s=spec.grace_s, disk=disk, pipes=pipes)
+        places = ChannelPlaces(folder, spec.channels, owner=owner)
+        self._runner = ProgramRunner(folder, spec, supervision=supervision, places=places)
         self._installation = Installation(
             folder,
             spec,
@@ -106,6 +111,7 @@ class Training:
 
     def _begin(self, sandboxed: Sandboxed) -> None:
         self._started_us = now_us()
+        self._pipes.start()
         if sandboxed.is_warm:
             self._reports.note("The program was started warm: forked from an interpreter that was ready for it.")
         self._note_limits(sandboxed)

@@ -10,7 +10,8 @@ can gain none, and is never root. `working_folder`, `argv` and the targets of bi
 With `Isolation.PROCESS_GROUP`, for machines that allow no namespaces, it is a plain process: every path is the host's,
 `/opt/ml` does not exist, and `Sandboxed.not_enforced` says what is lost. Nobody falls back to it silently: a launch
 with namespaces raises `Unavailable` where the machine refuses them, and the caller makes a second request with host
-paths. A program, folder or target that cannot be used raises `InvalidRequest`.
+paths. Likewise `CannotLayer` where it refuses a `CopyOnWrite`, for a request without. A program, folder or target that
+cannot be used raises `InvalidRequest`.
 """
 
 import sys
@@ -20,7 +21,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from trainyard.foundation.errors import TrainyardError
+from trainyard.foundation.errors import TrainyardError, Unavailable
 from trainyard.link.contract import LimitSpec
 
 ML = "/opt/ml"
@@ -30,6 +31,10 @@ class SandboxLost(TrainyardError):
     """A sandbox is out of control: its keeper is gone, or it is not proven that what it started has ended."""
 
 
+class CannotLayer(Unavailable):
+    """This machine cannot show a folder to be changed without being changed."""
+
+
 class Isolation(StrEnum):
     NAMESPACES = "namespaces"
     PROCESS_GROUP = "process group"
@@ -37,10 +42,26 @@ class Isolation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """A file or folder of the host, and where the program sees it; by default at the same path."""
+    """A file or folder of the host, and where the program sees it; by default at the same path.
+
+    `below` is a path under `source` that somebody else chose: it is what is bound, and it never leads out of `source`.
+    """
 
     source: Path
     target: str = ""
+    below: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOnWrite:
+    """A folder of the host that the program sees as its own to change, and that nothing it does can change.
+
+    What it writes goes to the folder `changes`, which must not be on view elsewhere. Nobody changes `source` meanwhile.
+    """
+
+    source: Path
+    target: str
+    changes: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +97,7 @@ class SandboxRequest:
     interpreter: Path = Path(sys.executable)  # its prefix and base prefix are visible, read-only
     read_only: Sequence[Bind] = ()
     writable: Sequence[Bind] = ()
+    copy_on_write: Sequence[CopyOnWrite] = ()  # with namespaces only
     hidden: Sequence[Path] = ()  # masked wherever they would be visible, save for the binds above and the interpreter
     hostname: str = "algo-1"
     hosts: Sequence[str] = ()  # lines of /etc/hosts after those of localhost

@@ -16,6 +16,26 @@ def enter_user_namespace(namespaces: int = 0) -> None:
     _write("/proc/self/gid_map", f"{gid} {gid} 1")
 
 
+def open_mapping(uid: int, gid: int) -> int:
+    """A descriptor of a user namespace that maps what belongs to this user, who is root, to another one."""
+    asked, ready = os.pipe(), os.pipe()
+    pid = os.fork()  # a namespace has to be somebody's until it is open
+    if pid == 0:
+        _stay_in_namespace(ready[1], asked)
+    os.close(asked[0])
+    os.close(ready[1])
+    try:
+        if os.read(ready[0], 1) != b"r":
+            raise PermissionError(1, "not permitted", "a user namespace for the owner of files")
+        _write(f"/proc/{pid}/uid_map", f"{os.geteuid()} {uid} 1")
+        _write(f"/proc/{pid}/gid_map", f"{os.getegid()} {gid} 1")
+        return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(ready[0])
+        os.close(asked[1])
+        os.waitpid(pid, 0)
+
+
 def become(uid: int, gid: int) -> None:
     """Give up root for good. The bounding set goes first, since only root can empty it."""
     drop_bounding_set()
@@ -41,6 +61,17 @@ def give_up_privileges() -> None:
 def drop_bounding_set() -> None:
     for number in range(_last_capability() + 1):
         system_calls.drop_bounding_capability(number)
+
+
+def _stay_in_namespace(ready: int, asked: tuple[int, int]) -> None:
+    """Be in a user namespace until the other end of `asked` is closed, and never return."""
+    try:
+        os.close(asked[1])
+        system_calls.unshare(NEW_USER)
+        os.write(ready, b"r")
+        os.read(asked[0], 1)
+    finally:
+        os._exit(0)
 
 
 def _last_capability() -> int:

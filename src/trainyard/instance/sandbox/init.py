@@ -55,7 +55,11 @@ def _build(orders: Orders) -> None:
     except OSError as error:
         status.report(orders.status_fd, status.REFUSED, status.describe_error(error))
         os._exit(1)
-    mounts.fill_root(orders.steps)
+    try:
+        mounts.fill_root(orders.steps, uid=orders.uid, gid=orders.gid)
+    except mounts.CannotLayer as error:
+        status.report(orders.status_fd, status.NO_LAYERS, status.describe_error(error))
+        os._exit(1)
     mounts.leave_old_root()
     system_calls.set_host_name(orders.hostname)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trainyard.foundation.errors import InvalidRequest, TrainyardError, Unavailable
 from trainyard.instance.sandbox import groups, keeper, status
-from trainyard.instance.sandbox.contract import Isolation, Sandboxed, SandboxLost, SandboxRequest
+from trainyard.instance.sandbox.contract import CannotLayer, Isolation, Sandboxed, SandboxLost, SandboxRequest
 from trainyard.instance.sandbox.keeper_process import END, ForkedKeeper, KeeperProcess, Line, SpawnedKeeper
 from trainyard.instance.sandbox.launched import LaunchedProgram
 from trainyard.instance.sandbox.limits import (
@@ -21,6 +21,7 @@ from trainyard.instance.sandbox.limits import (
     make_groups,
     own_hierarchies,
 )
+from trainyard.instance.sandbox.mounts import LAYERS
 from trainyard.instance.sandbox.orders import Orders
 from trainyard.instance.sandbox.view import plan_view
 
@@ -37,8 +38,9 @@ log = logging.getLogger(__name__)
 def launch(request: SandboxRequest, output_fd: int) -> Sandboxed:
     """Start the program with its output and errors going to `output_fd`, which stays the caller's; return once it runs.
 
-    Raises `Unavailable` where the machine refuses the isolation, `InvalidRequest` for what can never run, `Conflict`
-    when a sandbox of that name lives, `SandboxLost` when the keeper does not answer. Nothing is left behind then.
+    Raises `Unavailable` where the machine refuses the isolation, `CannotLayer` where it refuses a folder copy-on-write,
+    `InvalidRequest` for what can never run, `Conflict` when a sandbox of that name lives, `SandboxLost` when the keeper
+    does not answer. Nothing is left behind then.
     May be called from any thread.
     """
     _check(request)
@@ -88,6 +90,12 @@ def _make_scratch(request: SandboxRequest, *, uid: int, gid: int) -> None:
         folder.chmod(mode)
         if os.geteuid() == 0 and name != "root":
             os.chown(folder, uid, gid)
+    for each in request.copy_on_write:
+        for name in LAYERS:
+            folder = each.changes / name
+            folder.mkdir(parents=True, exist_ok=True)
+            if os.geteuid() == 0:
+                os.chown(folder, uid, gid)
 
 
 def _start_warm(
@@ -176,6 +184,8 @@ def _take_in(line: Line | None, start: _Start, request: SandboxRequest) -> None:
         raise SandboxLost(f"Sandbox {request.name} did not start: its keeper {why}.")
     if line.word == status.REFUSED:
         raise Unavailable(f"This machine does not allow isolation by namespaces: {line.detail}.")
+    if line.word == status.NO_LAYERS:
+        raise CannotLayer(f"This machine cannot show a folder copy-on-write: {line.detail}.")
     if line.word == status.UNUSABLE:
         raise InvalidRequest(f"Sandbox {request.name} cannot start its program: {line.detail}.")
     if line.word == status.INIT:

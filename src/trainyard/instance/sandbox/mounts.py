@@ -6,6 +6,7 @@ never to one of the host. Nothing is made in the system's folders either: they a
 
 import os
 
+from trainyard.instance.sandbox import identity
 from trainyard.instance.sandbox.orders import Step
 from trainyard.instance.sandbox.system_calls import (
     MS_BIND,
@@ -18,13 +19,18 @@ from trainyard.instance.sandbox.system_calls import (
     NO_EXEC,
     NO_SUID,
     READ_ONLY,
+    bind_as_owner,
     mount,
+    open_beneath,
     pivot_root,
     restrict_mount,
     unmount,
 )
 
 HOST = "/.host"  # where the old root lies while the new one is filled
+LAYERS = ("upper", "work")  # in the folder that takes the changes of one that is copy-on-write
+
+_LOWER, _CHANGES = "/.lower", "/.changes"  # where layers lie while they are put together
 
 _BINDS = {
     "read_only": READ_ONLY | NO_SUID | NO_DEVICES,
@@ -32,6 +38,10 @@ _BINDS = {
     "writable": NO_SUID | NO_DEVICES,
     "device": NO_SUID | NO_EXEC,
 }
+
+
+class CannotLayer(OSError):
+    """The kernel, or a file system, does not do what copy-on-write needs."""
 
 
 def enter_new_root(staging: str) -> None:
@@ -46,10 +56,17 @@ def enter_new_root(staging: str) -> None:
     restrict_mount("/proc", NO_SUID)  # fails at once where the kernel is too old to restrict whole trees
 
 
-def fill_root(steps: list[Step]) -> None:
-    """Carry out the steps that view.py planned, in their order."""
-    for step in steps:
-        _carry_out(step)
+def fill_root(steps: list[Step], *, uid: int, gid: int) -> None:
+    """Carry out the steps that view.py planned, in their order, for a program of that user."""
+    mapping = -1
+    try:
+        for step in steps:
+            if step[0] == "layers" and mapping < 0 and os.geteuid() == 0:
+                mapping = _mapping(uid, gid)
+            _carry_out(step, mapping)
+    finally:
+        if mapping >= 0:
+            os.close(mapping)
 
 
 def leave_old_root() -> None:
@@ -64,6 +81,39 @@ def bind(kind: str, source: str, target: str) -> None:
     make_target(target, is_folder=os.path.isdir(source))
     mount(source, target, flags=MS_BIND | MS_REC)
     restrict_mount(target, _BINDS[kind])
+
+
+def bind_beneath(kind: str, folder: str, path: str, target: str) -> None:
+    """Bind what lies at a path below a folder, whatever others do to the path meanwhile."""
+    descriptor = open_beneath(HOST + folder, path)
+    try:
+        make_target(target, is_folder=True)
+        mount(f"/proc/self/fd/{descriptor}", target, flags=MS_BIND | MS_REC)
+    finally:
+        os.close(descriptor)
+    restrict_mount(target, _BINDS[kind])
+
+
+def lay_over(source: str, changes: str, target: str, mapping: int) -> None:
+    """Show a folder copy-on-write, with its files owned as the user namespace of the descriptor maps them, if any."""
+    make_target(target, is_folder=True)
+    for folder in (_LOWER, _CHANGES):
+        os.mkdir(folder, 0o700)
+    try:
+        if mapping >= 0:
+            bind_as_owner(HOST + source, _LOWER, mapping)
+        else:
+            mount(HOST + source, _LOWER, flags=MS_BIND)
+        mount(HOST + changes, _CHANGES, flags=MS_BIND)
+        upper, work = (f"{_CHANGES}/{name}" for name in LAYERS)
+        # The constant names need no escaping; and userxattr serves within a user namespace as well as outside.
+        options = f"lowerdir={_LOWER},upperdir={upper},workdir={work},index=off,userxattr"
+        mount("overlay", target, kind="overlay", flags=MS_NOSUID | MS_NODEV, options=options)
+    except OSError as error:
+        raise CannotLayer(error.errno, error.strerror, error.filename) from error
+    for folder in (_LOWER, _CHANGES):
+        unmount(folder)
+        os.rmdir(folder)
 
 
 def make_link(target: str, text: str) -> None:
@@ -119,8 +169,19 @@ def make_target(target: str, *, is_folder: bool) -> None:
     os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
 
 
-def _carry_out(step: Step) -> None:
+def _mapping(uid: int, gid: int) -> int:
+    try:
+        return identity.open_mapping(uid, gid)
+    except OSError as error:
+        raise CannotLayer(error.errno, error.strerror, error.filename) from error
+
+
+def _carry_out(step: Step, mapping: int) -> None:
     match step:
+        case ("layers", source, changes, target):
+            lay_over(source, changes, target, mapping)
+        case ("beneath", kind, folder, path, target):
+            bind_beneath(kind, folder, path, target)
         case ("bind", kind, source, target):
             bind(kind, source, target)
         case ("folder", target):

@@ -9,6 +9,7 @@ INIT = "init"  # pid of the process that holds the tree, in the keeper's numbers
 NOTE = "note"  # something that this machine does not enforce
 RUNNING = "running"  # the program's image is loaded
 REFUSED = "refused"  # the machine does not allow what isolation needs: why
+NO_LAYERS = "nolayers"  # the machine cannot show a folder copy-on-write: why
 UNUSABLE = "unusable"  # something named in the request cannot be used: why
 EXITED = "exited"  # the program's exit code, or minus the signal that ended it
 ENDED = "ended"  # nothing of the tree is left; 1 when memory was the cause, else 0

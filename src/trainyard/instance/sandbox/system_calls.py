@@ -12,10 +12,14 @@ NEW_MOUNT, NEW_UTS, NEW_IPC, NEW_USER, NEW_PID = 0x00020000, 0x04000000, 0x08000
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 0x2, 0x4, 0x8, 0x1000, 0x4000, 0x40000
 
 READ_ONLY, NO_SUID, NO_DEVICES, NO_EXEC = 0x1, 0x2, 0x4, 0x8  # attributes of mount_setattr
+_IDMAP = 0x100000
 
+_SYS_OPEN_TREE, _SYS_MOVE_MOUNT, _SYS_OPENAT2 = 428, 429, 437
 _SYS_MOUNT_SETATTR, _SYS_LANDLOCK_CREATE, _SYS_LANDLOCK_RESTRICT = 442, 444, 446
 _SYS_KEYCTL = {"x86_64": 250, "aarch64": 219}
-_AT_FDCWD, _AT_RECURSIVE, _MNT_DETACH = -100, 0x8000, 2
+_AT_FDCWD, _AT_RECURSIVE, _AT_EMPTY_PATH, _MNT_DETACH = -100, 0x8000, 0x1000, 2
+_OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = 1, 4
+_RESOLVE_BENEATH, _RESOLVE_NO_MAGICLINKS = 0x8, 0x2
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP = 1, 4, 24
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 36, 38, 47
 _CAP_AMBIENT_CLEAR_ALL = 4
@@ -51,6 +55,50 @@ def restrict_mount(target: str, attributes: int, *, is_recursive: bool = True) -
         ctypes.byref(attr),
         ctypes.c_size_t(ctypes.sizeof(attr)),
     )
+
+
+def bind_as_owner(source: str, target: str, namespace: int) -> None:
+    """Bind a folder in which the owner of its files appears as the one that a user namespace maps it to.
+
+    Since 5.12, on file systems that know how; others refuse.
+    """
+    tree = _syscall(
+        f"clone the mount of {source}",
+        _SYS_OPEN_TREE,
+        ctypes.c_long(_AT_FDCWD),
+        ctypes.c_char_p(os.fsencode(source)),
+        ctypes.c_ulong(_OPEN_TREE_CLONE | os.O_CLOEXEC),
+    )
+    try:
+        _map_owner(tree, source, namespace)
+        _syscall(
+            f"mount {source} on {target}",
+            _SYS_MOVE_MOUNT,
+            ctypes.c_long(tree),
+            ctypes.c_char_p(b""),
+            ctypes.c_long(_AT_FDCWD),
+            ctypes.c_char_p(os.fsencode(target)),
+            ctypes.c_ulong(_MOVE_MOUNT_F_EMPTY_PATH),
+        )
+    finally:
+        os.close(tree)
+
+
+def open_beneath(folder: str, path: str) -> int:
+    """A descriptor of what lies at a path below a folder; links that lead out of the folder are refused."""
+    how = (ctypes.c_uint64 * 3)(os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
+    top = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return _syscall(
+            f"{path} below {folder}",
+            _SYS_OPENAT2,
+            ctypes.c_long(top),
+            ctypes.c_char_p(os.fsencode(path)),
+            ctypes.byref(how),
+            ctypes.c_size_t(ctypes.sizeof(how)),
+        )
+    finally:
+        os.close(top)
 
 
 def pivot_root(new_root: str, put_old: str) -> None:
@@ -119,6 +167,19 @@ def scope_sockets_and_signals() -> None:
         _syscall("landlock", _SYS_LANDLOCK_RESTRICT, ctypes.c_long(ruleset), ctypes.c_ulong(0))
     finally:
         os.close(ruleset)
+
+
+def _map_owner(tree: int, source: str, namespace: int) -> None:
+    attr = (ctypes.c_uint64 * 4)(_IDMAP, 0, 0, namespace)
+    _syscall(
+        f"map the owner of {source}",
+        _SYS_MOUNT_SETATTR,
+        ctypes.c_long(tree),
+        ctypes.c_char_p(b""),
+        ctypes.c_ulong(_AT_EMPTY_PATH),
+        ctypes.byref(attr),
+        ctypes.c_size_t(ctypes.sizeof(attr)),
+    )
 
 
 def _prctl(what: str, option: int, value: int) -> None:

@@ -34,6 +34,7 @@ class _Shown:
     target: str
     kind: str
     is_explicit: bool = True  # was asked for, so a hidden folder around it does not hide it
+    step: Step = ()  # that shows it, where it is not a plain bind
 
 
 def plan_view(request: SandboxRequest, *, uid: int, gid: int, root: Path = Path("/")) -> list[Step]:
@@ -44,7 +45,7 @@ def plan_view(request: SandboxRequest, *, uid: int, gid: int, root: Path = Path(
     shown = [each for each in shown if each.is_explicit or not _lies_in_any(each.source, hidden)]
     masks = {target: path.is_dir() for each in shown for target, path in _masks(each, hidden)}
     steps: list[tuple[str, Step]] = [(target, ("mask", target)) for target in masks]
-    steps += [(each.target, ("bind", each.kind, str(each.source), each.target)) for each in shown]
+    steps += [(each.target, each.step or ("bind", each.kind, str(each.source), each.target)) for each in shown]
     ordered = [step for _, step in sorted(steps, key=_depth)]  # stable: what is asked for lies on what masks it
     return [
         *(("link", target, text) for target, text in links),
@@ -97,7 +98,19 @@ def _requested(request: SandboxRequest, hidden: Sequence[Path]) -> Iterator[_Sho
     yield _Shown(request.scratch_folder.resolve() / "var-tmp", "/var/tmp", "writable")
     yield _Shown(request.ml_folder.resolve(), ML, "writable")
     for kind, binds in (("read_only", request.read_only), ("writable", request.writable)):
-        yield from (_Shown(bind.source.resolve(), _target(bind), kind) for bind in binds)
+        yield from (_bound(bind, kind) for bind in binds)
+    for each in request.copy_on_write:
+        source = each.source.resolve()
+        step = ("layers", str(source), str(each.changes.resolve()), each.target)
+        yield _Shown(source, each.target, "layers", step=step)
+
+
+def _bound(bind: Bind, kind: str) -> _Shown:
+    source, target = bind.source.resolve(), _target(bind)
+    if not bind.below:
+        return _Shown(source, target, kind)
+    step = ("beneath", kind, str(source), bind.below, target)
+    return _Shown(Path(os.path.normpath(source / bind.below)), target, kind, step=step)
 
 
 def _target(bind: Bind) -> str:

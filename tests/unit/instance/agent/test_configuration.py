@@ -2,6 +2,7 @@
 
 from tests.unit.instance.agent.samples import RECORDED, changed
 from trainyard.instance.agent.configuration import config_files, decoded_hyperparameters, is_for_platform
+from trainyard.link.contract import SyncSpec
 
 
 def test_hyperparameters_stay_the_strings_they_were_sent_as() -> None:
@@ -44,3 +45,11 @@ def test_what_speaks_to_the_platform_is_told_from_what_speaks_to_the_program() -
     assert is_for_platform("sagemaker_program")
     assert is_for_platform("_tuning_objective_metric")
     assert not is_for_platform("epochs")
+
+
+def test_a_program_is_told_which_of_its_folders_are_kept_in_s3() -> None:
+    spec = changed(checkpoint=SyncSpec("s3://b/ck", "/state"), tensorboard=SyncSpec("s3://b/tb", "/opt/ml/output/tb"))
+    files = config_files(spec)
+    assert files["checkpointconfig.json"] == {"LocalPath": "/state"}
+    assert files["tensorboardoutputconfig.json"] == {"LocalPath": "/opt/ml/output/tb"}
+    assert not {"checkpointconfig.json", "tensorboardoutputconfig.json"} & config_files(changed()).keys()

@@ -34,11 +34,21 @@ def test_without_commands_nothing_is_ordered(mailbox: Mailbox) -> None:
 
 def test_a_stop_has_the_reason_it_was_first_given(mailbox: Mailbox) -> None:
     orders = Orders(mailbox, monotonic=Hands())
-    mailbox.put(CommandKind.STOP, {"reason": "interrupted"})
+    mailbox.put(CommandKind.STOP, {"reason": "max_wait"})
     mailbox.put(CommandKind.STOP, {"reason": "user"})
     with pytest.raises(Ordered):
         orders.check()
+    assert orders.stop_reason == "max_wait"
+
+
+def test_a_stop_wins_over_an_interruption_whose_results_nobody_would_keep(mailbox: Mailbox) -> None:
+    orders = Orders(mailbox, monotonic=Hands())
+    mailbox.put(CommandKind.STOP, {"reason": "interrupted"})
+    orders.read()
     assert orders.stop_reason == "interrupted"
+    mailbox.put(CommandKind.STOP, {"reason": "user"})
+    orders.read()
+    assert orders.stop_reason == "user"
 
 
 def test_a_stop_without_a_reason_is_the_users(mailbox: Mailbox) -> None:

@@ -33,12 +33,12 @@ def announce(attempt: Path, name: str, *, is_alive: bool) -> None:
     InstanceFolder(attempt / name).agent.write_text(json.dumps({"pid": os.getpid(), "started": started}))
 
 
-def report(attempt: Path, name: str, outcome: str = "") -> None:
+def report(attempt: Path, name: str, outcome: str = "", reason: str = "") -> None:
     with SpoolWriter(InstanceFolder(attempt / name).spool) as spool:
         reports = Reports(spool)
         reports.exited(Ended(code=0, signal=None))
         if outcome:
-            reports.ended(outcome, "", card=None)
+            reports.ended(outcome, reason, card=None)
 
 
 def give_up() -> None:
@@ -55,6 +55,12 @@ def test_all_are_waited_for_and_each_has_ended_in_its_way(attempt: Path) -> None
     report(attempt, "algo-2", "stopped")
     report(attempt, "algo-3", "failed")
     assert siblings_of(attempt).wait(give_up) == {"algo-2": State.ENDED_WELL, "algo-3": State.FAILED}
+
+
+def test_one_that_was_interrupted_did_not_end_well(attempt: Path) -> None:
+    report(attempt, "algo-2", "stopped", "interrupted")
+    report(attempt, "algo-3", "stopped", "user")
+    assert siblings_of(attempt).wait(give_up) == {"algo-2": State.INTERRUPTED, "algo-3": State.ENDED_WELL}
 
 
 def test_one_that_is_dead_without_a_last_word_is_lost_and_not_waited_for(attempt: Path) -> None:

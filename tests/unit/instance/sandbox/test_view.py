@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.instance.sandbox.contract import Bind, SandboxRequest
+from trainyard.instance.sandbox.contract import Bind, CopyOnWrite, SandboxRequest
 from trainyard.instance.sandbox.orders import Step
 from trainyard.instance.sandbox.view import plan_view
 from trainyard.link.contract import LimitSpec
@@ -163,3 +163,19 @@ def test_sockets_in_folders_of_the_system_are_masked(request_of_a_job: SandboxRe
     lines += ["0000: 00000002 00000000 00010000 0001 01 78"]
     (root / "proc/net/unix").write_text("\n".join(lines))
     assert [step for step in plan(request_of_a_job, root) if step[0] == "mask"] == [("mask", "/opt/tools/door")]
+
+
+def test_a_folder_shown_copy_on_write_lies_on_what_holds_it(request_of_a_job: SandboxRequest, root: Path) -> None:
+    data = CopyOnWrite(root / "srv", "/opt/ml/input/data/train", root / "home/me/yard/scratch/train")
+    steps = plan(replace(request_of_a_job, copy_on_write=[data], hidden=[root / "srv", root / "home"]), root)
+    layers = ("layers", str(root / "srv"), str(root / "home/me/yard/scratch/train"), "/opt/ml/input/data/train")
+    assert layers in steps
+    assert steps.index(layers) > steps.index(("bind", "writable", str(root / "home/me/yard/ml"), "/opt/ml"))
+
+
+def test_a_path_below_a_folder_is_left_to_be_followed_by_who_binds_it(
+    request_of_a_job: SandboxRequest, root: Path
+) -> None:
+    bind = Bind(root / "srv", "/opt/ml/input/data/sets", below="a/../b")
+    steps = plan(replace(request_of_a_job, read_only=[bind]), root)
+    assert ("beneath", "read_only", str(root / "srv"), "a/../b", "/opt/ml/input/data/sets") in steps

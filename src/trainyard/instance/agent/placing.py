@@ -1,0 +1,99 @@
+"""Where the programs of an instance find its channels, under input/data of the ml folder.
+
+A File channel is shown copy-on-write, a FastFile channel read-only, a folder of this machine as it is. Where a sandbox
+cannot do that, the files are put into the ml folder itself: as hard links where the program runs as another user than
+the one who owns the store, which alone could change what they share with it; otherwise as copies.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from trainyard.instance.agent.channels import copy_file, link_file
+from trainyard.instance.agent.layout import Owner
+from trainyard.instance.sandbox.contract import ML, Bind, CopyOnWrite
+from trainyard.link.contract import ChannelSpec
+from trainyard.link.folders import InstanceFolder
+
+PIPE, FAST_FILE = "Pipe", "FastFile"
+
+_DATA = "input/data"
+
+
+def needs_files(channel: ChannelSpec) -> bool:
+    """Whether the objects of a channel have to be brought as files."""
+    return channel.mode != PIPE and not channel.folder
+
+
+class ChannelPlaces:
+    """What a sandbox has to show of the channels, and what to do when it cannot."""
+
+    def __init__(self, folder: InstanceFolder, channels: Sequence[ChannelSpec], *, owner: Owner) -> None:
+        self._folder = folder
+        self._channels = channels
+        self._owner = owner
+        self._placed: set[str] = set()  # channels that lie in the ml folder
+
+    @property
+    def copy_on_write(self) -> Sequence[CopyOnWrite]:
+        return [
+            CopyOnWrite(self._brought(each), _target(each), self._folder.scratch / "channels" / each.name)
+            for each in self._shown()
+            if needs_files(each) and each.mode != FAST_FILE
+        ]
+
+    @property
+    def read_only(self) -> Sequence[Bind]:
+        fast = [Bind(self._brought(each), _target(each)) for each in self._shown() if each.mode == FAST_FILE]
+        return [*fast, *(_bind(each) for each in self._shown() if each.folder and not each.is_writable)]
+
+    @property
+    def writable(self) -> Sequence[Bind]:
+        return [_bind(each) for each in self._shown() if each.folder and each.is_writable]
+
+    def place_files(self) -> None:
+        """Put into the ml folder what would have been shown copy-on-write, for sandboxes that cannot."""
+        self._place([each for each in self._shown() if needs_files(each) and each.mode != FAST_FILE])
+
+    def place_all(self) -> None:
+        """Put everything into the ml folder, for programs that see the folders of the host."""
+        self._place([each for each in self._shown() if each.mode != PIPE])
+
+    def _shown(self) -> Iterator[ChannelSpec]:
+        return (each for each in self._channels if each.name not in self._placed)
+
+    def _brought(self, channel: ChannelSpec) -> Path:
+        return self._folder.channels / channel.name
+
+    def _place(self, channels: Sequence[ChannelSpec]) -> None:
+        for channel in channels:
+            place = self._folder.ml / _DATA / channel.name
+            if channel.folder:
+                place.symlink_to(Path(channel.folder, channel.directory))
+            else:
+                self._place_tree(self._brought(channel), place)
+            self._placed.add(channel.name)
+
+    def _place_tree(self, source: Path, place: Path) -> None:
+        place.mkdir(exist_ok=True)
+        self._owner.take(place)
+        for entry in os.scandir(source):
+            if entry.is_dir(follow_symlinks=False):
+                self._place_tree(source / entry.name, place / entry.name)
+            else:
+                self._place_file(source / entry.name, place / entry.name)
+
+    def _place_file(self, source: Path, place: Path) -> None:
+        if self._owner.is_another and link_file(source, place):
+            return
+        with source.open("rb", buffering=0) as file:
+            copy_file(file.fileno(), place)
+        self._owner.take(place)
+
+
+def _target(channel: ChannelSpec) -> str:
+    return f"{ML}/{_DATA}/{channel.name}"
+
+
+def _bind(channel: ChannelSpec) -> Bind:
+    return Bind(Path(channel.folder), _target(channel), below=channel.directory)

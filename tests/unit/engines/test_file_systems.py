@@ -1,0 +1,76 @@
+from pathlib import Path
+
+import pytest
+
+from trainyard.engines.file_systems import FileSystems
+from trainyard.foundation.errors import InvalidRequest
+
+ID = "fs-0123456789abcdef0"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """What stands for a file system, beside a folder that is none of its business."""
+    (tmp_path / "shared/sets/mnist").mkdir(parents=True)
+    (tmp_path / "private").mkdir()
+    return tmp_path / "shared"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home/file_systems.toml"
+
+
+@pytest.fixture
+def systems(file: Path, folder: Path) -> FileSystems:
+    file.write_text(f'[file_systems]\n"{ID}" = "{folder}"\n')
+    return FileSystems(file)
+
+
+def test_an_id_stands_for_its_folder(systems: FileSystems, folder: Path) -> None:
+    assert systems.folder(ID) == folder
+    systems.require(ID, "sets/mnist")
+    systems.require(ID, "")
+
+
+def test_a_change_of_the_file_counts_at_once(systems: FileSystems, file: Path, tmp_path: Path) -> None:
+    file.write_text(f'[file_systems]\n"{ID}" = "{tmp_path / "private"}"\n')
+    assert systems.folder(ID) == tmp_path / "private"
+
+
+def test_an_unknown_id_is_refused_with_the_file_to_name_it_in(systems: FileSystems, file: Path) -> None:
+    with pytest.raises(InvalidRequest, match=rf"fs-00000000.*\[file_systems\] in {file}"):
+        systems.folder("fs-00000000")
+    with pytest.raises(InvalidRequest, match=r"file_systems\.toml"):
+        FileSystems(file.with_name("none") / "file_systems.toml").folder(ID)
+
+
+@pytest.mark.parametrize("path", ["nowhere", "../private", "sets/../../private", "out", "sets/file"])
+def test_a_directory_that_is_not_within_is_refused(systems: FileSystems, folder: Path, path: str) -> None:
+    (folder / "out").symlink_to("../private")
+    (folder / "sets/file").touch()
+    with pytest.raises(InvalidRequest, match=f'no directory "/{path}" in the file system'):
+        systems.require(ID, path)
+
+
+@pytest.mark.parametrize("named", ["relative", "/none/of/this"])
+def test_what_is_no_folder_is_refused(file: Path, named: str) -> None:
+    file.write_text(f'[file_systems]\n"{ID}" = "{named}"\n')
+    with pytest.raises(InvalidRequest, match="no folder of this machine"):
+        FileSystems(file).folder(ID)
+
+
+@pytest.mark.parametrize("where", [".", "home", "home/objects"])
+def test_the_folder_of_the_yard_itself_is_never_given_away(file: Path, tmp_path: Path, where: str) -> None:
+    (tmp_path / "home/objects").mkdir()
+    file.write_text(f'[file_systems]\n"{ID}" = "{tmp_path / where}"\n')
+    with pytest.raises(InvalidRequest, match="what no job may see"):
+        FileSystems(file).folder(ID)
+
+
+@pytest.mark.parametrize(("text", "words"), [("[", "not valid TOML"), ("file_systems = 3", "maps ids")])
+def test_a_file_that_is_wrong_is_named(file: Path, text: str, words: str) -> None:
+    file.write_text(text)
+    with pytest.raises(InvalidRequest, match=words):
+        FileSystems(file).folder(ID)
