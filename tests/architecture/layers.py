@@ -38,7 +38,7 @@ SEAMS: dict[str, set[str]] = {
     "alembic": {"server.records"},
     "psycopg": {"server.records"},
     "obstore": {"objects"},
-    "awscrt": {"objects.checksums"},
+    "awscrt": {"objects.checksums", "formats.crc32c"},
     "uvicorn": {"server.listeners", "server.connections"},
     "httptools": {"server.connections"},
     "cryptography": {"server.certificates"},
@@ -46,6 +46,9 @@ SEAMS: dict[str, set[str]] = {
     "optuna": {"insight.tuning"},
     "ray": {"engines.ray"},
     "torch": {"instance", "data"},
+    "tensorflow": {"instance.compat"},
+    "sagemaker_tensorflow": {"instance.compat"},  # the stand-in itself
+    "trainyard_deferral": {"instance.compat"},  # ours, imported by that name
     "uv": set(),  # a program that instance/agent/installation.py runs
 }
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import sklearn.datasets
 
-from tests.conformance.conftest import PROJECT, Person
+from tests.conformance.conftest import PROJECT, TRAINYARD, Person
 from tests.conformance.environments import interpreter
 
 # Which package makes the estimators, and in which environment: the newest of 2.x, the one that simple-sagemaker needs,
@@ -65,7 +65,13 @@ def test_tensorflow_trains_in_the_environment_that_its_image_is_mapped_to(
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(reason="ssm asks for CheckpointConfig and TensorBoardOutputConfig with every task: not served yet")
+@pytest.mark.parametrize("environment", ["main", "ssm"])
+def test_the_sagemaker_sdk_tells_what_spot_saved_after_an_interruption(environment: str, person: Person) -> None:
+    person.trainyard("connect", "--yes")
+    person.run("spot_with_sagemaker", environment, person.bare_environment(), words=[str(TRAINYARD)])
+
+
+@pytest.mark.slow
 def test_simple_sagemaker_runs_a_task(person: Person) -> None:
     person.trainyard("connect", "--yes")
     person.run("task_with_ssm", "ssm", person.bare_environment())

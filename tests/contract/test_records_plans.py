@@ -164,6 +164,14 @@ def test_claims_and_their_writes_find_their_row_at_once(records: SqlRecords) -> 
         assert plan.is_short, plan.text
 
 
+def test_the_first_in_line_is_found_at_once_and_those_before_a_moment_by_an_index_alone(records: SqlRecords) -> None:
+    for plan in plans(records, partial(SqlRecords.first_due, kind=KIND, now=LATER)):
+        assert plan.is_short, plan.text
+    near = NOON + timedelta(seconds=ROWS // 2 + 40)
+    for plan in plans(records, partial(SqlRecords.count_due, kind=KIND, after=NOON - timedelta(days=1), before=near)):
+        assert plan.is_short, plan.text
+
+
 def test_an_idle_worker_learns_quickly_that_there_is_nothing_to_do(records: SqlRecords) -> None:
     for kind, now in ((KIND, NOON - timedelta(days=1)), ("model", LATER), ("unknown", LATER)):
         for plan in plans(records, partial(SqlRecords.claim_next, kind=kind, worker="w", lease=LEASE, now=now)):

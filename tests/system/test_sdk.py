@@ -280,10 +280,38 @@ def test_an_estimator_without_a_script_says_what_cannot_run_yet() -> None:
         estimator.fit("s3://nowhere/data")
 
 
-def test_a_file_system_is_accepted_by_the_sdk_and_refused_by_the_yard(write: Callable[[str], str]) -> None:
+def test_a_file_system_that_stands_for_nothing_is_refused_with_the_file_to_name_it_in(
+    write: Callable[[str], str],
+) -> None:
     estimator = PyTorch(write(TRAIN), instance_type="ml.m5.large")
-    with pytest.raises(TrainyardError, match="FileSystemDataSource"):
-        estimator.fit(FileSystemInput("fs-1", "FSxLustre", "/mnt/data", "ro"))
+    with pytest.raises(TrainyardError, match=r"fs-0123456789abcdef0.*file_systems\.toml"):
+        estimator.fit(FileSystemInput("fs-0123456789abcdef0", "FSxLustre", "/mnt/data", "ro"))
+
+
+def test_a_file_system_is_a_folder_of_this_machine(
+    yard: RunningYard, write: Callable[[str], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "sets/mnist").mkdir(parents=True)
+    (tmp_path / "sets/mnist/one.csv").write_text("1")
+    table = yard.home.file_systems_file
+    table.write_text(f'[file_systems]\nfs-00000000000 = "{tmp_path / "sets"}"\n')
+    try:
+        estimator = PyTorch(write(TRAIN), instance_type="ml.m5.large")
+        estimator.fit({"shared": FileSystemInput("fs-00000000000", "EFS", "/mnist")})
+    finally:
+        table.unlink()
+    assert "channel shared one.csv\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["model", "start"])
+def test_training_goes_on_from_the_model_of_an_earlier_job(
+    write: Callable[[str], str], capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    first = PyTorch(write(TRAIN), instance_type="ml.m5.large")
+    first.fit()
+    second = PyTorch(write(TRAIN), instance_type="ml.m5.large", model_uri=first.model_data, model_channel_name=name)
+    second.fit()
+    assert f"channel {name} model.tar.gz\n" in capsys.readouterr().out
 
 
 def test_metrics_are_read_from_what_a_script_writes(write: Callable[[str], str]) -> None:

@@ -31,6 +31,11 @@ raise ExceptionGroup("several", [ValueError("one"), TypeError("two")])
     "an interrupt": "import pandas\nraise KeyboardInterrupt\n",
     "a signal that kills": "import os, pandas, signal\nos.kill(os.getpid(), signal.SIGTERM)\n",
     "an abort": "import os, pandas\nos.abort()\n",
+    "the readers of data": """
+import sys, pandas
+import trainyard.data
+print(trainyard.data.__file__, sys.path)
+""",
     "a hook for exceptions": """
 import sys, pandas
 sys.excepthook = lambda kind, error, trace: print("hooked", kind.__name__, error, trace.tb_lineno)

@@ -130,13 +130,20 @@ def _failure(details: Details) -> Iterator[str]:
 
 
 def _attempts(details: Details) -> Iterator[str]:
-    """Each attempt in a line, where there was more than one."""
+    """Each attempt in a line, where there was more than one or will be."""
     attempts = details["Attempts"]
-    for attempt in attempts if len(attempts) > 1 else ():
+    for attempt in attempts if len(attempts) > 1 or any("InterruptionReason" in each for each in attempts) else ():
         started: datetime = attempt["StartTime"]
         lasted = clock_text((attempt["EndTime"] - started).total_seconds()) if attempt.get("EndTime") else ""
         fates = "; ".join(_fate(instance) for instance in attempt["Instances"])
         yield f"{attempt['Number']:<2}  {started.astimezone():%H:%M:%S}  {lasted:>9}  {fates}".rstrip()
+        if why := attempt.get("InterruptionReason"):
+            yield f"    interrupted: {inert(why)}{_resumed(attempt)}"
+
+
+def _resumed(attempt: Mapping[str, Any]) -> str:
+    seconds = attempt.get("ResumedAfterInSeconds")
+    return "" if seconds is None else f" Resumed after {clock_text(round(seconds, 1))}."
 
 
 def _fate(instance: Mapping[str, Any]) -> str:

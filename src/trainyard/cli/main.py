@@ -24,6 +24,7 @@ COMMANDS = {
     "metrics": "metrics",
     "top": "top",
     "stop": "stop",
+    "interrupt": "interrupt",
     "rm": "rm",
     "env": "env",
     "connect": "connect",

@@ -79,7 +79,7 @@ def _watch(look: Callable[[], Sequence[str]], interval_s: float) -> None:
 
 
 def _look(api: Api) -> list[str]:
-    waiting = [job for job in _in_progress(api) if job["SecondaryStatus"] == "Pending"]
+    waiting = [job for job in _in_progress(api) if job["SecondaryStatus"] in ("Pending", "Interrupted")]
     return yard_lines(_yard(api), waiting, now=datetime.now(UTC), filled=block())
 
 

@@ -54,6 +54,23 @@ def fit(types: Sequence[InstanceType], machine: Capacity) -> Fit:
     return Fit(sizes, slots, (*lacking, *crowding))
 
 
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """What there must be more of before a job can start; nothing when it can."""
+
+    slots: int
+    gpus: int
+
+
+def lacking(types: Sequence[InstanceType], machine: Capacity, *, running: Sequence[LimitSpec]) -> Lack:
+    """What a job that would start now lacks beside those that run."""
+    fitted = fit(types, machine)
+    gpus_taken = len({gpu for share in running for gpu in share.gpus})
+    wanted = sum(size.gpus for size in fitted.sizes)
+    slots, gpus = fitted.slots - (machine.slots - len(running)), wanted - (len(machine.gpus) - gpus_taken)
+    return Lack(max(0, slots), max(0, gpus) if wanted else 0)
+
+
 def place(
     types: Sequence[InstanceType], machine: Capacity, *, running: Sequence[LimitSpec]
 ) -> tuple[LimitSpec, ...] | None:
@@ -61,15 +78,13 @@ def place(
 
     `running` has one share for each instance on the machine, of whichever job.
     """
-    fitted = fit(types, machine)
+    if lacking(types, machine, running=running) != Lack(0, 0):
+        return None
     taken = {gpu for share in running for gpu in share.gpus}
     free = iter([gpu for gpu in machine.gpus if gpu not in taken])
-    wanted = sum(size.gpus for size in fitted.sizes)
-    if fitted.slots > machine.slots - len(running) or wanted > len(machine.gpus) - len(taken):
-        return None
     return tuple(
         LimitSpec(size.cpus, size.memory_bytes, gpus=tuple(next(free) for _ in range(size.gpus)))
-        for size in fitted.sizes
+        for size in fit(types, machine).sizes
     )
 
 

@@ -152,6 +152,11 @@ class Home:
         return self.root / "images.toml"
 
     @property
+    def file_systems_file(self) -> Path:
+        """Which file systems stand for which folders of this machine."""
+        return self.root / "file_systems.toml"
+
+    @property
     def certificates(self) -> Path:
         return self.root / "certificates"
 

@@ -32,6 +32,8 @@ class SecondaryStatus(StrEnum):
     FAILED = "Failed"
     STOPPED = "Stopped"
     MAX_RUNTIME_EXCEEDED = "MaxRuntimeExceeded"
+    MAX_WAIT_TIME_EXCEEDED = "MaxWaitTimeExceeded"
+    INTERRUPTED = "Interrupted"
     RESTARTING = "Restarting"
 
 
@@ -58,6 +60,13 @@ class ChannelPlan:
     is_sharded: bool = False  # each instance gets some of the objects, otherwise all
     shuffle_seed: int | None = None
     content_type: str | None = None
+    mode: str = "File"
+    record_wrapper: str = "None"
+    compression: str = "None"
+    attributes: tuple[str, ...] = ()  # of an augmented manifest
+    file_system: str = ""  # id of a file system, instead of `uri`
+    directory: str = ""  # in that file system
+    is_writable: bool = True  # of a file system
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +94,13 @@ class TrainingPlan:
     max_runtime_s: int = 86400
     max_pending_s: int | None = None  # how long it may wait for room; None is for ever
     retries: int = 0  # how often it is started again after a failure that was not its own
+    is_spot: bool = False  # gives way to jobs that are not
+    max_wait_s: int | None = None  # of a spot job: for waiting and running together
+    billed_share: float = 1.0  # of its time: the price of its instances over what they cost on demand
+    checkpoint_uri: str = ""
+    checkpoint_path: str = ""  # as the program sees it
+    tensorboard_uri: str = ""
+    tensorboard_path: str = ""  # as the program sees it
     keep_alive_s: int = 0  # how long its warm workers are kept after it
     pool_key: str = ""  # the same for jobs of which one can take over what another has kept warm
 
@@ -157,7 +173,8 @@ class Attempt:
     """One time that the instances of a job were placed and started.
 
     It is remembered before anything of it exists outside, so that whatever was made can be found and ended. `failure`
-    and `card` are those of one that was not the last because the job was tried again.
+    and `card` are those of one that was not the last because the job was tried again; `interruption` is why a spot job
+    had to give its place away.
     """
 
     number: int
@@ -170,6 +187,7 @@ class Attempt:
     ended_at: datetime | None = None
     failure: str = ""
     card: Mapping[str, object] = field(default_factory=dict)
+    interruption: str = ""
 
     @property
     def metrics(self) -> Mapping[str, MetricSummary]:
@@ -270,6 +288,13 @@ class TrainingJob:
         return self.created_at + timedelta(seconds=self.plan.max_pending_s)
 
     @property
+    def ends_until(self) -> datetime | None:
+        """When a spot job must have ended, however long it waited and ran; None when there is no such limit."""
+        if self.plan.max_wait_s is None or self.is_final:
+            return None
+        return self.created_at + timedelta(seconds=self.plan.max_wait_s)
+
+    @property
     def metrics(self) -> Mapping[str, MetricSummary]:
         """The newest value of each metric over all instances of all attempts."""
         return _merged(attempt.metrics for attempt in self.attempts)
@@ -297,12 +322,14 @@ PRIMARY: Mapping[SecondaryStatus, Status] = {
     SecondaryStatus.DOWNLOADING: Status.IN_PROGRESS,
     SecondaryStatus.TRAINING: Status.IN_PROGRESS,
     SecondaryStatus.UPLOADING: Status.IN_PROGRESS,
+    SecondaryStatus.INTERRUPTED: Status.IN_PROGRESS,
     SecondaryStatus.RESTARTING: Status.IN_PROGRESS,
     SecondaryStatus.STOPPING: Status.STOPPING,
     SecondaryStatus.COMPLETED: Status.COMPLETED,
     SecondaryStatus.FAILED: Status.FAILED,
     SecondaryStatus.STOPPED: Status.STOPPED,
     SecondaryStatus.MAX_RUNTIME_EXCEEDED: Status.STOPPED,
+    SecondaryStatus.MAX_WAIT_TIME_EXCEEDED: Status.STOPPED,
 }
 FINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.STOPPED})
 ON_INSTANCES = frozenset({SecondaryStatus.DOWNLOADING, SecondaryStatus.TRAINING})

@@ -26,6 +26,7 @@ from trainyard.foundation.files import PRIVATE_FILE, PRIVATE_FOLDER
 from trainyard.foundation.home import FORMAT, Home, HomeVersion
 from trainyard.foundation.settings import read_settings
 from trainyard.link.folders import InstanceFolder
+from trainyard.objects.datafiles import DATA_FILE_MODE
 from trainyard.objects.filesystem import snapshot
 from trainyard.server.archive import Archive, ArchiveWriter, Member, new_archive, open_archive
 from trainyard.server.home import lock_home
@@ -36,10 +37,9 @@ from trainyard.server.settings import PREFIX, ServerSettings
 RECORDS = "records.jsonl"
 
 _FOLDERS = frozenset({"objects", "logs", "metrics", "jobs", "certificates"})
-_FILES = frozenset({RECORDS, "credentials.json", "settings.toml", "catalog.toml", "images.toml"})
+_FILES = frozenset({RECORDS, "credentials.json", "settings.toml", "catalog.toml", "images.toml", "file_systems.toml"})
 _PARTS = _FOLDERS | _FILES
 _CHUNK = 1 << 20
-_READ_ONLY = 0o444
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,8 @@ def back_up(home: Home, target: Path, *, settings: ServerSettings, now: datetime
         objects = 0 if settings.objects else _keep_objects(archive, home, beside=target)
         for folder in (home.logs, home.metrics, *_told_by_jobs(home.jobs), home.certificates):
             _keep_folder(archive, folder, root=home.root)
-        for file in (home.credentials_file, home.settings_file, home.catalog_file, home.images_file):
+        written = (home.catalog_file, home.images_file, home.file_systems_file)
+        for file in (home.credentials_file, home.settings_file, *written):
             if file.exists():
                 _keep_file(archive, file, root=home.root)
         summary = Summary(objects, records, len(archive), archive.size)
@@ -202,7 +203,7 @@ def _write_member(member: Member, staging: Home) -> None:
     path = staging.root / name
     path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     with path.open("xb") as file:
-        os.fchmod(file.fileno(), _READ_ONLY if name.parts[:2] == ("objects", "data") else PRIVATE_FILE)
+        os.fchmod(file.fileno(), DATA_FILE_MODE if name.parts[:2] == ("objects", "data") else PRIVATE_FILE)
         while chunk := member.body.read(_CHUNK):
             file.write(chunk)
 

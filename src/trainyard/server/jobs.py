@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from trainyard.foundation.arns import arn
@@ -13,9 +13,10 @@ from trainyard.server.quotas import CapacityKind, taken
 from trainyard.server.records.contract import Change, Draft, NewEvent, Resource, ResourceKey
 
 KIND = "training-job"
-PENDING_LIMIT = "pending-limit"  # a resource that is due when a job may not wait any longer
+PENDING_LIMIT = "pending-limit"  # a resource that is due when a job may not wait, or take, any longer
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 
+_BEFORE_SPOT = timedelta(days=10_000)  # more than any two jobs that wait are apart
 _NOT_OUTLINED = frozenset({"attempts", "artifacts", "notes", "card", "failure"})
 
 
@@ -24,7 +25,7 @@ def training_job_arn(region: str, account: str, name: str) -> str:
 
 
 def draft_of(job: TrainingJob, request: Mapping[str, Any], *, tags: Mapping[str, str]) -> Draft:
-    """A job that is due at once; the oldest is due first."""
+    """A job that is due at once."""
     return Draft(
         ResourceKey(job.account, KIND, job.name),
         job.region,
@@ -32,23 +33,23 @@ def draft_of(job: TrainingJob, request: Mapping[str, Any], *, tags: Mapping[str,
         status=job.status,
         tags=tags,
         arn=job.arn,
-        due_at=job.created_at,
+        due_at=due_at(job),
         counts=instances_of(job),
     )
 
 
-def pending_limit_of(job: TrainingJob) -> Draft | None:
-    """What reminds the yard of a job that may not wait for ever; it is made first, and harmless without its job."""
-    if job.waits_until is None:
-        return None
-    name = f"{job.name}/{to_micros(job.created_at)}-{secrets.token_hex(8)}"
-    key = ResourceKey(job.account, PENDING_LIMIT, name)
-    return Draft(key, job.region, {"job": job.name}, due_at=job.waits_until)
+def reminders_of(job: TrainingJob) -> list[Draft]:
+    """What reminds the yard of the limits of a job's time; they are made before it, and harmless without it."""
+    return [_reminder(job, due_at=limit) for limit in (job.waits_until, job.ends_until) if limit is not None]
 
 
 def instances_of(job: TrainingJob) -> Mapping[str, int]:
     """What a job takes of its user's quotas until it has ended."""
-    return taken(job.plan.instance_type, job.plan.instance_count, kind=CapacityKind.ON_DEMAND)
+    return taken(job.plan.instance_type, job.plan.instance_count, kind=capacity_kind_of(job))
+
+
+def capacity_kind_of(job: TrainingJob) -> CapacityKind:
+    return CapacityKind.SPOT if job.plan.is_spot else CapacityKind.ON_DEMAND
 
 
 def job_of(resource: Resource) -> TrainingJob:
@@ -91,10 +92,12 @@ def change_to(resource: Resource, job: TrainingJob) -> Change:
 
 
 def due_at(job: TrainingJob) -> datetime | None:
-    """Jobs that have been placed are due before any that wait, and those in the order they were created."""
+    """Jobs that have a place are due before any that wait, and those as they came, those on spot behind all others."""
     if job.is_final:
         return None
-    return EPOCH if job.attempts else job.created_at
+    if job.attempt is not None:
+        return EPOCH
+    return job.created_at if job.plan.is_spot else job.created_at - _BEFORE_SPOT
 
 
 def events_of(before: TrainingJob, after: TrainingJob) -> list[NewEvent]:
@@ -106,3 +109,8 @@ def events_of(before: TrainingJob, after: TrainingJob) -> list[NewEvent]:
     ]
     notes = [NewEvent("training-job.note", {"text": note}) for note in after.notes[len(before.notes) :]]
     return steps + notes
+
+
+def _reminder(job: TrainingJob, *, due_at: datetime) -> Draft:
+    name = f"{job.name}/{to_micros(job.created_at)}-{secrets.token_hex(8)}"
+    return Draft(ResourceKey(job.account, PENDING_LIMIT, name), job.region, {"job": job.name}, due_at=due_at)

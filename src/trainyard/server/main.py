@@ -18,6 +18,7 @@ from pathlib import Path
 from trainyard import __version__
 from trainyard.engines.catalog import Catalog
 from trainyard.engines.contract import Engine
+from trainyard.engines.file_systems import FileSystems
 from trainyard.engines.images import Images
 from trainyard.engines.local import LocalEngine
 from trainyard.foundation.clock import utc_now
@@ -97,6 +98,7 @@ def _open_yard(home: Home, settings: ServerSettings, *, bell: Bell) -> Iterator[
             engine=LocalEngine(home.jobs, home.agents, slots=settings.slots or None),
             catalog=Catalog.read(home.catalog_file),
             images=Images(home.images_file),
+            file_systems=FileSystems(home.file_systems_file),
             wake=bell.ring,
             strict=settings.strict,
             warm=home.warm,
@@ -203,7 +205,7 @@ def _training_work(home: Home, yard: Yard, *, surroundings: Surroundings) -> Tra
         identities=yard.identities,
         engine=workshop.engine,
         catalog=workshop.catalog,
-        specs=SpecMaker(yard.objects, workshop.images, surroundings),
+        specs=SpecMaker(yard.objects, workshop.images, workshop.file_systems, surroundings),
         views=JobViews(yard.records, jobs=home.jobs, logs=home.logs, metrics=home.metrics),
         clock=utc_now,
         worker=f"{home.root}:{os.getpid()}",

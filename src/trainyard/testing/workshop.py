@@ -5,6 +5,7 @@ from pathlib import Path
 
 from trainyard.engines.catalog import Catalog
 from trainyard.engines.contract import Engine
+from trainyard.engines.file_systems import FileSystems
 from trainyard.engines.images import Images
 from trainyard.server.services.contract import Workshop
 from trainyard.testing.engines.simulated import SimulatedEngine
@@ -13,12 +14,13 @@ from trainyard.testing.engines.simulated import SimulatedEngine
 def simulated_workshop(
     folder: Path, *, engine: Engine | None = None, wake: Callable[[str], None] = lambda _: None
 ) -> Workshop:
-    """Over a folder like a home: its `jobs`, its `objects`, and what it says of types and images."""
+    """Over a folder like a home: its `jobs`, its `objects`, and what it says of types, images and file systems."""
     return Workshop(
         jobs=folder / "jobs",
         objects=folder / "objects",
         engine=engine or SimulatedEngine(folder / "jobs"),
         catalog=Catalog.read(folder / "catalog.toml"),
         images=Images(folder / "images.toml"),
+        file_systems=FileSystems(folder / "file_systems.toml"),
         wake=wake,
     )

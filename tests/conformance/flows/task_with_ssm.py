@@ -1,8 +1,7 @@
-"""A task of simple-sagemaker's command line: a script on one instance, its logs and its model brought home."""
+"""A task of simple-sagemaker's command line: a script on one instance, its logs, state and model brought home."""
 
 import subprocess
 import sys
-import tarfile
 import tempfile
 import uuid
 from pathlib import Path
@@ -14,6 +13,8 @@ import os
 print("loss=0.25")
 with open(os.path.join(os.environ["SM_MODEL_DIR"], "weights.txt"), "w") as file:
     file.write("0.5")
+with open("/state/step.txt", "w") as file:
+    file.write("7")
 """
 
 
@@ -23,11 +24,10 @@ def main() -> None:
         script, output = Path(folder) / "train.py", Path(folder) / "out"
         script.write_text(TRAIN)
         words = ("-p", project, "-t", "task", "-e", script, "-o", output, "--no_spot", "--it", "ml.m5.large")
-        ssm("run", *words, "--md", "loss", "loss=([0-9.]+)", "--download_model")
-        assert "loss=0.25" in (output / "logs" / "log0").read_text()
-        (model,) = output.rglob("model.tar.gz")
-        with tarfile.open(model) as archive:
-            assert "weights.txt" in [name.removeprefix("./") for name in archive.getnames()]
+        ssm("run", *words, "--md", "loss", "loss=([0-9.]+)", "--download_model", "--download_state")
+        assert "loss=0.25" in (output / "logs" / "logs0").read_text()
+        assert (output / "model" / "weights.txt").read_text() == "0.5"  # ssm unpacks model.tar.gz
+        assert (output / "state" / "step.txt").read_text() == "7"
 
 
 def ssm(*arguments: str | Path) -> None:

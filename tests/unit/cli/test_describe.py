@@ -116,3 +116,19 @@ def test_a_job_that_waits_tells_its_place_in_the_queue_and_notes_are_shown() -> 
     lines = shown(waiting, details(QueuePosition=3, Notes=["The volume size is \x1b[2Jnot enforced."]))
     assert "status          InProgress (Pending), number 3 in the queue" in lines
     assert section(lines, "notes") == ["The volume size is not enforced."]
+
+
+def test_an_interruption_is_shown_with_its_reason_and_the_time_to_resume() -> None:
+    first = {
+        "Number": 1,
+        "StartTime": NOON,
+        "EndTime": NOON + timedelta(seconds=5),
+        "InterruptionReason": "anna interrupted it.",
+        "ResumedAfterInSeconds": 62.04,
+        "Instances": [{"Name": "algo-1", "Outcome": "stopped", "OutOfMemory": False}],
+    }
+    told = section(shown(description(), details(Attempts=[first])), "attempts")
+    assert told[1] == "interrupted: anna interrupted it. Resumed after 1:02."
+    del first["ResumedAfterInSeconds"]
+    told = section(shown(description(), details(Attempts=[first])), "attempts")
+    assert told[1] == "interrupted: anna interrupted it."

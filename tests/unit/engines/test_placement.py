@@ -5,7 +5,7 @@ import pytest
 
 from trainyard.engines.catalog import Catalog
 from trainyard.engines.contract import Capacity
-from trainyard.engines.placement import check_strictly, fit, place
+from trainyard.engines.placement import Lack, check_strictly, fit, lacking, place
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.link.contract import LimitSpec
 
@@ -122,6 +122,14 @@ def test_instances_of_different_types_share_in_proportion() -> None:
 
     assert [size.cpus for size in fitted.sizes] == [24.0, 12.0]
     assert [size.memory_bytes for size in fitted.sizes] == [96 * GIB, 48 * GIB]
+
+
+def test_what_a_job_lacks_is_told_in_slots_and_gpus() -> None:
+    taken = place([P3_OF_FOUR], SERVER, running=[]) or ()
+    assert lacking([M5_LARGE], SERVER, running=taken) == Lack(0, 0)
+    assert lacking([P3, P3], SERVER, running=taken) == Lack(0, 2)
+    assert lacking([M5_LARGE], LAPTOP, running=[LimitSpec()] * 2) == Lack(1, 0)
+    assert lacking([P4D] * 3, LAPTOP, running=[LimitSpec()]) == Lack(1, 0)  # which takes all there is, alone
 
 
 def test_a_strict_yard_refuses_what_it_does_not_have() -> None:

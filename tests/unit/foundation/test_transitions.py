@@ -4,8 +4,8 @@ import pytest
 
 from tests.unit.foundation.jobs import NOON, pending, placed, seconds
 from trainyard.foundation.errors import Conflict
-from trainyard.foundation.jobs import FINAL, PRIMARY, SecondaryStatus, Status
-from trainyard.foundation.transitions import LEGAL, MESSAGES, advance, ask_to_stop, give_up_waiting, may_become
+from trainyard.foundation.jobs import FINAL, PRIMARY, SecondaryStatus, Status, TrainingJob
+from trainyard.foundation.transitions import LEGAL, MAX_WAIT, MESSAGES, advance, ask_to_stop, give_up, may_become
 
 S = SecondaryStatus
 
@@ -69,14 +69,14 @@ def test_a_job_that_has_ended_cannot_be_stopped() -> None:
 
 
 def test_the_only_way_back_is_a_restart() -> None:
-    order = [S.PENDING, S.STARTING, S.DOWNLOADING, S.TRAINING, S.UPLOADING, S.RESTARTING, S.STOPPING]
+    order = [S.PENDING, S.STARTING, S.DOWNLOADING, S.TRAINING, S.UPLOADING, S.INTERRUPTED, S.RESTARTING, S.STOPPING]
     back = {
         (status, to)
         for status in order
         for to in LEGAL[status]
         if to in order and order.index(to) < order.index(status)
     }
-    assert back == {(S.RESTARTING, S.STARTING)}
+    assert back == {(S.RESTARTING, S.STARTING), (S.RESTARTING, S.INTERRUPTED)}
 
 
 def test_a_job_that_is_being_restarted_can_be_stopped() -> None:
@@ -87,16 +87,48 @@ def test_a_job_that_is_being_restarted_can_be_stopped() -> None:
 def test_a_job_gives_up_waiting_when_its_time_is_over_and_not_before() -> None:
     waiting = pending()
     waiting = replace(waiting, plan=replace(waiting.plan, max_pending_s=1800))
-    assert give_up_waiting(waiting, at=seconds(1799)) == waiting
-    job = give_up_waiting(waiting, at=seconds(1800))
+    assert give_up(waiting, at=seconds(1799)) == waiting
+    job = give_up(waiting, at=seconds(1800))
     assert [step.status for step in job.transitions] == [S.PENDING, S.STOPPING, S.STOPPED]
     assert job.stop_reason == "max_pending"
     assert job.transitions[-1].message == "Training job pending time exceeded MaxPendingTimeInSeconds provided"
-    assert give_up_waiting(job, at=seconds(9999)) == job
+    assert give_up(job, at=seconds(9999)) == job
 
 
 def test_a_job_without_a_limit_or_with_a_place_waits_no_more() -> None:
-    assert give_up_waiting(pending(), at=seconds(10**6)) == pending()
+    assert give_up(pending(), at=seconds(10**6)) == pending()
     running = placed()
     running = replace(running, plan=replace(running.plan, max_pending_s=1800))
-    assert give_up_waiting(running, at=seconds(10**6)) == running
+    assert give_up(running, at=seconds(10**6)) == running
+
+
+def waiting_for_a_place() -> TrainingJob:
+    job = placed()
+    job = replace(job, plan=replace(job.plan, is_spot=True, max_wait_s=100))
+    job = job.with_attempt(replace(job.attempts[0], ended_at=seconds(10)))
+    return advance(job, S.INTERRUPTED, at=seconds(10))
+
+
+def test_an_interrupted_job_goes_on_and_starts_by_way_of_a_restart() -> None:
+    job = waiting_for_a_place()
+    assert job.status is Status.IN_PROGRESS
+    assert not may_become(job, S.STARTING)
+    job = advance(advance(job, S.RESTARTING, at=seconds(20)), S.STARTING, at=seconds(21))
+    assert job.status is Status.IN_PROGRESS
+
+
+def test_an_interrupted_job_is_stopped_at_once() -> None:
+    job = ask_to_stop(waiting_for_a_place(), "user", at=seconds(20))
+    assert [step.status for step in job.transitions][-3:] == [S.INTERRUPTED, S.STOPPING, S.STOPPED]
+
+
+def test_a_spot_job_gives_up_when_it_took_too_long_waiting_or_running() -> None:
+    waits = waiting_for_a_place()
+    assert give_up(waits, at=seconds(99.9)) == waits
+    over = give_up(waits, at=seconds(100))
+    assert (over.status, over.secondary) == (Status.STOPPED, S.MAX_WAIT_TIME_EXCEEDED)
+    runs = replace(placed(), plan=waits.plan)
+    stopping = give_up(runs, at=seconds(100))
+    assert (stopping.secondary, stopping.stop_reason) == (S.STOPPING, MAX_WAIT)
+    assert give_up(stopping, at=seconds(101)) == stopping
+    assert give_up(over, at=seconds(101)) == over

@@ -46,6 +46,7 @@ def home(tmp_path: Path) -> Home:
         (instance / path).parent.mkdir(parents=True, exist_ok=True)
         (instance / path).write_text(text)
     home.images_file.write_text("[images]\n")
+    home.file_systems_file.write_text("[file_systems]\n")
     (home.certificates / "ca.pem").write_text("certificate")
     home.server_log.write_text("noise")
     (home.cache / "model.json").write_text("{}")
@@ -235,3 +236,4 @@ def test_of_jobs_the_logs_and_metrics_are_kept_and_not_their_data(home: Home, ta
         "metrics/loss.points",
     ]
     assert restored.images_file.read_text() == "[images]\n"
+    assert restored.file_systems_file.read_text() == "[file_systems]\n"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trainyard.engines.file_systems import FileSystems
 from trainyard.foundation.errors import InvalidRequest, NotFound
 from trainyard.foundation.jobs import ChannelPlan
 from trainyard.foundation.locations import BucketRef, Location, parse_s3_uri
@@ -19,15 +20,21 @@ _BATCH = 1000
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The objects of a channel, in order; their keys begin with the key of `prefix`."""
+    """The objects of a channel, in order, whose keys begin with the key of `prefix`; or a folder of this machine."""
 
     prefix: Location
     keys: Sequence[str]
+    folder: str = ""
 
 
-def contents_of(objects: ObjectStore, channel: ChannelPlan, *, account: str) -> Contents:
-    """All that a channel holds now; InvalidRequest when that is nothing."""
+def contents_of(objects: ObjectStore, channel: ChannelPlan, *, account: str, file_systems: FileSystems) -> Contents:
+    """All that a channel holds now; InvalidRequest when that is nothing. An augmented manifest stands for itself."""
+    if channel.file_system:
+        nowhere = Location(BucketRef(account, ""), "")
+        return Contents(nowhere, (), str(file_systems.folder(channel.file_system)))
     where = parse_s3_uri(channel.uri, account)
+    if channel.attributes:
+        return Contents(where, (where.key,))
     try:
         contents = _manifest(objects, where) if channel.is_manifest else Contents(where, list(_keys(objects, where)))
     except NotFound as error:
@@ -42,15 +49,23 @@ def contents_of(objects: ObjectStore, channel: ChannelPlan, *, account: str) -> 
 
 
 def channel_spec(channel: ChannelPlan, contents: Contents, *, number: int, count: int) -> ChannelSpec:
-    """The part of instance `number` of `count`, counted from 0."""
+    """The part of instance `number` of `count`, counted from 0. Each gets the whole of an augmented manifest."""
+    is_shared_out = channel.is_sharded and not channel.attributes
     return ChannelSpec(
         name=channel.name,
-        mode="File",
+        mode=channel.mode,
         bucket=contents.prefix.bucket.name,
         prefix=contents.prefix.key,
-        keys=contents.keys[number::count] if channel.is_sharded else contents.keys,
+        keys=contents.keys[number::count] if is_shared_out else contents.keys,
         content_type=channel.content_type,
+        record_wrapper=channel.record_wrapper,
         distribution="ShardedByS3Key" if channel.is_sharded else "FullyReplicated",
+        compression=channel.compression,
+        shuffle_seed=channel.shuffle_seed,
+        attributes=channel.attributes,
+        folder=contents.folder,
+        directory=channel.directory,
+        is_writable=channel.is_writable,
     )
 
 

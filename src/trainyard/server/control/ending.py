@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 
 from trainyard.foundation.failures import LOST_INSTANCE, is_of_the_platform
 from trainyard.foundation.jobs import Attempt, InstanceState, Outcome, SecondaryStatus, TrainingJob
-from trainyard.foundation.transitions import advance, may_become
-from trainyard.link.contract import CommandKind
-from trainyard.server.control.reports import live_attempt
+from trainyard.foundation.transitions import advance, may_become, stopped_status
+from trainyard.link.contract import INTERRUPTED, CommandKind
+from trainyard.server.control.reports import MAX_NOTES, live_attempt
 
 MAX_RUNTIME = "max_runtime"  # the reason of an instance that stopped because its time was over
 
@@ -44,9 +44,7 @@ def may_be_retried(job: TrainingJob, *, now: datetime) -> bool:
     """Whether a job whose attempt failed is to be tried again: nobody has stopped it, and it was not its own fault."""
     if job.stop_reason or not is_of_the_platform(job.card) or job.retries_used >= job.plan.retries:
         return False
-    # The time limit is for all attempts together.
-    has_time = _closed(job, now=now).time_used < timedelta(seconds=job.plan.max_runtime_s)
-    return has_time and may_become(job, SecondaryStatus.RESTARTING)
+    return _has_time(_closed(job, now=now)) and may_become(job, SecondaryStatus.RESTARTING)
 
 
 def retried(job: TrainingJob, again: Attempt) -> TrainingJob:
@@ -61,6 +59,31 @@ def retried(job: TrainingJob, again: Attempt) -> TrainingJob:
     return after.noted(f"{message} {failed.failure}")
 
 
+def gave_way(job: TrainingJob) -> bool:
+    """Whether the attempt ended because its place was given away, and not of itself just before that could be."""
+    instances = live_attempt(job).instances
+    if not live_attempt(job).interruption or job.stop_reason:
+        return False
+    if any(map(_ran_out_of_time, instances)) or all(each.outcome is Outcome.COMPLETED for each in instances):
+        return False
+    if any(each.outcome is Outcome.FAILED for each in instances):
+        # One of several fails when those that it talks to are gone.
+        return any(each.outcome is Outcome.STOPPED and each.reason == INTERRUPTED for each in instances)
+    return True
+
+
+def interrupted(job: TrainingJob, *, now: datetime) -> TrainingJob:
+    """The job without its place, waiting for another one; at its end if its running time is used up."""
+    ended = replace(_closed(job, now=now), failure="", card={})
+    attempt = ended.attempts[-1]
+    at = attempt.ended_at or now
+    if not _has_time(ended):
+        return advance(ended, SecondaryStatus.MAX_RUNTIME_EXCEEDED, at=at)
+    after = advance(ended, SecondaryStatus.INTERRUPTED, at=at)
+    note = f"Attempt {attempt.number} was interrupted: {attempt.interruption}"
+    return after.noted(note) if len(after.notes) < MAX_NOTES else after
+
+
 def conclude(job: TrainingJob, *, now: datetime) -> TrainingJob:
     """The job in its final status, once all its instances have ended and nothing of them is left.
 
@@ -69,6 +92,11 @@ def conclude(job: TrainingJob, *, now: datetime) -> TrainingJob:
     ended = _closed(job, now=now)
     attempt = ended.attempts[-1]
     return advance(ended, _final_status(job, attempt), at=attempt.ended_at or now)
+
+
+def _has_time(job: TrainingJob) -> bool:
+    """Whether the ended attempts of a job have not used up its time, which is for all attempts together."""
+    return job.time_used < timedelta(seconds=job.plan.max_runtime_s)
 
 
 def _closed(job: TrainingJob, *, now: datetime) -> TrainingJob:
@@ -85,7 +113,7 @@ def _final_status(job: TrainingJob, attempt: Attempt) -> SecondaryStatus:
         return SecondaryStatus.MAX_RUNTIME_EXCEEDED
     is_stopped = any(instance.outcome is not Outcome.COMPLETED for instance in attempt.instances)
     if is_stopped or job.secondary is SecondaryStatus.STOPPING:
-        return SecondaryStatus.STOPPED
+        return stopped_status(job)
     return SecondaryStatus.COMPLETED
 
 

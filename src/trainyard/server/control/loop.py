@@ -2,14 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from datetime import timedelta
 
 from trainyard.foundation.errors import TrainyardError, Unavailable
-from trainyard.link.contract import LimitSpec
 from trainyard.link.doorbell import Doorbell
 from trainyard.server.control.bell import Bell
-from trainyard.server.control.training import TrainingWork, shares_of
+from trainyard.server.control.training import Seat, TrainingWork, seat_of
 from trainyard.server.jobs import job_of
 from trainyard.server.records.contract import Claim, ResourceId
 
@@ -33,7 +31,7 @@ class TrainingLoop:
         self._work = work
         self._bell = bell
         self._doorbell = doorbell
-        self._running: dict[ResourceId, Sequence[LimitSpec]] = {}
+        self._running: dict[ResourceId, Seat] = {}
         self._drives: dict[ResourceId, asyncio.Task[None]] = {}
         self._rings: dict[ResourceId, _Ring] = {}
         self._wakened = asyncio.Event()
@@ -73,7 +71,7 @@ class TrainingLoop:
             if ring is not None:
                 asyncio.get_running_loop().call_later(_SETTLE_S, ring.knock)
 
-    async def _recalled(self) -> dict[ResourceId, Sequence[LimitSpec]]:
+    async def _recalled(self) -> dict[ResourceId, Seat]:
         while not self._is_closing:
             try:
                 return await asyncio.to_thread(self._work.running)
@@ -101,25 +99,25 @@ class TrainingLoop:
             await asyncio.to_thread(self._work.release, claim)
             self._running.pop(job_id, None)
             return True
-        if not job.attempts and not self._work.is_here(job):
+        if job.attempt is None and not self._work.is_here(job):
             await asyncio.to_thread(self._work.leave_alone, claim)
             return True
-        if not job.attempts:
+        if job.attempt is None:
             placed = await asyncio.to_thread(self._work.place, claim, self._running)
             if placed is None:
                 return False
             claim = placed
-        attempt = job_of(claim.resource).attempt
-        assert attempt is not None, "a job that was placed and has not ended has an attempt that goes on"
-        if attempt.site != self._work.site:
+        job = job_of(claim.resource)
+        assert job.attempt is not None, "a job that was placed and has not ended has an attempt that goes on"
+        if job.attempt.site != self._work.site:
             await asyncio.to_thread(self._work.leave_alone, claim)
             return True
-        self._running[job_id] = shares_of(attempt)
+        self._running[job_id] = seat_of(job)
         self._drives[job_id] = asyncio.create_task(self._drive(claim, self._drives.get(job_id)))
         return True
 
     async def _drive(self, claim: Claim, previous: asyncio.Task[None] | None) -> None:
-        """Work on one job until it has ended, or the claim on it is lost."""
+        """Work on one job until it has ended or lost its place, or the claim on it is lost."""
         job_id = claim.resource.id
         if previous is not None:  # it lost its claim, and may not have noticed yet
             await previous
@@ -148,13 +146,17 @@ class TrainingLoop:
         try:
             if held is not None:
                 await asyncio.to_thread(self._work.release, held)
-            elif await asyncio.to_thread(self._work.has_ended, job_id):
+            elif await asyncio.to_thread(self._work.has_left, job_id) and self._is_driven_here(job_id):
                 self._running.pop(job_id, None)
         except TrainyardError:  # then it is claimed once more and found to have ended
             log.warning("a job could not be let go", exc_info=True, extra={"id": job_id})
-        if self._drives.get(job_id) is asyncio.current_task():
+        if self._is_driven_here(job_id):
             del self._drives[job_id], self._rings[job_id]
         self._wakened.set()
+
+    def _is_driven_here(self, job_id: ResourceId) -> bool:
+        """Whether no other task has taken the job up: one that lost its place may have another one already."""
+        return self._drives.get(job_id) is asyncio.current_task()
 
 
 class _Ring:

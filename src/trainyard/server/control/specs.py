@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from trainyard.engines.file_systems import FileSystems
 from trainyard.engines.images import Environment, Images
 from trainyard.foundation.jobs import Attempt, InstanceState, Share, TrainingJob
 from trainyard.link.contract import (
@@ -14,6 +15,7 @@ from trainyard.link.contract import (
     LimitSpec,
     MetricSpec,
     ProgramSpec,
+    SyncSpec,
     WarmSpec,
 )
 from trainyard.objects.contract import ObjectStore
@@ -48,13 +50,17 @@ class SpecMaker:
 
     objects: ObjectStore
     images: Images
+    file_systems: FileSystems
     surroundings: Surroundings
 
     def specs(
         self, job_id: str, job: TrainingJob, attempt: Attempt, *, key: AccessKey, uid: int | None
     ) -> tuple[InstanceSpec, ...]:
         """One for each instance; InvalidRequest when the data or the environment has gone since the create."""
-        contents = {each.name: contents_of(self.objects, each, account=job.account) for each in job.plan.channels}
+        contents = {
+            each.name: contents_of(self.objects, each, account=job.account, file_systems=self.file_systems)
+            for each in job.plan.channels
+        }
         base = self.images.environment(job.plan.image)
         environment = {**self._variables(job, key), **job.plan.environment}
         return tuple(
@@ -109,6 +115,9 @@ class SpecMaker:
             environments=str(self.surroundings.environments / job.account),
             environments_limit_bytes=self.surroundings.environments_limit_bytes,
             notes=base.notes,
+            extra_paths=_outside(plan.checkpoint_path, plan.tensorboard_path),
+            checkpoint=_sync(plan.checkpoint_uri, plan.checkpoint_path),
+            tensorboard=_sync(plan.tensorboard_uri, plan.tensorboard_path),
             warm=self._warm(job),
             doorbell=str(self.surroundings.doorbell or ""),
         )
@@ -130,6 +139,16 @@ class SpecMaker:
             "AWS_SESSION_TOKEN": key.session_token or "",
             "AWS_EC2_METADATA_DISABLED": "true",
         }
+
+
+def _sync(uri: str, path: str) -> SyncSpec | None:
+    return SyncSpec(uri, path) if uri else None
+
+
+def _outside(*paths: str) -> tuple[str, ...]:
+    """The folders outside /opt/ml in which these paths lie: the paths themselves, but for those inside another."""
+    outside = sorted({path for path in paths if path and not path.startswith("/opt/ml/")})
+    return tuple(path for path in outside if not any(path.startswith(f"{other}/") for other in outside))
 
 
 def limits_of(share: Share) -> LimitSpec:

@@ -12,16 +12,26 @@ from datetime import datetime, timedelta
 
 from trainyard.engines.catalog import Catalog, InstanceType
 from trainyard.engines.contract import Engine
-from trainyard.engines.placement import fit, place
+from trainyard.engines.placement import Lack, fit, lacking, place
 from trainyard.foundation.clock import Clock
 from trainyard.foundation.errors import Corrupt, InvalidRequest, NotFound, TrainyardError, Unavailable
 from trainyard.foundation.failures import INTERNAL_ERROR
 from trainyard.foundation.jobs import Attempt, InstanceState, SecondaryStatus, Status, TrainingJob
-from trainyard.foundation.transitions import advance, give_up_waiting
-from trainyard.link.contract import CommandKind, Frame, InstanceSpec, LimitSpec
+from trainyard.foundation.transitions import advance, give_up, interrupt
+from trainyard.link.contract import INTERRUPTED, CommandKind, Frame, InstanceSpec, LimitSpec
 from trainyard.link.folders import AttemptRef, InstanceRef
-from trainyard.server.control.ending import conclude, has_ended, has_failed, lost, may_be_retried, retried
+from trainyard.server.control.ending import (
+    conclude,
+    gave_way,
+    has_ended,
+    has_failed,
+    interrupted,
+    lost,
+    may_be_retried,
+    retried,
+)
 from trainyard.server.control.pools import WarmPools
+from trainyard.server.control.preemption import Place, chosen, is_leaving
 from trainyard.server.control.reports import Report, absorb, live_attempt
 from trainyard.server.control.showing import JobViews
 from trainyard.server.control.specs import GRACE, SpecMaker, limits_of, share_of
@@ -38,7 +48,20 @@ START_PAUSE = timedelta(seconds=2)  # before it is asked again, or a job that wa
 KILL_PATIENCE = timedelta(seconds=5)  # with instances that were told to end because another one failed
 UPLOAD_TIME = timedelta(hours=12)  # for which credentials outlive the time a program may run
 
-Shares = Mapping[ResourceId, Sequence[LimitSpec]]  # what each job that has been placed takes of the machine
+_PAGE = 1000
+
+GIVE_WAY = "A job that is not spot needed its place."
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """What a job that has been placed takes of the machine."""
+
+    shares: Sequence[LimitSpec]
+    is_spot: bool
+
+
+Seats = Mapping[ResourceId, Seat]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,28 +79,35 @@ class TrainingWork:
     site: str  # of this yard among several on one database; empty where it is the only one
     runs_as_root: bool
 
-    def running(self) -> dict[ResourceId, Sequence[LimitSpec]]:
-        """The shares of all jobs that have been placed here and have not ended."""
+    def running(self) -> dict[ResourceId, Seat]:
+        """The seats of all jobs that have been placed here and have not ended."""
         found = {}
         for status in (Status.IN_PROGRESS, Status.STOPPING):
             for resource in self._jobs(status):
-                attempt = job_of(resource).attempt
-                if attempt is not None and attempt.site == self.site:
-                    found[resource.id] = shares_of(attempt)
+                job = job_of(resource)
+                if job.attempt is not None and job.attempt.site == self.site:
+                    found[resource.id] = seat_of(job)
         return found
 
-    def has_room_for_first(self, running: Shares) -> bool:
-        """Whether the job that has waited longest can start beside those that run. Nobody overtakes it."""
-        jobs = (
-            job_of(each) for each in self._jobs(Status.IN_PROGRESS, page=len(running) + 1) if each.id not in running
-        )
-        first = next((job for job in jobs if not job.attempts and self.is_here(job)), None)
-        if first is None:
+    def has_room_for_first(self, running: Seats) -> bool:
+        """Whether the job that is first in line can start beside those that run. Nobody overtakes it.
+
+        Where there is no room for one that is not spot, spot jobs that have the room are told to give it away.
+        """
+        job = self._first_in_line()
+        if job is None:
             return False
+        if job.attempt is not None:  # whoever worked on it was killed
+            return True
         try:
-            return self._shares(first, running) is not None
+            lack = lacking(self._types(job), self.engine.capacity(), running=_taken(running))
         except InvalidRequest:  # which `place` will tell the user
             return True
+        if lack == Lack(0, 0):
+            return True
+        if not job.plan.is_spot and any(seat.is_spot for seat in running.values()):
+            self._make_room(job, running)
+        return False
 
     def is_here(self, job: TrainingJob) -> bool:
         """Whether the data of a job is here: several yards on one database have objects of their own."""
@@ -97,17 +127,17 @@ class TrainingWork:
         now = self.clock()
         self.records.apply_claimed(claim, Change(due_at=now + LEASE, is_quiet=True), now=now, release=True)
 
-    def has_ended(self, id: ResourceId) -> bool:  # noqa: A002 - the domain's word
-        """Whether a job is final, or gone altogether."""
+    def has_left(self, id: ResourceId) -> bool:  # noqa: A002 - the domain's word
+        """Whether a job has no place any more, or is gone altogether."""
         try:
-            return job_of(self.records.load_by_id(id)).is_final
+            return job_of(self.records.load_by_id(id)).attempt is None
         except NotFound:
             return True
 
-    def place(self, claim: Claim, running: Shares) -> Claim | None:
+    def place(self, claim: Claim, running: Seats) -> Claim | None:
         """Give the job its share and its credentials, and remember the attempt; None when that was not to be."""
         job, now = job_of(claim.resource), self.clock()
-        if (stopped := give_up_waiting(job, at=now)) != job:  # as after a night on which no yard ran
+        if (stopped := give_up(job, at=now)) != job:  # as after a night on which no yard ran
             self._apply(claim, job, stopped)
             return None
         try:
@@ -121,7 +151,8 @@ class TrainingWork:
         key = self._new_key(job)
         instances = (InstanceState(host, share_of(share)) for host, share in zip(job.plan.hosts, shares, strict=True))
         attempt = Attempt(len(job.attempts) + 1, now, key.id, tuple(instances), site=self.site)
-        placed = advance(replace(job, attempts=(*job.attempts, attempt)), SecondaryStatus.STARTING, at=now)
+        status = SecondaryStatus.RESTARTING if job.attempts else SecondaryStatus.STARTING
+        placed = advance(replace(job, attempts=(*job.attempts, attempt)), status, at=now)
         placed = placed.noted(*fit(self._types(job), self.engine.capacity()).shortfalls)
         applied = self._apply(claim, job, placed)
         if applied is None or job_of(applied.resource).attempt is None:  # a user's stop was first
@@ -166,9 +197,11 @@ class TrainingWork:
 
     def _started(self, ref: AttemptRef, job: TrainingJob) -> TrainingJob:
         attempt, now = live_attempt(job), self.clock()
-        if job.stop_reason and not any(self.engine.is_alive(each) for each in _instances(ref, attempt)):
+        shall_end = bool(job.stop_reason or attempt.interruption)
+        if shall_end and not any(self.engine.is_alive(each) for each in _instances(ref, attempt)):
             return self._ended(ref, job)
-        if attempt.number > 1 and now - attempt.placed_at < START_PAUSE:
+        is_resumed = attempt.number > 1 and bool(job.attempts[-2].interruption)
+        if attempt.number > 1 and not is_resumed and now - attempt.placed_at < START_PAUSE:
             return job
         self.views.open_streams(ref, job, now=now)
         try:
@@ -188,10 +221,12 @@ class TrainingWork:
 
     def _is_late(self, job: TrainingJob) -> bool:
         """Whether the machine has refused for too long, since the job was placed or last tried again."""
-        tries = job.attempts
-        while any(attempt.failure for attempt in tries):
-            tries = tries[1:]
-        return self.clock() - tries[0].placed_at > START_PATIENCE
+        first = live_attempt(job)
+        for attempt in reversed(job.attempts[:-1]):
+            if attempt.failure or attempt.interruption:
+                break
+            first = attempt
+        return self.clock() - first.placed_at > START_PATIENCE
 
     def _placed_again(self, ref: AttemptRef, job: TrainingJob, error: Unavailable) -> TrainingJob:
         """The job with another attempt, after the machine refused to start this one."""
@@ -277,14 +312,17 @@ class TrainingWork:
             kind, reason = CommandKind.KILL, "another instance failed"
         elif job.stop_reason:
             kind, reason = CommandKind.STOP, job.stop_reason
+        elif attempt.interruption:
+            kind, reason = CommandKind.STOP, INTERRUPTED
         else:
             return job
-        if attempt.told == kind:
+        told = INTERRUPTED if reason == INTERRUPTED else str(kind)
+        if attempt.told == told:
             return job
         for instance in attempt.instances:
             if not instance.has_ended:
                 self.engine.command(InstanceRef(ref, instance.name), kind, {"reason": reason})
-        return job.with_attempt(replace(attempt, told=kind))
+        return job.with_attempt(replace(attempt, told=told))
 
     def _is_over(self, attempt: Attempt) -> bool:
         if has_ended(attempt):
@@ -295,8 +333,12 @@ class TrainingWork:
     def _ended(self, ref: AttemptRef, job: TrainingJob) -> TrainingJob:
         """The job in its final status, after the proof that nothing of it runs and its credentials are worthless.
 
-        One that was lost is tried again, as long as it may be.
+        One that was lost is tried again, as long as it may be. One that gave its place away waits for another.
         """
+        if gave_way(job):
+            self._end(ref, job)
+            log.info("job gave its place away", extra={"job": job.name, "id": ref.job_id, "attempt": ref.attempt})
+            return interrupted(job, now=self.clock())
         if may_be_retried(job, now=self.clock()):
             return self._tried_again(ref, job)
         self._end(ref, job)
@@ -319,32 +361,80 @@ class TrainingWork:
     def _apply(self, claim: Claim, before: TrainingJob, after: TrainingJob) -> Claim | None:
         """The claim on the job as it is remembered now, which is what others made of it if they were first.
 
-        None when the job has ended, or the claim is lost.
+        None when the job has ended or lost its place, or the claim is lost.
         """
         change, events, now = change_to(claim.resource, after), events_of(before, after), self.clock()
-        applied = self.records.apply_claimed(claim, change, now=now, events=events, release=after.is_final)
+        is_over = after.is_final or after.attempt is None
+        applied = self.records.apply_claimed(claim, change, now=now, events=events, release=is_over)
         if applied is None:
             return self.records.renew(claim, lease=LEASE, now=now)
-        return None if after.is_final else applied
+        return None if is_over else applied
 
-    def _shares(self, job: TrainingJob, running: Shares) -> Sequence[LimitSpec] | None:
-        taken = [share for shares in running.values() for share in shares]
-        return place(self._types(job), self.engine.capacity(), running=taken)
+    def _first_in_line(self) -> TrainingJob | None:
+        due = self.records.first_due(KIND, now=self.clock())
+        job = job_of(due) if due is not None else None
+        if job is None or job.attempt is not None or self.is_here(job):
+            return job
+        # Only yards that share a database come here.
+        jobs = (job_of(resource) for resource in self._jobs(Status.IN_PROGRESS))
+        ours = [each for each in jobs if each.attempt is None and self.is_here(each)]
+        return min(ours, key=lambda each: due_at(each) or each.created_at, default=None)
+
+    def _make_room(self, first: TrainingJob, running: Seats) -> None:
+        """Tell the spot jobs to go whose places let the first in line start, once all who leave anyway have left."""
+        found = ((key, self._found(key)) for key in running)
+        jobs = {key: job for key, job in found if job is not None and not is_leaving(job)}
+        staying = {key: running[key] for key in jobs}
+        lack = lacking(self._types(first), self.engine.capacity(), running=_taken(staying))
+        places = [_place(key, job, seat=staying[key]) for key, job in jobs.items() if job.plan.is_spot]
+        for given in chosen(lack, places, now=self.clock()):
+            self._interrupt(given.id, GIVE_WAY)
+
+    def _found(self, id: ResourceId) -> TrainingJob | None:  # noqa: A002 - the domain's word
+        try:
+            return job_of(self.records.load_by_id(id))
+        except NotFound:
+            return None
+
+    def _interrupt(self, id: ResourceId, why: str) -> None:  # noqa: A002 - the domain's word
+        """Have a job give its place away, unless it is leaving it already. Its driver sees to the rest."""
+        while True:
+            try:
+                resource = self.records.load_by_id(id)
+            except NotFound:
+                return
+            after = interrupt(job_of(resource), why)
+            if after == job_of(resource):
+                return
+            if self.records.apply(resource, change_to(resource, after), now=self.clock()) is not None:
+                return
+
+    def _shares(self, job: TrainingJob, running: Seats) -> Sequence[LimitSpec] | None:
+        return place(self._types(job), self.engine.capacity(), running=_taken(running))
 
     def _types(self, job: TrainingJob) -> Sequence[InstanceType]:
         return [self.catalog[job.plan.instance_type]] * job.plan.instance_count
 
-    def _jobs(self, status: Status, *, page: int = 1000) -> Iterator[Resource]:
+    def _jobs(self, status: Status) -> Iterator[Resource]:
         """Those of a status, the oldest first."""
         after: str | None = ""
         while after is not None:
-            found = self.records.find(Query(KIND, status=status, limit=page, after=after))
+            found = self.records.find(Query(KIND, status=status, limit=_PAGE, after=after))
             yield from found.resources
             after = found.next_after
 
 
-def shares_of(attempt: Attempt) -> Sequence[LimitSpec]:
-    return [limits_of(instance.share) for instance in attempt.instances]
+def seat_of(job: TrainingJob) -> Seat:
+    return Seat([limits_of(instance.share) for instance in live_attempt(job).instances], job.plan.is_spot)
+
+
+def _taken(running: Seats) -> Sequence[LimitSpec]:
+    return [share for seat in running.values() for share in seat.shares]
+
+
+def _place(id: ResourceId, job: TrainingJob, *, seat: Seat) -> Place:  # noqa: A002 - the domain's word
+    gpus = sum(len(share.gpus) for share in seat.shares)
+    return Place(id, slots=len(seat.shares), gpus=gpus, since=live_attempt(job).placed_at)
 
 
 def _instances(ref: AttemptRef, attempt: Attempt) -> Iterable[InstanceRef]:

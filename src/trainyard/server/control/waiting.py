@@ -1,4 +1,4 @@
-"""Sees to it that no job waits for room longer than it may.
+"""Sees to it that no job waits for room, and no spot job waits and runs, longer than it may.
 
 A job with a limit has a reminder, which is due when its time is over. Reminders are found by an index, so a look is
 cheap however many jobs wait.
@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from trainyard.foundation.clock import Clock
 from trainyard.foundation.errors import NotFound, TrainyardError
-from trainyard.foundation.transitions import give_up_waiting
+from trainyard.foundation.transitions import give_up
 from trainyard.server.jobs import KIND, PENDING_LIMIT, change_to, events_of, job_of
 from trainyard.server.records.contract import Records, ResourceKey
 
@@ -40,7 +40,7 @@ class Waiting:
             await asyncio.sleep(INTERVAL.total_seconds())
 
     def end_overdue(self) -> None:
-        """Stop the jobs that have waited for room as long as they may."""
+        """Stop the jobs that have taken as long as they may."""
         now = self.clock()
         while reminder := self.records.claim_next(PENDING_LIMIT, worker=self.worker, lease=_LEASE, now=now):
             resource = reminder.resource
@@ -54,10 +54,10 @@ class Waiting:
             except NotFound:
                 return
             job = job_of(resource)
-            after = give_up_waiting(job, at=now)
-            if after == job:  # it has been placed, or another one of its name waits
+            after = give_up(job, at=now)
+            if after == job:  # it has been placed, or has ended, or is another one of its name
                 return
             change, events = change_to(resource, after), events_of(job, after)
             if self.records.apply(resource, change, now=now, events=events) is not None:
-                log.info("job waited too long", extra={"job": job.name, "id": resource.id})
+                log.info("job took too long", extra={"job": job.name, "id": resource.id})
                 return

@@ -256,6 +256,14 @@ class Records(Protocol):
         """Forget it and its children, with their tags, if it still has that revision; the name is free again."""
         ...
 
+    def first_due(self, kind: str, *, now: datetime) -> Resource | None:
+        """What `claim_next` would take now, apart from what a worker that was killed holds; it is left as it is."""
+        ...
+
+    def count_due(self, kind: str, *, after: datetime, before: datetime) -> int:
+        """How many that nobody holds are due between two moments, both excluded; read from an index alone."""
+        ...
+
     def claim_next(self, kind: str, *, worker: str, lease: timedelta, now: datetime) -> Claim | None:
         """Take the resource of this kind whose `due_at` passed longest ago and that nobody holds a live lease on.
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import ColumnElement, Connection, bindparam, func, select, update
 
 from trainyard.server.records import counting, events, resources
-from trainyard.server.records.contract import Change, Claim, NewEvent
+from trainyard.server.records.contract import Change, Claim, NewEvent, Resource
 from trainyard.server.records.schema import RESOURCE_COLUMNS, Moment
 from trainyard.server.records.schema import resources as table
 
@@ -22,6 +22,7 @@ _FREE = {"lease_token": None, "lease_worker": None, "lease_expires_at": None}
 _FIRST_DUE = select(table.c.id).where(*_DUE).order_by(table.c.due_at, table.c.id).limit(1)
 _FIRST_EXPIRED = select(table.c.id).where(*_EXPIRED).order_by(table.c.lease_expires_at).limit(1)
 _ANY = select(func.coalesce(_FIRST_DUE.scalar_subquery(), _FIRST_EXPIRED.scalar_subquery()))
+_PEEK = _FIRST_DUE.with_only_columns(*RESOURCE_COLUMNS)
 _NEXT = _FIRST_DUE.with_only_columns(*RESOURCE_COLUMNS).with_for_update(skip_locked=True)
 _FREE_EXPIRED = (
     update(table)
@@ -33,6 +34,17 @@ _FREE_EXPIRED = (
 def has_work(connection: Connection, kind: str, *, now: datetime) -> bool:
     """Whether a claim could succeed; asked first, so that an idle worker takes no write lock."""
     return connection.execute(_ANY, {"of_kind": kind, "moment": now}).scalar_one() is not None
+
+
+def first_due(connection: Connection, kind: str, *, now: datetime) -> Resource | None:
+    found = connection.execute(_PEEK, {"of_kind": kind, "moment": now}).one_or_none()
+    return resources.resource_of(found) if found is not None else None
+
+
+def count_due(connection: Connection, kind: str, *, after: datetime, before: datetime) -> int:
+    c = table.c
+    between = (c.kind == kind, c.lease_token.is_(None), c.due_at > after, c.due_at < before)
+    return int(connection.execute(select(func.count()).where(*between)).scalar_one())
 
 
 def claim_next(connection: Connection, kind: str, *, worker: str, lease: timedelta, now: datetime) -> Claim | None:

@@ -100,6 +100,12 @@ class SqlRecords:
             self._tell(resource.id)
         return is_gone
 
+    def first_due(self, kind: str, *, now: datetime) -> Resource | None:
+        return self.database.read(lambda connection: leases.first_due(connection, kind, now=now))
+
+    def count_due(self, kind: str, *, after: datetime, before: datetime) -> int:
+        return self.database.read(lambda connection: leases.count_due(connection, kind, after=after, before=before))
+
     def claim_next(self, kind: str, *, worker: str, lease: timedelta, now: datetime) -> Claim | None:
         if not self.database.read(lambda connection: leases.has_work(connection, kind, now=now)):
             return None

@@ -13,6 +13,7 @@ from typing import Any
 
 from trainyard.engines.catalog import Catalog
 from trainyard.engines.contract import Engine
+from trainyard.engines.file_systems import FileSystems
 from trainyard.engines.images import Images
 from trainyard.engines.load import MachineLoad
 from trainyard.objects.contract import ObjectStore
@@ -36,6 +37,7 @@ class Workshop:
     engine: Engine
     catalog: Catalog
     images: Images
+    file_systems: FileSystems
     wake: Callable[[str], None]
     load: MachineLoad = field(default_factory=MachineLoad)
     warm: Path | None = None  # the folder of the warm workers; None where there are none

@@ -133,6 +133,26 @@ class LeaseContract:
         records.apply_claimed(held(records), Change(status="x"), now=NOON)
         assert claim(records, at=1) is not None
 
+    def test_the_first_that_is_due_can_be_seen_without_a_claim(self, records: Records) -> None:
+        assert records.first_due(KIND, now=NOON) is None
+        second = records.create(draft("b", due_at=minutes(-1)), now=NOON)
+        first = records.create(draft("a", due_at=minutes(-2)), now=NOON)
+        records.create(draft("later", due_at=minutes(1)), now=NOON)
+        assert records.first_due(KIND, now=NOON) == records.first_due(KIND, now=NOON) == first
+        claim = held(records)
+        assert claim.resource.id == first.id
+        assert records.first_due(KIND, now=NOON) == second  # what is held is not due
+
+    def test_those_that_are_due_between_two_moments_are_counted_unless_they_are_held(self, records: Records) -> None:
+        for name, due in {"a": -3, "b": -2, "c": -1, "d": 5}.items():
+            records.create(draft(name, due_at=minutes(due)), now=NOON)
+        records.create(draft("never"), now=NOON)
+        records.create(draft("other", kind="model", due_at=minutes(-1)), now=NOON)
+        assert records.count_due(KIND, after=minutes(-3), before=minutes(5)) == 2
+        assert records.count_due(KIND, after=minutes(-9), before=minutes(9)) == 4
+        held(records)
+        assert records.count_due(KIND, after=minutes(-9), before=minutes(9)) == 3
+
     def test_a_released_resource_is_due_at_its_new_time(self, records: Records) -> None:
         records.create(draft("a", due_at=NOON), now=NOON)
         assert records.apply_claimed(held(records), Change(due_at=minutes(2)), now=NOON, release=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.engines.local.code import PACKAGE, PARTS, ensure_copy
+from trainyard.engines.local.code import MODULES, PACKAGE, PARTS, ensure_copy
 from trainyard.engines.local.holds import hold
 
 
@@ -19,7 +19,8 @@ def package(tmp_path: Path) -> Path:
     """A small package, to be changed."""
     folder = tmp_path / "installed"
     (folder / "link").mkdir(parents=True)
-    (folder / "__init__.py").write_text("")
+    for module in MODULES:
+        (folder / module).write_text("")
     (folder / "link" / "spool.py").write_text("FORMAT = 1\n")
     return folder
 

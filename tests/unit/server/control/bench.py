@@ -107,7 +107,7 @@ def open_bench(folder: Path, *, capacity: Capacity = TWO_SLOTS, records_url: str
             identities=yard.identities,
             engine=engine,
             catalog=yard.workshop.catalog,
-            specs=SpecMaker(yard.objects, yard.workshop.images, surroundings),
+            specs=SpecMaker(yard.objects, yard.workshop.images, yard.workshop.file_systems, surroundings),
             views=JobViews(yard.records, jobs=folder / "jobs", logs=yard.logs, metrics=yard.metrics),
             clock=watch,
             worker="bench",

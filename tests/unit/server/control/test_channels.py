@@ -1,14 +1,17 @@
 import json
+from pathlib import Path
 
 import pytest
 
 from tests.unit.server.services.accounts import Accounts
 from tests.unit.server.services.sagemaker.requests import fill_bucket
+from trainyard.engines.file_systems import FileSystems
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.foundation.jobs import ChannelPlan
 from trainyard.objects.contract import ObjectStore
-from trainyard.server.control.channels import channel_spec, contents_of
+from trainyard.server.control.channels import Contents, channel_spec, contents_of
 
+NO_FILE_SYSTEMS = FileSystems(Path("/none"))
 KEYS = [f"train/{number:04}.csv" for number in range(1500)]
 
 
@@ -24,7 +27,7 @@ def manifest(prefix: str, *rests: str) -> bytes:
 
 
 def keys(objects: ObjectStore, channel: ChannelPlan) -> list[str]:
-    return list(contents_of(objects, channel, account="111111111111").keys)
+    return list(contents_of(objects, channel, account="111111111111", file_systems=NO_FILE_SYSTEMS).keys)
 
 
 def test_a_prefix_gives_all_its_objects_however_many(objects: ObjectStore) -> None:
@@ -34,7 +37,7 @@ def test_a_prefix_gives_all_its_objects_however_many(objects: ObjectStore) -> No
 
 def test_a_manifest_gives_what_it_lists(objects: ObjectStore) -> None:
     channel = ChannelPlan("train", "s3://data/train.manifest", is_manifest=True)
-    contents = contents_of(objects, channel, account="111111111111")
+    contents = contents_of(objects, channel, account="111111111111", file_systems=NO_FILE_SYSTEMS)
     assert (contents.prefix.key, contents.keys) == ("train/", ["train/0001.csv", "train/0007.csv"])
 
 
@@ -60,8 +63,50 @@ def test_a_seed_shuffles_always_alike(objects: ObjectStore) -> None:
 
 def test_sharded_objects_go_to_one_instance_each(objects: ObjectStore) -> None:
     channel = ChannelPlan("train", "s3://data/train/", is_sharded=True)
-    contents = contents_of(objects, channel, account="111111111111")
+    contents = contents_of(objects, channel, account="111111111111", file_systems=NO_FILE_SYSTEMS)
     shares = [channel_spec(channel, contents, number=number, count=4) for number in range(4)]
     assert sorted(key for share in shares for key in share.keys) == KEYS
     assert {len(share.keys) for share in shares} == {375}
     assert shares[0].distribution == "ShardedByS3Key"
+
+
+def test_45_objects_on_3_instances_are_15_each(objects: ObjectStore) -> None:
+    channel = ChannelPlan("train", "s3://data/train/00", is_sharded=True)
+    contents = contents_of(objects, channel, account="111111111111", file_systems=NO_FILE_SYSTEMS)
+    shares = [
+        channel_spec(channel, Contents(contents.prefix, contents.keys[:45]), number=number, count=3).keys
+        for number in range(3)
+    ]
+    assert [len(share) for share in shares] == [15, 15, 15]
+    assert sorted(key for share in shares for key in share) == KEYS[:45]
+
+
+def test_an_instance_is_told_all_that_a_pipe_needs(objects: ObjectStore) -> None:
+    channel = ChannelPlan(
+        "train", "s3://data/train/00", mode="Pipe", record_wrapper="RecordIO", compression="Gzip", shuffle_seed=7
+    )
+    contents = contents_of(objects, channel, account="111111111111", file_systems=NO_FILE_SYSTEMS)
+    spec = channel_spec(channel, contents, number=0, count=1)
+    assert (spec.mode, spec.record_wrapper, spec.compression, spec.shuffle_seed) == ("Pipe", "RecordIO", "Gzip", 7)
+    assert sorted(spec.keys) == KEYS[:100]
+
+
+def test_every_instance_gets_an_augmented_manifest_itself_and_the_names_of_its_attributes(objects: ObjectStore) -> None:
+    uri, names = "s3://data/train.manifest", ("image-ref", "label")
+    channel = ChannelPlan("train", uri, mode="Pipe", attributes=names, is_sharded=True)
+    contents = contents_of(objects, channel, account="111111111111", file_systems=NO_FILE_SYSTEMS)
+    specs = [channel_spec(channel, contents, number=number, count=2) for number in range(2)]
+    assert [(list(spec.keys), tuple(spec.attributes)) for spec in specs] == [(["train.manifest"], names)] * 2
+    assert {spec.distribution for spec in specs} == {"ShardedByS3Key"}
+
+
+def test_a_file_system_gives_a_directory_in_its_folder(objects: ObjectStore, tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "home").mkdir()
+    file = tmp_path / "home/file_systems.toml"
+    file.write_text(f'[file_systems]\nfs-00000000 = "{tmp_path / "shared"}"\n')
+    channel = ChannelPlan("sets", "", file_system="fs-00000000", directory="a/b", is_writable=False)
+    contents = contents_of(objects, channel, account="111111111111", file_systems=FileSystems(file))
+    spec = channel_spec(channel, contents, number=0, count=1)
+    assert (spec.folder, spec.directory, spec.is_writable) == (str(tmp_path / "shared"), "a/b", False)
+    assert list(spec.keys) == []

@@ -4,8 +4,17 @@ import pytest
 
 from tests.unit.foundation.jobs import placed, seconds
 from trainyard.foundation.jobs import Attempt, InstanceState, Outcome, SecondaryStatus, TrainingJob
-from trainyard.foundation.transitions import advance, ask_to_stop
-from trainyard.server.control.ending import conclude, has_ended, has_failed, lost, may_be_retried, retried
+from trainyard.foundation.transitions import MAX_WAIT, advance, ask_to_stop, interrupt
+from trainyard.server.control.ending import (
+    conclude,
+    gave_way,
+    has_ended,
+    has_failed,
+    interrupted,
+    lost,
+    may_be_retried,
+    retried,
+)
 
 S = SecondaryStatus
 
@@ -127,3 +136,42 @@ def test_the_time_limit_is_for_all_attempts_together() -> None:
     job = lost(with_retries(training(), 3, max_runtime_s=10), "algo-1", at=seconds(11))
     assert not may_be_retried(job, now=seconds(12))
     assert may_be_retried(with_retries(job, 3, max_runtime_s=11), now=seconds(12))
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "reason", "gives_way"),
+    [
+        ((Outcome.STOPPED, Outcome.STOPPED), "interrupted", True),
+        ((Outcome.STOPPED, Outcome.COMPLETED), "interrupted", True),
+        ((Outcome.COMPLETED, Outcome.COMPLETED), "", False),
+        ((Outcome.STOPPED, Outcome.FAILED), "interrupted", True),
+        ((Outcome.COMPLETED, Outcome.FAILED), "", False),
+        ((Outcome.LOST, Outcome.STOPPED), "interrupted", True),
+        ((Outcome.STOPPED, Outcome.STOPPED), "max_runtime", False),
+        ((), "", True),
+    ],
+)
+def test_who_gives_way_and_who_ended_of_itself(outcomes: tuple[Outcome, ...], reason: str, gives_way: bool) -> None:
+    job = ended(training(instances=2), *outcomes, reason=reason)
+    assert not gave_way(job)
+    assert gave_way(interrupt(job, "because")) is gives_way
+
+
+def test_a_job_that_is_asked_to_stop_does_not_give_way() -> None:
+    stopping = ask_to_stop(interrupt(training(), "because"), "user", at=seconds(2))
+    assert not gave_way(ended(stopping, Outcome.STOPPED, reason="interrupted"))
+
+
+def test_nothing_is_left_of_an_interrupted_attempt_but_its_place_in_history() -> None:
+    job = lost(interrupt(training(), "because"), "algo-1", at=seconds(5))
+    after = interrupted(job, now=seconds(6))
+    assert (after.secondary, after.failure, after.card, after.attempt) == (S.INTERRUPTED, "", {}, None)
+    assert (after.attempts[0].ended_at, after.attempts[0].interruption) == (seconds(5), "because")
+    assert after.notes == ("Attempt 1 was interrupted: because",)
+    assert after.time_used.total_seconds() == 4
+
+
+def test_a_job_that_waited_and_ran_too_long_says_so_at_its_end() -> None:
+    stopping = ask_to_stop(training(), MAX_WAIT, at=seconds(2))
+    job = conclude(ended(stopping, Outcome.STOPPED, reason=MAX_WAIT), now=seconds(20))
+    assert job.secondary is S.MAX_WAIT_TIME_EXCEEDED

@@ -87,6 +87,32 @@ def test_a_stop_is_heard_while_the_job_runs(bench: Bench) -> None:
     play(bench, scene)
 
 
+def test_spot_jobs_give_way_and_come_back_by_themselves(bench: Bench) -> None:
+    times = {"MaxRuntimeInSeconds": 600, "MaxWaitTimeInSeconds": 10**9}
+    spot = {"EnableManagedSpotTraining": True, "StoppingCondition": times}
+    for number in range(2):
+        bench.create(f"spot-{number}", **spot)
+        bench.watch.forward(0.001)
+
+    def trains(name: str) -> bool:
+        return bench.job(name).secondary == "Training" and bench.job(name).attempt is not None
+
+    async def scene(bell: Bell) -> None:
+        await until(lambda: trains("spot-0") and trains("spot-1"))
+        bench.create("urgent")
+        bell.ring("urgent")
+        await until(lambda: trains("urgent"))
+        assert sorted(bench.job(f"spot-{number}").secondary for number in range(2)) == ["Interrupted", "Training"]
+        bench.agent("urgent").end()
+        await until(lambda: trains("spot-0") and trains("spot-1"))
+        for number in range(2):
+            bench.agent(f"spot-{number}", attempt=len(bench.job(f"spot-{number}").attempts)).end()
+        await until(lambda: statuses(bench) == [Status.COMPLETED] * 3)
+
+    play(bench, scene)
+    assert sorted(len(bench.job(f"spot-{number}").attempts) for number in range(2)) == [1, 2]
+
+
 def test_a_loop_that_is_closed_holds_nothing_and_its_successor_goes_on_at_once(bench: Bench) -> None:
     bench.create()
 

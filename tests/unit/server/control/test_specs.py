@@ -1,4 +1,5 @@
 from tests.unit.server.control.bench import Bench
+from trainyard.link.contract import SyncSpec
 
 
 def test_the_variables_of_a_request_win_over_those_of_the_yard(bench: Bench) -> None:
@@ -35,3 +36,20 @@ def test_a_program_may_have_many_processes_but_not_any_number(bench: Bench) -> N
     limits = bench.agent().spec.limits
     assert limits.cpus is not None
     assert limits.processes == 1024 + int(512 * limits.cpus)
+
+
+def test_an_instance_is_told_which_folders_are_kept_in_s3(bench: Bench) -> None:
+    bench.start(
+        CheckpointConfig={"S3Uri": "s3://data/ck", "LocalPath": "/state"},
+        TensorBoardOutputConfig={"S3OutputPath": "s3://data/tb", "LocalPath": "/state/runs"},
+    )
+    spec = bench.agent().spec
+    assert spec.checkpoint == SyncSpec("s3://data/ck", "/state")
+    assert spec.tensorboard is not None
+    assert spec.tensorboard.path == "/state/runs"
+    assert list(spec.extra_paths) == ["/state"]
+
+
+def test_folders_under_opt_ml_need_no_place_of_their_own(bench: Bench) -> None:
+    bench.start(CheckpointConfig={"S3Uri": "s3://data/ck"})
+    assert list(bench.agent().spec.extra_paths) == []

@@ -8,14 +8,23 @@ from trainyard.foundation.errors import AlreadyExists, InvalidRequest, NotFound
 from trainyard.foundation.jobs import MetricDefinition, TrainingJob, TrainingPlan
 from trainyard.foundation.transitions import first_transition
 from trainyard.server import roles
-from trainyard.server.jobs import KIND, LOG_GROUP, draft_of, job_of, pending_limit_of, training_job_arn
-from trainyard.server.quotas import CapacityKind, Quotas
+from trainyard.server.jobs import (
+    KIND,
+    LOG_GROUP,
+    capacity_kind_of,
+    draft_of,
+    job_of,
+    reminders_of,
+    training_job_arn,
+)
+from trainyard.server.quotas import Quotas
 from trainyard.server.records.contract import CounterFull, Draft, NewEvent, Resource, ResourceKey
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.server.services.logs.storage import GROUP, ensure_group
 from trainyard.server.services.sagemaker.inputs import channels_of, require_bucket, require_channels, require_object
 from trainyard.server.services.sagemaker.pools import pool_key_of
 from trainyard.server.services.sagemaker.program import DIRECTORY, program_of
+from trainyard.server.services.sagemaker.synced import checkpoints_of, tensorboard_of
 from trainyard.server.services.sagemaker.unserved import notes_on, require_served
 from trainyard.server.services.tag_rules import require_tags
 from trainyard.wire.fault import Fault
@@ -96,6 +105,8 @@ def _plan(call: Call, shape: Shape) -> TrainingPlan:
     algorithm, resources = shape["AlgorithmSpecification"], shape["ResourceConfig"]
     hyperparameters = shape.get("HyperParameters", {})
     program = program_of(algorithm, hyperparameters)
+    checkpoints, tensorboard = checkpoints_of(shape), tensorboard_of(shape)
+    is_spot = shape.get("EnableManagedSpotTraining", False)
     return TrainingPlan(
         image=algorithm["TrainingImage"],
         instance_type=resources["InstanceType"],
@@ -112,6 +123,13 @@ def _plan(call: Call, shape: Shape) -> TrainingPlan:
         max_runtime_s=shape["StoppingCondition"].get("MaxRuntimeInSeconds", DEFAULT_MAX_RUNTIME_S),
         max_pending_s=shape["StoppingCondition"].get("MaxPendingTimeInSeconds"),
         retries=shape.get("RetryStrategy", {}).get("MaximumRetryAttempts", 0),
+        is_spot=is_spot,
+        max_wait_s=shape["StoppingCondition"].get("MaxWaitTimeInSeconds"),
+        billed_share=call.yard.workshop.catalog[resources["InstanceType"]].billed_share(is_spot=is_spot),
+        checkpoint_uri=checkpoints.uri,
+        checkpoint_path=checkpoints.path,
+        tensorboard_uri=tensorboard.uri,
+        tensorboard_path=tensorboard.path,
         keep_alive_s=resources.get("KeepAlivePeriodInSeconds", 0),
         pool_key=pool_key_of(shape),
     )
@@ -159,21 +177,25 @@ def _require_locations(call: Call, plan: TrainingPlan) -> None:
     if plan.submit_directory:
         require_object(objects, plan.submit_directory, account=account, member=DIRECTORY)
     require_bucket(objects, plan.output_path, account=account, member="S3OutputPath")
-    require_channels(objects, plan.channels, account=account)
+    if plan.checkpoint_uri:
+        require_bucket(objects, plan.checkpoint_uri, account=account, member="CheckpointConfig.S3Uri")
+    if plan.tensorboard_uri:
+        require_bucket(objects, plan.tensorboard_uri, account=account, member="TensorBoardOutputConfig.S3OutputPath")
+    file_systems = call.yard.workshop.file_systems
+    require_channels(objects, plan.channels, account=account, file_systems=file_systems)
 
 
 def _remembered(call: Call, job: TrainingJob, *, draft: Draft) -> Resource:
-    """The job in the records, with what reminds the yard of a limit to its waiting."""
+    """The job in the records, with what reminds the yard of the limits to its time."""
     records, quotas = call.yard.records, Quotas(call.yard.records)
-    limits = quotas.limits(job.account, job.plan.instance_type, kind=CapacityKind.ON_DEMAND)
-    reminder = pending_limit_of(job)
-    reminding = records.create(reminder, now=call.now) if reminder else None
+    limits = quotas.limits(job.account, job.plan.instance_type, kind=capacity_kind_of(job))
+    reminders = [records.create(reminder, now=call.now) for reminder in reminders_of(job)]
     try:
         event = NewEvent("training-job.created", {"name": job.name})
         return records.create(draft, now=call.now, event=event, limits=limits)
     except (AlreadyExists, CounterFull) as error:
-        if reminding is not None:
-            records.delete(reminding, now=call.now)
+        for reminder in reminders:
+            records.delete(reminder, now=call.now)
         raise (quotas.exceeded(error) if isinstance(error, CounterFull) else _taken(call, job.name)) from error
 
 

@@ -95,7 +95,9 @@ def _times(job: TrainingJob) -> Shape:
         shape["TrainingEndTime"] = job.ended_at
     if job.training_time is not None:
         seconds = max(1, math.ceil(job.training_time / timedelta(seconds=1)))
-        shape |= {"TrainingTimeInSeconds": seconds, "BillableTimeInSeconds": seconds}
+        # From whole seconds, so that the saving that clients make of the two is that of the prices.
+        billable = round(seconds * job.plan.billed_share) or min(1, math.ceil(job.plan.billed_share))
+        shape |= {"TrainingTimeInSeconds": seconds, "BillableTimeInSeconds": billable}
     return shape
 
 

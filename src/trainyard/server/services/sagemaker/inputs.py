@@ -1,8 +1,10 @@
-"""The S3 locations of a training job: read from the request, and looked up before the job is accepted."""
+"""Where the data of a training job lies: read from the request, and looked up before the job is accepted."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from trainyard.engines.file_systems import FileSystems
 from trainyard.foundation.errors import InvalidRequest, NotFound
 from trainyard.foundation.jobs import ChannelPlan
 from trainyard.foundation.locations import Location, parse_s3_uri
@@ -11,8 +13,12 @@ from trainyard.server.services.contract import Shape
 
 
 def channels_of(shape: Shape) -> tuple[ChannelPlan, ...]:
-    """The channels in the order of the request; InvalidRequest when a name cannot be a folder or comes twice."""
-    channels = tuple(_channel(each) for each in shape.get("InputDataConfig", ()))
+    """The channels in the order of the request.
+
+    InvalidRequest when a name cannot be a folder or comes twice, or a channel asks for what does not go together.
+    """
+    mode = shape["AlgorithmSpecification"].get("TrainingInputMode", "File")
+    channels = tuple(_channel(each, mode) for each in shape.get("InputDataConfig", ()))
     names = [channel.name for channel in channels]
     for name in names:
         if name in (".", ".."):
@@ -41,11 +47,16 @@ def require_object(objects: ObjectStore, uri: str, *, account: str, member: str)
         raise InvalidRequest(f'There is no object at "{uri}", which {member} names.') from error
 
 
-def require_channels(objects: ObjectStore, channels: Sequence[ChannelPlan], *, account: str) -> None:
+def require_channels(
+    objects: ObjectStore, channels: Sequence[ChannelPlan], *, account: str, file_systems: FileSystems
+) -> None:
     """InvalidRequest for the first channel that would be empty."""
     for channel in channels:
         member = f'the channel "{channel.name}"'
-        if channel.is_manifest:
+        if channel.file_system:
+            file_systems.require(channel.file_system, channel.directory)
+            continue
+        if channel.is_manifest or channel.attributes:
             require_object(objects, channel.uri, account=account, member=member)
             continue
         require_bucket(objects, channel.uri, account=account, member=member)
@@ -64,15 +75,69 @@ def _location(uri: str, account: str, member: str) -> Location:
         raise InvalidRequest(f"{error.message[:-1]} ({member}).") from error
 
 
-def _channel(shape: dict[str, Any]) -> ChannelPlan:
-    if "S3DataSource" not in shape["DataSource"]:
-        raise InvalidRequest(f'The channel "{shape["ChannelName"]}" has no S3DataSource.')
-    source = shape["DataSource"]["S3DataSource"]
-    return ChannelPlan(
-        name=shape["ChannelName"],
+def _channel(shape: dict[str, Any], default_mode: str) -> ChannelPlan:
+    name, source = shape["ChannelName"], shape["DataSource"]
+    if ("S3DataSource" in source) == ("FileSystemDataSource" in source):
+        raise InvalidRequest(f'The channel "{name}" needs an S3DataSource or a FileSystemDataSource, and not both.')
+    channel = ChannelPlan(
+        name=name,
+        uri="",
+        shuffle_seed=shape.get("ShuffleConfig", {}).get("Seed"),
+        content_type=shape.get("ContentType"),
+        mode=shape.get("InputMode", default_mode),
+        record_wrapper=shape.get("RecordWrapperType", "None"),
+        compression=shape.get("CompressionType", "None"),
+    )
+    if "S3DataSource" in source:
+        channel = _on_s3(channel, source["S3DataSource"])
+    else:
+        channel = _on_file_system(channel, source["FileSystemDataSource"])
+    if channel.mode != "Pipe":
+        _require_no_pipe(channel)
+    return channel
+
+
+def _on_s3(channel: ChannelPlan, source: dict[str, Any]) -> ChannelPlan:
+    is_augmented = source["S3DataType"] == "AugmentedManifestFile"
+    attributes = tuple(source.get("AttributeNames", ()))
+    if attributes and not is_augmented:
+        raise InvalidRequest(
+            f'The channel "{channel.name}" has AttributeNames, which are only for the S3DataType AugmentedManifestFile.'
+        )
+    if is_augmented and not attributes:
+        raise InvalidRequest(f'The channel "{channel.name}" is an AugmentedManifestFile and needs AttributeNames.')
+    return replace(
+        channel,
         uri=source["S3Uri"],
         is_manifest=source["S3DataType"] == "ManifestFile",
         is_sharded=source.get("S3DataDistributionType") == "ShardedByS3Key",
-        shuffle_seed=shape.get("ShuffleConfig", {}).get("Seed"),
-        content_type=shape.get("ContentType"),
+        attributes=attributes,
     )
+
+
+def _on_file_system(channel: ChannelPlan, source: dict[str, Any]) -> ChannelPlan:
+    if channel.mode != "File":
+        raise InvalidRequest(
+            f'The channel "{channel.name}" is a file system, which has the input mode File and not {channel.mode}.'
+        )
+    if "\0" in source["DirectoryPath"]:
+        raise InvalidRequest(f'The DirectoryPath of the channel "{channel.name}" cannot be that of a directory.')
+    return replace(
+        channel,
+        file_system=source["FileSystemId"],
+        directory=source["DirectoryPath"].strip("/"),
+        is_writable=source["FileSystemAccessMode"] == "rw",
+    )
+
+
+def _require_no_pipe(channel: ChannelPlan) -> None:
+    asked = {
+        "CompressionType": channel.compression != "None",
+        "RecordWrapperType": channel.record_wrapper != "None",
+        "the S3DataType AugmentedManifestFile": bool(channel.attributes),
+    }
+    for member, is_asked in asked.items():
+        if is_asked:
+            raise InvalidRequest(
+                f'The channel "{channel.name}" has the input mode {channel.mode}; {member} is only for Pipe.'
+            )

@@ -46,25 +46,21 @@ def _profiles(config: Mapping[str, Any]) -> bool:
     return not config.get("DisableProfiler")
 
 
+_DATA_TYPES = ("S3Prefix", "ManifestFile", "AugmentedManifestFile")
+
 REFUSED: Sequence[tuple[str, Asked]] = (
     ("AlgorithmSpecification.AlgorithmName", _given),
-    ("InputDataConfig.DataSource.FileSystemDataSource", _given),
     ("InputDataConfig.DataSource.DatasetSource", _given),
-    ("InputDataConfig.DataSource.S3DataSource.S3DataType", _is_other_than("S3Prefix", "ManifestFile")),
+    ("InputDataConfig.DataSource.S3DataSource.S3DataType", _is_other_than(*_DATA_TYPES)),
     ("InputDataConfig.DataSource.S3DataSource.InstanceGroupNames", bool),
     ("InputDataConfig.DataSource.S3DataSource.HubAccessConfig", _given),
-    ("InputDataConfig.CompressionType", _is_other_than("None")),
-    ("InputDataConfig.RecordWrapperType", _is_other_than("None")),
     ("OutputDataConfig.CompressionType", _is_other_than("GZIP")),
     ("ResourceConfig.InstanceGroups", bool),
     ("ResourceConfig.TrainingPlanArn", _given),
     ("ResourceConfig.InstancePlacementConfig", _given),
     ("ResourceConfig.InstancePreferences", _given),
     ("EnableNetworkIsolation", bool),
-    ("EnableManagedSpotTraining", bool),
-    ("CheckpointConfig", _given),
     ("DebugRuleConfigurations", bool),
-    ("TensorBoardOutputConfig", _given),
     ("ProfilerRuleConfigurations", _is_real_rule),
     ("RemoteDebugConfig.EnableRemoteDebug", bool),
     ("InfraCheckConfig.EnableInfraCheck", bool),
@@ -111,7 +107,7 @@ def _unserved_members(shape: Shape) -> Iterator[str]:
 def _unserved_modes(shape: Shape) -> Iterator[str]:
     default = shape.get("AlgorithmSpecification", {}).get("TrainingInputMode", "File")
     modes = {channel.get("InputMode", default) for channel in shape.get("InputDataConfig", ())}
-    yield from (f"the input mode {mode}" for mode in sorted(modes - {"File"}))
+    yield from (f"the input mode {mode}" for mode in sorted(modes - {"File", "FastFile", "Pipe"}))
 
 
 def _unserved_launchers(shape: Shape) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from trainyard.foundation.errors import Conflict, InvalidRequest, NotFound, NotPermitted, Unavailable
 from trainyard.server.services.contract import Operations
-from trainyard.server.services.trainyard import description, follow, quotas, quotes, state
+from trainyard.server.services.trainyard import description, follow, interruption, quotas, quotes, state
 from trainyard.wire.fault import FaultRow, FaultTable
 
 __all__ = ["FAULTS", "OPERATIONS"]
@@ -10,6 +10,7 @@ __all__ = ["FAULTS", "OPERATIONS"]
 OPERATIONS: Operations = {
     **description.OPERATIONS,
     **follow.OPERATIONS,
+    **interruption.OPERATIONS,
     **quotes.OPERATIONS,
     **quotas.OPERATIONS,
     **state.OPERATIONS,

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from trainyard.foundation.jobs import ON_INSTANCES, Attempt, InstanceState, SecondaryStatus, TrainingJob
-from trainyard.server.jobs import KIND, job_of, request_of
+from trainyard.server.jobs import KIND, job_of
 from trainyard.server.records.contract import Resource
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.server.services.sagemaker.described import described
@@ -15,6 +15,7 @@ from trainyard.server.services.visible import load_visible
 
 HOUR = timedelta(hours=1)
 
+_IN_LINE = (SecondaryStatus.PENDING, SecondaryStatus.INTERRUPTED)
 _UNSTARTED = "Correct what the reason names, which has changed since the job was created, and create it again."
 
 
@@ -32,11 +33,11 @@ def describe_job(call: Call, shape: Shape) -> Shape:
         "Notes": list(job.notes),
         "Shares": shares_of(job),
         "Waterfall": list(waterfall(job)),
-        "Attempts": [_attempt(attempt) for attempt in job.attempts],
+        "Attempts": [_attempt(attempt, _resumed_after(job, attempt)) for attempt in job.attempts],
         "FailureCard": failure_card(job),
         "Artifacts": _artifacts(job),
         **_costs(call, resource, job),
-        "QueuePosition": position_of(call.yard.records, job) if job.secondary is SecondaryStatus.PENDING else None,
+        "QueuePosition": position_of(call.yard.records, job) if job.secondary in _IN_LINE else None,
     }
 
 
@@ -73,12 +74,22 @@ def _phase(name: str, started_at: datetime, ended_at: datetime | None) -> Shape:
     return {"Phase": name, "StartTime": started_at, "EndTime": ended_at}
 
 
-def _attempt(attempt: Attempt) -> Shape:
+def _resumed_after(job: TrainingJob, attempt: Attempt) -> timedelta | None:
+    """How long a job was without a place after an attempt that was interrupted; None while it still is."""
+    following = next((each for each in job.attempts if each.number == attempt.number + 1), None)
+    if following is None or attempt.ended_at is None or not attempt.interruption:
+        return None
+    return following.placed_at - attempt.ended_at
+
+
+def _attempt(attempt: Attempt, resumed_after: timedelta | None) -> Shape:
     return {
         "Number": attempt.number,
         "StartTime": attempt.placed_at,
         "EndTime": attempt.ended_at,
         "FailureReason": attempt.failure or None,
+        "InterruptionReason": attempt.interruption or None,
+        "ResumedAfterInSeconds": resumed_after.total_seconds() if resumed_after is not None else None,
         "Instances": [_instance(each) for each in attempt.instances],
     }
 
@@ -122,15 +133,15 @@ def _artifacts(job: TrainingJob) -> list[Shape]:
 
 
 def _costs(call: Call, resource: Resource, job: TrainingJob) -> Shape:
-    is_spot = bool(request_of(resource).get("EnableManagedSpotTraining"))
-    price = call.yard.workshop.catalog[job.plan.instance_type].price_usd(is_spot=is_spot) * job.plan.instance_count
-    return {"PricePerHour": price, "Cost": price * (_billable(call, resource, job) / HOUR)}
+    instance_type = call.yard.workshop.catalog[job.plan.instance_type]
+    price = instance_type.price_usd(is_spot=job.plan.is_spot) * job.plan.instance_count
+    return {"PricePerHour": price, "Cost": price * (_trained(call, resource, job) / HOUR)}
 
 
-def _billable(call: Call, resource: Resource, job: TrainingJob) -> timedelta:
-    """What the bill says or, while the job goes on, will say if it ended now."""
+def _trained(call: Call, resource: Resource, job: TrainingJob) -> timedelta:
+    """What the bill says of the training time or, while the job goes on, will say if it ended now."""
     if job.is_final:
-        return timedelta(seconds=described(resource, now=call.now).get("BillableTimeInSeconds", 0))
+        return timedelta(seconds=described(resource, now=call.now).get("TrainingTimeInSeconds", 0))
     attempt = job.attempt
     if attempt is None:
         return job.time_used

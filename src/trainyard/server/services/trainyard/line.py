@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from trainyard.foundation.clock import EPOCH
 from trainyard.foundation.jobs import Status, TrainingJob
-from trainyard.server.jobs import KIND, job_of
+from trainyard.server.jobs import KIND, due_at, job_of
 from trainyard.server.records.contract import Query, Records
 
 _PAGE = 50
@@ -34,19 +35,19 @@ def line_of(records: Records) -> Line:
 
 def position_of(records: Records, job: TrainingJob) -> int:
     """Which in line a job is that waits; the next to be placed is 1."""
-    older = Query(KIND, status=Status.IN_PROGRESS, created_before=job.created_at)
-    placed = sum(1 for each in _running(records, Status.IN_PROGRESS) if each.created_at < job.created_at)
-    return 1 + max(0, records.count(older) - placed)
+    return 1 + records.count_due(KIND, after=EPOCH, before=due_at(job) or job.created_at)
 
 
 def _running(records: Records, status: Status) -> Iterator[TrainingJob]:
     """Those with an attempt that goes on.
 
-    Nobody overtakes the first in line, so behind a whole page of jobs that wait there is none that runs.
+    Nobody overtakes the first in line, so behind a whole page of jobs that wait there is none that runs, unless all of
+    them are spot.
     """
     after: str | None = ""
     while after is not None:
         page = records.find(Query(KIND, status=status, limit=_PAGE, after=after))
-        running = [job for job in map(job_of, page.resources) if job.attempt is not None]
+        jobs = [job_of(resource) for resource in page.resources]
+        running = [job for job in jobs if job.attempt is not None]
         yield from running
-        after = page.next_after if running else None
+        after = page.next_after if running or all(job.plan.is_spot for job in jobs) else None

@@ -49,10 +49,9 @@ def request(user: As, name: str = "mnist", **changed: Any) -> dict[str, Any]:
 
 
 def channel(name: str, uri: str, **changed: Any) -> dict[str, Any]:
-    source = {"S3DataType": "S3Prefix", "S3Uri": uri, "S3DataDistributionType": "FullyReplicated"}
-    source |= {
-        member: changed.pop(member) for member in list(changed) if member in ("S3DataType", "S3DataDistributionType")
-    }
+    source: dict[str, Any] = {"S3DataType": "S3Prefix", "S3Uri": uri, "S3DataDistributionType": "FullyReplicated"}
+    of_source = ("S3DataType", "S3DataDistributionType", "AttributeNames")
+    source |= {member: changed.pop(member) for member in list(changed) if member in of_source}
     return {"ChannelName": name, "DataSource": {"S3DataSource": source}, **changed}
 
 

@@ -15,6 +15,7 @@ from trainyard.wire.fault import Fault
 
 CODE = "s3://data/code/sourcedir.tar.gz"
 PLAN = "arn:aws:sagemaker:eu-west-3:123456789012:training-plan/mine"
+MLFLOW = "arn:aws:sagemaker:eu-west-3:123456789012:mlflow-tracking-server/mine"
 
 
 def algorithm(**changed: Any) -> dict[str, Any]:
@@ -23,6 +24,20 @@ def algorithm(**changed: Any) -> dict[str, Any]:
 
 def resources(**changed: Any) -> dict[str, Any]:
     return {"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1, **changed}
+
+
+def augmented(**changed: Any) -> dict[str, Any]:
+    return channel("a", "s3://data/train/1.csv", S3DataType="AugmentedManifestFile", **changed)
+
+
+def file_system(identifier: str, directory: str = "/sets", access: str = "ro", **changed: Any) -> dict[str, Any]:
+    source = {
+        "FileSystemId": identifier,
+        "FileSystemType": "EFS",
+        "FileSystemAccessMode": access,
+        "DirectoryPath": directory,
+    }
+    return {"ChannelName": "sets", "DataSource": {"FileSystemDataSource": source}, **changed}
 
 
 def script(**changed: str) -> dict[str, str]:
@@ -105,7 +120,19 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("manifest", {"InputDataConfig": [channel("a", "s3://data/m", S3DataType="ManifestFile")]}, "no object at"),
     ("twice", {"InputDataConfig": [channel("a", "s3://data/train")] * 2}, "more than once"),
     ("dots", {"InputDataConfig": [channel("..", "s3://data/train")]}, "cannot be the name of a channel"),
-    ("no source", {"InputDataConfig": [{"ChannelName": "a", "DataSource": {}}]}, "has no S3DataSource"),
+    ("no source", {"InputDataConfig": [{"ChannelName": "a", "DataSource": {}}]}, "needs an S3DataSource or"),
+    ("gzip", {"InputDataConfig": [channel("a", "s3://data/train", CompressionType="Gzip")]}, "only for Pipe"),
+    ("records", {"InputDataConfig": [channel("a", "s3://data/train", RecordWrapperType="RecordIO")]}, "only for Pipe"),
+    ("attributes", {"InputDataConfig": [channel("a", "s3://data/train", AttributeNames=["x"])]}, "only for the S3Data"),
+    ("augmented", {"InputDataConfig": [augmented()]}, "needs AttributeNames"),
+    (
+        "augmented file",
+        {"InputDataConfig": [augmented(AttributeNames=["x"])]},
+        "AugmentedManifestFile is only for Pipe",
+    ),
+    ("augmented fast", {"InputDataConfig": [augmented(AttributeNames=["x"], InputMode="FastFile")]}, "only for Pipe"),
+    ("file system", {"InputDataConfig": [file_system("fs-00000000")]}, "file_systems.toml"),
+    ("fast file system", {"InputDataConfig": [file_system("fs-00000000", InputMode="FastFile")]}, "input mode File"),
     ("regex", {"AlgorithmSpecification": algorithm(MetricDefinitions=[{"Name": "l", "Regex": "("}])}, 'metric "l"'),
     ("role", {"RoleArn": "arn:aws:iam::123456789012:role/Nobody"}, "Could not assume role"),
     (
@@ -135,20 +162,21 @@ def test_a_spot_job_cannot_wait_for_less_than_it_may_run(anna: As) -> None:
         create(anna, EnableManagedSpotTraining=True, StoppingCondition=times)
 
 
+def test_a_spot_job_is_planned_with_its_time_and_the_ratio_of_its_prices(anna: As) -> None:
+    times = {"MaxRuntimeInSeconds": 9, "MaxWaitTimeInSeconds": 9}
+    create(anna, EnableManagedSpotTraining=True, StoppingCondition=times)
+    plan = plan_of(anna)
+    assert (plan.is_spot, plan.max_wait_s) == (True, 9)
+    assert plan.billed_share == pytest.approx(0.3, abs=0.01)
+    create(anna, "own")
+    assert (plan_of(anna, "own").is_spot, plan_of(anna, "own").billed_share) == (False, 1.0)
+
+
 UNSERVED: list[dict[str, Any]] = [
     {"EnableNetworkIsolation": True},
-    {
-        "EnableManagedSpotTraining": True,
-        "StoppingCondition": {"MaxRuntimeInSeconds": 9, "MaxWaitTimeInSeconds": 9},
-    },
-    {"CheckpointConfig": {"S3Uri": "s3://data/checkpoints"}},
-    {"TensorBoardOutputConfig": {"S3OutputPath": "s3://data/tb"}},
     {"DebugRuleConfigurations": [{"RuleConfigurationName": "r", "RuleEvaluatorImage": "i"}]},
     {"ResourceConfig": resources(TrainingPlanArn=PLAN)},
     {"OutputDataConfig": {"S3OutputPath": "s3://data/x", "CompressionType": "NONE"}},
-    {"InputDataConfig": [channel("a", "s3://data/train", CompressionType="Gzip")]},
-    {"InputDataConfig": [channel("a", "s3://data/train", RecordWrapperType="RecordIO")]},
-    {"InputDataConfig": [channel("a", "s3://data/train", S3DataType="AugmentedManifestFile")]},
 ]
 
 
@@ -159,17 +187,37 @@ def test_what_is_not_served_yet_is_refused_by_name(anna: As, changed: dict[str, 
     assert job_count(anna) == 0
 
 
-@pytest.mark.parametrize("mode", ["Pipe", "FastFile"])
-def test_input_modes_other_than_file_are_refused_where_they_count(anna: As, mode: str) -> None:
-    with pytest.raises(Fault, match=f"does not serve the input mode {mode}"):
-        create(anna, AlgorithmSpecification=algorithm(TrainingInputMode=mode))
-    with pytest.raises(Fault, match=f"does not serve the input mode {mode}"):
-        create(anna, InputDataConfig=[channel("a", "s3://data/train", InputMode=mode)])
-    create(
-        anna,
-        AlgorithmSpecification=algorithm(TrainingInputMode=mode),
-        InputDataConfig=[channel("a", "s3://data/train", InputMode="File")],
-    )
+def test_the_input_mode_of_a_channel_is_its_own_or_that_of_the_job(anna: As) -> None:
+    fast = algorithm(TrainingInputMode="FastFile")
+    channels = [channel("a", "s3://data/train"), channel("b", "s3://data/train", InputMode="File")]
+    create(anna, AlgorithmSpecification=fast, InputDataConfig=channels)
+    assert [(each.name, each.mode) for each in plan_of(anna).channels] == [("a", "FastFile"), ("b", "File")]
+
+
+def test_a_file_system_is_planned_with_its_directory_and_access(
+    anna: As, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    shared = tmp_path_factory.mktemp("shared")
+    (shared / "sets").mkdir()
+    home = anna.yard.workshop.jobs.parent
+    (home / "file_systems.toml").write_text(f'[file_systems]\nfs-00000000 = "{shared}"\n')
+    create(anna, InputDataConfig=[file_system("fs-00000000", "/sets/", "rw")])
+    (planned,) = plan_of(anna).channels
+    assert (planned.file_system, planned.directory, planned.is_writable) == ("fs-00000000", "sets", True)
+    with pytest.raises(Fault, match='no directory "/none" in the file system'):
+        create(anna, "other", InputDataConfig=[file_system("fs-00000000", "/none")])
+
+
+@pytest.mark.parametrize(
+    ("member", "config"),
+    [
+        ("CheckpointConfig.S3Uri", {"CheckpointConfig": {"S3Uri": "s3://nowhere/ck"}}),
+        ("TensorBoardOutputConfig.S3OutputPath", {"TensorBoardOutputConfig": {"S3OutputPath": "s3://nowhere/tb"}}),
+    ],
+)
+def test_the_bucket_of_what_is_kept_in_s3_must_exist(anna: As, member: str, config: dict[str, Any]) -> None:
+    with pytest.raises(Fault, match=rf'The bucket "nowhere" of {member} does not exist'):
+        create(anna, **config)
 
 
 def test_launchers_of_several_processes_are_refused_when_they_are_asked_for(anna: As) -> None:
@@ -179,8 +227,8 @@ def test_launchers_of_several_processes_are_refused_when_they_are_asked_for(anna
 
 
 def test_all_that_is_not_served_is_named_at_once(anna: As) -> None:
-    with pytest.raises(Fault, match=r"does not serve EnableNetworkIsolation, CheckpointConfig yet; .* without them"):
-        create(anna, EnableNetworkIsolation=True, CheckpointConfig={"S3Uri": "s3://data/c"})
+    with pytest.raises(Fault, match=r"does not serve EnableNetworkIsolation, MlflowConfig yet; .* without them"):
+        create(anna, EnableNetworkIsolation=True, MlflowConfig={"MlflowResourceArn": MLFLOW})
 
 
 def test_what_clients_send_unasked_is_taken_told_back_and_noted(anna: As) -> None:

@@ -74,3 +74,19 @@ def test_final_metrics_and_artifacts_are_told(anna: As) -> None:
     told = describe(anna)
     assert told["FinalMetricDataList"] == [{"MetricName": "loss", "Value": 0.5, "Timestamp": seconds(4)}]
     assert told["ModelArtifacts"]["S3ModelArtifacts"] == "s3://elsewhere/model.tar.gz"
+
+
+def test_a_spot_job_is_billed_at_its_price_and_for_a_second_at_least(anna: As) -> None:
+    times = {"MaxRuntimeInSeconds": 60, "MaxWaitTimeInSeconds": 60}
+    for name, ran_s in {"short": 0.4, "long": 999.5}.items():
+        create(anna, name, EnableManagedSpotTraining=True, StoppingCondition=times)
+        attempt = Attempt(1, seconds(1), "KEY", (InstanceState("algo-1"),), ended_at=seconds(2 + ran_s))
+        job = advance(replace(load(anna, name), attempts=(attempt,)), S.STARTING, at=seconds(1))
+        job = advance(job, S.TRAINING, at=seconds(2))
+        remember(anna, advance(job, S.COMPLETED, at=seconds(2 + ran_s)))
+    told = describe(anna, "short")
+    assert (told["TrainingTimeInSeconds"], told["BillableTimeInSeconds"]) == (1, 1)
+    told = describe(anna, "long")
+    assert (told["TrainingTimeInSeconds"], told["BillableTimeInSeconds"]) == (1000, 300)
+    assert told["EnableManagedSpotTraining"] is True
+    assert told["StoppingCondition"] == times

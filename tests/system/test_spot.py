@@ -1,0 +1,263 @@
+"""Managed spot training on a real yard with room for one instance."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.system.fuzz.world import User
+from tests.system.trainees import Trainee
+from tests.system.yards import trainee_of
+from trainyard.link.presence import presence_of
+from trainyard.testing.yard import RunningYard, running_yard, start_yard
+
+ONE_SLOT = {"TRAINYARD_SERVER_SLOTS": "1"}
+GREET = 'print("hello", flush=True)\n'
+WAIT = """
+import time
+print("waiting", flush=True)
+while True:
+    time.sleep(0.05)
+"""
+# Waits for ever in its first attempt, in which it uses its grace to leave a word, and ends well in the second.
+RESUME = """
+import os, signal, sys, time
+import boto3
+
+s3, name = boto3.client("s3"), os.environ["TRAINING_JOB_NAME"]
+number = s3.list_objects_v2(Bucket="data", Prefix=f"{name}/attempts/")["KeyCount"] + 1
+s3.put_object(Bucket="data", Key=f"{name}/attempts/{number}", Body=b"")
+open(f"/opt/ml/model/of-attempt-{number}", "w").close()
+
+def leave(*_):
+    s3.put_object(Bucket="data", Key=f"{name}/left/{number}", Body=b"")
+    sys.exit(0)
+
+signal.signal(signal.SIGTERM, leave)
+print(f"attempt {number}", flush=True)
+while number == 1:
+    time.sleep(0.05)
+time.sleep(2)
+"""
+
+# Counts to 300, and remembers how far it came only when it is told to go.
+COUNT = """
+import pathlib, signal, sys, time
+
+kept = pathlib.Path("/opt/ml/checkpoints/count")
+count = int(kept.read_text()) if kept.exists() else 0
+print(f"began at {count}", flush=True)
+
+def leave(*_):
+    kept.write_text(str(count))
+    print(f"left at {count}", flush=True)
+    sys.exit(0)
+
+signal.signal(signal.SIGTERM, leave)
+while count < 300:
+    time.sleep(0.02)
+    count += 1
+pathlib.Path("/opt/ml/model/count").write_text(str(count))
+"""
+
+
+@pytest.fixture(scope="module")
+def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningYard]:
+    with running_yard(tmp_path_factory.mktemp("spot") / "yard", environment=ONE_SLOT) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def anna(administrator: User) -> Trainee:
+    return Trainee(administrator.add_user("anna")).prepare()
+
+
+@pytest.fixture(scope="module")
+def owner(yard: RunningYard) -> Trainee:
+    """The yard's own user, as whom the command line speaks."""
+    return Trainee(trainee_of(yard).user, bucket="owners").prepare()
+
+
+def spot(run_s: int = 300, wait_s: int = 600, **changed: Any) -> dict[str, Any]:
+    times = {"MaxRuntimeInSeconds": run_s, "MaxWaitTimeInSeconds": wait_s}
+    return {"EnableManagedSpotTraining": True, "StoppingCondition": times, **changed}
+
+
+def statuses(told: dict[str, Any]) -> list[str]:
+    return [step["Status"] for step in told["SecondaryStatusTransitions"]]
+
+
+def stop(trainee: Trainee, name: str) -> dict[str, Any]:
+    trainee.sagemaker.stop_training_job(TrainingJobName=name)
+    return trainee.reach(name, "Stopped")
+
+
+def living_agents(yard: RunningYard) -> int:
+    found = (presence_of(folder) for folder in yard.home.jobs.glob("*/*/algo-*"))
+    return sum(1 for presence in found if presence is not None and presence.is_alive)
+
+
+def command(yard: RunningYard, folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """`trainyard` as the yard's own user."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TRAINYARD_"))}
+    return subprocess.run(
+        [sys.executable, "-m", "trainyard.cli", *arguments],
+        env=kept | {"TRAINYARD_HOME": str(yard.home.root), "HOME": str(folder)},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+
+
+def test_a_spot_job_gives_way_to_one_on_demand_and_resumes_and_completes(anna: Trainee, yard: RunningYard) -> None:
+    anna.start("cheap", RESUME, **spot())
+    anna.await_line("cheap", "attempt 1")
+    urgent = anna.run("urgent", GREET)
+    assert urgent["TrainingJobStatus"] == "Completed", urgent.get("FailureReason")
+    told = anna.reach("cheap", "Completed", "Failed", "Stopped")
+    assert statuses(told) == [
+        *("Pending", "Starting", "Downloading", "Training", "Interrupted"),
+        *("Restarting", "Starting", "Downloading", "Training", "Uploading", "Completed"),
+    ]
+    assert [anna.printed("cheap", instance=number) for number in (0, 1)] == [["attempt 1"], ["attempt 2"]]
+    assert anna.keys("cheap/left/") == ["cheap/left/1"]  # the grace was the program's own
+    assert list(anna.archive("out/cheap/output/model.tar.gz")) == ["of-attempt-2"]
+    steps = {step["Status"]: step for step in told["SecondaryStatusTransitions"]}
+    assert steps["Interrupted"]["EndTime"] >= urgent["TrainingEndTime"]
+    training, billable = told["TrainingTimeInSeconds"], told["BillableTimeInSeconds"]
+    assert billable == max(1, round(training * 0.3))
+    waited = steps["Interrupted"]["EndTime"] - steps["Interrupted"]["StartTime"]
+    whole = told["TrainingEndTime"] - told["TrainingStartTime"]
+    assert timedelta(seconds=training) < whole - waited + timedelta(seconds=2)
+    assert living_agents(yard) == 0
+
+
+def test_a_program_goes_on_from_the_checkpoint_that_it_left(anna: Trainee) -> None:
+    """What it wrote last, in its grace, is what the next attempt begins with."""
+    where = {"S3Uri": f"s3://{anna.bucket}/checkpoints", "LocalPath": "/opt/ml/checkpoints"}
+    anna.start("counter", COUNT, **spot(CheckpointConfig=where))
+    anna.await_line("counter", "began at 0")
+    anna.run("intruder", GREET)
+    told = anna.reach("counter", "Completed", "Failed", "Stopped")
+    assert told["TrainingJobStatus"] == "Completed", told.get("FailureReason")
+    first, second = (anna.printed("counter", instance=number) for number in (0, 1))
+    assert first[-1].startswith("left at ")
+    assert second[0] == first[-1].replace("left", "began")
+    assert second[0] != "began at 0"
+    assert list(anna.archive("out/counter/output/model.tar.gz").values()) == [b"300"]
+
+
+def test_spot_jobs_of_which_nobody_takes_the_place_are_left_alone(anna: Trainee) -> None:
+    told = anna.run("undisturbed", GREET, **spot())
+    assert statuses(told) == ["Pending", "Starting", "Downloading", "Training", "Uploading", "Completed"]
+
+
+def test_the_command_interrupts_a_running_spot_job_and_shows_it(
+    owner: Trainee, yard: RunningYard, tmp_path: Path
+) -> None:
+    script = RESUME.replace('"data"', '"owners"')
+    owner.start("played", script, **spot())
+    owner.await_line("played", "attempt 1")
+    done = command(yard, tmp_path, "interrupt", "played")
+    assert done.returncode == 0, done.stderr
+    assert '"played" is interrupted' in done.stderr + done.stdout
+    told = owner.reach("played", "Completed", "Failed", "Stopped")
+    assert statuses(told).count("Interrupted") == 1
+    assert told["TrainingJobStatus"] == "Completed", told.get("FailureReason")
+    shown = command(yard, tmp_path, "describe", "played").stdout
+    assert re.search(rf"interrupted: {yard.credentials.user} interrupted it\. Resumed after \d+\.\d s\.", shown), shown
+    late = command(yard, tmp_path, "interrupt", "played")
+    assert late.returncode != 0
+    assert "is Completed" in late.stderr
+
+
+def test_a_job_on_demand_cannot_be_interrupted(owner: Trainee, yard: RunningYard, tmp_path: Path) -> None:
+    owner.start("firm", WAIT)
+    owner.await_line("firm", "waiting")
+    refused = command(yard, tmp_path, "interrupt", "firm")
+    assert refused.returncode != 0
+    assert "is no spot job" in refused.stderr
+    assert owner.describe("firm")["SecondaryStatus"] == "Training"
+    stop(owner, "firm")
+
+
+def test_a_job_can_be_stopped_while_it_is_interrupted(anna: Trainee) -> None:
+    anna.start("unlucky", RESUME, **spot())
+    anna.await_line("unlucky", "attempt 1")
+    anna.start("lasting", WAIT)
+    anna.await_line("lasting", "waiting")
+    assert anna.describe("unlucky")["SecondaryStatus"] == "Interrupted"
+    told = stop(anna, "unlucky")
+    assert statuses(told)[-3:] == ["Interrupted", "Stopping", "Stopped"]
+    assert anna.keys("out/unlucky/") == []
+    assert anna.describe("lasting")["SecondaryStatus"] == "Training"
+    stop(anna, "lasting")
+
+
+def test_a_spot_job_that_waits_longer_than_it_may_ends_unstarted(anna: Trainee) -> None:
+    anna.start("holder", WAIT)
+    anna.await_line("holder", "waiting")
+    anna.start("hopeful", GREET, **spot(run_s=2, wait_s=3))
+    told = anna.reach("hopeful", "Stopped")
+    assert statuses(told) == ["Pending", "Stopping", "MaxWaitTimeExceeded"]
+    assert timedelta(seconds=3) <= told["TrainingEndTime"] - told["CreationTime"] < timedelta(seconds=10)
+    assert "TrainingStartTime" not in told
+    stop(anna, "holder")
+
+
+def test_waiting_and_running_count_together(anna: Trainee) -> None:
+    anna.start("before", WAIT)
+    anna.await_line("before", "waiting")
+    anna.start("both", WAIT, **spot(run_s=12, wait_s=12))
+    time.sleep(4)  # in which it waits
+    assert anna.describe("both")["SecondaryStatus"] == "Pending"
+    stop(anna, "before")
+    anna.await_line("both", "waiting")
+    told = anna.reach("both", "Stopped")
+    assert statuses(told)[-2:] == ["Stopping", "MaxWaitTimeExceeded"]
+    assert told["TrainingTimeInSeconds"] < 12
+
+
+def test_less_time_to_wait_than_to_run_is_refused(anna: Trainee) -> None:
+    with pytest.raises(ClientError, match=r"\(ValidationException\).*MaxWaitTimeInSeconds is 9"):
+        anna.start("impatient", GREET, **spot(run_s=10, wait_s=9))
+
+
+def test_an_interrupted_job_outlives_a_kill_of_the_yard(tmp_path: Path) -> None:
+    home = tmp_path / "yard"
+    first = start_yard(home, environment=ONE_SLOT)
+    try:
+        anna = trainee_of(first).prepare()
+        anna.start("cheap", RESUME, **spot())
+        anna.await_line("cheap", "attempt 1")
+        anna.start("lasting", WAIT)
+        anna.reach("cheap", "Interrupted")
+    finally:
+        first.kill()
+    with running_yard(home, environment=ONE_SLOT) as second:
+        anna = trainee_of(second)
+        anna.await_line("lasting", "waiting")
+        assert anna.describe("cheap")["SecondaryStatus"] == "Interrupted"
+        stop(anna, "lasting")
+        told = anna.reach("cheap", "Completed", "Failed", "Stopped")
+        assert told["TrainingJobStatus"] == "Completed", told.get("FailureReason")
+        assert statuses(told).count("Interrupted") == 1
+        assert anna.keys("cheap/attempts/") == ["cheap/attempts/1", "cheap/attempts/2"]
+        assert living_agents(second) == 0
+
+
+def test_run_starts_spot_jobs_and_tells_what_that_saved(yard: RunningYard, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import time\ntime.sleep(3)\nprint('trained', flush=True)\n")
+    done = command(yard, tmp_path, "run", "--use_spot_instances", "--it", "ml.m5.large", "train.py")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"Spot saved [5-9]\d%\.", done.stdout + done.stderr), done.stdout + done.stderr
