@@ -90,13 +90,13 @@ class TrainingWork:
         return found
 
     def has_room_for_first(self, running: Seats) -> bool:
-        """Whether the job that is first in line can start beside those that run. Nobody overtakes it.
+        """Whether a claim may find work: the first in line can start beside those that run, or none is seen.
 
         Where there is no room for one that is not spot, spot jobs that have the room are told to give it away.
         """
         job = self._first_in_line()
-        if job is None:
-            return False
+        if job is None:  # but one may be held by a worker that was killed, which only a claim finds out
+            return True
         if job.attempt is not None:  # whoever worked on it was killed
             return True
         try:

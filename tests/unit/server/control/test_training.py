@@ -169,11 +169,19 @@ def test_a_stop_wins_over_an_apply_that_did_not_know_of_it(bench: Bench) -> None
     assert secondaries(bench)[-2:] == ["Stopping", "Stopped"]
 
 
+def test_a_job_whose_worker_was_killed_before_it_was_placed_is_found_again(bench: Bench) -> None:
+    bench.create()
+    assert bench.work.claim() is not None
+    bench.watch.forward(60)
+    assert bench.another_worker().has_room_for_first({})
+    assert bench.another_worker().claim() is not None
+
+
 def test_a_job_that_waits_is_stopped_at_once(bench: Bench) -> None:
     bench.create()
     bench.stop()
     assert secondaries(bench) == ["Pending", "Stopping", "Stopped"]
-    assert not bench.work.has_room_for_first({})
+    assert bench.work.claim() is None
 
 
 def test_a_stop_between_claim_and_placing_starts_nothing(bench: Bench) -> None:
