@@ -49,6 +49,10 @@ class Engine(Protocol):
         """How users know this engine: local, ray …"""
         ...
 
+    def make_ready(self) -> None:
+        """Do now what the first start would otherwise wait for; Unavailable when it cannot be done."""
+        ...
+
     def capacity(self) -> Capacity:
         """What there is in all, in use or not. It may change from one call to the next."""
         ...

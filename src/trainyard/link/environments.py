@@ -10,7 +10,6 @@ The locks end with the process that holds them. Nobody waits here: who cannot ha
 """
 
 import ctypes
-import fcntl
 import os
 import tempfile
 import time
@@ -20,7 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from trainyard.foundation.files import PRIVATE_FILE, PRIVATE_FOLDER, remove_tree, sync_folder
+from trainyard.foundation.files import PRIVATE_FOLDER, remove_tree, sync_folder
+from trainyard.link.holds import hold, is_held
 
 _CACHE = "cache"
 
@@ -89,7 +89,7 @@ class KeptEnvironments:
         place = self._folder / key
         if not place.is_dir():
             return None
-        descriptor = self._lock(key, fcntl.LOCK_SH)
+        descriptor = hold(self._lock_file(key), shared=True)
         if descriptor is None:
             return None
         if not place.is_dir():
@@ -101,7 +101,7 @@ class KeptEnvironments:
     def make(self, key: str) -> Making | None:
         """The right to make an environment; None when it is there, or another makes it."""
         self._folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-        descriptor = self._lock(key, fcntl.LOCK_EX)
+        descriptor = hold(self._lock_file(key))
         if descriptor is None:
             return None
         place = self._folder / key
@@ -115,7 +115,7 @@ class KeptEnvironments:
         """Hold the folder of downloads, made if it is not there; None while it is being removed."""
         place = self._folder / _CACHE
         self._folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-        descriptor = self._lock(_CACHE, fcntl.LOCK_SH)
+        descriptor = hold(self._lock_file(_CACHE), shared=True)
         if descriptor is None:
             return None
         place.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
@@ -152,7 +152,7 @@ class KeptEnvironments:
 
     def remove(self, key: str) -> bool:
         """Remove an environment; False when somebody uses it."""
-        descriptor = self._lock(key, fcntl.LOCK_EX)
+        descriptor = hold(self._lock_file(key))
         if descriptor is None:
             return False
         try:
@@ -192,27 +192,10 @@ class KeptEnvironments:
         return sorted(path for path in self._folder.iterdir() if path.is_dir()) if self._folder.is_dir() else []
 
     def _is_free(self, key: str) -> bool:
-        descriptor = self._lock(key, fcntl.LOCK_EX)
-        if descriptor is None:
-            return False
-        os.close(descriptor)
-        return True
+        return not is_held(self._lock_file(key))
 
     def _lock_file(self, key: str) -> Path:
         return self._folder / f"{key}.lock"
-
-    def _lock(self, key: str, kind: int) -> int | None:
-        path = self._lock_file(key)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
-        try:
-            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-            # Who removed the environment has removed this file too: another may hold the one that is there now.
-            if os.path.samestat(os.fstat(descriptor), path.stat()):
-                return descriptor
-        except (BlockingIOError, FileNotFoundError):
-            pass
-        os.close(descriptor)
-        return None
 
 
 def size_of(folder: Path) -> int:

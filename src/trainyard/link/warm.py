@@ -13,7 +13,6 @@ them to stay longer and tell them to leave. A worker that leaves takes no more r
 it forked have ended.
 """
 
-import fcntl
 import json
 import os
 import shutil
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from trainyard.foundation.files import PRIVATE_FILE
+from trainyard.link import holds
 from trainyard.link.presence import Presence
 
 FORK, KEEP, LEAVE = "fork", "keep", "leave"
@@ -149,33 +149,15 @@ def sweep(warm: Path) -> None:
 
 
 def hold(folder: WorkerFolder) -> int | None:
-    """Take the lock of a worker, whose descriptor is to be kept open; None when another has it."""
-    try:
-        descriptor = os.open(folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
-    except FileNotFoundError:
-        return None
-    with suppress(OSError):
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Whoever swept the folder has removed this file: another may hold the one that is there now.
-        if os.path.samestat(os.fstat(descriptor), folder.lock.stat()):
-            return descriptor
-    os.close(descriptor)
+    """Take the lock of a worker, whose descriptor is to be kept open; None when another has it or its folder goes."""
+    with suppress(FileNotFoundError):
+        return holds.hold(folder.lock)
     return None
 
 
 def is_held(folder: WorkerFolder) -> bool:
     """Whether a worker lives in the folder, serving or not yet."""
-    try:
-        descriptor = os.open(folder.lock, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+    return holds.is_held(folder.lock)
 
 
 def ask(

@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -22,7 +22,7 @@ from trainyard.engines.file_systems import FileSystems
 from trainyard.engines.images import Images
 from trainyard.engines.local import LocalEngine
 from trainyard.foundation.clock import utc_now
-from trainyard.foundation.errors import NotFound, TrainyardError
+from trainyard.foundation.errors import NotFound, TrainyardError, Unavailable
 from trainyard.foundation.journal import write_journal
 from trainyard.foundation.settings import read_settings
 from trainyard.link.doorbell import Doorbell
@@ -166,36 +166,51 @@ async def _serve(home: Home, settings: ServerSettings, *, yard: Yard, bell: Bell
         # Both sockets listen already: who reads this file and connects is answered as soon as the loop runs.
         home.write_runtime(runtime)
         log.info("yard is open", extra={"http": runtime.http, "https": runtime.https})
-        keeping = asyncio.create_task(_keep_house(yard))
-        surroundings = Surroundings(
-            runtime.http,
-            home.objects,
-            hidden=hidden_places(home.root),
-            environments=home.environments,
-            environments_limit_bytes=settings.environments_limit_bytes,
-            warm=home.warm if settings.warm else None,
-            warm_idle=settings.warm_idle,
-            doorbell=home.doorbell,
-        )
-        doorbell = _open_doorbell(home)
-        work = _training_work(home, yard, surroundings=surroundings)
-        training = TrainingLoop(work, bell, doorbell)
-        moving = asyncio.create_task(training.run())
-        readying = asyncio.create_task(asyncio.to_thread(_make_ready, yard.workshop.engine))
-        watching = asyncio.create_task(Waiting(yard.records, utc_now, worker=work.worker).watch())
-        gc.freeze()  # what start-up made stays; later collections need not walk it
         try:
-            await serve([(plain, http), (secure, https)])
+            async with _jobs_moving(home, settings, yard=yard, bell=bell, endpoint=runtime.http):
+                gc.freeze()  # what start-up made stays; later collections need not walk it
+                await serve([(plain, http), (secure, https)])
         finally:
-            keeping.cancel()
-            watching.cancel()
-            training.close()
-            await asyncio.gather(moving, readying)
-            if doorbell is not None:
-                doorbell.close()
-            await asyncio.to_thread(leave_all, home.warm)
             home.remove_runtime()
             log.info("yard is closed")
+
+
+@contextlib.asynccontextmanager
+async def _jobs_moving(
+    home: Home, settings: ServerSettings, *, yard: Yard, bell: Bell, endpoint: str
+) -> AsyncIterator[None]:
+    """Everything that goes on between calls, for the length of a block: jobs move, time limits pass, keys expire."""
+    doorbell = _open_doorbell(home)
+    work = _training_work(home, yard, surroundings=_surroundings(home, settings, endpoint=endpoint))
+    training = TrainingLoop(work, bell, doorbell)
+    ending = [asyncio.create_task(training.run()), asyncio.create_task(_make_ready(yard.workshop.engine))]
+    endless = [
+        asyncio.create_task(_keep_house(yard)),
+        asyncio.create_task(Waiting(yard.records, utc_now, worker=work.worker).watch()),
+    ]
+    try:
+        yield
+    finally:
+        for task in endless:
+            task.cancel()
+        training.close()
+        await asyncio.gather(*ending)
+        if doorbell is not None:
+            doorbell.close()
+        await asyncio.to_thread(leave_all, home.warm)
+
+
+def _surroundings(home: Home, settings: ServerSettings, *, endpoint: str) -> Surroundings:
+    return Surroundings(
+        endpoint,
+        home.objects,
+        hidden=hidden_places(home.root),
+        environments=home.environments,
+        environments_limit_bytes=settings.environments_limit_bytes,
+        warm=home.warm if settings.warm else None,
+        warm_idle=settings.warm_idle,
+        doorbell=home.doorbell,
+    )
 
 
 def _training_work(home: Home, yard: Yard, *, surroundings: Surroundings) -> TrainingWork:
@@ -214,14 +229,12 @@ def _training_work(home: Home, yard: Yard, *, surroundings: Surroundings) -> Tra
     )
 
 
-def _make_ready(engine: Engine) -> None:
+async def _make_ready(engine: Engine) -> None:
     """Let the first job start as quickly as later ones; the yard itself does not wait for that."""
-    if not isinstance(engine, LocalEngine):
-        return
     try:
-        engine.make_ready()
-    except OSError:  # then the first job is told
-        log.warning("the engine could not be made ready", exc_info=True)
+        await asyncio.to_thread(engine.make_ready)
+    except Unavailable as error:  # then the first job is told
+        log.warning("the engine could not be made ready", extra={"why": error.message})
 
 
 def _open_doorbell(home: Home) -> Doorbell | None:

@@ -75,18 +75,6 @@ def test_a_folder_is_held_by_one_and_swept_when_by_none(tmp_path: Path) -> None:
     assert hold(folder) is None
 
 
-def test_a_lock_that_was_swept_away_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = make_worker(tmp_path, "111", "a")
-    flock = "fcntl.flock"
-
-    def sweep_meanwhile(descriptor: int, how: int) -> None:
-        folder.lock.unlink()
-        folder.lock.touch()
-
-    monkeypatch.setattr(flock, sweep_meanwhile)  # another process between the opening and the locking
-    assert hold(folder) is None
-
-
 def test_one_that_does_not_serve_yet_finds_that_it_was_told_to_leave(tmp_path: Path) -> None:
     folder, other = make_worker(tmp_path, "111", "a"), make_worker(tmp_path, "222", "b")
     descriptors = [hold(each) for each in (folder, other)]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard import __version__
-from trainyard.engines.local.holds import hold
+from trainyard.link.holds import hold
 
 # The parts of the package that run on an instance, and the modules for programs there.
 PARTS = ("foundation", "formats", "link", "objects", "insight", "instance")

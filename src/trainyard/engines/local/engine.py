@@ -23,7 +23,6 @@ from trainyard.engines import probe
 from trainyard.engines.contract import AttemptRef, Capacity, InstanceRef, Read, refs_of
 from trainyard.engines.local.births import Birth, spawn
 from trainyard.engines.local.code import AgentCode, ensure_copy
-from trainyard.engines.local.holds import hold, is_held
 from trainyard.engines.local.nursery import Nursery, NurseryLost
 from trainyard.engines.local.processes import Deadline, kill, wait_for_end
 from trainyard.engines.local.sweep import sweep_instance
@@ -31,6 +30,7 @@ from trainyard.foundation.errors import Conflict, InvalidRequest, NotFound, Unav
 from trainyard.foundation.files import PRIVATE_FOLDER, sync_folder
 from trainyard.link.contract import Command, CommandKind, FrameKind, InstanceSpec
 from trainyard.link.folders import InstanceFolder
+from trainyard.link.holds import hold, is_held
 from trainyard.link.mailbox import Mailbox
 from trainyard.link.presence import Presence, presence_of
 from trainyard.link.specs import write_spec
@@ -79,8 +79,10 @@ class LocalEngine:
         self._measured: tuple[float, Capacity] | None = None
 
     def make_ready(self) -> None:
-        """Do now what the first start would have to wait for. Nobody has to call it."""
-        nursery = self._agents_place().nursery
+        try:
+            nursery = self._agents_place().nursery
+        except OSError as error:
+            raise Unavailable(f"Agents have no code to run from: {error}.") from error
         if nursery is not None:
             nursery.start()
 

@@ -91,27 +91,15 @@ def _become_agent(folder: str, environment: dict[str, str], *, log: int) -> int:
     os.environ.clear()
     os.environ.update(environment)
     random.seed()
-    _show([sys.executable, "-I", str(Path(__file__).with_name("start.py")), folder])
+    from trainyard.foundation.command_line import show_command
     from trainyard.link.presence import announce
 
+    show_command([sys.executable, "-I", str(Path(__file__).with_name("start.py")), folder])
     announce(Path(folder))
     agent = importlib.import_module(AGENT)
     sys.argv = [str(agent.__file__), folder]
     run: Callable[[Sequence[str]], int] = agent.main
     return run([folder])
-
-
-def _show(words: Sequence[str]) -> None:
-    """Write over the command line, so that whoever lists processes finds the agent by its instance."""
-    try:
-        fields = Path("/proc/self/stat").read_text(errors="replace").rpartition(")")[2].split()
-        first, end = int(fields[45]), int(fields[46])
-        shown = b"\0".join(map(os.fsencode, words))[: end - first - 1]
-        with open("/proc/self/mem", "r+b", buffering=0) as memory:  # noqa: PTH123 - unbuffered and written in place
-            memory.seek(first)
-            memory.write(shown.ljust(end - first, b"\0"))
-    except OSError:
-        return  # then it is listed as what it was forked from
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ Not all of it can be: the seed of hashes and `/proc/self/environ` are those of t
 """
 
 import builtins
-import ctypes
 import gc
 import importlib
 import importlib.machinery
@@ -18,6 +17,7 @@ from io import FileIO, TextIOWrapper
 from types import ModuleType
 from typing import Any
 
+from trainyard.foundation.command_line import show_command
 from trainyard.instance.sandbox import system_calls
 from trainyard.instance.sandbox.orders import Orders
 
@@ -55,7 +55,7 @@ def renew(orders: Orders, origin: Origin) -> None:
     system_calls.set_dumpable(1)  # as it is after an exec; init has forbidden it to itself
     sys.argv[:] = arguments
     sys.orig_argv[:] = orders.argv
-    _show_command(orders.argv)
+    show_command(orders.argv)
     _set_path(executable, os.path.realpath(arguments[0]), origin=origin)
     _forget_own_modules()
     _renew_modules(orders)
@@ -150,15 +150,3 @@ def _renew_modules(orders: Orders) -> None:
         torch.default_generator.seed()
         if 0 < orders.threads < torch.get_num_threads():
             torch.set_num_threads(orders.threads)
-
-
-def _show_command(words: list[str]) -> None:
-    """Write over the command line of the worker, for whoever lists processes; what does not fit is cut off."""
-    try:
-        with open("/proc/self/stat", errors="replace") as file:
-            fields = file.read().rpartition(")")[2].split()
-        first, end = int(fields[45]), int(fields[46])
-        shown = b"\0".join(os.fsencode(word) for word in words)[: end - first - 1]
-        ctypes.memmove(first, shown.ljust(end - first, b"\0"), end - first)
-    except (OSError, ValueError, IndexError):
-        return

@@ -101,6 +101,9 @@ class SimulatedEngine:
         self._clock = clock
         self._lock = RLock()
 
+    def make_ready(self) -> None:
+        """Nothing: what it plays is always ready."""
+
     def capacity(self) -> Capacity:
         return self._capacity
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from trainyard.engines.local.code import MODULES, PACKAGE, PARTS, ensure_copy
-from trainyard.engines.local.holds import hold
+from trainyard.link.holds import hold
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from trainyard.engines.contract import AttemptRef
 from trainyard.engines.local import LocalEngine, nursery
 from trainyard.engines.local.births import Birth, spawn
 from trainyard.engines.local.code import AgentCode, ensure_copy
-from trainyard.engines.local.holds import hold, is_held
 from trainyard.engines.local.nursery import Nursery
 from trainyard.foundation.home import process_start
 from trainyard.link.folders import InstanceFolder
+from trainyard.link.holds import hold, is_held
 from trainyard.link.presence import presence_of
 from trainyard.testing.engines.samples import Surroundings, attempt_specs
 from trainyard.testing.eventually import eventually

@@ -14,17 +14,20 @@ _FLOCK = "hhqqi0q"  # struct flock: type, whence, start, length, pid, padded to 
 
 
 def hold(path: Path, *, shared: bool = False) -> int | None:
-    """Take hold of a file, made if need be; the descriptor to keep open, or None when another has it."""
+    """Take hold of a file, made if need be; the descriptor to keep open, or None when another has it or removes it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _lock(fcntl.F_RDLCK if shared else fcntl.F_WRLCK))
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
+        # Who had it before may have removed the file: then another may hold the one that is there now.
+        if os.path.samestat(os.fstat(descriptor), path.stat()):
+            return descriptor
+    except (BlockingIOError, FileNotFoundError):
+        pass
     except BaseException:
         os.close(descriptor)
         raise
-    return descriptor
+    os.close(descriptor)
+    return None
 
 
 def is_held(path: Path) -> bool:

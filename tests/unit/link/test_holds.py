@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.engines.local.holds import hold, is_held
+from trainyard.link.holds import hold, is_held
 from trainyard.testing.eventually import eventually
 
 
@@ -75,3 +75,14 @@ def test_a_child_that_was_not_given_it_does_not_hold(file: Path) -> None:
 
         assert not is_held(file)
         child.communicate(b"\n")
+
+
+def test_a_file_that_was_replaced_before_it_could_be_locked_is_not_taken(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def replace_meanwhile(*_: object) -> None:
+        file.unlink()
+        file.touch()
+
+    monkeypatch.setattr("fcntl.fcntl", replace_meanwhile)  # another process between the opening and the locking
+    assert hold(file) is None
