@@ -23,7 +23,7 @@ from trainyard.foundation.clock import utc_now
 from trainyard.foundation.locations import BucketRef, Location
 from trainyard.instance.agent.layout import Owner, lay_out
 from trainyard.instance.agent.pipes import Pipes
-from trainyard.link.contract import PROTOCOL, ChannelSpec, InstanceSpec, LimitSpec, ProgramSpec
+from trainyard.link.contract import PROTOCOL, ChannelSpec, InstanceSpec, LimitSpec, ObjectsSpec, ProgramSpec
 from trainyard.link.folders import InstanceFolder
 from trainyard.objects.contract import Attributes
 from trainyard.objects.filesystem import FilesystemObjects
@@ -97,7 +97,7 @@ def _channel(folder: Path, objects: Path, keys: Sequence[str]) -> float:
     instance = InstanceFolder(folder)
     instance.root.mkdir()
     channel = ChannelSpec("train", "Pipe", _BUCKET.name, "train/", keys)
-    spec = replace(_SPEC, channels=(channel,), objects_root=str(objects))
+    spec = replace(_SPEC, channels=(channel,), objects=ObjectsSpec(str(objects)))
     lay_out(instance, spec, Owner(None))
     pipes = Pipes(instance, spec, Owner(None))
     pipes.lay()
@@ -147,7 +147,7 @@ _SPEC = InstanceSpec(
     output_path="",
     metrics=(),
     limits=LimitSpec(),
-    objects_root="",
+    objects=ObjectsSpec(""),
 )
 
 if __name__ == "__main__":

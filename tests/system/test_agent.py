@@ -35,6 +35,7 @@ from trainyard.link.contract import (
     FrameKind,
     LimitSpec,
     MetricSpec,
+    ObjectsSpec,
     ProgramSpec,
     SyncSpec,
 )
@@ -96,7 +97,7 @@ class World:
         members.setdefault("program", ProgramSpec(name, "s3://yard/code/sourcedir.tar.gz", (), self.interpreter))
         members.setdefault("limits", LimitSpec())
         objects, uid = str(self.root / "objects"), JOB_UID if self.is_root else None
-        given = {"job_id": self.job, "instance": self.folder.root.name, "objects_root": objects, "uid": uid}
+        given = {"job_id": self.job, "instance": self.folder.root.name, "objects": ObjectsSpec(objects), "uid": uid}
         write_spec(self.folder.root, changed(SPEC, **(given | members)))
         self._give_away()
         self.agent = self.spawn()
@@ -526,7 +527,7 @@ for name in ("model", "output", "output/data", "output/intermediate", "checkpoin
 print(json.dumps(found))
 """
     given = {"AWS_ENDPOINT_URL": "http://127.0.0.1:4780", "AWS_SESSION_TOKEN": "token", "MINE": "1"}
-    channel = ChannelSpec("train", "File", "yard", "data", ("data/a.csv",), "text/csv")
+    channel = ChannelSpec("train", "File", "yard", "data", ("data/a.csv",), content_type="text/csv")
     hyperparameters = {"epochs": "3", "sagemaker_program": '"train.py"', "sagemaker_job_name": '"mnist-7"'}
     assert world.run(program, environment=given, channels=(channel,), hyperparameters=hyperparameters)["outcome"] == (
         "completed"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-PROTOCOL = 2
+PROTOCOL = 3
 
 INTERRUPTED = "interrupted"  # the reason of a stop after which another attempt goes on, so that nothing is uploaded
 ENVIRONMENTS_BYTES = 20 * 1024**3  # what the environments kept for one user may take, unless it is set otherwise
@@ -22,8 +22,8 @@ ENVIRONMENTS_BYTES = 20 * 1024**3  # what the environments kept for one user may
 class ChannelSpec:
     """One input channel of one instance.
 
-    `keys` are the objects it gets, in order, under the common `prefix`. Or it is the relative `directory` in a `folder`
-    of this machine.
+    `keys` are the objects it gets, in order, under the common `prefix`; where a listing told them, `etags` and `sizes`
+    are theirs, and otherwise empty. Or it is the relative `directory` in a `folder` of this machine.
     """
 
     name: str
@@ -31,6 +31,8 @@ class ChannelSpec:
     bucket: str
     prefix: str
     keys: Sequence[str] = ()
+    etags: Sequence[str] = ()
+    sizes: Sequence[int] = ()
     content_type: str | None = None
     record_wrapper: str = "None"  # RecordIO: a Pipe gives each object as one record
     distribution: str = "FullyReplicated"
@@ -40,6 +42,21 @@ class ChannelSpec:
     folder: str = ""
     directory: str = ""  # may never lead out of the folder
     is_writable: bool = True  # whether the program may change the folder
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectsSpec:
+    """Where the yard keeps its objects: in a folder of this machine, or in an S3 where there is a `url`.
+
+    Of the S3 `folder` is where bodies are collected before they are sent.
+    """
+
+    folder: str
+    url: str = ""  # s3://bucket/prefix
+    endpoint: str = ""  # empty is Amazon's
+    region: str = ""
+    access_key_id: str = ""  # empty takes the usual AWS sources
+    secret_access_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +85,25 @@ class ProgramSpec:
     submit_directory: str = ""
     command: Sequence[str] = ()
     interpreter: str = ""  # absolute path of the Python of the environment that the image maps to
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSpec:
+    """How the program becomes processes: one on each instance, or as many ranks as the launcher starts there."""
+
+    kind: str = "single"  # single, torchrun, mpi, data_parallel, parameter_server
+    processes: int = 1  # on each instance
+    options: Sequence[str] = ()  # for mpirun, where there is a real one
+    variables: Mapping[str, str] = field(default_factory=dict)  # that such options set
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSpec:
+    """The instances of one type in a job of several types."""
+
+    name: str
+    instance_type: str
+    hosts: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +146,14 @@ class InstanceSpec:
     output_path: str  # s3 location under which <job>/output/model.tar.gz is put
     metrics: Sequence[MetricSpec]
     limits: LimitSpec
-    objects_root: str  # folder of the local object store
+    objects: ObjectsSpec
     grace_s: int = 120
     max_runtime_s: int = 86400
     uid: int | None = None  # of the job's user, where the yard runs as root
-    is_isolated: bool = False
+    launch: LaunchSpec = LaunchSpec()
+    groups: Sequence[GroupSpec] = ()  # empty where all instances are of one type
+    master_port: int = 0  # on the first host, that no other job of the machine uses; 0 where nobody chose one
+    is_isolated: bool = False  # whether it reaches nothing but the other instances
     uploads: bool = True  # only the first instance uploads, and what the others left too
     log_limit_bytes: int = 10 * 1024**3
     hidden: Sequence[str] = ()  # host paths the job must not see: the yard's home, users' homes

@@ -25,6 +25,7 @@ from trainyard.foundation.clock import utc_now
 from trainyard.foundation.errors import NotFound, TrainyardError, Unavailable
 from trainyard.foundation.journal import write_journal
 from trainyard.foundation.settings import read_settings
+from trainyard.link.contract import ObjectsSpec
 from trainyard.link.doorbell import Doorbell
 from trainyard.link.warm import leave_all
 from trainyard.objects.contract import ObjectStore
@@ -203,13 +204,26 @@ async def _jobs_moving(
 def _surroundings(home: Home, settings: ServerSettings, *, endpoint: str) -> Surroundings:
     return Surroundings(
         endpoint,
-        home.objects,
+        _objects_spec(home, settings),
         hidden=hidden_places(home.root),
         environments=home.environments,
         environments_limit_bytes=settings.environments_limit_bytes,
         warm=home.warm if settings.warm else None,
         warm_idle=settings.warm_idle,
         doorbell=home.doorbell,
+    )
+
+
+def _objects_spec(home: Home, settings: ServerSettings) -> ObjectsSpec:
+    if not settings.objects:
+        return ObjectsSpec(str(home.objects))
+    return ObjectsSpec(
+        str(home.objects),
+        url=settings.objects,
+        endpoint=settings.objects_endpoint,
+        region=settings.objects_region,
+        access_key_id=settings.objects_access_key_id,
+        secret_access_key=settings.objects_secret_access_key,
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from trainyard.foundation.errors import Corrupt, InvalidRequest
-from trainyard.link.contract import PROTOCOL, ChannelSpec, InstanceSpec, LimitSpec, MetricSpec, ProgramSpec
+from trainyard.link.contract import PROTOCOL, ChannelSpec, InstanceSpec, LimitSpec, MetricSpec, ObjectsSpec, ProgramSpec
 from trainyard.link.specs import read_spec, write_spec
 
 SPEC = InstanceSpec(
@@ -28,7 +28,7 @@ SPEC = InstanceSpec(
     output_path="s3://results/jobs",
     metrics=(MetricSpec("loss", "loss=([0-9.]+)"),),
     limits=LimitSpec(cpus=1.5, memory_bytes=2**33, gpus=(0, 3)),
-    objects_root="/objects",
+    objects=ObjectsSpec("/objects"),
     uid=20001,
     hidden=("/home",),
 )

@@ -100,7 +100,7 @@ class SyncedFolders:
                 self._owner.take(folder)
 
     def _store(self) -> FilesystemObjects:
-        return FilesystemObjects(Path(self._spec.objects_root))
+        return FilesystemObjects(Path(self._spec.objects.folder))
 
 
 def _location(uri: str, account: str) -> Location:

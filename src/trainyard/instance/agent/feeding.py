@@ -93,7 +93,7 @@ class Feed:
 
         CannotRun, which names the object, when one is gone, is another than in the epoch before, or cannot be sent.
         """
-        with closing(FilesystemObjects(Path(self._spec.objects_root))) as store:
+        with closing(FilesystemObjects(Path(self._spec.objects.folder))) as store:
             if self._channel.attributes:
                 self._send_manifest(store, Location(self._bucket, self._channel.keys[0]), epoch=epoch, sink=sink)
                 return

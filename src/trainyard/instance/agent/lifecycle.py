@@ -147,7 +147,7 @@ class Instance:
         if spec.is_isolated:
             raise CannotRun("This version does not serve EnableNetworkIsolation.", FailureKind.USER_ERROR)
         lay_out(self._folder, spec, self._owner)
-        with closing(FilesystemObjects(Path(spec.objects_root))) as store:
+        with closing(FilesystemObjects(Path(spec.objects.folder))) as store:
             for channel in filter(needs_files, spec.channels):
                 bring_channel(
                     store,

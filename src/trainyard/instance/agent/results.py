@@ -58,7 +58,7 @@ class Results:
     def _store(self, kind: str, others: list[str], *, where: Location) -> None:
         path = _PATHS[kind]
         try:
-            with closing(FilesystemObjects(Path(self._spec.objects_root))) as store:
+            with closing(FilesystemObjects(Path(self._spec.objects.folder))) as store:
                 stored = store_folders(store, self._roots(others), path, where=where, check=self._check_kill)
         except NotFound as error:
             raise CannotRun(

@@ -14,6 +14,7 @@ from trainyard.link.contract import (
     InstanceSpec,
     LimitSpec,
     MetricSpec,
+    ObjectsSpec,
     ProgramSpec,
     SyncSpec,
     WarmSpec,
@@ -35,7 +36,7 @@ class Surroundings:
     """What is the same for every job of a yard."""
 
     endpoint: str  # by which programs in jobs reach the yard
-    objects_root: Path
+    objects: ObjectsSpec
     hidden: tuple[Path, ...]  # what no job may see
     environments: Path  # what jobs installed and later ones of the same account use again
     warm: Path | None  # where warm workers are reached, by account; None starts every program cold
@@ -106,7 +107,7 @@ class SpecMaker:
             output_path=plan.output_path,
             metrics=[MetricSpec(each.name, each.regex) for each in plan.metrics],
             limits=limits_of(state.share),
-            objects_root=str(self.surroundings.objects_root),
+            objects=self.surroundings.objects,
             grace_s=int(GRACE.total_seconds()),
             max_runtime_s=max(1, plan.max_runtime_s - int(job.time_used.total_seconds())),
             uid=uid,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trainyard.link.contract import PROTOCOL, InstanceSpec, LimitSpec, ProgramSpec
+from trainyard.link.contract import PROTOCOL, InstanceSpec, LimitSpec, ObjectsSpec, ProgramSpec
 
 ACCOUNT = "111111111111"
 REGION = "eu-central-1"
@@ -55,7 +55,7 @@ def _spec(surroundings: Surroundings, code: str, hosts: Sequence[str]) -> Instan
         output_path=f"s3://{BUCKET}/jobs",
         metrics=(),
         limits=LimitSpec(),
-        objects_root=str(surroundings.objects_root),
+        objects=ObjectsSpec(str(surroundings.objects_root)),
         grace_s=5,
         uid=surroundings.uid,
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.locations import BucketRef, Location
-from trainyard.link.contract import PROTOCOL, ChannelSpec, InstanceSpec, LimitSpec, ProgramSpec
+from trainyard.link.contract import PROTOCOL, ChannelSpec, InstanceSpec, LimitSpec, ObjectsSpec, ProgramSpec
 from trainyard.objects.contract import Attributes
 from trainyard.objects.filesystem import FilesystemObjects
 
@@ -34,7 +34,7 @@ SPEC = InstanceSpec(
     output_path="s3://yard/models",
     metrics=(),
     limits=LimitSpec(cpus=2.0),
-    objects_root="/nowhere",
+    objects=ObjectsSpec("/nowhere"),
 )
 
 # Instances of which the toolkit's own answers are recorded beside this file.
@@ -62,7 +62,15 @@ RECORDED: Mapping[str, InstanceSpec] = {
         },
         channels=(
             ChannelSpec("train", "File", "yard", "data/train"),
-            ChannelSpec("my-val", "File", "yard", "data/val", (), "text/csv", "RecordIO", "ShardedByS3Key"),
+            ChannelSpec(
+                "my-val",
+                "File",
+                "yard",
+                "data/val",
+                content_type="text/csv",
+                record_wrapper="RecordIO",
+                distribution="ShardedByS3Key",
+            ),
         ),
     ),
     "second of two under MPI": replace(

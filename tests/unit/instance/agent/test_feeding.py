@@ -19,7 +19,7 @@ from trainyard.foundation.locations import Location
 from trainyard.instance.agent import feeding
 from trainyard.instance.agent.failure import CannotRun, FailureKind
 from trainyard.instance.agent.feeding import Closing, Feed, Sink
-from trainyard.link.contract import ChannelSpec
+from trainyard.link.contract import ChannelSpec, ObjectsSpec
 from trainyard.objects.filesystem import FilesystemObjects
 
 # Some that are written at once, some that the kernel sends, one that fills the pipe several times.
@@ -44,7 +44,7 @@ def root(tmp_path: Path, store: FilesystemObjects) -> str:
 
 
 def feed(root: str, **values: Any) -> Feed:
-    return Feed(changed(objects_root=root), channel(**values))
+    return Feed(changed(objects=ObjectsSpec(root)), channel(**values))
 
 
 def channel(**values: Any) -> ChannelSpec:
@@ -173,7 +173,7 @@ def test_the_lines_of_an_augmented_manifest_are_shuffled_and_shared_out(store: F
     hosts = ("algo-1", "algo-2", "algo-3")
     labels = []
     for host in hosts:
-        spec = changed(SPEC, objects_root=root, hosts=hosts, instance=host)
+        spec = changed(SPEC, objects=ObjectsSpec(root), hosts=hosts, instance=host)
         told = channel(
             keys=("list.jsonl",),
             attributes=("label",),

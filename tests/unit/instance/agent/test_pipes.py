@@ -15,7 +15,7 @@ from trainyard.foundation.locations import Location
 from trainyard.instance.agent.failure import CannotRun
 from trainyard.instance.agent.layout import Owner, lay_out
 from trainyard.instance.agent.pipes import Pipes
-from trainyard.link.contract import ChannelSpec
+from trainyard.link.contract import ChannelSpec, ObjectsSpec
 from trainyard.link.folders import InstanceFolder
 from trainyard.objects.filesystem import FilesystemObjects
 from trainyard.testing.eventually import eventually
@@ -40,7 +40,7 @@ class Fed:
         self.folder = InstanceFolder(folder)
         self.folder.root.mkdir()
         self.data = self.folder.ml / "input" / "data"
-        spec = changed(objects_root=str(folder.parent / "objects"), channels=channels)
+        spec = changed(objects=ObjectsSpec(str(folder.parent / "objects")), channels=channels)
         lay_out(self.folder, spec, Owner(uid))
         self.pipes = Pipes(self.folder, spec, Owner(uid))
 

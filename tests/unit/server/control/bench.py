@@ -11,6 +11,7 @@ from tests.unit.server.services.accounts import NOON, Accounts, As, open_account
 from tests.unit.server.services.sagemaker import requests
 from trainyard.engines.contract import AttemptRef, Capacity, InstanceRef
 from trainyard.foundation.jobs import TrainingJob
+from trainyard.link.contract import ObjectsSpec
 from trainyard.server.control.showing import JobViews
 from trainyard.server.control.specs import SpecMaker, Surroundings
 from trainyard.server.control.training import TrainingWork
@@ -96,7 +97,7 @@ def open_bench(folder: Path, *, capacity: Capacity = TWO_SLOTS, records_url: str
         anna = requests.prepare(replace(accounts.anna, yard=yard))
         surroundings = Surroundings(
             "http://127.0.0.1:4780",
-            folder / "objects",
+            ObjectsSpec(str(folder / "objects")),
             (folder,),
             environments=folder / "environments",
             warm=None,
