@@ -1,5 +1,7 @@
 """SQLite: one file in WAL mode, many readers, one writer at a time."""
 
+import errno
+import fcntl
 import os
 import sqlite3
 import threading
@@ -16,8 +18,6 @@ from trainyard.server.records.database import T, Work, translated
 
 BUSY_TIMEOUT_S = 15.0
 POOLED_CONNECTIONS = 8  # more are opened while more threads read at once, and closed after
-
-_HEADER = b"SQLite format 3\0"
 
 _REMEDIES = {
     "SQLITE_FULL": "the disk is full; free some space there and try again",
@@ -47,9 +47,8 @@ class SqliteDatabase:
             max_overflow=-1,
             pool_use_lifo=True,
         )
-        self._create_file()
         if not self._has_begun():
-            self.read(lambda connection: connection.exec_driver_sql("PRAGMA journal_mode = WAL"))
+            self._begin()
 
     def read(self, work: Work[T]) -> T:
         with self._translated(), self.engine.connect() as connection:
@@ -80,30 +79,43 @@ class SqliteDatabase:
     def close(self) -> None:
         self.engine.dispose()
 
-    def _create_file(self) -> None:
-        """Make it before SQLite does, readable by the owner only; SQLite gives its side files the same mode."""
+    def _has_begun(self) -> bool:
+        """Whether anything was written to it.
+
+        It is not opened for that: to close it again would take away the locks that other connections of this process
+        have on it (https://www.sqlite.org/howtocorrupt.html, 2.2).
+        """
         try:
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-            folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-        except FileExistsError:
-            return
+            size = self._path.stat().st_size
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise self._unreadable(str(error.strerror)) from error
+        if not os.access(self._path, os.R_OK, effective_ids=True):
+            raise self._unreadable(os.strerror(errno.EACCES))
+        return size > 0
+
+    def _begin(self) -> None:
+        """Make the file, and give it WAL mode.
+
+        One at a time: of two that change the mode at once, SQLite tells the second that the file is locked, however
+        long it was to wait.
+        """
+        try:
+            with _locked(self._path.parent) as folder:
+                self._create_file(folder)
+                if not self._has_begun():
+                    self.read(lambda connection: connection.exec_driver_sql("PRAGMA journal_mode = WAL"))
         except OSError as error:
             raise Unavailable(f"{self.title} cannot be created ({error.strerror}); check its folder.") from error
 
-    def _has_begun(self) -> bool:
-        """Whether anything was written to it; what is no database is refused before SQLite touches it."""
+    def _create_file(self, folder: int) -> None:
+        """Make it before SQLite does, readable by the owner only; SQLite gives its side files the same mode."""
         try:
-            with self._path.open("rb") as file:
-                header = file.read(len(_HEADER))
-        except OSError as error:
-            raise Unavailable(f"{self.title} cannot be read ({error.strerror}); check its owner and mode.") from error
-        if header and header != _HEADER:
-            raise self._corrupt("it does not begin as an SQLite database does")
-        return bool(header)
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            return
+        os.fsync(folder)
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -131,5 +143,19 @@ class SqliteDatabase:
             return Unavailable(f"{self.title}: {_REMEDIES[primary]} ({error.orig}).")
         return None
 
+    def _unreadable(self, why: str) -> Unavailable:
+        return Unavailable(f"{self.title} cannot be read ({why}); check its owner and mode.")
+
     def _corrupt(self, why: str) -> Corrupt:
         return Corrupt(f"{self.title} is damaged: {why}. Stop the yard and run `trainyard restore BACKUP`.")
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[int]:
+    """An open folder, in which nobody else who asks for it so does anything."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield descriptor
+    finally:
+        os.close(descriptor)

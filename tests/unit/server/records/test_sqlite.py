@@ -19,7 +19,7 @@ from trainyard.server.records import sqlite
 from trainyard.server.records.contract import Change, NewEvent, Query
 from trainyard.server.records.schema import facts, version
 from trainyard.server.records.sql import SqlRecords, open_records
-from trainyard.testing.records.samples import KIND, NOON, draft, key
+from trainyard.testing.records.samples import KIND, NOON, draft, in_threads, key
 
 
 @pytest.fixture
@@ -71,6 +71,27 @@ def test_an_empty_file_is_a_new_database(path: Path) -> None:
     path.touch()
     with closing(open_records(f"sqlite:///{path}")) as records:
         assert records.users() == []
+
+
+def test_many_that_begin_one_file_at_once_wait_for_each_other(tmp_path: Path) -> None:
+    for number in range(20):
+        path = tmp_path / f"{number}.db"
+        ready = threading.Barrier(6)
+
+        def begin(_: int, path: Path = path, ready: threading.Barrier = ready) -> None:
+            ready.wait()
+            sqlite.SqliteDatabase(f"sqlite:///{path}").close()
+
+        in_threads(6, begin)
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_opening_again_leaves_the_locks_of_this_process_in_place(records: SqlRecords, path: Path) -> None:
+    records.create(draft("a"), now=NOON)
+    open_records(f"sqlite:///{path}").close()
+    locks = Path("/proc/locks").read_text()
+    assert f":{path.stat().st_ino} " in locks  # that another process does not take itself for the last one
 
 
 def test_a_truncated_file_is_corrupt_at_open(path: Path) -> None:
