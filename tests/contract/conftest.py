@@ -8,6 +8,8 @@ import boto3
 import pytest
 
 from trainyard.objects.remote import RemoteObjects
+from trainyard.objects.remote.patience import Patience
+from trainyard.testing.faulty_s3 import FaultyS3, faulty_s3
 from trainyard.testing.postgres import PostgresMissing, PostgresServer, postgres_server
 from trainyard.testing.yard import RunningYard, running_yard
 
@@ -38,6 +40,34 @@ def remote_yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningYar
         client.create_bucket(Bucket="remote", CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
         client.close()
         yield yard
+
+
+@pytest.fixture(scope="session")
+def _faulty_s3(remote_yard: RunningYard) -> Iterator[FaultyS3]:
+    with faulty_s3(remote_yard.http) as standing:
+        yield standing
+
+
+@pytest.fixture
+def faulty(_faulty_s3: FaultyS3) -> FaultyS3:
+    """The same yard as an S3 with faults, of which there are none yet."""
+    _faulty_s3.heal()
+    return _faulty_s3
+
+
+@pytest.fixture
+def faulty_store(faulty: FaultyS3, remote_yard: RunningYard, tmp_path: Path) -> RemoteObjects:
+    """A store there, with little patience."""
+    keys = remote_yard.credentials
+    return RemoteObjects(
+        f"s3://remote/faults/{uuid.uuid4().hex}",
+        endpoint=faulty.url,
+        region=keys.region,
+        access_key_id=keys.access_key_id,
+        secret_access_key=keys.secret_access_key,
+        staging=tmp_path / "staging",
+        patience=Patience(tries=4, first_pause_s=0.01, longest_pause_s=0.05, answer_s=0.5),
+    )
 
 
 @pytest.fixture

@@ -11,12 +11,20 @@ from enum import StrEnum
 from types import TracebackType
 from typing import BinaryIO, Protocol, Self, runtime_checkable
 
-from trainyard.foundation.errors import TrainyardError
+from trainyard.foundation.errors import TrainyardError, Unavailable
 from trainyard.foundation.locations import BucketRef, Location
 
 
 class PreconditionFailed(TrainyardError):
     """The object is not in the state that the caller demanded."""
+
+
+class Replaced(Unavailable):
+    """The object is not the one any more that is asked for, and the store keeps no older ones."""
+
+    def __init__(self, where: Location) -> None:
+        super().__init__(f"{where} was replaced while it was being read.")
+        self.where = where
 
 
 class DigestMismatch(TrainyardError):
@@ -250,6 +258,29 @@ class Written:
     size: int
     modified_at: datetime
     checksum: Checksum | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewObject:
+    """A small object, whole, and what must hold of its key."""
+
+    where: Location
+    body: bytes
+    attributes: Attributes
+    precondition: Precondition = ANY_STATE
+
+
+@runtime_checkable
+class WritesTogether(Protocol):
+    """A store to which many small objects cost little more than one, when they come at once."""
+
+    def put_together(self, objects: Sequence[NewObject], *, now: datetime) -> "Sequence[Written | TrainyardError]":
+        """Put all of them at one moment, so that a reader sees all or none; what came of each.
+
+        One that cannot be put, because its precondition does not hold or its bucket is gone, keeps none of the others
+        away. What hinders all of them is raised, and then none is there.
+        """
+        ...
 
 
 class ObjectStore(Protocol):

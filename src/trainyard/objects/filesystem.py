@@ -24,6 +24,7 @@ from trainyard.objects.contract import (
     ChecksumType,
     CompletedPart,
     Listing,
+    NewObject,
     ObjectInfo,
     ObjectPart,
     Precondition,
@@ -94,6 +95,30 @@ class FilesystemObjects:
 
         return FileWriter(self._files.begin(), algorithms, record=record, clear=self._clear_trash)
 
+    def put_together(self, objects: Sequence[NewObject], *, now: datetime) -> Sequence[Written | TrainyardError]:
+        arrivals: list[Arrival] = []
+        stored = []
+        with _discarding(arrivals):
+            for each in objects:
+                arrivals.append(self._files.begin(beside=arrivals[0] if arrivals else None))
+                arrivals[-1].write(each.body)
+                stored.append(_stored(arrivals[-1].data, each, now))
+            self._files.settle(arrivals)
+            conditions = [each.precondition for each in objects]
+            outcomes = self._index.put_objects(list(zip(stored, conditions, strict=True)))
+        for arrival, outcome in zip(arrivals, outcomes, strict=True):
+            if isinstance(outcome, TrainyardError):
+                arrival.discard()
+            else:
+                arrival.release()
+        if True in outcomes:
+            self._clear_trash()
+        written = [Written(each.info.etag, each.info.size, now) for each in stored]
+        return [
+            outcome if isinstance(outcome, TrainyardError) else done
+            for outcome, done in zip(outcomes, written, strict=True)
+        ]
+
     def open(self, where: Location) -> "FileReader":
         stored = self._index.object(where)
         while True:
@@ -106,14 +131,18 @@ class FilesystemObjects:
         """24 µs for a small object (2026, one core of two); the hop to a thread and back takes 100."""
         return self.open(where)
 
-    def data_files(self, bucket: BucketRef, keys: Sequence[str]) -> Mapping[str, str]:
-        """The files that hold as many of these objects as there are. They never change, but may be removed any time."""
-        return {key: file.path for key, file in self.stored_files(bucket, keys).items()}
-
     def stored_files(self, bucket: BucketRef, keys: Sequence[str]) -> "Mapping[str, StoredFile]":
-        """The same with what is known of them, in a tenth of the time that opening each object would take."""
-        found = self._index.data_files(bucket, keys)
-        return {key: StoredFile(self._files.place(data), size, etag) for key, (data, size, etag) in found.items()}
+        """The files that hold as many of these objects as there are, in a tenth of the time of opening each.
+
+        They never change, but may be removed any time.
+        """
+        found, place = self._index.data_files(bucket, keys), self._files.place
+        return {key: StoredFile(place(data), size, etag) for key, (data, size, etag) in found.items()}
+
+    @property
+    def files_folder(self) -> str:
+        """The folder below which all stored files lie."""
+        return self._files.folder
 
     def info(self, where: Location) -> ObjectInfo:
         return self._index.object(where).info
@@ -146,7 +175,7 @@ class FilesystemObjects:
         info = replace(stored.info, where=target, modified_at=now)
         if attributes is not None:
             info = replace(info, attributes=attributes)
-        with _discarding(arrival):
+        with _discarding([arrival]):
             info = replace(info, checksum=self._copied_checksum(stored, algorithm))
             arrival.settle()
             self._index.put_object(bucket, StoredObject(arrival.data, info), precondition=precondition)
@@ -337,7 +366,7 @@ class FilesystemObjects:
         etag = etag_of_parts(part.etag for part in parts)
         info = ObjectInfo(upload.where, size, etag, now, upload.attributes, checksum, tuple(parts))
         arrival = self._joined(stored)
-        with _discarding(arrival):
+        with _discarding([arrival]):
             arrival.settle()
             self._index.complete_upload(
                 upload, StoredObject(arrival.data, info), parts=stored, precondition=precondition
@@ -444,7 +473,7 @@ class FileWriter:
     ) -> Written:
         assert not self._has_ended, "the writer has ended already"
         self._has_ended = True
-        with _discarding(self._arrival):
+        with _discarding([self._arrival]):
             checksum = self._digests.verify(expected, md5=md5, again=self._arrival.chunks)
             if self._kept is not None:
                 checksum = self._digests.checksum(self._kept, self._arrival.chunks)
@@ -477,13 +506,20 @@ def snapshot(root: Path, index: Path) -> Iterator[Iterator[Path]]:
 
 
 @contextmanager
-def _discarding(arrival: Arrival) -> Iterator[None]:
+def _discarding(arrivals: Sequence[Arrival]) -> Iterator[None]:
     """Leave nothing behind when one of our errors says that the write did not happen.
 
-    After any other exception nobody knows whether it did; the file stays, and the next start judges it.
+    After any other exception nobody knows whether it did; the files stay, and the next start judges them.
     """
     try:
         yield
     except TrainyardError:
-        arrival.discard()
+        for arrival in arrivals:
+            arrival.discard()
         raise
+
+
+def _stored(data: str, new: NewObject, now: datetime) -> StoredObject:
+    digests = ContentDigests(())
+    digests.update(new.body)
+    return StoredObject(data, ObjectInfo(new.where, digests.size, digests.etag, now, new.attributes))

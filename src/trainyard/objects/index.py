@@ -23,6 +23,7 @@ from trainyard.objects.contract import (
     ObjectInfo,
     ObjectSummary,
     Precondition,
+    PreconditionFailed,
     Upload,
     UploadPage,
 )
@@ -267,6 +268,14 @@ class Index:
 
         return self._database.write(partial(_put_object, bucket=bucket, stored=stored, precondition=precondition))
 
+    def put_objects(self, objects: Sequence[tuple[StoredObject, Precondition]]) -> Sequence[bool | TrainyardError]:
+        """Of each: whether another data file was replaced, or why it was not put."""
+
+        def work(connection: sqlite3.Connection) -> list[bool | TrainyardError]:
+            return [_put_or_why_not(connection, stored, precondition) for stored, precondition in objects]
+
+        return self._database.write(work)
+
     def delete_object(self, where: Location, precondition: Precondition) -> bool:
         def work(connection: sqlite3.Connection) -> bool:
             bucket = _bucket_id(connection, where.bucket)
@@ -473,6 +482,16 @@ def _put_object(
     described = (attributes_text(info.attributes), parts_text(info.parts))
     connection.execute(_PUT_OBJECT, (bucket, info.where.key.encode(), stored.data, *values, *described))
     return replaces
+
+
+def _put_or_why_not(
+    connection: sqlite3.Connection, stored: StoredObject, precondition: Precondition
+) -> bool | TrainyardError:
+    try:
+        bucket = _bucket_id(connection, stored.info.where.bucket)
+        return _put_object(connection, bucket=bucket, stored=stored, precondition=precondition)
+    except (NotFound, PreconditionFailed) as error:  # before anything was changed
+        return error
 
 
 def _check_target(connection: sqlite3.Connection, bucket: int, where: Location, *, precondition: Precondition) -> bool:

@@ -6,18 +6,20 @@ Run as a program: `crash_writer.py ROOT`. Each thread has a key of its own and g
 
 import os
 import sys
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 from threading import Thread
 
 from trainyard.foundation.locations import BucketRef, Location
-from trainyard.objects.contract import Attributes, CompletedPart
+from trainyard.objects.contract import Attributes, CompletedPart, NewObject, Written
 from trainyard.objects.filesystem import FilesystemObjects
 from trainyard.testing.objects.samples import ALICE, NOON, PART, put, put_part
 
 BUCKET = BucketRef(ALICE, "crash")
 THREADS = 4
-KINDS = ("put", "replace", "upload", "copy", "delete")
+KINDS = ("put", "replace", "together", "upload", "copy", "delete")
+TWIN = " twin"  # after a key, of which it is put at the same moment
 
 
 def body_of(key: str, version: int) -> bytes | None:
@@ -46,8 +48,15 @@ def write(store: FilesystemObjects, key: str, version: int) -> None:
             for number, piece in enumerate(pieces, 1)
         ]
         store.complete_upload(where, upload.id, named, now=NOON)
+    elif kind == "together":
+        put_together(store, {key: body, key + TWIN: body})
     else:
         put(store, where, body)
+
+
+def put_together(store: FilesystemObjects, bodies: Mapping[str, bytes]) -> None:
+    new = [NewObject(Location(BUCKET, key), body, Attributes()) for key, body in bodies.items()]
+    assert all(isinstance(outcome, Written) for outcome in store.put_together(new, now=NOON))
 
 
 def run(store: FilesystemObjects, key: str, first: int) -> None:

@@ -21,9 +21,11 @@ from trainyard.objects.contract import (
     CompletedPart,
     DigestMismatch,
     LiesInFile,
+    NewObject,
     Precondition,
     PreconditionFailed,
     Upload,
+    Written,
 )
 from trainyard.objects.datafiles import hold
 from trainyard.objects.filesystem import FilesystemObjects, snapshot
@@ -84,15 +86,15 @@ class TestFiles:
         for number in range(3):
             put(store, Location(bucket, f"k/{number}"), b"%d" % number)
         keys = [f"k/{number}" for number in range(2500)]
-        found = store.data_files(bucket, keys)
-        assert {key: Path(file).read_bytes() for key, file in found.items()} == {"k/0": b"0", "k/1": b"1", "k/2": b"2"}
         told = store.stored_files(bucket, keys)
+        bodies = {key: Path(file.path).read_bytes() for key, file in told.items()}
+        assert bodies == {"k/0": b"0", "k/1": b"1", "k/2": b"2"}
         infos = {key: store.info(Location(bucket, key)) for key in told}
         assert {key: (file.size, file.etag) for key, file in told.items()} == {
             key: (info.size, info.etag) for key, info in infos.items()
         }
         with pytest.raises(NotFound):
-            store.data_files(BucketRef(bucket.account, "nowhere"), keys)
+            store.stored_files(BucketRef(bucket.account, "nowhere"), keys)
 
     def test_a_stored_file_is_changed_by_its_owner_alone_and_its_folder_is_private(
         self, store: FilesystemObjects, bucket: BucketRef, root: Path
@@ -213,6 +215,41 @@ class TestFiles:
         first, second = data_files(root)
         assert not first.samefile(second)
         assert body_of(store, Location(bucket, "target")) == b"x" * 1000
+
+
+class TestTogether:
+    def test_many_objects_are_put_at_once_with_all_that_is_known_of_them(
+        self, store: FilesystemObjects, bucket: BucketRef, root: Path
+    ) -> None:
+        put(store, Location(bucket, "replaced"), b"old")
+        described = Attributes(metadata={"by": "a"})
+        bodies = {"replaced": b"new", "empty": b"", **{f"{number:03}": b"x" * number for number in range(200)}}
+        new = [NewObject(Location(bucket, key), body, described) for key, body in bodies.items()]
+        outcomes = store.put_together(new, now=NOON)
+        for each, outcome in zip(new, outcomes, strict=True):
+            info = store.info(each.where)
+            assert outcome == Written(info.etag, len(each.body), NOON)
+            assert (info.size, info.modified_at, info.attributes) == (len(each.body), NOON, described)
+            assert body_of(store, each.where) == each.body
+        assert store.verify(deep=True) == []
+        assert arrivals(root) == []
+        assert len(data_files(root)) == len(bodies)
+
+    def test_what_hinders_one_hinders_none_of_the_others(
+        self, store: FilesystemObjects, bucket: BucketRef, root: Path
+    ) -> None:
+        put(store, Location(bucket, "b"), b"another's")
+        gone = Location(BucketRef(bucket.account, "gone"), "d")
+        wheres = [Location(bucket, "a"), Location(bucket, "b"), Location(bucket, "c"), gone]
+        new = [NewObject(where, b"mine", Attributes(), Precondition(absent=True)) for where in wheres]
+        first, second, third, fourth = store.put_together(new, now=NOON)
+        assert isinstance(first, Written)
+        assert isinstance(second, PreconditionFailed)
+        assert isinstance(third, Written)
+        assert isinstance(fourth, NotFound)
+        assert [body_of(store, where) for where in wheres[:3]] == [b"mine", b"another's", b"mine"]
+        assert arrivals(root) == []
+        assert len(data_files(root)) == 3
 
 
 class TestHold:
@@ -514,6 +551,7 @@ class TestCrash:
             for key, version in begun.items():
                 possible = {version, done.get(key, version - 1)}
                 assert stored_body(store, key) in [crash_writer.body_of(key, each) for each in possible]
+                assert_twin_came_with(store, key, version)
             assert store.verify(deep=True) == []
             abort_uploads(store)
             named = len(keys_of(store, crash_writer.BUCKET))
@@ -542,6 +580,13 @@ def stored_body(store: FilesystemObjects, key: str) -> bytes | None:
         return body_of(store, Location(crash_writer.BUCKET, key))
     except NotFound:
         return None
+
+
+def assert_twin_came_with(store: FilesystemObjects, key: str, version: int) -> None:
+    """Where the version that was under way is one that puts two at one moment, both are there or neither is."""
+    if crash_writer.KINDS[version % len(crash_writer.KINDS)] == "together":
+        body = crash_writer.body_of(key, version)
+        assert (stored_body(store, key) == body) == (stored_body(store, key + crash_writer.TWIN) == body)
 
 
 def abort_uploads(store: FilesystemObjects) -> None:
@@ -601,6 +646,17 @@ class TestDisk:
         store.delete_many(bucket, keys_of(store, bucket))
         for number in range(500):
             put(store, Location(bucket, f"again {number}"), b"x" * 4000)
+        store.close()
+
+    def test_a_full_disk_refuses_all_that_come_at_once_and_keeps_no_file_of_them(self, small_disk: Path) -> None:
+        store = FilesystemObjects(small_disk)
+        bucket = new_bucket(store)
+        new = [NewObject(Location(bucket, f"{number}"), b"x" * 1_000_000, Attributes()) for number in range(100)]
+        with pytest.raises(Unavailable, match="Free some"):
+            store.put_together(new, now=NOON)
+        assert keys_of(store, bucket) == []
+        assert arrivals(small_disk) == []
+        assert data_files(small_disk) == []
         store.close()
 
     def test_a_read_only_disk_is_told_as_such(self, small_disk: Path) -> None:

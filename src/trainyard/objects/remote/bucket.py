@@ -1,5 +1,6 @@
 """One bucket of any S3, through obstore; the only module that knows obstore."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -7,6 +8,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, BinaryIO
 
 from trainyard.foundation.errors import InvalidRequest, Unavailable
+from trainyard.objects.remote.faults import Absent, Moved, Passing
+from trainyard.objects.remote.patience import Patience
 
 if TYPE_CHECKING:
     from obstore import Attributes, GetOptions, GetResult, ObjectMeta, PutMode
@@ -18,6 +21,18 @@ SMALL = 5 << 20  # up to here a body goes in one request
 _CONCURRENCY = 4  # requests at a time for a larger one, each with a chunk in memory
 _MOST_CHUNKS = 9_000  # S3 takes 10,000
 _PAGE = 1000
+
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+_LATER = (408, 429)  # refusals that are none for ever
+_SIGNS = {  # in what obstore tells for debugging
+    "kind: Timeout": "did not answer in time",
+    "ConnectionRefused": "refused the connection",
+    "IncompleteBody": "broke off in the middle of its answer",
+    "ConnectionReset": "reset the connection",
+    "BrokenPipe": "reset the connection",
+    "IncompleteMessage": "closed the connection without an answer",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +71,11 @@ class Fetched:
 
     def read(self) -> bytes:
         with _explained(self.object.path):
-            return bytes(self.result.bytes())
+            data = bytes(self.result.bytes())
+        start, end = self.result.range
+        if len(data) != end - start:
+            raise Passing(f"sent {len(data)} of {end - start} bytes")
+        return data
 
     def chunks(self) -> Iterator[bytes]:
         with _explained(self.object.path):
@@ -64,27 +83,14 @@ class Fetched:
                 yield bytes(chunk)
 
 
-class Absent(Unavailable):
-    """There is no object at the path; what the caller of a store is told is up to who asked for it."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(f"The remote store has lost {path}.")
-
-
-class Moved(Unavailable):
-    """The object at the path is not the one that was demanded."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(f"{path} was changed in the remote store at this moment. Try again.")
-
-
 class RemoteBucket:
     """The few things we ask of the remote bucket. May be called from any thread.
 
-    Raises Absent and Moved as the methods say, and Unavailable for everything else that goes wrong.
+    Raises Absent and Moved as the methods say, Passing for what may be over in a moment, and Unavailable for everything
+    else that goes wrong. Every request is tried as `patience` says.
     """
 
-    def __init__(self, address: RemoteAddress) -> None:
+    def __init__(self, address: RemoteAddress, patience: Patience) -> None:
         import obstore
         from obstore.store import S3Store
 
@@ -92,10 +98,18 @@ class RemoteBucket:
         self._store = S3Store(
             address.bucket,
             config=_config(address),
-            client_options=_client_options(address),
-            retry_config=_retries(),
+            client_options=_client_options(address, patience),
+            retry_config=_retries(patience),
         )
-        self._check(address)
+
+    def require(self, address: RemoteAddress) -> None:
+        """Say at once when there is no such bucket; later that would look as if keys were missing."""
+        try:
+            next(self.list(".trainyard-check"), None)
+        except Unavailable as error:
+            if "status code: 404" not in str(error.__cause__):
+                raise
+            raise InvalidRequest(f"There is no bucket {address}; make it first.") from error
 
     def head(self, path: str) -> Fetched:
         return self._get(path, {"head": True})
@@ -108,7 +122,10 @@ class RemoteBucket:
         options: GetOptions = {"range": (offset, offset + size), "if_match": f'"{etag}"'}
         if version:
             options["version"] = version
-        return self._get(path, options).read()
+        fetched = self._get(path, options)
+        if fetched.object.etag != etag:  # the remote knows no If-Match
+            raise Moved(path)
+        return fetched.read()
 
     def put(self, path: str, body: Body, *, size: int, metadata: Mapping[str, str], content_type: str = "") -> str:
         """Write, in several requests when it is large, and give the ETag. A reader sees the old object or the new."""
@@ -164,15 +181,6 @@ class RemoteBucket:
             metadata = {str(name): value for name, value in result.attributes.items()}
             return Fetched(_object(result.meta), result.meta["version"], metadata, result)
 
-    def _check(self, address: RemoteAddress) -> None:
-        """Say at once when there is no such bucket; later that would look as if keys were missing."""
-        try:
-            next(self.list(".trainyard-check"), None)
-        except Unavailable as error:
-            if "status code: 404" not in str(error.__cause__):
-                raise
-            raise InvalidRequest(f"There is no bucket {address}; make it first.") from error
-
 
 def _config(address: RemoteAddress) -> "S3Config":
     config: S3Config = {"region": address.region}
@@ -187,17 +195,25 @@ def _config(address: RemoteAddress) -> "S3Config":
     return config
 
 
-def _client_options(address: RemoteAddress) -> "ClientConfig":
+def _client_options(address: RemoteAddress, patience: Patience) -> "ClientConfig":
     return {
         "allow_http": (address.endpoint or "").startswith("http://"),
         # A limit for whole requests would cut long bodies; one that stalls is noticed by the second limit.
         "timeout": timedelta(days=1),
-        "read_timeout": timedelta(seconds=60),
+        "read_timeout": timedelta(seconds=patience.answer_s),
     }
 
 
-def _retries() -> "RetryConfig":
-    return {"max_retries": 5, "retry_timeout": timedelta(seconds=30)}
+def _retries(patience: Patience) -> "RetryConfig":
+    return {
+        "max_retries": patience.tries - 1,
+        "backoff": {
+            "init_backoff": timedelta(seconds=patience.first_pause_s),
+            "max_backoff": timedelta(seconds=patience.longest_pause_s),
+            "base": 2,
+        },
+        "retry_timeout": timedelta(minutes=3),
+    }
 
 
 def _object(meta: "ObjectMeta") -> RemoteObject:
@@ -223,10 +239,25 @@ def _explained(path: str) -> Iterator[None]:
 
 
 def _unavailable(error: Exception) -> Unavailable:
+    text = str(error)
     # obstore has errors of its own for a refusal, but not in a list.
-    if "status code: 403" in str(error) or "status code: 401" in str(error):
+    status = int(told[1]) if (told := _STATUS.search(text)) else None
+    if status in (401, 403):
         return Unavailable(f"The remote store refuses our keys: {_line(error)}. Check the settings `objects_…`.")
-    return Unavailable(f"The remote store cannot be used now: {_line(error)}. Try again.")
+    if status is not None and status < 500 and status not in _LATER:
+        return Unavailable(f"The remote store cannot be used now: {_line(error)}. Try again.")
+    return Passing(_what(text, status))
+
+
+def _what(text: str, status: int | None) -> str:
+    """What the remote did, in a few words; obstore tells it in a page."""
+    if status is not None:
+        code = _CODE.search(text)
+        return f"answered {status}{f' {code[1]}' if code else ''}"
+    for sign, what in _SIGNS.items():
+        if sign in text:
+            return what
+    return f"could not be asked ({text.partition(chr(10))[0].strip().rstrip('.')})"
 
 
 def _line(error: Exception) -> str:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from trainyard.foundation.errors import AlreadyExists, NotFound
 from trainyard.foundation.locations import BucketRef
 from trainyard.objects.contract import Bucket
-from trainyard.objects.remote.bucket import Absent, Moved, RemoteBucket
+from trainyard.objects.remote.bucket import RemoteBucket
+from trainyard.objects.remote.faults import Absent, Moved
 from trainyard.objects.remote.paths import Layout
 from trainyard.objects.remote.records import bucket_json, read_bucket_json
 

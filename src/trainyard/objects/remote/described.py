@@ -17,7 +17,8 @@ from trainyard.objects.contract import (
     PreconditionFailed,
 )
 from trainyard.objects.preconditions import check_precondition
-from trainyard.objects.remote.bucket import Absent, Body, Fetched, Moved, RemoteBucket, RemoteObject
+from trainyard.objects.remote.bucket import Body, Fetched, RemoteBucket, RemoteObject
+from trainyard.objects.remote.faults import Absent, Moved
 from trainyard.objects.remote.paths import HASH_LENGTH, KeyFolder, Layout, decode_key, key_hash
 from trainyard.objects.remote.records import Description, read_description
 

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
-from trainyard.foundation.errors import Unavailable
-from trainyard.objects.contract import ObjectInfo
-from trainyard.objects.remote.bucket import Absent, Moved, RemoteBucket
-from trainyard.objects.remote.described import Described
+from trainyard.foundation.errors import NotFound, Unavailable
+from trainyard.objects.contract import ObjectInfo, Replaced
+from trainyard.objects.remote.bucket import Fetched
+from trainyard.objects.remote.faults import Passing
+from trainyard.objects.remote.versions import RemoteVersion
 
 _KEPT_WHOLE = 1 << 20
 
@@ -20,13 +21,12 @@ class RemoteReader:
     bucket keeps versions; elsewhere Unavailable says so, and bytes of two versions are never mixed.
     """
 
-    def __init__(self, bucket: RemoteBucket, described: Described) -> None:
-        self.info: ObjectInfo = described.info
-        self._bucket = bucket
-        self._path = described.fetched.object.path
-        self._version = described.fetched.version
-        self._whole = described.fetched.read() if self.info.size <= _KEPT_WHOLE else None
-        self._stream = _Stream(described.fetched.chunks()) if self._whole is None else None
+    def __init__(self, version: RemoteVersion, fetched: Fetched) -> None:
+        assert version.info is not None, "an object that was fetched is known"
+        self.info: ObjectInfo = version.info
+        self._version = version
+        self._whole = self._read_whole(fetched) if self.info.size <= _KEPT_WHOLE else None
+        self._stream = _Stream(fetched.chunks()) if self._whole is None else None
 
     def read(self, offset: int, size: int) -> bytes:
         wanted = min(size, self.info.size - offset)
@@ -53,10 +53,16 @@ class RemoteReader:
     ) -> None:
         self.close()
 
+    def _read_whole(self, fetched: Fetched) -> bytes:
+        try:
+            return fetched.read()
+        except Passing:
+            return self._read_range(0, self.info.size)
+
     def _read_range(self, offset: int, size: int) -> bytes:
         try:
-            return self._bucket.read_range(self._path, offset, size, etag=self.info.etag, version=self._version)
-        except (Absent, Moved) as error:
+            return self._version.read(offset, size)
+        except (NotFound, Replaced) as error:
             raise Unavailable(
                 f"{self.info.where} was replaced or deleted while it was being read, and the remote store keeps no "
                 "old versions. Open it again."

@@ -31,14 +31,17 @@ from trainyard.objects.listing import first_key, object_page, roll_up, upload_pa
 from trainyard.objects.locks import NamedLocks
 from trainyard.objects.multipart import named_parts, new_upload, whole_checksum
 from trainyard.objects.preconditions import check_etag, check_precondition
-from trainyard.objects.remote.bucket import Absent, RemoteAddress, RemoteBucket
+from trainyard.objects.remote.bucket import RemoteAddress, RemoteBucket
 from trainyard.objects.remote.buckets import BucketRecords
 from trainyard.objects.remote.described import Described, DescribedObjects
+from trainyard.objects.remote.faults import Absent
 from trainyard.objects.remote.paths import Layout, PartName
+from trainyard.objects.remote.patience import BRIEF, Patience
 from trainyard.objects.remote.reader import RemoteReader
 from trainyard.objects.remote.records import Description
 from trainyard.objects.remote.staging import Staged, StagedWriter
 from trainyard.objects.remote.uploads import RemoteUploads
+from trainyard.objects.remote.versions import RemoteVersions
 
 _LARGEST_COPY = 5 << 30  # that S3 makes in one request
 _PAGE = 1000  # keys the remote sends at once
@@ -62,6 +65,9 @@ class RemoteObjects:
     - Parts are joined by fetching them and sending them again, and changing tags or attributes sends the object again:
       obstore can neither copy parts nor replace metadata inside the remote.
     - A list of buckets or uploads costs one request for each.
+
+    `versions` reads in ranges what is too large, or too urgent, to be read from front to back. `patience` is for a
+    remote that is overloaded.
     """
 
     def __init__(
@@ -74,11 +80,15 @@ class RemoteObjects:
         access_key_id: str | None = None,
         secret_access_key: str | None = None,
         session_token: str | None = None,
+        patience: Patience = BRIEF,
     ) -> None:
         place = parse_s3_uri(url, account="")
         address = RemoteAddress(place.bucket.name, endpoint, region, access_key_id, secret_access_key, session_token)
         layout = Layout(place.key)
-        self._bucket = RemoteBucket(address)
+        self._bucket = RemoteBucket(address, patience)
+        self._bucket.require(address)
+        once = RemoteBucket(address, replace(patience, tries=1))
+        self.versions = RemoteVersions(once, layout, patience=patience)
         self._buckets = BucketRecords(self._bucket, layout)
         self._objects = DescribedObjects(self._bucket, layout)
         self._uploads = RemoteUploads(self._bucket, layout)
@@ -130,7 +140,8 @@ class RemoteObjects:
 
     def open(self, where: Location) -> RemoteReader:
         try:
-            return RemoteReader(self._bucket, self._objects.fetch(where))
+            described = self._objects.fetch(where)
+            return RemoteReader(self.versions.of(described), described.fetched)
         except Absent as error:
             raise self._not_found(where) from error
 

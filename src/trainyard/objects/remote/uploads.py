@@ -9,7 +9,8 @@ from itertools import groupby
 from trainyard.foundation.errors import NotFound
 from trainyard.foundation.locations import BucketRef, Location
 from trainyard.objects.contract import ObjectPart, Upload
-from trainyard.objects.remote.bucket import Absent, Body, RemoteBucket
+from trainyard.objects.remote.bucket import Body, RemoteBucket
+from trainyard.objects.remote.faults import Absent
 from trainyard.objects.remote.paths import Layout, PartName, read_part_name
 from trainyard.objects.remote.records import read_upload_json, upload_json
 

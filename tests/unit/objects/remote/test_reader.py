@@ -7,8 +7,10 @@ import pytest
 from trainyard.foundation.errors import Unavailable
 from trainyard.foundation.locations import BucketRef, Location
 from trainyard.objects.contract import Attributes, ObjectInfo
-from trainyard.objects.remote.bucket import Moved, RemoteObject
+from trainyard.objects.remote.faults import Moved
+from trainyard.objects.remote.patience import Patience
 from trainyard.objects.remote.reader import RemoteReader
+from trainyard.objects.remote.versions import RemoteVersion
 from trainyard.testing.objects.samples import ALICE
 
 BODY = bytes(range(250)) * 10_000
@@ -24,12 +26,6 @@ class Remote:
     is_replaced: bool = False
     ranges: list[tuple[int, int]] = field(default_factory=list)
     info: ObjectInfo = field(default_factory=lambda: ObjectInfo(WHERE, len(BODY), "etag", MODIFIED, Attributes()))
-    object: RemoteObject = field(default_factory=lambda: RemoteObject("path", len(BODY), "etag", MODIFIED))
-    version: str | None = None
-
-    @property
-    def fetched(self) -> "Remote":
-        return self
 
     def chunks(self) -> Iterator[bytes]:
         for offset in range(0, len(BODY), 70_000):
@@ -45,7 +41,8 @@ class Remote:
 
 
 def reader(remote: Remote) -> RemoteReader:
-    return RemoteReader(remote, remote)  # type: ignore[arg-type]  # both are played by one
+    version = RemoteVersion(WHERE, len(BODY), "etag", remote, "path", Patience(), info=remote.info)  # type: ignore[arg-type]
+    return RemoteReader(version, remote)  # type: ignore[arg-type]  # all are played by one
 
 
 def test_reading_from_front_to_back_asks_for_no_range() -> None:

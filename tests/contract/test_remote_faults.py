@@ -1,0 +1,184 @@
+"""Reading from a remote S3 that is slow, overloaded, breaks connections, or changes while it is read."""
+
+import threading
+import time
+from collections.abc import Callable
+from itertools import repeat
+from pathlib import Path
+
+import pytest
+
+from trainyard.foundation.clock import utc_now
+from trainyard.foundation.errors import NotFound, Unavailable
+from trainyard.foundation.locations import BucketRef, Location
+from trainyard.objects.contract import Attributes, Replaced
+from trainyard.objects.remote import RemoteObjects
+from trainyard.objects.remote.downloading import PIECE_BYTES, Found, Missed, Wanted, download, look_up
+from trainyard.testing.faulty_s3 import BreakOff, Fault, FaultyS3, First, Refuse, Reset, Shorten, Wait
+
+BUCKET = BucketRef("111122223333", "data")
+LARGE = 2 * PIECE_BYTES + 4321
+
+
+@pytest.fixture
+def store(faulty_store: RemoteObjects) -> RemoteObjects:
+    faulty_store.create_bucket(BUCKET, region="us-east-1", now=utc_now())
+    return faulty_store
+
+
+def put(store: RemoteObjects, key: str, body: bytes) -> str:
+    writer = store.writer(Location(BUCKET, key), Attributes())
+    writer.write(body)
+    return writer.commit(now=utc_now()).etag
+
+
+def body_of(size: int) -> bytes:
+    return (bytes(range(251)) * (size // 251 + 1))[:size]
+
+
+def bring(
+    store: RemoteObjects,
+    wanted: list[Wanted],
+    *,
+    check: Callable[[], None] = lambda: None,
+    missed: Missed | None = None,
+) -> list[Found]:
+    return download(look_up(store.versions, wanted, check=check, missed=missed), check=check, missed=missed)
+
+
+def test_small_and_large_objects_arrive_byte_for_byte(store: RemoteObjects, tmp_path: Path) -> None:
+    bodies = {f"small-{number}": body_of(number * 37) for number in range(40)}
+    bodies |= {"large": body_of(LARGE), "exact": body_of(PIECE_BYTES), "empty": b""}
+    etags = {key: put(store, key, body) for key, body in bodies.items()}
+    wanted = [Wanted(Location(BUCKET, key), tmp_path / key, etags[key], len(body)) for key, body in bodies.items()]
+    arrived = bring(store, wanted)
+    assert {each.wanted.where.key for each in arrived} == bodies.keys()
+    assert {key: (tmp_path / key).read_bytes() for key in bodies} == bodies
+
+
+def test_what_is_not_listed_is_looked_up(store: RemoteObjects, tmp_path: Path) -> None:
+    etag = put(store, "large", body_of(LARGE))
+    (arrived,) = bring(store, [Wanted(Location(BUCKET, "large"), tmp_path / "large")])
+    assert (arrived.version.info and arrived.version.info.etag) == etag
+    assert (tmp_path / "large").read_bytes() == body_of(LARGE)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Refuse(500),
+        Refuse(503, "SlowDown"),
+        Refuse(429, "TooManyRequests"),
+        Reset(),
+        BreakOff(),
+        Shorten(),
+        Wait(0.3),
+        Wait(1),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("size", [1000, LARGE])
+def test_a_passing_fault_costs_only_time(
+    fault: Fault, size: int, store: RemoteObjects, faulty: FaultyS3, tmp_path: Path
+) -> None:
+    etag = put(store, "key", body_of(size))
+    faulty.on("GET", "/key", [fault, fault])
+    bring(store, [Wanted(Location(BUCKET, "key"), tmp_path / "key", etag, size)])
+    assert (tmp_path / "key").read_bytes() == body_of(size)
+
+
+def test_every_request_is_tried_so_often_as_its_patience_says_and_no_oftener(
+    store: RemoteObjects, faulty: FaultyS3, tmp_path: Path
+) -> None:
+    etag = put(store, "key", b"x" * 100)
+    faulty.on("GET", "/key", repeat(Refuse(503, "SlowDown")))
+    with pytest.raises(Unavailable) as failed:
+        bring(store, [Wanted(Location(BUCKET, "key"), tmp_path / "key", etag, 100)])
+    assert "s3://data/key could not be read: the remote store answered 503 SlowDown." in failed.value.message
+    assert "It was tried 4 times in " in failed.value.message
+    assert faulty.count("GET", "/key") == 4
+
+
+def test_an_answer_that_does_not_come_is_told_as_such(store: RemoteObjects, faulty: FaultyS3, tmp_path: Path) -> None:
+    etag = put(store, "key", b"x" * 100)
+    faulty.on("GET", "/key", repeat(Wait(0.8)))
+    with pytest.raises(Unavailable, match=r"s3://data/key could not be read: the remote store did not answer in time"):
+        bring(store, [Wanted(Location(BUCKET, "key"), tmp_path / "key", etag, 100)])
+
+
+def test_a_refusal_of_the_keys_is_not_tried_again(store: RemoteObjects, faulty: FaultyS3, tmp_path: Path) -> None:
+    etag = put(store, "key", b"x" * 100)
+    faulty.on("GET", "/key", repeat(Refuse(403, "AccessDenied")))
+    with pytest.raises(Unavailable, match="refuses our keys"):
+        bring(store, [Wanted(Location(BUCKET, "key"), tmp_path / "key", etag, 100)])
+    assert faulty.count("GET", "/key") == 1
+
+
+def test_a_key_deleted_before_it_is_read_is_noticed(store: RemoteObjects, tmp_path: Path) -> None:
+    etag = put(store, "key", b"x" * 100)
+    store.delete(Location(BUCKET, "key"))
+    with pytest.raises(NotFound) as failed:
+        bring(store, [Wanted(Location(BUCKET, "key"), tmp_path / "key", etag, 100)])
+    assert failed.value.name == "key"
+
+
+@pytest.mark.parametrize("size", [1000, LARGE])
+def test_a_key_replaced_since_it_was_listed_is_noticed(size: int, store: RemoteObjects, tmp_path: Path) -> None:
+    etag = put(store, "key", b"x" * size)
+    put(store, "key", b"y" * size)
+    with pytest.raises(Replaced) as failed:
+        bring(store, [Wanted(Location(BUCKET, "key"), tmp_path / "key", etag, size)])
+    assert failed.value.where == Location(BUCKET, "key")
+
+
+def test_a_key_swapped_in_the_middle_of_its_pieces_is_noticed(
+    store: RemoteObjects, faulty: FaultyS3, tmp_path: Path
+) -> None:
+    put(store, "key", b"x" * LARGE)
+    swap = First(lambda: put(store, "key", b"y" * LARGE))
+    faulty.on("GET", "/key", [Wait(0), swap])
+    with pytest.raises(Replaced):
+        bring(store, [Wanted(Location(BUCKET, "key"), tmp_path / "key")])
+
+
+def test_who_wants_to_know_is_told_what_was_missed_and_gets_the_rest(
+    store: RemoteObjects, faulty: FaultyS3, tmp_path: Path
+) -> None:
+    for key in ("gone", "here", "swapped"):
+        put(store, key, b"x" * LARGE)
+    faulty.on("GET", "/swapped", [Wait(0), First(lambda: put(store, "swapped", b"y" * LARGE))])
+    store.delete(Location(BUCKET, "gone"))
+    missed: dict[str, type[Exception]] = {}
+    arrived = bring(
+        store,
+        [Wanted(Location(BUCKET, key), tmp_path / key) for key in ("gone", "here", "swapped")],
+        missed=lambda wanted, error: missed.update({wanted.where.key: type(error)}),
+    )
+    assert ([each.wanted.where.key for each in arrived], missed) == (["here"], {"gone": NotFound, "swapped": Replaced})
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["here"]
+
+
+def test_it_ends_at_once_when_it_shall_although_no_answer_comes(
+    store: RemoteObjects, faulty: FaultyS3, tmp_path: Path
+) -> None:
+    etag = put(store, "key", b"x" * 100)
+    faulty.on("GET", "/key", repeat(Wait(5)))
+    shall_end = threading.Event()
+    threading.Timer(0.2, shall_end.set).start()
+
+    def check() -> None:
+        if shall_end.is_set():
+            raise KeyboardInterrupt
+
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        bring(store, [Wanted(Location(BUCKET, "key"), tmp_path / "key", etag, 100)], check=check)
+    assert time.monotonic() - begun < 2
+
+
+def test_a_reader_of_a_broken_answer_goes_on_where_it_was(store: RemoteObjects, faulty: FaultyS3) -> None:
+    put(store, "key", body_of(LARGE))
+    faulty.on("GET", "/key", [BreakOff(), Refuse(500)])
+    with store.open(Location(BUCKET, "key")) as reader:
+        read = b"".join(reader.read(offset, 1 << 20) for offset in range(0, LARGE, 1 << 20))
+    assert read == body_of(LARGE)
