@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +13,15 @@ from trainyard.foundation.locations import Location
 from trainyard.instance.agent.confined import open_folder
 from trainyard.instance.agent.failure import CannotRun, FailureKind, why_it_cannot_run
 from trainyard.instance.agent.layout import Owner
-from trainyard.instance.agent.syncing.changes import Candidate, Changes, Plan
+from trainyard.instance.agent.syncing.changes import Changes, Plan
+from trainyard.instance.agent.syncing.groups import Sent, send_all
 from trainyard.instance.agent.syncing.hints import Hints
-from trainyard.instance.agent.syncing.looks import MOST_FILES, Scan, scan_folder
+from trainyard.instance.agent.syncing.looks import MOST_FILES, Look, Scan, scan_folder
 from trainyard.instance.agent.syncing.restoring import restore
 from trainyard.instance.agent.syncing.sending import Place, Sender, Writer
-from trainyard.objects.filesystem import FilesystemObjects
+from trainyard.objects.contract import ObjectStore
 
-OpenStore = Callable[[], FilesystemObjects]
+OpenStore = Callable[[], ObjectStore]
 
 SETTLE_S = 0.5  # between two looks while things change
 RESCAN_S = 10.0  # between two looks when nothing hints at a change
@@ -92,13 +93,14 @@ class FolderSync:
         self._is_given_up = threading.Event()
         self._look_s = 0.0  # what the last look cost
         self._on_piece: Callable[[], None] = lambda: None
+        self._checking = threading.Lock()
         self._thread = threading.Thread(target=self._work, name=f"sync of {seen_as}", daemon=True)
 
     @property
     def folder(self) -> Path:
         return self._place.root / self._place.path
 
-    def restore(self, store: FilesystemObjects, *, owner: Owner, check: Callable[[], None]) -> None:
+    def restore(self, store: ObjectStore, *, owner: Owner, check: Callable[[], None]) -> None:
         """Bring every object of the location. Before the first program has run."""
 
         def skipped(key: str) -> None:
@@ -183,14 +185,11 @@ class FolderSync:
             )
         return scan
 
-    def _carry_out(self, plan: Plan, store: FilesystemObjects, *, is_last: bool) -> _Round:
+    def _carry_out(self, plan: Plan, store: ObjectStore, *, is_last: bool) -> _Round:
         troubles: list[Trouble] = []
         moved = 0
-        for candidate in plan.uploads:
-            try:
-                moved += self._send(store, candidate)
-            except (TrainyardError, OSError) as error:
-                troubles.append(Trouble(self._sender.where(candidate.path), error))
+        for group in send_all(self._sender, store, plan.uploads):
+            moved += self._keep(group, troubles)
             if len(troubles) >= _MOST_ERRORS or (self._is_over.is_set() and not is_last):
                 return _Round(moved > 0, is_waiting=True, trouble=troubles[0] if troubles else None)
         for path in plan.deletes:
@@ -203,11 +202,16 @@ class FolderSync:
         has_moved = moved + len(plan.deletes) > 0
         return _Round(has_moved, is_waiting=plan.is_waiting, trouble=troubles[0] if troubles else None)
 
-    def _send(self, store: FilesystemObjects, candidate: Candidate) -> bool:
-        look = self._sender.send(store, candidate)
-        if look is not None:
-            self._changes.stored(candidate.path, look)
-        return look is not None
+    def _keep(self, group: Sequence[Sent], troubles: list[Trouble]) -> int:
+        """Remember what came of some files; how many were stored."""
+        stored = 0
+        for path, outcome in ((sent.path, sent.outcome) for sent in group):
+            if isinstance(outcome, Look):
+                self._changes.stored(path, outcome)
+                stored += 1
+            elif outcome is not None:
+                troubles.append(Trouble(self._sender.where(path), outcome))
+        return stored
 
     def _finish(self, check: Callable[[], None]) -> None:
         self._on_piece = check
@@ -229,7 +233,8 @@ class FolderSync:
     def _check(self) -> None:
         if self._is_given_up.is_set():
             raise GaveUp
-        self._on_piece()
+        with self._checking:  # several threads may send at once
+            self._on_piece()
 
 
 class _Once:
@@ -238,11 +243,13 @@ class _Once:
     def __init__(self, note: Callable[[str], None]) -> None:
         self._tell = note
         self._told: set[str] = set()
+        self._telling = threading.Lock()
 
     def __call__(self, text: str, *, once_for: str = "") -> None:
-        if (once_for or text) not in self._told:
-            self._told.add(once_for or text)
-            self._tell(text)
+        with self._telling:
+            if (once_for or text) not in self._told:
+                self._told.add(once_for or text)
+                self._tell(text)
 
 
 def _pause(pause_s: float, done: _Round, *, cost_s: float, failures: int, is_busy: bool) -> float:

@@ -12,7 +12,7 @@ from trainyard.foundation.locations import Location
 from trainyard.instance.agent.channels import copy_file
 from trainyard.instance.agent.layout import Owner
 from trainyard.instance.agent.syncing.looks import Look
-from trainyard.objects.contract import ObjectInfo
+from trainyard.objects.contract import ObjectInfo, ObjectStore
 from trainyard.objects.filesystem import FilesystemObjects
 
 _BATCH = 1000
@@ -29,6 +29,33 @@ class Restored:
 
 
 def restore(
+    store: ObjectStore,
+    location: Location,
+    folder: Path,
+    *,
+    owner: Owner,
+    check: Callable[[], None],
+    skipped: Callable[[str], None],
+) -> Iterator[Restored]:
+    """Make every object whose key begins with that of the location a file of the folder.
+
+    They are copies, since the program may change them. `skipped` is told the key of what no file can be; `check` is
+    called before each and may raise to end it. What is deleted meanwhile is passed over.
+    """
+    if isinstance(store, FilesystemObjects):
+        return _copied(store, location, folder, owner=owner, check=check, skipped=skipped)
+    return _downloaded(store, location, folder, owner=owner, check=check, skipped=skipped)
+
+
+def file_path(rest: str) -> PurePosixPath | None:
+    """The file that has this rest of a key for its path; None when there can be none."""
+    parts = rest.removesuffix("/").split("/")
+    if "\0" in rest or any(part in ("", ".", "..") or len(part.encode()) > _NAME_BYTES for part in parts):
+        return None
+    return PurePosixPath(*parts)
+
+
+def _copied(
     store: FilesystemObjects,
     location: Location,
     folder: Path,
@@ -37,11 +64,6 @@ def restore(
     check: Callable[[], None],
     skipped: Callable[[str], None],
 ) -> Iterator[Restored]:
-    """Make every object whose key begins with that of the location a file of the folder, one after another.
-
-    They are copies, since the program may change them. `skipped` is told the key of what no file can be; `check` is
-    called before each and may raise to end it. What is deleted meanwhile is passed over.
-    """
     for key in _keys(store, location):
         check()
         path = file_path(key.removeprefix(location.key))
@@ -58,14 +80,6 @@ def restore(
             skipped(key)
 
 
-def file_path(rest: str) -> PurePosixPath | None:
-    """The file that has this rest of a key for its path; None when there can be none."""
-    parts = rest.removesuffix("/").split("/")
-    if "\0" in rest or any(part in ("", ".", "..") or len(part.encode()) > _NAME_BYTES for part in parts):
-        return None
-    return PurePosixPath(*parts)
-
-
 def _restored(
     store: FilesystemObjects, where: Location, folder: Path, *, path: PurePosixPath, owner: Owner
 ) -> Restored:
@@ -73,11 +87,44 @@ def _restored(
     place = folder / path
     with store.open(where) as reader:
         copy_file(reader.file.fileno(), place)
-        owner.take(place)
-        # Scripts look for the newest one by its time.
-        written_ns = to_micros(reader.info.modified_at) * 1000
-        os.utime(place, ns=(written_ns, written_ns))
-        return Restored(str(path), Look.of(place.stat()), reader.info)
+        return _as_it_was(place, str(path), reader.info, owner=owner)
+
+
+def _downloaded(
+    store: ObjectStore,
+    location: Location,
+    folder: Path,
+    *,
+    owner: Owner,
+    check: Callable[[], None],
+    skipped: Callable[[str], None],
+) -> Iterator[Restored]:
+    """Many at once, for each takes its time."""
+    from trainyard.instance.agent.downloads import FileTree, bring_newest
+    from trainyard.objects.remote.crew import do_attended
+    from trainyard.objects.remote.downloading import Wanted
+
+    tree, wanted = FileTree(), []
+    for key in do_attended(lambda: list(_keys(store, location)), check=check):
+        path = file_path(key.removeprefix(location.key))
+        if path is None or not tree.take(f"{path}/" if key.endswith("/") else str(path)):
+            skipped(key)
+            continue
+        _make_folders(folder, path if key.endswith("/") else path.parent, owner)
+        if not key.endswith("/"):
+            wanted.append(Wanted(Location(location.bucket, key), folder / path))
+    for found in bring_newest(store, wanted, what="what is restored", check=check):
+        place, info = found.wanted.place, found.version.info
+        assert info is not None, "what was not listed was looked up"
+        yield _as_it_was(place, str(place.relative_to(folder)), info, owner=owner)
+
+
+def _as_it_was(place: Path, path: str, info: ObjectInfo, *, owner: Owner) -> Restored:
+    owner.take(place)
+    # Scripts look for the newest one by its time.
+    written_ns = to_micros(info.modified_at) * 1000
+    os.utime(place, ns=(written_ns, written_ns))
+    return Restored(path, Look.of(place.stat()), info)
 
 
 def _make_folders(folder: Path, path: PurePosixPath, owner: Owner) -> None:
@@ -88,7 +135,7 @@ def _make_folders(folder: Path, path: PurePosixPath, owner: Owner) -> None:
             owner.take(place)
 
 
-def _keys(store: FilesystemObjects, location: Location) -> Iterator[str]:
+def _keys(store: ObjectStore, location: Location) -> Iterator[str]:
     after: str | None = ""
     while after is not None:
         page = store.list_objects(location.bucket, prefix=location.key, after=after, limit=_BATCH)

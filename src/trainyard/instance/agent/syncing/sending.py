@@ -5,13 +5,13 @@ import fcntl
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard.foundation.clock import utc_now
-from trainyard.foundation.errors import NotFound
+from trainyard.foundation.errors import NotFound, TrainyardError
 from trainyard.foundation.locations import Location
 from trainyard.instance.agent.confined import open_file, open_folder
 from trainyard.instance.agent.syncing.changes import Candidate
@@ -19,10 +19,12 @@ from trainyard.instance.agent.syncing.looks import Look
 from trainyard.objects.contract import (
     ANY_STATE,
     Attributes,
+    NewObject,
     ObjectInfo,
     ObjectStore,
     Precondition,
     PreconditionFailed,
+    WritesTogether,
     Written,
 )
 
@@ -50,6 +52,15 @@ class Writer:
 
 
 @dataclass(frozen=True, slots=True)
+class Small:
+    """A small file, read whole."""
+
+    candidate: Candidate
+    look: Look
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class _Known:
     etag: str
     is_own: bool
@@ -58,8 +69,8 @@ class _Known:
 class Sender:
     """Stores and deletes the objects of one folder, and knows which of them are its own.
 
-    An object that another instance has put under the same key is replaced, and `note` is told. Not for several threads
-    at once. `check` is called between two pieces of a file, and may raise to give up.
+    An object that another instance has put under the same key is replaced, and `note` is told. Several threads may send
+    different files at once. `check` is called between two pieces of a file, and may raise to give up.
     """
 
     def __init__(
@@ -76,10 +87,15 @@ class Sender:
         self._writer = writer
         self._note = note
         self._check = check
+        self._attributes = Attributes(metadata={_JOB: writer.job, _INSTANCE: writer.instance})
         self._known: dict[str, _Known] = {}
 
     def where(self, path: str) -> Location:
         return Location(self._location.bucket, self._location.key + path)
+
+    def has_stored(self, path: str) -> bool:
+        """Whether an object of this file is known."""
+        return path in self._known
 
     def restored(self, path: str, info: ObjectInfo) -> None:
         """A file was made of this object."""
@@ -100,6 +116,32 @@ class Sender:
             return None
         self._known[candidate.path] = _Known(written.etag, is_own=True)
         return look
+
+    def read_small(self, candidate: Candidate, most_bytes: int) -> "Small | None":
+        """A file of a few bytes, to be stored together with others. None when it has to go by itself, or not at all."""
+        with self._opened(candidate.path) as descriptor:
+            if descriptor is None or not (candidate.even_if_open or is_at_rest(descriptor)):
+                return None
+            look = Look.of(os.fstat(descriptor))
+            if look.size > most_bytes:
+                return None
+            self._check()
+            body = os.pread(descriptor, look.size, 0)
+            is_same = candidate.as_it_is or Look.of(os.fstat(descriptor)) == look
+            return Small(candidate, look, body) if len(body) == look.size and is_same else None
+
+    def send_together(self, store: WritesTogether, files: "Sequence[Small]") -> "list[Look | TrainyardError | None]":
+        """Store small files at one moment; what `send` gives of each, or why that one could not be stored."""
+        new = [
+            NewObject(self.where(path), each.body, self._attributes, self._expected(path))
+            for each, path in ((each, each.candidate.path) for each in files)
+        ]
+        outcomes: list[Look | TrainyardError | None] = []
+        for each, outcome in zip(files, store.put_together(new, now=utc_now()), strict=True):
+            if isinstance(outcome, Written):
+                self._known[each.candidate.path] = _Known(outcome.etag, is_own=True)
+            outcomes.append(each.look if isinstance(outcome, Written) else outcome)
+        return outcomes
 
     def delete(self, store: ObjectStore, path: str) -> None:
         """Delete the object of a file that is gone, unless it is another's, or was replaced by somebody."""
@@ -126,8 +168,7 @@ class Sender:
                     os.close(descriptor)
 
     def _put(self, store: ObjectStore, candidate: Candidate, descriptor: int, *, look: Look) -> Written | None:
-        known = self._known.get(candidate.path)
-        expected = Precondition(etag=known.etag) if known else Precondition(absent=True)
+        expected = self._expected(candidate.path)
         try:
             return self._put_once(store, candidate, descriptor, look=look, precondition=expected)
         except PreconditionFailed:
@@ -137,8 +178,7 @@ class Sender:
     def _put_once(
         self, store: ObjectStore, candidate: Candidate, descriptor: int, *, look: Look, precondition: Precondition
     ) -> Written | None:
-        metadata = {_JOB: self._writer.job, _INSTANCE: self._writer.instance}
-        writer = store.writer(self.where(candidate.path), Attributes(metadata=metadata))
+        writer = store.writer(self.where(candidate.path), self._attributes)
         try:
             offset = 0
             while offset < look.size and (data := os.pread(descriptor, _CHUNK_BYTES, offset)):
@@ -154,6 +194,10 @@ class Sender:
         except BaseException:
             writer.abort()
             raise
+
+    def _expected(self, path: str) -> Precondition:
+        known = self._known.get(path)
+        return Precondition(etag=known.etag) if known else Precondition(absent=True)
 
     def _note_clash(self, store: ObjectStore, path: str) -> None:
         try:
