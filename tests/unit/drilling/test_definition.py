@@ -1,0 +1,59 @@
+from typing import Any
+
+import pytest
+
+from trainyard.drilling.definition import TAG, Places, definition, drill_name
+
+PLACES = Places("mine", "mnist-drill-abc-whole")
+JOB: dict[str, Any] = {
+    "TrainingJobName": "mnist",
+    "TrainingJobArn": "arn:mnist",
+    "TrainingJobStatus": "Completed",
+    "RoleArn": "arn:role",
+    "AlgorithmSpecification": {"TrainingImage": "pytorch", "TrainingInputMode": "File"},
+    "HyperParameters": {"epochs": "3", "sagemaker_job_name": '"mnist"'},
+    "InputDataConfig": [{"ChannelName": "train"}],
+    "OutputDataConfig": {"S3OutputPath": "s3://data/out", "KmsKeyId": ""},
+    "ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 2, "KeepAlivePeriodInSeconds": 60},
+    "CheckpointConfig": {"S3Uri": "s3://data/checkpoints", "LocalPath": "/state"},
+    "TensorBoardOutputConfig": {"S3OutputPath": "s3://data/board", "LocalPath": "/board"},
+    "StoppingCondition": {"MaxRuntimeInSeconds": 100, "MaxPendingTimeInSeconds": 7200},
+    "RetryStrategy": {"MaximumRetryAttempts": 3},
+    "EnableManagedSpotTraining": True,
+    "EnableNetworkIsolation": True,
+}
+
+
+def test_a_drill_keeps_what_its_script_sees() -> None:
+    asked = definition(JOB, PLACES, is_spot=False)
+    for member in ("RoleArn", "AlgorithmSpecification", "InputDataConfig", "EnableNetworkIsolation"):
+        assert asked[member] == JOB[member]
+    assert asked["HyperParameters"] == {"epochs": "3", "sagemaker_job_name": '"mnist-drill-abc-whole"'}
+    assert asked["ResourceConfig"] == {"InstanceType": "ml.m5.large", "InstanceCount": 2}
+    assert asked["Tags"] == [{"Key": TAG, "Value": "mnist"}]
+    assert not {"RetryStrategy", "TrainingJobArn", "TrainingJobStatus"} & asked.keys()
+
+
+def test_a_drill_writes_nowhere_that_its_job_does() -> None:
+    asked = definition(JOB, PLACES, is_spot=False)
+    own = "s3://mine/trainyard-drills/mnist-drill-abc-whole/"
+    assert asked["OutputDataConfig"] == {"S3OutputPath": f"{own}output"}
+    assert asked["CheckpointConfig"] == {"S3Uri": f"{own}checkpoints", "LocalPath": "/state"}
+    assert asked["TensorBoardOutputConfig"] == {"S3OutputPath": f"{own}tensorboard", "LocalPath": "/board"}
+    assert "s3://data" not in str({name: value for name, value in asked.items() if name != "InputDataConfig"})
+
+
+@pytest.mark.parametrize(("is_spot", "run_s"), [(False, 100), (True, 200)])
+def test_only_the_one_that_is_interrupted_is_on_spot_and_may_run_twice(is_spot: bool, run_s: int) -> None:
+    asked = definition(JOB, PLACES, is_spot=is_spot)
+    limits = asked["StoppingCondition"]
+    assert (asked["EnableManagedSpotTraining"], limits["MaxRuntimeInSeconds"]) == (is_spot, run_s)
+    assert limits.get("MaxWaitTimeInSeconds", run_s) >= run_s
+    assert ("MaxWaitTimeInSeconds" in limits) == is_spot
+
+
+def test_names_are_never_too_long() -> None:
+    assert drill_name("mnist", "abc", "whole") == "mnist-drill-abc-whole"
+    assert drill_name("x" * 42 + "-" + "y" * 20, "abcdef", "interrupted") == "x" * 38 + "-drill-abcdef-interrupted"
+    assert len(drill_name("x" * 63, "abcdef", "interrupted")) == 63
+    assert "--" not in drill_name("x" * 37 + "-" + "y" * 25, "abcdef", "interrupted")
