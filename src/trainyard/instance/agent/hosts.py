@@ -5,15 +5,38 @@ from collections.abc import Sequence
 
 from trainyard.link.contract import InstanceSpec
 
+PREFIX = 24  # how much of an address is that of the network, where the instances are isolated
+
 
 def host_lines(spec: InstanceSpec) -> list[str]:
     """Lines of /etc/hosts. Every instance of a job makes the same ones, and another job almost surely others."""
-    return [f"{address} {host}" for host, address in zip(spec.hosts, _addresses(spec), strict=True)]
+    return [f"{address} {host}" for host, address in zip(spec.hosts, addresses(spec), strict=True)]
 
 
-def _addresses(spec: InstanceSpec) -> Sequence[str]:
-    """Of 127.64.0.0 to 127.127.255.255: all of it is this machine, and nothing else listens there."""
+def network_interface(spec: InstanceSpec) -> str:
+    """What the link is called by which the instances reach each other."""
+    return "eth0" if _has_own_network(spec) else "lo"
+
+
+def addresses(spec: InstanceSpec) -> Sequence[str]:
+    """One for each instance, in the order of the hosts."""
+    numbers = range(1, len(spec.hosts) + 1)
+    if _has_own_network(spec):
+        return [f"10.200.0.{number}" for number in numbers]
+    return [_loopback(_first(spec) + number) for number in numbers]
+
+
+def _has_own_network(spec: InstanceSpec) -> bool:
+    """A single instance that is isolated needs none: it meets nobody but itself."""
+    return spec.is_isolated and len(spec.hosts) > 1
+
+
+def _first(spec: InstanceSpec) -> int:
     digest = hashlib.sha256(f"{spec.job_id}/{spec.attempt}".encode()).digest()
-    first = int.from_bytes(digest[:2], "big") % 0x4000 * 256
-    numbers = [(first + number) % 0x400000 for number in range(1, len(spec.hosts) + 1)]
-    return [f"127.{64 + (n >> 16)}.{(n >> 8) & 255}.{n & 255}" for n in numbers]
+    return int.from_bytes(digest[:2], "big") % 0x4000 * 256
+
+
+def _loopback(number: int) -> str:
+    """Of 127.64.0.0 to 127.127.255.255: all of it is this machine, and nothing else listens there."""
+    number %= 0x400000
+    return f"127.{64 + (number >> 16)}.{(number >> 8) & 255}.{number & 255}"

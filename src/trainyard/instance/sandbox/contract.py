@@ -5,7 +5,8 @@ starts form one tree that ends as a whole: when the program ends, when it is kil
 
 With `Isolation.NAMESPACES` the program sees a read-only system, the environment of its interpreter, the folders it was
 given and nothing else: no home folder, no other job, no process and no socket file of the host. It has no capability,
-can gain none, and is never root. `working_folder`, `argv` and the targets of binds are paths inside.
+can gain none, and is never root. `working_folder`, `argv` and the targets of binds are paths inside. With a `Network`
+it reaches only who is in that: no other address, name server or abstract socket.
 
 With `Isolation.PROCESS_GROUP`, for machines that allow no namespaces, it is a plain process: every path is the host's,
 `/opt/ml` does not exist, and `Sandboxed.not_enforced` says what is lost. Nobody falls back to it silently: a launch
@@ -65,6 +66,22 @@ class CopyOnWrite:
 
 
 @dataclass(frozen=True, slots=True)
+class Network:
+    """A network in place of the host's: that of the descriptor `namespace`; without one a new one that reaches nobody.
+
+    `owner` is a descriptor of the user namespace that owns it, where that is another than the launcher's.
+    """
+
+    namespace: int | None = None
+    owner: int | None = None
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """The namespaces to enter, in their order."""
+        return tuple(each for each in (self.owner, self.namespace) if each is not None)
+
+
+@dataclass(frozen=True, slots=True)
 class Forked:
     """A process that another one forked for us: its pid, and a descriptor of it that is the caller's to close."""
 
@@ -75,7 +92,12 @@ class Forked:
 class Forker(Protocol):
     """A warm worker: an interpreter with a framework imported, that forks keepers for programs of the same user."""
 
-    def fork(self, control: int, status: int, output: int) -> Forked:
+    @property
+    def pid(self) -> int:
+        """The worker's own."""
+        ...
+
+    def fork(self, control: int, status: int, output: int, *namespaces: int) -> Forked:
         """A keeper with copies of these descriptors; OSError when the worker does not answer at once."""
         ...
 
@@ -101,9 +123,11 @@ class SandboxRequest:
     hidden: Sequence[Path] = ()  # masked wherever they would be visible, save for the binds above and the interpreter
     hostname: str = "algo-1"
     hosts: Sequence[str] = ()  # lines of /etc/hosts after those of localhost
+    network: Network | None = None  # with namespaces only; None is the host's
     uid: int | None = None
     gid: int | None = None
     limits: LimitSpec = field(default_factory=LimitSpec)
+    launcher: Sequence[str] = ()  # words before those of `argv`, by which it becomes several ranks; see instance/launch
     forker: Forker | None = None  # `argv` is then a Python and its script; where it fails, the program is started anew
     isolation: Isolation = Isolation.NAMESPACES
 

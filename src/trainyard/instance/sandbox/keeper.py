@@ -15,11 +15,11 @@ import time
 
 from trainyard.instance.sandbox import groups, identity, init, processes, program, signals, status, system_calls
 from trainyard.instance.sandbox.orders import Orders, decode
-from trainyard.instance.sandbox.system_calls import NEW_PID
+from trainyard.instance.sandbox.system_calls import NEW_NET, NEW_PID
 from trainyard.instance.sandbox.watchdog import Watchdog
 
 HELD, KILL = b"h", b"k"
-STATUS, OUTPUT = 3, 4  # the descriptors of a keeper that was forked
+STATUS, OUTPUT, NETWORK = 3, 4, 5  # the descriptors of a keeper that was forked; the last is the first of several
 
 _CONTROL = 0
 _TICK_S = 1.0  # orphans of a process group are reaped at least this often
@@ -58,7 +58,7 @@ def _read_exactly(size: int) -> bytes:
 
 def _keep_namespace(orders: Orders) -> None:
     try:
-        system_calls.unshare(NEW_PID) if os.geteuid() == 0 else identity.enter_user_namespace(NEW_PID)
+        _enter_namespaces(orders)
     except OSError as error:
         status.report(orders.status_fd, status.REFUSED, status.describe_error(error))
         return
@@ -75,6 +75,19 @@ def _keep_namespace(orders: Orders) -> None:
     watchdog = _watch(pid, orders, root=pid)
     os.waitpid(pid, 0)
     _finish(orders, watchdog)
+
+
+def _enter_namespaces(orders: Orders) -> None:
+    for descriptor in orders.network_fds:
+        system_calls.enter_namespace(descriptor)
+        os.close(descriptor)
+    is_alone = orders.has_own_network and not orders.network_fds
+    namespaces = NEW_PID | (NEW_NET if is_alone else 0)
+    system_calls.unshare(namespaces) if os.geteuid() == 0 else identity.enter_user_namespace(namespaces)
+    if is_alone:
+        from trainyard.instance.sandbox.network_maker import raise_loopback  # which other programs need not wait for
+
+        raise_loopback()
 
 
 def _keep_group(orders: Orders) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,14 +41,14 @@ class KeeperProcess(ABC):
 
     start_limit_s = 60.0
 
-    def __init__(self, output_fd: int) -> None:
+    def __init__(self, output_fd: int, network: Sequence[int] = ()) -> None:
         """Start it, to await its orders. No other child gets hold of the pipes, which are closed on exec."""
         self._status, status_writer = os.pipe()
         reader, self._control = os.pipe()
         output = fcntl.fcntl(output_fd, fcntl.F_DUPFD_CLOEXEC, 3)
         self._unread = b""
         try:
-            self._start(reader, status_writer, output)
+            self._start(reader, status_writer, output, *network)
         except BaseException:
             self._close_pipes()
             raise
@@ -102,7 +103,7 @@ class KeeperProcess(ABC):
         self.close()
 
     @abstractmethod
-    def _start(self, control: int, status: int, output: int) -> None:
+    def _start(self, control: int, status: int, output: int, *network: int) -> None:
         """Start the process on copies of these descriptors."""
 
     def _close_pipes(self) -> None:
@@ -118,7 +119,7 @@ class SpawnedKeeper(KeeperProcess):
         return self._process.pid
 
     def order(self, orders: Orders) -> None:
-        orders.status_fd, orders.output_fd = self._numbers
+        orders.status_fd, orders.output_fd, *orders.network_fds = self._numbers
         super().order(orders)
 
     def has_gone(self) -> bool:
@@ -127,8 +128,8 @@ class SpawnedKeeper(KeeperProcess):
             return True
         return False
 
-    def _start(self, control: int, status: int, output: int) -> None:
-        self._numbers = status, output  # in the keeper, they are what they were here
+    def _start(self, control: int, status: int, output: int, *network: int) -> None:
+        self._numbers = status, output, *network  # in the keeper, they are what they were here
         self._process = _spawn(control, self._numbers)
 
 
@@ -137,10 +138,10 @@ class ForkedKeeper(KeeperProcess):
 
     start_limit_s = 10.0
 
-    def __init__(self, output_fd: int, forker: Forker) -> None:
+    def __init__(self, output_fd: int, network: Sequence[int] = (), *, forker: Forker) -> None:
         """Raises OSError when the worker does not do it at once."""
         self._forker = forker
-        super().__init__(output_fd)
+        super().__init__(output_fd, network)
 
     @property
     def pid(self) -> int:
@@ -148,6 +149,7 @@ class ForkedKeeper(KeeperProcess):
 
     def order(self, orders: Orders) -> None:
         orders.status_fd, orders.output_fd, orders.stays = keeper.STATUS, keeper.OUTPUT, True
+        orders.network_fds = list(range(keeper.NETWORK, keeper.NETWORK + self._joined))
         super().order(orders)
 
     def has_gone(self) -> bool:
@@ -165,11 +167,12 @@ class ForkedKeeper(KeeperProcess):
             signal.pidfd_send_signal(self._forked.pidfd, signal.SIGKILL)
         self.close()
 
-    def _start(self, control: int, status: int, output: int) -> None:
-        self._forked = self._forker.fork(control, status, output)
+    def _start(self, control: int, status: int, output: int, *network: int) -> None:
+        self._joined = len(network)
+        self._forked = self._forker.fork(control, status, output, *network)
 
 
-def _spawn(control: int, kept: tuple[int, int]) -> subprocess.Popen[bytes]:
+def _spawn(control: int, kept: tuple[int, ...]) -> subprocess.Popen[bytes]:
     """Start it with nothing of this process: no environment, no descriptor, no terminal."""
     return subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _BOOT, str(_PACKAGE)],

@@ -50,7 +50,7 @@ def launch(request: SandboxRequest, output_fd: int) -> Sandboxed:
     try:
         hold_otherwise(limited, request.limits, request.isolation)
         warm = _start_warm(request, output_fd, limited=limited, uid=uid, gid=gid)
-        return warm or _start(request, SpawnedKeeper(output_fd), limited=limited, uid=uid, gid=gid)
+        return warm or _start(request, SpawnedKeeper(output_fd, _network(request)), limited=limited, uid=uid, gid=gid)
     except BaseException:
         groups.remove(limited.folders, timeout_s=_END_LIMIT_S)
         raise
@@ -74,6 +74,8 @@ def _check(request: SandboxRequest) -> None:
         raise InvalidRequest(f"An argument or environment variable of sandbox {request.name} cannot be passed on.")
     if os.geteuid() == 0 and not request.uid:
         raise InvalidRequest(f"Sandbox {request.name} is launched by root and needs a uid other than 0.")
+    if request.network is not None and request.isolation is not Isolation.NAMESPACES:
+        raise InvalidRequest(f"Sandbox {request.name} cannot have a network of its own without namespaces.")
 
 
 def _identity(request: SandboxRequest) -> tuple[int, int]:
@@ -98,6 +100,10 @@ def _make_scratch(request: SandboxRequest, *, uid: int, gid: int) -> None:
                 os.chown(folder, uid, gid)
 
 
+def _network(request: SandboxRequest) -> Sequence[int]:
+    return request.network.descriptors if request.network is not None else ()
+
+
 def _start_warm(
     request: SandboxRequest, output_fd: int, *, limited: Limited, uid: int, gid: int
 ) -> LaunchedProgram | None:
@@ -105,7 +111,8 @@ def _start_warm(
     if request.forker is None or request.isolation is not Isolation.NAMESPACES:
         return None
     try:
-        return _start(request, ForkedKeeper(output_fd, request.forker), limited=limited, uid=uid, gid=gid)
+        forked = ForkedKeeper(output_fd, _network(request), forker=request.forker)
+        return _start(request, forked, limited=limited, uid=uid, gid=gid)
     except (TrainyardError, OSError) as error:
         log.warning("a warm start failed, a cold one follows", extra={"sandbox": request.name, "why": str(error)})
         return None
@@ -136,6 +143,7 @@ def _orders(request: SandboxRequest, limited: Limited, *, uid: int, gid: int) ->
     return Orders(
         has_namespaces=has_namespaces,
         argv=list(request.argv),
+        launcher=list(request.launcher),
         environment=dict(request.environment),
         working_folder=request.working_folder,
         staging=str(request.scratch_folder.resolve() / "root"),
@@ -147,6 +155,7 @@ def _orders(request: SandboxRequest, limited: Limited, *, uid: int, gid: int) ->
         origins=limited.origins,
         most_processes=limited.most_processes,
         watched_memory=limited.watched_memory,
+        has_own_network=request.network is not None,
         threads=max(1, int(request.limits.cpus)) if request.limits.cpus is not None else 0,
     )
 

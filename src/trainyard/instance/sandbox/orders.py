@@ -31,9 +31,12 @@ class Orders:
         most_processes: int,
         watched_memory: int,
         threads: int = 0,
+        launcher: list[str] | None = None,
+        has_own_network: bool = False,
         stays: bool = False,
         status_fd: int = -1,
         output_fd: int = -1,
+        network_fds: list[int] | None = None,
     ) -> None:
         self.has_namespaces = has_namespaces
         self.argv = argv
@@ -49,9 +52,12 @@ class Orders:
         self.most_processes = most_processes  # by RLIMIT_NPROC; 0 is no such limit
         self.watched_memory = watched_memory  # bytes that the watchdog allows; 0 is no watchdog
         self.threads = threads  # that a framework may use for one operation; 0 is as many as it likes
+        self.launcher = launcher or []  # words before those of argv, by which it becomes several ranks
+        self.has_own_network = has_own_network  # that of the descriptors, or without any a new one that reaches nobody
         self.stays = stays  # the program goes on in the interpreter that the keeper was forked with
-        self.status_fd = status_fd  # both are filled in when the keeper is started
+        self.status_fd = status_fd  # all three are filled in when the keeper is started
         self.output_fd = output_fd
+        self.network_fds = network_fds or []  # namespaces to enter, in this order
 
 
 def encode(orders: Orders) -> bytes:

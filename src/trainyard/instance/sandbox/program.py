@@ -8,7 +8,7 @@ import errno
 import os
 import resource
 
-from trainyard.instance.sandbox import identity, signals, status, system_calls
+from trainyard.instance.sandbox import identity, signals, socket_filter, status, system_calls
 from trainyard.instance.sandbox.orders import Orders
 
 _MOST_FILES = 65536
@@ -50,7 +50,9 @@ def restrict(orders: Orders) -> None:
     _drop_bounding_set()
     identity.give_up_privileges()
     _leave_session_keyring(orders)
-    if not system_calls.has_landlock_scopes():
+    if orders.has_own_network:
+        socket_filter.forbid_other_sockets()
+    if not system_calls.has_landlock_scopes() and not orders.has_own_network:  # to which abstract sockets belong
         status.report(orders.status_fd, status.NOTE, "Abstract unix sockets of the host can be reached.")
 
 
@@ -94,7 +96,8 @@ def _become_program(orders: Orders, failed: int, *, is_privileged: bool) -> None
         _prepare(orders, failed)
         if orders.stays:
             raise Entered(orders, failed)
-        os.execvpe(orders.argv[0], orders.argv, orders.environment)
+        words = [*orders.launcher, *orders.argv]
+        os.execvpe(words[0], words, orders.environment)
     except OSError as error:
         error.filename = error.filename or orders.argv[0]
         os.write(failed, status.describe_error(error).encode())

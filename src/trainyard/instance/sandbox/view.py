@@ -17,7 +17,7 @@ from trainyard.instance.sandbox.orders import Step
 
 _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "nix", "gnu")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-_GPU_DEVICES = ("nvidia*", "dri", "kfd", "dxg", "infiniband")
+_GPU_DEVICES = ("nvidia*", "dri", "kfd", "dxg", "infiniband")  # the last is a network, of no namespace
 _DEVICE_LINKS = (
     ("fd", "/proc/self/fd"),
     ("stdin", "fd/0"),
@@ -39,7 +39,7 @@ class _Shown:
 
 def plan_view(request: SandboxRequest, *, uid: int, gid: int, root: Path = Path("/")) -> list[Step]:
     """The steps that build the view, parents before what lies in them. `root` is the host's, but for tests."""
-    hidden = [path.resolve() for path in (*request.hidden, *_sockets(root))]
+    hidden = [path.resolve() for path in (*request.hidden, *_sockets(request, root), *_links(request, root))]
     links = list(_system_links(root))
     shown = [*_system(root), *_requested(request, hidden)]
     shown = [each for each in shown if each.is_explicit or not _lies_in_any(each.source, hidden)]
@@ -57,14 +57,24 @@ def plan_view(request: SandboxRequest, *, uid: int, gid: int, root: Path = Path(
     ]
 
 
-def _sockets(root: Path) -> Iterator[Path]:
-    """Socket files in folders of the system: being read-only keeps nobody from connecting to one."""
-    places = tuple(f"/{name}/" for name in (*_SYSTEM, "opt"))
+def _sockets(request: SandboxRequest, root: Path) -> Iterator[Path]:
+    """Socket files in folders of the system: being read-only keeps nobody from connecting to one.
+
+    A program with a network of its own gets none in folders that it shares with others either, but for its own.
+    """
+    places = tuple(f"/{name}/" for name in (*_SYSTEM, "opt")) if request.network is None else ("/",)
+    own = (request.ml_folder.resolve(), request.scratch_folder.resolve())
     with suppress(OSError):
         for line in (root / "proc/net/unix").read_text(errors="replace").splitlines()[1:]:
             path = line.split(maxsplit=7)[-1]
-            if path.startswith(places):
+            if path.startswith(places) and not _lies_in_any(root / path[1:], own):
                 yield root / path[1:]
+
+
+def _links(request: SandboxRequest, root: Path) -> Iterator[Path]:
+    """What the host's own links look like from outside, which are not those of a program with another network."""
+    if request.network is not None:
+        yield from (root / "sys/class/net", root / "sys/devices/virtual/net")
 
 
 def _system_links(root: Path) -> Iterator[tuple[str, str]]:
@@ -134,7 +144,8 @@ def _plain_folders() -> Iterator[Step]:
 def _devices(request: SandboxRequest, root: Path) -> Iterator[Step]:
     names = list(_DEVICES)
     if request.limits.gpus:
-        names += sorted(path.name for pattern in _GPU_DEVICES for path in (root / "dev").glob(pattern))
+        patterns = _GPU_DEVICES if request.network is None else _GPU_DEVICES[:-1]
+        names += sorted(path.name for pattern in patterns for path in (root / "dev").glob(pattern))
     for name in names:
         if (root / "dev" / name).exists():
             yield ("bind", "device", f"/dev/{name}", f"/dev/{name}")

@@ -3,7 +3,7 @@
 from ipaddress import IPv4Address, IPv4Network
 
 from tests.unit.instance.agent.samples import changed
-from trainyard.instance.agent.hosts import host_lines
+from trainyard.instance.agent.hosts import host_lines, network_interface
 
 HOSTS = tuple(f"algo-{number}" for number in range(1, 301))
 
@@ -23,3 +23,15 @@ def test_addresses_are_loopback_ones_of_their_own() -> None:
 def test_jobs_and_attempts_do_not_share_addresses() -> None:
     firsts = {host_lines(changed(job_id=f"j-{job}", attempt=attempt))[0] for job in range(30) for attempt in (1, 2)}
     assert len(firsts) == 60
+
+
+def test_isolated_instances_meet_on_a_network_of_their_own() -> None:
+    isolated = changed(hosts=HOSTS[:3], is_isolated=True)
+    assert host_lines(isolated) == ["10.200.0.1 algo-1", "10.200.0.2 algo-2", "10.200.0.3 algo-3"]
+    assert network_interface(isolated) == "eth0"
+
+
+def test_an_isolated_instance_without_others_has_only_its_loopback() -> None:
+    lone = changed(is_isolated=True)
+    assert host_lines(lone) == host_lines(changed())
+    assert network_interface(lone) == network_interface(changed(hosts=HOSTS)) == "lo"

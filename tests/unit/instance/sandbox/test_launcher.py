@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.instance.sandbox.contract import SandboxRequest
+from trainyard.instance.sandbox.contract import Isolation, Network, SandboxRequest
 from trainyard.instance.sandbox.launcher import footprint, launch
 
 
@@ -32,6 +32,7 @@ def good(tmp_path: Path) -> SandboxRequest:
         ({"environment": {"A=B": "1"}}, "cannot be passed on"),
         ({"environment": {"": "1"}}, "cannot be passed on"),
         ({"environment": {"A": "\0"}}, "cannot be passed on"),
+        ({"network": Network(), "isolation": Isolation.PROCESS_GROUP}, "network of its own without namespaces"),
     ],
 )
 def test_what_can_never_run_is_refused_before_anything_is_made(

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.instance.sandbox.contract import Bind, CopyOnWrite, SandboxRequest
+from trainyard.instance.sandbox.contract import Bind, CopyOnWrite, Network, SandboxRequest
 from trainyard.instance.sandbox.orders import Step
 from trainyard.instance.sandbox.view import plan_view
 from trainyard.link.contract import LimitSpec
@@ -155,13 +155,31 @@ def test_a_resolver_that_keeps_its_file_elsewhere_stays_reachable(request_of_a_j
     assert binds(plan(request_of_a_job, root))["/run/resolve/stub.conf"][0] == "system"
 
 
-def test_sockets_in_folders_of_the_system_are_masked(request_of_a_job: SandboxRequest, root: Path) -> None:
-    (root / "opt/tools/door").touch()
+def listen(root: Path, *places: str) -> None:
+    """Have sockets at these paths of the host, or abstract ones."""
+    for place in places:
+        if place.startswith("/"):
+            (root / place[1:]).parent.mkdir(parents=True, exist_ok=True)
+            (root / place[1:]).touch()
     (root / "proc/net").mkdir(parents=True)
     lines = ["Num RefCount Protocol Flags Type St Inode Path"]
-    lines += [f"0000: 00000002 00000000 00010000 0001 01 77 {path}" for path in ("/opt/tools/door", "/run/door", "@x")]
+    lines += [f"0000: 00000002 00000000 00010000 0001 01 77 {place}" for place in places]
     lines += ["0000: 00000002 00000000 00010000 0001 01 78"]
     (root / "proc/net/unix").write_text("\n".join(lines))
+
+
+def test_a_program_with_a_network_of_its_own_sees_no_socket_but_its_own(
+    request_of_a_job: SandboxRequest, root: Path
+) -> None:
+    listen(root, "/srv/door", "/home/me/yard/ml/.trainyard/door")
+    shared = replace(request_of_a_job, writable=[Bind(root / "srv", "/opt/ml/input/data/sets")])
+    assert [step for step in plan(shared, root) if step[0] == "mask"] == []
+    masks = [step for step in plan(replace(shared, network=Network()), root) if step[0] == "mask"]
+    assert masks == [("mask", "/opt/ml/input/data/sets/door")]
+
+
+def test_sockets_in_folders_of_the_system_are_masked(request_of_a_job: SandboxRequest, root: Path) -> None:
+    listen(root, "/opt/tools/door", "/run/door", "@x")
     assert [step for step in plan(request_of_a_job, root) if step[0] == "mask"] == [("mask", "/opt/tools/door")]
 
 
@@ -179,3 +197,14 @@ def test_a_path_below_a_folder_is_left_to_be_followed_by_who_binds_it(
     bind = Bind(root / "srv", "/opt/ml/input/data/sets", below="a/../b")
     steps = plan(replace(request_of_a_job, read_only=[bind]), root)
     assert ("beneath", "read_only", str(root / "srv"), "a/../b", "/opt/ml/input/data/sets") in steps
+
+
+def test_a_program_with_a_network_of_its_own_has_no_devices_of_others(
+    request_of_a_job: SandboxRequest, root: Path
+) -> None:
+    (root / "dev/infiniband").mkdir()
+    with_gpu = replace(request_of_a_job, limits=LimitSpec(gpus=(0,)))
+    assert {"/dev/infiniband", "/dev/nvidia0"} <= binds(plan(with_gpu, root)).keys()
+    shown = binds(plan(replace(with_gpu, network=Network()), root))
+    assert "/dev/infiniband" not in shown
+    assert "/dev/nvidia0" in shown
