@@ -1,0 +1,36 @@
+"""Every Python of a job runs this when it starts: it lets the agent see where the process hangs, should it ever.
+
+An environment may have a module of this name itself, which is run as well.
+"""
+
+import os
+import sys
+from importlib.machinery import PathFinder
+from typing import Any
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def _show_stacks() -> None:
+    """Run launch/stacks.py of this package by its file, since `trainyard` may be another version for the program."""
+    source = os.path.join(os.path.dirname(_HERE), "launch", "stacks.py")
+    names: dict[str, Any] = {"__name__": "trainyard_stacks"}
+    with open(source, "rb") as file:
+        exec(compile(file.read(), source, "exec"), names)
+    names["show_on_signal"]()
+
+
+def _run_next() -> None:
+    """What the interpreter would have found without this folder."""
+    spec = PathFinder.find_spec(__name__, [entry for entry in sys.path if os.path.abspath(entry) != _HERE])
+    if spec is None or spec.loader is None:
+        return
+    from importlib.util import module_from_spec
+
+    module = sys.modules[__name__] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+
+if os.environ.get("TRAINYARD_STACKS"):
+    _show_stacks()
+_run_next()

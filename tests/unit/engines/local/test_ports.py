@@ -1,0 +1,61 @@
+"""Ports of which no two jobs of a machine have the same."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from trainyard.engines.local.ports import Ports
+from trainyard.link.folders import AttemptRef
+from trainyard.link.port_blocks import AGENT, BLOCK, hold_block, ports_of
+
+ATTEMPT = AttemptRef("j-ports", 1)
+OTHER = AttemptRef("j-ports-of-another", 1)
+
+
+@pytest.fixture
+def ports() -> Iterator[Ports]:
+    made = Ports()
+    yield made
+    made.release(ATTEMPT)
+    made.release(OTHER)
+
+
+def test_the_same_attempt_is_given_others_as_long_as_its_ports_are_held(ports: Ports) -> None:
+    other_yard = Ports()
+    first = ports.choose(ATTEMPT, ports_of(3))
+    second = other_yard.choose(ATTEMPT, ports_of(3))
+    other_yard.release(ATTEMPT)
+    ports.release(ATTEMPT)
+    assert abs(first - second) >= BLOCK
+    assert ports.choose(ATTEMPT, ports_of(3)) == first
+
+
+def test_many_hosts_take_several_blocks_in_a_row_that_overlap_with_nobodys(ports: Ports) -> None:
+    first = ports.choose(ATTEMPT, ports_of(100))
+    held = [hold_block(first + number * BLOCK, "engine") for number in range(1 + 200 // BLOCK)]
+    assert held == [None] * len(held)
+
+
+def test_ports_of_a_job_whose_yard_was_killed_stay_its_own(ports: Ports) -> None:
+    first = ports.choose(ATTEMPT, 3)
+    ports.release(ATTEMPT)
+    agent = hold_block(first, AGENT)
+    assert agent is not None
+    with agent:
+        assert ports.choose(ATTEMPT, 3) != first
+
+
+def test_a_port_on_which_somebody_listens_is_not_given_away(ports: Ports) -> None:
+    first = ports.choose(ATTEMPT, 3)
+    ports.release(ATTEMPT)
+    with socket.socket() as somebody:
+        somebody.bind(("127.0.0.1", first + 2))
+        somebody.listen()
+        assert ports.choose(ATTEMPT, 3) != first
+
+
+def test_ports_are_none_that_the_kernel_gives_away_by_itself(ports: Ports) -> None:
+    low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    assert ports.choose(OTHER, 3) not in range(low, high + 1)

@@ -1,0 +1,125 @@
+"""When a program is said to hang."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.instance.agent.samples import SPEC, changed
+from trainyard.instance.agent.hangs import VARIABLE, HangWatch, hang_limit_s
+from trainyard.instance.agent.output import Output
+from trainyard.instance.agent.reports import Reports
+from trainyard.link.contract import FrameKind, InstanceSpec
+from trainyard.link.folders import InstanceFolder
+from trainyard.link.spool import SpoolWriter, read_frames
+
+HOSTS = ("algo-1", "algo-2")
+IDLE = 2**22 + 1  # a process that cannot be, and so uses nothing
+
+
+class Scene:
+    """The watch of one instance beside another, on a clock of its own."""
+
+    def __init__(self, root: Path, **members: Any) -> None:
+        self.folder, self.other = (InstanceFolder(root / host) for host in HOSTS)
+        for each in (self.folder, self.other):
+            each.root.mkdir()
+        self.output = Output(self.folder.logs, limit_bytes=1 << 20)
+        self.spool = SpoolWriter(self.folder.spool)
+        self.watch = HangWatch(self.folder, spec(**members), output=self.output, reports=Reports(self.spool))
+
+    def mark_other(self, *, ago_s: float) -> None:
+        self.other.activity.touch()
+        os.utime(self.other.activity, (time.time() - ago_s,) * 2)
+
+    def notes(self) -> list[str]:
+        frames = read_frames(self.folder.spool, 0).frames
+        return [frame.payload["text"] for frame in frames if frame.kind is FrameKind.NOTE]
+
+    def close(self) -> None:
+        self.output.close()
+        self.spool.close()
+
+
+def spec(**members: Any) -> InstanceSpec:
+    return changed(SPEC, **{"hosts": HOSTS, "hang_after_s": 60} | members)
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Any:
+    made = Scene(tmp_path)
+    made.mark_other(ago_s=3600)
+    yield made
+    made.close()
+
+
+def test_a_program_that_does_nothing_for_as_long_as_the_limit_hangs_and_that_is_said_once(scene: Scene) -> None:
+    scene.watch.begin(IDLE, 100.0)
+    for now in range(100, 300, 5):
+        scene.watch.look(float(now))
+        assert bool(scene.notes()) == (now >= 160)
+    (note,) = scene.notes()
+    assert note.startswith("algo-1 seems to hang: for 60 s nothing was written and no processor used.")
+
+
+def test_what_it_writes_shows_that_it_lives_and_the_next_hang_is_said_again(scene: Scene) -> None:
+    scene.watch.begin(IDLE, 100.0)
+    scene.watch.look(155.0)
+    scene.output.write(b"step 1\n")
+    scene.watch.look(165.0)
+    scene.watch.look(220.0)
+    assert scene.notes() == []
+    scene.watch.look(226.0)
+    scene.output.write(b"step 2\n")
+    scene.watch.look(240.0)
+    scene.watch.look(301.0)
+    assert len(scene.notes()) == 2
+
+
+def test_a_program_that_computes_does_not_hang(scene: Scene) -> None:
+    scene.watch.begin(os.getpid(), 100.0)
+    for now in (130.0, 161.0, 192.0):
+        begun = time.process_time()
+        while time.process_time() - begun < 0.25:  # of 31 seconds on the watch's own clock
+            pass
+        scene.watch.look(now)
+    assert scene.notes() == []
+
+
+def test_an_instance_that_waits_for_another_that_works_does_not_hang(scene: Scene) -> None:
+    scene.watch.begin(IDLE, 100.0)
+    scene.mark_other(ago_s=5)
+    scene.watch.look(200.0)
+    assert scene.notes() == []
+    scene.mark_other(ago_s=3600)
+    scene.watch.look(210.0)
+    assert len(scene.notes()) == 1
+
+
+def test_one_that_has_not_come_to_its_program_is_waited_for_and_one_that_has_ended_is_not(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.watch.begin(IDLE, 100.0)
+    scene.watch.look(200.0)
+    assert scene.notes() == []
+    with SpoolWriter(scene.other.spool) as spool:
+        spool.append(FrameKind.EXITED, {"code": 0, "signal": None, "is_oom": False}, at_us=1)
+    scene.watch.look(210.0)
+    assert len(scene.notes()) == 1
+    scene.close()
+
+
+def test_a_job_may_have_a_limit_of_its_own_or_none() -> None:
+    assert hang_limit_s(spec()) == 60
+    assert hang_limit_s(spec(environment={VARIABLE: "1.5"})) == 1.5
+    assert hang_limit_s(spec(environment={VARIABLE: "soon"})) == 60
+    assert hang_limit_s(spec(environment={VARIABLE: "0"})) == 0
+
+
+def test_without_a_limit_nothing_is_looked_at(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, hang_after_s=0)
+    scene.watch.begin(IDLE, 100.0)
+    scene.watch.look(1e9)
+    assert scene.notes() == []
+    scene.close()

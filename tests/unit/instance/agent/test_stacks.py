@@ -1,0 +1,96 @@
+"""Where processes are, taken from real ones."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainyard.instance.agent.stacks import STACKS, Stacks, take_stacks
+from trainyard.instance.compat import stand_ins
+from trainyard.instance.launch.report import tell_ranks
+from trainyard.instance.launch.stacks import SIGNAL, VARIABLE
+from trainyard.link.folders import InstanceFolder
+
+WAITING = """
+import sys
+def wait_for_ever():
+    print("ready", flush=True)
+    sys.stdin.read()
+wait_for_ever()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> InstanceFolder:
+    made = InstanceFolder(tmp_path)
+    made.launch.mkdir()
+    return made
+
+
+def start(folder: InstanceFolder, *, sitecustomize: str | None = None, **more: str) -> "subprocess.Popen[str]":
+    """A program as a job has it, with a module of its environment's own if one is given."""
+    path = stand_ins("not in a sandbox")
+    if sitecustomize is not None:
+        (folder.root / "site").mkdir()
+        (folder.root / "site" / "sitecustomize.py").write_text(sitecustomize)
+        path += f":{folder.root / 'site'}"
+    script = folder.root / "train.py"
+    script.write_text(WAITING)
+    environment = {"PYTHONPATH": path, VARIABLE: str(folder.launch / STACKS), **more}
+    started = subprocess.Popen(
+        [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    )
+    assert started.stdout is not None
+    assert started.stdout.readline() == "ready\n"
+    return started
+
+
+def test_a_python_program_shows_its_own_stack_and_goes_on(folder: InstanceFolder) -> None:
+    program = start(folder)
+    tell_ranks(str(folder.launch), {7: program.pid})
+    taken = {each.name: each for each in take_stacks(folder, os.getpid(), only_rank=None)}
+    assert taken["rank 7"].place == f"{folder.root}/train.py, line 5, in wait_for_ever"
+    assert any("line 6 in <module>" in line for line in taken["rank 7"].lines)
+    again = {each.name: each for each in take_stacks(folder, os.getpid(), only_rank=None)}
+    assert again["rank 7"].place == taken["rank 7"].place
+    assert len(again["rank 7"].lines) == len(taken["rank 7"].lines)
+    program.communicate("", timeout=30)
+    assert program.returncode == 0
+
+
+def test_a_module_of_the_environment_is_run_as_well(folder: InstanceFolder) -> None:
+    marker = folder.root / "marker"
+    program = start(folder, sitecustomize=f"open({str(marker)!r}, 'w').close()")
+    tell_ranks(str(folder.launch), {0: program.pid})
+    (taken,) = [each for each in take_stacks(folder, os.getpid(), only_rank=None) if each.name == "rank 0"]
+    assert taken.place.endswith("in wait_for_ever")
+    assert marker.exists()
+    program.communicate("", timeout=30)
+
+
+def test_nothing_is_asked_of_a_program_that_would_die_of_it(folder: InstanceFolder) -> None:
+    program = subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE)
+    tell_ranks(str(folder.launch), {0: program.pid})
+    (taken,) = [each for each in take_stacks(folder, os.getpid(), only_rank=None) if each.name == "rank 0"]
+    assert "waiting in" in taken.place
+    program.communicate(b"", timeout=30)
+    assert program.returncode == 0
+
+
+def test_the_signal_is_one_that_nothing_else_uses() -> None:
+    assert signal.SIGRTMIN < SIGNAL < signal.SIGRTMAX
+
+
+def test_the_place_is_that_of_the_thread_that_ran_last() -> None:
+    lines = [
+        "Thread 0x01 (most recent call first):",
+        '  File "/lib/threading.py", line 1 in wait',
+        "Current thread 0x02 (most recent call first):",
+        '  File "/opt/ml/code/train.py", line 9 in step',
+        '  File "/opt/ml/code/train.py", line 20 in <module>',
+    ]
+    assert Stacks("rank 0", lines).place == "/opt/ml/code/train.py, line 9, in step"
+    assert Stacks("cat (7)", ["S (sleeping), waiting in pipe_read"]).place == "S (sleeping), waiting in pipe_read"
