@@ -1,0 +1,5 @@
+"""Says that the stand-in has no part for this framework."""
+
+from . import absent
+
+raise absent("tensorflow")

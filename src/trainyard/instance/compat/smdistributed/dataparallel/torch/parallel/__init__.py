@@ -1,0 +1,5 @@
+"""Models whose gradients are averaged over all ranks."""
+
+from .distributed import DistributedDataParallel
+
+__all__ = ["DistributedDataParallel"]
