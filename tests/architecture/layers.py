@@ -21,7 +21,10 @@ PARTS: dict[str, set[str]] = {
     "instance": {"insight", "objects", "link", "formats", "foundation"},
     "instance.compat": {SDK, "instance", "insight", "objects", "link", "formats", "foundation"},
     SDK: {"wire", "objects", "insight", "formats", "foundation"},
-    "cli": {SDK, "engines.probe", "wire", "foundation"},
+    "amazon": {SDK},  # the SDK's names at the paths of the sagemaker SDK
+    "parameter_server": {"instance.parameter_server"},  # the public name for scripts of what lives there
+    "drilling": {SDK, "wire", "formats", "foundation"},
+    "cli": {SDK, "drilling", "engines.probe", "wire", "foundation"},
     "server": {"engines", "insight", "wire", "objects", "link", "formats", "foundation"},
     "server.control": {"server", "engines", "insight", "objects", "link", "formats", "foundation"},
     # Suites and fixtures for tests may reach anywhere; nothing may reach them.
@@ -45,10 +48,12 @@ SEAMS: dict[str, set[str]] = {
     "click": {"cli"},
     "optuna": {"insight.tuning"},
     "ray": {"engines.ray"},
-    "torch": {"instance", "data"},
+    "torch": {"instance", "data", "drilling.tensors"},
+    "numpy": {"drilling.tensors"},
     "tensorflow": {"instance.compat"},
     "sagemaker_tensorflow": {"instance.compat"},  # the stand-in itself
     "trainyard_deferral": {"instance.compat"},  # ours, imported by that name
+    "trainyard_ranks": {"instance.compat"},  # ours too
     "uv": set(),  # a program that instance/agent/installation.py runs
 }
 

@@ -172,6 +172,12 @@ def test_the_first_in_line_is_found_at_once_and_those_before_a_moment_by_an_inde
         assert plan.is_short, plan.text
 
 
+def test_those_that_are_due_until_a_moment_are_found_without_those_that_are_due_later(records: SqlRecords) -> None:
+    free, held = plans(records, partial(SqlRecords.due_until, kind=KIND, moment=NOON - timedelta(days=1)))
+    assert free.is_short, free.text
+    assert "resources_leased" in held.text
+
+
 def test_an_idle_worker_learns_quickly_that_there_is_nothing_to_do(records: SqlRecords) -> None:
     for kind, now in ((KIND, NOON - timedelta(days=1)), ("model", LATER), ("unknown", LATER)):
         for plan in plans(records, partial(SqlRecords.claim_next, kind=kind, worker="w", lease=LEASE, now=now)):

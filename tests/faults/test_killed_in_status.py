@@ -3,8 +3,6 @@
 Afterwards every promise about jobs must hold: see `check`.
 """
 
-import itertools
-import math
 import os
 import random
 import re
@@ -18,13 +16,12 @@ from typing import Any
 
 import pytest
 
+from tests.faults.promises import assert_forward, assert_seconds, left_in_kernel
 from tests.system.trainees import ENDED, GROUP, IMAGE, Trainee, packed
 from tests.system.watching import folders_of, processes_of
 from tests.system.yards import trainee_of
 from trainyard.foundation.clock import utc_now
-from trainyard.foundation.jobs import SecondaryStatus
 from trainyard.foundation.locations import BucketRef, Location
-from trainyard.foundation.transitions import LEGAL
 from trainyard.link.contract import FrameKind
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.presence import presence_of
@@ -286,22 +283,6 @@ def expected_status(run: Run) -> str:
     return "Stopped" if run.status == "Stopping" else "Completed"
 
 
-def assert_forward(seen: list[str]) -> None:
-    """Each status can follow from the one before, by ways that a look may have missed; Restarting is the only loop."""
-    for before, after in itertools.pairwise(seen):
-        assert SecondaryStatus(after) in reachable(SecondaryStatus(before)), seen
-
-
-def reachable(status: SecondaryStatus) -> set[SecondaryStatus]:
-    found: set[SecondaryStatus] = set()
-    pending = [status]
-    while pending:
-        for each in LEGAL[pending.pop()] - found:
-            found.add(each)
-            pending.append(each)
-    return found
-
-
 def assert_logged(trainee: Trainee, run: Run, *, is_whole: bool) -> None:
     """No line is lost or doubled, and so is no value of the metric; each attempt has a log of its own."""
     whole = [f"line {number} loss={number};" for number in range(LINES)] + ["saved"]
@@ -340,26 +321,6 @@ def assert_artifact(trainee: Trainee, run: Run, *, is_there: bool) -> None:
         assert weights is not None
         assert len(weights) == (MODEL_BYTES if run.status == "Uploading" else 100_000)
     assert keys or not is_there
-
-
-def assert_seconds(told: dict[str, Any]) -> None:
-    """The time is that between the transitions which everybody can read, to the milliseconds that the wire tells."""
-    if "TrainingStartTime" not in told:
-        assert "TrainingTimeInSeconds" not in told
-        return
-    lasted = (told["TrainingEndTime"] - told["TrainingStartTime"]).total_seconds()
-    assert 0 < told["TrainingTimeInSeconds"] <= max(1, math.ceil(lasted + 0.001)), told
-    assert told["BillableTimeInSeconds"] == told["TrainingTimeInSeconds"]
-
-
-def left_in_kernel(attempts: list[InstanceFolder]) -> list[str]:
-    """Mounts and control groups of a job."""
-    marks = {folder.root.parents[1].name for folder in attempts}
-    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
-    left = [line for line in mounts if any(mark in line for mark in marks)]
-    # Not Path.glob, which fails when a group of somebody else vanishes meanwhile.
-    groups = [Path(parent, name) for parent, names, _ in os.walk("/sys/fs/cgroup") for name in names]
-    return left + [str(group) for group in groups if any(mark in group.name for mark in marks)]
 
 
 def children_of(pid: int) -> list[int]:

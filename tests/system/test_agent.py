@@ -26,6 +26,7 @@ from tests.unit.instance.agent.samples import BUCKET, SPEC, changed, make_bucket
 from tests.unit.instance.agent.wheels import PYPROJECT, make_source, make_wheel, package_files
 from trainyard.formats.logs import LogReader
 from trainyard.formats.metrics import PointsFile, series_file
+from trainyard.foundation.errors import NotFound
 from trainyard.foundation.home import process_start
 from trainyard.instance.agent.layout import Owner
 from trainyard.link.contract import (
@@ -33,6 +34,7 @@ from trainyard.link.contract import (
     CommandKind,
     Frame,
     FrameKind,
+    LaunchSpec,
     LimitSpec,
     MetricSpec,
     ObjectsSpec,
@@ -800,7 +802,6 @@ def test_requirements_that_cannot_be_had_fail_with_pips_words(world: World) -> N
         ({"channels": (ChannelSpec("train", "File", "yard", "data", ("data/lost",)),)}, "ClientError: The object"),
         ({"entry_point": "missing.py"}, 'AlgorithmError: There is no entry point "missing.py"'),
         ({"output_path": "s3://missing/models"}, "AlgorithmError: The model cannot be stored as s3://missing/models/"),
-        ({"is_isolated": True}, "AlgorithmError: This version does not serve EnableNetworkIsolation."),
     ],
 )
 def test_what_cannot_be_done_is_told(world: World, members: Mapping[str, Any], reason: str) -> None:
@@ -875,6 +876,38 @@ pathlib.Path(os.environ["SM_MODEL_DIR"], "weights").write_text("w")
     assert bare_world.log() == ["code True", "channel 1"]
     assert bare_world.archive("model.tar.gz") == {"weights": b"w"}
     assert any("not" in each["text"] for each in bare_world.payloads(FrameKind.NOTE))
+
+
+def test_without_namespaces_an_isolated_program_does_not_run(bare_world: World) -> None:
+    verdict = bare_world.run("print('ran')", is_isolated=True)
+    assert verdict["outcome"] == "failed"
+    assert "EnableNetworkIsolation, which cannot be had without namespaces" in verdict["reason"]
+    assert bare_world.log() == []
+
+
+def test_without_namespaces_a_fast_file_channel_is_guarded_by_its_modes_and_the_job_says_so(bare_world: World) -> None:
+    program = """
+import os, pathlib
+for change in (lambda path: path.write_text("mine"), pathlib.Path.unlink):
+    try:
+        change(pathlib.Path(os.environ["SM_CHANNEL_TRAIN"], "a"))
+        print("changed")
+    except PermissionError:
+        print("refused")
+print(pathlib.Path(os.environ["SM_CHANNEL_SETS"], "b").read_text())
+"""
+    with bare_world.store() as store:
+        put_object(store, "data/a", b"1")
+    shared = bare_world.root / "shared"
+    shared.mkdir()
+    (shared / "b").write_text("2")
+    sets = ChannelSpec("sets", "File", "", "", folder=str(shared), is_writable=False)
+    verdict = bare_world.run(program, channels=(ChannelSpec("train", "FastFile", "yard", "data", ("data/a",)), sets))
+    assert verdict["outcome"] == "completed", bare_world.folder.agent_log.read_text()
+    assert bare_world.log() == ["refused", "refused", "2"]
+    notes = [each["text"] for each in bare_world.payloads(FrameKind.NOTE)]
+    assert any(note.startswith("Channel train is read-only by the modes of its files alone") for note in notes)
+    assert any(note.startswith("The folder of channel sets is not read-only") for note in notes)
 
 
 def test_where_no_layers_can_be_had_a_program_finds_its_files_in_place(world: World) -> None:
@@ -985,5 +1018,43 @@ def test_without_namespaces_no_folder_can_be_shown_elsewhere(bare_world: World) 
 
 def checkpoints(world: World) -> dict[str, bytes]:
     with world.store() as store:
-        keys = [each.key for each in store.list_objects(BUCKET, prefix="ck/").objects]
-        return {key: read_object(store, key) for key in keys}
+        found = {}
+        for each in store.list_objects(BUCKET, prefix="ck/").objects:
+            with contextlib.suppress(NotFound):  # deleted after it was listed
+                found[each.key] = read_object(store, each.key)
+        return found
+
+
+RANK = """
+import os, sys
+print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], "at", os.environ["MASTER_ADDR"].split(".")[0])
+sys.exit(int(os.environ["RANK"]) * int(os.environ.get("FAILS", "0")))
+"""
+TWO_RANKS = LaunchSpec("torchrun", {"algo-1": 2})
+
+
+def test_a_launcher_runs_the_ranks_of_an_instance_and_tells_which_failed(world: World) -> None:
+    assert world.run(RANK, launch=TWO_RANKS, master_port=20000)["outcome"] == "completed"
+    assert sorted(world.log()) == ["rank 0 of 2 at algo-1", "rank 1 of 2 at algo-1"]
+    world.begin_again()
+    verdict = world.run(RANK, launch=TWO_RANKS, master_port=20000, environment={"FAILS": "7"})
+    assert (verdict["card"]["rank"], verdict["card"]["exit_code"]) == (1, 7)
+    assert "rank 1 on algo-1: rank 1 of 2 at algo-1" in verdict["reason"]
+
+
+def test_ranks_run_without_namespaces_too_and_reach_each_other_by_address(bare_world: World) -> None:
+    assert bare_world.run(RANK, launch=TWO_RANKS, master_port=20000)["outcome"] == "completed"
+    assert sorted(bare_world.log()) == ["rank 0 of 2 at 127", "rank 1 of 2 at 127"]
+
+
+def test_a_stop_reaches_all_ranks(world: World) -> None:
+    script = (
+        "import os, signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(print('saved by', os.environ['RANK'])))\n"
+        "print('ready')\ntime.sleep(600)"
+    )
+    world.start(script, launch=TWO_RANKS, master_port=20000)
+    eventually(lambda: world.log().count("ready") == 2, "the start of both ranks")
+    world.stop()
+    assert world.verdict()["outcome"] == "stopped"
+    assert sorted(world.log())[-2:] == ["saved by 0", "saved by 1"]

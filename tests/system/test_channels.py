@@ -17,6 +17,7 @@ from trainyard.link.spool import read_frames
 from trainyard.testing.yard import RunningYard
 
 FILE_SYSTEM = "fs-0123456789abcdef0"
+LINKED = "fs-0fedcba9876543210"  # stands for an S3 prefix
 TELL = """
 import hashlib, json, os, pathlib
 
@@ -122,20 +123,20 @@ def shared(yard: RunningYard, place: Place) -> Path:
         if not path.is_symlink():
             place.give(path).chmod(0o777 if path.is_dir() else 0o666)
     table = place.home / "file_systems.toml"
-    table.write_text(f'[file_systems]\n"{FILE_SYSTEM}" = "{folder}"\n')
+    table.write_text(f'[file_systems]\n"{FILE_SYSTEM}" = "{folder}"\n"{LINKED}" = "s3://data/set"\n')
     place.give(table)
     return folder
 
 
 def channel(name: str, uri: str = "s3://data/set/", **changed: Any) -> dict[str, Any]:
     source = {"S3DataType": "S3Prefix", "S3Uri": uri}
-    source |= {member: changed.pop(member) for member in list(changed) if member.startswith("S3")}
+    source |= {member: changed.pop(member) for member in list(changed) if member.startswith(("S3", "InstanceGroup"))}
     return {"ChannelName": name, "DataSource": {"S3DataSource": source}, **changed}
 
 
-def file_system(access: str, directory: str = "/sets") -> dict[str, Any]:
+def file_system(access: str, directory: str = "/sets", identifier: str = FILE_SYSTEM) -> dict[str, Any]:
     source = {
-        "FileSystemId": FILE_SYSTEM,
+        "FileSystemId": identifier,
         "FileSystemType": "FSxLustre",
         "FileSystemAccessMode": access,
         "DirectoryPath": directory,
@@ -182,6 +183,50 @@ def test_45_sharded_objects_on_3_instances_are_15_each(anna: Trainee, objects: d
     shares = [told["train"] for told in told_of(anna, name, count=3)]
     assert [len(share) for share in shares] == [15, 15, 15]
     assert {path: digest for share in shares for path, digest in share.items()} == digests(objects)
+
+
+GROUPS = [
+    {"InstanceGroupName": "train", "InstanceType": "ml.m5.xlarge", "InstanceCount": 1},
+    {"InstanceGroupName": "data", "InstanceType": "ml.m5.large", "InstanceCount": 2},
+]
+TELL_GROUP = (
+    TELL
+    + """
+resources = json.loads(pathlib.Path("/opt/ml/input/config/resourceconfig.json").read_text())
+assert json.loads(os.environ["SM_RESOURCE_CONFIG"]) == resources
+print(json.dumps(resources))
+"""
+)
+
+
+def test_the_instances_of_groups_have_their_types_and_their_groups_channels(
+    anna: Trainee, objects: dict[str, bytes]
+) -> None:
+    shared_out: dict[str, Any] = {"S3DataDistributionType": "ShardedByS3Key", "InstanceGroupNames": ["data"]}
+    completed(
+        anna,
+        "groups",
+        TELL_GROUP,
+        ResourceConfig={"InstanceGroups": GROUPS, "VolumeSizeInGB": 1},
+        InputDataConfig=[channel("all", "s3://data/train/"), channel("set", **shared_out)],
+    )
+    printed = [[json.loads(line) for line in anna.printed("groups", instance=number)[-2:]] for number in range(3)]
+    found, resources = zip(*printed, strict=True)
+
+    assert ["set" in told for told in found] == [False, True, True]
+    assert found[1]["set"] | found[2]["set"] == digests(objects)
+    assert found[1]["set"].keys() & found[2]["set"].keys() == set()
+    assert [len(told["all"]) for told in found] == [2, 2, 2]
+    assert [(each["current_group_name"], each["current_instance_type"]) for each in resources] == [
+        ("train", "ml.m5.xlarge"),
+        ("data", "ml.m5.large"),
+        ("data", "ml.m5.large"),
+    ]
+    assert resources[0]["instance_groups"] == [
+        {"instance_group_name": "train", "instance_type": "ml.m5.xlarge", "hosts": ["algo-1"]},
+        {"instance_group_name": "data", "instance_type": "ml.m5.large", "hosts": ["algo-2", "algo-3"]},
+    ]
+    assert resources[0]["hosts"] == ["algo-1", "algo-2", "algo-3"]
 
 
 def test_a_manifest_brings_what_it_lists(anna: Trainee, objects: dict[str, bytes]) -> None:
@@ -251,3 +296,16 @@ open(os.environ["SM_MODEL_DIR"] + "/weights.bin", "wb").write(data[::-1])
     assert anna.archive("out/second/output/model.tar.gz")["weights.bin"] == bytes(range(256))[::-1]
     with tarfile.open(fileobj=io.BytesIO(stored(anna, {"out/first/output/model.tar.gz": b""}).popitem()[1])) as archive:
         assert archive.getnames() == ["weights.bin"]
+
+
+def test_a_file_system_may_stand_for_a_prefix(
+    yard: RunningYard, anna: Trainee, shared: Path, objects: dict[str, bytes]
+) -> None:
+    channels = [file_system("ro", "/deep", LINKED), channel("fast", InputMode="FastFile")]
+    completed(anna, "linked", TELL, InputDataConfig=channels)
+    (told,) = told_of(anna, "linked")
+    of_prefix = {key: body for key, body in objects.items() if key.startswith("set/deep/")}
+    assert told["sets"] == digests(of_prefix, "set/deep/")
+    completed(anna, "linked-write", WRITE, InputDataConfig=channels)
+    assert anna.printed("linked-write") == ["fast EROFS"] * 3 + ["sets EROFS"] * 3
+    assert stored(anna, of_prefix) == of_prefix

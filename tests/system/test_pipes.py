@@ -135,6 +135,19 @@ def test_three_instances_share_a_sharded_channel_out(anna: Trainee) -> None:
         assert sorted(digest for part in parts for digest in part) == sorted(digests(OBJECTS))
 
 
+def test_a_sharded_channel_with_a_seed_is_shared_out_anew_in_each_epoch(anna: Trainee) -> None:
+    channel = piped(RecordWrapperType="RecordIO", S3DataDistributionType="ShardedByS3Key", ShuffleConfig={"Seed": 5})
+    completed(anna, "anew", RECORDS, **channel, **three())
+    read = [[json.loads(line) for line in anna.printed("anew", instance=number)] for number in range(3)]
+    owners = []
+    for epoch in range(2):
+        parts = [each[epoch] for each in read]
+        assert [len(part) for part in parts] == [15, 15, 15]
+        assert sorted(digest for part in parts for digest in part) == sorted(digests(OBJECTS))
+        owners.append({digest: number for number, part in enumerate(parts) for digest in part})
+    assert owners[0] != owners[1]
+
+
 def test_with_a_seed_each_epoch_has_another_order(anna: Trainee) -> None:
     completed(anna, "shuffled", RECORDS, **piped(RecordWrapperType="RecordIO", ShuffleConfig={"Seed": 5}))
     first, second = (json.loads(line) for line in anna.printed("shuffled"))

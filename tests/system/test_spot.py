@@ -1,5 +1,6 @@
 """Managed spot training on a real yard with room for one instance."""
 
+import json
 import os
 import re
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from tests.system.fuzz.world import User
 from tests.system.trainees import Trainee
 from tests.system.yards import trainee_of
 from trainyard.link.presence import presence_of
+from trainyard.testing.eventually import eventually
 from trainyard.testing.yard import RunningYard, running_yard, start_yard
 
 ONE_SLOT = {"TRAINYARD_SERVER_SLOTS": "1"}
@@ -68,6 +71,40 @@ while count < 300:
 pathlib.Path("/opt/ml/model/count").write_text(str(count))
 """
 
+# Two instances that save something only when they are told to go, the first of them slowly; then they end well.
+TWO_LEAVE = """
+import os, pathlib, signal, sys, time
+
+host = os.environ["SM_CURRENT_HOST"]
+kept = pathlib.Path("/opt/ml/checkpoints") / host
+
+def leave(*_):
+    time.sleep(1 if host == "algo-1" else 0)
+    kept.write_text("left")
+    sys.exit(host == "algo-2")
+
+signal.signal(signal.SIGTERM, leave)
+print("here", flush=True)
+while not kept.exists():
+    time.sleep(0.05)
+"""
+# The second instance saves something, and at once the first one fails.
+ONE_FAILS = """
+import os, pathlib, sys, time
+import boto3
+
+s3, name, host = boto3.client("s3"), os.environ["TRAINING_JOB_NAME"], os.environ["SM_CURRENT_HOST"]
+kept = pathlib.Path("/opt/ml/checkpoints") / host
+if host == "algo-2":
+    kept.write_text("saved")
+    s3.put_object(Bucket="data", Key=f"{name}/word", Body=b"")
+    time.sleep(60)
+while not s3.list_objects_v2(Bucket="data", Prefix=f"{name}/word")["KeyCount"]:
+    time.sleep(0.02)
+kept.write_text("saved")
+sys.exit(1)
+"""
+
 
 @pytest.fixture(scope="module")
 def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningYard]:
@@ -89,6 +126,17 @@ def owner(yard: RunningYard) -> Trainee:
 def spot(run_s: int = 300, wait_s: int = 600, **changed: Any) -> dict[str, Any]:
     times = {"MaxRuntimeInSeconds": run_s, "MaxWaitTimeInSeconds": wait_s}
     return {"EnableManagedSpotTraining": True, "StoppingCondition": times, **changed}
+
+
+def two_instances(trainee: Trainee, name: str) -> dict[str, Any]:
+    return {
+        "CheckpointConfig": {"S3Uri": f"s3://{trainee.bucket}/{name}/checkpoints"},
+        "ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 1},
+    }
+
+
+def said_here(trainee: Trainee, instance: int) -> bool:
+    return "here" in trainee.lines("pair", instance=instance)
 
 
 def statuses(told: dict[str, Any]) -> list[str]:
@@ -155,6 +203,44 @@ def test_a_program_goes_on_from_the_checkpoint_that_it_left(anna: Trainee) -> No
     assert second[0] == first[-1].replace("left", "began")
     assert second[0] != "began at 0"
     assert list(anna.archive("out/counter/output/model.tar.gz").values()) == [b"300"]
+
+
+def test_every_instance_keeps_what_it_saved_when_the_job_is_interrupted(anna: Trainee) -> None:
+    anna.start("pair", TWO_LEAVE, **spot(**two_instances(anna, "pair")))
+    for instance in (0, 1):
+        eventually(partial(said_here, anna, instance))
+    anna.run("third", GREET)
+    told = anna.reach("pair", "Completed", "Failed", "Stopped")
+    assert told["TrainingJobStatus"] == "Completed", told.get("FailureReason")
+    assert anna.keys("pair/checkpoints/") == ["pair/checkpoints/algo-1", "pair/checkpoints/algo-2"]
+
+
+def test_an_instance_that_is_ended_because_another_failed_keeps_what_it_saved(anna: Trainee) -> None:
+    told = anna.run("broken", ONE_FAILS, **spot(**two_instances(anna, "broken")))
+    assert told["TrainingJobStatus"] == "Failed"
+    assert anna.keys("broken/checkpoints/") == ["broken/checkpoints/algo-1", "broken/checkpoints/algo-2"]
+
+
+def test_a_schedule_interrupts_again_and_again_and_the_sums_tell_it(
+    owner: Trainee, yard: RunningYard, tmp_path: Path
+) -> None:
+    before = json.loads(command(yard, tmp_path, "spot", "--json").stdout)["Total"]
+    where = {"S3Uri": f"s3://{owner.bucket}/again", "LocalPath": "/opt/ml/checkpoints"}
+    owner.start("again", COUNT.replace("300", "100"), **spot(CheckpointConfig=where))
+    done = command(yard, tmp_path, "interrupt", "again", "--every", "0.4", "--seed", "3", "--times", "2")
+    assert done.returncode == 0, done.stderr
+    assert [line.split(" after ")[0] for line in done.stderr.splitlines()[:2]] == [
+        "Interrupted attempt 1",
+        "Interrupted attempt 2",
+    ]
+    told = owner.reach("again", "Completed", "Failed", "Stopped")
+    assert (told["TrainingJobStatus"], statuses(told).count("Interrupted")) == ("Completed", 2)
+    after = json.loads(command(yard, tmp_path, "spot", "--json").stdout)["Total"]
+    for member, value in (("Jobs", 1), ("Interruptions", 2), ("TrainingTimeInSeconds", told["TrainingTimeInSeconds"])):
+        assert after[member] - before[member] == value
+    assert 0 < after["MedianResumeInSeconds"] <= after["WorstResumeInSeconds"]
+    assert 65 < after["SavingInPercent"] < 75 or after["TrainingTimeInSeconds"] < 20
+    assert command(yard, tmp_path, "spot").stdout.splitlines()[1].startswith("ml.m5.large ")
 
 
 def test_spot_jobs_of_which_nobody_takes_the_place_are_left_alone(anna: Trainee) -> None:
@@ -242,6 +328,7 @@ def test_an_interrupted_job_outlives_a_kill_of_the_yard(tmp_path: Path) -> None:
         anna.await_line("cheap", "attempt 1")
         anna.start("lasting", WAIT)
         anna.reach("cheap", "Interrupted")
+        anna.reach("lasting", "Starting", "Downloading", "Training")  # before that a spot job may still be first
     finally:
         first.kill()
     with running_yard(home, environment=ONE_SLOT) as second:

@@ -215,9 +215,9 @@ def lines(world: World) -> list[str]:
 
 
 def card(world: World) -> Any:
-    """What a failure card makes of the output."""
+    """What a failure card makes of the output, but for when that was."""
     last: Mapping[str, Any] = world.frames()[-1].payload
-    return last["outcome"], last["reason"], last["card"]
+    return last["outcome"], last["reason"], {**(last["card"] or {}), "at_us": None}
 
 
 def output_of(world: World) -> dict[str, bytes]:
@@ -475,7 +475,8 @@ print(sorted(name for name in os.listdir("/proc") if name.isdigit()), os.getuid(
     world = any_yard.run(script)
     assert is_warm(world)
     uid = JOB_UID if any_yard.is_root else (USER_UID if os.geteuid() == 0 else os.geteuid())
-    assert world.log() == ["['0', '1', '2'] 4", "[]", f"['1', '2'] {uid}"]
+    # Beside its streams and that of the listing, it has the file that its stacks would go to.
+    assert world.log() == ["['0', '1', '2'] 5", "[]", f"['1', '2'] {uid}"]
     assert worker.is_alive
 
 

@@ -44,10 +44,6 @@ class InstanceType:
         """What an hour of one instance costs."""
         return self.spot_usd if is_spot else self.on_demand_usd
 
-    def billed_share(self, *, is_spot: bool) -> float:
-        """The price over that on demand; 1 where both are nothing."""
-        return self.price_usd(is_spot=is_spot) / self.on_demand_usd if self.on_demand_usd else 1.0
-
 
 # The SDK's names for "on this machine".
 LOCAL = InstanceType("local", None, None, 0, 0.0, 0.0)

@@ -57,12 +57,18 @@ class Engine(Protocol):
         """What there is in all, in use or not. It may change from one call to the next."""
         ...
 
+    def why_not_isolated(self, instances: int) -> str:
+        """Why a job of so many instances cannot be cut off from every network, as a clause; empty when it can be."""
+        ...
+
     def start(self, specs: Sequence[InstanceSpec]) -> tuple[InstanceRef, ...]:
         """Start one agent for each instance of one attempt: all of them or, when an error is raised, none.
 
         `specs` are all instances of the attempt. Asked again for the same attempt it starts what was not started
         yet and leaves alone what was, running or not: an instance never starts twice. When this returns, each agent is
-        alive or has left its last report. Conflict when the attempt was ended. Unavailable when the machine refuses a
+        alive or has left its last report. Specs without a master port get one, all the same: the first of
+        `link.port_blocks.ports_of` in a row that are free where the first instance runs and that no other attempt
+        there has. Conflict when the attempt was ended. Unavailable when the machine refuses a
         process or a file for now: then the attempt is ended, and the next try is another attempt.
         """
         ...

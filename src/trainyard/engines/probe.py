@@ -78,6 +78,11 @@ def capacity(folder: Path) -> Capacity:
     return Capacity(_cores(), _memory(), len(devices), shutil.disk_usage(_existing(folder)).free)
 
 
+def ask_isolation(instances: int) -> Answer:
+    """Whether so many instances can be cut off from every network but one of their own."""
+    return _try("net" if instances == 1 else "bridge")
+
+
 def ask_overlay(folder: Path) -> Answer:
     """Tried beside the home folder, since not every file system can be the upper layer of another."""
     return _try("overlay", folder if os.access(folder, os.W_OK) else None)

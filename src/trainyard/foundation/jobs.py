@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import islice
+
+from trainyard.foundation.launch_kinds import LaunchKind
 
 
 class Status(StrEnum):
@@ -48,6 +51,18 @@ class Transition:
 
 
 @dataclass(frozen=True, slots=True)
+class InstanceGroup:
+    """The instances of one type."""
+
+    name: str
+    instance_type: str
+    count: int
+
+
+ONLY_GROUP = "homogeneousCluster"  # what AWS calls the group of a job whose instances are all of one type
+
+
+@dataclass(frozen=True, slots=True)
 class ChannelPlan:
     """One input channel: which objects, and how the instances share them.
 
@@ -67,6 +82,7 @@ class ChannelPlan:
     file_system: str = ""  # id of a file system, instead of `uri`
     directory: str = ""  # in that file system
     is_writable: bool = True  # of a file system
+    groups: tuple[str, ...] = ()  # of the instances that have it; empty is all
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +92,25 @@ class MetricDefinition:
 
 
 @dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """Which processes run on each instance. `processes` is how many; None is one for each GPU, or one without.
+
+    Instances of other groups than `groups`, if any are named, run one process that is not of the others.
+    """
+
+    kind: LaunchKind = LaunchKind.SINGLE
+    processes: int | None = None
+    groups: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()  # for mpirun
+    variables: Mapping[str, str] = field(default_factory=dict)  # that the options set
+
+
+@dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """What to run, on what, with what. After the create only `keep_alive_s` ever changes, when the user asks for it."""
+    """What to run, on what, with what. After the create only `keep_alive_s` ever changes, when the user asks for it.
+
+    Where there are several groups, `instance_type` is that of the first, and `instance_count` is that of all.
+    """
 
     image: str
     instance_type: str
@@ -87,6 +120,8 @@ class TrainingPlan:
     entry_point: str = ""  # of the code at `submit_directory`
     submit_directory: str = ""
     command: tuple[str, ...] = ()  # instead of an entry point
+    launch: LaunchPlan = LaunchPlan()
+    is_isolated: bool = False  # whether it reaches nothing but its own instances
     hyperparameters: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     channels: tuple[ChannelPlan, ...] = ()
@@ -103,11 +138,35 @@ class TrainingPlan:
     tensorboard_path: str = ""  # as the program sees it
     keep_alive_s: int = 0  # how long its warm workers are kept after it
     pool_key: str = ""  # the same for jobs of which one can take over what another has kept warm
+    groups: tuple[InstanceGroup, ...] = ()  # empty where all instances are of one type
 
     @property
     def hosts(self) -> tuple[str, ...]:
         """The names by which the instances know each other."""
         return tuple(f"algo-{number}" for number in range(1, self.instance_count + 1))
+
+    @property
+    def hosts_by_group(self) -> Mapping[InstanceGroup, tuple[str, ...]]:
+        """The hosts of each group, which are numbered through all groups."""
+        found, hosts = {}, iter(self.hosts)
+        for group in self.groups or (InstanceGroup(ONLY_GROUP, self.instance_type, self.instance_count),):
+            found[group] = tuple(islice(hosts, group.count))
+        return found
+
+    @property
+    def instance_types(self) -> tuple[str, ...]:
+        """The type of each host."""
+        return tuple(group.instance_type for group, hosts in self.hosts_by_group.items() for _ in hosts)
+
+    def group_of(self, host: str) -> InstanceGroup:
+        return next(group for group, hosts in self.hosts_by_group.items() if host in hosts)
+
+    def hosts_of(self, channel: ChannelPlan) -> tuple[str, ...]:
+        """The hosts that have a channel."""
+        groups = self.hosts_by_group.items()
+        return tuple(
+            host for group, hosts in groups for host in hosts if group.name in (channel.groups or (group.name,))
+        )
 
 
 class Outcome(StrEnum):
@@ -183,6 +242,7 @@ class Attempt:
     instances: tuple[InstanceState, ...]
     is_started: bool = False  # the engine said that all agents run
     told: str = ""  # the last command that the instances were given: stop or kill
+    told_at: datetime | None = None
     site: str = ""  # which of several yards on one database has placed it; only that one can reach its instances
     ended_at: datetime | None = None
     failure: str = ""
@@ -273,7 +333,7 @@ class TrainingJob:
     @property
     def time_used(self) -> timedelta:
         """How long instances worked on it in the attempts that have ended."""
-        return sum(map(self._worked, self.attempts), timedelta())
+        return sum(map(self.time_of, self.attempts), timedelta())
 
     @property
     def retries_used(self) -> int:
@@ -299,6 +359,15 @@ class TrainingJob:
         """The newest value of each metric over all instances of all attempts."""
         return _merged(attempt.metrics for attempt in self.attempts)
 
+    def time_of(self, attempt: Attempt) -> timedelta:
+        """How long instances worked in an attempt that has ended."""
+        ended_at = attempt.ended_at or self.ended_at
+        steps = (step.started_at for step in self.transitions if step.status in ON_INSTANCES)
+        began_at = next((at for at in steps if at >= attempt.placed_at), None)
+        if began_at is None or ended_at is None or began_at > ended_at:
+            return timedelta()
+        return ended_at - began_at
+
     def with_attempt(self, attempt: Attempt) -> "TrainingJob":
         """The job with its last attempt replaced."""
         return replace(self, attempts=(*self.attempts[:-1], attempt))
@@ -306,14 +375,6 @@ class TrainingJob:
     def noted(self, *notes: str) -> "TrainingJob":
         """The job with these notes, each told once."""
         return replace(self, notes=tuple(dict.fromkeys((*self.notes, *notes))))
-
-    def _worked(self, attempt: Attempt) -> timedelta:
-        ended_at = attempt.ended_at or self.ended_at
-        steps = (step.started_at for step in self.transitions if step.status in ON_INSTANCES)
-        began_at = next((at for at in steps if at >= attempt.placed_at), None)
-        if began_at is None or ended_at is None or began_at > ended_at:
-            return timedelta()
-        return ended_at - began_at
 
 
 PRIMARY: Mapping[SecondaryStatus, Status] = {

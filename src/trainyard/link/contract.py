@@ -15,6 +15,7 @@ from typing import Any
 PROTOCOL = 3
 
 INTERRUPTED = "interrupted"  # the reason of a stop after which another attempt goes on, so that nothing is uploaded
+CACHE_BYTES = 10 * 1024**3  # what is kept on disk of a remote S3, unless it is set otherwise
 ENVIRONMENTS_BYTES = 20 * 1024**3  # what the environments kept for one user may take, unless it is set otherwise
 
 
@@ -30,18 +31,26 @@ class ChannelSpec:
     mode: str  # File, Pipe, FastFile
     bucket: str
     prefix: str
-    keys: Sequence[str] = ()
+    keys: Sequence[str] = ()  # where it is shared out anew in each epoch, those of all instances
     etags: Sequence[str] = ()
     sizes: Sequence[int] = ()
     content_type: str | None = None
     record_wrapper: str = "None"  # RecordIO: a Pipe gives each object as one record
     distribution: str = "FullyReplicated"
+    part: int = 0  # which of the `parts` is this instance's where the channel is shared out
+    parts: int = 1
     compression: str = "None"  # Gzip: a Pipe gives the objects unpacked
     shuffle_seed: int | None = None  # a Pipe gives the objects in another order in each epoch
     attributes: Sequence[str] = ()  # of the lines of an augmented manifest, which `keys` names; a Pipe gives each
     folder: str = ""
     directory: str = ""  # may never lead out of the folder
-    is_writable: bool = True  # whether the program may change the folder
+    is_writable: bool = True  # whether the program may change the folder, or the files of a File channel
+    cache: str = ""  # the folder that keeps for later jobs what was read of a remote S3; empty keeps nothing
+
+    @property
+    def is_shared_out_anew(self) -> bool:
+        """Whether an object that this instance gets in one epoch may go to another one in the next."""
+        return self.distribution == "ShardedByS3Key" and self.mode == "Pipe" and self.shuffle_seed is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +66,8 @@ class ObjectsSpec:
     region: str = ""
     access_key_id: str = ""  # empty takes the usual AWS sources
     secret_access_key: str = ""
+    session_token: str = ""
+    cache_bytes: int = CACHE_BYTES  # of a disk that what is read as files of a remote S3 may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +100,13 @@ class ProgramSpec:
 
 @dataclass(frozen=True, slots=True)
 class LaunchSpec:
-    """How the program becomes processes: one on each instance, or as many ranks as the launcher starts there."""
+    """How the program becomes processes: one on each instance, or as many ranks as `processes` has for its host.
 
-    kind: str = "single"  # single, torchrun, mpi, data_parallel, parameter_server
-    processes: int = 1  # on each instance
+    An instance that has none there runs one process that is not of the others.
+    """
+
+    kind: str = "single"  # a word of LaunchKind
+    processes: Mapping[str, int] = field(default_factory=dict)  # in the order of the hosts' ranks
     options: Sequence[str] = ()  # for mpirun, where there is a real one
     variables: Mapping[str, str] = field(default_factory=dict)  # that such options set
 
@@ -149,8 +163,9 @@ class InstanceSpec:
     objects: ObjectsSpec
     grace_s: int = 120
     max_runtime_s: int = 86400
+    hang_after_s: int = 600  # without output and processor time, after which stacks are taken; 0 is never
     uid: int | None = None  # of the job's user, where the yard runs as root
-    launch: LaunchSpec = LaunchSpec()
+    launch: LaunchSpec = field(default_factory=LaunchSpec)
     groups: Sequence[GroupSpec] = ()  # empty where all instances are of one type
     master_port: int = 0  # on the first host, that no other job of the machine uses; 0 where nobody chose one
     is_isolated: bool = False  # whether it reaches nothing but the other instances
@@ -193,7 +208,7 @@ class Frame:
 
 class CommandKind(StrEnum):
     STOP = "stop"  # reason: user|max_runtime|interrupted…; SIGTERM, grace, SIGKILL, upload what was saved
-    KILL = "kill"  # at once, nothing uploaded
+    KILL = "kill"  # SIGKILL at once; nothing is uploaded but, within seconds, the checkpoints that are there
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,11 @@ class InstanceFolder:
         return self.root / "ledger.jsonl"
 
     @property
+    def network(self) -> Path:
+        """Which descriptors of the first instance's agent are the network of the job, where it is isolated."""
+        return self.root / "network.json"
+
+    @property
     def ml(self) -> Path:
         """What the program sees as /opt/ml."""
         return self.root / "ml"
@@ -104,6 +109,16 @@ class InstanceFolder:
     def channels(self) -> Path:
         """The files of the channels as they were brought, one folder each; no program changes them."""
         return self.root / "channels"
+
+    @property
+    def launch(self) -> Path:
+        """What the launcher of several ranks tells of them."""
+        return self.root / "launch"
+
+    @property
+    def activity(self) -> Path:
+        """Whose time of change tells when the program last did anything."""
+        return self.root / "activity"
 
     @property
     def scratch(self) -> Path:

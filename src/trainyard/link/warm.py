@@ -8,7 +8,7 @@ Each has a folder of its own, `<home>/warm/<account>/<key>/`, that only the yard
     leave          asks one that does not serve yet to end instead
     socket         where it takes requests, one packet each, and answers with one
 
-Whoever asks for a fork sends three descriptors along: see instance/warm. Anybody of the yard may list workers, tell
+Whoever asks for a fork sends descriptors along: see instance/warm. Anybody of the yard may list workers, tell
 them to stay longer and tell them to leave. A worker that leaves takes no more requests, and ends when the programs that
 it forked have ended.
 """

@@ -11,6 +11,7 @@ from trainyard.foundation.jobs import FINAL, TrainingJob
 from trainyard.foundation.plain import from_plain, to_plain
 from trainyard.server.quotas import CapacityKind, taken
 from trainyard.server.records.contract import Change, Draft, NewEvent, Resource, ResourceKey
+from trainyard.server.spot import spot_counts
 
 KIND = "training-job"
 PENDING_LIMIT = "pending-limit"  # a resource that is due when a job may not wait, or take, any longer
@@ -45,7 +46,7 @@ def reminders_of(job: TrainingJob) -> list[Draft]:
 
 def instances_of(job: TrainingJob) -> Mapping[str, int]:
     """What a job takes of its user's quotas until it has ended."""
-    return taken(job.plan.instance_type, job.plan.instance_count, kind=capacity_kind_of(job))
+    return taken(job.plan.instance_types, kind=capacity_kind_of(job))
 
 
 def capacity_kind_of(job: TrainingJob) -> CapacityKind:
@@ -78,14 +79,14 @@ def change_to(resource: Resource, job: TrainingJob) -> Change:
     """What to write so that the job is remembered as it is now.
 
     Only a new status counts as a modification, as on AWS: metrics and cursors come by the second. A job that has ended
-    gives back what it took of its user's quotas.
+    gives back what it took of its user's quotas, and one on spot adds to the sums of those.
     """
     has_ended = job.is_final and resource.status not in FINAL
     return Change(
         status=job.status,
         body={**resource.body, "job": to_plain(job)},
         due_at=due_at(job),
-        counts={name: -count for name, count in instances_of(job).items()} if has_ended else {},
+        counts=_counts_at_end(job) if has_ended else {},
         is_quiet=len(job.transitions) == len(resource.body["job"]["transitions"]),
         is_settling=job.is_final,
     )
@@ -109,6 +110,10 @@ def events_of(before: TrainingJob, after: TrainingJob) -> list[NewEvent]:
     ]
     notes = [NewEvent("training-job.note", {"text": note}) for note in after.notes[len(before.notes) :]]
     return steps + notes
+
+
+def _counts_at_end(job: TrainingJob) -> Mapping[str, int]:
+    return {**{name: -count for name, count in instances_of(job).items()}, **spot_counts(job)}
 
 
 def _reminder(job: TrainingJob, *, due_at: datetime) -> Draft:

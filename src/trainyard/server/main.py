@@ -95,11 +95,10 @@ def _open_yard(home: Home, settings: ServerSettings, *, bell: Bell) -> Iterator[
         _keep_credentials(home, records, identities=identities, region=settings.region)
         workshop = Workshop(
             jobs=home.jobs,
-            objects=None if settings.objects else home.objects,
             engine=LocalEngine(home.jobs, home.agents, slots=settings.slots or None),
             catalog=Catalog.read(home.catalog_file),
             images=Images(home.images_file),
-            file_systems=FileSystems(home.file_systems_file),
+            file_systems=FileSystems(home.file_systems_file, cache=home.cache / "file_systems"),
             wake=bell.ring,
             strict=settings.strict,
             warm=home.warm,
@@ -210,6 +209,7 @@ def _surroundings(home: Home, settings: ServerSettings, *, endpoint: str) -> Sur
         environments_limit_bytes=settings.environments_limit_bytes,
         warm=home.warm if settings.warm else None,
         warm_idle=settings.warm_idle,
+        hang_after=settings.hang_after,
         doorbell=home.doorbell,
     )
 
@@ -217,13 +217,20 @@ def _surroundings(home: Home, settings: ServerSettings, *, endpoint: str) -> Sur
 def _objects_spec(home: Home, settings: ServerSettings) -> ObjectsSpec:
     if not settings.objects:
         return ObjectsSpec(str(home.objects))
+    key = (settings.objects_access_key_id, settings.objects_secret_access_key, "")
+    if not settings.objects_access_key_id:
+        # Agents do not see the yard's environment. Without a key they ask this machine's metadata service, as it does.
+        names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+        key = (os.environ.get(names[0], ""), os.environ.get(names[1], ""), os.environ.get(names[2], ""))
     return ObjectsSpec(
         str(home.objects),
         url=settings.objects,
         endpoint=settings.objects_endpoint,
         region=settings.objects_region,
-        access_key_id=settings.objects_access_key_id,
-        secret_access_key=settings.objects_secret_access_key,
+        access_key_id=key[0],
+        secret_access_key=key[1],
+        session_token=key[2],
+        cache_bytes=settings.objects_cache_bytes,
     )
 
 

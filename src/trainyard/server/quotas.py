@@ -6,7 +6,7 @@ records move in the transaction that creates or ends a job: no number of creates
 leaves it wrong.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -57,9 +57,10 @@ class QuotaUse:
     use: int
 
 
-def taken(instance_type: str, count: int, *, kind: CapacityKind) -> Mapping[str, int]:
-    """What the instances of a job add to which counters of its account."""
-    return {_counter(instance_type, kind): count, _counter(ANY, kind): count}
+def taken(instance_types: Sequence[str], *, kind: CapacityKind) -> Mapping[str, int]:
+    """What the instances of a job, of these types, add to which counters of its account."""
+    each = {_counter(name, kind): instance_types.count(name) for name in set(instance_types)}
+    return each | {_counter(ANY, kind): len(instance_types)}
 
 
 class Quotas:
@@ -101,11 +102,11 @@ class Quotas:
         except NotFound as error:
             raise NotFound(KIND, f"{user} {instance_type} {kind}") from error
 
-    def limits(self, account: str, instance_type: str, *, kind: CapacityKind) -> Mapping[str, int]:
-        """The limits that bind a new job of that type, by the counters that `taken` names."""
+    def limits(self, account: str, instance_types: Iterable[str], *, kind: CapacityKind) -> Mapping[str, int]:
+        """The limits that bind a new job of these types, by the counters that `taken` names."""
         limits = {resource.key.name: int(resource.body["limit"]) for resource in self._binding(account)}
         found = {}
-        for wanted in (instance_type, ANY):
+        for wanted in {*instance_types, ANY}:
             own = limits.get(_name(account, wanted, kind=kind))
             limit = limits.get(_name(ANY, wanted, kind=kind)) if own is None else own
             if limit is not None:
@@ -114,7 +115,7 @@ class Quotas:
 
     def check(self, account: str, instance_type: str, count: int, *, kind: CapacityKind) -> None:
         """LimitExceeded when a job of so many instances would be refused now."""
-        limits = self.limits(account, instance_type, kind=kind)
+        limits = self.limits(account, [instance_type], kind=kind)
         values = {each.name: each.value for each in self._records.counters(account)} if limits else {}
         for name, limit in limits.items():
             if (value := values.get(name, 0)) + count > limit:

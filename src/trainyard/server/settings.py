@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from trainyard.foundation.settings import setting
-from trainyard.link.contract import ENVIRONMENTS_BYTES
+from trainyard.link.contract import CACHE_BYTES, ENVIRONMENTS_BYTES
 
 PREFIX = "TRAINYARD_SERVER_"
 
@@ -27,6 +27,10 @@ class ServerSettings:
     objects_region: str = setting("us-east-1", help="Region of that S3.")
     objects_access_key_id: str = setting("", help="Access key of that S3; empty takes the usual AWS sources.")
     objects_secret_access_key: str = setting("", help="Secret of that S3; best given by its variable.")
+    objects_cache_bytes: int = setting(
+        CACHE_BYTES,
+        help="How much of that S3 is kept on disk: of the FastFile channels of a job, and of file systems for all.",
+    )
     slots: int = setting(0, help="How many instances of jobs run at once; 0 is one for each core.")
     strict: bool = setting(
         False, help="Refuse jobs whose instance type or image can only be had in part, instead of fitting them."
@@ -34,6 +38,10 @@ class ServerSettings:
     warm: bool = setting(True, help="Keep interpreters with their framework imported, so that jobs start at once.")
     warm_idle: timedelta = setting(
         timedelta(minutes=10), help="How long a warm worker is kept after its last job, unless a job asks for longer."
+    )
+    hang_after: timedelta = setting(
+        timedelta(minutes=10),
+        help="After how long without output and processor time of a job its stacks are shown; 0 is never.",
     )
     environments_limit_bytes: int = setting(
         ENVIRONMENTS_BYTES,

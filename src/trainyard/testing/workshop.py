@@ -14,10 +14,9 @@ from trainyard.testing.engines.simulated import SimulatedEngine
 def simulated_workshop(
     folder: Path, *, engine: Engine | None = None, wake: Callable[[str], None] = lambda _: None
 ) -> Workshop:
-    """Over a folder like a home: its `jobs`, its `objects`, and what it says of types, images and file systems."""
+    """Over a folder like a home: its `jobs`, and what it says of types, images and file systems."""
     return Workshop(
         jobs=folder / "jobs",
-        objects=folder / "objects",
         engine=engine or SimulatedEngine(folder / "jobs"),
         catalog=Catalog.read(folder / "catalog.toml"),
         images=Images(folder / "images.toml"),

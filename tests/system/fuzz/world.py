@@ -294,6 +294,7 @@ def _own_views(user: User, world: World) -> Iterator[tuple[str, Any]]:
         told = api.call("trainyard", "DescribeJob", TrainingJobName=job)
         yield "job of the yard", {member: value for member, value in told.items() if member != "ResponseMetadata"}
         yield "quotas", api.call("trainyard", "ListQuotas")["Quotas"]
+        yield "spot", api.call("trainyard", "DescribeSpot")["Types"]
         with api.stream("trainyard", "FollowJob", TrainingJobName=job) as lines:
             yield "followed", list(lines)
 

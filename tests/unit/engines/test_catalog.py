@@ -145,10 +145,3 @@ def test_a_wrong_catalog_is_refused_with_its_path_and_the_mistake(file: Path, te
         Catalog.read(file)
 
     assert str(file) in caught.value.message
-
-
-def test_what_is_billed_of_the_time_on_spot_is_the_ratio_of_the_prices(file: Path) -> None:
-    file.write_text('["ml.m5.large"]\non_demand_usd = 0.2\nspot_usd = 0.05\n')
-    large, local = Catalog.read(file)["ml.m5.large"], Catalog.read(file)["local"]
-    assert (large.billed_share(is_spot=True), large.billed_share(is_spot=False)) == (0.25, 1.0)
-    assert (local.billed_share(is_spot=True), local.billed_share(is_spot=False)) == (1.0, 1.0)

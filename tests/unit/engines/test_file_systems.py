@@ -74,3 +74,23 @@ def test_a_file_that_is_wrong_is_named(file: Path, text: str, words: str) -> Non
     file.write_text(text)
     with pytest.raises(InvalidRequest, match=words):
         FileSystems(file).folder(ID)
+
+
+@pytest.mark.parametrize("named", ["s3://data/sets", "s3://data/sets/"])
+def test_an_id_may_stand_for_an_s3_prefix(file: Path, named: str) -> None:
+    file.write_text(f'[file_systems]\n"{ID}" = "{named}"\n')
+    systems = FileSystems(file)
+    assert systems.prefix(ID, "") == "s3://data/sets/"
+    assert systems.prefix(ID, "mnist/./small") == "s3://data/sets/mnist/small/"
+
+
+def test_a_folder_has_no_s3_prefix(systems: FileSystems) -> None:
+    assert systems.prefix(ID, "sets") is None
+    assert systems.prefix("fs-00000000", "") is None
+
+
+@pytest.mark.parametrize(("named", "directory"), [("s3://", ""), ("s3://data", "../other"), ("s3://data", "a/../..")])
+def test_an_s3_prefix_needs_a_bucket_and_is_not_left(file: Path, named: str, directory: str) -> None:
+    file.write_text(f'[file_systems]\n"{ID}" = "{named}"\n')
+    with pytest.raises(InvalidRequest, match=r"names no bucket|not below the file system"):
+        FileSystems(file).prefix(ID, directory)

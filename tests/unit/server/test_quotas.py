@@ -29,7 +29,7 @@ def limit(quotas: Quotas, user: str, instance_type: str, most: int, kind: Capaci
 
 def use(accounts: Accounts, account: str, instance_type: str, count: int, kind: CapacityKind = ON_DEMAND) -> None:
     key = ResourceKey(account, "job", f"{instance_type}-{count}-{kind}")
-    accounts.yard.records.create(Draft(key, "", {}, counts=taken(instance_type, count, kind=kind)), now=NOON)
+    accounts.yard.records.create(Draft(key, "", {}, counts=taken([instance_type] * count, kind=kind)), now=NOON)
 
 
 def fits(quotas: Quotas, account: str, instance_type: str, count: int, kind: CapacityKind = ON_DEMAND) -> bool:

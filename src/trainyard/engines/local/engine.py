@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from trainyard.engines.contract import AttemptRef, Capacity, InstanceRef, Read, 
 from trainyard.engines.local.births import Birth, spawn
 from trainyard.engines.local.code import AgentCode, ensure_copy
 from trainyard.engines.local.nursery import Nursery, NurseryLost
+from trainyard.engines.local.ports import Ports
 from trainyard.engines.local.processes import Deadline, kill, wait_for_end
 from trainyard.engines.local.sweep import sweep_instance
 from trainyard.foundation.errors import Conflict, InvalidRequest, NotFound, Unavailable
@@ -32,8 +33,9 @@ from trainyard.link.contract import Command, CommandKind, FrameKind, InstanceSpe
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.holds import hold, is_held
 from trainyard.link.mailbox import Mailbox
+from trainyard.link.port_blocks import ports_of
 from trainyard.link.presence import Presence, presence_of
-from trainyard.link.specs import write_spec
+from trainyard.link.specs import read_spec, write_spec
 from trainyard.link.spool import last_frame, read_frames
 
 log = logging.getLogger(__name__)
@@ -75,8 +77,10 @@ class LocalEngine:
         self._python = python
         self._forks = forks
         self._lock = threading.Lock()
+        self._ports = Ports()
         self._birthplace: _Birthplace | None = None
         self._measured: tuple[float, Capacity] | None = None
+        self._isolates = 0  # how many instances of a job are known to be isolated from all others
 
     def make_ready(self) -> None:
         try:
@@ -92,6 +96,15 @@ class LocalEngine:
             self._measured = measured = now, self._capacity()
         return measured[1]
 
+    def why_not_isolated(self, instances: int) -> str:
+        if max(instances, 1) <= self._isolates:
+            return ""
+        answer = probe.ask_isolation(instances)
+        if not answer.ok:  # asked again the next time: an administrator may change what the machine allows
+            return f"this machine does not allow it ({answer.detail})"
+        self._isolates = 1 if instances == 1 else sys.maxsize
+        return ""
+
     def start(self, specs: Sequence[InstanceSpec]) -> tuple[InstanceRef, ...]:
         refs = refs_of(specs)
         _check_names(refs)
@@ -100,8 +113,9 @@ class LocalEngine:
             if self._ended(attempt).exists():
                 raise Conflict("attempt", str(attempt), "was ended and cannot be started again")
             try:
+                port = self._master_port(refs, specs)
                 for ref, spec in zip(refs, specs, strict=True):
-                    self._start(ref.folder(self._jobs), spec)
+                    self._start(ref.folder(self._jobs), replace(spec, master_port=port))
             except OSError as error:
                 self._end(attempt, Deadline(LEAVING_S))
                 raise Unavailable(f"The instances of {attempt} cannot be started: {error}.") from error
@@ -128,6 +142,13 @@ class LocalEngine:
         reserved = min(_RESERVED_MOST, int(machine.memory_bytes * _RESERVED_SHARE))
         slots = self._slots or max(1, int(machine.cores))
         return Capacity(slots, machine.cores, machine.memory_bytes - reserved, tuple(range(machine.gpus)))
+
+    def _master_port(self, refs: Sequence[InstanceRef], specs: Sequence[InstanceSpec]) -> int:
+        """The one that the specs have, or that an earlier call gave to those it prepared, or one chosen now."""
+        folders = [ref.folder(self._jobs) for ref in refs]
+        known = [spec.master_port for spec in specs]
+        known += [read_spec(each.root).master_port for each in folders if each.spec.exists()]
+        return max(known) or self._ports.choose(refs[0].attempt, ports_of(len(specs)))
 
     def _agents_place(self) -> "_Birthplace":
         """Made once, which takes a copy of the code the first time that a version of it runs here."""
@@ -176,6 +197,7 @@ class LocalEngine:
             self._clear_away(attempt, deadline)
             self._mark_ended(attempt)
         self._clear_away(attempt, deadline)
+        self._ports.release(attempt)
 
     def _mark_ended(self, attempt: AttemptRef) -> None:
         self._ended(attempt).touch()

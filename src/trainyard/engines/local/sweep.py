@@ -20,10 +20,17 @@ _OCTAL = re.compile(rb"\\([0-7]{3})")
 def sweep_instance(folder: InstanceFolder, deadline: Deadline) -> None:
     """End and remove all that the ledger names, the newest first, and the folders that only a running job needs.
 
-    Unavailable when something resists; what is gone by then need not be asked for again.
+    Unavailable when something resists; what is gone by then need not be asked for again. All is tried all the same: a
+    process may wait for another one, which serves its files, and can end only after that.
     """
+    resisting: list[Unavailable] = []
     for entry in reversed(Ledger(folder.ledger).entries()):
-        _SWEEPERS[entry.kind](entry, deadline)
+        try:
+            _SWEEPERS[entry.kind](entry, deadline)
+        except Unavailable as error:
+            resisting.append(error)
+    if resisting:
+        raise resisting[0]
     for unneeded in (folder.ml, folder.scratch, folder.channels):
         remove_tree(unneeded)
 

@@ -15,8 +15,7 @@ from trainyard.foundation.locations import Location, parse_s3_uri
 from trainyard.instance.agent.confined import open_file, open_folder
 from trainyard.instance.agent.failure import CannotRun, FailureKind
 from trainyard.link.contract import InstanceSpec
-from trainyard.objects.contract import Attributes, ObjectWriter
-from trainyard.objects.filesystem import FilesystemObjects
+from trainyard.objects.contract import Attributes, ObjectStore, ObjectWriter
 
 # The same files give the same bytes whenever and by whomever they were written. Not 0: some tools know no year before
 # 1980.
@@ -50,7 +49,7 @@ def output_location(spec: InstanceSpec) -> Location:
 
 
 def store_folders(
-    store: FilesystemObjects, roots: Sequence[Path], path: str, *, where: Location, check: Callable[[], None]
+    store: ObjectStore, roots: Sequence[Path], path: str, *, where: Location, check: Callable[[], None]
 ) -> Stored | None:
     """Pack the folders at `path` below all `roots` into one object; None, and nothing stored, when they are empty.
 
@@ -63,7 +62,7 @@ def store_folders(
         return _store(store, folders, where=where, check=check) if folders else None
 
 
-def _store(store: FilesystemObjects, folders: Sequence[int], *, where: Location, check: Callable[[], None]) -> Stored:
+def _store(store: ObjectStore, folders: Sequence[int], *, where: Location, check: Callable[[], None]) -> Stored:
     writer = store.writer(where, Attributes(headers=_TYPE))
     try:
         with _tar_gz(writer, check) as tar:

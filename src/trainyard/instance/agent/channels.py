@@ -1,44 +1,68 @@
 """File and FastFile channels: the objects of a channel as files.
 
-The files are hard links of the store's own, so nothing is copied. They lie in a folder that no program sees: a sandbox
-shows it copy-on-write, or read-only, as `placing.py` has it. So a program can do with its channels what it likes and
-never change a stored object.
+The files are hard links of the store's own, so nothing is copied; those of a remote S3 are downloaded. They lie in a
+folder that no program sees: a sandbox shows it copy-on-write, or read-only, as `placing.py` has it. So a program can do
+with its channels what it likes and never change a stored object.
 """
 
 import errno
 import os
 import shutil
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from trainyard.foundation.errors import NotFound
 from trainyard.foundation.locations import BucketRef, Location
 from trainyard.instance.agent.failure import CannotRun, FailureKind
 from trainyard.link.contract import ChannelSpec
-from trainyard.objects.filesystem import FilesystemObjects
+from trainyard.objects.contract import ObjectStore, Replaced
+from trainyard.objects.filesystem import FilesystemObjects, StoredFile
 
 _NAME_BYTES = 255
 _AT_ONCE = 1000  # objects that are looked up together
+_NO_PATH = "its key is not a path that a file can have"
+_CLASH = "another object of the channel has a part of its key as its own"
 _CANNOT_LINK = frozenset({errno.EXDEV, errno.EMLINK, errno.EPERM, errno.ENOENT, errno.EOPNOTSUPP})
 _CANNOT_COPY_IN_KERNEL = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM})
 
 
+def bring_channels(
+    store: ObjectStore, channels: Sequence[ChannelSpec], *, account: str, root: Path, check: Callable[[], None]
+) -> None:
+    """Fill the folders of channels, one for each below `root`. CannotRun, also when the disk is too small for all."""
+    if channels and not isinstance(store, FilesystemObjects):
+        from trainyard.instance.agent.downloads import require_space
+
+        root.mkdir(parents=True, exist_ok=True)
+        names = ", ".join(channel.name for channel in channels)
+        size_bytes = sum(sum(channel.sizes) for channel in channels)
+        require_space(root, size_bytes, what=f"the data of {'channels' if len(channels) > 1 else 'channel'} {names}")
+    for channel in channels:
+        bucket = BucketRef(account, channel.bucket)
+        bring_channel(store, channel, bucket=bucket, folder=root / channel.name, check=check)
+
+
 def bring_channel(
-    store: FilesystemObjects, channel: ChannelSpec, *, bucket: BucketRef, folder: Path, check: Callable[[], None]
+    store: ObjectStore, channel: ChannelSpec, *, bucket: BucketRef, folder: Path, check: Callable[[], None]
 ) -> None:
     """Fill the folder of a channel, which is made. `check` is called now and then and may raise to end it.
 
-    CannotRun when an object is gone, or its key cannot be the name of a file.
+    CannotRun when an object is gone or another than when the channel was listed, cannot be read, or has a key that
+    cannot be the name of a file.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    if not isinstance(store, FilesystemObjects):
+        _download(store, channel, bucket=bucket, folder=folder, check=check)
+        return
     farm = _Farm(store, str(folder))
     for first in range(0, len(channel.keys), _AT_ONCE):
         keys = channel.keys[first : first + _AT_ONCE]
+        etags = channel.etags[first : first + _AT_ONCE] or [""] * len(keys)
         files = _files_of(store, bucket, keys)
-        for key in keys:
+        for key, etag in zip(keys, etags, strict=True):
             check()
-            _bring(farm, channel, Location(bucket, key), file=files.get(key))
+            _bring(farm, channel, Location(bucket, key), etag=etag, file=files.get(key))
 
 
 def file_path(key: str, prefix: str) -> str | None:
@@ -100,35 +124,81 @@ class _Farm:
         Path(self._folder, path).mkdir()
         self._made.add(path)
 
-    def put(self, where: Location, path: str, file: str | None) -> None:
-        """Only a file that this user may write can be shown as one that the program may; any other is copied."""
+    def put(self, where: Location, path: str, *, etag: str, file: StoredFile | None) -> None:
+        """Only a file that this user may write can be shown as one that the program may; any other is copied.
+
+        Replaced when the object is not the one with the ETag, if there is one.
+        """
         place = f"{self._folder}/{path}"
-        if file is not None and _is_own(file) and link_file(file, place):
-            return
+        if file is not None and _is_own(file.path):
+            _require_same(where, etag, file.etag)
+            if link_file(file.path, place):
+                return
         with self._store.open(where) as reader:
+            _require_same(where, etag, reader.info.etag)
             copy_file(reader.file.fileno(), Path(place))
 
 
-def _files_of(store: FilesystemObjects, bucket: BucketRef, keys: Sequence[str]) -> Mapping[str, str]:
+def _require_same(where: Location, wanted: str, found: str) -> None:
+    if wanted and wanted != found:
+        raise Replaced(where)
+
+
+def _files_of(store: FilesystemObjects, bucket: BucketRef, keys: Sequence[str]) -> Mapping[str, StoredFile]:
     try:
-        return store.data_files(bucket, keys)
+        return store.stored_files(bucket, keys)
     except NotFound:
         return {}  # the bucket is gone, which is told of its first object
 
 
-def _bring(farm: _Farm, channel: ChannelSpec, where: Location, *, file: str | None) -> None:
+def _bring(farm: _Farm, channel: ChannelSpec, where: Location, *, etag: str, file: StoredFile | None) -> None:
     path = file_path(where.key, channel.prefix)
     if path is None:
-        raise _unusable(where, channel, "its key is not a path that a file can have")
+        raise _unusable(where, channel, _NO_PATH)
     folder, _, name = path.rpartition("/")
     try:
         farm.make_folder(folder)
         if name:  # otherwise an empty object by which some tools show a folder
-            farm.put(where, path, file)
+            farm.put(where, path, etag=etag, file=file)
     except NotFound as error:
         raise _unusable(where, channel, "it does not exist any more") from error
+    except Replaced as error:
+        raise _unusable(where, channel, "it was replaced since the job began to read the channel") from error
     except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
-        raise _unusable(where, channel, "another object of the channel has a part of its key as its own") from error
+        raise _unusable(where, channel, _CLASH) from error
+
+
+def _download(
+    store: ObjectStore, channel: ChannelSpec, *, bucket: BucketRef, folder: Path, check: Callable[[], None]
+) -> None:
+    from trainyard.instance.agent.downloads import bring_files
+    from trainyard.objects.remote.downloading import Wanted
+
+    wanted: list[Wanted] = []
+    etags, sizes = channel.etags or [""] * len(channel.keys), channel.sizes or [0] * len(channel.keys)
+    for where, path, position in _remote_files(channel, bucket):
+        if path.endswith("/"):  # an empty object by which some tools show a folder
+            (folder / path).mkdir(parents=True, exist_ok=True)
+        else:
+            wanted.append(Wanted(where, folder / path, etags[position], sizes[position]))
+    if wanted:
+        bring_files(store, wanted, what=f"channel {channel.name}", check=check)
+
+
+def _remote_files(channel: ChannelSpec, bucket: BucketRef) -> Iterator[tuple[Location, str, int]]:
+    """What is to become a file or a folder, its path, and its position among the keys."""
+    from trainyard.instance.agent.downloads import FileTree
+
+    tree = FileTree()
+    for position, key in enumerate(channel.keys):
+        where = Location(bucket, key)
+        path = file_path(key, channel.prefix)
+        if path is None:
+            raise _unusable(where, channel, _NO_PATH)
+        if not tree.take(path):
+            raise _unusable(where, channel, _CLASH)
+        if path:
+            yield where, path, position
 
 
 def _is_own(file: str) -> bool:

@@ -6,18 +6,18 @@ would go on from an older state than the program believes it left. What is for T
 
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 
 from trainyard.foundation.errors import NotFound
 from trainyard.foundation.locations import Location, parse_s3_uri
 from trainyard.instance.agent.failure import CannotRun, FailureKind
 from trainyard.instance.agent.layout import Owner, place_of
 from trainyard.instance.agent.reports import Reports
+from trainyard.instance.agent.store import open_store
 from trainyard.instance.agent.syncing.folder import FolderSync
 from trainyard.instance.agent.syncing.sending import Place, Writer, catch_lease_signals
 from trainyard.link.contract import InstanceSpec, SyncSpec
 from trainyard.link.folders import InstanceFolder
-from trainyard.objects.filesystem import FilesystemObjects
+from trainyard.objects.contract import ObjectStore
 
 
 class SyncedFolders:
@@ -40,7 +40,7 @@ class SyncedFolders:
         if self._spec.checkpoint is not None:
             self._checkpoints = self._sync_of(self._spec.checkpoint)
             try:
-                with closing(self._store()) as store:
+                with closing(open_store(self._spec.objects, check=check)) as store:
                     self._checkpoints.restore(store, owner=self._owner, check=check)
             except NotFound as error:
                 raise CannotRun(
@@ -99,8 +99,8 @@ class SyncedFolders:
                 folder.mkdir()
                 self._owner.take(folder)
 
-    def _store(self) -> FilesystemObjects:
-        return FilesystemObjects(Path(self._spec.objects.folder))
+    def _store(self) -> ObjectStore:
+        return open_store(self._spec.objects)
 
 
 def _location(uri: str, account: str) -> Location:

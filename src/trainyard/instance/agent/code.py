@@ -3,17 +3,21 @@
 import os
 import re
 import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from trainyard.foundation.errors import InvalidRequest, NotFound
-from trainyard.foundation.locations import parse_s3_uri
+from trainyard.foundation.locations import Location, parse_s3_uri
 from trainyard.instance.agent.archive import extract_tar_gz
 from trainyard.instance.agent.environment import program_arguments
 from trainyard.instance.agent.failure import CannotRun, FailureKind
 from trainyard.instance.sandbox.contract import ML
 from trainyard.link.contract import InstanceSpec
+from trainyard.link.folders import InstanceFolder
+from trainyard.objects.contract import ObjectStore
 from trainyard.objects.filesystem import FilesystemObjects
 
 _MODULE = re.compile(r"(?!.*\.py$)[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -40,10 +44,10 @@ class ProgramCommand:
         return shlex.join(self.argv("python"))
 
 
-def fetch_code(store: FilesystemObjects, spec: InstanceSpec, ml: Path) -> None:
+def fetch_code(store: ObjectStore, spec: InstanceSpec, ml: Path, *, check: Callable[[], None]) -> None:
     """Unpack the submitted code into the code folder; nothing happens for a job that brings none.
 
-    CannotRun when it is missing, or is not an archive that may be unpacked.
+    CannotRun when it is missing, or is not an archive that may be unpacked. `check` may raise to end a download.
     """
     submitted = spec.program.submit_directory
     if not submitted:
@@ -53,8 +57,8 @@ def fetch_code(store: FilesystemObjects, spec: InstanceSpec, ml: Path) -> None:
             with _inside(ml, submitted).open("rb") as file:
                 _unpack(file, submitted, ml / "code")
         else:
-            with store.open(parse_s3_uri(submitted, spec.account)) as reader:
-                _unpack(reader.file, submitted, ml / "code")
+            with _stored(store, parse_s3_uri(submitted, spec.account), ml, check=check) as file:
+                _unpack(file, submitted, ml / "code")
     except (NotFound, FileNotFoundError, IsADirectoryError) as error:
         raise CannotRun(
             f"The code {submitted} does not exist; upload it, or correct sagemaker_submit_directory.",
@@ -87,6 +91,27 @@ def program_command(spec: InstanceSpec, code: Path, *, is_package: bool = False)
     return ProgramCommand(("/bin/sh", "-c", 'exec "./$0" "$@"', name, *arguments))
 
 
+@contextmanager
+def _stored(store: ObjectStore, where: Location, ml: Path, *, check: Callable[[], None]) -> Iterator[BinaryIO]:
+    """An object as a file: the store's own, or one that was downloaded and goes again."""
+    if isinstance(store, FilesystemObjects):
+        with store.open(where) as reader:
+            yield reader.file
+        return
+    from trainyard.instance.agent.downloads import bring_files
+    from trainyard.objects.remote.crew import do_attended
+    from trainyard.objects.remote.downloading import Wanted
+
+    info = do_attended(lambda: store.info(where), check=check)
+    place = ml.with_name("submitted.tar.gz")
+    bring_files(store, [Wanted(where, place, info.etag, info.size)], what="the code", check=check)
+    try:
+        with place.open("rb") as file:
+            yield file
+    finally:
+        place.unlink()
+
+
 def _unpack(file: BinaryIO, shown: str, code: Path) -> None:
     try:
         extract_tar_gz(file, code)
@@ -99,6 +124,8 @@ def _inside(ml: Path, path: str) -> Path:
     parts = PurePosixPath(path).relative_to(ML).parts
     if ".." in parts:
         raise CannotRun(f"The code {path} lies outside {ML}.", FailureKind.USER_ERROR)
+    if parts[:2] == ("input", "data"):
+        return InstanceFolder(ml.parent).channels.joinpath(*parts[2:])
     return ml.joinpath(*parts)
 
 

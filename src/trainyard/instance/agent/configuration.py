@@ -4,10 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from trainyard.link.contract import ChannelSpec, InstanceSpec
-
-# The instances of a job share this machine and meet on its loopback addresses.
-NETWORK_INTERFACE = "lo"
+from trainyard.instance.agent.hosts import network_interface
+from trainyard.link.contract import ChannelSpec, GroupSpec, InstanceSpec
 
 # Hyperparameters that speak to the platform, not to the program.
 _PLATFORM = frozenset({"_tuning_objective_metric", "default_user_module_name"})
@@ -39,9 +37,10 @@ def resource_config(spec: InstanceSpec) -> Mapping[str, Any]:
         "current_group_name": spec.instance_group,
         "hosts": hosts,
         "instance_groups": [
-            {"instance_group_name": spec.instance_group, "instance_type": spec.instance_type, "hosts": hosts}
+            {"instance_group_name": each.name, "instance_type": each.instance_type, "hosts": sorted(each.hosts)}
+            for each in spec.groups or (GroupSpec(spec.instance_group, spec.instance_type, hosts),)
         ],
-        "network_interface_name": NETWORK_INTERFACE,
+        "network_interface_name": network_interface(spec),
     }
 
 

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from trainyard.instance.agent.configuration import (
-    NETWORK_INTERFACE,
     decoded_hyperparameters,
     input_data_config,
     is_for_platform,
     resource_config,
 )
+from trainyard.instance.agent.hosts import network_interface
+from trainyard.instance.agent.launching import address_of, launch_variables
 from trainyard.instance.sandbox.contract import ML
 from trainyard.link.contract import InstanceSpec
 
@@ -72,6 +73,7 @@ def program_environment(spec: InstanceSpec, surroundings: Surroundings) -> dict[
         **_base_variables(spec, surroundings),
         **_platform_variables(spec, surroundings),
         **spec.environment,
+        **launch_variables(spec, seen_as=surroundings.ml),
         **_paths(spec, surroundings),
         **toolkit_variables(spec, surroundings.ml),
     }
@@ -137,21 +139,24 @@ def _cluster(spec: InstanceSpec) -> dict[str, Any]:
     resources = resource_config(spec)
     hosts, groups = resources["hosts"], resources["instance_groups"]
     framework = _framework_parameters(decoded_hyperparameters(spec))
+    group_hosts = {group["instance_group_name"]: group["hosts"] for group in groups}
     is_distributed = any(framework.get(name) for name in _DISTRIBUTIONS)
+    chosen = framework.get("sagemaker_distribution_instance_groups", list(group_hosts))
+    distributed = [name for name in group_hosts if is_distributed and name in chosen]
     return {
         "current_host": spec.instance,
         "current_instance_group": spec.instance_group,
-        "current_instance_group_hosts": hosts,
+        "current_instance_group_hosts": group_hosts[spec.instance_group],
         "current_instance_type": spec.instance_type,
-        "distribution_hosts": hosts if is_distributed else [],
-        "distribution_instance_groups": [spec.instance_group] if is_distributed else [],
+        "distribution_hosts": sorted(host for name in distributed for host in group_hosts[name]),
+        "distribution_instance_groups": distributed,
         "hosts": hosts,
         "instance_groups": [group["instance_group_name"] for group in groups],
         "instance_groups_dict": {group["instance_group_name"]: group for group in groups},
         "is_hetero": len(groups) > 1,
         "is_master": spec.instance == hosts[0],
         "master_hostname": hosts[0],
-        "network_interface_name": NETWORK_INTERFACE,
+        "network_interface_name": resources["network_interface_name"],
         "resource_config": resources,
         "topology": [],
     }
@@ -225,6 +230,9 @@ def _platform_variables(spec: InstanceSpec, surroundings: Surroundings) -> dict[
         "SAGEMAKER_JOB_NAME": str(told.get("sagemaker_job_name", "")),
         "SAGEMAKER_REGION": str(told.get("sagemaker_region", spec.region)),
         "CURRENT_HOST": spec.instance,
+        "MASTER_ADDR": address_of(spec, min(spec.hosts), seen_as=surroundings.ml),
+        **({"MASTER_PORT": str(spec.master_port)} if spec.master_port else {}),
+        "NCCL_SOCKET_IFNAME": network_interface(spec),
     }
 
 

@@ -21,6 +21,26 @@ _TOO_MANY_TEXT = (
 )
 _DISK_FULL_TEXT = ("[Errno 28]", "No space left on device", "[Errno 122]", "Disk quota exceeded")
 _INPUT_FOLDER = "/input/data"
+# What a rank says when the one that it talks to is gone: c10d, gloo, NCCL and plain sockets.
+_OTHERS_GONE_TEXT = (
+    "Connection reset by peer",
+    "Connection closed by peer",
+    "Connection refused",
+    "Connection was likely closed",
+    "Broken pipe",
+    "Socket closed",
+    "failed to recv, got 0 bytes",
+    "recvValue failed",
+    "sendBytes failed",
+    "DistNetworkError",
+    "DistStoreError",
+    "Software caused connection abort",
+    "ncclRemoteError",
+    "ncclSystemError",
+    "NCCL communicator was aborted",
+    "Watchdog caught collective operation timeout",
+)
+_LINES_OF_END = 8
 
 
 class FailureKind(StrEnum):
@@ -41,7 +61,8 @@ ADVICE: Mapping[FailureKind, str] = {
     FailureKind.DISK_FULL: "Free space on this machine (`trainyard gc` may help), or write less to /opt/ml and /tmp.",
     FailureKind.TOO_MANY_PROCESSES: "Start fewer processes and threads, and wait for those that have ended.",
     FailureKind.TIME_LIMIT: "Raise MaxRuntimeInSeconds, or save checkpoints and go on from them in another job.",
-    FailureKind.BAD_INPUT: "Check what the input channels hold, and which paths under /opt/ml/input/data are read.",
+    FailureKind.BAD_INPUT: "Check what the input channels hold, and which paths under /opt/ml/input/data are read. A "
+    "Pipe channel is no folder: each epoch is a FIFO of its own, NAME_0, NAME_1 and so on, which can be opened once.",
     FailureKind.INTERNAL: "This is a fault of Trainyard or of this machine; the agent's log has the details.",
 }
 
@@ -72,6 +93,14 @@ class ProgramEnd:
     written: str | None
     tail: LogTail
     exception: RaisedException | None
+    rank: int | None = None  # of the process among those of the job, where they have ranks
+    is_server: bool = False  # whether it was the server of parameters beside the program
+    at_us: int = 0  # when it ended
+
+
+def is_consequence(tail: LogTail) -> bool:
+    """Whether what a process wrote last says no more than that another one is gone."""
+    return _any_in(_OTHERS_GONE_TEXT, "\n".join(tail.lines(_LINES_OF_END)))
 
 
 def failure_of_program(end: ProgramEnd) -> Failure:
@@ -158,6 +187,12 @@ def _reason(end: ProgramEnd, kind: FailureKind) -> str:
 
 
 def _summary(end: ProgramEnd) -> str:
+    said = _what_happened(end)
+    who = "the parameter server" if end.is_server else f"rank {end.rank}"
+    return said if end.rank is None and not end.is_server else f"{who} on {end.instance}: {said}"
+
+
+def _what_happened(end: ProgramEnd) -> str:
     if end.ended.is_oom:
         return "The program used more memory than its instance has, and was killed."
     if end.written is not None:
@@ -185,6 +220,9 @@ def _card(kind: FailureKind, end: ProgramEnd) -> Mapping[str, Any]:
         "signal": _signal_name(end.ended.signal) if end.ended.signal is not None else None,
         "advice": ADVICE[kind],
         "last_lines": end.tail.lines(),
+        "rank": end.rank,
+        "at_us": end.at_us,
+        "is_consequence": is_consequence(end.tail),
     }
     if end.exception is not None:
         card["exception"] = end.exception.as_payload()

@@ -1,4 +1,4 @@
-"""What a Pipe channel carries: its objects one after another, sent by the kernel from the store's own files.
+"""What a Pipe channel carries: its objects one after another, in the order of the channel.
 
 An object goes as it is, unpacked, or as a RecordIO record. Of an augmented manifest, each attribute of each line goes:
 one whose name ends in -ref as the bytes of the object that it names, any other as JSON.
@@ -8,83 +8,52 @@ import gzip
 import json
 import os
 import random
-import select
+import tempfile
 import zlib
 from array import array
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO
 
 from trainyard.formats.recordio import record_filling, record_frames
 from trainyard.foundation.errors import Corrupt, InvalidRequest, NotFound, Unavailable
 from trainyard.foundation.locations import BucketRef, Location, parse_s3_uri
+from trainyard.instance.agent.bodies import (
+    AT_ONCE,
+    Bodies,
+    Body,
+    Candidate,
+    Closing,
+    Folder,
+    LocalBodies,
+    LocalCandidate,
+    ObjectRef,
+    Sink,
+    stored_files,
+)
 from trainyard.instance.agent.failure import CannotRun, FailureKind
+from trainyard.instance.agent.store import open_store
 from trainyard.link.contract import ChannelSpec, InstanceSpec
-from trainyard.objects.filesystem import FileReader, FilesystemObjects, StoredFile
+from trainyard.objects.contract import LiesInFile, ObjectReader, ObjectStore, Replaced
+from trainyard.objects.filesystem import FilesystemObjects, StoredFile
+
+__all__ = ["Closing", "Feed", "Sink"]
 
 _CHUNK = 1 << 20
 _HELD_BYTES = 8 << 20  # of an unpacked object, in memory
-_AT_ONCE = 500  # objects looked up together
 _MAX_LINE_BYTES = 64 << 20
 _REFERENCE = "-ref"
 _TROUBLE = (NotFound, Corrupt, Unavailable, OSError, EOFError, zlib.error)  # that an object may give
 
 
-class Closing(Exception):
-    """The feeder shall end, for the program has."""
-
-
-class Sink:
-    """The writing end of a FIFO, which must not block; `wake` becomes readable when the feeder shall end.
-
-    Every method may raise BrokenPipeError, when nobody reads any more, and Closing.
-    """
-
-    def __init__(self, fifo: int, wake: int) -> None:
-        self._fifo = fifo
-        self._wake = wake
-        self._poll = select.poll()
-        self._poll.register(fifo, select.POLLOUT)
-        self._poll.register(wake, select.POLLIN)
-
-    def write(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            try:
-                view = view[os.write(self._fifo, view) :]
-            except BlockingIOError:
-                self._wait()
-
-    def send(self, file: int, offset: int, size: int) -> None:
-        """Bytes of a file, by the kernel; Corrupt when it ends before."""
-        end = offset + size
-        while offset < end:
-            try:
-                sent = os.sendfile(self._fifo, file, offset, end - offset)
-            except BlockingIOError:
-                self._wait()
-                continue
-            if not sent:
-                raise Corrupt(f"The file ends {end - offset} bytes too early.")
-            offset += sent
-
-    def check(self) -> None:
-        """Raise Closing when it is time; for work that writes nothing for long."""
-        if select.select([self._wake], [], [], 0)[0]:
-            raise Closing
-
-    def _wait(self) -> None:
-        if any(descriptor == self._wake for descriptor, _ in self._poll.poll()):
-            raise Closing
-
-
 class Feed:
-    """The epochs of one Pipe channel of an instance; used by one thread."""
+    """The epochs of one Pipe channel of an instance; used by one thread. A remote manifest is copied to `scratch`."""
 
-    def __init__(self, spec: InstanceSpec, channel: ChannelSpec) -> None:
+    def __init__(self, spec: InstanceSpec, channel: ChannelSpec, *, scratch: Path | None = None) -> None:
         self._spec = spec
         self._channel = channel
+        self._scratch = scratch
         self._bucket = BucketRef(spec.account, channel.bucket)
         self._objects, self._manifests = _Versions(), _Versions()
 
@@ -93,13 +62,69 @@ class Feed:
 
         CannotRun, which names the object, when one is gone, is another than in the epoch before, or cannot be sent.
         """
-        with closing(FilesystemObjects(Path(self._spec.objects.folder))) as store:
-            if self._channel.attributes:
-                self._send_manifest(store, Location(self._bucket, self._channel.keys[0]), epoch=epoch, sink=sink)
+        with ExitStack() as ending:
+            store = ending.enter_context(closing(open_store(self._spec.objects)))
+            if isinstance(store, FilesystemObjects) and self._is_plain:
+                self._send_files(store, epoch, sink)
                 return
-            order = self._order(len(self._channel.keys), epoch)
-            for first in range(0, len(order), _AT_ONCE):
-                self._send_objects(store, order[first : first + _AT_ONCE], sink)
+            bodies = ending.enter_context(closing(_bodies(store, sink)))
+            attributes = self._channel.attributes
+            told = self._lines(store, epoch=epoch, sink=sink) if attributes else self._listed(epoch)
+            items = ending.enter_context(closing(told))
+            for item in bodies.ahead(items):
+                if isinstance(item, bytes):
+                    self._send_bytes(item, sink)
+                else:
+                    self._send_object(item, sink)
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether objects go as they are."""
+        return not (self._channel.attributes or self._is_wrapped or self._channel.compression == "Gzip")
+
+    def _send_files(self, store: FilesystemObjects, epoch: int, sink: Sink) -> None:
+        """Have the kernel send one file after another; for small ones, everything else has to be quick."""
+        keys, order = self._channel.keys, self._positions(epoch)
+        with Folder(store.files_folder) as folder:
+            for first in range(0, len(order), AT_ONCE):
+                positions = order[first : first + AT_ONCE]
+                files = stored_files(store, self._bucket, [keys[position] for position in positions])
+                for position in positions:
+                    file = files.get(keys[position])
+                    if file is None or not self._send_file(folder, file, position=position, sink=sink):
+                        self._send_object(LocalCandidate(store, self._ref(position), None), sink)
+
+    def _send_file(self, folder: Folder, file: StoredFile, *, position: int, sink: Sink) -> bool:
+        """Whether the file was sent; not when it has been removed, or is of another version than it should be."""
+        try:
+            descriptor = folder.open(file.path)
+        except FileNotFoundError:
+            return False
+        etags = self._channel.etags
+        try:
+            if self._objects.is_another(position, file.etag) or (etags and etags[position] != file.etag):
+                return False
+            sink.send(descriptor, 0, file.size)
+        except Corrupt as error:
+            raise self._explained(self._ref(position).where, error) from error
+        finally:
+            os.close(descriptor)
+        return True
+
+    def _positions(self, epoch: int) -> Sequence[int]:
+        order = self._order(len(self._channel.keys), epoch)
+        return order[self._channel.part :: self._channel.parts] if self._channel.is_shared_out_anew else order
+
+    def _ref(self, position: int) -> ObjectRef:
+        channel = self._channel
+        where = Location(self._bucket, channel.keys[position])
+        if not channel.etags:
+            return ObjectRef(where, position)
+        return ObjectRef(where, position, channel.etags[position], channel.sizes[position])
+
+    def _listed(self, epoch: int) -> Generator[bytes | ObjectRef, None, None]:
+        for position in self._positions(epoch):
+            yield self._ref(position)
 
     def _order(self, count: int, epoch: int) -> Sequence[int]:
         if self._channel.shuffle_seed is None:
@@ -108,24 +133,12 @@ class Feed:
         random.Random(self._channel.shuffle_seed + epoch).shuffle(order)
         return order
 
-    def _send_objects(self, store: FilesystemObjects, positions: Sequence[int], sink: Sink) -> None:
-        """Look many up at once: one by one it takes longer than to send what is small."""
-        keys = self._channel.keys
+    def _send_object(self, candidate: Candidate, sink: Sink) -> None:
+        ref = candidate.ref
         try:
-            files = store.stored_files(self._bucket, [keys[position] for position in positions])
-        except NotFound:
-            files = {}  # the bucket is gone, which is told of its first object
-        for position in positions:
-            where = Location(self._bucket, keys[position])
-            self._send_object(store, where, position=position, sink=sink, known=files.get(where.key))
-
-    def _send_object(
-        self, store: FilesystemObjects, where: Location, *, position: int, sink: Sink, known: StoredFile | None = None
-    ) -> None:
-        try:
-            with _Body(store, where, known) as body:
-                self._require_same(self._objects, position, where=where, etag=body.etag)
-                if not body.size and where.key.endswith("/"):
+            with candidate.open() as body:
+                self._require_same(self._objects, ref, etag=body.etag)
+                if not body.size and ref.where.key.endswith("/"):
                     return  # an empty object by which some tools show a folder
                 if self._channel.compression == "Gzip":
                     self._send_unpacked(body, sink)
@@ -134,19 +147,22 @@ class Feed:
         except BrokenPipeError:
             raise
         except _TROUBLE as error:
-            raise self._explained(where, error) from error
+            raise self._explained(ref.where, error) from error
 
     def _explained(self, where: Location, error: Exception) -> CannotRun:
         """What went wrong with an object, with its name."""
         if isinstance(error, NotFound):
             return self._unusable(where, "it does not exist any more")
+        if isinstance(error, Replaced):
+            return self._unusable(where, "it was replaced since the job began to read the channel")
         if isinstance(error, (gzip.BadGzipFile, EOFError, zlib.error)):
             return self._unusable(where, f"it is not whole gzip data, as its CompressionType says ({error})")
         return self._unusable(where, str(error))
 
-    def _require_same(self, versions: "_Versions", position: int, *, where: Location, etag: str) -> None:
-        if versions.is_another(position, etag):
-            raise self._unusable(where, "it was replaced after the epoch before")
+    def _require_same(self, versions: "_Versions", ref: ObjectRef, *, etag: str) -> None:
+        """Replaced when an object is another than its list told, or than it was in the epoch before."""
+        if versions.is_another(ref.position, etag) or (ref.etag and ref.etag != etag):
+            raise Replaced(ref.where)
 
     def _unusable(self, where: Location, why: str) -> CannotRun:
         return CannotRun(
@@ -158,16 +174,14 @@ class Feed:
     def _is_wrapped(self) -> bool:
         return self._channel.record_wrapper == "RecordIO"
 
-    def _send_stored(self, body: "_Body", sink: Sink) -> None:
-        file, size = body.descriptor, body.size
+    def _send_stored(self, body: Body, sink: Sink) -> None:
+        size = body.size
         if not self._is_wrapped:
-            sink.send(file, 0, size)
+            body.send(sink, size)
             return
-        start = 0
         for header, length in record_frames(size):
             sink.write(header)
-            sink.send(file, start, length)
-            start += length
+            body.send(sink, length)
         sink.write(record_filling(size))
 
     def _send_bytes(self, data: bytes, sink: Sink) -> None:
@@ -177,11 +191,8 @@ class Feed:
         ((header, _),) = record_frames(len(data))
         sink.write(b"".join((header, data, record_filling(len(data)))))
 
-    def _send_unpacked(self, body: "_Body", sink: Sink) -> None:
-        with (
-            os.fdopen(body.descriptor, "rb", buffering=0, closefd=False) as file,
-            gzip.GzipFile(fileobj=file, mode="rb") as unpacked,
-        ):
+    def _send_unpacked(self, body: Body, sink: Sink) -> None:
+        with body.raw() as file, gzip.GzipFile(fileobj=file, mode="rb") as unpacked:
             held = unpacked.read(_HELD_BYTES)
             if len(held) < _HELD_BYTES:
                 self._send_bytes(held, sink)
@@ -192,28 +203,28 @@ class Feed:
                 while held := unpacked.read(_CHUNK):
                     sink.write(held)
 
-    def _send_manifest(self, store: FilesystemObjects, where: Location, *, epoch: int, sink: Sink) -> None:
+    def _lines(self, store: ObjectStore, *, epoch: int, sink: Sink) -> Generator[bytes | ObjectRef, None, None]:
+        """What each attribute of each line of the manifest gives."""
+        where = Location(self._bucket, self._channel.keys[0])
         try:
-            with store.open(where) as reader:
-                self._require_same(self._manifests, 0, where=where, etag=reader.info.etag)
-                self._send_lines(store, reader, epoch=epoch, sink=sink)
-        except BrokenPipeError:
-            raise
+            with store.open(where) as reader, _as_file(reader, self._scratch, sink) as file:
+                self._require_same(self._manifests, ObjectRef(where, 0), etag=reader.info.etag)
+                yield from self._attributes(file, where, epoch=epoch, sink=sink)
         except _TROUBLE as error:
             raise self._explained(where, error) from error
 
-    def _send_lines(self, store: FilesystemObjects, reader: FileReader, *, epoch: int, sink: Sink) -> None:
-        where, starts = reader.info.where, _line_starts(reader, sink)
+    def _attributes(self, file: BinaryIO, where: Location, *, epoch: int, sink: Sink) -> Iterator[bytes | ObjectRef]:
+        starts = _line_starts(file, sink)
         order = self._order(len(starts) - 1, epoch)
         if self._channel.distribution == "ShardedByS3Key":
-            order = order[self._spec.hosts.index(self._spec.instance) :: len(self._spec.hosts)]
+            order = order[self._channel.part :: self._channel.parts]
         for number in order:
             size = starts[number + 1] - starts[number]
             if size > _MAX_LINE_BYTES:
                 raise self._unusable(where, f"its line {number + 1} is longer than {_MAX_LINE_BYTES} bytes")
-            line = reader.read(starts[number], size)
+            line = os.pread(file.fileno(), size, starts[number])
             if line.strip():
-                self._send_line(store, self._values(line, where, number), number=number, sink=sink)
+                yield from self._line(self._values(line, where, number), number)
 
     def _values(self, line: bytes, where: Location, number: int) -> list[Any]:
         """The attributes of one line, in the order in which they are asked for."""
@@ -225,13 +236,12 @@ class Feed:
         except KeyError as error:
             raise self._unusable(where, f"its line {number + 1} has no attribute {error.args[0]}") from error
 
-    def _send_line(self, store: FilesystemObjects, values: Sequence[Any], *, number: int, sink: Sink) -> None:
+    def _line(self, values: Sequence[Any], number: int) -> Iterator[bytes | ObjectRef]:
         for index, (name, value) in enumerate(zip(self._channel.attributes, values, strict=True)):
             if name.endswith(_REFERENCE):
-                position = number * len(values) + index
-                self._send_object(store, self._reference(value, name), position=position, sink=sink)
+                yield ObjectRef(self._reference(value, name), number * len(values) + index)
             else:
-                self._send_bytes(json.dumps(value, ensure_ascii=False).encode(), sink)
+                yield json.dumps(value, ensure_ascii=False).encode()
 
     def _reference(self, value: Any, name: str) -> Location:
         try:
@@ -241,31 +251,6 @@ class Feed:
                 f"The attribute {name} of channel {self._channel.name} names no object: {error.message}",
                 FailureKind.BAD_INPUT,
             ) from error
-
-
-class _Body:
-    """One version of an object, open for reading: by the file that it had a moment ago, if that is still there."""
-
-    __slots__ = ("descriptor", "etag", "size")
-
-    def __init__(self, store: FilesystemObjects, where: Location, known: StoredFile | None) -> None:
-        if known is not None:
-            try:
-                self.descriptor = os.open(known.path, os.O_RDONLY | os.O_CLOEXEC)
-            except FileNotFoundError:
-                known = None
-            else:
-                self.size, self.etag = known.size, known.etag
-        if known is None:
-            with store.open(where) as reader:
-                self.descriptor = os.dup(reader.file.fileno())
-                self.size, self.etag = reader.info.size, reader.info.etag
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self.descriptor)
 
 
 class _Versions:
@@ -279,8 +264,11 @@ class _Versions:
         missing = position + 1 - len(self._seen)
         if missing > 0:
             self._seen.frombytes(bytes(missing * self._seen.itemsize))
-        known, self._seen[position] = self._seen[position], hash(etag)
-        return known not in (0, self._seen[position])
+        known, new = self._seen[position], hash(etag)
+        if known and known != new:
+            return True
+        self._seen[position] = new
+        return False
 
 
 def _send_long_record(unpacked: gzip.GzipFile, sink: Sink) -> None:
@@ -299,16 +287,39 @@ def _send_long_record(unpacked: gzip.GzipFile, sink: Sink) -> None:
     sink.write(record_filling(size))
 
 
-def _line_starts(reader: FileReader, sink: Sink) -> "array[int]":
+def _bodies(store: ObjectStore, sink: Sink) -> Bodies:
+    if isinstance(store, FilesystemObjects):
+        return LocalBodies(store)
+    from trainyard.instance.agent.prefetching import RemoteBodies
+    from trainyard.objects.remote import RemoteObjects
+
+    assert isinstance(store, RemoteObjects), "a store is of this machine or remote"
+    return RemoteBodies(store.versions, check=sink.check)
+
+
+@contextmanager
+def _as_file(reader: ObjectReader, scratch: Path | None, sink: Sink) -> Iterator[BinaryIO]:
+    """What is read as a file of this machine, for its lines are read in any order."""
+    if isinstance(reader, LiesInFile):
+        yield reader.file
+        return
+    with tempfile.TemporaryFile(dir=scratch, buffering=0) as file:
+        for offset in range(0, reader.info.size, _CHUNK):
+            sink.check()
+            file.write(reader.read(offset, _CHUNK))
+        yield file
+
+
+def _line_starts(file: BinaryIO, sink: Sink) -> "array[int]":
     """Where each line begins, and where the last one ends."""
-    starts = array("Q", [0])
-    for offset in range(0, reader.info.size, _CHUNK):
+    starts, size = array("Q", [0]), os.fstat(file.fileno()).st_size
+    for offset in range(0, size, _CHUNK):
         sink.check()
-        data = reader.read(offset, _CHUNK)
+        data = os.pread(file.fileno(), _CHUNK, offset)
         at = data.find(b"\n")
         while at >= 0:
             starts.append(offset + at + 1)
             at = data.find(b"\n", at + 1)
-    if starts[-1] != reader.info.size:
-        starts.append(reader.info.size)
+    if starts[-1] != size:
+        starts.append(size)
     return starts

@@ -41,6 +41,10 @@ _PAUSE_S = 0.05  # between two looks at what another job installs
 _PASSED_ON = re.compile(r"(PIP|UV)_\w+|\w+_(proxy|PROXY)|SSL_CERT_(FILE|DIR)")
 _SETTINGS = re.compile(r"(PIP|UV)_\w+")
 _KEY_DIGITS = 32
+_ISOLATED = (
+    "; the job has EnableNetworkIsolation, so nothing can be downloaded. Bring the packages as wheels in the code, "
+    "named by their paths or with --find-links, or let a job without isolation install the same list first"
+)
 CONFLICT = 3  # as installer.py has it, which imports more than an agent should at its start
 
 
@@ -201,6 +205,7 @@ class Installation:
             words += ["--requirements", f"{seen_as}/code/{REQUIREMENTS}"] if wanted.has_requirements else []
             words += ["--package", f"{seen_as}/code"] if wanted.package else []
             words += ["--refresh"] if wanted.is_passing else []
+            words += ["--offline"] if self._spec.is_isolated else []
             if self._uv is not None:
                 words += ["--uv", f"{_TOOLS}/uv" if seen_as == ML else str(self._uv)]
             return [*words, "--cache", _cache(seen_as, cache)]
@@ -211,6 +216,7 @@ class Installation:
             read_only=[Bind(self._uv, f"{_TOOLS}/uv")] if self._uv else [],
             writable=writable,
             variables={name: value for name, value in os.environ.items() if _PASSED_ON.fullmatch(name)},
+            is_lone=True,
         )
 
     def _require_success(self, status: int, wanted: Wanted) -> None:
@@ -221,8 +227,9 @@ class Installation:
             said = self._output.tail.lines(1)[0].removeprefix("[trainyard] ")
             raise CannotRun(f"{name}: {wanted.shown}: {said}", FailureKind.USER_ERROR)
         said = "; ".join(self._output.tail.lines(2))
+        because = _ISOLATED if self._spec.is_isolated else ""
         raise CannotRun(
-            f"{name}: {wanted.shown} cannot be installed (exit code {status}): {said}", FailureKind.USER_ERROR
+            f"{name}: {wanted.shown} cannot be installed (exit code {status}){because}: {said}", FailureKind.USER_ERROR
         )
 
     def _key(self, wanted: Wanted) -> str:

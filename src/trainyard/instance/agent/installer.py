@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     wanted = [*(["--requirement", options.requirements] if options.requirements else []), *options.package]
     status = install_with_uv(options, wanted) if options.uv else None
-    return install_with_pip(Path(options.overlay), wanted) if status is None else status
+    return install_with_pip(options, wanted) if status is None else status
 
 
 def install_with_uv(options: argparse.Namespace, wanted: list[str]) -> int | None:
@@ -67,6 +67,7 @@ def install_with_uv(options: argparse.Namespace, wanted: list[str]) -> int | Non
     lent = lend_metadata(packages)
     command = [options.uv, "pip", "install", "--python", str(overlay / "bin" / "python")]
     command += ["--constraint", str(write_constraints(overlay)), *(["--refresh"] if options.refresh else []), *wanted]
+    command += ["--offline"] if options.offline else []
     command += uv_options(pip_options(dict(os.environ)), dict(os.environ))
     try:
         status, said = _run(command, {**_UV, **os.environ, "UV_CACHE_DIR": options.cache})
@@ -84,18 +85,17 @@ def install_with_uv(options: argparse.Namespace, wanted: list[str]) -> int | Non
     return None
 
 
-def install_with_pip(overlay: Path, wanted: list[str]) -> int:
+def install_with_pip(options: argparse.Namespace, wanted: list[str]) -> int:
     """Install what the environment below does not have already, which pip sees by itself."""
+    overlay = Path(options.overlay)
     make_overlay(overlay)
     python = str(overlay / "bin" / "python")
     if subprocess.call([python, "-c", "import pip"], stderr=subprocess.DEVNULL):
         _say(f"{sys.executable} has no pip, so nothing more can be tried.")
         return 1
-    options = ["--disable-pip-version-check", "--no-input", "--no-cache-dir", "--progress-bar", "off"]
-    status, said = _run(
-        [python, "-m", "pip", "install", *options, "--constraint", str(write_constraints(overlay)), *wanted],
-        dict(os.environ),
-    )
+    command = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--no-cache-dir"]
+    command += ["--progress-bar", "off", *(["--retries", "0"] if options.offline else [])]
+    status, said = _run([*command, "--constraint", str(write_constraints(overlay)), *wanted], dict(os.environ))
     clashes = [pin for pin in pins() if status and pin in said]
     if clashes:
         _say(conflict(clashes[0], said))
@@ -209,6 +209,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--package", action="append", default=[], help="a folder that is a package")
     parser.add_argument("--uv", help="the program; without it pip installs")
     parser.add_argument("--cache", help="where uv keeps what it downloads")
+    parser.add_argument("--offline", action="store_true", help="there is no network to wait for")
     parser.add_argument("--refresh", action="store_true", help="trust nothing that was built from files before")
     return parser
 

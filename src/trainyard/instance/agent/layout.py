@@ -52,6 +52,8 @@ def lay_out(folder: InstanceFolder, spec: InstanceSpec, owner: Owner) -> None:
     """Make /opt/ml with its configuration files, and the places outside it that the job may write."""
     folder.ml.mkdir(exist_ok=True)
     folder.scratch.mkdir(exist_ok=True)
+    folder.launch.mkdir(exist_ok=True)
+    owner.take(folder.launch)
     for name in _FOLDERS:
         (folder.ml / name).mkdir(parents=True, exist_ok=True)
     for name, values in config_files(spec).items():

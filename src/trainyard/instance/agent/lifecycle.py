@@ -1,15 +1,13 @@
 """The life of one instance: prepare, run, upload, and the verdict on it all."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trainyard.foundation.errors import TrainyardError
-from trainyard.foundation.locations import BucketRef
-from trainyard.instance.agent.channels import bring_channel
+from trainyard.instance.agent.channels import bring_channels
 from trainyard.instance.agent.checkpoints import SyncedFolders
 from trainyard.instance.agent.code import fetch_code
 from trainyard.instance.agent.confined import read_text
@@ -24,22 +22,28 @@ from trainyard.instance.agent.failure import (
     time_limit_card,
     why_it_cannot_run,
 )
+from trainyard.instance.agent.kept_files import KeptFiles
+from trainyard.instance.agent.launching import only_rank
 from trainyard.instance.agent.layout import Owner, lay_out
+from trainyard.instance.agent.network import InstanceNetwork
 from trainyard.instance.agent.orders import Ordered, Orders
 from trainyard.instance.agent.output import Output
 from trainyard.instance.agent.pipes import Pipes
 from trainyard.instance.agent.placing import needs_files
+from trainyard.instance.agent.ranks import first_failure
+from trainyard.instance.agent.remote_files.mounts import RemoteFiles, is_streamed
 from trainyard.instance.agent.reports import Reports
 from trainyard.instance.agent.results import Results
+from trainyard.instance.agent.store import open_store
 from trainyard.instance.agent.supervision import MAX_RUNTIME, RunEnd
 from trainyard.instance.agent.tracebacks import find_exception
 from trainyard.instance.agent.training import Training
-from trainyard.link.contract import INTERRUPTED, InstanceSpec
+from trainyard.link.contract import INTERRUPTED, ChannelSpec, InstanceSpec
 from trainyard.link.folders import InstanceFolder
-from trainyard.objects.filesystem import FilesystemObjects
 
 COMPLETED, FAILED, STOPPED = "completed", "failed", "stopped"
 
+_KILLED_SYNC_S = 3.0  # after a kill, in which the yard still waits for the instance
 _WRITTEN_BYTES = 16 * 1024  # of output/failure that are read
 
 log = logging.getLogger(__name__)
@@ -67,7 +71,9 @@ class Instance:
         self._reports = reports
         self._orders = orders
         self._owner = Owner(spec.uid)
+        self._network = InstanceNetwork(folder, spec, check=orders.check)
         self._pipes = Pipes(folder, spec, self._owner)
+        self._remote = RemoteFiles(folder, spec, reports=reports)
         self._synced = SyncedFolders(folder, spec, reports=reports, owner=self._owner)
         self._output = Output(folder.logs, limit_bytes=spec.log_limit_bytes)
 
@@ -82,6 +88,7 @@ class Instance:
             log.log(_level(cause), "the instance failed", extra={"why": cause.message}, exc_info=error)
             return Verdict.of(failure_before_program(cause, instance=self._spec.instance, tail=self._output.tail))
         finally:
+            self._remote.close()
             self._synced.close()
             self._output.close()
 
@@ -100,9 +107,11 @@ class Instance:
             reports=self._reports,
             owner=self._owner,
             pipes=self._pipes,
+            network=self._network,
         )
         self._synced.begin()
-        with closing(self._pipes):
+        self._remote.start()
+        with closing(self._pipes), closing(self._remote):
             end = training.run()
         unsynced = self._finish_syncing()
         verdict = self._with_checkpoints(self._judge(end, training), unsynced)
@@ -115,22 +124,24 @@ class Instance:
             return verdict
         try:
             results.store_of_failure()
+        except Ordered:  # another instance failed too, and what this one failed of may be why
+            return verdict
         except (TrainyardError, OSError) as error:
             # Why the program failed matters more than that its output could not be kept.
             self._reports.note(f"The output is not stored: {why_it_cannot_run(error).message}")
         return verdict
 
     def _finish_syncing(self) -> CannotRun | None:
-        if not self._synced or self._orders.is_killed:
+        if not self._synced:
             return None
-        if self._orders.stop_reason != INTERRUPTED:
+        if self._orders.stop_reason != INTERRUPTED and not self._orders.is_killed:
             self._reports.status("Uploading", "Uploading generated training model")
         with self._reports.phase("sync"):
             return self._synced.finish(self._check_kill)
 
     def _check_kill(self) -> None:
-        self._orders.read()
-        if self._orders.is_killed:
+        """Raise Ordered when the instance should have ended at once, but not before what it wrote could be kept."""
+        if self._orders.is_killed_for(_KILLED_SYNC_S):
             raise Ordered
 
     def _with_checkpoints(self, verdict: Verdict, unsynced: CannotRun | None) -> Verdict:
@@ -144,25 +155,28 @@ class Instance:
 
     def _prepare(self) -> None:
         spec = self._spec
-        if spec.is_isolated:
-            raise CannotRun("This version does not serve EnableNetworkIsolation.", FailureKind.USER_ERROR)
         lay_out(self._folder, spec, self._owner)
-        with closing(FilesystemObjects(Path(spec.objects.folder))) as store:
-            for channel in filter(needs_files, spec.channels):
-                bring_channel(
-                    store,
-                    channel,
-                    bucket=BucketRef(spec.account, channel.bucket),
-                    folder=self._folder.channels / channel.name,
-                    check=self._orders.check,
-                )
-            fetch_code(store, spec, self._folder.ml)
+        check, root = self._orders.check, self._folder.channels
+        with closing(open_store(spec.objects, check=check)) as store:
+            channels, kept = self._mount(check), KeptFiles(spec, root)
+            missing = [kept.link(channel) for channel in channels]
+            bring_channels(store, missing, account=spec.account, root=root, check=check)
+            kept.keep(channels)
+            fetch_code(store, spec, self._folder.ml, check=check)
         self._pipes.lay()
         self._owner.take_tree(self._folder.ml / "code")
         self._synced.restore(self._orders.check)
 
+    def _mount(self, check: Callable[[], None]) -> list[ChannelSpec]:
+        """Mount what is read while the program runs; what is left has to be brought as files."""
+        channels = list(filter(needs_files, self._spec.channels))
+        streamed = [channel for channel in channels if is_streamed(self._spec, channel)]
+        if not self._remote.mount(streamed, check=check):
+            return channels
+        return [channel for channel in channels if channel not in streamed]
+
     def _judge(self, end: RunEnd, training: Training) -> Verdict:
-        if self._orders.is_killed:
+        if end.is_killed or (self._orders.is_killed and exit_status(end.ended) == 0):
             raise Ordered
         if end.overuse:
             raise CannotRun(end.overuse, FailureKind.DISK_FULL)
@@ -177,10 +191,25 @@ class Instance:
             return Verdict(COMPLETED)
         if self._pipes.failure is not None:
             raise self._pipes.failure
-        tail = self._output.tail
-        exception = find_exception(tail.text, training.code_folder)
-        told = ProgramEnd(self._spec.instance, training.command, end.ended, written, tail, exception)
-        return Verdict.of(failure_of_program(told))
+        if self._remote.failure is not None:
+            raise self._remote.failure
+        return Verdict.of(failure_of_program(self._program_end(end, training, written)))
+
+    def _program_end(self, end: RunEnd, training: Training, written: str | None) -> ProgramEnd:
+        """How the program ended, or the rank of it that failed first."""
+        failed = first_failure(self._folder)
+        tail = failed.tail if failed else self._output.tail
+        return ProgramEnd(
+            self._spec.instance,
+            training.command,
+            replace(failed.ended, is_oom=end.ended.is_oom) if failed else end.ended,
+            written,
+            tail,
+            find_exception(tail.text, training.code_folder),
+            rank=failed.rank if failed else only_rank(self._spec),
+            is_server=failed is not None and failed.rank is None,
+            at_us=failed.at_us if failed else end.at_us,
+        )
 
 
 def _level(cause: CannotRun) -> int:

@@ -17,6 +17,7 @@ from trainyard.foundation.journal import write_journal
 from trainyard.instance.agent.failure import failure_before_program, why_it_cannot_run
 from trainyard.instance.agent.lifecycle import Instance, Verdict
 from trainyard.instance.agent.orders import Orders
+from trainyard.instance.agent.ports import held_ports
 from trainyard.instance.agent.reports import Reports
 from trainyard.instance.agent.supervision import boottime
 from trainyard.instance.agent.tail import LogTail
@@ -53,7 +54,8 @@ def _verdict(folder: InstanceFolder, reports: Reports) -> Verdict:
             reports.ring_at(Path(spec.doorbell), spec.job_id)
         instance = Instance(folder, spec, reports=reports, orders=Orders(Mailbox(folder.mailbox), monotonic=boottime))
         log.info("instance started", extra={"job": spec.job_name, "instance": spec.instance})
-        return instance.live()
+        with held_ports(spec):
+            return instance.live()
     except Exception as error:
         log.exception("the agent failed")
         failure = failure_before_program(why_it_cannot_run(error), instance=folder.root.name, tail=LogTail())

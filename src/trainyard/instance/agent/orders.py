@@ -25,6 +25,7 @@ class Orders:
         self._next_read = 0.0
         self.stop_reason: str | None = None
         self.is_killed = False
+        self._killed_at = 0.0
 
     def read(self) -> None:
         """Take notice of what came since."""
@@ -35,9 +36,15 @@ class Orders:
         for command in self._mailbox.read(self._last):
             self._last = command.number
             if command.kind is CommandKind.KILL:
+                self._killed_at = self._killed_at if self.is_killed else now
                 self.is_killed = True
             elif self.stop_reason in (None, INTERRUPTED):  # a user may stop a job that gives its place away
                 self.stop_reason = str(command.payload.get("reason") or "user")
+
+    def is_killed_for(self, seconds: float) -> bool:
+        """Whether everything should have ended at once, and so long ago."""
+        self.read()
+        return self.is_killed and self._monotonic() - self._killed_at >= seconds
 
     def check(self) -> None:
         """Raise Ordered when the instance shall end; for work that can be given up between two steps."""

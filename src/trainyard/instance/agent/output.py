@@ -28,6 +28,7 @@ class Output:
         self.tail = LogTail()
         self.metrics: MetricSeries | None = None
         self.lost_bytes = 0
+        self.total_bytes = 0  # that programs wrote
         self.first_us: int | None = None  # when something came first; whoever wants to know of a program resets it
         self._folder = folder
         self._limit = limit_bytes
@@ -44,6 +45,7 @@ class Output:
         at_us = now_us()
         self.first_us = self.first_us or at_us
         self.tail.add(data)
+        self.total_bytes += len(data)
         self._append(data, at_us)
         if self.metrics is not None:
             self.metrics.write(data, at_us)

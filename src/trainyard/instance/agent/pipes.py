@@ -49,7 +49,7 @@ class Pipes:
             if channel.mode == PIPE:
                 _check_names(channel, self._spec.channels)
                 fifos = _Fifos(self._folder, channel.name, self._owner)
-                self._channels.append(_Channel(fifos, Feed(self._spec, channel)))
+                self._channels.append(_Channel(fifos, Feed(self._spec, channel, scratch=self._folder.scratch)))
                 fifos.make(0)
                 fifos.make(1)  # it shall be there when the first is opened
 

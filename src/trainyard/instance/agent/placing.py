@@ -2,7 +2,8 @@
 
 A File channel is shown copy-on-write, a FastFile channel read-only, a folder of this machine as it is. Where a sandbox
 cannot do that, the files are put into the ml folder itself: as hard links where the program runs as another user than
-the one who owns the store, which alone could change what they share with it; otherwise as copies.
+the one who owns the store, which alone could change what they share with it; otherwise as copies. What the program may
+only read then belongs to the yard, or where both are one user has no right to be written.
 """
 
 import os
@@ -18,6 +19,7 @@ from trainyard.link.folders import InstanceFolder
 PIPE, FAST_FILE = "Pipe", "FastFile"
 
 _DATA = "input/data"
+_FIXED_FILE, _FIXED_FOLDER = 0o444, 0o555
 
 
 def needs_files(channel: ChannelSpec) -> bool:
@@ -33,19 +35,27 @@ class ChannelPlaces:
         self._channels = channels
         self._owner = owner
         self._placed: set[str] = set()  # channels that lie in the ml folder
+        self._not_enforced: list[str] = []
+
+    @property
+    def not_enforced(self) -> Sequence[str]:
+        """What a program could do to its channels although it must not, in sentences."""
+        return self._not_enforced
 
     @property
     def copy_on_write(self) -> Sequence[CopyOnWrite]:
         return [
             CopyOnWrite(self._brought(each), _target(each), self._folder.scratch / "channels" / each.name)
             for each in self._shown()
-            if needs_files(each) and each.mode != FAST_FILE
+            if needs_files(each) and not _is_fixed(each)
         ]
 
     @property
     def read_only(self) -> Sequence[Bind]:
-        fast = [Bind(self._brought(each), _target(each)) for each in self._shown() if each.mode == FAST_FILE]
-        return [*fast, *(_bind(each) for each in self._shown() if each.folder and not each.is_writable)]
+        fixed = [
+            Bind(self._brought(each), _target(each)) for each in self._shown() if needs_files(each) and _is_fixed(each)
+        ]
+        return [*fixed, *(_bind(each) for each in self._shown() if each.folder and not each.is_writable)]
 
     @property
     def writable(self) -> Sequence[Bind]:
@@ -53,7 +63,7 @@ class ChannelPlaces:
 
     def place_files(self) -> None:
         """Put into the ml folder what would have been shown copy-on-write, for sandboxes that cannot."""
-        self._place([each for each in self._shown() if needs_files(each) and each.mode != FAST_FILE])
+        self._place([each for each in self._shown() if needs_files(each) and not _is_fixed(each)])
 
     def place_all(self) -> None:
         """Put everything into the ml folder, for programs that see the folders of the host."""
@@ -71,24 +81,51 @@ class ChannelPlaces:
             if channel.folder:
                 place.symlink_to(Path(channel.folder, channel.directory))
             else:
-                self._place_tree(self._brought(channel), place)
+                self._place_tree(self._brought(channel), place, is_fixed=_is_fixed(channel))
             self._placed.add(channel.name)
+            self._not_enforced += self._gaps(channel)
 
-    def _place_tree(self, source: Path, place: Path) -> None:
+    def _place_tree(self, source: Path, place: Path, *, is_fixed: bool) -> None:
         place.mkdir(exist_ok=True)
-        self._owner.take(place)
         for entry in os.scandir(source):
             if entry.is_dir(follow_symlinks=False):
-                self._place_tree(source / entry.name, place / entry.name)
+                self._place_tree(source / entry.name, place / entry.name, is_fixed=is_fixed)
             else:
-                self._place_file(source / entry.name, place / entry.name)
+                self._place_file(source / entry.name, place / entry.name, is_fixed=is_fixed)
+        if is_fixed:
+            place.chmod(_FIXED_FOLDER)
+        else:
+            self._owner.take(place)
 
-    def _place_file(self, source: Path, place: Path) -> None:
+    def _place_file(self, source: Path, place: Path, *, is_fixed: bool) -> None:
         if self._owner.is_another and link_file(source, place):
             return
         with source.open("rb", buffering=0) as file:
             copy_file(file.fileno(), place)
-        self._owner.take(place)
+        if is_fixed:
+            place.chmod(_FIXED_FILE)
+        else:
+            self._owner.take(place)
+
+    def _gaps(self, channel: ChannelSpec) -> Iterator[str]:
+        """What is not as it should be of a channel that lies in the ml folder."""
+        if not _is_fixed(channel):
+            return
+        if channel.folder:
+            yield (
+                f"The folder of channel {channel.name} is not read-only: without namespaces the program can change in "
+                "it what its user may."
+            )
+        elif not self._owner.is_another:
+            yield (
+                f"Channel {channel.name} is read-only by the modes of its files alone, which are copies: without "
+                "namespaces the program could change those modes."
+            )
+
+
+def _is_fixed(channel: ChannelSpec) -> bool:
+    """Whether the program may only read the files."""
+    return channel.mode == FAST_FILE or not channel.is_writable
 
 
 def _target(channel: ChannelSpec) -> str:

@@ -10,10 +10,14 @@ from trainyard.foundation.home import process_start
 from trainyard.instance.agent.environment import Surroundings, program_environment
 from trainyard.instance.agent.failure import CannotRun, FailureKind
 from trainyard.instance.agent.hosts import host_lines
+from trainyard.instance.agent.launching import reports_bind, reports_folder
 from trainyard.instance.agent.layout import extra_folders
+from trainyard.instance.agent.network import InstanceNetwork
 from trainyard.instance.agent.placing import ChannelPlaces
+from trainyard.instance.agent.stacks import STACKS
 from trainyard.instance.agent.supervision import RunEnd, Supervision
 from trainyard.instance.compat import shown_package, stand_ins
+from trainyard.instance.launch import stacks
 from trainyard.instance.sandbox.contract import ML, Bind, CannotLayer, Isolation, Sandboxed, SandboxRequest
 from trainyard.instance.sandbox.launcher import footprint
 from trainyard.instance.warm.warmth import Warmth
@@ -32,6 +36,8 @@ class Program:
     read_only: Sequence[Bind] = ()
     writable: Sequence[Bind] = ()
     variables: Mapping[str, str] = field(default_factory=dict)  # where the job says nothing else
+    is_lone: bool = False  # where the job is isolated, reaches not even its other instances
+    launcher: Callable[[str], Sequence[str]] = lambda _: ()  # words by which it becomes several ranks
     warmth: Warmth | None = None  # None starts it cold
 
 
@@ -42,12 +48,19 @@ class ProgramRunner:
     """
 
     def __init__(
-        self, folder: InstanceFolder, spec: InstanceSpec, *, supervision: Supervision, places: ChannelPlaces
+        self,
+        folder: InstanceFolder,
+        spec: InstanceSpec,
+        *,
+        supervision: Supervision,
+        places: ChannelPlaces,
+        network: InstanceNetwork,
     ) -> None:
         self._folder = folder
         self._spec = spec
         self._supervision = supervision
         self._places = places
+        self._network = network
         self._ledger = Ledger(folder.ledger)
         self._isolation = Isolation.NAMESPACES
         self._has_run = False
@@ -57,6 +70,11 @@ class ProgramRunner:
     def seen_as(self) -> str:
         """The path by which programs know the ml folder."""
         return ML if self._isolation is Isolation.NAMESPACES else str(self._folder.ml)
+
+    @property
+    def not_enforced(self) -> Sequence[str]:
+        """What the programs could do to their channels although they must not, in sentences."""
+        return self._places.not_enforced
 
     def run(self, program: Program, *, on_start: Callable[[Sandboxed], None]) -> RunEnd:
         """Run a program to its end; `on_start` is called when it runs. CannotRun when it cannot even be started."""
@@ -81,6 +99,11 @@ class ProgramRunner:
         if isinstance(error, CannotLayer):
             self._places.place_files()
             return
+        if self._spec.is_isolated:
+            raise CannotRun(
+                f"The job asks for EnableNetworkIsolation, which cannot be had without namespaces. {error.message}",
+                FailureKind.INTERNAL,
+            ) from error
         if self._spec.extra_paths:
             raise CannotRun(
                 f"This machine allows no namespaces, without which no program can be shown a folder as "
@@ -109,9 +132,12 @@ class ProgramRunner:
         surroundings = Surroundings(seen_as, temporary, Path(program.interpreter(seen_as)))
         environment = {**program.variables, **program_environment(spec, surroundings)}
         environment["PYTHONPATH"] += f":{stand_ins(seen_as)}"
+        environment[stacks.VARIABLE] = f"{reports_folder(self._folder, seen_as)}/{STACKS}"
+        forker = program.warmth.forker() if program.warmth is not None else None
         return SandboxRequest(
             name=f"{spec.job_id}-{spec.attempt}-{spec.instance}-{self._count}",
             argv=program.argv(seen_as),
+            launcher=program.launcher(seen_as),
             environment=environment,
             ml_folder=self._folder.ml,
             scratch_folder=self._folder.scratch,
@@ -120,6 +146,7 @@ class ProgramRunner:
             read_only=[shown_package(), *self._places.read_only, *program.read_only],
             writable=[
                 *(Bind(place, path) for path, place in extra_folders(self._folder, spec).items()),
+                reports_bind(self._folder),
                 *self._places.writable,
                 *program.writable,
             ],
@@ -127,9 +154,10 @@ class ProgramRunner:
             hidden=[Path(path) for path in spec.hidden],
             hostname=spec.instance,
             hosts=host_lines(spec),
+            network=self._network.for_program(forker, is_lone=program.is_lone),
             uid=spec.uid,
             gid=spec.uid,
             limits=spec.limits,
-            forker=program.warmth.forker() if program.warmth is not None else None,
+            forker=forker,
             isolation=self._isolation,
         )

@@ -8,16 +8,16 @@ tell why.
 from contextlib import closing
 from pathlib import Path
 
-from trainyard.foundation.errors import NotFound
+from trainyard.foundation.errors import NotFound, Unavailable
 from trainyard.foundation.locations import Location
 from trainyard.instance.agent.artifacts import model_location, output_location, store_folders
-from trainyard.instance.agent.failure import CannotRun, FailureKind
+from trainyard.instance.agent.failure import CannotRun, FailureKind, why_it_cannot_run
 from trainyard.instance.agent.orders import Ordered, Orders
 from trainyard.instance.agent.reports import Reports
 from trainyard.instance.agent.siblings import Siblings, State
+from trainyard.instance.agent.store import open_store
 from trainyard.link.contract import InstanceSpec
 from trainyard.link.folders import InstanceFolder
-from trainyard.objects.filesystem import FilesystemObjects
 
 
 class Results:
@@ -58,12 +58,15 @@ class Results:
     def _store(self, kind: str, others: list[str], *, where: Location) -> None:
         path = _PATHS[kind]
         try:
-            with closing(FilesystemObjects(Path(self._spec.objects.folder))) as store:
+            with closing(open_store(self._spec.objects)) as store:
                 stored = store_folders(store, self._roots(others), path, where=where, check=self._check_kill)
         except NotFound as error:
             raise CannotRun(
                 f"The {kind} cannot be stored as {where}: {error.message}", FailureKind.USER_ERROR
             ) from error
+        except Unavailable as error:
+            cause = why_it_cannot_run(error)
+            raise CannotRun(f"The {kind} cannot be stored as {where}: {cause.message}", cause.kind) from error
         if stored is None:
             if kind == "model":
                 self._reports.note("The program saved nothing in /opt/ml/model, so there is no model.tar.gz.")

@@ -9,9 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from trainyard.instance.agent.disk import DiskWatch
+from trainyard.instance.agent.hangs import HangWatch
 from trainyard.instance.agent.orders import POLL_S, Orders
 from trainyard.instance.agent.output import Output
 from trainyard.instance.agent.pipes import Pipes
+from trainyard.instance.agent.reports import now_us
 from trainyard.instance.sandbox.contract import Ended, Sandboxed, SandboxRequest
 from trainyard.instance.sandbox.launcher import launch
 
@@ -28,14 +30,17 @@ def boottime() -> float:
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """How a run ended. `stop_reason` is why it was stopped, None when the program ended by itself.
+    """How and when a run ended. `stop_reason` is why it was stopped, None when the program ended by itself.
 
-    `overuse` is why it was killed for what it took of the machine; nothing otherwise.
+    `overuse` is why it was killed for what it took of the machine; nothing otherwise. `is_killed` tells whether it was
+    killed because that was ordered.
     """
 
     ended: Ended
     stop_reason: str | None = None
     overuse: str = ""
+    is_killed: bool = False
+    at_us: int = 0
 
 
 class OutputPipe:
@@ -71,13 +76,21 @@ class Supervision:
     """
 
     def __init__(
-        self, output: Output, orders: Orders, *, grace_s: float, disk: DiskWatch, pipes: Pipes | None = None
+        self,
+        output: Output,
+        orders: Orders,
+        *,
+        grace_s: float,
+        disk: DiskWatch,
+        pipes: Pipes | None = None,
+        hangs: HangWatch | None = None,
     ) -> None:
         self._output = output
         self._orders = orders
         self._grace_s = grace_s
         self._disk = disk
         self._pipes = pipes
+        self._hangs = hangs
 
     def run(
         self, request: SandboxRequest, *, limit_s: float | None = None, on_start: Callable[[Sandboxed], None]
@@ -98,6 +111,7 @@ class Supervision:
                     limit_s=limit_s,
                     disk=self._disk,
                     pipes=self._pipes,
+                    hangs=self._hangs,
                 ).until_end()
             finally:
                 program.kill()
@@ -118,6 +132,7 @@ class _Run:
         limit_s: float | None,
         disk: DiskWatch,
         pipes: Pipes | None,
+        hangs: HangWatch | None,
     ) -> None:
         self._program = program
         self._pipe = pipe
@@ -127,8 +142,10 @@ class _Run:
         self._limit_at = None if limit_s is None else boottime() + limit_s
         self._disk = disk
         self._pipes = pipes
+        self._hangs = hangs
         self._stop_reason: str | None = None
         self._overuse = ""
+        self._is_killed = False
         self._kill_at: float | None = None
         self._poll = select.poll()
         self._poll.register(pipe.reader, select.POLLIN)
@@ -145,14 +162,17 @@ class _Run:
             self._watch_time()
             self._watch_disk()
             self._watch_pipes()
+            if self._hangs is not None:
+                self._hangs.look(boottime())
             self._output.save()
             if self._output.metrics is not None:
                 self._output.metrics.tell()
+        at_us = now_us()
         ended = self._program.wait()
         assert ended is not None, "waiting without a limit ends with the program"
         while self._take():
             pass
-        return RunEnd(ended, self._stop_reason, self._overuse)
+        return RunEnd(ended, self._stop_reason, self._overuse, self._is_killed, at_us)
 
     def _take(self) -> bytes | None:
         data = self._pipe.read()
@@ -163,6 +183,7 @@ class _Run:
     def _follow_orders(self) -> None:
         self._orders.read()
         if self._orders.is_killed:
+            self._is_killed = True
             self._program.kill()
         elif self._orders.stop_reason is not None:
             self._stop(self._orders.stop_reason)

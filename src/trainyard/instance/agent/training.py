@@ -6,8 +6,12 @@ from collections.abc import Callable
 from trainyard.formats.extraction import MetricScanner
 from trainyard.instance.agent.code import ProgramCommand, program_command
 from trainyard.instance.agent.disk import DiskWatch
+from trainyard.instance.agent.environment import cpu_count
+from trainyard.instance.agent.hangs import HangWatch
 from trainyard.instance.agent.installation import Installation, Overlay
+from trainyard.instance.agent.launching import launcher_words, require_launchable
 from trainyard.instance.agent.layout import Owner
+from trainyard.instance.agent.network import InstanceNetwork
 from trainyard.instance.agent.orders import Orders
 from trainyard.instance.agent.output import Output
 from trainyard.instance.agent.pipes import Pipes
@@ -15,7 +19,7 @@ from trainyard.instance.agent.placing import ChannelPlaces
 from trainyard.instance.agent.program import Program, ProgramRunner
 from trainyard.instance.agent.reports import Reports, now_us
 from trainyard.instance.agent.series import MetricSeries
-from trainyard.instance.agent.supervision import RunEnd, Supervision
+from trainyard.instance.agent.supervision import RunEnd, Supervision, boottime
 from trainyard.instance.sandbox.contract import Sandboxed
 from trainyard.instance.warm.warmth import Warmth
 from trainyard.link.contract import InstanceSpec
@@ -35,6 +39,7 @@ class Training:
         reports: Reports,
         owner: Owner,
         pipes: Pipes,
+        network: InstanceNetwork,
     ) -> None:
         self.command = ""
         self._folder = folder
@@ -43,9 +48,10 @@ class Training:
         self._reports = reports
         self._pipes = pipes
         disk = DiskWatch((folder.ml, folder.scratch, folder.logs))
-        supervision = Supervision(output, orders, grace_s=spec.grace_s, disk=disk, pipes=pipes)
+        self._hangs = HangWatch(folder, spec, output=output, reports=reports)
+        supervision = Supervision(output, orders, grace_s=spec.grace_s, disk=disk, pipes=pipes, hangs=self._hangs)
         places = ChannelPlaces(folder, spec.channels, owner=owner)
-        self._runner = ProgramRunner(folder, spec, supervision=supervision, places=places)
+        self._runner = ProgramRunner(folder, spec, supervision=supervision, places=places, network=network)
         self._installation = Installation(
             folder,
             spec,
@@ -72,6 +78,7 @@ class Training:
         code = self._folder.ml / "code"
         command = program_command(self._spec, code, is_package=bool(self._installation.wanted.package))
         self.command = command.shown
+        require_launchable(self._spec, code)
         overlay = self._installation.overlay()
         base = self._spec.program.interpreter or sys.executable
         interpreter: Callable[[str], str] = overlay.interpreter if overlay else lambda _: base
@@ -80,6 +87,9 @@ class Training:
             interpreter,
             self._spec.max_runtime_s,
             read_only=overlay.binds if overlay else (),
+            launcher=lambda seen_as: launcher_words(
+                self._spec, self._folder, seen_as=seen_as, python=interpreter(seen_as), cpus=cpu_count(self._spec)
+            ),
             warmth=self._warmth(command, overlay),
         )
         begun_us = now_us()
@@ -96,7 +106,7 @@ class Training:
             python=self._spec.program.interpreter or sys.executable,
             code=self._folder.ml / "code",
             script=command.words[0],
-            variables=self._spec.environment,
+            variables={**self._spec.environment, **self._spec.launch.variables},
             packages=overlay.packages if overlay else None,
         )
         if warmth.refusal is not None:
@@ -104,7 +114,7 @@ class Training:
         return warmth
 
     def _note_limits(self, sandboxed: Sandboxed) -> None:
-        for sentence in sandboxed.not_enforced:
+        for sentence in (*sandboxed.not_enforced, *self._runner.not_enforced):
             if sentence not in self._noted:
                 self._noted.add(sentence)
                 self._reports.note(sentence)
@@ -120,8 +130,10 @@ class Training:
             scanner = MetricScanner(self._spec.metrics, note=self._reports.note)
             self._output.metrics = MetricSeries(scanner, self._folder.metrics, reports=self._reports)
         self._output.first_us = None
+        self._hangs.begin(sandboxed.pid, boottime())
 
     def _finish(self, end: RunEnd, begun_us: int) -> None:
+        self._hangs.end()
         if self._output.metrics is not None:
             self._output.metrics.finish()
             self._output.metrics = None

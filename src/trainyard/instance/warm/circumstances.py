@@ -8,7 +8,7 @@ from typing import Any
 _NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts")
 # Mounts come and go there that no job sees.
 _PASSING = ("/proc", "/sys", "/dev", "/run", "/snap", "/var/lib/docker", "/var/lib/containers")
-_SOURCES = ("instance/warm", "instance/sandbox")
+_SOURCES = ("instance/warm", "instance/sandbox", "instance/launch")
 
 
 def circumstances() -> dict[str, Any]:

@@ -43,12 +43,14 @@ _MOST_MODULES = 50
 class Source:
     """What the code of a program tells of itself.
 
-    `top` are the names that can be imported from its first level and from beside its script; `inner` all names of files
-    and folders. What is not `is_whole` has more in it than was looked at.
+    `imported` are all modules that it imports by name. `top` are the names that can be imported from its first level
+    and from beside its script; `inner` all names of files and folders. What is not `is_whole` has more in it than was
+    looked at.
     """
 
     frameworks: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
+    imported: set[str] = field(default_factory=set)
     top: set[str] = field(default_factory=set)
     inner: set[str] = field(default_factory=set)
     is_whole: bool = True
@@ -71,6 +73,7 @@ def read_source(code: Path, script: str) -> Source:
         if number >= _MOST_ENTRIES:
             source.is_whole = False
             break
+    source.imported = imported
     source.frameworks = used_frameworks(imported)
     source.modules = preloads(source.frameworks, imported)
     return source

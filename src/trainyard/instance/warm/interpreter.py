@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from trainyard.foundation.command_line import show_command
+from trainyard.instance.launch.stacks import show_on_signal
 from trainyard.instance.sandbox import system_calls
 from trainyard.instance.sandbox.orders import Orders
 
@@ -57,6 +58,7 @@ def renew(orders: Orders, origin: Origin) -> None:
     sys.orig_argv[:] = orders.argv
     show_command(orders.argv)
     _set_path(executable, os.path.realpath(arguments[0]), origin=origin)
+    show_on_signal()
     _forget_own_modules()
     _renew_modules(orders)
     gc.enable()

@@ -69,7 +69,7 @@ class Warmth:
         if why is not None:
             log.info("the program starts cold", extra={"why": why})
             return None
-        return WorkerForker(worker.folder, keep_s=self._spec.keep_s) if worker is not None else None
+        return WorkerForker(worker, keep_s=self._spec.keep_s) if worker is not None else None
 
     def make_ready(self, environment: Mapping[str, str]) -> None:
         """Have a worker made in the background, unless there is one or can be none; `environment` is the program's."""
@@ -134,6 +134,7 @@ class Warmth:
         facts = worker.facts
         if facts["circumstances"] == circumstances() and facts["folders"] == state_of(facts["folders"]):
             return worker
+        log.info("a warm worker is out of date: the mounts, the namespaces or the packages have changed")
         tell_to_leave(self.folder)
         return None
 
@@ -152,12 +153,14 @@ class Warmth:
 class WorkerForker:
     """Implements `sandbox.contract.Forker` over a warm worker."""
 
-    def __init__(self, folder: WorkerFolder, *, keep_s: int) -> None:
-        self._folder = folder
+    def __init__(self, worker: WarmWorker, *, keep_s: int) -> None:
+        self.pid = worker.pid
+        self._folder = worker.folder
         self._keep_s = keep_s
 
-    def fork(self, control: int, status: int, output: int) -> Forked:
-        answer, descriptors = ask(self._folder, {"do": FORK, "keep_s": self._keep_s}, (control, status, output))
+    def fork(self, control: int, status: int, output: int, *namespaces: int) -> Forked:
+        given = (control, status, output, *namespaces)
+        answer, descriptors = ask(self._folder, {"do": FORK, "keep_s": self._keep_s}, given)
         if len(descriptors) != 1:
             raise ConnectionResetError(f"the warm worker in {self._folder.root} forked nothing: {answer}")
         return Forked(int(answer["pid"]), descriptors[0])
@@ -178,4 +181,7 @@ def _spawn_starter(orders: Mapping[str, object]) -> None:
 
 def _worker_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Of the program's variables, those that count at its start, so that the worker starts as the program would."""
-    return {name: environment[name] for name in environment if _IMPORT_TIME.fullmatch(name) and name != "PYTHONPATH"}
+    own = ("PYTHONPATH", "TORCHELASTIC_")  # of one job, or one rank
+    return {
+        name: environment[name] for name in environment if _IMPORT_TIME.fullmatch(name) and not name.startswith(own)
+    }

@@ -23,6 +23,7 @@ from typing import Any
 
 from trainyard.foundation.files import replace_file
 from trainyard.foundation.home import process_start
+from trainyard.instance.launch.warm import become_rank
 from trainyard.instance.sandbox import keeper, processes
 from trainyard.instance.sandbox.program import Entered
 from trainyard.instance.warm import script
@@ -56,6 +57,8 @@ def main() -> None:
         program, failed = entered.orders, entered.failed
     else:
         os._exit(0)
+    if program.launcher:
+        become_rank(program, failed)
     # Outside of the handler, or the program's exceptions would have this one as their context.
     script.run(program, origin, failed=failed)
 
@@ -175,7 +178,7 @@ class _Worker:
         connection, _ = listener.accept()
         try:
             connection.settimeout(_REQUEST_S)
-            data, descriptors, _, _ = socket.recv_fds(connection, MOST_BYTES, 4)
+            data, descriptors, _, _ = socket.recv_fds(connection, MOST_BYTES, 8)
             self._obey(json.loads(data), connection, descriptors)
         except (OSError, ValueError, KeyError) as error:  # of one who went away, or who does not know how to ask
             sys.stderr.write(f"a request failed: {error!r}\n")
@@ -193,7 +196,7 @@ class _Worker:
         elif request["do"] == KEEP:
             self._keep_s = max(self._keep_s, int(request["keep_s"]))
             connection.send(b"{}")
-        elif request["do"] == FORK and len(descriptors) == 3:
+        elif request["do"] == FORK and len(descriptors) >= 3:
             self._keep_s = max(self._keep_s, int(request["keep_s"]))
             pid = os.fork()
             if pid == 0:
@@ -238,10 +241,12 @@ class _Worker:
 def _take_places(descriptors: list[int]) -> None:
     """Put descriptors where a keeper has them, and close all others."""
     high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, _HIGH) for descriptor in descriptors]
-    for target, source in zip((0, keeper.STATUS, keeper.OUTPUT), high, strict=True):
+    control, *others = high
+    os.dup2(control, 0, inheritable=False)
+    for target, source in enumerate(others, keeper.STATUS):
         os.dup2(source, target, inheritable=False)
     os.dup2(1, 2)
-    os.closerange(keeper.OUTPUT + 1, _HIGH + 65536)
+    os.closerange(keeper.STATUS + len(others), _HIGH + 65536)
 
 
 def _listen(folder: WorkerFolder) -> socket.socket:

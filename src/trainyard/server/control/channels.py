@@ -3,7 +3,7 @@
 import json
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trainyard.engines.file_systems import FileSystems
@@ -11,7 +11,7 @@ from trainyard.foundation.errors import InvalidRequest, NotFound
 from trainyard.foundation.jobs import ChannelPlan
 from trainyard.foundation.locations import BucketRef, Location, parse_s3_uri
 from trainyard.link.contract import ChannelSpec
-from trainyard.objects.contract import ObjectStore
+from trainyard.objects.contract import ObjectStore, ObjectSummary
 
 MAX_MANIFEST_BYTES = 64 * 1024 * 1024
 
@@ -20,60 +20,103 @@ _BATCH = 1000
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The objects of a channel, in order, whose keys begin with the key of `prefix`; or a folder of this machine."""
+    """The objects of a channel, in order, whose keys begin with the key of `prefix`; or a folder of this machine.
+
+    `etags` and `sizes` are theirs, where they were listed; otherwise they are empty.
+    """
 
     prefix: Location
     keys: Sequence[str]
+    etags: Sequence[str] = ()
+    sizes: Sequence[int] = ()
     folder: str = ""
+    cache: str = ""  # the folder that keeps for later jobs what is read of a file system
+
+    def shuffled(self, seed: int) -> "Contents":
+        order = list(range(len(self.keys)))
+        random.Random(seed).shuffle(order)
+        return replace(
+            self,
+            keys=[self.keys[position] for position in order],
+            etags=[self.etags[position] for position in order] if self.etags else (),
+            sizes=[self.sizes[position] for position in order] if self.sizes else (),
+        )
+
+    def part(self, number: int, count: int) -> "Contents":
+        """Every `count`-th object, from the one with that number on."""
+        return replace(
+            self, keys=self.keys[number::count], etags=self.etags[number::count], sizes=self.sizes[number::count]
+        )
 
 
 def contents_of(objects: ObjectStore, channel: ChannelPlan, *, account: str, file_systems: FileSystems) -> Contents:
     """All that a channel holds now; InvalidRequest when that is nothing. An augmented manifest stands for itself."""
-    if channel.file_system:
+    uri = file_systems.prefix(channel.file_system, channel.directory) if channel.file_system else channel.uri
+    if uri is None:
         nowhere = Location(BucketRef(account, ""), "")
-        return Contents(nowhere, (), str(file_systems.folder(channel.file_system)))
-    where = parse_s3_uri(channel.uri, account)
+        return Contents(nowhere, (), folder=str(file_systems.folder(channel.file_system)))
+    where = parse_s3_uri(uri, account)
     if channel.attributes:
         return Contents(where, (where.key,))
     try:
-        contents = _manifest(objects, where) if channel.is_manifest else Contents(where, list(_keys(objects, where)))
+        contents = _manifest(objects, where) if channel.is_manifest else _listed(objects, where)
     except NotFound as error:
         raise InvalidRequest(f'The channel "{channel.name}" cannot be read: {error.message}') from error
+    if channel.file_system:
+        contents = replace(contents, cache=str(file_systems.cache or ""))
     if not contents.keys:
-        raise InvalidRequest(f'There are no objects under "{channel.uri}", which the channel "{channel.name}" names.')
-    if channel.shuffle_seed is None:
-        return contents
-    keys = list(contents.keys)
-    random.Random(channel.shuffle_seed).shuffle(keys)
-    return Contents(contents.prefix, keys)
+        raise InvalidRequest(f'There are no objects under "{uri}", which the channel "{channel.name}" names.')
+    return contents if channel.shuffle_seed is None else contents.shuffled(channel.shuffle_seed)
 
 
 def channel_spec(channel: ChannelPlan, contents: Contents, *, number: int, count: int) -> ChannelSpec:
-    """The part of instance `number` of `count`, counted from 0. Each gets the whole of an augmented manifest."""
-    is_shared_out = channel.is_sharded and not channel.attributes
+    """The part of instance `number` of `count`, counted from 0.
+
+    Each gets the whole of an augmented manifest, and of what is shared out anew in each epoch.
+    """
+    whole = _whole_spec(channel, contents, number=number, count=count)
+    if not channel.is_sharded or channel.attributes or whole.is_shared_out_anew:
+        return whole
+    own = contents.part(number, count)
+    return replace(whole, keys=own.keys, etags=own.etags, sizes=own.sizes)
+
+
+def _whole_spec(channel: ChannelPlan, contents: Contents, *, number: int, count: int) -> ChannelSpec:
     return ChannelSpec(
         name=channel.name,
         mode=channel.mode,
         bucket=contents.prefix.bucket.name,
         prefix=contents.prefix.key,
-        keys=contents.keys[number::count] if is_shared_out else contents.keys,
+        keys=contents.keys,
+        etags=contents.etags,
+        sizes=contents.sizes,
         content_type=channel.content_type,
         record_wrapper=channel.record_wrapper,
         distribution="ShardedByS3Key" if channel.is_sharded else "FullyReplicated",
+        part=number,
+        parts=count,
         compression=channel.compression,
         shuffle_seed=channel.shuffle_seed,
         attributes=channel.attributes,
         folder=contents.folder,
-        directory=channel.directory,
+        directory=channel.directory if contents.folder else "",
         is_writable=channel.is_writable,
+        cache=contents.cache,
     )
 
 
-def _keys(objects: ObjectStore, where: Location) -> Iterator[str]:
+def _listed(objects: ObjectStore, where: Location) -> Contents:
+    found = list(_objects_under(objects, where))
+    return Contents(
+        where, [each.key for each in found], etags=[each.etag for each in found], sizes=[each.size for each in found]
+    )
+
+
+def _objects_under(objects: ObjectStore, where: Location) -> Iterator[ObjectSummary]:
     after: str | None = ""
     while after is not None:
         page = objects.list_objects(where.bucket, prefix=where.key, after=after, limit=_BATCH)
-        yield from (found.key for found in page.objects)
+        yield from page.objects
         after = page.next_after
 
 

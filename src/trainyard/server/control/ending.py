@@ -9,11 +9,25 @@ from trainyard.foundation.transitions import advance, may_become, stopped_status
 from trainyard.link.contract import INTERRUPTED, CommandKind
 from trainyard.server.control.reports import MAX_NOTES, live_attempt
 
+CAUSE_PATIENCE = timedelta(seconds=3)  # with a program that may be busy writing why it fails
+_BADLY = (Outcome.FAILED, Outcome.LOST)
 MAX_RUNTIME = "max_runtime"  # the reason of an instance that stopped because its time was over
 
 
 def has_failed(attempt: Attempt) -> bool:
-    return any(instance.outcome in (Outcome.FAILED, Outcome.LOST) for instance in attempt.instances)
+    return any(instance.outcome in _BADLY for instance in attempt.instances)
+
+
+def first_failure_at(attempt: Attempt) -> datetime:
+    """When the first of its instances that failed had ended."""
+    return min(each.ended_at for each in attempt.instances if each.outcome in _BADLY and each.ended_at)
+
+
+def awaits_cause(job: TrainingJob, *, now: datetime) -> bool:
+    """Whether those that failed only lost their connections, and the one that broke them may be about to tell why."""
+    attempt = live_attempt(job)
+    is_consequence = has_failed(attempt) and bool(job.card.get("is_consequence"))
+    return is_consequence and now - first_failure_at(attempt) < CAUSE_PATIENCE
 
 
 def has_ended(attempt: Attempt) -> bool:

@@ -125,11 +125,23 @@ def _artifact(job: TrainingJob, frame: Frame) -> TrainingJob:
 
 
 def _fail(job: TrainingJob, frame: Frame) -> TrainingJob:
-    """The first instance that fails gives the job its reason and its card."""
-    if frame.payload["outcome"] != Outcome.FAILED or job.failure:
+    """The instance whose program failed first gives the job its reason and its card.
+
+    One that only lost a connection did so because of another, though that may have taken longer to end.
+    """
+    if frame.payload["outcome"] != Outcome.FAILED:
         return job
     card = frame.payload.get("card") or {}
+    if job.failure and not _comes_before(card, job.card):
+        return job
     return replace(job, failure=frame.payload.get("reason") or "The program failed.", card=card)
+
+
+def _comes_before(card: Mapping[str, object], other: Mapping[str, object]) -> bool:
+    """Whether one program's end is rather the cause than that of another; only programs tell when they ended."""
+    if not card.get("at_us") or not other.get("at_us"):
+        return False
+    return (card.get("is_consequence"), card["at_us"]) < (other.get("is_consequence"), other["at_us"])
 
 
 _OF_INSTANCE: Mapping[FrameKind, Callable[[InstanceState, Frame], InstanceState]] = {

@@ -7,11 +7,15 @@ from pathlib import Path
 
 from trainyard.engines.file_systems import FileSystems
 from trainyard.engines.images import Environment, Images
-from trainyard.foundation.jobs import Attempt, InstanceState, Share, TrainingJob
+from trainyard.foundation.jobs import Attempt, InstanceState, Share, TrainingJob, TrainingPlan
+from trainyard.foundation.launch_kinds import LaunchKind
 from trainyard.link.contract import (
     ENVIRONMENTS_BYTES,
     PROTOCOL,
+    ChannelSpec,
+    GroupSpec,
     InstanceSpec,
+    LaunchSpec,
     LimitSpec,
     MetricSpec,
     ObjectsSpec,
@@ -24,7 +28,6 @@ from trainyard.server.control.channels import Contents, channel_spec, contents_o
 from trainyard.server.records.contract import AccessKey
 
 GRACE = timedelta(seconds=120)  # between SIGTERM and SIGKILL, as AWS has it
-GROUP = "homogeneousCluster"  # what AWS calls the only group of instances
 
 # Threads count as processes. Data loaders and libraries take some dozens for each core; a fork bomb takes them all.
 _LEAST_PROCESSES = 1024
@@ -42,6 +45,7 @@ class Surroundings:
     warm: Path | None  # where warm workers are reached, by account; None starts every program cold
     warm_idle: timedelta
     doorbell: Path | None = None  # where agents ring
+    hang_after: timedelta = timedelta(minutes=10)  # without output and processor time, stacks are taken
     environments_limit_bytes: int = ENVIRONMENTS_BYTES
 
 
@@ -84,7 +88,7 @@ class SpecMaker:
         uid: int | None,
     ) -> InstanceSpec:
         plan = job.plan
-        number = plan.hosts.index(state.name)
+        group = plan.group_of(state.name)
         return InstanceSpec(
             protocol=PROTOCOL,
             job_id=job_id,
@@ -95,23 +99,24 @@ class SpecMaker:
             attempt=attempt.number,
             instance=state.name,
             hosts=plan.hosts,
-            instance_type=plan.instance_type,
-            instance_group=GROUP,
+            instance_type=group.instance_type,
+            instance_group=group.name,
             program=ProgramSpec(plan.entry_point, plan.submit_directory, plan.command, base.python),
             hyperparameters=plan.hyperparameters,
             environment=environment,
-            channels=[
-                channel_spec(each, contents[each.name], number=number, count=plan.instance_count)
-                for each in plan.channels
-            ],
+            channels=_channels(plan, contents, host=state.name),
             output_path=plan.output_path,
             metrics=[MetricSpec(each.name, each.regex) for each in plan.metrics],
             limits=limits_of(state.share),
             objects=self.surroundings.objects,
             grace_s=int(GRACE.total_seconds()),
             max_runtime_s=max(1, plan.max_runtime_s - int(job.time_used.total_seconds())),
+            hang_after_s=int(self.surroundings.hang_after.total_seconds()),
             uid=uid,
-            uploads=number == 0,
+            launch=_launch(plan, attempt),
+            groups=_groups(plan),
+            is_isolated=plan.is_isolated,
+            uploads=state.name == plan.hosts[0],
             hidden=[str(path) for path in self.surroundings.hidden],
             environments=str(self.surroundings.environments / job.account),
             environments_limit_bytes=self.surroundings.environments_limit_bytes,
@@ -130,16 +135,48 @@ class SpecMaker:
         return WarmSpec(str(self.surroundings.warm / job.account), keep_s)
 
     def _variables(self, job: TrainingJob, key: AccessKey) -> dict[str, str]:
-        """By which AWS clients in the job find the yard and speak as the job's role."""
-        return {
-            "AWS_ENDPOINT_URL": self.surroundings.endpoint,
+        """By which AWS clients in the job find the yard and speak as the job's role, unless it is cut off from it."""
+        always = {
             "AWS_REGION": job.region,
             "AWS_DEFAULT_REGION": job.region,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+        if job.plan.is_isolated:
+            return always
+        return always | {
+            "AWS_ENDPOINT_URL": self.surroundings.endpoint,
             "AWS_ACCESS_KEY_ID": key.id,
             "AWS_SECRET_ACCESS_KEY": key.secret,
             "AWS_SESSION_TOKEN": key.session_token or "",
-            "AWS_EC2_METADATA_DISABLED": "true",
         }
+
+
+def _launch(plan: TrainingPlan, attempt: Attempt) -> LaunchSpec:
+    """The ranks of a job go through its hosts in the order in which programs are told them."""
+    launch = plan.launch
+    if launch.kind is LaunchKind.SINGLE:
+        return LaunchSpec()
+    chosen = sorted(host for host in plan.hosts if plan.group_of(host).name in (launch.groups or _names(plan)))
+    processes = {host: launch.processes or max(1, len(attempt.instance(host).share.gpus)) for host in chosen}
+    return LaunchSpec(launch.kind.value, processes, launch.options, launch.variables)
+
+
+def _names(plan: TrainingPlan) -> tuple[str, ...]:
+    return tuple(group.name for group in plan.hosts_by_group)
+
+
+def _groups(plan: TrainingPlan) -> list[GroupSpec]:
+    return [GroupSpec(each.name, each.instance_type, plan.hosts_by_group[each]) for each in plan.groups]
+
+
+def _channels(plan: TrainingPlan, contents: Mapping[str, Contents], *, host: str) -> list[ChannelSpec]:
+    """The channels of the host's group, with its part of each."""
+    sharing = {channel: plan.hosts_of(channel) for channel in plan.channels}
+    return [
+        channel_spec(channel, contents[channel.name], number=hosts.index(host), count=len(hosts))
+        for channel, hosts in sharing.items()
+        if host in hosts
+    ]
 
 
 def _sync(uri: str, path: str) -> SyncSpec | None:

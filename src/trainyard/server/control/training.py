@@ -21,6 +21,7 @@ from trainyard.foundation.transitions import advance, give_up, interrupt
 from trainyard.link.contract import INTERRUPTED, CommandKind, Frame, InstanceSpec, LimitSpec
 from trainyard.link.folders import AttemptRef, InstanceRef
 from trainyard.server.control.ending import (
+    awaits_cause,
     conclude,
     gave_way,
     has_ended,
@@ -305,30 +306,33 @@ class TrainingWork:
     def _told(self, ref: AttemptRef, job: TrainingJob) -> TrainingJob:
         """The job after its instances got the command that its state calls for, if they have not got it yet.
 
-        Who is killed between telling and remembering tells again, which agents do not mind.
+        Those that were told to go keep their grace and what they wrote in it, also when one of them fails meanwhile,
+        as it may when those that it talks to are gone. Who is killed between telling and remembering tells again,
+        which agents do not mind.
         """
         attempt = live_attempt(job)
-        if has_failed(attempt):
-            kind, reason = CommandKind.KILL, "another instance failed"
-        elif job.stop_reason:
+        if job.stop_reason:
             kind, reason = CommandKind.STOP, job.stop_reason
         elif attempt.interruption:
             kind, reason = CommandKind.STOP, INTERRUPTED
+        elif has_failed(attempt) and not awaits_cause(job, now=self.clock()):
+            kind, reason = CommandKind.KILL, "another instance failed"
         else:
             return job
         told = INTERRUPTED if reason == INTERRUPTED else str(kind)
-        if attempt.told == told:
+        if attempt.told in (told, CommandKind.KILL):
             return job
         for instance in attempt.instances:
             if not instance.has_ended:
                 self.engine.command(InstanceRef(ref, instance.name), kind, {"reason": reason})
-        return job.with_attempt(replace(attempt, told=told))
+        return job.with_attempt(replace(attempt, told=told, told_at=self.clock()))
 
     def _is_over(self, attempt: Attempt) -> bool:
         if has_ended(attempt):
             return True
-        ends = [instance.ended_at for instance in attempt.instances if instance.ended_at]
-        return has_failed(attempt) and self.clock() - min(ends) > KILL_PATIENCE
+        # From when they were told, for that may be long after the failure if no yard ran.
+        told_at = attempt.told_at or attempt.placed_at
+        return attempt.told == CommandKind.KILL and self.clock() - told_at > KILL_PATIENCE
 
     def _ended(self, ref: AttemptRef, job: TrainingJob) -> TrainingJob:
         """The job in its final status, after the proof that nothing of it runs and its credentials are worthless.
@@ -413,7 +417,7 @@ class TrainingWork:
         return place(self._types(job), self.engine.capacity(), running=_taken(running))
 
     def _types(self, job: TrainingJob) -> Sequence[InstanceType]:
-        return [self.catalog[job.plan.instance_type]] * job.plan.instance_count
+        return [self.catalog[name] for name in job.plan.instance_types]
 
     def _jobs(self, status: Status) -> Iterator[Resource]:
         """Those of a status, the oldest first."""

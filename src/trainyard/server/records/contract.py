@@ -264,6 +264,13 @@ class Records(Protocol):
         """How many that nobody holds are due between two moments, both excluded; read from an index alone."""
         ...
 
+    def due_until(self, kind: str, moment: datetime) -> Sequence[Resource]:
+        """All that are due at a moment or before, held or not, the oldest first.
+
+        Those that are due later and that nobody holds cost nothing.
+        """
+        ...
+
     def claim_next(self, kind: str, *, worker: str, lease: timedelta, now: datetime) -> Claim | None:
         """Take the resource of this kind whose `due_at` passed longest ago and that nobody holds a live lease on.
 

@@ -24,6 +24,9 @@ _FIRST_EXPIRED = select(table.c.id).where(*_EXPIRED).order_by(table.c.lease_expi
 _ANY = select(func.coalesce(_FIRST_DUE.scalar_subquery(), _FIRST_EXPIRED.scalar_subquery()))
 _PEEK = _FIRST_DUE.with_only_columns(*RESOURCE_COLUMNS)
 _NEXT = _FIRST_DUE.with_only_columns(*RESOURCE_COLUMNS).with_for_update(skip_locked=True)
+# Apart, because each has an index of its own and a query for both would have none.
+_FREE_UNTIL = select(*RESOURCE_COLUMNS).where(*_DUE)
+_HELD_UNTIL = select(*RESOURCE_COLUMNS).where(_KIND, table.c.lease_token.is_not(None), table.c.due_at <= _NOW)
 _FREE_EXPIRED = (
     update(table)
     .where(table.c.id.in_(select(table.c.id).where(*_EXPIRED).with_for_update(skip_locked=True)))
@@ -45,6 +48,12 @@ def count_due(connection: Connection, kind: str, *, after: datetime, before: dat
     c = table.c
     between = (c.kind == kind, c.lease_token.is_(None), c.due_at > after, c.due_at < before)
     return int(connection.execute(select(func.count()).where(*between)).scalar_one())
+
+
+def due_until(connection: Connection, kind: str, moment: datetime) -> Sequence[Resource]:
+    asked = {"of_kind": kind, "moment": moment}
+    rows = [row for each in (_FREE_UNTIL, _HELD_UNTIL) for row in connection.execute(each, asked)]
+    return sorted(map(resources.resource_of, rows), key=lambda found: (found.created_at, found.id))
 
 
 def claim_next(connection: Connection, kind: str, *, worker: str, lease: timedelta, now: datetime) -> Claim | None:

@@ -106,6 +106,9 @@ class SqlRecords:
     def count_due(self, kind: str, *, after: datetime, before: datetime) -> int:
         return self.database.read(lambda connection: leases.count_due(connection, kind, after=after, before=before))
 
+    def due_until(self, kind: str, moment: datetime) -> Sequence[Resource]:
+        return self.database.read(lambda connection: leases.due_until(connection, kind, moment))
+
     def claim_next(self, kind: str, *, worker: str, lease: timedelta, now: datetime) -> Claim | None:
         if not self.database.read(lambda connection: leases.has_work(connection, kind, now=now)):
             return None

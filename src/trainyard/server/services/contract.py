@@ -33,7 +33,6 @@ class Workshop:
     """Where jobs run, and what the yard knows of it. `wake` tells the controller that a job of that id has changed."""
 
     jobs: Path  # the folders of the attempts
-    objects: Path | None  # folder of the local object store, which instances read; None when objects are elsewhere
     engine: Engine
     catalog: Catalog
     images: Images

@@ -1,6 +1,7 @@
 """The contract of `Engine`, as one suite that every engine must pass."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -120,6 +121,16 @@ class EngineContract:
             engine.start([*attempt_specs(surroundings), *attempt_specs(surroundings)])
         with pytest.raises(InvalidRequest):
             engine.start([])
+
+    def test_an_engine_isolates_the_jobs_that_it_says_it_can(self, engine: Engine, surroundings: Surroundings) -> None:
+        why = engine.why_not_isolated(2)
+        if why:
+            pytest.skip(f"no job can be isolated here, because {why}")
+
+        instances = engine.start([replace(each, is_isolated=True) for each in attempt_specs(surroundings, count=2)])
+
+        for instance in instances:
+            assert reports_to_the_end(engine, instance)[-1].payload["outcome"] == "completed"
 
     def test_ending_an_attempt_leaves_nothing_running_but_the_reports(
         self, engine: Engine, surroundings: Surroundings

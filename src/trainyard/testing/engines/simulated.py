@@ -5,7 +5,9 @@ decide themselves what happens when.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -96,16 +98,21 @@ class SimulatedEngine:
         self, jobs: Path, *, role: Role = complete, capacity: Capacity = SMALL, clock: Clock = utc_now
     ) -> None:
         self.role = role
+        self.obstacle = ""  # why no job can be isolated
         self._jobs = jobs
         self._capacity = capacity
         self._clock = clock
         self._lock = RLock()
+        self._free_ports = count(20_000, 1_000)
 
     def make_ready(self) -> None:
         """Nothing: what it plays is always ready."""
 
     def capacity(self) -> Capacity:
         return self._capacity
+
+    def why_not_isolated(self, instances: int) -> str:  # noqa: ARG002 - any number reaches as little as one
+        return self.obstacle
 
     def agent(self, instance: InstanceRef) -> PlayedAgent:
         """The agent of an instance that was started; what a test plays with."""
@@ -116,8 +123,9 @@ class SimulatedEngine:
         with self._lock:
             if self._ended(refs[0].attempt).exists():
                 raise Conflict("attempt", str(refs[0].attempt), "was ended and cannot be started again")
+            port = max(spec.master_port for spec in specs) or next(self._free_ports)
             for ref, spec in zip(refs, specs, strict=True):
-                self._start(self.agent(ref), spec)
+                self._start(self.agent(ref), replace(spec, master_port=port))
         return refs
 
     def reports(self, instance: InstanceRef, offset: int) -> Read:

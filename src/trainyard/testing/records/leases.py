@@ -153,6 +153,16 @@ class LeaseContract:
         held(records)
         assert records.count_due(KIND, after=minutes(-9), before=minutes(9)) == 3
 
+    def test_those_that_are_due_until_a_moment_are_listed_held_or_not(self, records: Records) -> None:
+        for number, (name, due) in enumerate({"a": -3, "b": -2, "c": -2, "d": 5}.items()):
+            records.create(draft(name, due_at=minutes(due)), now=minutes(number))
+        records.create(draft("never"), now=NOON)
+        records.create(draft("other", kind="model", due_at=minutes(-3)), now=NOON)
+        assert held(records).resource.key.name == "a"
+        assert [each.key.name for each in records.due_until(KIND, minutes(-2))] == ["a", "b", "c"]
+        assert [each.key.name for each in records.due_until(KIND, minutes(-3))] == ["a"]
+        assert records.due_until(KIND, minutes(-4)) == []
+
     def test_a_released_resource_is_due_at_its_new_time(self, records: Records) -> None:
         records.create(draft("a", due_at=NOON), now=NOON)
         assert records.apply_claimed(held(records), Change(due_at=minutes(2)), now=NOON, release=True)

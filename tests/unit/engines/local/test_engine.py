@@ -11,6 +11,7 @@ import pytest
 
 from trainyard.engines.contract import AttemptRef
 from trainyard.engines.local import LocalEngine
+from trainyard.engines.probe import Answer
 from trainyard.foundation.errors import Conflict, InvalidRequest, Unavailable
 from trainyard.testing.engines.samples import Surroundings, attempt_specs
 from trainyard.testing.eventually import eventually
@@ -191,3 +192,23 @@ def test_an_attempt_that_filled_the_disk_is_ended_all_the_same(
     assert not hoard.exists()
     with pytest.raises(Conflict):
         engine.start(specs)
+
+
+def test_what_a_machine_can_isolate_is_asked_once_and_what_it_cannot_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The probe is played: a machine that allows bridges, or does not, cannot be had at will."""
+    asked: list[int] = []
+    answers = {1: Answer(ok=True, detail="works"), 2: Answer(ok=False, detail="tried: Operation not permitted")}
+
+    def ask(instances: int) -> Answer:
+        asked.append(instances)
+        return answers[instances]
+
+    monkeypatch.setattr("trainyard.engines.probe.ask_isolation", ask)
+    engine = engine_with(tmp_path, "python")
+    assert [engine.why_not_isolated(1), engine.why_not_isolated(1)] == ["", ""]
+    assert "tried: Operation not permitted" in engine.why_not_isolated(2)
+    answers[2] = answers[1]
+    assert [engine.why_not_isolated(count) for count in (2, 3, 1)] == ["", "", ""]
+    assert asked == [1, 2, 2]

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,28 @@ def test_an_object_that_is_gone_is_named(store: FilesystemObjects, tmp_path: Pat
     with pytest.raises(CannotRun, match=r"s3://yard/data/train/lost of channel train .* does not exist") as caught:
         bring(store, channel("data/train/lost"), tmp_path / "train")
     assert caught.value.kind is FailureKind.BAD_INPUT
+
+
+def test_an_object_replaced_since_it_was_listed_is_named(store: FilesystemObjects, tmp_path: Path) -> None:
+    etags = [store.info(Location(BUCKET, key)).etag for key in OBJECTS]
+    listed = replace(channel(*OBJECTS), etags=etags)
+    assert len(bring(store, listed, tmp_path / "before")) == len(OBJECTS)
+    put_object(store, "data/train/deep/er/b.bin", b"newer")
+    with pytest.raises(
+        CannotRun, match=r"s3://yard/data/train/deep/er/b.bin .* was replaced"
+    ) as caught:
+        bring(store, listed, tmp_path / "after")
+    assert caught.value.kind is FailureKind.BAD_INPUT
+
+
+def test_an_object_replaced_since_it_was_listed_is_noticed_where_files_are_copied(
+    store: FilesystemObjects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No second file system is at hand, so the one call that needs it is replaced.
+    monkeypatch.setattr(channels, "link_file", lambda source, place: False)
+    listed = replace(channel("data/train/a.csv"), etags=["0" * 32])
+    with pytest.raises(CannotRun, match="was replaced"):
+        bring(store, listed, tmp_path / "train")
 
 
 def test_a_channel_without_objects_is_an_empty_folder(store: FilesystemObjects, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from tests.unit.instance.agent.samples import SPEC, changed, make_bucket, put_ob
 from trainyard.instance.agent.code import fetch_code, program_command
 from trainyard.instance.agent.failure import CannotRun, FailureKind
 from trainyard.link.contract import ProgramSpec
+from trainyard.link.folders import InstanceFolder
 from trainyard.objects.filesystem import FilesystemObjects
 
 
@@ -34,20 +35,21 @@ def written(code: Path, name: str) -> Path:
 
 
 def test_the_submitted_archive_is_unpacked_into_the_code_folder(store: FilesystemObjects, ml: Path) -> None:
-    fetch_code(store, SPEC, ml)
+    fetch_code(store, SPEC, ml, check=lambda: None)
     assert sorted(path.name for path in (ml / "code").rglob("*.py")) == ["a.py", "train.py"]
 
 
 def test_code_may_come_by_a_channel(store: FilesystemObjects, ml: Path) -> None:
-    (ml / "input/data/code").mkdir(parents=True)
-    (ml / "input/data/code/sourcedir.tar.gz").write_bytes(tar_gz({"train.py": ""}))
+    channel = InstanceFolder(ml.parent).channels / "code"
+    channel.mkdir(parents=True)
+    (channel / "sourcedir.tar.gz").write_bytes(tar_gz({"train.py": ""}))
     program = ProgramSpec("train.py", "/opt/ml/input/data/code/sourcedir.tar.gz")
-    fetch_code(store, changed(program=program), ml)
+    fetch_code(store, changed(program=program), ml, check=lambda: None)
     assert (ml / "code" / "train.py").exists()
 
 
 def test_a_job_without_code_needs_none(store: FilesystemObjects, ml: Path) -> None:
-    fetch_code(store, changed(program=ProgramSpec(command=("true",))), ml)
+    fetch_code(store, changed(program=ProgramSpec(command=("true",))), ml, check=lambda: None)
     assert list((ml / "code").iterdir()) == []
 
 
@@ -66,7 +68,7 @@ def test_code_that_cannot_be_had_is_named(store: FilesystemObjects, ml: Path, lo
     put_object(store, "code/plain.txt", b"print()")
     put_object(store, "code/evil.tar.gz", tar_gz({"../evil.py": ""}))
     with pytest.raises(CannotRun, match=complaint) as caught:
-        fetch_code(store, changed(program=ProgramSpec("train.py", location)), ml)
+        fetch_code(store, changed(program=ProgramSpec("train.py", location)), ml, check=lambda: None)
     assert caught.value.message.startswith(f"The code {location} ")
 
 

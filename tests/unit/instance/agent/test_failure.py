@@ -2,6 +2,7 @@
 
 import errno
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -166,3 +167,28 @@ def test_the_status_is_the_code_or_128_and_the_signal() -> None:
     assert exit_status(Ended(0, None)) == 0
     assert exit_status(Ended(3, None)) == 3
     assert exit_status(Ended(None, 15)) == 143
+
+
+def test_a_rank_is_named_with_what_it_failed_of() -> None:
+    tail = LogTail()
+    tail.add(b"epoch 1\n")
+    end = ProgramEnd("algo-3", "python train.py", Ended(None, signal.SIGKILL), None, tail, None, rank=2, at_us=7)
+    told = failure_of_program(end)
+    assert 'ErrorMessage "rank 2 on algo-3: The program was ended by SIGKILL."' in told.reason
+    assert (told.card["rank"], told.card["at_us"], told.card["is_consequence"]) == (2, 7, False)
+    server = failure_of_program(replace(end, rank=None, is_server=True))
+    assert server.card["summary"] == "the parameter server on algo-3: The program was ended by SIGKILL."
+
+
+@pytest.mark.parametrize(
+    ("last", "is_consequence"),
+    [
+        ("RuntimeError: [gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.64.0.3]:4711", True),
+        ("torch.distributed.DistNetworkError: failed to recv, got 0 bytes", True),
+        ("ConnectionResetError: [Errno 104] Connection reset by peer", True),
+        ("ValueError: no such optimizer", False),
+        ("", False),
+    ],
+)
+def test_who_only_lost_a_connection_failed_because_of_another(last: str, is_consequence: bool) -> None:
+    assert failure(f"step 7\n{last}\n").card["is_consequence"] is is_consequence

@@ -170,21 +170,44 @@ def test_each_attribute_of_each_line_of_an_augmented_manifest_is_a_record(store:
 
 def test_the_lines_of_an_augmented_manifest_are_shuffled_and_shared_out(store: FilesystemObjects, root: str) -> None:
     manifest(store, *({"label": number, "source-ref": "s3://yard/data/01"} for number in range(30)))
-    hosts = ("algo-1", "algo-2", "algo-3")
     labels = []
-    for host in hosts:
-        spec = changed(SPEC, objects=ObjectsSpec(root), hosts=hosts, instance=host)
+    for part in range(3):
         told = channel(
             keys=("list.jsonl",),
             attributes=("label",),
             record_wrapper="RecordIO",
             shuffle_seed=1,
             distribution="ShardedByS3Key",
+            part=part,
+            parts=3,
         )
+        spec = changed(SPEC, objects=ObjectsSpec(root))
         labels.append([int(each) for each in read_recordio(io.BytesIO(received(Feed(spec, told))))])
     assert [len(each) for each in labels] == [10, 10, 10]
     together = [label for each in labels for label in each]
     assert sorted(together) == list(range(30)) != together
+
+
+def shared_out(root: str, epoch: int, *, seed: int | None, parts: int = 3) -> list[list[bytes]]:
+    """What each instance gets of 30 objects in an epoch."""
+    keys = tuple(f"many/{number:02}" for number in range(30))
+    values: dict[str, Any] = {"record_wrapper": "RecordIO", "shuffle_seed": seed, "distribution": "ShardedByS3Key"}
+    sent = [feed(root, keys=keys, parts=parts, part=part, **values) for part in range(parts)]
+    return [list(read_recordio(io.BytesIO(received(each, epoch)))) for each in sent]
+
+
+def test_a_shuffled_and_sharded_channel_is_shared_out_anew_in_each_epoch(store: FilesystemObjects, root: str) -> None:
+    bodies = [f"{number:02}".encode() for number in range(30)]
+    for body in bodies:
+        put_object(store, f"many/{body.decode()}", body)
+    epochs = [shared_out(root, epoch, seed=7) for epoch in range(3)]
+    for shares in epochs:
+        assert [len(share) for share in shares] == [10, 10, 10]
+        assert sorted(body for share in shares for body in share) == bodies
+    owners = [{body: part for part, share in enumerate(shares) for body in share} for shares in epochs]
+    assert owners[0] != owners[1] != owners[2] != owners[0]
+    assert shared_out(root, 1, seed=7) == epochs[1]
+    assert shared_out(root, 1, seed=8) != epochs[1]
 
 
 @pytest.mark.parametrize(

@@ -78,3 +78,15 @@ def test_the_mailbox_is_not_read_more_often_than_needed(mailbox: Mailbox) -> Non
     now += POLL_S
     orders.read()
     assert orders.is_killed
+
+
+def test_a_kill_counts_from_its_first_order(mailbox: Mailbox) -> None:
+    orders = Orders(mailbox, monotonic=Hands())
+    assert not orders.is_killed_for(0)
+    mailbox.put(CommandKind.KILL)
+    assert orders.is_killed_for(0)
+    assert not orders.is_killed_for(10 * POLL_S)
+    mailbox.put(CommandKind.KILL)
+    for _ in range(8):
+        orders.read()
+    assert orders.is_killed_for(10 * POLL_S)

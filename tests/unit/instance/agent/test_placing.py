@@ -2,14 +2,17 @@
 
 import contextlib
 import os
+import stat
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.unit.instance.agent.samples import BUCKET, make_bucket, put_object, read_object
+from trainyard.foundation.files import remove_tree
 from trainyard.foundation.locations import Location
 from trainyard.instance.agent.channels import bring_channel
 from trainyard.instance.agent.layout import Owner
@@ -85,6 +88,45 @@ def ruin(folder: Path, user: int | None) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+def as_user(folder: Path, user: int, work: Callable[[], str]) -> str:
+    """What work says that a process of that user does in a folder."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.chdir(folder)
+            os.setgroups([])
+            os.setresgid(user, user, user)
+            os.setresuid(user, user, user)
+            os.write(writer, work().encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as said:
+        text = said.read()
+    os.waitpid(child, 0)
+    return text
+
+
+def refused_attempts() -> str:
+    file = Path("a.csv")
+    assert file.read_bytes() == FILES["a.csv"]
+    attempts: dict[str, Callable[[], object]] = {
+        "write": lambda: file.open("r+b"),
+        "unlink": file.unlink,
+        "add": lambda: Path("deep/new").write_bytes(b"new"),
+        "chmod": lambda: file.chmod(0o666),
+        "rename": lambda: Path("deep").rename("other"),
+    }
+    refused = []
+    for name, attempt in attempts.items():
+        try:
+            attempt()
+        except PermissionError:
+            refused.append(name)
+    return " ".join(refused)
+
+
 def ruin_file(path: Path) -> None:
     second = Path("second-name")
     for attempt in (
@@ -114,6 +156,12 @@ def test_a_file_channel_is_shown_copy_on_write_with_its_changes_in_the_scratch(f
 def test_a_fast_file_channel_is_shown_read_only(folder: InstanceFolder) -> None:
     shown = places(folder, FAST)
     assert shown.read_only == [Bind(folder.channels / "fast", "/opt/ml/input/data/fast")]
+    assert (shown.copy_on_write, shown.writable) == ([], [])
+
+
+def test_files_of_a_file_system_that_may_only_be_read_are_shown_so(folder: InstanceFolder) -> None:
+    shown = places(folder, replace(FILE, is_writable=False))
+    assert shown.read_only == [Bind(folder.channels / "train", "/opt/ml/input/data/train")]
     assert (shown.copy_on_write, shown.writable) == ([], [])
 
 
@@ -154,6 +202,36 @@ def test_where_no_namespaces_can_be_had_everything_lies_in_place(folder: Instanc
     assert placed(folder, "train") == placed(folder, "fast") == FILES
     assert (folder.ml / "input/data/sets/c.csv").read_text() == "3"
     assert (shown.copy_on_write, shown.read_only, shown.writable) == ([], [], [])
+
+
+def test_where_no_namespaces_can_be_had_what_may_only_be_read_is_so_by_its_modes_and_that_is_said(
+    folder: InstanceFolder, shared: ChannelSpec
+) -> None:
+    shown = places(folder, FILE, FAST, shared)
+    shown.place_all()
+    fast = folder.ml / "input/data/fast"
+    modes = {path.is_dir(): stat.S_IMODE(path.stat().st_mode) for path in (fast, *fast.rglob("*"))}
+    assert modes == {True: 0o555, False: 0o444}
+    assert all(os.access(path, os.W_OK) for path in (folder.ml / "input/data/train").rglob("*"))
+    of_fast, of_shared = shown.not_enforced
+    assert of_fast.startswith("Channel fast is read-only by the modes of its files alone")
+    assert of_shared.startswith("The folder of channel sets is not read-only")
+    remove_tree(folder.ml)
+    assert not folder.ml.exists()
+
+
+@needs_root
+def test_without_namespaces_another_user_cannot_change_what_may_only_be_read(
+    store: FilesystemObjects, folder: InstanceFolder
+) -> None:
+    shown = places(folder, FILE, FAST, user=OTHER_USER)
+    shown.place_all()
+    for path in (folder.root, *folder.root.parents[:2]):
+        path.chmod(0o755)
+    refused = as_user(folder.ml / "input/data/fast", OTHER_USER, refused_attempts)
+    assert refused == "write unlink add chmod rename"
+    assert placed(folder, "fast") == FILES
+    assert shown.not_enforced == []
 
 
 @pytest.mark.parametrize("user", [None, pytest.param(OTHER_USER, marks=needs_root)])

@@ -1,4 +1,6 @@
+import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -6,9 +8,11 @@ import pytest
 from tests.unit.server.services.accounts import Accounts
 from tests.unit.server.services.sagemaker.requests import fill_bucket
 from trainyard.engines.file_systems import FileSystems
+from trainyard.foundation.clock import utc_now
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.foundation.jobs import ChannelPlan
-from trainyard.objects.contract import ObjectStore
+from trainyard.foundation.locations import BucketRef, Location
+from trainyard.objects.contract import Attributes, ObjectStore
 from trainyard.server.control.channels import Contents, channel_spec, contents_of
 
 NO_FILE_SYSTEMS = FileSystems(Path("/none"))
@@ -33,6 +37,27 @@ def keys(objects: ObjectStore, channel: ChannelPlan) -> list[str]:
 def test_a_prefix_gives_all_its_objects_however_many(objects: ObjectStore) -> None:
     assert keys(objects, ChannelPlan("train", "s3://data/train/")) == KEYS
     assert keys(objects, ChannelPlan("train", "s3://data/train/00")) == KEYS[:100]
+
+
+@pytest.mark.parametrize("seed", [None, 7])
+def test_what_a_listing_tells_of_objects_stays_with_them(objects: ObjectStore, seed: int | None) -> None:
+    fill = {f"sized/{number}": b"x" * number for number in range(10)}
+    for key, body in fill.items():
+        writer = objects.writer(Location(BucketRef("111111111111", "data"), key), Attributes())
+        writer.write(body)
+        writer.commit(now=utc_now())
+    plan = ChannelPlan("c", "s3://data/sized/", is_sharded=True, shuffle_seed=seed)
+    contents = contents_of(objects, plan, account="111111111111", file_systems=NO_FILE_SYSTEMS)
+    told = [channel_spec(plan, contents, number=number, count=3) for number in range(3)]
+    rows = [row for spec in told for row in zip(spec.keys, spec.etags, spec.sizes, strict=True)]
+    assert sorted(rows) == [(key, hashlib.md5(body).hexdigest(), len(body)) for key, body in sorted(fill.items())]
+
+
+def test_what_a_manifest_lists_is_looked_up_by_who_reads_it(objects: ObjectStore) -> None:
+    plan = ChannelPlan("train", "s3://data/train.manifest", is_manifest=True)
+    contents = contents_of(objects, plan, account="111111111111", file_systems=NO_FILE_SYSTEMS)
+    told = channel_spec(plan, contents, number=0, count=1)
+    assert (list(told.etags), list(told.sizes)) == ([], [])
 
 
 def test_a_manifest_gives_what_it_lists(objects: ObjectStore) -> None:
@@ -68,6 +93,26 @@ def test_sharded_objects_go_to_one_instance_each(objects: ObjectStore) -> None:
     assert sorted(key for share in shares for key in share.keys) == KEYS
     assert {len(share.keys) for share in shares} == {375}
     assert shares[0].distribution == "ShardedByS3Key"
+
+
+def test_every_instance_is_told_all_objects_that_are_shared_out_anew_in_each_epoch(objects: ObjectStore) -> None:
+    channel = ChannelPlan("train", "s3://data/train/", mode="Pipe", is_sharded=True, shuffle_seed=7)
+    contents = contents_of(objects, channel, account="111111111111", file_systems=NO_FILE_SYSTEMS)
+    first, second = (channel_spec(channel, contents, number=number, count=2) for number in range(2))
+    assert first.keys == second.keys
+    assert sorted(first.keys) == KEYS
+    assert [(spec.part, spec.parts, spec.distribution) for spec in (first, second)] == [
+        (0, 2, "ShardedByS3Key"),
+        (1, 2, "ShardedByS3Key"),
+    ]
+
+
+def test_files_that_are_shuffled_and_sharded_go_to_one_instance_each(objects: ObjectStore) -> None:
+    channel = ChannelPlan("train", "s3://data/train/", is_sharded=True, shuffle_seed=7)
+    contents = contents_of(objects, channel, account="111111111111", file_systems=NO_FILE_SYSTEMS)
+    shares = [channel_spec(channel, contents, number=number, count=4) for number in range(4)]
+    assert sorted(key for share in shares for key in share.keys) == KEYS
+    assert {len(share.keys) for share in shares} == {375}
 
 
 def test_45_objects_on_3_instances_are_15_each(objects: ObjectStore) -> None:
@@ -110,3 +155,20 @@ def test_a_file_system_gives_a_directory_in_its_folder(objects: ObjectStore, tmp
     spec = channel_spec(channel, contents, number=0, count=1)
     assert (spec.folder, spec.directory, spec.is_writable) == (str(tmp_path / "shared"), "a/b", False)
     assert list(spec.keys) == []
+
+
+def test_a_file_system_that_stands_for_a_prefix_gives_its_objects_to_read(objects: ObjectStore, tmp_path: Path) -> None:
+    file = tmp_path / "file_systems.toml"
+    file.write_text('[file_systems]\n"fs-00000000" = "s3://data/"\n')
+    systems = FileSystems(file, cache=tmp_path / "cache")
+    channel = ChannelPlan("shared", "", file_system="fs-00000000", directory="train", is_writable=False)
+    spec = channel_spec(
+        channel, contents_of(objects, channel, account="111111111111", file_systems=systems), number=0, count=1
+    )
+    assert (spec.bucket, spec.prefix, spec.folder, spec.directory) == ("data", "train/", "", "")
+    assert sorted(spec.keys) == KEYS
+    assert len(spec.etags) == len(spec.sizes) == len(KEYS)
+    assert (spec.is_writable, spec.cache) == (False, str(tmp_path / "cache"))
+    nothing = replace(channel, directory="none")
+    with pytest.raises(InvalidRequest, match=r"no objects under .s3://data/none/"):
+        contents_of(objects, nothing, account="111111111111", file_systems=systems)

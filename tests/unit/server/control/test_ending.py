@@ -6,6 +6,7 @@ from tests.unit.foundation.jobs import placed, seconds
 from trainyard.foundation.jobs import Attempt, InstanceState, Outcome, SecondaryStatus, TrainingJob
 from trainyard.foundation.transitions import MAX_WAIT, advance, ask_to_stop, interrupt
 from trainyard.server.control.ending import (
+    awaits_cause,
     conclude,
     gave_way,
     has_ended,
@@ -175,3 +176,11 @@ def test_a_job_that_waited_and_ran_too_long_says_so_at_its_end() -> None:
     stopping = ask_to_stop(training(), MAX_WAIT, at=seconds(2))
     job = conclude(ended(stopping, Outcome.STOPPED, reason=MAX_WAIT), now=seconds(20))
     assert job.secondary is S.MAX_WAIT_TIME_EXCEEDED
+
+
+def test_one_that_lost_its_connection_is_not_the_cause_until_the_others_had_time_to_tell() -> None:
+    job = ended(training(instances=2), Outcome.FAILED)
+    assert not awaits_cause(job, now=seconds(11))
+    job = replace(job, failure="reset", card={"is_consequence": True})
+    assert awaits_cause(job, now=seconds(12))
+    assert not awaits_cause(job, now=seconds(14))

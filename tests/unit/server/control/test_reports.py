@@ -100,3 +100,20 @@ def test_phases_metrics_exits_artifacts_and_notes_are_kept() -> None:
 def test_a_talkative_instance_cannot_fill_the_records_with_notes() -> None:
     notes = [(1.0, FrameKind.NOTE, {"text": f"note {number}"}) for number in range(500)]
     assert len(heard(placed(), algo_1=frames(*notes)).notes) == MAX_NOTES
+
+
+def failed(at: float, *, died_at: float, is_consequence: bool = False) -> tuple[float, FrameKind, dict[str, Any]]:
+    card = {"kind": "user error", "at_us": to_micros(seconds(died_at)), "is_consequence": is_consequence}
+    return at, FrameKind.ENDED, {"outcome": "failed", "reason": f"died at {died_at:g}", "card": card}
+
+
+def test_the_program_that_died_first_gives_the_reason_whoever_reports_first() -> None:
+    job = heard(placed(instances=2), algo_1=frames(failed(3, died_at=2.5)))
+    assert job.failure == "died at 2.5"
+    assert heard(job, algo_2=frames(failed(9, died_at=2))).failure == "died at 2"
+    assert heard(job, algo_2=frames(failed(9, died_at=2.7))).failure == "died at 2.5"
+
+
+def test_a_program_that_only_lost_a_connection_never_gives_the_reason_when_another_has_one() -> None:
+    job = heard(placed(instances=2), algo_1=frames(failed(3, died_at=2.5, is_consequence=True)))
+    assert heard(job, algo_2=frames(failed(9, died_at=4))).failure == "died at 4"

@@ -1,5 +1,11 @@
-from tests.unit.server.control.bench import Bench
+from dataclasses import replace
+from pathlib import Path
+
+from tests.unit.server.control.bench import TWO_SLOTS, Bench, open_bench
+from tests.unit.server.services.sagemaker.requests import channel
 from trainyard.link.contract import SyncSpec
+
+SCRIPT = {"sagemaker_program": "train.py", "sagemaker_submit_directory": "s3://data/code/sourcedir.tar.gz"}
 
 
 def test_the_variables_of_a_request_win_over_those_of_the_yard(bench: Bench) -> None:
@@ -7,6 +13,14 @@ def test_the_variables_of_a_request_win_over_those_of_the_yard(bench: Bench) -> 
     environment = bench.agent().spec.environment
     assert (environment["AWS_ENDPOINT_URL"], environment["EMPTY"]) == ("https://elsewhere", "")
     assert environment["AWS_REGION"] == environment["AWS_DEFAULT_REGION"] == "eu-west-3"
+
+
+def test_an_isolated_instance_has_neither_credentials_nor_the_address_of_the_yard(bench: Bench) -> None:
+    bench.start(EnableNetworkIsolation=True)
+    spec = bench.agent().spec
+    assert spec.is_isolated
+    names = {name for name in spec.environment if name.startswith("AWS_")}
+    assert names == {"AWS_REGION", "AWS_DEFAULT_REGION", "AWS_EC2_METADATA_DISABLED"}
 
 
 def test_every_instance_knows_all_hosts_and_what_it_must_not_see(bench: Bench) -> None:
@@ -53,3 +67,48 @@ def test_an_instance_is_told_which_folders_are_kept_in_s3(bench: Bench) -> None:
 def test_folders_under_opt_ml_need_no_place_of_their_own(bench: Bench) -> None:
     bench.start(CheckpointConfig={"S3Uri": "s3://data/ck"})
     assert list(bench.agent().spec.extra_paths) == []
+
+
+def test_each_instance_has_the_type_and_the_channels_of_its_group(tmp_path: Path) -> None:
+    groups = [
+        {"InstanceGroupName": "one", "InstanceType": "ml.m5.large", "InstanceCount": 1},
+        {"InstanceGroupName": "two", "InstanceType": "local", "InstanceCount": 2},
+    ]
+    shared_out = {"S3DataDistributionType": "ShardedByS3Key", "InstanceGroupNames": ["two"]}
+    with open_bench(tmp_path, capacity=replace(TWO_SLOTS, slots=3)) as bench:
+        bench.start(
+            ResourceConfig={"InstanceGroups": groups, "VolumeSizeInGB": 1},
+            InputDataConfig=[channel("all", "s3://data/train/"), channel("some", "s3://data/train/", **shared_out)],
+        )
+        specs = [bench.agent(instance=f"algo-{number}").spec for number in (1, 2, 3)]
+
+    assert [(spec.instance_type, spec.instance_group) for spec in specs] == [
+        ("ml.m5.large", "one"),
+        ("local", "two"),
+        ("local", "two"),
+    ]
+    assert [[(each.name, list(each.keys)) for each in spec.channels[1:]] for spec in specs] == [
+        [],
+        [("some", ["train/1.csv", "train/3.csv"])],
+        [("some", ["train/2.csv"])],
+    ]
+    assert [list(group.hosts) for group in specs[0].groups] == [["algo-1"], ["algo-2", "algo-3"]]
+
+
+def test_ranks_go_through_the_hosts_as_programs_are_told_them(bench: Bench) -> None:
+    many = {"InstanceType": "local", "InstanceCount": 11, "VolumeSizeInGB": 1}
+    bench.start(ResourceConfig=many, HyperParameters=SCRIPT | {"sagemaker_torch_distributed_enabled": "true"})
+    launch = bench.agent().spec.launch
+    assert launch.kind == "torchrun"
+    assert list(launch.processes)[:4] == ["algo-1", "algo-10", "algo-11", "algo-2"]
+    assert set(launch.processes.values()) == {1}
+
+
+def test_only_the_groups_that_are_named_are_launched(bench: Bench) -> None:
+    groups = [
+        {"InstanceGroupName": name, "InstanceType": "local", "InstanceCount": count}
+        for name, count in (("feeders", 1), ("trainers", 2))
+    ]
+    named = {"sagemaker_mpi_enabled": "true", "sagemaker_distribution_instance_groups": '["trainers"]'}
+    bench.start(ResourceConfig={"InstanceGroups": groups, "VolumeSizeInGB": 1}, HyperParameters=SCRIPT | named)
+    assert dict(bench.agent().spec.launch.processes) == {"algo-2": 1, "algo-3": 1}

@@ -12,9 +12,10 @@ from trainyard.engines.contract import Capacity
 from trainyard.foundation.errors import Unavailable
 from trainyard.foundation.jobs import SecondaryStatus, Status
 from trainyard.foundation.transitions import interrupt
-from trainyard.link.contract import FrameKind
+from trainyard.link.contract import CommandKind, FrameKind
+from trainyard.link.folders import InstanceRef
 from trainyard.link.mailbox import Mailbox
-from trainyard.server.control.training import GIVE_WAY, LEASE, START_PATIENCE
+from trainyard.server.control.training import GIVE_WAY, KILL_PATIENCE, LEASE, START_PATIENCE
 from trainyard.server.control.waiting import Waiting
 from trainyard.server.jobs import PENDING_LIMIT, change_to, job_of
 from trainyard.server.quotas import CapacityKind, Quota, Quotas
@@ -47,6 +48,17 @@ def take_place(bench: Bench, name: str = "mnist", *, why: str = "A test did it."
     resource = bench.resource(name)
     after = interrupt(job_of(resource), why)
     assert bench.work.records.apply(resource, change_to(resource, after), now=bench.watch()) is not None
+
+
+def slow_agents(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, CommandKind]]:
+    """What instances are told from now on, which they do not follow at once."""
+    told: list[tuple[str, CommandKind]] = []
+
+    def command(instance: InstanceRef, kind: CommandKind, payload: object) -> None:
+        told.append((instance.name, kind))
+
+    monkeypatch.setattr(bench.engine, "command", command)
+    return told
 
 
 def statuses(bench: Bench, name: str = "mnist") -> list[str]:
@@ -212,6 +224,54 @@ def test_an_instance_that_fails_because_another_was_interrupted_does_not_fail_th
     assert (job.secondary, job.failure, dict(job.card)) == (S.INTERRUPTED, "", {})
 
 
+def test_the_others_keep_their_grace_when_one_fails_while_all_give_way(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They store their last checkpoints in it, and nobody cuts that short."""
+    orders = slow_agents(bench, monkeypatch)
+    claim = bench.start(**spot(**two_instances()))
+    take_place(bench)
+    bench.agent(instance="algo-2").end("failed", reason="Connection reset by peer")
+    held = bench.turn(claim, times=2)
+    bench.watch.forward(KILL_PATIENCE.total_seconds() * 3)
+    held = bench.turn(bench.work.claim(), times=2)
+    assert held is not None
+    assert bench.agent(instance="algo-1").is_alive
+    assert orders == [("algo-1", CommandKind.STOP)]
+    bench.agent(instance="algo-1").end("stopped", reason="interrupted")
+    assert bench.turn(held) is None
+    assert bench.job().secondary is S.INTERRUPTED
+
+
+def test_those_that_are_killed_have_their_moment_to_store_however_late_the_yard_is(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = slow_agents(bench, monkeypatch)
+    bench.start(**spot(**two_instances()))
+    bench.agent(instance="algo-2").end("failed", reason="It is wrong.")
+    bench.watch.forward(1800)  # in which no yard runs
+    held = bench.turn(bench.work.claim(), times=3)
+    assert orders == [("algo-1", CommandKind.KILL)]
+    assert bench.agent(instance="algo-1").is_alive
+    assert held is not None
+    bench.watch.forward(KILL_PATIENCE.total_seconds() + 1)
+    assert bench.turn(bench.work.claim(), times=2) is None
+    assert not bench.agent(instance="algo-1").is_alive
+    assert bench.job().secondary is S.FAILED
+
+
+def test_instances_that_were_killed_for_a_failure_are_not_told_to_give_way(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = slow_agents(bench, monkeypatch)
+    claim = bench.start(**spot(**two_instances()))
+    bench.agent(instance="algo-2").end("failed", reason="It is wrong.")
+    held = bench.turn(claim)
+    take_place(bench)
+    bench.turn(held, times=2)
+    assert orders == [("algo-1", CommandKind.KILL)]
+
+
 def test_an_agent_that_dies_while_it_is_interrupted_costs_no_retry(yard: Bench) -> None:
     claim = yard.start(**spot(RetryStrategy={"MaximumRetryAttempts": 1}))
     take_place(yard)
@@ -348,7 +408,11 @@ def test_the_bill_is_for_the_time_of_all_attempts_at_the_price_of_spot(yard: Ben
         ("A test did it.", 1000.0),
         (None, None),
     ]
+    assert [each["TrainingTimeInSeconds"] for each in more["Attempts"]] == [10.0, 30.0]
     assert "Attempt 1 was interrupted: A test did it." in more["Notes"]
+    (use,) = yard.anna("trainyard", "DescribeSpot")["Types"]
+    assert (use["Jobs"], use["Interruptions"], use["TrainingTimeInSeconds"]) == (1, 1, 40)
+    assert use["MedianResumeInSeconds"] == use["WorstResumeInSeconds"] == pytest.approx(1000, rel=1 / 40)
 
 
 def test_metrics_of_all_attempts_count(yard: Bench) -> None:

@@ -22,15 +22,17 @@ from trainyard.server.records.contract import CounterFull, Draft, NewEvent, Reso
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.server.services.logs.storage import GROUP, ensure_group
 from trainyard.server.services.sagemaker.inputs import channels_of, require_bucket, require_channels, require_object
+from trainyard.server.services.sagemaker.isolation import require_encryption, require_isolation
+from trainyard.server.services.sagemaker.launchers import launch_of
 from trainyard.server.services.sagemaker.pools import pool_key_of
-from trainyard.server.services.sagemaker.program import DIRECTORY, program_of
+from trainyard.server.services.sagemaker.program import DIRECTORY, channel_of_code, program_of
+from trainyard.server.services.sagemaker.resources import billed_share, groups_of, require_known_groups
 from trainyard.server.services.sagemaker.synced import checkpoints_of, tensorboard_of
 from trainyard.server.services.sagemaker.unserved import notes_on, require_served
 from trainyard.server.services.tag_rules import require_tags
 from trainyard.wire.fault import Fault
 
 DEFAULT_MAX_RUNTIME_S = 86400
-MAX_INSTANCES = 100
 
 
 def create_training_job(call: Call, shape: Shape) -> Shape:
@@ -39,6 +41,8 @@ def create_training_job(call: Call, shape: Shape) -> Shape:
     tags = {tag["Key"]: tag["Value"] for tag in shape.get("Tags", ())}
     require_tags(tags)
     plan = _plan(call, shape)
+    require_isolation(plan, call.yard.workshop.engine)
+    require_encryption(shape, plan)
     _require_locations(call, plan)
     name = shape["TrainingJobName"]
     job = TrainingJob(
@@ -74,7 +78,6 @@ def _require_whole(shape: Shape) -> None:
     ):
         raise InvalidRequest("AlgorithmSpecification needs a TrainingImage.")
     _require_times(shape)
-    _require_resources(shape["ResourceConfig"])
 
 
 def _require_times(shape: Shape) -> None:
@@ -91,41 +94,37 @@ def _require_times(shape: Shape) -> None:
         )
 
 
-def _require_resources(resources: Shape) -> None:
-    if resources.get("InstanceGroups") or resources.get("InstancePreferences"):
-        return
-    for member in ("InstanceType", "InstanceCount"):
-        if member not in resources:
-            raise InvalidRequest(f"ResourceConfig needs an {member}.")
-    if not 1 <= resources["InstanceCount"] <= MAX_INSTANCES:
-        raise InvalidRequest(f"InstanceCount is {resources['InstanceCount']}; it must be 1 to {MAX_INSTANCES}.")
-
-
 def _plan(call: Call, shape: Shape) -> TrainingPlan:
     algorithm, resources = shape["AlgorithmSpecification"], shape["ResourceConfig"]
     hyperparameters = shape.get("HyperParameters", {})
     program = program_of(algorithm, hyperparameters)
     checkpoints, tensorboard = checkpoints_of(shape), tensorboard_of(shape)
     is_spot = shape.get("EnableManagedSpotTraining", False)
+    groups, channels = groups_of(resources), channels_of(shape)
+    require_known_groups(channels, groups)
+    types = [call.yard.workshop.catalog[group.instance_type] for group in groups for _ in range(group.count)]
     return TrainingPlan(
         image=algorithm["TrainingImage"],
-        instance_type=resources["InstanceType"],
-        instance_count=resources["InstanceCount"],
+        instance_type=groups[0].instance_type,
+        instance_count=len(types),
+        groups=groups if resources.get("InstanceGroups") else (),
         role=_role_name(call, shape["RoleArn"]),
         output_path=shape["OutputDataConfig"]["S3OutputPath"],
         entry_point=program.entry_point,
         submit_directory=program.submit_directory,
         command=program.command,
+        launch=launch_of(hyperparameters, groups, program=program, image=algorithm["TrainingImage"]),
         hyperparameters=hyperparameters,
         environment=shape.get("Environment", {}),
-        channels=channels_of(shape),
+        channels=channels,
         metrics=tuple(map(_metric, algorithm.get("MetricDefinitions", ()))),
         max_runtime_s=shape["StoppingCondition"].get("MaxRuntimeInSeconds", DEFAULT_MAX_RUNTIME_S),
         max_pending_s=shape["StoppingCondition"].get("MaxPendingTimeInSeconds"),
         retries=shape.get("RetryStrategy", {}).get("MaximumRetryAttempts", 0),
+        is_isolated=shape.get("EnableNetworkIsolation", False),
         is_spot=is_spot,
         max_wait_s=shape["StoppingCondition"].get("MaxWaitTimeInSeconds"),
-        billed_share=call.yard.workshop.catalog[resources["InstanceType"]].billed_share(is_spot=is_spot),
+        billed_share=billed_share(types, is_spot=is_spot),
         checkpoint_uri=checkpoints.uri,
         checkpoint_path=checkpoints.path,
         tensorboard_uri=tensorboard.uri,
@@ -161,7 +160,7 @@ def _environment_notes(call: Call, plan: TrainingPlan) -> tuple[str, ...]:
     """What the image and the instance type mean here; InvalidRequest when they mean nothing."""
     workshop = call.yard.workshop
     environment = workshop.images.environment(plan.image, strict=workshop.strict)
-    types = [workshop.catalog[plan.instance_type]] * plan.instance_count
+    types = [workshop.catalog[name] for name in plan.instance_types]
     if workshop.strict:
         check_strictly(types, workshop.engine.capacity())
     return (*environment.notes, *fit(types, workshop.engine.capacity()).shortfalls)
@@ -169,13 +168,7 @@ def _environment_notes(call: Call, plan: TrainingPlan) -> tuple[str, ...]:
 
 def _require_locations(call: Call, plan: TrainingPlan) -> None:
     objects, account = call.yard.objects, call.account
-    if call.yard.workshop.objects is None:
-        raise InvalidRequest(
-            "This yard keeps its objects in a remote S3, from which jobs cannot be run yet; start it without the "
-            "setting `objects`."
-        )
-    if plan.submit_directory:
-        require_object(objects, plan.submit_directory, account=account, member=DIRECTORY)
+    _require_code(call, plan)
     require_bucket(objects, plan.output_path, account=account, member="S3OutputPath")
     if plan.checkpoint_uri:
         require_bucket(objects, plan.checkpoint_uri, account=account, member="CheckpointConfig.S3Uri")
@@ -185,10 +178,18 @@ def _require_locations(call: Call, plan: TrainingPlan) -> None:
     require_channels(objects, plan.channels, account=account, file_systems=file_systems)
 
 
+def _require_code(call: Call, plan: TrainingPlan) -> None:
+    channel = channel_of_code(plan.submit_directory)
+    if channel and channel not in {each.name for each in plan.channels if each.mode != "Pipe"}:
+        raise InvalidRequest(f'{DIRECTORY} is {plan.submit_directory}, but no channel of files is called "{channel}".')
+    if plan.submit_directory and not channel:
+        require_object(call.yard.objects, plan.submit_directory, account=call.account, member=DIRECTORY)
+
+
 def _remembered(call: Call, job: TrainingJob, *, draft: Draft) -> Resource:
     """The job in the records, with what reminds the yard of the limits to its time."""
     records, quotas = call.yard.records, Quotas(call.yard.records)
-    limits = quotas.limits(job.account, job.plan.instance_type, kind=capacity_kind_of(job))
+    limits = quotas.limits(job.account, job.plan.instance_types, kind=capacity_kind_of(job))
     reminders = [records.create(reminder, now=call.now) for reminder in reminders_of(job)]
     try:
         event = NewEvent("training-job.created", {"name": job.name})

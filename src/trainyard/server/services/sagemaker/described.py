@@ -1,10 +1,10 @@
 """A training job in the words of the wire."""
 
-import math
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
+from trainyard.foundation.bills import bill_of
 from trainyard.foundation.jobs import MetricSummary, TrainingJob, Transition
 from trainyard.server.jobs import job_of, outline_of, request_of
 from trainyard.server.records.contract import Resource
@@ -93,11 +93,9 @@ def _times(job: TrainingJob) -> Shape:
         shape["TrainingStartTime"] = job.training_started_at
     if job.ended_at is not None:
         shape["TrainingEndTime"] = job.ended_at
-    if job.training_time is not None:
-        seconds = max(1, math.ceil(job.training_time / timedelta(seconds=1)))
-        # From whole seconds, so that the saving that clients make of the two is that of the prices.
-        billable = round(seconds * job.plan.billed_share) or min(1, math.ceil(job.plan.billed_share))
-        shape |= {"TrainingTimeInSeconds": seconds, "BillableTimeInSeconds": billable}
+    bill = bill_of(job)
+    if bill is not None:
+        shape |= {"TrainingTimeInSeconds": bill.trained_s, "BillableTimeInSeconds": bill.billed_s}
     return shape
 
 

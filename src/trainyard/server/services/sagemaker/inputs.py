@@ -9,6 +9,7 @@ from trainyard.foundation.errors import InvalidRequest, NotFound
 from trainyard.foundation.jobs import ChannelPlan
 from trainyard.foundation.locations import Location, parse_s3_uri
 from trainyard.objects.contract import ObjectStore
+from trainyard.server.control.channels import contents_of
 from trainyard.server.services.contract import Shape
 
 
@@ -54,18 +55,38 @@ def require_channels(
     for channel in channels:
         member = f'the channel "{channel.name}"'
         if channel.file_system:
-            file_systems.require(channel.file_system, channel.directory)
+            _require_file_system(objects, channel, account=account, file_systems=file_systems)
             continue
         if channel.is_manifest or channel.attributes:
             require_object(objects, channel.uri, account=account, member=member)
+            if channel.is_manifest:  # which is read for its shape; whether its objects are there is found with the data
+                contents_of(objects, channel, account=account, file_systems=file_systems)
             continue
-        require_bucket(objects, channel.uri, account=account, member=member)
-        where = _location(channel.uri, account, member)
-        if not objects.list_objects(where.bucket, prefix=where.key, limit=1).objects:
-            raise InvalidRequest(
-                f'There are no objects under "{channel.uri}", which {member} names; upload the data first, or correct '
-                "the prefix."
-            )
+        _require_prefix(objects, channel.uri, account=account, member=member)
+
+
+def _require_file_system(
+    objects: ObjectStore, channel: ChannelPlan, *, account: str, file_systems: FileSystems
+) -> None:
+    uri = file_systems.prefix(channel.file_system, channel.directory)
+    if uri is None:
+        file_systems.require(channel.file_system, channel.directory)
+        return
+    if channel.is_writable:
+        raise InvalidRequest(
+            f'The file system "{channel.file_system}" stands for {uri}, which jobs can only read; give the channel '
+            f'"{channel.name}" the FileSystemAccessMode ro.'
+        )
+    _require_prefix(objects, uri, account=account, member=f'the file system "{channel.file_system}"')
+
+
+def _require_prefix(objects: ObjectStore, uri: str, *, account: str, member: str) -> None:
+    require_bucket(objects, uri, account=account, member=member)
+    where = _location(uri, account, member)
+    if not objects.list_objects(where.bucket, prefix=where.key, limit=1).objects:
+        raise InvalidRequest(
+            f'There are no objects under "{uri}", which {member} names; upload the data first, or correct the prefix.'
+        )
 
 
 def _location(uri: str, account: str, member: str) -> Location:
@@ -111,6 +132,7 @@ def _on_s3(channel: ChannelPlan, source: dict[str, Any]) -> ChannelPlan:
         uri=source["S3Uri"],
         is_manifest=source["S3DataType"] == "ManifestFile",
         is_sharded=source.get("S3DataDistributionType") == "ShardedByS3Key",
+        groups=tuple(source.get("InstanceGroupNames", ())),
         attributes=attributes,
     )
 

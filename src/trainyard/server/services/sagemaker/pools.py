@@ -9,7 +9,7 @@ from trainyard.foundation.pools import pool_of
 from trainyard.server.services.contract import Shape
 
 # What must be the same for a job to take over the pool of another, as AWS documents it.
-_RESOURCES = ("InstanceCount", "InstanceType", "VolumeKmsKeyId", "VolumeSizeInGB")
+_RESOURCES = ("InstanceCount", "InstanceType", "InstanceGroups", "VolumeKmsKeyId", "VolumeSizeInGB")
 _MEMBERS = ("RoleArn", "VpcConfig", "EnableInterContainerTrafficEncryption", "EnableNetworkIsolation")
 
 

@@ -11,10 +11,12 @@ from trainyard.foundation.errors import InvalidRequest
 PROGRAM = "sagemaker_program"
 DIRECTORY = "sagemaker_submit_directory"
 
+_CHANNELS = "/opt/ml/input/data/"
+
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Either a command, or an entry point in the code at an S3 location."""
+    """Either a command, or an entry point in the code at an S3 location or, as SDKs have it, in a channel."""
 
     entry_point: str = ""
     submit_directory: str = ""
@@ -39,9 +41,17 @@ def program_of(algorithm: Mapping[str, Any], hyperparameters: Mapping[str, str])
     path = PurePosixPath(script)
     if path.is_absolute() or ".." in path.parts:
         raise InvalidRequest(f'{PROGRAM} is "{script}"; it must be a file within the code, such as train.py.')
-    if not directory.startswith("s3://"):
-        raise InvalidRequest(f'{DIRECTORY} is "{directory}"; it must be the S3 location of a tar.gz with the code.')
+    if not directory.startswith(("s3://", _CHANNELS)):
+        raise InvalidRequest(
+            f'{DIRECTORY} is "{directory}"; it must be the S3 location of a tar.gz with the code, or its path in a '
+            f"channel, such as {_CHANNELS}code/sourcedir.tar.gz."
+        )
     return Program(script, directory)
+
+
+def channel_of_code(directory: str) -> str:
+    """The name of the channel that brings the code; empty where none does."""
+    return directory.removeprefix(_CHANNELS).partition("/")[0] if directory.startswith(_CHANNELS) else ""
 
 
 def _text(value: str) -> str:

@@ -52,14 +52,11 @@ REFUSED: Sequence[tuple[str, Asked]] = (
     ("AlgorithmSpecification.AlgorithmName", _given),
     ("InputDataConfig.DataSource.DatasetSource", _given),
     ("InputDataConfig.DataSource.S3DataSource.S3DataType", _is_other_than(*_DATA_TYPES)),
-    ("InputDataConfig.DataSource.S3DataSource.InstanceGroupNames", bool),
     ("InputDataConfig.DataSource.S3DataSource.HubAccessConfig", _given),
     ("OutputDataConfig.CompressionType", _is_other_than("GZIP")),
-    ("ResourceConfig.InstanceGroups", bool),
     ("ResourceConfig.TrainingPlanArn", _given),
     ("ResourceConfig.InstancePlacementConfig", _given),
     ("ResourceConfig.InstancePreferences", _given),
-    ("EnableNetworkIsolation", bool),
     ("DebugRuleConfigurations", bool),
     ("ProfilerRuleConfigurations", _is_real_rule),
     ("RemoteDebugConfig.EnableRemoteDebug", bool),
@@ -75,11 +72,6 @@ NOT_ENFORCED: Sequence[tuple[str, Asked, str]] = (
     ("OutputDataConfig.KmsKeyId", bool, "OutputDataConfig.KmsKeyId is not used: artifacts are stored as they are."),
     ("ResourceConfig.VolumeKmsKeyId", bool, "VolumeKmsKeyId is not used: the job's disk is that of this machine."),
     ("ResourceConfig.VolumeSizeInGB", bool, "VolumeSizeInGB is not enforced: the job's disk is that of this machine."),
-    (
-        "EnableInterContainerTrafficEncryption",
-        bool,
-        "Traffic between instances is not encrypted: it does not leave this machine.",
-    ),
     ("DebugHookConfig", _given, "DebugHookConfig has no effect: tensors are not captured yet."),
     ("ProfilerConfig", _profiles, "ProfilerConfig has no effect: jobs are not profiled yet."),
     ("ProfilerRuleConfigurations", bool, "The profiler report is not made yet."),
@@ -87,14 +79,8 @@ NOT_ENFORCED: Sequence[tuple[str, Asked, str]] = (
     ("AlgorithmSpecification.TrainingImageConfig", _given, "TrainingImageConfig is not used: no image is pulled."),
 )
 
-# The hyperparameters by which the SDK asks for a launcher of several processes.
-_LAUNCHERS = (
-    "sagemaker_mpi_enabled",
-    "sagemaker_distributed_dataparallel_enabled",
-    "sagemaker_torch_distributed_enabled",
-    "sagemaker_parameter_server_enabled",
-    "sagemaker_multi_worker_mirrored_strategy_enabled",
-)
+# Hyperparameters by which the SDK asks for a launcher.
+_LAUNCHERS = ("sagemaker_pytorch_xla_multi_worker_enabled",)
 
 
 def _unserved_members(shape: Shape) -> Iterator[str]:
@@ -113,8 +99,6 @@ def _unserved_modes(shape: Shape) -> Iterator[str]:
 def _unserved_launchers(shape: Shape) -> Iterator[str]:
     hyperparameters = shape.get("HyperParameters", {})
     yield from (f"the hyperparameter {name}" for name in _LAUNCHERS if _is_true(hyperparameters.get(name, "false")))
-    if "mp_parameters" in hyperparameters:
-        yield "the hyperparameter mp_parameters"
 
 
 def _is_true(text: str) -> bool:

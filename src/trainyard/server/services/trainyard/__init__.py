@@ -2,7 +2,7 @@
 
 from trainyard.foundation.errors import Conflict, InvalidRequest, NotFound, NotPermitted, Unavailable
 from trainyard.server.services.contract import Operations
-from trainyard.server.services.trainyard import description, follow, interruption, quotas, quotes, state
+from trainyard.server.services.trainyard import description, follow, interruption, quotas, quotes, spot, state
 from trainyard.wire.fault import FaultRow, FaultTable
 
 __all__ = ["FAULTS", "OPERATIONS"]
@@ -13,6 +13,7 @@ OPERATIONS: Operations = {
     **interruption.OPERATIONS,
     **quotes.OPERATIONS,
     **quotas.OPERATIONS,
+    **spot.OPERATIONS,
     **state.OPERATIONS,
 }
 

@@ -33,7 +33,7 @@ def describe_job(call: Call, shape: Shape) -> Shape:
         "Notes": list(job.notes),
         "Shares": shares_of(job),
         "Waterfall": list(waterfall(job)),
-        "Attempts": [_attempt(attempt, _resumed_after(job, attempt)) for attempt in job.attempts],
+        "Attempts": [_attempt(job, attempt) for attempt in job.attempts],
         "FailureCard": failure_card(job),
         "Artifacts": _artifacts(job),
         **_costs(call, resource, job),
@@ -82,11 +82,13 @@ def _resumed_after(job: TrainingJob, attempt: Attempt) -> timedelta | None:
     return following.placed_at - attempt.ended_at
 
 
-def _attempt(attempt: Attempt, resumed_after: timedelta | None) -> Shape:
+def _attempt(job: TrainingJob, attempt: Attempt) -> Shape:
+    resumed_after = _resumed_after(job, attempt)
     return {
         "Number": attempt.number,
         "StartTime": attempt.placed_at,
         "EndTime": attempt.ended_at,
+        "TrainingTimeInSeconds": job.time_of(attempt).total_seconds() if attempt.ended_at else None,
         "FailureReason": attempt.failure or None,
         "InterruptionReason": attempt.interruption or None,
         "ResumedAfterInSeconds": resumed_after.total_seconds() if resumed_after is not None else None,
@@ -111,6 +113,7 @@ def _card(card: Mapping[str, Any]) -> Shape:
         "Class": card["kind"],
         "Summary": card.get("summary"),
         "Instance": card.get("instance"),
+        "Rank": card.get("rank"),
         "Command": card.get("command"),
         "ExitCode": card.get("exit_code"),
         "Signal": card.get("signal"),
@@ -133,8 +136,8 @@ def _artifacts(job: TrainingJob) -> list[Shape]:
 
 
 def _costs(call: Call, resource: Resource, job: TrainingJob) -> Shape:
-    instance_type = call.yard.workshop.catalog[job.plan.instance_type]
-    price = instance_type.price_usd(is_spot=job.plan.is_spot) * job.plan.instance_count
+    types = (call.yard.workshop.catalog[name] for name in job.plan.instance_types)
+    price = sum(each.price_usd(is_spot=job.plan.is_spot) for each in types)
     return {"PricePerHour": price, "Cost": price * (_trained(call, resource, job) / HOUR)}
 
 

@@ -7,7 +7,8 @@ from trainyard.server.services.contract import Shape
 def shares_of(job: TrainingJob) -> list[Shape]:
     """Of the instances of the last attempt."""
     instances: tuple[InstanceState, ...] = job.attempts[-1].instances if job.attempts else ()
-    return [share_shape(each.name, job.plan.instance_type, share=each.share) for each in instances]
+    types = dict(zip(job.plan.hosts, job.plan.instance_types, strict=True))
+    return [share_shape(each.name, types[each.name], share=each.share) for each in instances]
 
 
 def share_shape(instance: str, instance_type: str, *, share: Share) -> Shape:

@@ -50,7 +50,7 @@ def request(user: As, name: str = "mnist", **changed: Any) -> dict[str, Any]:
 
 def channel(name: str, uri: str, **changed: Any) -> dict[str, Any]:
     source: dict[str, Any] = {"S3DataType": "S3Prefix", "S3Uri": uri, "S3DataDistributionType": "FullyReplicated"}
-    of_source = ("S3DataType", "S3DataDistributionType", "AttributeNames")
+    of_source = ("S3DataType", "S3DataDistributionType", "AttributeNames", "InstanceGroupNames")
     source |= {member: changed.pop(member) for member in list(changed) if member in of_source}
     return {"ChannelName": name, "DataSource": {"S3DataSource": source}, **changed}
 

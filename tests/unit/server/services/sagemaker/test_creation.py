@@ -1,3 +1,4 @@
+import json
 import re
 from dataclasses import replace
 from typing import Any
@@ -7,10 +8,12 @@ import pytest
 from tests.unit.server.services.accounts import NOON, Accounts, As
 from tests.unit.server.services.sagemaker.requests import IMAGE, channel, create, describe, request
 from trainyard.foundation.arns import role_arn
-from trainyard.foundation.jobs import TrainingPlan
+from trainyard.foundation.jobs import LaunchPlan, TrainingPlan
+from trainyard.foundation.launch_kinds import LaunchKind
 from trainyard.server.jobs import KIND, job_of
 from trainyard.server.quotas import CapacityKind, Quota, Quotas
 from trainyard.server.records.contract import Query, ResourceKey
+from trainyard.testing.engines.simulated import SimulatedEngine
 from trainyard.wire.fault import Fault
 
 CODE = "s3://data/code/sourcedir.tar.gz"
@@ -118,6 +121,11 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("empty", {"InputDataConfig": [channel("a", "s3://data/none")]}, 'no objects under "s3://data/none"'),
     ("channel bucket", {"InputDataConfig": [channel("a", "s3://no/x")]}, '"no" of the channel "a" does not exist'),
     ("manifest", {"InputDataConfig": [channel("a", "s3://data/m", S3DataType="ManifestFile")]}, "no object at"),
+    (
+        "no manifest",
+        {"InputDataConfig": [channel("a", "s3://data/train/1.csv", S3DataType="ManifestFile")]},
+        "is not a manifest; it must be a JSON list",
+    ),
     ("twice", {"InputDataConfig": [channel("a", "s3://data/train")] * 2}, "more than once"),
     ("dots", {"InputDataConfig": [channel("..", "s3://data/train")]}, "cannot be the name of a channel"),
     ("no source", {"InputDataConfig": [{"ChannelName": "a", "DataSource": {}}]}, "needs an S3DataSource or"),
@@ -173,7 +181,6 @@ def test_a_spot_job_is_planned_with_its_time_and_the_ratio_of_its_prices(anna: A
 
 
 UNSERVED: list[dict[str, Any]] = [
-    {"EnableNetworkIsolation": True},
     {"DebugRuleConfigurations": [{"RuleConfigurationName": "r", "RuleEvaluatorImage": "i"}]},
     {"ResourceConfig": resources(TrainingPlanArn=PLAN)},
     {"OutputDataConfig": {"S3OutputPath": "s3://data/x", "CompressionType": "NONE"}},
@@ -208,6 +215,18 @@ def test_a_file_system_is_planned_with_its_directory_and_access(
         create(anna, "other", InputDataConfig=[file_system("fs-00000000", "/none")])
 
 
+def test_a_file_system_that_stands_for_a_prefix_can_only_be_read(anna: As) -> None:
+    home = anna.yard.workshop.jobs.parent
+    (home / "file_systems.toml").write_text('[file_systems]\nfs-00000000 = "s3://data"\n')
+    create(anna, InputDataConfig=[file_system("fs-00000000", "/train", "ro")])
+    (planned,) = plan_of(anna).channels
+    assert (planned.file_system, planned.directory, planned.is_writable) == ("fs-00000000", "train", False)
+    with pytest.raises(Fault, match="stands for s3://data/train/, which jobs can only read"):
+        create(anna, "writes", InputDataConfig=[file_system("fs-00000000", "/train", "rw")])
+    with pytest.raises(Fault, match='no objects under "s3://data/none/"'):
+        create(anna, "nothing", InputDataConfig=[file_system("fs-00000000", "/none", "ro")])
+
+
 @pytest.mark.parametrize(
     ("member", "config"),
     [
@@ -220,15 +239,24 @@ def test_the_bucket_of_what_is_kept_in_s3_must_exist(anna: As, member: str, conf
         create(anna, **config)
 
 
-def test_launchers_of_several_processes_are_refused_when_they_are_asked_for(anna: As) -> None:
-    with pytest.raises(Fault, match="hyperparameter sagemaker_mpi_enabled"):
-        create(anna, HyperParameters=script(sagemaker_mpi_enabled="true"))
-    create(anna, HyperParameters=script(sagemaker_mpi_enabled="false"))
+def test_a_launcher_that_is_not_there_is_refused_when_it_is_asked_for(anna: As) -> None:
+    with pytest.raises(Fault, match="hyperparameter sagemaker_pytorch_xla_multi_worker_enabled"):
+        create(anna, HyperParameters=script(sagemaker_pytorch_xla_multi_worker_enabled="true"))
+    create(anna, HyperParameters=script(sagemaker_pytorch_xla_multi_worker_enabled="false"))
+
+
+def test_a_launcher_is_planned_as_the_hyperparameters_say(anna: As) -> None:
+    create(anna, HyperParameters=script(sagemaker_mpi_enabled="true", sagemaker_mpi_num_of_processes_per_host="4"))
+    assert plan_of(anna).launch == LaunchPlan(LaunchKind.MPI, 4)
 
 
 def test_all_that_is_not_served_is_named_at_once(anna: As) -> None:
-    with pytest.raises(Fault, match=r"does not serve EnableNetworkIsolation, MlflowConfig yet; .* without them"):
-        create(anna, EnableNetworkIsolation=True, MlflowConfig={"MlflowResourceArn": MLFLOW})
+    asked: dict[str, Any] = {
+        "ResourceConfig": resources(TrainingPlanArn=PLAN),
+        "MlflowConfig": {"MlflowResourceArn": MLFLOW},
+    }
+    with pytest.raises(Fault, match=r"does not serve ResourceConfig.TrainingPlanArn, MlflowConfig yet; .*out them"):
+        create(anna, **asked)
 
 
 def test_what_clients_send_unasked_is_taken_told_back_and_noted(anna: As) -> None:
@@ -237,7 +265,6 @@ def test_what_clients_send_unasked_is_taken_told_back_and_noted(anna: As) -> Non
         "DebugHookConfig": {"S3OutputPath": "s3://data/debug"},
         "ProfilerConfig": {"S3OutputPath": "s3://data/profile"},
         "ExperimentConfig": {"ExperimentName": "e"},
-        "EnableInterContainerTrafficEncryption": True,
     }
     create(anna, **sent)
     told = describe(anna)
@@ -245,7 +272,38 @@ def test_what_clients_send_unasked_is_taken_told_back_and_noted(anna: As) -> Non
     notes = " ".join(job_of(anna.yard.records.load(ResourceKey(anna.account, KIND, "mnist"))).notes)
     for word in ("VpcConfig", "DebugHookConfig", "ProfilerConfig", "ExperimentConfig", "VolumeSize"):
         assert word in notes
-    assert "encrypted" in notes
+
+
+def test_isolation_is_planned_and_told_back(anna: As) -> None:
+    create(anna, EnableNetworkIsolation=True)
+    assert plan_of(anna).is_isolated
+    assert describe(anna)["EnableNetworkIsolation"] is True
+
+
+def test_isolation_that_cannot_be_had_is_refused_with_the_reason(anna: As) -> None:
+    engine = anna.yard.workshop.engine
+    assert isinstance(engine, SimulatedEngine)
+    engine.obstacle = "this machine does not allow it"
+    with pytest.raises(Fault, match="EnableNetworkIsolation cannot be had here, because this machine does not allow"):
+        create(anna, EnableNetworkIsolation=True)
+    assert job_count(anna) == 0
+    create(anna)
+
+
+def test_encryption_is_refused_where_there_would_be_traffic_to_encrypt(anna: As) -> None:
+    with pytest.raises(Fault, match="EnableInterContainerTrafficEncryption cannot be had here"):
+        create(anna, EnableInterContainerTrafficEncryption=True, ResourceConfig=resources(InstanceCount=2))
+    create(anna, EnableInterContainerTrafficEncryption=True)
+    assert describe(anna)["EnableInterContainerTrafficEncryption"] is True
+
+
+def test_the_code_may_come_by_a_channel(anna: As) -> None:
+    code = "/opt/ml/input/data/code/sourcedir.tar.gz"
+    hyperparameters = script(sagemaker_submit_directory=json.dumps(code))
+    with pytest.raises(Fault, match='no channel of files is called "code"'):
+        create(anna, HyperParameters=hyperparameters)
+    create(anna, HyperParameters=hyperparameters, InputDataConfig=[channel("code", "s3://data/train")])
+    assert plan_of(anna).submit_directory == code
 
 
 def test_the_report_that_the_sdk_adds_is_no_rule(anna: As) -> None:

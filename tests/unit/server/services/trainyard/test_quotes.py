@@ -17,6 +17,18 @@ def test_a_quote_has_the_price_of_all_instances_and_the_most_it_can_come_to(anna
     assert [share["Instance"] for share in told["Shares"]] == ["algo-1", "algo-2"]
 
 
+def test_a_quote_is_of_all_groups_together(anna: As) -> None:
+    groups = [
+        {"InstanceGroupName": "feeders", "InstanceType": "ml.c5.xlarge", "InstanceCount": 2},
+        {"InstanceGroupName": "trainers", "InstanceType": "ml.m5.large", "InstanceCount": 1},
+    ]
+    catalog = anna.yard.workshop.catalog
+    told = anna("trainyard", "QuoteJob", InstanceGroups=groups)
+    prices = 2 * catalog["ml.c5.xlarge"].on_demand_usd + catalog["ml.m5.large"].on_demand_usd
+    assert told["PricePerHour"] == pytest.approx(prices)
+    assert [share["InstanceType"] for share in told["Shares"]] == ["ml.c5.xlarge", "ml.c5.xlarge", "ml.m5.large"]
+
+
 def test_a_quote_says_what_the_machine_has_less_of(anna: As) -> None:
     told = anna("trainyard", "QuoteJob", InstanceType="ml.p4d.24xlarge", InstanceCount=3)
     assert "MostCost" not in {member for member, value in told.items() if value is not None}

@@ -2,6 +2,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from tests.unit.server.services.accounts import Accounts, As
 from tests.unit.server.services.sagemaker.requests import create
 from tests.unit.server.services.sagemaker.test_described import load, remember
 from tests.unit.server.services.trainyard.test_description import start
+from tests.unit.server.services.trainyard.test_interruption import SPOT
 from trainyard.foundation.home import process_start
 from trainyard.foundation.jobs import SecondaryStatus, TrainingJob
 from trainyard.foundation.transitions import advance
@@ -54,9 +56,12 @@ def test_a_job_that_is_stopping_runs_and_one_that_ended_does_not(anna: As) -> No
     assert told["QueuedJobs"] == 0
 
 
-def test_of_a_long_line_only_the_front_is_read(anna: As, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", [{}, SPOT], ids=["on demand", "spot"])
+def test_of_a_long_line_only_those_that_run_are_read(
+    anna: As, kind: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(9):
-        create(anna.at(seconds(number)), f"job-{number}")
+        create(anna.at(seconds(number)), f"job-{number}", **kind)
     for name in ("job-0", "job-2"):
         start(anna, name=name)
     read: list[str] = []
@@ -65,12 +70,11 @@ def test_of_a_long_line_only_the_front_is_read(anna: As, monkeypatch: pytest.Mon
         read.append(resource.key.name)
         return job_of(resource)
 
-    monkeypatch.setattr(line, "_PAGE", 2)
     monkeypatch.setattr(line, "job_of", watched)
     found = line.line_of(anna.yard.records)
     assert [job.name for job in found.running] == ["job-0", "job-2"]
     assert (found.waiting, found.instances) == (7, 2)
-    assert read == [f"job-{number}" for number in range(6)]
+    assert read == ["job-0", "job-2"]
     assert line.position_of(anna.yard.records, load(anna, "job-8")) == 7
     assert line.position_of(anna.yard.records, load(anna, "job-1")) == 1
 

@@ -1,0 +1,47 @@
+"""What holds of every training job that has ended, whatever was killed meanwhile."""
+
+import itertools
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+from trainyard.foundation.jobs import SecondaryStatus
+from trainyard.foundation.transitions import LEGAL
+from trainyard.link.folders import InstanceFolder
+
+
+def assert_forward(seen: list[str]) -> None:
+    """Each status can follow from the one before, by ways that a look may have missed; Restarting is the only loop."""
+    for before, after in itertools.pairwise(seen):
+        assert SecondaryStatus(after) in reachable(SecondaryStatus(before)), seen
+
+
+def reachable(status: SecondaryStatus) -> set[SecondaryStatus]:
+    found: set[SecondaryStatus] = set()
+    pending = [status]
+    while pending:
+        for each in LEGAL[pending.pop()] - found:
+            found.add(each)
+            pending.append(each)
+    return found
+
+
+def assert_seconds(told: dict[str, Any]) -> None:
+    """The time is that between the transitions which everybody can read, to the milliseconds that the wire tells."""
+    if "TrainingStartTime" not in told:
+        assert "TrainingTimeInSeconds" not in told
+        return
+    lasted = (told["TrainingEndTime"] - told["TrainingStartTime"]).total_seconds()
+    assert 0 < told["TrainingTimeInSeconds"] <= max(1, math.ceil(lasted + 0.001)), told
+    assert told["BillableTimeInSeconds"] == told["TrainingTimeInSeconds"]
+
+
+def left_in_kernel(attempts: list[InstanceFolder]) -> list[str]:
+    """Mounts and control groups of a job."""
+    marks = {folder.root.parents[1].name for folder in attempts}
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    left = [line for line in mounts if any(mark in line for mark in marks)]
+    # Not Path.glob, which fails when a group of somebody else vanishes meanwhile.
+    groups = [Path(parent, name) for parent, names, _ in os.walk("/sys/fs/cgroup") for name in names]
+    return left + [str(group) for group in groups if any(mark in group.name for mark in marks)]
