@@ -4,13 +4,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trainyard import estimator, image_uris, inputs, pytorch, session, tensorflow
+    from trainyard import estimator, image_uris, inputs, instance_group, pytorch, session, tensorflow
     from trainyard.inputs import TrainingInput, s3_input
+    from trainyard.instance_group import InstanceGroup
     from trainyard.session import Session, get_execution_role
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "InstanceGroup",
     "Session",
     "TrainingInput",
     "__version__",
@@ -18,6 +20,7 @@ __all__ = [
     "get_execution_role",
     "image_uris",
     "inputs",
+    "instance_group",
     "pytorch",
     "s3_input",
     "session",
@@ -25,8 +28,14 @@ __all__ = [
 ]
 
 # Imported when first used: everyone imports the package, and few need all of it.
-_MODULES = frozenset({"estimator", "image_uris", "inputs", "pytorch", "session", "tensorflow"})
-_HOMES = {"Session": "session", "TrainingInput": "inputs", "get_execution_role": "session", "s3_input": "inputs"}
+_MODULES = frozenset({"estimator", "image_uris", "inputs", "instance_group", "pytorch", "session", "tensorflow"})
+_HOMES = {
+    "InstanceGroup": "instance_group",
+    "Session": "session",
+    "TrainingInput": "inputs",
+    "get_execution_role": "session",
+    "s3_input": "inputs",
+}
 
 
 def __getattr__(name: str) -> object:

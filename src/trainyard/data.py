@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar
 
 from trainyard.formats.recordio import MAX_RECORD_BYTES, read_recordio
 from trainyard.formats.tfrecord import read_tfrecord
-from trainyard.foundation.errors import InvalidRequest
+from trainyard.foundation.errors import Corrupt, InvalidRequest
 
 if TYPE_CHECKING:
     from torch.utils.data import IterableDataset
@@ -65,7 +65,10 @@ class Dataset(ABC, Generic[T_co]):
         """What one of several readers gets: every so manyth file; of a Pipe the first gets all, the others nothing."""
         for path in self._paths(number, of):
             with path.open("rb", buffering=_BUFFER_BYTES) as stream:
-                yield from self._records(stream)
+                try:
+                    yield from self._records(stream)
+                except Corrupt as error:
+                    raise Corrupt(f"{path} cannot be read by {type(self).__name__}: {error.message}") from error
 
     def torch(self) -> "IterableDataset[T_co]":
         """The same as a dataset of PyTorch, which is imported by this."""
@@ -83,8 +86,15 @@ class Dataset(ABC, Generic[T_co]):
             files = (path for path in folder.rglob("*") if path.is_file())
             return sorted(files, key=lambda path: os.fsencode(path.relative_to(folder)))[number::of]
         if not any(self._data.glob(f"{self._channel}_*")):
-            raise InvalidRequest(f'There is no channel "{self._channel}" in {self._data}.')
+            there = ", ".join(self._channels()) or "none"
+            raise InvalidRequest(f'There is no channel "{self._channel}" in {self._data}; there is {there}.')
         return [self._data / f"{self._channel}_{next_epoch(self._channel, self._state)}"] if number == 0 else []
+
+    def _channels(self) -> list[str]:
+        """The channels that are there; of a Pipe channel, there are the FIFOs of its next epochs."""
+        if not self._data.is_dir():
+            return []
+        return sorted({path.name.rpartition("_")[0] if path.is_fifo() else path.name for path in self._data.iterdir()})
 
 
 class RecordIODataset(Dataset[bytes]):

@@ -1,28 +1,42 @@
 """How the processes of a distributed job are launched, as the hyperparameters that say so on the wire."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainyard.foundation.errors import InvalidRequest
+from trainyard.instance_group import InstanceGroup
 
 Distribution = Mapping[str, Any]
 
-_KINDS = (
-    "mpi",
-    "multi_worker_mirrored_strategy",
-    "parameter_server",
-    "pytorchddp",
-    "smdistributed",
-    "torch_distributed",
-)
+# What each kind of distribution can have; more would do nothing, and be missed only later.
+_SWITCH = ("enabled",)
+_MEMBERS: Mapping[str, Sequence[str]] = {
+    "mpi": ("enabled", "processes_per_host", "custom_mpi_options"),
+    "multi_worker_mirrored_strategy": _SWITCH,
+    "parameter_server": _SWITCH,
+    "pytorchddp": ("enabled", "custom_mpi_options"),
+    "smdistributed": ("dataparallel", "modelparallel"),
+    "torch_distributed": _SWITCH,
+}
+_MEMBERS_OF_SMDISTRIBUTED: Mapping[str, Sequence[str]] = {
+    "dataparallel": ("enabled", "custom_mpi_options"),
+    "modelparallel": ("enabled", "parameters"),
+}
 
 
-def launcher_hyperparameters(distribution: Distribution | None, instance_type: str | None) -> dict[str, Any]:
-    """What the sagemaker SDK makes of its `distribution` argument, not yet encoded."""
-    given = _in_smdistributed(distribution or {})
-    unknown = sorted(set(given) - set(_KINDS))
-    if unknown:
-        raise InvalidRequest(f"distribution has {', '.join(unknown)}; it can have {', '.join(_KINDS)}.")
+def launcher_hyperparameters(
+    distribution: Distribution | None, instance_type: str | None, *, groups: Sequence[InstanceGroup] = ()
+) -> dict[str, Any]:
+    """What the sagemaker SDK makes of its `distribution` argument, not yet encoded.
+
+    `groups` are those of the job: `instance_groups` of the distribution are some of them, or their names.
+    """
+    _require_words("distribution", distribution or {}, (*_MEMBERS, _GROUPS))
+    given = dict(distribution or {})
+    chosen = given.pop(_GROUPS, None)
+    _require_members("distribution", given, _MEMBERS)
+    given = _in_smdistributed(given)
+    _require_members('distribution["smdistributed"]', given.get("smdistributed", {}), _MEMBERS_OF_SMDISTRIBUTED)
     found = _switches(given)
     if "mpi" in given:
         found |= _mpi(given["mpi"])
@@ -30,13 +44,32 @@ def launcher_hyperparameters(distribution: Distribution | None, instance_type: s
         found |= _smdistributed(given["smdistributed"])
     if instance_type and ("smdistributed" in given or _TORCH in found):
         found["sagemaker_instance_type"] = instance_type
-    return found
+    return found | _chosen_groups(chosen, groups, is_launched=any(value is True for value in found.values()))
 
 
+_GROUPS = "instance_groups"
 _TORCH = "sagemaker_torch_distributed_enabled"
 
 
-def _in_smdistributed(given: Distribution) -> Distribution:
+def _require_members(what: str, given: Any, known: Mapping[str, Sequence[str]]) -> None:
+    """InvalidRequest for a word that is not known, in what is given or in one of its parts."""
+    _require_words(what, given, tuple(known))
+    for name, part in given.items():
+        _require_words(f'{what}["{name}"]', part, known[name])
+        switch = part.get("enabled", False)
+        if not isinstance(switch, bool):
+            raise InvalidRequest(f'{what}["{name}"]["enabled"] is {switch!r}; it must be True or False.')
+
+
+def _require_words(what: str, given: Any, known: Sequence[str]) -> None:
+    if not isinstance(given, Mapping):
+        raise InvalidRequest(f'{what} is {given!r}; it must be a dictionary, such as {{"{known[0]}": …}}.')
+    unknown = sorted(map(str, set(given) - set(known)))
+    if unknown:
+        raise InvalidRequest(f"{what} has {', '.join(unknown)}; it can have {', '.join(known)}.")
+
+
+def _in_smdistributed(given: dict[str, Any]) -> dict[str, Any]:
     """The SDK words PyTorch's own data parallelism as that of smdistributed."""
     if "pytorchddp" not in given:
         return given
@@ -70,6 +103,29 @@ def _smdistributed(given: Mapping[str, Any]) -> dict[str, Any]:
         found["sagemaker_distributed_dataparallel_custom_mpi_options"] = data.get("custom_mpi_options", "")
     parameters = model.get("parameters") if _is_on(model) else None
     return found | ({"mp_parameters": parameters} if parameters else {})
+
+
+def _chosen_groups(
+    chosen: Sequence[InstanceGroup | str] | None, groups: Sequence[InstanceGroup], *, is_launched: bool
+) -> dict[str, Any]:
+    """The groups that train together; the only one does, as the sagemaker SDK has it."""
+    if isinstance(chosen, str | InstanceGroup):
+        raise InvalidRequest(f'distribution["{_GROUPS}"] must be a list of groups.')
+    if not is_launched:
+        if chosen:
+            raise InvalidRequest(
+                "distribution has instance_groups, but nothing that is enabled for them; add one of "
+                f'{", ".join(_MEMBERS)}, such as {{"mpi": {{"enabled": True}}}}.'
+            )
+        return {}
+    known = [group.instance_group_name for group in groups]
+    names = [each if isinstance(each, str) else each.instance_group_name for each in chosen or ()]
+    for name in names:
+        if name not in known:
+            there = f"the job has {', '.join(known)}" if known else "the job has none"
+            raise InvalidRequest(f'distribution names the instance group "{name}"; {there}.')
+    names = names or (known if len(known) == 1 else [])
+    return {"sagemaker_distribution_instance_groups": names} if names else {}
 
 
 def _is_on(given: Mapping[str, Any] | None) -> bool:

@@ -13,16 +13,18 @@ from trainyard.foundation.clock import utc_now
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.foundation.locations import parse_s3_uri
 from trainyard.inputs import Inputs
+from trainyard.instance_group import InstanceGroup
 from trainyard.job_names import base_of, base_of_image, new_name
 from trainyard.session import Session, get_execution_role
 from trainyard.source_code import ARCHIVE, pack
-from trainyard.training_job import TrainingJob
+from trainyard.training_job import TrainingJob, hyperparameter
 from trainyard.training_request import (
     LaterKeywords,
     Placed,
     Tags,
     TrainingKeywords,
     TrainingOptions,
+    require_consistent,
     training_request,
 )
 from trainyard.transfers import joined
@@ -75,6 +77,7 @@ class EstimatorBase(TrainingOptions, ABC):
         but Completed raises UnexpectedStatusException with the name of the job and the reason.
         """
         shows_lines = _shows_lines(logs)
+        require_consistent(self, inputs)
         name = job_name or new_name(self.base_job_name or base_of_image(self.training_image_uri()), utc_now())
         request = training_request(self, self._placed(name), inputs)
         if experiment_config:
@@ -163,9 +166,10 @@ class EstimatorBase(TrainingOptions, ABC):
         return f"s3://{joined(self.session.default_bucket(), self.session.default_bucket_prefix or '')}/"
 
     def _placed(self, name: str) -> Placed:
+        launch = self._launch_hyperparameters(name)  # before anything is brought to S3 for what cannot be launched
         code = self._bring_code(name)
         hyperparameters = {key: str(value) for key, value in self.hyperparameters().items()}
-        more = (self._script_hyperparameters(name, code) if code else {}) | self._launch_hyperparameters(name)
+        more = (self._script_hyperparameters(name, code) if code else {}) | launch
         return Placed(
             name,
             self.training_image_uri(),
@@ -314,10 +318,16 @@ class Framework(EstimatorBase):
         if self.image_uri:
             return self.image_uri
         region, version = self.session.boto_region_name, self.framework_version
-        return image_uris.retrieve(self.framework, region, version, self.py_version, self.instance_type)
+        return image_uris.retrieve(self.framework, region, version, self.py_version, self._type_of_image())
+
+    def _type_of_image(self) -> str | None:
+        """The instance type that decides whether it is an image for GPUs: of groups, the first that has some."""
+        types = [group.instance_type for group in self.instance_groups or ()]
+        with_gpus = (each for each in types if each.startswith(("ml.g", "ml.p")))
+        return self.instance_type or next(with_gpus, types[0] if types else None)
 
     def _launch_hyperparameters(self, job_name: str) -> dict[str, Any]:  # noqa: ARG002 - for those who need it
-        return launcher_hyperparameters(self.distribution, self.instance_type)
+        return launcher_hyperparameters(self.distribution, self.instance_type, groups=self.instance_groups or ())
 
     @classmethod
     def _of_description(cls, description: Description, options: TrainingKeywords) -> Self:
@@ -362,7 +372,7 @@ def _script_of(description: Description) -> _Script:
     told: Mapping[str, str] = description.get("HyperParameters", {})
     if "sagemaker_program" not in told:
         return _Script(None, None, dict(told))
-    values = {name: json.loads(text) for name, text in told.items()}
+    values = {name: hyperparameter(text) for name, text in told.items()}
     source = values["sagemaker_submit_directory"]
     if source == _ISOLATED_CODE:
         source = _location_of(description, "code")
@@ -387,6 +397,10 @@ def _options_of(description: Description, model_channel_name: str) -> TrainingKe
         "role": description["RoleArn"],
         "instance_count": resources.get("InstanceCount", 1),
         "instance_type": resources.get("InstanceType"),
+        "instance_groups": [
+            InstanceGroup(group["InstanceGroupName"], group["InstanceType"], group["InstanceCount"])
+            for group in resources.get("InstanceGroups", ())
+        ],
         "keep_alive_period_in_seconds": resources.get("KeepAlivePeriodInSeconds"),
         "volume_size": resources["VolumeSizeInGB"],
         "volume_kms_key": resources.get("VolumeKmsKeyId"),

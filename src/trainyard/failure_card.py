@@ -22,6 +22,8 @@ def last_lines(card: Card) -> Sequence[str]:
 
 def _head(card: Card) -> Iterator[str]:
     where = f" on {card['Instance']}" if card.get("Instance") else ""
+    if card.get("Rank") is not None:
+        where = f" of rank {card['Rank']}{where}"
     yield f"{card['Class']}{where}{_ending(card)}"
 
 

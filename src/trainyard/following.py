@@ -102,7 +102,7 @@ def _told(api: Api, **asked: Any) -> Iterator[Mapping[str, Any]]:
 def _event(told: Mapping[str, Any]) -> Event | None:
     kind = told["kind"]
     if kind == "log":
-        return LogLine(told["instance"], told["at_ms"], told["text"])
+        return LogLine(told["instance"], told["at_ms"], told["text"], attempt=told.get("attempt", 0))
     if kind == "status":
         at = datetime.fromtimestamp(told["at_ms"] / 1000, UTC)
         return StatusChanged(told["secondary"], told.get("message", ""), at)

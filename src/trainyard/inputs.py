@@ -7,6 +7,15 @@ from trainyard.foundation.errors import InvalidRequest
 
 DEFAULT_CHANNEL = "training"
 
+# The words of the API. One that is misspelt is found here, before anything is brought to S3 for it.
+DISTRIBUTIONS = ("FullyReplicated", "ShardedByS3Key")
+MODES = ("File", "FastFile", "Pipe")
+_COMPRESSIONS = ("None", "Gzip")
+_WRAPPINGS = ("None", "RecordIO")
+_DATA_TYPES = ("S3Prefix", "ManifestFile", "AugmentedManifestFile")
+_FILE_SYSTEM_TYPES = ("EFS", "FSxLustre")
+_ACCESS_MODES = ("ro", "rw")
+
 Shape = dict[str, Any]
 
 
@@ -34,6 +43,11 @@ class TrainingInput:
         target_attribute_name: str | None = None,
         shuffle_config: ShuffleConfig | None = None,
     ) -> None:
+        require_word("distribution", distribution, DISTRIBUTIONS)
+        require_word("compression", compression, _COMPRESSIONS)
+        require_word("record_wrapping", record_wrapping, _WRAPPINGS)
+        require_word("s3_data_type", s3_data_type, _DATA_TYPES)
+        require_word("input_mode", input_mode, MODES)
         source: Shape = {"S3DataType": s3_data_type, "S3Uri": _location(s3_data)}
         source |= _given(
             S3DataDistributionType=distribution or (None if target_attribute_name else "FullyReplicated"),
@@ -64,8 +78,8 @@ class FileSystemInput:
         file_system_access_mode: str = "ro",
         content_type: str | None = None,
     ) -> None:
-        _require("file_system_type", file_system_type, ("EFS", "FSxLustre"))
-        _require("file_system_access_mode", file_system_access_mode, ("ro", "rw"))
+        require_word("file_system_type", file_system_type, _FILE_SYSTEM_TYPES)
+        require_word("file_system_access_mode", file_system_access_mode, _ACCESS_MODES)
         source = {
             "FileSystemId": file_system_id,
             "FileSystemType": file_system_type,
@@ -75,16 +89,37 @@ class FileSystemInput:
         self.config: Shape = {"DataSource": {"FileSystemDataSource": source}} | _given(ContentType=content_type)
 
 
+class FileSystemRecordSet:
+    """Records in a folder of a file system, which name the channel that they become."""
+
+    def __init__(
+        self,
+        file_system_id: str,
+        file_system_type: str,
+        directory_path: str,
+        num_records: int,
+        feature_dim: int,
+        file_system_access_mode: str = "ro",
+        channel: str = "train",
+    ) -> None:
+        self.file_system_input = FileSystemInput(
+            file_system_id, file_system_type, directory_path, file_system_access_mode
+        )
+        self.num_records, self.feature_dim = num_records, feature_dim
+        self.channel = channel
+
+    def data_channel(self) -> dict[str, FileSystemInput]:
+        """The channel, as `fit` takes it."""
+        return {self.channel: self.file_system_input}
+
+
 Input = str | TrainingInput | FileSystemInput
-Inputs = Input | Mapping[str, Input]
+Inputs = Input | Mapping[str, Input] | FileSystemRecordSet | Sequence[FileSystemRecordSet]
 
 
 def channels(inputs: Inputs | None) -> list[Shape]:
     """The channels of a training request; one input alone is the channel "training"."""
-    if inputs is None:
-        return []
-    named = inputs if isinstance(inputs, Mapping) else {DEFAULT_CHANNEL: inputs}
-    return [channel(name, given) for name, given in named.items()]
+    return [] if inputs is None else [channel(name, given) for name, given in _named(inputs)]
 
 
 def channel(name: str, given: Input) -> Shape:
@@ -96,6 +131,30 @@ def channel(name: str, given: Input) -> Shape:
             f'Channel "{name}" is a {type(given).__name__}; give an S3 location, a TrainingInput or a FileSystemInput.'
         )
     return {**TrainingInput(given).config, "ChannelName": name}
+
+
+def require_word(name: str, value: str | None, allowed: Sequence[str]) -> None:
+    """InvalidRequest when an argument is none of the words that it can be."""
+    if value is not None and value not in allowed:
+        raise InvalidRequest(f'{name} is "{value}"; it can be {", ".join(allowed[:-1])} or {allowed[-1]}.')
+
+
+def _named(inputs: Inputs) -> list[tuple[str, Input]]:
+    if isinstance(inputs, Mapping):
+        return list(inputs.items())
+    if isinstance(inputs, str | TrainingInput | FileSystemInput):
+        return [(DEFAULT_CHANNEL, inputs)]
+    sets = [inputs] if isinstance(inputs, FileSystemRecordSet) else inputs
+    if not isinstance(sets, Sequence) or not all(isinstance(each, FileSystemRecordSet) for each in sets):
+        raise InvalidRequest(
+            f"The inputs are a {type(inputs).__name__}; give an S3 location, a TrainingInput or a FileSystemInput, "
+            "several of these by the names of their channels, or a list of FileSystemRecordSets."
+        )
+    names = [each.channel for each in sets]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidRequest(f'Two record sets are for the channel "{name}"; give each a channel of its own.')
+    return [(each.channel, each.file_system_input) for each in sets]
 
 
 def _location(uri: str) -> str:
@@ -110,8 +169,3 @@ def _given(**members: Any) -> Shape:
 
 def _listed(names: Sequence[str] | None) -> list[str] | None:
     return list(names) if names else None
-
-
-def _require(name: str, value: str, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        raise InvalidRequest(f'{name} is "{value}"; it can be {" or ".join(allowed)}.')

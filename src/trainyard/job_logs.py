@@ -15,6 +15,7 @@ class LogLine:
     instance: str  # algo-1 …
     at_ms: int
     text: str
+    attempt: int = 0  # in which it was written; 0 where that is not told
 
 
 def written_lines(api: Api, job_name: str) -> Iterator[LogLine]:

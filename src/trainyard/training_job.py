@@ -1,5 +1,6 @@
 """One training job of the yard, from outside."""
 
+import json
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -75,6 +76,14 @@ class TrainingJob:
             sys.stdout, sys.stdout, created_at=described["CreationTime"], instance_count=instance_count(described)
         )
         show.all(follow(self._api, self._name, logs=logs))
+
+
+def hyperparameter(text: str) -> Any:
+    """The value of a described hyperparameter: SDKs send JSON; any other text is taken as it is."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def instance_count(description: Description) -> int:

@@ -4,7 +4,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from trainyard.inputs import FileSystemInput, Inputs, Shape, TrainingInput, channel, channels
+from trainyard.foundation.errors import InvalidRequest
+from trainyard.inputs import (
+    MODES,
+    FileSystemInput,
+    Inputs,
+    Shape,
+    TrainingInput,
+    channel,
+    channels,
+    require_word,
+)
+from trainyard.instance_group import InstanceGroup
 from trainyard.session import Session
 
 Tags = Sequence[Mapping[str, str]] | Mapping[str, str]
@@ -26,6 +37,7 @@ class LaterKeywords(TypedDict, total=False):
     container_entry_point: Sequence[str] | None
     container_arguments: Sequence[str] | None
     disable_output_compression: bool
+    instance_groups: Sequence[InstanceGroup] | None
 
 
 class TrainingKeywords(LaterKeywords, total=False):
@@ -99,6 +111,7 @@ class TrainingOptions:
     container_entry_point: Sequence[str] | None = None
     container_arguments: Sequence[str] | None = None
     disable_output_compression: bool = False
+    instance_groups: Sequence[InstanceGroup] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +124,18 @@ class Placed:
     output_path: str
     hyperparameters: Mapping[str, str]
     code_uri: str | None = None  # where the code must come through a channel
+
+
+def require_consistent(options: TrainingOptions, inputs: Inputs | None) -> None:
+    """InvalidRequest, in the words of the options, for what no job could do or what would do nothing."""
+    require_word("input_mode", options.input_mode, MODES)
+    if options.instance_groups and (options.instance_type or options.instance_count != 1):
+        raise InvalidRequest(
+            "instance_groups have types and counts of their own; leave instance_type and instance_count out."
+        )
+    _require_times(options)
+    _require_checkpoints(options)
+    _require_model(options, names=[each["ChannelName"] for each in channels(inputs)])
 
 
 def training_request(options: TrainingOptions, placed: Placed, inputs: Inputs | None) -> Shape:
@@ -138,6 +163,51 @@ def training_request(options: TrainingOptions, placed: Placed, inputs: Inputs | 
     )
 
 
+def _require_times(options: TrainingOptions) -> None:
+    if not options.use_spot_instances:
+        if options.max_wait:
+            raise InvalidRequest("max_wait is only for spot jobs; give use_spot_instances=True, or leave it out.")
+        return
+    if not options.max_wait:
+        raise InvalidRequest(
+            "use_spot_instances needs max_wait: how many seconds waiting and running may take together, at least as "
+            "many as max_run."
+        )
+    if options.max_wait < options.max_run:
+        raise InvalidRequest(
+            f"max_wait is {options.max_wait} s and max_run {options.max_run} s; max_wait includes the run, so raise it "
+            "or lower max_run."
+        )
+
+
+def _require_checkpoints(options: TrainingOptions) -> None:
+    uri, path = options.checkpoint_s3_uri, options.checkpoint_local_path
+    if uri:
+        _require_on_s3("checkpoint_s3_uri", uri)
+    if path and not uri:
+        raise InvalidRequest(
+            f'checkpoint_local_path is "{path}", but without a checkpoint_s3_uri nothing in it is kept; give one.'
+        )
+    if path and not path.startswith("/"):
+        raise InvalidRequest(f'checkpoint_local_path is "{path}"; it must be absolute, such as /opt/ml/checkpoints.')
+
+
+def _require_model(options: TrainingOptions, *, names: Sequence[str]) -> None:
+    if not options.model_uri:
+        return
+    _require_on_s3("model_uri", options.model_uri)
+    if options.model_channel_name in names:
+        raise InvalidRequest(
+            f'The model of model_uri comes as the channel "{options.model_channel_name}", which is also one of the '
+            "inputs; leave one of them out, or give another model_channel_name."
+        )
+
+
+def _require_on_s3(name: str, uri: str) -> None:
+    if not uri.startswith("s3://"):
+        raise InvalidRequest(f'{name} is "{uri}"; it must be a location on S3, such as s3://bucket/prefix.')
+
+
 def _algorithm(options: TrainingOptions, placed: Placed, inputs: Inputs | None) -> Shape:
     only = inputs if isinstance(inputs, TrainingInput | FileSystemInput) else None
     mode = only.config.get("InputMode") if only else None  # the mode of the only channel is that of the job
@@ -155,11 +225,12 @@ def _output(options: TrainingOptions, placed: Placed) -> Shape:
 
 
 def _resources(options: TrainingOptions) -> Shape:
-    return {
-        "InstanceCount": options.instance_count,
-        "InstanceType": options.instance_type,
-        "VolumeSizeInGB": options.volume_size,
-    } | _given(VolumeKmsKeyId=options.volume_kms_key, KeepAlivePeriodInSeconds=options.keep_alive_period_in_seconds)
+    one = {"InstanceCount": options.instance_count, "InstanceType": options.instance_type}
+    groups = [group.shape for group in options.instance_groups or ()]
+    instances = {"InstanceGroups": groups} if groups else one
+    return {**instances, "VolumeSizeInGB": options.volume_size} | _given(
+        VolumeKmsKeyId=options.volume_kms_key, KeepAlivePeriodInSeconds=options.keep_alive_period_in_seconds
+    )
 
 
 def _stopping(options: TrainingOptions) -> Shape:

@@ -243,6 +243,43 @@ def test_the_flags_of_ssm_reach_the_job(trainyard: CommandLine) -> None:
     assert told["EnableManagedSpotTraining"] is False
 
 
+def test_a_run_brings_inputs_by_their_modes_and_goes_on_from_checkpoints_and_a_model(trainyard: CommandLine) -> None:
+    (trainyard.folder / "data").mkdir()
+    (trainyard.folder / "data" / "a.txt").write_text("content")
+    script = trainyard.script(
+        "import os, pathlib\n"
+        "kept = pathlib.Path('/state/count')\n"
+        "count = int(kept.read_text()) if kept.exists() else 0\n"
+        "kept.write_text(str(count + 1))\n"
+        "fifo = open(os.environ['SM_CHANNEL_DATA'] + '_0').read()\n"
+        "model = sorted(os.listdir(os.environ.get('SM_CHANNEL_MODEL', '/state')))\n"
+        "print(count, fifo, *model)\n"
+        "pathlib.Path(os.environ['SM_MODEL_DIR'], 'm.txt').write_text('model')\n"
+    )
+    first = trainyard("run", script, "-t", "unkept", "-i", "data", "Pipe")  # which saves in a folder that is not there
+    assert first.returncode == 1
+    brought = trainyard.read("describe", "unkept")["InputDataConfig"][0]["DataSource"]["S3DataSource"]["S3Uri"]
+    kept = f"{brought.rsplit('/', 3)[0]}/kept"
+    words = (
+        *("run", script, "--iis", "data", brought, "--input_mode", "Pipe", "--checkpoint_s3_uri", kept),
+        *("--checkpoint_local_path", "/state", "--use_spot_instances", "--max_run_mins", "5"),
+    )
+
+    run = trainyard(*words, "-t", "first")
+    assert (run.returncode, run.stdout) == (0, "0 content count\n"), run.stderr
+    assert f"checkpoints {kept}" in run.stderr
+    model = trainyard.read("describe", "first")["ModelArtifacts"]["S3ModelArtifacts"]
+    again = trainyard(*words, "-t", "again", "--model_uri", model, "-o", "results", "--download_state")
+
+    assert (again.returncode, again.stdout) == (0, "1 content model.tar.gz\n"), again.stderr
+    results = trainyard.folder / "results"
+    assert (results / "state" / "count").read_text() == "2"
+    assert not (results / "model").exists(), "only what is asked for"
+    told = trainyard.read("describe", "again")
+    assert told["StoppingCondition"] == {"MaxRuntimeInSeconds": 300, "MaxWaitTimeInSeconds": 300}
+    assert told["EnableManagedSpotTraining"] is True
+
+
 def test_an_interrupt_detaches_and_one_can_come_back(trainyard: CommandLine) -> None:
     script = trainyard.script("import time; print('on', flush=True); time.sleep(2); print('off')")
     run = trainyard.start("run", script, "-t", "detached")
@@ -445,6 +482,24 @@ def test_a_user_reaches_only_their_own_jobs(trainyard: CommandLine) -> None:
         (("run", "train.py", "--", "--flag"), 2, '"--flag" is no hyperparameter'),
         (("run", "train.py", "--image_uri", "nothing/known:1"), 1, "images map"),
         (("run", "train.py", "--it", "ml.unknown.large"), 1, "ml.unknown.large"),
+        (("run", "train.py", "--max_wait_mins", "5"), 2, "--max_wait_mins is only for spot jobs"),
+        (
+            ("run", "train.py", "--use_spot_instances", "--max_run_mins", "9", "--max_wait_mins", "5"),
+            2,
+            "--max_wait_mins is 5 and --max_run_mins 9; waiting includes the run",
+        ),
+        (("run", "train.py", "--input_mode", "fastfile"), 2, "'fastfile' is not one of 'File', 'FastFile', 'Pipe'"),
+        (("run", "train.py", "--iis", "train", "s3://nowhere/at/all"), 1, 'The bucket "nowhere"'),
+        (("run", "train.py", "--checkpoint_s3_uri", "s3://nowhere/kept"), 1, "CheckpointConfig.S3Uri does not exist"),
+        (("run", "train.py", "--checkpoint_s3_uri", "kept"), 1, "it must be a location on S3"),
+        (
+            ("run", "train.py", "--checkpoint_local_path", "/kept"),
+            1,
+            "without a checkpoint_s3_uri nothing in it is kept",
+        ),
+        (("run", "train.py", "--model_uri", "model.tar.gz"), 1, 'model_uri is "model.tar.gz"; it must be a location'),
+        (("run", "train.py", "--download_state"), 2, "--download_state needs -o"),
+        (("run", "train.py", "--download_state", "-o", "x"), 2, "say where they are kept by --checkpoint_s3_uri"),
         (("logs", "no-such-job"), 4, "There is no training job named"),
     ],
 )

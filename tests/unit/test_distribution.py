@@ -1,11 +1,15 @@
+import re
 from typing import Any
 
 import pytest
 
 from trainyard.distribution import launcher_hyperparameters
 from trainyard.foundation.errors import InvalidRequest
+from trainyard.instance_group import InstanceGroup
 
 TYPE = "ml.p3.16xlarge"
+MPI = {"mpi": {"enabled": True}}
+FEEDERS, TRAINERS = InstanceGroup("feeders", "ml.c5.xlarge", 2), InstanceGroup("trainers", TYPE, 1)
 
 
 @pytest.mark.parametrize(
@@ -68,3 +72,58 @@ def test_an_unknown_way_is_refused() -> None:
 def test_two_words_for_one_way_are_refused() -> None:
     with pytest.raises(InvalidRequest, match="both pytorchddp and smdistributed"):
         launcher_hyperparameters({"pytorchddp": {"enabled": True}, "smdistributed": {}}, TYPE)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "told"),
+    [
+        ({"mpi": {"enable": True}}, 'distribution["mpi"] has enable; it can have enabled, processes_per_host'),
+        ({"mpi": True}, 'distribution["mpi"] is True; it must be a dictionary, such as {"enabled": …}'),
+        (
+            {"smdistributed": {"dataparallel": {"on": True}}},
+            'distribution["smdistributed"]["dataparallel"] has on; it can have enabled',
+        ),
+        ({"smdistributed": {"ddp": {}}}, 'distribution["smdistributed"] has ddp; it can have dataparallel'),
+        ({"mpi": {"enabled": "false"}}, 'distribution["mpi"]["enabled"] is \'false\'; it must be True or False'),
+        ("mpi", "distribution is 'mpi'; it must be a dictionary, such as {\"mpi\": …}"),
+        ({"pytorchddp": "yes"}, "distribution[\"pytorchddp\"] is 'yes'"),
+    ],
+)
+def test_a_word_that_would_do_nothing_is_refused(distribution: Any, told: str) -> None:
+    with pytest.raises(InvalidRequest, match=re.escape(told)):
+        launcher_hyperparameters(distribution, TYPE)
+
+
+@pytest.mark.parametrize("chosen", [[TRAINERS], ["trainers"]])
+def test_some_groups_of_instances_train_together(chosen: list[Any]) -> None:
+    found = launcher_hyperparameters({**MPI, "instance_groups": chosen}, None, groups=[FEEDERS, TRAINERS])
+    assert found["sagemaker_distribution_instance_groups"] == ["trainers"]
+    assert "sagemaker_distribution_instance_groups" not in launcher_hyperparameters(
+        MPI, None, groups=[FEEDERS, TRAINERS]
+    )
+
+
+def test_the_only_group_trains_together() -> None:
+    found = launcher_hyperparameters(MPI, None, groups=[TRAINERS])
+    assert found["sagemaker_distribution_instance_groups"] == ["trainers"]
+    assert launcher_hyperparameters(None, None, groups=[TRAINERS]) == {}
+
+
+@pytest.mark.parametrize(
+    ("distribution", "groups", "told"),
+    [
+        (
+            {**MPI, "instance_groups": ["trainer"]},
+            [FEEDERS, TRAINERS],
+            'names the instance group "trainer"; the job has feeders, trainers',
+        ),
+        ({**MPI, "instance_groups": [TRAINERS]}, [], 'names the instance group "trainers"; the job has none'),
+        ({"instance_groups": [TRAINERS]}, [TRAINERS], "nothing that is enabled for them; add one of mpi"),
+        ({**MPI, "instance_groups": "trainers"}, [TRAINERS], 'distribution["instance_groups"] must be a list'),
+    ],
+)
+def test_groups_that_cannot_train_together_are_refused(
+    distribution: dict[str, Any], groups: list[InstanceGroup], told: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=re.escape(told)):
+        launcher_hyperparameters(distribution, None, groups=groups)

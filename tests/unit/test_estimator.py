@@ -11,6 +11,7 @@ import pytest
 from tests.unit.recording import RecordingApi
 from trainyard.estimator import Estimator
 from trainyard.foundation.errors import InvalidRequest
+from trainyard.instance_group import InstanceGroup
 from trainyard.pytorch import PyTorch
 from trainyard.session import Session
 
@@ -248,6 +249,27 @@ def test_attaching_to_a_script_finds_its_code_again(api: RecordingApi, session: 
         "name": '"x"',
         "sagemaker_program": '"train.py"',
     }
+
+
+def test_the_image_of_groups_of_instances_is_for_gpus_when_a_group_has_some(session: Session, source: str) -> None:
+    def image(*types: str) -> str:
+        groups = [InstanceGroup(f"group-{number}", kind, 1) for number, kind in enumerate(types)]
+        job = PyTorch("train.py", "2.0", "py310", source, instance_groups=groups, sagemaker_session=session)
+        return job.training_image_uri()
+
+    assert "-gpu-" in image("ml.c5.xlarge", "ml.g4dn.xlarge")
+    assert "-cpu-" in image("ml.c5.xlarge", "ml.m5.large")
+
+
+def test_attaching_to_a_job_whose_hyperparameters_are_no_json(api: RecordingApi, session: Session) -> None:
+    texts = {"name": "x y", "sagemaker_program": "train.py", "sagemaker_submit_directory": "s3://b/sourcedir.tar.gz"}
+    api.answers["DescribeTrainingJob"] = description(HyperParameters=texts)
+    api.answers["ListTags"] = {"Tags": []}
+
+    estimator = PyTorch.attach("job", session)
+
+    assert (estimator.entry_point, estimator.source_dir) == ("train.py", "s3://b/sourcedir.tar.gz")
+    assert estimator.hyperparameters() == {"name": '"x y"'}
 
 
 @pytest.mark.parametrize(

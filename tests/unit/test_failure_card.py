@@ -44,3 +44,8 @@ def test_what_a_job_wrote_cannot_move_a_terminal() -> None:
     told = card(Exception={"Type": "E", "Message": "\x1b]0;title\x07text"}, LastLines=["\x1b[2Jend"])
     assert card_lines(told)[1] == "E: text"
     assert last_lines(told) == ["end"]
+
+
+def test_a_rank_is_named_before_its_instance() -> None:
+    lines = card_lines(card(Rank=0, Signal="SIGKILL", Summary="It was killed.", Advice=[]))
+    assert lines[0] == "user error of rank 0 on algo-1, ended by SIGKILL"

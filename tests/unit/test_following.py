@@ -79,8 +79,8 @@ def test_statuses_notes_and_lines_come_as_they_are_told_and_the_end_is_the_end()
     assert events == [
         StatusChanged("Training", "is on", datetime.fromtimestamp(1, UTC)),
         Noted("The volume size is not enforced."),
-        LogLine("algo-1", 1000, "one"),
-        LogLine("algo-1", 1000, "two"),
+        LogLine("algo-1", 1000, "one", attempt=1),
+        LogLine("algo-1", 1000, "two", attempt=1),
         Ended("Completed"),
     ]
     assert (time.waits_s, len(yard.asked), yard.hung_up) == ([], 1, 1)
@@ -132,7 +132,7 @@ def test_the_wait_for_a_yard_that_is_away_grows_and_begins_anew_when_it_was_back
 def test_a_yard_that_stays_away_is_not_waited_for_without_end() -> None:
     yard, time = Yard([line("one")], 1, *[Unavailable("Nothing listens there.")] * 1000), Time()
     events = follow(yard, "job", pause=time.pause, clock=time.clock)
-    assert next(events) == LogLine("algo-1", 1000, "one")
+    assert next(events) == LogLine("algo-1", 1000, "one", attempt=1)
 
     with pytest.raises(Unavailable, match="goes on without it") as raised:
         next(events)
@@ -149,7 +149,7 @@ def test_the_time_that_the_follower_takes_is_no_absence_of_the_yard() -> None:
     next(events)
     time.now_s += 10 * PATIENCE_S
 
-    assert list(events) == [LogLine("algo-1", 1000, "two"), Ended("Completed")]
+    assert list(events) == [LogLine("algo-1", 1000, "two", attempt=1), Ended("Completed")]
 
 
 def test_who_stops_following_hangs_up() -> None:

@@ -1,5 +1,8 @@
+from typing import Any
+
 import pytest
 
+from trainyard.amazon.amazon_estimator import FileSystemRecordSet
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.inputs import FileSystemInput, Input, ShuffleConfig, TrainingInput, channels, s3_input
 
@@ -95,3 +98,45 @@ def test_the_name_of_the_first_sdk_still_works() -> None:
         s3_input("s3://bucket/data", "ShardedByS3Key").config
         == TrainingInput("s3://bucket/data", "ShardedByS3Key").config
     )
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "allowed"),
+    [
+        ("distribution", "ShardedByKey", "FullyReplicated or ShardedByS3Key"),
+        ("compression", "gzip", "None or Gzip"),
+        ("record_wrapping", "recordio", "None or RecordIO"),
+        ("s3_data_type", "Prefix", "S3Prefix, ManifestFile or AugmentedManifestFile"),
+        ("input_mode", "Fastfile", "File, FastFile or Pipe"),
+    ],
+)
+def test_a_word_that_is_misspelt_is_told_what_it_can_be(argument: str, value: str, allowed: str) -> None:
+    options: dict[str, Any] = {argument: value}
+    with pytest.raises(InvalidRequest, match=f'^{argument} is "{value}"; it can be {allowed}.$'):
+        TrainingInput("s3://bucket/data", **options)
+
+
+def test_a_record_set_names_its_channel() -> None:
+    records = FileSystemRecordSet("fs-1", "EFS", "/mnt/data", 100, 10, "rw", "test")
+    (channel,) = channels(records)
+
+    assert channel == {**FileSystemInput("fs-1", "EFS", "/mnt/data", "rw").config, "ChannelName": "test"}
+    assert channels(records.data_channel()) == [channel]
+    assert (records.num_records, records.feature_dim) == (100, 10)
+
+
+def test_several_record_sets_are_as_many_channels() -> None:
+    sets = [FileSystemRecordSet("fs-1", "EFS", "/mnt", 1, 1, channel=name) for name in ("train", "test")]
+
+    assert [channel["ChannelName"] for channel in channels(sets)] == ["train", "test"]
+
+
+def test_two_record_sets_cannot_share_a_channel() -> None:
+    with pytest.raises(InvalidRequest, match='Two record sets are for the channel "train"'):
+        channels([FileSystemRecordSet("fs-1", "EFS", "/mnt", 1, 1)] * 2)
+
+
+@pytest.mark.parametrize("inputs", [3, ["s3://bucket/data"], {"train": 3}])
+def test_what_is_no_input_is_told_what_one_is(inputs: Any) -> None:
+    with pytest.raises(InvalidRequest, match="give an S3 location, a TrainingInput or a FileSystemInput"):
+        channels(inputs)

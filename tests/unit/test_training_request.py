@@ -3,8 +3,16 @@ from typing import Any
 
 import pytest
 
+from trainyard.foundation.errors import InvalidRequest
 from trainyard.inputs import TrainingInput
-from trainyard.training_request import Placed, TrainingKeywords, TrainingOptions, training_request
+from trainyard.instance_group import InstanceGroup
+from trainyard.training_request import (
+    Placed,
+    TrainingKeywords,
+    TrainingOptions,
+    require_consistent,
+    training_request,
+)
 
 PLACED = Placed("job", "image:1", "arn:aws:iam::1:role/R", "s3://bucket/", {"a": "1"})
 
@@ -116,3 +124,59 @@ def test_code_that_cannot_be_fetched_comes_through_a_channel() -> None:
 
 def test_the_keywords_are_the_options() -> None:
     assert set(TrainingKeywords.__annotations__) == {field.name for field in fields(TrainingOptions)}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            {"instance_type": "ml.m5.large", "instance_groups": [InstanceGroup("g", "ml.m5.large", 1)]},
+            "instance_groups have types and counts of their own",
+        ),
+        ({"input_mode": "Stream"}, 'input_mode is "Stream"; it can be File, FastFile or Pipe'),
+        ({"use_spot_instances": True}, "use_spot_instances needs max_wait"),
+        ({"max_wait": 60}, "max_wait is only for spot jobs"),
+        (
+            {"use_spot_instances": True, "max_run": 600, "max_wait": 60},
+            "max_wait is 60 s and max_run 600 s; max_wait includes the run",
+        ),
+        ({"checkpoint_s3_uri": "/state"}, 'checkpoint_s3_uri is "/state"; it must be a location on S3'),
+        ({"checkpoint_local_path": "/state"}, "without a checkpoint_s3_uri nothing in it is kept"),
+        (
+            {"checkpoint_s3_uri": "s3://b/c", "checkpoint_local_path": "state"},
+            'checkpoint_local_path is "state"; it must be absolute',
+        ),
+        ({"model_uri": "model.tar.gz"}, 'model_uri is "model.tar.gz"; it must be a location on S3'),
+        ({"model_uri": "s3://b/m.tar.gz"}, 'comes as the channel "model", which is also one of the inputs'),
+    ],
+)
+def test_what_does_not_go_together_is_refused_in_the_words_of_the_options(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidRequest, match=said):
+        require_consistent(TrainingOptions(**options), {"model": "s3://b/other"})
+
+
+def test_groups_of_instances_stand_in_place_of_a_type_and_a_count() -> None:
+    groups = [InstanceGroup("feeders", "ml.c5.xlarge", 2), InstanceGroup("trainers", "ml.p3.2xlarge", 1)]
+    options = TrainingOptions(instance_groups=groups)
+    require_consistent(options, None)
+
+    assert training_request(options, PLACED, None)["ResourceConfig"] == {
+        "InstanceGroups": [
+            {"InstanceGroupName": "feeders", "InstanceType": "ml.c5.xlarge", "InstanceCount": 2},
+            {"InstanceGroupName": "trainers", "InstanceType": "ml.p3.2xlarge", "InstanceCount": 1},
+        ],
+        "VolumeSizeInGB": 30,
+    }
+
+
+def test_options_of_a_spot_job_that_goes_on_from_a_model_and_checkpoints_go_together() -> None:
+    options = TrainingOptions(
+        use_spot_instances=True,
+        max_run=600,
+        max_wait=600,
+        checkpoint_s3_uri="s3://b/c",
+        checkpoint_local_path="/state",
+        model_uri="s3://b/model.tar.gz",
+        input_mode="FastFile",
+    )
+    require_consistent(options, {"train": "s3://b/t"})

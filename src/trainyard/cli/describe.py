@@ -1,6 +1,5 @@
 """`trainyard describe`: one training job in full."""
 
-import json
 import shutil
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -18,7 +17,7 @@ from trainyard.failure_card import card_lines, last_lines
 from trainyard.following import Description
 from trainyard.outcomes import Details
 from trainyard.showing import clock_text, inert, money
-from trainyard.training_job import TrainingJob
+from trainyard.training_job import TrainingJob, hyperparameter
 
 _WIDEST_BAR = 40
 _BESIDE_BAR = 52  # characters of a line of the waterfall
@@ -76,8 +75,7 @@ def _rows(description: Description, details: Details) -> Iterator[tuple[str, str
         yield from _titled("reason", details.get("FailureReason", "").splitlines())
     yield from _times(description)
     yield "cost", f"{money(details['Cost'])} at {money(details['PricePerHour'])} per hour"
-    resources = description["ResourceConfig"]
-    yield "instances", f"{resources.get('InstanceCount')} x {resources.get('InstanceType')}"
+    yield from _titled("instances", _instances(description["ResourceConfig"]))
     yield from _titled("share", shares_text(details["Shares"]))
     yield from _program(description)
     yield "output", description["OutputDataConfig"]["S3OutputPath"]
@@ -85,6 +83,14 @@ def _rows(description: Description, details: Details) -> Iterator[tuple[str, str
         yield artifact["Kind"], f"{artifact['S3Uri']} ({size(artifact['SizeInBytes'])})"
     for metric in description.get("FinalMetricDataList", ()):
         yield f"metric {metric['MetricName']}", f"{metric['Value']:g}"
+
+
+def _instances(resources: Mapping[str, Any]) -> list[str]:
+    groups = [
+        f"{group['InstanceCount']} x {group['InstanceType']}, {group['InstanceGroupName']}"
+        for group in resources.get("InstanceGroups", ())
+    ]
+    return groups or [f"{resources.get('InstanceCount')} x {resources.get('InstanceType')}"]
 
 
 def _titled(title: str, lines: list[str]) -> Iterator[tuple[str, str]]:
@@ -109,13 +115,26 @@ def _program(description: Description) -> Iterator[tuple[str, str]]:
     yield "image", description["AlgorithmSpecification"].get("TrainingImage", "")
     values = description.get("HyperParameters", {})
     if "sagemaker_program" in values:
-        yield "script", json.loads(values["sagemaker_program"])
+        yield "script", str(hyperparameter(values["sagemaker_program"]))
     own = [f"{name}={value}" for name, value in values.items() if not name.startswith("sagemaker_")]
     if own:
         yield "hyperparameters", " ".join(own)
     for channel in description.get("InputDataConfig", ()):
-        source = channel["DataSource"].get("S3DataSource", {}).get("S3Uri", "")
-        yield "input", f"{channel['ChannelName']} from {source}"
+        yield "input", f"{channel['ChannelName']} from {_source(channel, description)}"
+    if kept := description.get("CheckpointConfig"):
+        yield "checkpoints", f"{kept.get('LocalPath', '/opt/ml/checkpoints')} in {kept['S3Uri']}"
+
+
+def _source(channel: Mapping[str, Any], description: Description) -> str:
+    """Where the data of a channel is, and how it comes where that is not as whole files."""
+    if "FileSystemDataSource" in channel["DataSource"]:
+        place = channel["DataSource"]["FileSystemDataSource"]
+        return f"{place['FileSystemId']}{place['DirectoryPath']} ({place['FileSystemAccessMode']})"
+    place = channel["DataSource"].get("S3DataSource", {})
+    mode = channel.get("InputMode") or description["AlgorithmSpecification"].get("TrainingInputMode", "File")
+    how = (mode, place.get("S3DataDistributionType", "FullyReplicated"), place.get("S3DataType", "S3Prefix"))
+    said = ", ".join(word for word in how if word not in ("File", "FullyReplicated", "S3Prefix"))
+    return f"{place.get('S3Uri', '')}{f' ({said})' if said else ''}"
 
 
 def _failure(details: Details) -> Iterator[str]:

@@ -15,6 +15,7 @@ class ExitCode(IntEnum):
     NOT_FOUND = 4
     AUTH = 5
     QUOTA = 6
+    UNDECIDED = 7
     TIME_LIMIT = 124
     INTERRUPTED = 130
 

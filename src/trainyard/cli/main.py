@@ -25,6 +25,8 @@ COMMANDS = {
     "top": "top",
     "stop": "stop",
     "interrupt": "interrupt",
+    "spot": "spot",
+    "drill": "drill",
     "rm": "rm",
     "env": "env",
     "connect": "connect",

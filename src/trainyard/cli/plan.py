@@ -26,16 +26,29 @@ def plan_lines(
 def _rows(estimator: Framework, inputs: Sequence[InputArgument], quote: Quote) -> Iterator[tuple[str, str]]:
     yield "image", estimator.training_image_uri()
     spot = ", spot" if estimator.use_spot_instances else ""
-    yield "instances", f"{estimator.instance_count} x {estimator.instance_type}{spot}"
+    isolated = ", isolated from every network" if estimator.enable_network_isolation else ""
+    yield "instances", f"{_instances(estimator)}{spot}{isolated}"
     if quote["Notes"]:  # the machine has less than the type promises
         yield "share", "; ".join(shares_text(quote["Shares"]))
         yield from (("note", note) for note in quote["Notes"])
     for given in inputs:
-        yield f"input {given.channel}", f"{given.location} ({given.distribution})"
+        mode = given.mode or estimator.input_mode
+        how = given.distribution if mode == "File" else f"{mode}, {given.distribution}"
+        yield f"input {given.channel}", f"{given.location} ({how})"
+    yield "model", estimator.model_uri or ""
+    yield "checkpoints", estimator.checkpoint_s3_uri or ""
     yield "output", f"s3://{estimator.session.default_bucket()}/"
     yield "time limit", _limit(estimator.max_run)
     yield "price", _price(quote)
     yield "queue", _queue(quote)
+
+
+def _instances(estimator: Framework) -> str:
+    groups = [
+        f"{group.instance_group_name} of {group.instance_count} x {group.instance_type}"
+        for group in estimator.instance_groups or ()
+    ]
+    return ", ".join(groups) or f"{estimator.instance_count} x {estimator.instance_type}"
 
 
 def _limit(seconds: int) -> str:

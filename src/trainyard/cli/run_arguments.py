@@ -6,27 +6,29 @@ What takes several words is gathered into one before the rest is parsed.
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import click
 
 from trainyard.cli.console import Command
+from trainyard.inputs import DISTRIBUTIONS, MODES
+from trainyard.instance_group import InstanceGroup
 
-DISTRIBUTIONS = ("FullyReplicated", "ShardedByS3Key")
-
-# How many words each takes before the distribution and the subfolder, which may follow.
+# How many words each takes before the mode, the distribution and the subfolder, which may follow.
 _INPUTS = {"-i": 1, "--input_path": 1, "--iis": 2, "--input_s3": 2}
 _LISTS = ("-d", "--dependencies")
 
 
 @dataclass(frozen=True, slots=True)
 class InputArgument:
-    """One input: a channel, where its data is, and how it is dealt out."""
+    """One input: a channel, where its data is, how it is dealt out, and how it comes if not as others of the job."""
 
     channel: str
     location: str
-    distribution: str = "FullyReplicated"
+    distribution: str = DISTRIBUTIONS[0]
+    mode: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +42,24 @@ class RunOptions:
     project_name: str | None
     task_name: str | None
     bucket_name: str | None
-    it: str
-    ic: int
+    it: str | None
+    ic: int | None
+    group: tuple[str, ...]
     volume_size: int
     spot: bool
     max_run_mins: int
     max_wait_mins: int
     keep_alive: int | None
+    isolated: bool
     framework: str
     fv: str | None
     pv: str | None
     image_uri: str | None
     distribution: str | None
     model_uri: str | None
+    checkpoint_s3_uri: str | None
+    checkpoint_local_path: str | None
+    input_mode: str
     input_path: str | None  # gathered words
     iis: tuple[str, ...]  # gathered words
     md: tuple[tuple[str, str], ...]
@@ -60,6 +67,7 @@ class RunOptions:
     output_path: Path | None
     download_model: bool
     download_output: bool
+    download_state: bool
     detach: bool
     propagate: bool
 
@@ -90,16 +98,25 @@ def hyperparameters(words: Sequence[str]) -> dict[str, Any]:
 
 
 def path_input(words: Sequence[str]) -> InputArgument:
-    """What `-i PATH [DISTRIBUTION] [SUBFOLDER]` means; its channel is "data"."""
+    """What `-i PATH [MODE] [DISTRIBUTION] [SUBFOLDER]` means; its channel is "data"."""
     return _input("data", words)
 
 
 def s3_input(words: Sequence[str]) -> InputArgument:
-    """What `--iis NAME S3_URI [DISTRIBUTION] [SUBFOLDER]` means."""
+    """What `--iis NAME S3_URI [MODE] [DISTRIBUTION] [SUBFOLDER]` means."""
     name, *rest = words
     if not rest or not rest[0].startswith("s3://"):
         raise click.UsageError(f"--iis {' '.join(words)}: after the name comes an S3 location, s3://….")
     return _input(name, rest)
+
+
+def instance_group(text: str) -> InstanceGroup:
+    """What `--group NAME=TYPE:COUNT` means."""
+    name, _, of = text.partition("=")
+    instance_type, _, count = of.partition(":")
+    if not (name and instance_type and count.isdecimal()):
+        raise click.UsageError(f"--group {text}: write NAME=TYPE:COUNT, such as trainers=ml.p3.2xlarge:2.")
+    return InstanceGroup(name, instance_type, int(count))
 
 
 def words_of(value: str) -> list[str]:
@@ -109,8 +126,19 @@ def words_of(value: str) -> list[str]:
 
 
 def _input(channel: str, words: Sequence[str]) -> InputArgument:
-    location, distribution, subfolder = (*words, "FullyReplicated", "")[:3] if len(words) == 1 else (*words, "")[:3]
-    return InputArgument(channel, f"{location.rstrip('/')}/{subfolder}" if subfolder else location, distribution)
+    location, *rest = words
+    said = list(takewhile(_is_said_of_inputs, rest))
+    subfolder = "".join(rest[len(said) :])
+    return InputArgument(
+        channel,
+        f"{location.rstrip('/')}/{subfolder}" if subfolder else location,
+        next((word for word in said if word in DISTRIBUTIONS), DISTRIBUTIONS[0]),
+        next((word for word in said if word in MODES), None),
+    )
+
+
+def _is_said_of_inputs(word: str) -> bool:
+    return word in DISTRIBUTIONS or word in MODES
 
 
 def _value(word: str) -> Any:
@@ -144,10 +172,11 @@ def _gathered(args: Sequence[str]) -> Iterator[str]:
 
 
 def _input_words(following: Sequence[str], needed: int) -> int:
-    free = _words_before_option(following)
-    if free <= needed or following[needed] not in DISTRIBUTIONS:
-        return min(free, needed)
-    return min(free, needed + 2)
+    """How many words belong to an input. A subfolder follows a distribution only, as in ssm: else it is the script."""
+    free = following[: _words_before_option(following)]
+    said = list(takewhile(_is_said_of_inputs, free[needed:]))
+    has_subfolder = any(word in DISTRIBUTIONS for word in said)
+    return min(len(free), needed + len(said) + has_subfolder)
 
 
 def _words_before_option(following: Sequence[str]) -> int:

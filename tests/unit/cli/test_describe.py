@@ -132,3 +132,34 @@ def test_an_interruption_is_shown_with_its_reason_and_the_time_to_resume() -> No
     del first["ResumedAfterInSeconds"]
     told = section(shown(description(), details(Attempts=[first])), "attempts")
     assert told[1] == "interrupted: anna interrupted it."
+
+
+def test_inputs_and_checkpoints_are_shown_with_where_they_are_and_how_they_come() -> None:
+    place = {"FileSystemId": "fs-1", "FileSystemType": "EFS", "DirectoryPath": "/sets", "FileSystemAccessMode": "ro"}
+    sharded = {"S3Uri": "s3://b/t", "S3DataDistributionType": "ShardedByS3Key", "S3DataType": "ManifestFile"}
+    lines = shown(
+        description(
+            AlgorithmSpecification={"TrainingImage": "image", "TrainingInputMode": "FastFile"},
+            InputDataConfig=[
+                {"ChannelName": "train", "DataSource": {"S3DataSource": sharded}, "InputMode": "Pipe"},
+                {"ChannelName": "val", "DataSource": {"S3DataSource": {"S3Uri": "s3://b/v"}}},
+                {"ChannelName": "all", "DataSource": {"S3DataSource": {"S3Uri": "s3://b/a"}}, "InputMode": "File"},
+                {"ChannelName": "sets", "DataSource": {"FileSystemDataSource": place}},
+            ],
+            CheckpointConfig={"S3Uri": "s3://b/kept", "LocalPath": "/state"},
+        ),
+        details(),
+    )
+    assert [line for line in lines if line.startswith(("input", "checkpoints"))] == [
+        "input           train from s3://b/t (Pipe, ShardedByS3Key, ManifestFile)",
+        "input           val from s3://b/v (FastFile)",
+        "input           all from s3://b/a",
+        "input           sets from fs-1/sets (ro)",
+        "checkpoints     /state in s3://b/kept",
+    ]
+
+
+def test_hyperparameters_need_not_be_json() -> None:
+    lines = shown(description(HyperParameters={"sagemaker_program": "train.py", "name": "x y"}), details())
+    assert "script          train.py" in lines
+    assert "hyperparameters name=x y" in lines

@@ -5,6 +5,7 @@ import pytest
 from tests.unit.recording import RecordingApi
 from trainyard.cli.plan import plan_lines
 from trainyard.cli.run_arguments import InputArgument
+from trainyard.instance_group import InstanceGroup
 from trainyard.pytorch import PyTorch
 from trainyard.session import Session
 
@@ -25,10 +26,9 @@ def quote(**more: Any) -> dict[str, Any]:
 def plan(told: dict[str, Any], **options: Any) -> dict[str, str]:
     estimator = PyTorch(
         "train.py",
-        instance_type="ml.m5.large",
         image_uri="image:1",
         sagemaker_session=Session(api=RecordingApi(), default_bucket="bucket"),
-        **options,
+        **({"instance_type": "ml.m5.large"} | options),
     )
     inputs = [InputArgument("data", "s3://b/data")]
     lines = plan_lines(estimator, inputs, hyperparameters={"epochs": 3, "name": "x y"}, quote=told)
@@ -46,6 +46,20 @@ def test_a_plan_says_what_runs_on_what_and_what_it_may_cost() -> None:
         "time limit": "24 h",
         "price": "$0.1150 per hour, at most $2.76 within the time limit",
     }
+
+
+def test_a_plan_says_how_inputs_come_and_what_the_job_goes_on_from() -> None:
+    told = plan(
+        quote(), input_mode="FastFile", model_uri="s3://b/model.tar.gz", checkpoint_s3_uri="s3://b/kept", max_run=60
+    )
+    assert told["input data"] == "s3://b/data (FastFile, FullyReplicated)"
+    assert (told["model"], told["checkpoints"]) == ("s3://b/model.tar.gz", "s3://b/kept")
+
+
+def test_a_plan_names_groups_of_instances() -> None:
+    groups = [InstanceGroup("feeders", "ml.c5.xlarge", 2), InstanceGroup("trainers", "ml.p3.2xlarge", 1)]
+    told = plan(quote(), instance_type=None, instance_groups=groups)
+    assert told["instances"] == "feeders of 2 x ml.c5.xlarge, trainers of 1 x ml.p3.2xlarge"
 
 
 def test_a_machine_that_has_less_than_the_type_is_said() -> None:
@@ -70,6 +84,11 @@ def test_who_must_wait_is_told(free: int, queued: int, said: str | None) -> None
 @pytest.mark.parametrize(("seconds", "text"), [(60, "1 min"), (3600, "1 h"), (5400, "1 h 30 min"), (30, "30 s")])
 def test_the_time_limit_is_told_in_hours_and_minutes(seconds: int, text: str) -> None:
     assert plan(quote(), max_run=seconds)["time limit"] == text
+
+
+def test_isolation_is_said() -> None:
+    instances = plan(quote(), enable_network_isolation=True)["instances"]
+    assert instances == "1 x ml.m5.large, isolated from every network"
 
 
 def test_spot_is_said() -> None:

@@ -5,7 +5,16 @@ import pytest
 
 from trainyard.cli.console import Command
 from trainyard.cli.run import run
-from trainyard.cli.run_arguments import HYPERPARAMETERS, InputArgument, hyperparameters, path_input, s3_input, words_of
+from trainyard.cli.run_arguments import (
+    HYPERPARAMETERS,
+    InputArgument,
+    hyperparameters,
+    instance_group,
+    path_input,
+    s3_input,
+    words_of,
+)
+from trainyard.instance_group import InstanceGroup
 
 
 def parsed(*words: str) -> click.Context:
@@ -43,7 +52,7 @@ def test_a_name_without_a_value_or_a_value_without_a_name_is_refused(words: list
 def test_hyperparameters_are_kept_from_the_flags() -> None:
     context = parsed("train.py", "--", "--it", "x")
     assert context.meta[HYPERPARAMETERS] == {"it": "x"}
-    assert context.params["it"] == "ml.m5.large"
+    assert context.params["it"] is None
 
 
 def test_an_input_takes_a_distribution_and_a_subfolder() -> None:
@@ -52,6 +61,26 @@ def test_an_input_takes_a_distribution_and_a_subfolder() -> None:
     (words,) = context.params["iis"]
     assert s3_input(words_of(words)) == InputArgument("other", "s3://b/k", "FullyReplicated")
     assert context.params["volume_size"] == 10
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["data", "FastFile"], InputArgument("data", "data", mode="FastFile")),
+        (["data", "Pipe", "ShardedByS3Key"], InputArgument("data", "data", "ShardedByS3Key", "Pipe")),
+        (["data", "ShardedByS3Key", "Pipe", "sub"], InputArgument("data", "data/sub", "ShardedByS3Key", "Pipe")),
+    ],
+)
+def test_an_input_takes_a_mode_beside_its_distribution(words: list[str], meant: InputArgument) -> None:
+    context = parsed("train.py", "-i", *words, "--ic", "2")
+    assert path_input(words_of(context.params["input_path"])) == meant
+    assert context.params["ic"] == 2
+
+
+def test_a_script_may_follow_the_mode_of_an_input() -> None:
+    context = parsed("-i", "data", "FastFile", "train.py")
+    assert context.params["script"] == "train.py"
+    assert words_of(context.params["input_path"]) == ["data", "FastFile"]
 
 
 def test_a_script_may_follow_an_input() -> None:
@@ -82,3 +111,17 @@ def test_metrics_and_tags_are_pairs() -> None:
     assert context.params["md"] == (("loss", "l=(.*)"), ("acc", "a=(.*)"))
     assert context.params["tag"] == (("k", "v"),)
     assert context.params["spot"] is False
+
+
+def test_a_group_has_a_name_a_type_and_a_count() -> None:
+    context = parsed("train.py", "--group", "feeders=ml.c5.xlarge:2", "--group", "trainers=ml.p3.2xlarge:1")
+    assert [instance_group(text) for text in context.params["group"]] == [
+        InstanceGroup("feeders", "ml.c5.xlarge", 2),
+        InstanceGroup("trainers", "ml.p3.2xlarge", 1),
+    ]
+
+
+@pytest.mark.parametrize("text", ["feeders", "feeders=ml.c5.xlarge", "=ml.c5.xlarge:2", "feeders=ml.c5.xlarge:two"])
+def test_a_group_that_lacks_one_of_them_is_refused(text: str) -> None:
+    with pytest.raises(click.UsageError, match=f"--group {text}: write NAME=TYPE:COUNT"):
+        instance_group(text)
