@@ -51,6 +51,12 @@ def program(page: Path, package: str) -> Program:
     return Program(text if package == "sagemaker" else _PACKAGE.sub(package, text), shows)
 
 
+def quoted_lines(page: Path) -> list[list[str]]:
+    """The lines of each quoted block, less the empty ones and the spaces at their ends."""
+    quoted = [text for (kind, _), text in _blocks(page).items() if kind == "quoted"]
+    return [[line.rstrip() for line in text.splitlines() if line.strip()] for text in quoted]
+
+
 def _blocks(page: Path) -> dict[tuple[str, str], str]:
     found = {(block["kind"], block["name"] or ""): block["text"] for block in _BLOCK.finditer(page.read_text())}
     unknown = [kind for kind, _ in found if kind not in _KINDS]

@@ -7,15 +7,29 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.conftest import PROJECT, Person
+from tests.conformance.conftest import PROJECT, TRAINYARD, Person
 from tests.conformance.environments import interpreter
 from tests.conformance.listings import PAGES, program
+from trainyard.testing.yard import RunningYard
 
 # What the listings expect to be there, by the image that they name.
 IMAGES: Mapping[str, str] = {"my-pytorch": PROJECT, "tensorflow-training": "tensorflow"}
-
+FILE_SYSTEM = "fs-0123456789abcdef0"
 
 QUICK = "003_managed_training"
+
+
+@pytest.fixture
+def reviews(yard: RunningYard, tmp_path: Path) -> Path:
+    """What lies in the file system that listings name."""
+    folder = tmp_path / "file-system"
+    file = folder / "mnt" / "data" / "reviews.csv"
+    file.parent.mkdir(parents=True)
+    file.write_text("5,good")
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    (yard.home.root / "file_systems.toml").write_text(f'[file_systems]\n"{FILE_SYSTEM}" = "{folder}"\n')
+    return file
 
 
 @pytest.mark.parametrize(
@@ -33,13 +47,17 @@ QUICK = "003_managed_training"
     ],
 )
 def test_a_listing_runs_and_does_what_its_document_says(
-    page: Path, package: str, environment: str, person: Person
+    page: Path, package: str, environment: str, person: Person, reviews: Path
 ) -> None:
     person.trainyard("connect", "--yes")
     for image, name in IMAGES.items():
         person.trainyard("images", "map", image, sys.executable if name == PROJECT else str(interpreter(name)))
     aws = interpreter("main")
-    exports = {**person.bare_environment(), "LISTING_AWS": shlex.join([str(aws), str(aws.with_name("aws"))])}
+    exports = {
+        **person.bare_environment(),
+        "LISTING_AWS": shlex.join([str(aws), str(aws.with_name("aws"))]),
+        "LISTING_TRAINYARD": str(TRAINYARD),
+    }
     listing = program(page, package)
     file = person.home / "listing.py"
     file.write_text(listing.text)

@@ -50,7 +50,10 @@ def main(package: str) -> None:
         (source / "train.py").write_text("print('trains')")
         requests = {
             name: _asked_by(estimator, asked, inputs)
-            for name, estimator, inputs in _estimators(package, session, str(source))
+            for name, estimator, inputs in (
+                *_estimators(package, session, str(source)),
+                *_estimators_with_data(package, session, str(source)),
+            )
         }
     retrieve = importlib.import_module(f"{package}.image_uris").retrieve
     images = {json.dumps(image): retrieve(region=region, **image) for image in IMAGES for region in _regions(image)}
@@ -181,6 +184,68 @@ def _estimators(package: str, session: Any, source: str) -> list[tuple[str, Any,
             ),
             None,
         ),
+    ]
+
+
+def _estimators_with_data(package: str, session: Any, source: str) -> list[tuple[str, Any, Any]]:
+    """Every way to say where data is and how it comes, where a job goes on from, and how long it may take."""
+    inputs = importlib.import_module(f"{package}.inputs")
+    records = importlib.import_module(f"{package}.amazon.amazon_estimator").FileSystemRecordSet
+    torch = importlib.import_module(f"{package}.pytorch").PyTorch
+
+    def job(**options: Any) -> Any:
+        common = {"framework_version": "2.0.1", "py_version": "py310", "instance_type": "ml.m5.large"}
+        places = {"role": ROLE, "sagemaker_session": session, "source_dir": source, "entry_point": "train.py"}
+        count = {} if "instance_groups" in options else {"instance_count": 1}
+        return torch(**{**common, **places, **count, **options})
+
+    kept = {"checkpoint_s3_uri": "s3://bucket/kept"}
+    spot = {"use_spot_instances": True, "max_run": 600}
+    lustre = records("fs-0123456789a", "FSxLustre", "/mnt", 100, 10)
+    efs = records("fs-0123456789b", "EFS", "/mnt", num_records=1, feature_dim=1, channel="test")
+    modes = {
+        "file": inputs.TrainingInput("s3://bucket/a", input_mode="File"),
+        "fast": inputs.TrainingInput("s3://bucket/b", distribution="ShardedByS3Key", input_mode="FastFile"),
+        "pipe": inputs.TrainingInput("s3://bucket/c", compression="None", record_wrapping="None", input_mode="Pipe"),
+        "plain": "s3://bucket/d",
+    }
+    augmented = inputs.TrainingInput(
+        "s3://bucket/all.manifest",
+        s3_data_type="AugmentedManifestFile",
+        attribute_names=["source-ref", "label"],
+        record_wrapping="RecordIO",
+        input_mode="Pipe",
+        shuffle_config=inputs.ShuffleConfig(0),
+    )
+    group = importlib.import_module(f"{package}.instance_group").InstanceGroup
+    groups = [group("feeders", "ml.c5.xlarge", 2), group("trainers", "ml.g4dn.xlarge", 1)]
+    some = {
+        "train": inputs.TrainingInput("s3://bucket/d", distribution="ShardedByS3Key", instance_groups=["feeders"]),
+        "test": "s3://bucket/t",
+    }
+    some_by_mpi = {"mpi": {"enabled": True, "processes_per_host": 2}, "instance_groups": [groups[1]]}
+    return [
+        ("groups", job(instance_type=None, instance_groups=groups), some),
+        ("one of groups", job(instance_type=None, instance_groups=groups, distribution=some_by_mpi), some),
+        (
+            "only group",
+            job(instance_type=None, instance_groups=groups[:1], distribution={"mpi": {"enabled": True}}),
+            None,
+        ),
+        ("modes", job(input_mode="FastFile"), modes),
+        ("only channel", job(input_mode="File"), inputs.TrainingInput("s3://bucket/d", input_mode="Pipe")),
+        ("manifest", job(), {"train": inputs.TrainingInput("s3://bucket/m", s3_data_type="ManifestFile")}),
+        ("augmented manifest", job(input_mode="Pipe"), {"train": augmented}),
+        ("checkpoints", job(**kept), None),
+        ("checkpoints elsewhere", job(**kept, checkpoint_local_path="/state"), None),
+        ("spot", job(**spot, **kept, max_wait=1200), "s3://bucket/d"),
+        ("spot that waits no longer than it runs", job(**spot, max_wait=600), None),
+        ("model", job(model_uri="s3://bucket/model.tar.gz", max_run=60), {"train": "s3://bucket/d"}),
+        ("model alone", job(model_uri="s3://bucket/m.tar.gz", model_channel_name="pretrained"), None),
+        ("file system", job(), inputs.FileSystemInput("fs-0123456789a", "EFS", "/mnt", "rw", "text/csv")),
+        ("record set", job(), lustre),
+        ("record sets", job(), [lustre, efs]),
+        ("channel of a record set", job(), efs.data_channel()),
     ]
 
 

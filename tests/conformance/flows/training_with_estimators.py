@@ -88,7 +88,7 @@ def main(package: str) -> None:
         (data / "b.csv").write_text("3,4")
         location = session.upload_data(str(data), key_prefix=f"data-{uuid.uuid4().hex[:8]}")
         kit = Kit(package, session, root.get_execution_role(session), str(source), location)
-        for flow in (every_option, one_input, no_input, fails, stops, follows_a_session, stays_warm):
+        for flow in (every_option, one_input, no_input, isolated, fails, stops, follows_a_session, stays_warm):
             print(flow.__name__, flush=True)
             flow(kit, [str(Path(folder) / "beside.py")])
 
@@ -149,6 +149,15 @@ def no_input(kit: Kit, brought: list[str]) -> None:
     job = kit.estimator("PyTorch", dependencies=brought)
     job.fit(logs=False)
     assert '"channels": {}' in said(job.logs)
+
+
+def isolated(kit: Kit, brought: list[str]) -> None:
+    """The code of a job that is cut off from the network comes by a channel."""
+    job = kit.estimator("PyTorch", dependencies=brought, enable_network_isolation=True, instance_count=2)
+    job.fit({"train": kit.data}, logs=False)
+    assert job.latest_training_job.describe()["EnableNetworkIsolation"] is True
+    shown = said(job.logs)
+    assert '"channels": {"code": ["sourcedir.tar.gz"], "train": ["a.csv", "b.csv"]}' in shown, shown
 
 
 def fails(kit: Kit, brought: list[str]) -> None:
