@@ -40,7 +40,11 @@ bench: $(INSTALLED) ## Measure the yard beside moto, bare Python and Ray, each w
 	$(BIN)/python -m benchmarks.start
 	$(BIN)/python -m benchmarks.start_latency
 	$(BIN)/python -m benchmarks.short_jobs
+	$(BIN)/python -m benchmarks.file_channel
 	$(BIN)/python -m benchmarks.pipe_channel
+	$(BIN)/python -m benchmarks.fast_file
+	$(BIN)/python -m benchmarks.rank_libraries
+	$(BIN)/python -m benchmarks.distributed
 	$(BIN)/python -m benchmarks.log_flood
 	$(BIN)/python -m benchmarks.list_jobs
 

@@ -45,7 +45,14 @@ class Jobs:
         return f"s3://{BUCKET}/{script.stem}.tar.gz"
 
     def create(
-        self, script: Path, code: str, *, arguments: Mapping[str, str] | None = None, metrics: Sequence[Any] = ()
+        self,
+        script: Path,
+        code: str,
+        *,
+        arguments: Mapping[str, str] | None = None,
+        metrics: Sequence[Any] = (),
+        is_isolated: bool = False,
+        instances: int = 1,
     ) -> str:
         """Create a job, and return its name as soon as the call is answered."""
         name = f"{script.stem.replace('_', '-')}-{next(self._numbers)}"
@@ -62,7 +69,8 @@ class Jobs:
             },
             HyperParameters=hyperparameters | dict(arguments or {}),
             OutputDataConfig={"S3OutputPath": f"s3://{BUCKET}/out"},
-            ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
+            ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": instances, "VolumeSizeInGB": 1},
+            EnableNetworkIsolation=is_isolated,
             StoppingCondition={"MaxRuntimeInSeconds": 3600},
         )
         return name
@@ -80,10 +88,12 @@ class Jobs:
         return told
 
     def lines(self, name: str) -> list[str]:
-        """What a job wrote first."""
+        """What the instances of a job wrote first, one after the other."""
         streams = self.client.call("logs", "DescribeLogStreams", logGroupName=GROUP, logStreamNamePrefix=f"{name}/")
-        (stream,) = streams["logStreams"]
-        events = self.client.call(
-            "logs", "GetLogEvents", logGroupName=GROUP, logStreamName=stream["logStreamName"], startFromHead=True
-        )
-        return [event["message"] for event in events["events"]]
+        pages = [
+            self.client.call(
+                "logs", "GetLogEvents", logGroupName=GROUP, logStreamName=stream["logStreamName"], startFromHead=True
+            )
+            for stream in streams["logStreams"]
+        ]
+        return [event["message"] for page in pages for event in page["events"]]
