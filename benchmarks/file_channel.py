@@ -55,7 +55,8 @@ class Data:
     def link(self, folder: Path) -> float:
         with closing(FilesystemObjects(self.yard.home.objects)) as store:
             files = store.stored_files(self.bucket, self.keys)
-        pairs = [(file.path, f"{folder}/{key.removeprefix('train/')}") for key, file in files.items()]
+        found = [(key, file) for key, file in zip(self.keys, files, strict=True) if file is not None]
+        pairs = [(file.path, f"{folder}/{key.removeprefix('train/')}") for key, file in found]
         started = time.perf_counter()
         for file, place in pairs:
             os.link(file, place)

@@ -78,10 +78,8 @@ def _raw(folder: Path, objects: Path, keys: Sequence[str]) -> float:
     fifo = folder / "fifo"
     os.mkfifo(fifo)
     with closing(FilesystemObjects(objects)) as store:
-        found = store.stored_files(_BUCKET, keys)
-    files = [
-        found[key].path for key in keys
-    ]  # in the order of the channel: that of the folders is another, and quicker
+        # In the order of the channel: that of the folders is another, and quicker.
+        files = [file.path for file in store.stored_files(_BUCKET, keys) if file is not None]
 
     def feed() -> None:
         target = os.open(fifo, os.O_WRONLY)
@@ -99,7 +97,9 @@ def _raw(folder: Path, objects: Path, keys: Sequence[str]) -> float:
 def _channel(folder: Path, objects: Path, keys: Sequence[str]) -> float:
     instance = InstanceFolder(folder)
     instance.root.mkdir()
-    channel = ChannelSpec("train", "Pipe", _BUCKET.name, "train/", keys)
+    with closing(FilesystemObjects(objects)) as store:  # as the yard tells it
+        etags = [file.etag for file in store.stored_files(_BUCKET, keys) if file is not None]
+    channel = ChannelSpec("train", "Pipe", _BUCKET.name, "train/", keys, etags, sizes=[0] * len(keys))
     spec = replace(SPEC, channels=(channel,), objects=ObjectsSpec(str(objects)))
     lay_out(instance, spec, Owner(None))
     pipes = Pipes(instance, spec, Owner(None))

@@ -131,13 +131,16 @@ class FilesystemObjects:
         """24 µs for a small object (2026, one core of two); the hop to a thread and back takes 100."""
         return self.open(where)
 
-    def stored_files(self, bucket: BucketRef, keys: Sequence[str]) -> "Mapping[str, StoredFile]":
-        """The files that hold as many of these objects as there are, in a tenth of the time of opening each.
+    def stored_files(self, bucket: BucketRef, keys: Sequence[str]) -> "list[StoredFile | None]":
+        """The files that hold these objects, in their order; None for one that is not there, as without the bucket.
 
         They never change, but may be removed any time.
         """
-        found, place = self._index.data_files(bucket, keys), self._files.place
-        return {key: StoredFile(place(data), size, etag) for key, (data, size, etag) in found.items()}
+        place = self._files.place
+        return [
+            None if data is None else StoredFile(place(data), size, etag)
+            for data, size, etag in self._index.data_files(bucket, keys)
+        ]
 
     @property
     def files_folder(self) -> str:

@@ -87,14 +87,22 @@ class TestFiles:
             put(store, Location(bucket, f"k/{number}"), b"%d" % number)
         keys = [f"k/{number}" for number in range(2500)]
         told = store.stored_files(bucket, keys)
-        bodies = {key: Path(file.path).read_bytes() for key, file in told.items()}
-        assert bodies == {"k/0": b"0", "k/1": b"1", "k/2": b"2"}
-        infos = {key: store.info(Location(bucket, key)) for key in told}
-        assert {key: (file.size, file.etag) for key, file in told.items()} == {
-            key: (info.size, info.etag) for key, info in infos.items()
-        }
-        with pytest.raises(NotFound):
-            store.stored_files(BucketRef(bucket.account, "nowhere"), keys)
+        assert told[3:] == [None] * 2497
+        for number, file in enumerate(told[:3]):
+            info = store.info(Location(bucket, keys[number]))
+            assert file is not None
+            assert (Path(file.path).read_bytes(), file.size, file.etag) == (b"%d" % number, info.size, info.etag)
+        assert store.stored_files(BucketRef(bucket.account, "nowhere"), keys[:2]) == [None, None]
+
+    def test_the_files_of_objects_are_told_in_any_order_with_any_keys(
+        self, store: FilesystemObjects, bucket: BucketRef
+    ) -> None:
+        keys = ["ž/é", "b", 'with "quotes" and \\', "a", "b\n"]
+        for key in keys:
+            put(store, Location(bucket, key), key.encode())
+        assert [file and Path(file.path).read_bytes() for file in store.stored_files(bucket, keys)] == [
+            key.encode() for key in keys
+        ]
 
     def test_a_stored_file_is_changed_by_its_owner_alone_and_its_folder_is_private(
         self, store: FilesystemObjects, bucket: BucketRef, root: Path

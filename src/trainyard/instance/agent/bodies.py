@@ -3,13 +3,13 @@
 import io
 import os
 import select
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Protocol, Self
 
-from trainyard.foundation.errors import Corrupt, NotFound
-from trainyard.foundation.locations import BucketRef, Location
+from trainyard.foundation.errors import Corrupt
+from trainyard.foundation.locations import Location
 from trainyard.objects.filesystem import FilesystemObjects, StoredFile
 
 AT_ONCE = 500  # objects looked up together
@@ -141,17 +141,10 @@ class LocalBodies:
     def _files(self, refs: Iterable[ObjectRef]) -> dict[Location, StoredFile]:
         found: dict[Location, StoredFile] = {}
         for bucket, group in groupby(refs, key=lambda ref: ref.where.bucket):
-            files = stored_files(self._store, bucket, [ref.where.key for ref in group])
-            found |= {Location(bucket, key): file for key, file in files.items()}
+            keys = [ref.where.key for ref in group]
+            files = zip(keys, self._store.stored_files(bucket, keys), strict=True)
+            found |= {Location(bucket, key): file for key, file in files if file is not None}
         return found
-
-
-def stored_files(store: FilesystemObjects, bucket: BucketRef, keys: Sequence[str]) -> Mapping[str, StoredFile]:
-    """The files of many objects; one by one it takes longer to look them up than to send what is small."""
-    try:
-        return store.stored_files(bucket, keys)
-    except NotFound:
-        return {}  # the bucket is gone, which is told of its first object
 
 
 class Folder:

@@ -9,7 +9,7 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from trainyard.foundation.errors import NotFound
@@ -59,10 +59,10 @@ def bring_channel(
     for first in range(0, len(channel.keys), _AT_ONCE):
         keys = channel.keys[first : first + _AT_ONCE]
         etags = channel.etags[first : first + _AT_ONCE] or [""] * len(keys)
-        files = _files_of(store, bucket, keys)
-        for key, etag in zip(keys, etags, strict=True):
+        files = store.stored_files(bucket, keys)
+        for key, etag, file in zip(keys, etags, files, strict=True):
             check()
-            _bring(farm, channel, Location(bucket, key), etag=etag, file=files.get(key))
+            _bring(farm, channel, Location(bucket, key), etag=etag, file=file)
 
 
 def file_path(key: str, prefix: str) -> str | None:
@@ -142,13 +142,6 @@ class _Farm:
 def _require_same(where: Location, wanted: str, found: str) -> None:
     if wanted and wanted != found:
         raise Replaced(where)
-
-
-def _files_of(store: FilesystemObjects, bucket: BucketRef, keys: Sequence[str]) -> Mapping[str, StoredFile]:
-    try:
-        return store.stored_files(bucket, keys)
-    except NotFound:
-        return {}  # the bucket is gone, which is told of its first object
 
 
 def _bring(farm: _Farm, channel: ChannelSpec, where: Location, *, etag: str, file: StoredFile | None) -> None:

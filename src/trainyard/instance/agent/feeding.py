@@ -30,7 +30,6 @@ from trainyard.instance.agent.bodies import (
     LocalCandidate,
     ObjectRef,
     Sink,
-    stored_files,
 )
 from trainyard.instance.agent.failure import CannotRun, FailureKind
 from trainyard.instance.agent.store import open_store
@@ -88,23 +87,23 @@ class Feed:
         with Folder(store.files_folder) as folder:
             for first in range(0, len(order), AT_ONCE):
                 positions = order[first : first + AT_ONCE]
-                files = stored_files(store, self._bucket, [keys[position] for position in positions])
-                for position in positions:
-                    file = files.get(keys[position])
-                    if file is None or not self._send_file(folder, file, position=position, sink=sink):
+                files = store.stored_files(self._bucket, [keys[position] for position in positions])
+                for position, file in zip(positions, files, strict=True):
+                    if file is None or not self._send_file(folder, file, position, sink):
                         self._send_object(LocalCandidate(store, self._ref(position), None), sink)
 
-    def _send_file(self, folder: Folder, file: StoredFile, *, position: int, sink: Sink) -> bool:
+    def _send_file(self, folder: Folder, file: StoredFile, position: int, sink: Sink) -> bool:
         """Whether the file was sent; not when it has been removed, or is of another version than it should be."""
+        path, size, etag = file
+        etags = self._channel.etags
+        if etags[position] != etag if etags else self._objects.is_another(position, etag):
+            return False
         try:
-            descriptor = folder.open(file.path)
+            descriptor = folder.open(path)
         except FileNotFoundError:
             return False
-        etags = self._channel.etags
         try:
-            if self._objects.is_another(position, file.etag) or (etags and etags[position] != file.etag):
-                return False
-            sink.send(descriptor, 0, file.size)
+            sink.send(descriptor, 0, size)
         except Corrupt as error:
             raise self._explained(self._ref(position).where, error) from error
         finally:

@@ -135,9 +135,7 @@ def test_an_object_replaced_since_it_was_listed_is_named(store: FilesystemObject
     listed = replace(channel(*OBJECTS), etags=etags)
     assert len(bring(store, listed, tmp_path / "before")) == len(OBJECTS)
     put_object(store, "data/train/deep/er/b.bin", b"newer")
-    with pytest.raises(
-        CannotRun, match=r"s3://yard/data/train/deep/er/b.bin .* was replaced"
-    ) as caught:
+    with pytest.raises(CannotRun, match=r"s3://yard/data/train/deep/er/b.bin .* was replaced") as caught:
         bring(store, listed, tmp_path / "after")
     assert caught.value.kind is FailureKind.BAD_INPUT
 
