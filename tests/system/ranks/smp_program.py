@@ -36,6 +36,8 @@ def main() -> dict[str, Any]:
         "modes": modes(),
         "saved": saved(),
         "objects": objects(),
+        "scaled": scaled(),
+        "accumulated": [accumulated(Tied, partitions=2, microbatches=2), accumulated(embedding_first, **SPLIT_IN_TWO)],
         "errors": errors(),
         "delayed": delayed(),
     }
@@ -43,7 +45,7 @@ def main() -> dict[str, Any]:
     return found
 
 
-class Grouped(torch.nn.Module):
+class Grouped(torch.nn.Module):  # type: ignore[misc]  # mypy does not read torch
     """As the public example of the library has it: two networks, one after the other."""
 
     def __init__(self) -> None:
@@ -55,7 +57,7 @@ class Grouped(torch.nn.Module):
         return torch.log_softmax(self.net2(relu(self.net1(x))), 1)
 
 
-class Skipping(torch.nn.Module):
+class Skipping(torch.nn.Module):  # type: ignore[misc]  # mypy does not read torch
     """What the first partition makes goes to the second by two ways, and so does the input, with an optional mask."""
 
     def __init__(self) -> None:
@@ -76,7 +78,7 @@ class Skipping(torch.nn.Module):
         return self.fourth(third) * scale
 
 
-class Tied(torch.nn.Module):
+class Tied(torch.nn.Module):  # type: ignore[misc]  # mypy does not read torch
     """The last layer has the weights of the first."""
 
     def __init__(self) -> None:
@@ -98,7 +100,9 @@ def deep() -> torch.nn.Module:
 def split() -> torch.nn.Module:
     with smp.tensor_parallelism():
         first, third = torch.nn.Linear(6, 16), torch.nn.Linear(12, 8)
-    return torch.nn.Sequential(first, torch.nn.Tanh(), torch.nn.Linear(16, 12), torch.nn.Tanh(), third, torch.nn.Linear(8, 3))
+    return torch.nn.Sequential(
+        first, torch.nn.Tanh(), torch.nn.Linear(16, 12), torch.nn.Tanh(), third, torch.nn.Linear(8, 3)
+    )
 
 
 def batches() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -123,7 +127,7 @@ def parallel(config: dict[str, Any]) -> Iterator[None]:
         smp.shutdown()
 
 
-@smp.step
+@smp.step  # type: ignore[untyped-decorator]
 def train_step(model: Any, data: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     output = model(data)
     loss = cross_entropy(output, target)
@@ -131,14 +135,14 @@ def train_step(model: Any, data: torch.Tensor, target: torch.Tensor) -> tuple[to
     return output, loss
 
 
-@smp.step
+@smp.step  # type: ignore[untyped-decorator]
 def test_step(model: Any, data: torch.Tensor, target: torch.Tensor) -> tuple[int, torch.Tensor]:
     output = model(data)
     return int((output.argmax(1) == target).sum()), output
 
 
 def wrapped(build: Callable[[], torch.nn.Module]) -> tuple[Any, Any]:
-    """A model and its optimizer, made in the order of the public example, from weights that only the first replica has right."""
+    """A model and its optimizer, in the order of the public example; only the first replica has the right weights."""
     torch.manual_seed(11 if smp.dp_rank() == 0 else 12)
     model = build()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
@@ -188,13 +192,13 @@ def alone(build: Callable[[], torch.nn.Module], data: Any) -> dict[str, Any]:
 
 
 def places() -> dict[str, Any]:
-    names = ("rank", "size", "local_rank", "pp_rank", "pp_size", "tp_rank", "tp_size", "rdp_rank", "rdp_size")
-    names += ("dp_rank", "dp_size", "mp_rank", "mp_size")
+    names = ["rank", "size", "local_rank", "pp_rank", "pp_size", "tp_rank", "tp_size", "rdp_rank", "rdp_size"]
+    names += ["dp_rank", "dp_size", "mp_rank", "mp_size"]
     with parallel({"pipeline_parallel_degree": 2, "tensor_parallel_degree": 2, "ddp": True}):
         return {name: getattr(smp, name)() for name in names}
 
 
-class Moody(torch.nn.Module):
+class Moody(torch.nn.Module):  # type: ignore[misc]  # mypy does not read torch
     """Code of its own that depends on the mode, between layers that keep statistics."""
 
     def __init__(self) -> None:
@@ -209,7 +213,7 @@ class Moody(torch.nn.Module):
         return self.second(x)
 
 
-@smp.step(non_split_inputs=["mask"])
+@smp.step(non_split_inputs=["mask"])  # type: ignore[untyped-decorator]
 def masked_step(model: Any, data: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return model(data, mask=mask)
 
@@ -311,7 +315,69 @@ def objects() -> dict[str, Any]:
         return {"gathered": gathered, "told": told, "sent": sent, "group": smp.get_mp_group()}
 
 
-class Backwards(torch.nn.Module):
+SPLIT_IN_TWO: dict[str, Any] = {"tensor_parallel_degree": 2, "microbatches": 2}
+
+
+def embedding_first() -> torch.nn.Module:
+    return torch.nn.Sequential(smp.nn.DistributedEmbedding(10, 8), torch.nn.Tanh(), smp.nn.DistributedLinear(8, 10))
+
+
+@smp.step  # type: ignore[untyped-decorator]
+def summing_step(model: Any, data: torch.Tensor, target: torch.Tensor) -> None:
+    model.backward(cross_entropy(model(data), target, reduction="sum"))
+
+
+def accumulated(build: Callable[[], torch.nn.Module], **config: Any) -> list[list[float]]:
+    """Gradients of several batches before a step, of a loss that is a sum; by all ranks, and by one."""
+    with parallel(config):
+        torch.manual_seed(11)
+        model = smp.DistributedModel(build(), average_grads_across_microbatches=False)
+        optimizer = smp.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.01))
+        count, number = smp.dp_size(), smp.dp_rank()
+        for x, y in token_batches():
+            summing_step(model, x[number::count], y[number::count])
+        optimizer.step()
+        found = flat(model)
+    torch.manual_seed(11)
+    one = build()
+    for x, y in token_batches():
+        (cross_entropy(one(x), y, reduction="sum") / count).backward()
+    torch.optim.SGD(one.parameters(), lr=0.01).step()
+    return [found, flat(one)]
+
+
+@smp.step  # type: ignore[untyped-decorator]
+def scaled_step(model: Any, scaler: Any, data: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output = model(data)
+    loss = cross_entropy(output.float(), target)
+    model.backward(scaler.scale(loss))
+    return output
+
+
+def scaled() -> dict[str, Any]:
+    """A loss that is scaled, of a model that computes in half precision; one stage then has a gradient of infinity."""
+    x, y = next(batches())
+    with parallel({"partitions": 2, "microbatches": 2}):
+        model, optimizer = wrapped(Grouped)
+        scaler = smp.amp.GradScaler(init_scale=1024.0)
+        first = flat(model)
+        output = scaled_step(model, scaler, x, y)
+        scaler.step(optimizer)
+        scaler.update()
+        second = flat(model)
+        optimizer.zero_grad()
+        scaled_step(model, scaler, x, y)
+        if smp.pp_rank() == 0:
+            next(model.parameters()).grad.fill_(float("inf"))
+        scaler.step(optimizer)
+        scaler.update()
+        third = flat(model)
+        moved = max(abs(one - other) for one, other in zip(first, second, strict=True))
+        return {"type": str(output[0].dtype), "moved": moved, "skipped": second == third, "scale": scaler.get_scale()}
+
+
+class Backwards(torch.nn.Module):  # type: ignore[misc]  # mypy does not read torch
     def __init__(self) -> None:
         super().__init__()
         with smp.partition(1):
@@ -322,7 +388,7 @@ class Backwards(torch.nn.Module):
         return self.late(self.early(x))
 
 
-class Deciding(torch.nn.Module):
+class Deciding(torch.nn.Module):  # type: ignore[misc]  # mypy does not read torch
     def __init__(self) -> None:
         super().__init__()
         self.one, self.two = torch.nn.Linear(6, 6), torch.nn.Linear(6, 3)
@@ -332,12 +398,12 @@ class Deciding(torch.nn.Module):
         return self.two(-x if x.sum() > 0 else x)
 
 
-@smp.step
+@smp.step  # type: ignore[untyped-decorator]
 def forgetful_step(model: Any, data: torch.Tensor) -> torch.Tensor:
     return model(data)
 
 
-@smp.step
+@smp.step  # type: ignore[untyped-decorator]
 def failing_step(model: Any, data: torch.Tensor) -> torch.Tensor:
     raise KeyError("no such thing")
 
@@ -351,7 +417,12 @@ def errors() -> dict[str, str]:
         ("deciding", {"partitions": 2}, Deciding, str),
         ("too many", {"partitions": 4}, Tied, str),
         ("outside", {"partitions": 2}, Grouped, lambda model: model(torch.ones(4, 6))),
-        ("uneven", {"partitions": 2, "microbatches": 3}, Grouped, lambda model: forgetful_step(model, torch.ones(4, 6))),
+        (
+            "uneven",
+            {"partitions": 2, "microbatches": 3},
+            Grouped,
+            lambda model: forgetful_step(model, torch.ones(4, 6)),
+        ),
         ("failing", {"partitions": 2}, Grouped, lambda model: failing_step(model, torch.ones(4, 6))),
     ]
     for name, config, build, use in cases:
@@ -381,5 +452,3 @@ def delayed() -> dict[str, Any]:
             losses.append(train_step(model, x, y)[1].reduce_mean().item())
             optimizer.step()
         return {"before": sorted(before), "first": losses[0], "last": losses[-1]}
-
-
