@@ -1,4 +1,4 @@
-"""Every Python of a job runs this when it starts: it lets the agent see where the process hangs, should it ever.
+"""Every Python of a job runs this when it starts: it lets the agent see where the process hangs, and the process end.
 
 An environment may have a module of this name itself, which is run as well.
 """
@@ -11,13 +11,13 @@ from typing import Any
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def _show_stacks() -> None:
-    """Run launch/stacks.py of this package by its file, since `trainyard` may be another version for the program."""
-    source = os.path.join(os.path.dirname(_HERE), "launch", "stacks.py")
-    names: dict[str, Any] = {"__name__": "trainyard_stacks"}
+def _call(module: str, function: str) -> None:
+    """Run a module of launch/ of this package by its file, since `trainyard` may be another version for the program."""
+    source = os.path.join(os.path.dirname(_HERE), "launch", f"{module}.py")
+    names: dict[str, Any] = {"__name__": f"trainyard_{module}"}
     with open(source, "rb") as file:
         exec(compile(file.read(), source, "exec"), names)
-    names["show_on_signal"]()
+    names[function]()
 
 
 def _run_next() -> None:
@@ -32,5 +32,6 @@ def _run_next() -> None:
 
 
 if os.environ.get("TRAINYARD_STACKS"):
-    _show_stacks()
+    _call("stacks", "show_on_signal")
+_call("settling", "settle_at_exit")
 _run_next()

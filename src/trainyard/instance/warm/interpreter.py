@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from trainyard.foundation.command_line import show_command
+from trainyard.instance.launch.settling import settle_at_exit
 from trainyard.instance.launch.stacks import show_on_signal
 from trainyard.instance.sandbox import system_calls
 from trainyard.instance.sandbox.orders import Orders
@@ -59,6 +60,7 @@ def renew(orders: Orders, origin: Origin) -> None:
     show_command(orders.argv)
     _set_path(executable, os.path.realpath(arguments[0]), origin=origin)
     show_on_signal()
+    settle_at_exit()
     _forget_own_modules()
     _renew_modules(orders)
     gc.enable()
