@@ -5,12 +5,14 @@ import hashlib
 import json
 import random
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from tests.system.trainees import Trainee
 from tests.system.yards import KINDS, place_for, trainee_of
+from trainyard.wire.client import Client
 
 # Of all sizes that are sent in different ways; 45 so that three instances get 15 each.
 OBJECTS = {
@@ -207,6 +209,20 @@ def test_an_object_that_goes_meanwhile_fails_the_job_by_its_name(anna: Trainee) 
     assert told["FailureReason"] == (
         "ClientError: The object s3://data/passing/1 of channel train cannot be sent: it does not exist any more."
     )
+
+
+def test_a_channel_that_is_not_read_is_told_of_the_job(anna: Trainee) -> None:
+    anna.user.client("s3").put_object(Bucket="data", Key="single/0", Body=b"only")
+    sharded = piped("single/", S3DataDistributionType="ShardedByS3Key")
+    completed(anna, "unread", "print('reads nothing')", **sharded, **three())
+    user = anna.user
+    with closing(Client(user.endpoint, user.access_key_id, user.secret_access_key, user.region)) as client:
+        notes = client.call("trainyard", "DescribeJob", TrainingJobName="unread")["Notes"]
+    for number in (1, 2, 3):
+        unopened = f"The program on algo-{number} has not opened /opt/ml/input/data/train_0, so it has read nothing of "
+        assert unopened + "the Pipe channel train." in notes
+        nothing = f"algo-{number} gets no object of channel train: it is ShardedByS3Key, and there are more instances "
+        assert (nothing + "than objects." in notes) == (number > 1)
 
 
 def test_a_job_that_never_opens_its_pipe_can_be_stopped(anna: Trainee) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from trainyard.foundation.errors import NotFound
 from trainyard.foundation.locations import BucketRef, Location
-from trainyard.instance.agent.failure import CannotRun, FailureKind
+from trainyard.instance.agent.failure import CannotRun, FailureKind, absence
 from trainyard.link.contract import ChannelSpec
 from trainyard.objects.contract import ObjectStore, Replaced
 from trainyard.objects.filesystem import FilesystemObjects, StoredFile
@@ -82,6 +82,12 @@ def file_path(key: str, prefix: str) -> str | None:
     ):
         return None
     return "/".join(parts) + ("/" if rest.endswith("/") and parts else "")
+
+
+def gets_nothing(channel: ChannelSpec) -> bool:
+    """Whether this instance has no part in a channel that is shared out among more instances than it has objects."""
+    is_shared_out = channel.distribution == "ShardedByS3Key" and not channel.folder
+    return is_shared_out and (not channel.keys or (channel.is_shared_out_anew and channel.part >= len(channel.keys)))
 
 
 def link_file(source: str | Path, place: str | Path) -> bool:
@@ -154,7 +160,7 @@ def _bring(farm: _Farm, channel: ChannelSpec, where: Location, *, etag: str, fil
         if name:  # otherwise an empty object by which some tools show a folder
             farm.put(where, path, etag=etag, file=file)
     except NotFound as error:
-        raise _unusable(where, channel, "it does not exist any more") from error
+        raise _unusable(where, channel, f"it {absence(was_there=bool(etag))}") from error
     except Replaced as error:
         raise _unusable(where, channel, "it was replaced since the job began to read the channel") from error
     except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 from trainyard.foundation.errors import NotFound, Unavailable
 from trainyard.foundation.locations import Location
 from trainyard.instance.agent.disk import reserve_of
-from trainyard.instance.agent.failure import CannotRun, FailureKind
+from trainyard.instance.agent.failure import CannotRun, FailureKind, absence
 from trainyard.objects.contract import ObjectStore, Replaced
 from trainyard.objects.remote import RemoteObjects
 from trainyard.objects.remote.downloading import Found, Wanted, download, look_up
@@ -60,7 +60,8 @@ def bring_files(store: ObjectStore, wanted: Sequence[Wanted], *, what: str, chec
         download(found, check=check)
     except NotFound as error:
         where = Location(wanted[0].where.bucket, error.name)
-        raise CannotRun(f"The object {where} of {what} does not exist any more.", FailureKind.BAD_INPUT) from error
+        missing = absence(was_there=any(each.etag for each in wanted))
+        raise CannotRun(f"The object {where} of {what} {missing}.", FailureKind.BAD_INPUT) from error
     except Replaced as error:
         raise CannotRun(
             f"The object {error.where} of {what} was replaced since the job began to read it; start the job again "

@@ -16,12 +16,12 @@ from trainyard.instance.agent.configuration import (
     is_for_platform,
     resource_config,
 )
+from trainyard.instance.agent.executables import SYSTEM_PATH
 from trainyard.instance.agent.hosts import network_interface
 from trainyard.instance.agent.launching import address_of, launch_variables
 from trainyard.instance.sandbox.contract import ML
 from trainyard.link.contract import InstanceSpec
 
-_SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 _DEFAULT_LOG_LEVEL = 20
 
 # What the toolkit reads of the hyperparameters itself; the other sagemaker_* ones go to framework launchers.
@@ -206,7 +206,7 @@ _SAME_NAME = (
 
 def _base_variables(spec: InstanceSpec, surroundings: Surroundings) -> dict[str, str]:
     return {
-        "PATH": ":".join((str(surroundings.interpreter.parent), *_SYSTEM_PATH)),
+        "PATH": ":".join((str(surroundings.interpreter.parent), *SYSTEM_PATH)),
         "HOME": surroundings.temporary,
         "TMPDIR": surroundings.temporary,
         "LANG": "C.UTF-8",

@@ -142,6 +142,11 @@ def time_limit_card(instance: str, *, seconds: int, tail: LogTail) -> Mapping[st
     }
 
 
+def absence(*, was_there: bool) -> str:
+    """What is said of an object that cannot be found: one that was only named may never have been there."""
+    return "does not exist any more" if was_there else "does not exist"
+
+
 def exit_status(ended: Ended) -> int:
     """The one number that shells and container engines give: 128 and the signal where there was one."""
     if ended.signal is not None:

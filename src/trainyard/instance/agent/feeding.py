@@ -31,7 +31,7 @@ from trainyard.instance.agent.bodies import (
     ObjectRef,
     Sink,
 )
-from trainyard.instance.agent.failure import CannotRun, FailureKind
+from trainyard.instance.agent.failure import CannotRun, FailureKind, absence
 from trainyard.instance.agent.store import open_store
 from trainyard.link.contract import ChannelSpec, InstanceSpec
 from trainyard.objects.contract import LiesInFile, ObjectReader, ObjectStore, Replaced
@@ -55,12 +55,14 @@ class Feed:
         self._scratch = scratch
         self._bucket = BucketRef(spec.account, channel.bucket)
         self._objects, self._manifests = _Versions(), _Versions()
+        self._is_again = False  # all of it has been sent before
 
     def send(self, epoch: int, sink: Sink) -> None:
         """Send all that the channel holds, once.
 
         CannotRun, which names the object, when one is gone, is another than in the epoch before, or cannot be sent.
         """
+        self._is_again = epoch > 0
         with ExitStack() as ending:
             store = ending.enter_context(closing(open_store(self._spec.objects)))
             if isinstance(store, FilesystemObjects) and self._is_plain:
@@ -151,7 +153,7 @@ class Feed:
     def _explained(self, where: Location, error: Exception) -> CannotRun:
         """What went wrong with an object, with its name."""
         if isinstance(error, NotFound):
-            return self._unusable(where, "it does not exist any more")
+            return self._unusable(where, f"it {absence(was_there=bool(self._channel.etags) or self._is_again)}")
         if isinstance(error, Replaced):
             return self._unusable(where, "it was replaced since the job began to read the channel")
         if isinstance(error, (gzip.BadGzipFile, EOFError, zlib.error)):

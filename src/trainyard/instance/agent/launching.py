@@ -5,10 +5,10 @@ from pathlib import Path
 
 from trainyard.foundation.launch_kinds import LaunchKind
 from trainyard.instance.agent.failure import CannotRun, FailureKind
-from trainyard.instance.agent.hosts import addresses
+from trainyard.instance.agent.hosts import addresses, network_interface
 from trainyard.instance.compat import seen_package
 from trainyard.instance.launch.main import BOOT
-from trainyard.instance.launch.orders import LaunchOrders, encode
+from trainyard.instance.launch.orders import LaunchOrders, MpiOrders, encode
 from trainyard.instance.launch.variables import Cluster, rank_variables
 from trainyard.instance.sandbox.contract import ML, Bind
 from trainyard.instance.warm.frameworks import read_source
@@ -54,28 +54,49 @@ def needs_launcher(spec: InstanceSpec) -> bool:
     return cluster is not None and (cluster.here > 1 or cluster.has_server or cluster.kind is LaunchKind.MPI)
 
 
-def require_launchable(spec: InstanceSpec, code: Path) -> None:
-    """CannotRun when the program calls MPI itself: no rank is a process of MPI, so each would find itself alone."""
+def uses_mpirun(spec: InstanceSpec) -> bool:
+    """Whether an mpirun starts the program, where its environment has one."""
     cluster = cluster_of(spec, seen_as=ML)
-    if cluster is None or cluster.kind is not LaunchKind.MPI or cluster.size == 1:
-        return
-    imported = read_source(code, spec.program.entry_point).imported
-    if any(name.partition(".")[0] == _CALLS_MPI for name in imported):
-        raise CannotRun(
-            f"The code imports {_CALLS_MPI}, in which each of its {cluster.size} processes would find itself alone: no "
-            "mpirun starts them here. Use torch.distributed or horovod.torch, which find all of them.",
-            FailureKind.USER_ERROR,
-        )
+    return cluster is not None and cluster.kind is LaunchKind.MPI
 
 
-def launcher_words(spec: InstanceSpec, folder: InstanceFolder, *, seen_as: str, python: str, cpus: int) -> list[str]:
-    """What stands before the program's own words where a launcher starts it; nothing where none does."""
+def require_launchable(spec: InstanceSpec, code: Path) -> None:
+    """CannotRun when the program calls MPI itself and there is no mpirun, so that each rank would find itself alone."""
+    refusal = _refusal(spec, code)
+    if refusal:
+        raise CannotRun(refusal, FailureKind.USER_ERROR)
+
+
+def launcher_words(
+    spec: InstanceSpec,
+    folder: InstanceFolder,
+    *,
+    seen_as: str,
+    python: str,
+    cpus: int,
+    mpirun: str | None = None,
+) -> list[str]:
+    """What stands before the program's own words where a launcher starts it; nothing where none does.
+
+    Without a sandbox all instances have the name of the machine, by which no mpirun can tell them apart.
+    """
     cluster = cluster_of(spec, seen_as=seen_as)
     if cluster is None or not needs_launcher(spec):
         return []
     reports = reports_folder(folder, seen_as)
     threads = max(1, cpus // cluster.here)
-    orders = LaunchOrders(cluster, folder=reports, threads=threads, python=python, secret=_secret(spec))
+    mpi = None
+    if mpirun is not None and seen_as == ML:
+        mpi = MpiOrders(
+            mpirun,
+            options=list(spec.launch.options),
+            interface=network_interface(spec),
+            refusal=_refusal(spec, folder.ml / "code"),
+            failure=f"{seen_as}/output/failure",
+        )
+    elif mpirun is not None:
+        require_launchable(spec, folder.ml / "code")
+    orders = LaunchOrders(cluster, folder=reports, threads=threads, python=python, secret=_secret(spec), mpi=mpi)
     return [python, "-I", "-S", "-c", BOOT, seen_package(seen_as), encode(orders)]
 
 
@@ -93,7 +114,22 @@ def launch_variables(spec: InstanceSpec, *, seen_as: str) -> dict[str, str]:
     return {**spec.launch.variables, **({} if needs_launcher(spec) else rank_variables(cluster, 0))}
 
 
+def _refusal(spec: InstanceSpec, code: Path) -> str:
+    """Why the ranks of a program cannot be started without an mpirun; nothing where they can."""
+    cluster = cluster_of(spec, seen_as=ML)
+    if cluster is None or cluster.kind is not LaunchKind.MPI or cluster.size == 1:
+        return ""
+    imported = read_source(code, spec.program.entry_point).imported
+    if all(name.partition(".")[0] != _CALLS_MPI for name in imported):
+        return ""
+    return (
+        f"The code imports {_CALLS_MPI}, in which each of its {cluster.size} processes would find itself alone: there "
+        "is no mpirun of Open MPI to start them. Add openmpi to requirements.txt, or use torch.distributed or "
+        "horovod.torch, which find all of them without."
+    )
+
+
 def _secret(spec: InstanceSpec) -> str:
     """What only the processes of this attempt know: made of its credentials, which all its instances are given."""
     key = spec.environment.get("AWS_SECRET_ACCESS_KEY", "")
-    return hmac.new(key.encode(), f"parameter server of {spec.job_id}/{spec.attempt}".encode(), "sha256").hexdigest()
+    return hmac.new(key.encode(), f"launch of {spec.job_id}/{spec.attempt}".encode(), "sha256").hexdigest()

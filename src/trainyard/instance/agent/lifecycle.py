@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trainyard.foundation.errors import TrainyardError
-from trainyard.instance.agent.channels import bring_channels
+from trainyard.instance.agent.channels import bring_channels, gets_nothing
 from trainyard.instance.agent.checkpoints import SyncedFolders
 from trainyard.instance.agent.code import fetch_code
 from trainyard.instance.agent.confined import read_text
@@ -38,6 +38,7 @@ from trainyard.instance.agent.store import open_store
 from trainyard.instance.agent.supervision import MAX_RUNTIME, RunEnd
 from trainyard.instance.agent.tracebacks import find_exception
 from trainyard.instance.agent.training import Training
+from trainyard.instance.sandbox.contract import ML
 from trainyard.link.contract import INTERRUPTED, ChannelSpec, InstanceSpec
 from trainyard.link.folders import InstanceFolder
 
@@ -113,6 +114,8 @@ class Instance:
         self._remote.start()
         with closing(self._pipes), closing(self._remote):
             end = training.run()
+        if not end.is_killed and end.stop_reason is None:
+            self._note_unopened()
         unsynced = self._finish_syncing()
         verdict = self._with_checkpoints(self._judge(end, training), unsynced)
         if verdict.reason == INTERRUPTED:
@@ -130,6 +133,13 @@ class Instance:
             # Why the program failed matters more than that its output could not be kept.
             self._reports.note(f"The output is not stored: {why_it_cannot_run(error).message}")
         return verdict
+
+    def _note_unopened(self) -> None:
+        for name in self._pipes.unopened:
+            self._reports.note(
+                f"The program on {self._spec.instance} has not opened {ML}/input/data/{name}_0, so it has read nothing "
+                f"of the Pipe channel {name}."
+            )
 
     def _finish_syncing(self) -> CannotRun | None:
         if not self._synced:
@@ -156,6 +166,7 @@ class Instance:
     def _prepare(self) -> None:
         spec = self._spec
         lay_out(self._folder, spec, self._owner)
+        self._note_empty_channels()
         check, root = self._orders.check, self._folder.channels
         with closing(open_store(spec.objects, check=check)) as store:
             channels, kept = self._mount(check), KeptFiles(spec, root)
@@ -166,6 +177,13 @@ class Instance:
         self._pipes.lay()
         self._owner.take_tree(self._folder.ml / "code")
         self._synced.restore(self._orders.check)
+
+    def _note_empty_channels(self) -> None:
+        for channel in filter(gets_nothing, self._spec.channels):
+            self._reports.note(
+                f"{self._spec.instance} gets no object of channel {channel.name}: it is ShardedByS3Key, and there are "
+                "more instances than objects."
+            )
 
     def _mount(self, check: Callable[[], None]) -> list[ChannelSpec]:
         """Mount what is read while the program runs; what is left has to be brought as files."""

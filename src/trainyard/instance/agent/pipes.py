@@ -37,6 +37,7 @@ class Pipes:
         self._spec = spec
         self._owner = owner
         self._channels: list[_Channel] = []
+        self.unopened: tuple[str, ...] = ()  # the channels that nobody had opened when they were closed
 
     @property
     def failure(self) -> CannotRun | None:
@@ -61,6 +62,7 @@ class Pipes:
         """End all feeders, wherever they are."""
         for channel in self._channels:
             channel.close()
+        self.unopened += tuple(each.fifos.channel for each in self._channels if not each.was_opened)
         self._channels = [each for each in self._channels if each.failure is not None]
 
 
@@ -74,7 +76,7 @@ class _Fifos:
         self._own = folder.scratch / "pipes"
         self._own.mkdir(exist_ok=True)
         self._shown = os.open(folder.ml / "input" / "data", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._channel = channel
+        self.channel = channel
         self._owner = owner
 
     def path(self, epoch: int) -> Path:
@@ -97,7 +99,7 @@ class _Fifos:
         os.close(self._shown)
 
     def _name(self, epoch: int) -> str:
-        return f"{self._channel}_{epoch}"
+        return f"{self.channel}_{epoch}"
 
 
 class _Channel:
@@ -105,6 +107,7 @@ class _Channel:
 
     def __init__(self, fifos: _Fifos, feed: Feed) -> None:
         self.failure: CannotRun | None = None
+        self.was_opened = False
         self.fifos = fifos
         self._feed = feed
         self._lock = Lock()
@@ -156,6 +159,7 @@ class _Channel:
         self._writer = os.open(self.fifos.path(epoch), os.O_WRONLY | os.O_CLOEXEC)
         if self._is_closing:
             raise Closing
+        self.was_opened = True
         os.set_blocking(self._writer, False)
         with suppress(OSError):  # a user may have used up what all pipes together may hold
             fcntl.fcntl(self._writer, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)

@@ -2,14 +2,16 @@
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from trainyard.formats.extraction import MetricScanner
 from trainyard.instance.agent.code import ProgramCommand, program_command
 from trainyard.instance.agent.disk import DiskWatch
 from trainyard.instance.agent.environment import cpu_count
+from trainyard.instance.agent.executables import find_executable
 from trainyard.instance.agent.hangs import HangWatch
 from trainyard.instance.agent.installation import Installation, Overlay
-from trainyard.instance.agent.launching import launcher_words, require_launchable
+from trainyard.instance.agent.launching import launcher_words, require_launchable, uses_mpirun
 from trainyard.instance.agent.layout import Owner
 from trainyard.instance.agent.network import InstanceNetwork
 from trainyard.instance.agent.orders import Orders
@@ -20,7 +22,7 @@ from trainyard.instance.agent.program import Program, ProgramRunner
 from trainyard.instance.agent.reports import Reports, now_us
 from trainyard.instance.agent.series import MetricSeries
 from trainyard.instance.agent.supervision import RunEnd, Supervision, boottime
-from trainyard.instance.sandbox.contract import Sandboxed
+from trainyard.instance.sandbox.contract import ML, Sandboxed
 from trainyard.instance.warm.warmth import Warmth
 from trainyard.link.contract import InstanceSpec
 from trainyard.link.folders import InstanceFolder
@@ -78,8 +80,10 @@ class Training:
         code = self._folder.ml / "code"
         command = program_command(self._spec, code, is_package=bool(self._installation.wanted.package))
         self.command = command.shown
-        require_launchable(self._spec, code)
         overlay = self._installation.overlay()
+        mpirun = self._mpirun(overlay)
+        if mpirun is None:
+            require_launchable(self._spec, code)
         base = self._spec.program.interpreter or sys.executable
         interpreter: Callable[[str], str] = overlay.interpreter if overlay else lambda _: base
         program = Program(
@@ -88,14 +92,29 @@ class Training:
             self._spec.max_runtime_s,
             read_only=overlay.binds if overlay else (),
             launcher=lambda seen_as: launcher_words(
-                self._spec, self._folder, seen_as=seen_as, python=interpreter(seen_as), cpus=cpu_count(self._spec)
+                self._spec,
+                self._folder,
+                seen_as=seen_as,
+                python=interpreter(seen_as),
+                cpus=cpu_count(self._spec),
+                mpirun=mpirun,
             ),
-            warmth=self._warmth(command, overlay),
+            warmth=self._warmth(command, overlay) if mpirun is None else None,
         )
         begun_us = now_us()
         end = self._runner.run(program, on_start=self._begin)
         self._finish(end, begun_us)
         return end
+
+    def _mpirun(self, overlay: Overlay | None) -> str | None:
+        """The mpirun that starts the program; None where the environment has none, or needs none."""
+        if not uses_mpirun(self._spec):
+            return None
+        base = Path(self._spec.program.interpreter or sys.executable).parent
+        environments = [(base, str(base))]
+        if overlay is not None:
+            environments.insert(0, (overlay.folder / "bin", str(Path(overlay.interpreter(ML)).parent)))
+        return find_executable("mpirun", environments)
 
     def _warmth(self, command: ProgramCommand, overlay: Overlay | None) -> Warmth | None:
         """What this program has of warm workers; None when it is not one that they can run, or there shall be none."""

@@ -8,6 +8,9 @@ Where there are more, or a server beside the program, the launcher is what runs 
     launcher.py  starts the ranks, passes signals on, and ends all when one has failed
     output.py    brings the lines of all ranks into one stream, each whole
     report.py    what the agent is told of the ranks
+    stacks.py    lets a process show where it hangs
+    settling.py  lets a process end whose collectives have only just ended
+    mpi/         the same by a real mpirun
 
 All of it uses the standard library alone, and little of that: it is loaded before the first line of a program.
 """

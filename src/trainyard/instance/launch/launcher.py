@@ -4,12 +4,13 @@ import os
 import select
 import signal
 import time
+from typing import NoReturn
 
 from trainyard.foundation.launch_kinds import LaunchKind
 from trainyard.instance.launch import report
 from trainyard.instance.launch.orders import LaunchOrders
 from trainyard.instance.launch.output import STALE_S, Merger, Stream
-from trainyard.instance.launch.servers import is_needed, server_command, server_environment
+from trainyard.instance.launch.servers import announcement_command, is_needed, server_command, server_environment
 from trainyard.instance.launch.variables import rank_variables, server_variables
 
 SETTLE_S = 1.0  # in which others may yet fail by themselves: who lost a connection may be heard before who broke it
@@ -47,22 +48,36 @@ class _Process:
 class Launcher:
     """One run of the ranks of an instance, which get this environment and what is theirs.
 
-    `kept` is a descriptor that ranks have of it beside their streams.
+    `kept` is a descriptor that ranks have of it beside their streams; `output` is where their lines go. `only` is the
+    rank to run, by its number on this host and its number among all, where others are run by other launchers. Then it
+    is for the caller to see to it that others end with it.
     """
 
-    def __init__(self, orders: LaunchOrders, environment: dict[str, str], *, kept: int = -1) -> None:
+    def __init__(
+        self,
+        orders: LaunchOrders,
+        environment: dict[str, str],
+        *,
+        kept: int = -1,
+        output: int = 1,
+        only: tuple[int, int] | None = None,
+    ) -> None:
         self._orders = orders
         self._cluster = orders.cluster
         self._environment = environment
         self._kept = kept
-        self._merger = Merger(1)
+        self._is_one_of_many = only is not None
+        first = orders.cluster.first_rank
+        self._ranks = dict([only]) if only else {local: first + local for local in range(orders.cluster.here)}
+        self._merger = Merger(output)
         self._poll = select.poll()
         self._running: dict[int, _Process] = {}  # by descriptors of them
         self._streams: dict[int, Stream] = {}
         self._failures: list[report.Failure] = []
-        self._is_stopped = False
+        self.is_stopped = False  # by SIGTERM
         self._term_at = self._kill_at = _NEVER
         self._woken = self._waker = -1
+        self._announcers: list[int] = []  # pids
 
     def run(self) -> int:
         """Run all ranks to their ends; the exit code of the first that failed, or 0. IsRank is raised in each of them.
@@ -71,7 +86,7 @@ class Launcher:
         """
         if self._cluster.has_server:
             self._start(None)
-        for local_rank in range(self._cluster.here):
+        for local_rank in self._ranks:
             self._start(local_rank)
         if self._kept >= 0:
             os.close(self._kept)
@@ -79,6 +94,7 @@ class Launcher:
         self._listen_to_signals()
         while self._running and self._is_awaited():
             self._step()
+        self._end_announcers()
         return self._code
 
     @property
@@ -90,7 +106,7 @@ class Launcher:
     def _is_awaited(self) -> bool:
         """Whether anything that runs still matters."""
         is_training = any(each.local_rank is not None for each in self._running.values())
-        return is_training or (not self._is_stopped and not self._failures and is_needed(self._cluster))
+        return is_training or (not self.is_stopped and not self._failures and is_needed(self._cluster))
 
     def _start(self, local_rank: int | None, *, restarts: int = 0) -> None:
         names = ("stdout", "stderr") if self._tags else ("both",)
@@ -118,7 +134,7 @@ class Launcher:
         """What stands before each line of a job by MPI, as on SageMaker."""
         if not self._tags or local_rank is None:
             return b""
-        return f"[1,mpirank:{self._cluster.first_rank + local_rank},{self._cluster.host}]<{name}>:".encode()
+        return f"[1,mpirank:{self._ranks[local_rank]},{self._cluster.host}]<{name}>:".encode()
 
     def _leave(self, outputs: list[int]) -> None:
         """Have nothing of the launcher any more, in a process that it has forked."""
@@ -137,16 +153,20 @@ class Launcher:
         if local_rank is None:
             environment = server_environment(cluster, self._environment, secret=orders.secret)
             execute(server_command(cluster, orders.python), environment)
+        raise IsRank(self._rank_environment(local_rank, restarts))
+
+    def _rank_environment(self, local_rank: int, restarts: int = 0) -> dict[str, str]:
+        orders, cluster = self._orders, self._cluster
         threads = {"OMP_NUM_THREADS": str(orders.threads)} if cluster.here > 1 else {}
         own = {
-            **rank_variables(cluster, local_rank or 0, restarts=restarts),
+            **rank_variables(cluster, local_rank, rank=self._ranks[local_rank], restarts=restarts),
             **server_variables(cluster, orders.secret),
         }
-        raise IsRank({**threads, **self._environment, **own})
+        return {**threads, **self._environment, **own}
 
     def _tell_ranks(self) -> None:
         ranks = {each.local_rank: each.pid for each in self._running.values() if each.local_rank is not None}
-        report.tell_ranks(self._orders.folder, {self._cluster.first_rank + local: pid for local, pid in ranks.items()})
+        report.add_ranks(self._orders.folder, {self._ranks[local]: pid for local, pid in ranks.items()})
 
     def _listen_to_signals(self) -> None:
         self._woken, self._waker = os.pipe()
@@ -163,7 +183,7 @@ class Launcher:
                 self._forget(descriptor)
         if self._woken in ready:
             os.read(self._woken, 64)
-            self._is_stopped = True
+            self.is_stopped = True
             self._signal_all(signal.SIGTERM)
         for descriptor in ready:
             if descriptor in self._running:
@@ -191,23 +211,41 @@ class Launcher:
         for stream in process.streams:
             if stream.reader in self._streams:  # what it started may hold it open and write on
                 self._merger.drain(stream, now)
-        if code == 0 or self._kill_at != _NEVER:  # or it ended because we wanted it to
+        is_wanted = self._kill_at != _NEVER or (self._is_one_of_many and self.is_stopped)
+        if code == 0:
+            self._announce(process)
+        if code == 0 or is_wanted:
             return
         if self._may_restart(process):
             self._restart(process, code)
             return
-        rank = None if process.local_rank is None else self._cluster.first_rank + process.local_rank
+        rank = None if process.local_rank is None else self._ranks[process.local_rank]
         self._failures.append(report.failure(rank, code=code, at_us=at_us, tail=process.tail))
-        report.tell_failures(self._orders.folder, self._failures)
+        report.add_failure(self._orders.folder, self._failures[-1])
         self._term_at = min(self._term_at, now + SETTLE_S)
+
+    def _announce(self, process: _Process) -> None:
+        """Let all servers know of a worker that has ended well, which may not have told them: they wait for it."""
+        if self._cluster.kind is not LaunchKind.PARAMETER_SERVER or process.local_rank is None:
+            return
+        pid = os.fork()
+        if pid == 0:
+            self._leave([os.open(os.devnull, os.O_WRONLY)])  # the log is the program's
+            execute(announcement_command(self._orders.python), self._rank_environment(process.local_rank))
+        self._announcers.append(pid)
+
+    def _end_announcers(self) -> None:
+        for pid in self._announcers:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
 
     def _may_restart(self, process: _Process) -> bool:
         is_rank = process.local_rank is not None and process.restarts < self._cluster.most_restarts
-        return is_rank and not self._is_stopped and not self._failures
+        return is_rank and not self.is_stopped and not self._failures
 
     def _restart(self, process: _Process, code: int) -> None:
         ended = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        rank = self._cluster.first_rank + (process.local_rank or 0)
+        rank = self._ranks[process.local_rank or 0]
         count = f"{process.restarts + 1} of {self._cluster.most_restarts}"
         self._merger.say(f"[trainyard] rank {rank} {ended}; it is started again, {count}.")
         self._start(process.local_rank, restarts=process.restarts + 1)
@@ -228,7 +266,7 @@ class Launcher:
                 signal.pidfd_send_signal(process.pidfd, signal.SIGCONT)  # or one that is stopped would not learn of it
 
 
-def execute(words: list[str], environment: dict[str, str]) -> None:
+def execute(words: list[str], environment: dict[str, str]) -> NoReturn:
     """Become another program, or end this process and say why not."""
     try:
         os.execvpe(words[0], words, environment)
@@ -237,7 +275,7 @@ def execute(words: list[str], environment: dict[str, str]) -> None:
         os._exit(127)
 
 
-def end(code: int) -> None:
+def end(code: int) -> NoReturn:
     """End this process as a rank ended: with its code, or by its signal."""
     if code < 0:
         if -code not in (signal.SIGKILL, signal.SIGSTOP):

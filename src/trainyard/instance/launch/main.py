@@ -3,20 +3,24 @@
 import os
 import sys
 
+from trainyard.instance.launch.boot import boot
 from trainyard.instance.launch.launcher import IsRank, Launcher, end, execute
 from trainyard.instance.launch.orders import decode
 
-# As the keeper's, it enters the package past its __init__.
-BOOT = (
-    "import sys; package = sys.modules['trainyard'] = type(sys)('trainyard'); package.__path__ = sys.argv[1:2]; "
-    "from trainyard.instance.launch.main import main; main()"
-)
+BOOT = boot("main")
 
 
 def main() -> None:
-    _, _, orders, *program = sys.argv
+    _, package, text, *program = sys.argv
+    orders = decode(text)
+    if orders.mpi is not None:
+        from trainyard.instance.launch.mpi.host import run_by_mpirun  # most need none of it
+
+        code = run_by_mpirun(orders, orders.mpi, package=package, program=program)
+        if code is not None:
+            end(code)
     try:
-        code = Launcher(decode(orders), dict(os.environ)).run()
+        code = Launcher(orders, dict(os.environ)).run()
     except IsRank as rank:
         environment = rank.environment
     else:

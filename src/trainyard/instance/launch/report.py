@@ -1,15 +1,22 @@
-"""What a launcher tells the agent, in files of a folder that both see.
+"""What the launchers of an instance tell the agent, in files of a folder that all of them see.
 
 Its programs could write there as well, so the agent takes what it finds for no more than a word of the program.
 """
 
+import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
 
 FAILURES = "failures.json"
 RANKS = "ranks.json"
 
 Failure = dict[str, object]
+
+_Told = TypeVar("_Told", list[Failure], dict[str, int])
+_LOCK = "lock"
 
 
 def failure(rank: int | None, *, code: int, at_us: int, tail: bytes) -> Failure:
@@ -20,14 +27,42 @@ def failure(rank: int | None, *, code: int, at_us: int, tail: bytes) -> Failure:
     return {"rank": rank, "code": code, "at_us": at_us, "tail": tail.decode(errors="replace")}
 
 
-def tell_failures(folder: str, failures: list[Failure]) -> None:
-    """All ranks that have failed by themselves, in the order of their deaths."""
-    _write(f"{folder}/{FAILURES}", failures)
+def add_failure(folder: str, told: Failure) -> None:
+    """One more rank that has failed by itself."""
+    with _locked(folder):
+        failures = _read(f"{folder}/{FAILURES}", [])
+        _write(f"{folder}/{FAILURES}", [*failures, told])
 
 
-def tell_ranks(folder: str, pids: dict[int, int]) -> None:
-    """The process of each rank, by its number in the sandbox."""
-    _write(f"{folder}/{RANKS}", {str(rank): pid for rank, pid in pids.items()})
+def add_ranks(folder: str, pids: dict[int, int]) -> None:
+    """The processes of some ranks, by their numbers in the sandbox."""
+    with _locked(folder):
+        ranks = _read(f"{folder}/{RANKS}", {})
+        _write(f"{folder}/{RANKS}", {**ranks, **{str(rank): pid for rank, pid in pids.items()}})
+
+
+@contextmanager
+def _locked(folder: str) -> Iterator[None]:
+    """Let one process at a time add to what is told. Where no file can be made, nothing can be told either."""
+    try:
+        opened = os.open(f"{folder}/{_LOCK}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        yield
+        return
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
+
+
+def _read(path: str, nothing: _Told) -> _Told:
+    try:
+        with open(path, encoding="utf-8") as file:
+            told = json.load(file)
+    except (OSError, ValueError):
+        return nothing
+    return told if isinstance(told, type(nothing)) else nothing
 
 
 def _write(path: str, value: object) -> None:

@@ -30,6 +30,11 @@ def server_environment(cluster: Cluster, environment: dict[str, str], *, secret:
     return {**environment, **server_variables(cluster, secret)}
 
 
+def announcement_command(python: str) -> list[str]:
+    """What tells all our servers that a worker is done, with the variables of that worker."""
+    return [python, "-m", "trainyard.instance.parameter_server.done"]
+
+
 def is_needed(cluster: Cluster) -> bool:
     """Whether the server of a host whose program has ended must go on.
 

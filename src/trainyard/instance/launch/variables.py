@@ -64,13 +64,18 @@ class Cluster:
         return sum(self.processes[host] for host in hosts[: hosts.index(self.host)])
 
 
-def rank_variables(cluster: Cluster, local_rank: int, *, restarts: int = 0) -> dict[str, str]:
-    """The variables of one process of this host, which was started again so many times."""
+def rank_variables(cluster: Cluster, local_rank: int, *, rank: int | None = None, restarts: int = 0) -> dict[str, str]:
+    """The variables of one process of this host, which was started again so many times.
+
+    `rank` is its number among all, where they do not go by the order of the hosts.
+    """
+    if rank is None:
+        rank = cluster.first_rank + local_rank
     variables = {"MASTER_ADDR": cluster.addresses[cluster.hosts[0]], "MASTER_PORT": str(cluster.port)}
     if cluster.kind in _RANKED:
-        variables.update(_torchrun(cluster, local_rank, restarts))
+        variables.update(_torchrun(cluster, rank, local_rank=local_rank, restarts=restarts))
     if cluster.kind is LaunchKind.MPI:
-        variables.update(_open_mpi(cluster, local_rank))
+        variables.update(_open_mpi(cluster, rank, local_rank=local_rank))
     if cluster.kind in (LaunchKind.TENSORFLOW_SERVER, LaunchKind.TENSORFLOW_WORKERS):
         variables["TF_CONFIG"] = json.dumps(tensorflow_config(cluster))
     return variables
@@ -113,8 +118,7 @@ def worker_address(cluster: Cluster, host: str) -> str:
     return f"{cluster.addresses[host]}:{cluster.port + 1 + cluster.hosts.index(host)}"
 
 
-def _torchrun(cluster: Cluster, local_rank: int, restarts: int) -> dict[str, str]:
-    rank = cluster.first_rank + local_rank
+def _torchrun(cluster: Cluster, rank: int, *, local_rank: int, restarts: int) -> dict[str, str]:
     found = {
         "RANK": rank,
         "LOCAL_RANK": local_rank,
@@ -133,9 +137,9 @@ def _torchrun(cluster: Cluster, local_rank: int, restarts: int) -> dict[str, str
     return {name: str(value) for name, value in found.items()}
 
 
-def _open_mpi(cluster: Cluster, local_rank: int) -> dict[str, str]:
+def _open_mpi(cluster: Cluster, rank: int, *, local_rank: int) -> dict[str, str]:
     found = {
-        "OMPI_COMM_WORLD_RANK": cluster.first_rank + local_rank,
+        "OMPI_COMM_WORLD_RANK": rank,
         "OMPI_COMM_WORLD_LOCAL_RANK": local_rank,
         "OMPI_COMM_WORLD_NODE_RANK": local_rank,
         "OMPI_COMM_WORLD_SIZE": cluster.size,

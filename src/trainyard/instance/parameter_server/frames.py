@@ -1,26 +1,24 @@
 """The frames that workers and servers exchange: words as JSON, tensors as the bytes they are.
 
-A frame is the length of its head in four bytes, the head, and the tensors one after another. The head is a JSON object;
-under "tensors" it has name, type and shape of each. Nothing in a frame is ever run or unpickled.
+A frame is its words and then the tensors one after another, of which the words have name, type and shape. Nothing in a
+frame is ever run or unpickled.
 """
 
 import ctypes
-import json
 import math
 import socket
-import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from trainyard.foundation.errors import Corrupt, Unavailable
+from trainyard.foundation.errors import Corrupt
+from trainyard.instance.parameter_server.words import receive_bytes, receive_words, send_bytes, send_words
 
 MAX_HEAD_BYTES = 16 << 20
 MAX_BYTES = 64 << 30
 
-_LENGTH = struct.Struct("!I")
 _TYPES = {
     str(each).removeprefix("torch."): each
     for each in (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.uint8)
@@ -38,25 +36,17 @@ class Frame:
 def send_frame(connection: socket.socket, frame: Frame) -> None:
     """Send a frame whole; its tensors must be on the CPU and dense. Unavailable when the other side is gone."""
     kinds = [[name, _type_name(each), list(each.shape)] for name, each in frame.tensors.items()]
-    head = json.dumps({**frame.words, "tensors": kinds}).encode()
-    try:
-        connection.sendall(_LENGTH.pack(len(head)) + head)
-        for tensor in frame.tensors.values():
-            connection.sendall(_memory(tensor))
-    except OSError as error:
-        raise Unavailable("The other side of the parameter server's connection is gone.") from error
+    send_words(connection, frame.words, kinds)
+    for tensor in frame.tensors.values():
+        send_bytes(connection, _memory(tensor))
 
 
-def receive_frame(
-    connection: socket.socket, *, max_head_bytes: int = MAX_HEAD_BYTES, max_bytes: int = MAX_BYTES
-) -> Frame:
+def receive_frame(connection: socket.socket) -> Frame:
     """The next frame. Unavailable when the other side is gone, Corrupt when what it says makes no sense."""
-    length = int(_LENGTH.unpack(_received(connection, _LENGTH.size))[0])
-    if length > max_head_bytes:
-        raise Corrupt(f"A frame's head would have {length} bytes; at most {max_head_bytes} are accepted.")
-    words, kinds = _head(bytes(_received(connection, length)))
-    if sum(kind.size_bytes for kind in kinds) > max_bytes:
-        raise Corrupt(f"The tensors of a frame would have more than the {max_bytes} bytes that are accepted.")
+    words, told = receive_words(connection, max_bytes=MAX_HEAD_BYTES)
+    kinds = _kinds(told)
+    if sum(kind.size_bytes for kind in kinds) > MAX_BYTES:
+        raise Corrupt(f"The tensors of a frame would have more than the {MAX_BYTES} bytes that are accepted.")
     return Frame(words, {kind.name: _tensor(connection, kind) for kind in kinds})
 
 
@@ -73,37 +63,22 @@ class _Kind:
         return math.prod(self.shape) * int(_TYPES[self.type_name].itemsize)
 
 
-def _head(received: bytes) -> tuple[dict[str, Any], list[_Kind]]:
+def _kinds(told: Sequence[Any]) -> list[_Kind]:
     try:
-        words = json.loads(received)
-        kinds = [_Kind(str(name), str(kind), tuple(shape)) for name, kind, shape in words.pop("tensors")]
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        kinds = [_Kind(str(name), str(kind), tuple(shape)) for name, kind, shape in told]
+    except (ValueError, TypeError) as error:
         raise Corrupt("The head of a frame is not what frames of a parameter server have.") from error
     for each in kinds:
         if each.type_name not in _TYPES or any(type(n) is not int or n < 0 for n in each.shape):
             raise Corrupt(f'A frame has a tensor of type "{each.type_name}" and shape {each.shape}.')
-    return words, kinds
+    return kinds
 
 
 def _tensor(connection: socket.socket, kind: _Kind) -> torch.Tensor:
     if not kind.size_bytes:
         return torch.empty(kind.shape, dtype=_TYPES[kind.type_name])
-    memory = _received(connection, kind.size_bytes)
+    memory = receive_bytes(connection, kind.size_bytes)
     return torch.frombuffer(memory, dtype=_TYPES[kind.type_name]).view(kind.shape)
-
-
-def _received(connection: socket.socket, size: int) -> bytearray:
-    memory = bytearray(size)
-    rest = memoryview(memory)
-    while rest:
-        try:
-            count = connection.recv_into(rest)
-        except OSError as error:
-            raise Unavailable("The other side of the parameter server's connection is gone.") from error
-        if not count:
-            raise Unavailable("The other side has closed the parameter server's connection.")
-        rest = rest[count:]
-    return memory
 
 
 def _type_name(tensor: torch.Tensor) -> str:

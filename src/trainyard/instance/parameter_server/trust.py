@@ -7,7 +7,7 @@ import socket
 from dataclasses import dataclass
 
 from trainyard.foundation.errors import Corrupt, NotPermitted
-from trainyard.instance.parameter_server.frames import Frame, receive_frame, send_frame
+from trainyard.instance.parameter_server.words import receive_words, send_words
 
 _MAX_HEAD_BYTES = 4096  # of a side that has proved nothing yet
 _PROTOCOL = 1
@@ -24,13 +24,13 @@ class Peer:
 def greet_worker(connection: socket.socket, token: str) -> Peer:
     """Let a worker prove itself, and prove this server to it. NotPermitted when it does not know the secret."""
     nonce = secrets.token_hex(16)
-    send_frame(connection, Frame({"protocol": _PROTOCOL, "nonce": nonce}))
+    send_words(connection, {"protocol": _PROTOCOL, "nonce": nonce})
     told = _told(connection)
     theirs = str(told.get("nonce"))
     if not hmac.compare_digest(str(told.get("proof")), _proof(token, "worker", nonce, theirs)):
-        send_frame(connection, Frame({"proof": ""}))  # so that it does not try again
+        send_words(connection, {"proof": ""})  # so that it does not try again
         raise NotPermitted("A worker does not know the secret of this parameter server.")
-    send_frame(connection, Frame({"proof": _proof(token, "server", nonce, theirs)}))
+    send_words(connection, {"proof": _proof(token, "server", nonce, theirs)})
     rank, size = told.get("rank"), told.get("size")
     if type(rank) is not int or type(size) is not int or not 0 <= rank < size:
         raise Corrupt(f"A worker says that it is number {rank} of {size}.")
@@ -44,13 +44,16 @@ def greet_server(connection: socket.socket, token: str, *, rank: int, size: int)
         raise Corrupt(f"The parameter server speaks protocol {told.get('protocol')}, this worker {_PROTOCOL}.")
     nonce, mine = str(told.get("nonce")), secrets.token_hex(16)
     proof = _proof(token, "worker", nonce, mine)
-    send_frame(connection, Frame({"nonce": mine, "proof": proof, "rank": rank, "size": size}))
+    send_words(connection, {"nonce": mine, "proof": proof, "rank": rank, "size": size})
     if not hmac.compare_digest(str(_told(connection).get("proof")), _proof(token, "server", nonce, mine)):
         raise NotPermitted("What answers at the parameter server's address does not know the job's secret.")
 
 
 def _told(connection: socket.socket) -> dict[str, object]:
-    return dict(receive_frame(connection, max_head_bytes=_MAX_HEAD_BYTES, max_bytes=0).words)
+    words, tensors = receive_words(connection, max_bytes=_MAX_HEAD_BYTES)
+    if tensors:
+        raise Corrupt("A side that has proved nothing yet sends tensors.")
+    return words
 
 
 def _proof(token: str, side: str, *nonces: str) -> str:

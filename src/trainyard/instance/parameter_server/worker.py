@@ -1,8 +1,6 @@
 """One worker: it pulls parameters from all servers and pushes gradients to them."""
 
 import os
-import socket
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
@@ -10,13 +8,11 @@ from typing import Any
 
 import torch
 
-from trainyard.foundation.errors import Corrupt, InvalidRequest, NotPermitted, Unavailable
+from trainyard.foundation.errors import InvalidRequest, Unavailable
+from trainyard.instance.parameter_server.connecting import connected
 from trainyard.instance.parameter_server.frames import Frame, receive_frame, send_frame
 from trainyard.instance.parameter_server.shares import shares
 from trainyard.instance.parameter_server.surroundings import Address, Surroundings
-from trainyard.instance.parameter_server.trust import greet_server
-
-_AGAIN_S = 0.1
 
 
 class Worker:
@@ -89,7 +85,7 @@ class Worker:
         self._take(server.ask(Frame({"do": "finish"})) for server in self._servers)
 
     def close(self) -> None:
-        """Be done. Without this, a server waits for another worker with this rank."""
+        """Be done. Without this, a server waits until the launcher says that the process has ended well."""
         self._settle()
         for answer in [server.ask(Frame({"do": "done"})) for server in self._servers]:
             answer.result()
@@ -157,7 +153,7 @@ class _Server:
         self.names = names
         self.version = 0
         self._address = address
-        self._connection = _connected(address, around, timeout_s)
+        self._connection = connected(address, around, timeout_s)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"server {address}")
 
     def ask(self, frame: Frame) -> "Future[Frame]":
@@ -176,30 +172,6 @@ class _Server:
         if "error" in answer.words:
             raise InvalidRequest(str(answer.words["error"]))
         return answer
-
-
-def _connected(address: Address, around: Surroundings, timeout_s: float) -> socket.socket:
-    """A connection that both sides trust; the server may still have to start."""
-    until = time.monotonic() + timeout_s
-    while True:
-        try:
-            connection = socket.create_connection((address.host, address.port), timeout=timeout_s)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return _trusted(connection, around)
-        except (OSError, Unavailable) as error:
-            if time.monotonic() > until:
-                raise Unavailable(f"No parameter server answers at {address} after {timeout_s:g} s.") from error
-        time.sleep(_AGAIN_S)
-
-
-def _trusted(connection: socket.socket, around: Surroundings) -> socket.socket:
-    try:
-        greet_server(connection, around.token, rank=around.rank, size=around.size)
-    except (Unavailable, NotPermitted, Corrupt):
-        connection.close()
-        raise
-    connection.settimeout(None)
-    return connection
 
 
 def _sendable(tensor: torch.Tensor, *, copy: bool = False) -> torch.Tensor:

@@ -164,6 +164,10 @@ def _texts(request: SandboxRequest, root: Path, *, uid: int, gid: int) -> Iterat
         "passwd": ["root:x:0:0:root:/root:/bin/sh", f"job:x:{uid}:{gid}:job:/tmp:/bin/sh"],
         "group": ["root:x:0:", f"job:x:{gid}:"],
     }
+    if request.network is not None:
+        # Whoever asks for a name that is not in these files is told that there is none, not to try again later: torch
+        # looks for the name of each rank that connects, and warns of every answer but that.
+        texts["nsswitch.conf"] = ["passwd: files", "group: files", "hosts: files"]
     for name, lines in texts.items():
         path = (root / "etc" / name).resolve()
         if path.exists():

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.unit.instance.agent.samples import BUCKET, make_bucket, put_object, read_object
 from trainyard.foundation.locations import Location
 from trainyard.instance.agent import channels
-from trainyard.instance.agent.channels import bring_channel, file_path
+from trainyard.instance.agent.channels import bring_channel, file_path, gets_nothing
 from trainyard.instance.agent.failure import CannotRun, FailureKind
 from trainyard.instance.agent.orders import Ordered
 from trainyard.link.contract import ChannelSpec
@@ -124,10 +125,28 @@ def test_two_objects_that_cannot_both_be_files_are_refused(store: FilesystemObje
         bring(store, channel("data/train/a.csv", "data/train/a.csv/b"), tmp_path / "train")
 
 
-def test_an_object_that_is_gone_is_named(store: FilesystemObjects, tmp_path: Path) -> None:
-    with pytest.raises(CannotRun, match=r"s3://yard/data/train/lost of channel train .* does not exist") as caught:
-        bring(store, channel("data/train/lost"), tmp_path / "train")
+@pytest.mark.parametrize(("etags", "words"), [((), "it does not exist."), (("abc",), "it does not exist any more.")])
+def test_an_object_that_is_not_there_is_named(
+    store: FilesystemObjects, tmp_path: Path, etags: tuple[str, ...], words: str
+) -> None:
+    with pytest.raises(CannotRun) as caught:
+        bring(store, replace(channel("data/train/lost"), etags=etags), tmp_path / "train")
+    assert str(caught.value) == f"The object s3://yard/data/train/lost of channel train cannot be brought: {words}"
     assert caught.value.kind is FailureKind.BAD_INPUT
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"distribution": "ShardedByS3Key", "keys": ()}, True),
+        ({"distribution": "ShardedByS3Key"}, False),
+        ({"distribution": "ShardedByS3Key", "mode": "Pipe", "shuffle_seed": 7, "part": 1, "parts": 3}, True),
+        ({"distribution": "ShardedByS3Key", "mode": "Pipe", "shuffle_seed": 7, "part": 0, "parts": 3}, False),
+        ({"keys": (), "folder": "/shared"}, False),
+    ],
+)
+def test_an_instance_without_a_part_in_a_sharded_channel_is_known(changes: dict[str, Any], expected: bool) -> None:
+    assert gets_nothing(replace(channel("data/train/a.csv"), **changes)) is expected
 
 
 def test_an_object_replaced_since_it_was_listed_is_named(store: FilesystemObjects, tmp_path: Path) -> None:

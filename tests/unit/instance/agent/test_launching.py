@@ -14,6 +14,7 @@ from trainyard.instance.agent.launching import (
     needs_launcher,
     only_rank,
     require_launchable,
+    uses_mpirun,
 )
 from trainyard.instance.launch.orders import decode
 from trainyard.link.contract import InstanceSpec, LaunchSpec
@@ -64,6 +65,39 @@ def test_code_that_calls_mpi_itself_is_refused_where_it_would_find_itself_alone(
     require_launchable(spec("mpi", launch=LaunchSpec("mpi", {"algo-2": 1})), tmp_path)
     (tmp_path / "train.py").write_text("import horovod.torch as hvd\n")
     require_launchable(spec("mpi", each=2), tmp_path)
+
+
+def test_a_launcher_is_told_of_the_mpirun_and_what_it_must_know(tmp_path: Path) -> None:
+    folder = InstanceFolder(tmp_path)
+    (folder.ml / "code").mkdir(parents=True)
+    (folder.ml / "code" / "train.py").write_text("import mpi4py")
+    launch = LaunchSpec("mpi", dict.fromkeys(HOSTS, 2), options=["--map-by", "node"])
+    given = spec("mpi", launch=launch, is_isolated=True)
+    mpi = decode(launcher_words(given, folder, seen_as=ML, python="/py", cpus=5, mpirun="/bin/mpirun")[-1]).mpi
+    assert mpi is not None
+    assert (mpi.mpirun, mpi.options, mpi.interface) == ("/bin/mpirun", ["--map-by", "node"], "eth0")
+    assert "Add openmpi to requirements.txt" in mpi.refusal
+    assert mpi.failure == "/opt/ml/output/failure"
+    assert decode(launcher_words(given, folder, seen_as=ML, python="/py", cpus=5)[-1]).mpi is None
+
+
+def test_no_mpirun_is_used_where_all_instances_have_one_name(tmp_path: Path) -> None:
+    folder = InstanceFolder(tmp_path)
+    (folder.ml / "code").mkdir(parents=True)
+    script = folder.ml / "code" / "train.py"
+    script.write_text("import torch")
+    given, seen_as = spec("mpi", each=2), str(folder.ml)
+    words = launcher_words(given, folder, seen_as=seen_as, python="/py", cpus=5, mpirun="/bin/mpirun")
+    assert decode(words[-1]).mpi is None
+    script.write_text("import mpi4py")
+    with pytest.raises(CannotRun, match="would find itself alone"):
+        launcher_words(given, folder, seen_as=seen_as, python="/py", cpus=5, mpirun="/bin/mpirun")
+
+
+def test_only_jobs_by_mpi_use_an_mpirun() -> None:
+    assert uses_mpirun(spec("mpi"))
+    assert not uses_mpirun(spec("torchrun"))
+    assert not uses_mpirun(spec("mpi", launch=LaunchSpec("mpi", {"algo-1": 1, "algo-3": 1})))
 
 
 def test_an_instance_that_takes_no_part_runs_as_any_other() -> None:

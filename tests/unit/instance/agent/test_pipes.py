@@ -103,6 +103,12 @@ def test_channels_that_nobody_opens_end_with_the_program(tmp_path: Path, store: 
     assert feeders() == before
 
 
+def test_channels_that_nobody_opened_are_known_by_their_names(tmp_path: Path, store: object) -> None:
+    with Fed(tmp_path / "instance", pipe(), pipe("test"), pipe("validation")) as fed:
+        (fed.data / "test_0").read_bytes()
+    assert fed.pipes.unopened == ("train", "validation")
+
+
 def test_a_feeder_whose_reader_has_stopped_reading_ends_with_the_program(tmp_path: Path, store: object) -> None:
     before = feeders()
     with Fed(tmp_path / "instance", pipe()) as fed:

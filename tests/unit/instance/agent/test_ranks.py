@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trainyard.instance.agent.ranks import first_failure
-from trainyard.instance.launch.report import failure, tell_failures
+from trainyard.instance.launch.report import add_failure, failure
 from trainyard.instance.sandbox.contract import Ended
 from trainyard.link.folders import InstanceFolder
 
@@ -22,7 +22,8 @@ def folder(tmp_path: Path) -> InstanceFolder:
 
 
 def tell(folder: InstanceFolder, *failures: dict[str, Any]) -> None:
-    tell_failures(str(folder.launch), list(failures))
+    for told in failures:
+        add_failure(str(folder.launch), told)
 
 
 def test_the_first_that_died_failed_first(folder: InstanceFolder) -> None:

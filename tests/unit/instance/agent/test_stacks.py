@@ -10,7 +10,7 @@ import pytest
 
 from trainyard.instance.agent.stacks import STACKS, Stacks, take_stacks
 from trainyard.instance.compat import stand_ins
-from trainyard.instance.launch.report import tell_ranks
+from trainyard.instance.launch.report import add_ranks
 from trainyard.instance.launch.stacks import SIGNAL, VARIABLE
 from trainyard.link.folders import InstanceFolder
 
@@ -50,7 +50,7 @@ def start(folder: InstanceFolder, *, sitecustomize: str | None = None, **more: s
 
 def test_a_python_program_shows_its_own_stack_and_goes_on(folder: InstanceFolder) -> None:
     program = start(folder)
-    tell_ranks(str(folder.launch), {7: program.pid})
+    add_ranks(str(folder.launch), {7: program.pid})
     taken = {each.name: each for each in take_stacks(folder, os.getpid(), only_rank=None)}
     assert taken["rank 7"].place == f"{folder.root}/train.py, line 5, in wait_for_ever"
     assert any("line 6 in <module>" in line for line in taken["rank 7"].lines)
@@ -64,7 +64,7 @@ def test_a_python_program_shows_its_own_stack_and_goes_on(folder: InstanceFolder
 def test_a_module_of_the_environment_is_run_as_well(folder: InstanceFolder) -> None:
     marker = folder.root / "marker"
     program = start(folder, sitecustomize=f"open({str(marker)!r}, 'w').close()")
-    tell_ranks(str(folder.launch), {0: program.pid})
+    add_ranks(str(folder.launch), {0: program.pid})
     (taken,) = [each for each in take_stacks(folder, os.getpid(), only_rank=None) if each.name == "rank 0"]
     assert taken.place.endswith("in wait_for_ever")
     assert marker.exists()
@@ -73,7 +73,7 @@ def test_a_module_of_the_environment_is_run_as_well(folder: InstanceFolder) -> N
 
 def test_nothing_is_asked_of_a_program_that_would_die_of_it(folder: InstanceFolder) -> None:
     program = subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE)
-    tell_ranks(str(folder.launch), {0: program.pid})
+    add_ranks(str(folder.launch), {0: program.pid})
     (taken,) = [each for each in take_stacks(folder, os.getpid(), only_rank=None) if each.name == "rank 0"]
     assert "waiting in" in taken.place
     program.communicate(b"", timeout=30)

@@ -25,7 +25,7 @@ def root(tmp_path: Path) -> Path:
         "srv",
     ):
         (root / folder).mkdir(parents=True)
-    for file in ("etc/hosts", "etc/passwd", "dev/null", "dev/nvidia0", "dev/nvidiactl", "dev/sda"):
+    for file in ("etc/hosts", "etc/passwd", "etc/nsswitch.conf", "dev/null", "dev/nvidia0", "dev/nvidiactl", "dev/sda"):
         (root / file).touch()
     (root / "bin").symlink_to("usr/bin")
     (root / "opt/latest").symlink_to("tools")
@@ -135,6 +135,15 @@ def test_the_hosts_file_has_the_job_itself_and_what_it_was_given(request_of_a_jo
     text = next(step[2] for step in plan(given, root) if step[:2] == ("text", "/etc/hosts"))
     assert "127.0.0.1 algo-2" in text.splitlines()
     assert "10.0.0.1 algo-1" in text.splitlines()
+
+
+def test_who_has_a_network_of_its_own_asks_nobody_for_names(request_of_a_job: SandboxRequest, root: Path) -> None:
+    def texts(given: SandboxRequest) -> list[str]:
+        return [step[2] for step in plan(given, root) if step[:2] == ("text", "/etc/nsswitch.conf")]
+
+    assert texts(request_of_a_job) == []
+    (text,) = texts(replace(request_of_a_job, network=Network()))
+    assert "hosts: files" in text.splitlines()
 
 
 def test_a_host_with_an_address_of_its_own_is_not_on_the_loopback(request_of_a_job: SandboxRequest, root: Path) -> None:

@@ -150,7 +150,7 @@ class _Yard:
             return
         for where, found in zip(places, self._pool.map(self._info, places), strict=True):
             if found is None:
-                raise _unusable(where, channel, "it does not exist any more")
+                raise _unusable(where, channel, "it does not exist")
             yield where, found.size, found.etag
 
     def _info(self, where: Location) -> ObjectInfo | None:

@@ -6,20 +6,23 @@ from typing import Any
 from tests.unit.server.services.accounts import NOON, As
 from trainyard.foundation.arns import role_arn
 from trainyard.foundation.locations import BucketRef, Location
-from trainyard.objects.contract import Attributes
+from trainyard.objects.contract import Attributes, NewObject, WritesTogether, Written
 from trainyard.server.services.contract import Yard
 
 IMAGE = "763104351884.dkr.ecr.eu-west-3.amazonaws.com/pytorch-training:2.6-cpu-py312"
+
+_AT_ONCE = 300
 
 
 def fill_bucket(yard: Yard, account: str, keys: dict[str, bytes], *, bucket: str = "data") -> None:
     """Put objects into an account's bucket, which is made."""
     ref = BucketRef(account, bucket)
     yard.objects.create_bucket(ref, region="eu-west-3", now=NOON)
-    for key, body in keys.items():
-        writer = yard.objects.writer(Location(ref, key), Attributes())
-        writer.write(body)
-        writer.commit(now=NOON)
+    assert isinstance(yard.objects, WritesTogether), "one by one, many of them would take long"
+    new = [NewObject(Location(ref, key), body, Attributes()) for key, body in keys.items()]
+    for first in range(0, len(new), _AT_ONCE):
+        outcomes = yard.objects.put_together(new[first : first + _AT_ONCE], now=NOON)
+        assert all(isinstance(outcome, Written) for outcome in outcomes)
 
 
 def prepare(user: As) -> As:
