@@ -257,7 +257,7 @@ class Index:
         return stored
 
     def data_files(self, ref: BucketRef, keys: Sequence[str]) -> list[tuple[str | None, int, str]]:
-        """Of each of these objects, in their order: the data file, its size, and the ETag; no file where it is not there.
+        """Of each of these objects, in their order: the data file, its size, and the ETag; None for no file.
 
         Keys and rows go in and out as one value each, which takes a third of the time.
         """
