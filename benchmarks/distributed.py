@@ -1,100 +1,139 @@
 """A job of three ranks in the yard beside plain torchrun with three processes on the same machine.
 
-    python -m benchmarks.distributed [--rounds N] [--count N]
+    python -m benchmarks.distributed [--rounds N] [--turns N]
 
-How fast all-reduce and steps of a small network are once the ranks have met, and how long it takes until they have:
-from the create call, or from the start of torchrun, to the line that rank 0 prints after init_process_group. The yard
-and torchrun take turns, and which of them is first changes; the ratios are those of the pairs. Every process uses one
-thread, as torchrun has it.
+How fast all-reduce and steps of a small network are once the ranks have met: a job and a torchrun run side by side and
+take turns of a second, so that a pair of turns is a moment apart. And how long it takes until they have met, from the
+create call or from the start of torchrun to the line that rank 0 prints after init_process_group: one after the other,
+in turns as well, by a yard that has a worker ready and by one that never has. The ratios are the middle ones of the
+pairs', with their quartiles. Every process uses one thread, as by torchrun.
 """
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
 from benchmarks.measurement import spread, write_results
-from benchmarks.yard_jobs import SCRIPTS, Jobs, open_jobs
+from benchmarks.scripts.ranks_together import REDUCED_BYTES, SLOT_S
+from benchmarks.yard_jobs import BUCKET, SCRIPTS, Jobs, open_jobs
 
 SCRIPT = SCRIPTS / "ranks_together.py"
 RANKS = 3
-REDUCED_BYTES = 16 << 20  # as the script has it
 # The most that the yard may take, as a multiple of what torchrun takes.
-GOALS = {"all_reduce_s": 1.03, "step_s": 1.03, "start_s": 1.0}
+GOALS = {"all_reduce_s": 1.03, "step_s": 1.03, "start_s": 1.0, "cold_start_s": 1.0}
 
-Figures = dict[str, float]
+_PREPARED_S = 20  # before the first turn, in which both start
+
+Told = list[dict[str, Any]]  # the lines of rank 0
+Pairs = list[tuple[float, float]]  # what the yard took, and what torchrun took
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure a job of three ranks beside torchrun.")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--count", type=int, default=60, help="how many all-reduces and steps each run takes")
+    parser.add_argument("--rounds", type=int, default=9, help="pairs of starts")
+    parser.add_argument("--turns", type=int, default=60, help="pairs of turns")
     arguments = parser.parse_args()
-    found = _measure(arguments.rounds, arguments.count)
-    ratios = {name: [ours[name] / theirs[name] for ours, theirs in zip(*found.values(), strict=True)] for name in GOALS}
-    _print(found, ratios)
-    path = write_results("distributed", {"rounds": found, "ratios": ratios, "goals": GOALS})
-    print(f"\nEvery round is in {path}.")
-
-
-def _measure(rounds: int, count: int) -> dict[str, list[Figures]]:
-    found: dict[str, list[Figures]] = {"yard": [], "torchrun": []}
     with (
         tempfile.TemporaryDirectory(prefix="trainyard-bench-") as folder,
-        open_jobs(Path(folder) / "yard", python=Path(sys.executable), settings={"slots": str(RANKS)}) as jobs,
+        _yard(Path(folder) / "warm", warm="true") as warm,
+        _yard(Path(folder) / "cold", warm="false") as cold,
     ):
-        code = jobs.upload(SCRIPT)
-        ways: dict[str, Callable[[], Figures]] = {
-            "yard": lambda: _job(jobs, code, count),
-            "torchrun": lambda: _torchrun(count),
-        }
-        for way in ways.values():  # the worker that ranks are forked from, and the caches of the disk
-            way()
-        for number in range(rounds):
-            print(f"round {number + 1} of {rounds}", flush=True)
-            for name in list(ways) if number % 2 else reversed(ways):
-                found[name].append(ways[name]())
-    return found
+        found = _starts(warm, cold, arguments.rounds) | _turns(warm, arguments.turns)
+    _print(found)
+    path = write_results("distributed", {"pairs": found, "goals": GOALS})
+    print(f"\nEvery pair is in {path}.")
 
 
-def _job(jobs: Jobs, code: str, count: int) -> Figures:
+@contextmanager
+def _yard(folder: Path, *, warm: str) -> Iterator[Jobs]:
+    settings = {"slots": str(RANKS), "warm": warm}
+    with open_jobs(folder, python=Path(sys.executable), settings=settings) as jobs:
+        jobs.upload(SCRIPT)
+        yield jobs
+
+
+def _starts(warm: Jobs, cold: Jobs, rounds: int) -> dict[str, Pairs]:
+    ways: dict[str, Callable[[], float]] = {
+        "warm": lambda: _start_s(_job, warm),
+        "cold": lambda: _start_s(_job, cold),
+        "torchrun": lambda: _start_s(_torchrun),
+    }
+    for way in ways.values():  # the worker that ranks are forked from, and the caches of the disk
+        way()
+    took: list[dict[str, float]] = []
+    for number in range(rounds):
+        print(f"start {number + 1} of {rounds}", flush=True)
+        took.append({name: ways[name]() for name in (ways if number % 2 else reversed(ways))})
+    return {
+        "start_s": [(each["warm"], each["torchrun"]) for each in took],
+        "cold_start_s": [(each["cold"], each["torchrun"]) for each in took],
+    }
+
+
+def _turns(jobs: Jobs, turns: int) -> dict[str, Pairs]:
+    """Pairs of turns of which neither was late."""
+    print(f"{turns} turns of {SLOT_S:g} s each", flush=True)
+    first = int((time.time() + _PREPARED_S) / SLOT_S)
+    with ThreadPoolExecutor(2) as threads:
+        ours = threads.submit(_job, jobs, turns=turns, first=first)
+        theirs = threads.submit(_torchrun, turns=turns, first=first + 1)
+        told = [[turn for turn in each.result()[1:] if not turn["is_late"]] for each in (ours, theirs)]
+    by_slot = {turn["slot"]: turn for each in told for turn in each}
+    both = [
+        (by_slot[slot], by_slot[slot + 1])
+        for slot in range(first, first + 2 * turns, 2)
+        if {slot, slot + 1} <= by_slot.keys()
+    ]
+    return {name: [(our[name], their[name]) for our, their in both] for name in ("all_reduce_s", "step_s")}
+
+
+def _start_s(way: Callable[..., Told], *arguments: Any) -> float:
     begun = time.time_ns()
-    launch = {"sagemaker_torch_distributed_enabled": "true", "count": str(count)}
-    name = jobs.create(SCRIPT, code, arguments=launch, instances=RANKS)
+    met_ns: int = way(*arguments)[0]["met_ns"]
+    return (met_ns - begun) / 1e9
+
+
+def _job(jobs: Jobs, **options: int) -> Told:
+    launch = {"sagemaker_torch_distributed_enabled": "true"} | {name: str(value) for name, value in options.items()}
+    name = jobs.create(SCRIPT, f"s3://{BUCKET}/{SCRIPT.stem}.tar.gz", arguments=launch, instances=RANKS)
     jobs.finish(name)
-    return _figures(jobs.lines(name), begun)
+    return _told(jobs.lines(name))
 
 
-def _torchrun(count: int) -> Figures:
+def _torchrun(**options: int) -> Told:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
-    begun = time.time_ns()
-    run = subprocess.run([*command, SCRIPT, "--count", str(count)], stdout=subprocess.PIPE, text=True, check=True)
-    return _figures(run.stdout.splitlines(), begun)
+    arguments = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}  # as torchrun sets it by itself, with a warning
+    run = subprocess.run([*command, SCRIPT, *arguments], env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return _told(run.stdout.splitlines())
 
 
-def _figures(lines: Sequence[str], begun_ns: int) -> Figures:
-    told: dict[str, Any] = {}
-    for line in lines:
-        told |= json.loads(line) if line.startswith("{") else {}
-    assert told["size"] == RANKS, f"{told['size']} ranks have met, not {RANKS}"
-    started_s = (told["met_ns"] - begun_ns) / 1e9
-    return {"all_reduce_s": told["all_reduce_s"], "step_s": told["step_s"], "start_s": started_s}
+def _told(lines: Sequence[str]) -> Told:
+    told: Told = [json.loads(line) for line in lines if line.startswith("{")]
+    assert told[0]["size"] == RANKS, f"{told[0]['size']} ranks have met, not {RANKS}"
+    return told
 
 
-def _print(found: Mapping[str, Sequence[Figures]], ratios: Mapping[str, Sequence[float]]) -> None:
-    print(f"\n{'seconds':16}" + "".join(f"{name:>26}" for name in found) + f"{'ratio':>10}{'goal':>8}")
+def _print(found: Mapping[str, Pairs]) -> None:
+    print(f"\n{'seconds':14}{'pairs':>6}{'yard':>28}{'torchrun':>28}{'ratio':>8}{'quartiles':>16}{'goal':>7}")
     for figure, goal in GOALS.items():
-        spreads = "".join(f"{spread([each[figure] for each in rounds])!s:>26}" for rounds in found.values())
-        ratio = median(ratios[figure])
-        print(f"{figure:16}{spreads}{ratio:10.3f}{goal:8}" + ("" if ratio <= goal else "   missed"))
-    for name, rounds in found.items():
-        gigabytes = REDUCED_BYTES / 1e9 / median(each["all_reduce_s"] for each in rounds)
+        ours, theirs = zip(*found[figure], strict=True)
+        lower, ratio, upper = quantiles(our / their for our, their in found[figure])
+        told = f"{figure:14}{len(ours):6}{spread(ours)!s:>28}{spread(theirs)!s:>28}"
+        verdict = "" if ratio <= goal else "   missed"
+        print(f"{told}{ratio:8.3f}{f'{lower:.3f} to {upper:.3f}':>16}{goal:7}{verdict}")
+    for number, name in enumerate(("yard", "torchrun")):
+        gigabytes = REDUCED_BYTES / 1e9 / median(pair[number] for pair in found["all_reduce_s"])
         print(f"all-reduce of {REDUCED_BYTES >> 20} MiB, {name}: {gigabytes:.2f} GB/s")
 
 

@@ -1,12 +1,13 @@
-"""Ranks that train together: rank 0 prints when all have met, and then what all-reduce and steps took, as JSON.
+"""Ranks that train together: rank 0 prints when all have met, and then what all-reduce and steps took in each turn.
 
-Called with how many all-reduces and steps to take, of which each figure is the median. It runs by itself in nobody's
-launcher but torchrun's or the yard's, which tell it of the others.
+Time is cut into slots by the clock of the machine, of which every other one is this program's turn, from `--first` on.
+So two of them that run side by side are measured by turns a moment apart, and what slows the machine for a while slows
+both. A turn that did not end within its slot is told to be late.
 """
 
+import argparse
 import json
 import statistics
-import sys
 import time
 from collections.abc import Callable
 
@@ -15,32 +16,43 @@ import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
+SLOT_S = 1.0
 REDUCED_BYTES = 16 << 20
+REPEATS = 6  # in a turn, of which the median is told
 BATCH, WIDTH, CLASSES = 64, 512, 10
 
 
-def main(count: int) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--turns", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="the number of the slot that the first turn is in")
+    options = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    rank = dist.get_rank()
-    if rank == 0:
-        print(json.dumps({"met_ns": time.time_ns()}), flush=True)
-    if count:
-        told = {"all_reduce_s": _all_reduce(count), "step_s": _steps(count), "size": dist.get_world_size()}
-        if rank == 0:
-            print(json.dumps(told), flush=True)
+    _tell({"met_ns": time.time_ns(), "size": dist.get_world_size()})
+    if options.turns:
+        _take_turns(options.first, options.turns)
     dist.barrier()
     dist.destroy_process_group()
 
 
-def _all_reduce(count: int) -> float:
-    values = torch.ones(REDUCED_BYTES // 4)
-    found = _median(lambda: dist.all_reduce(values.fill_(1.0)), count)
+def _take_turns(first: int, turns: int) -> None:
+    values, step = torch.ones(REDUCED_BYTES // 4), _training()
+
+    def reduce() -> None:
+        dist.all_reduce(values.fill_(1.0))
+
+    for work in (reduce, step):  # what is made with the first
+        _median(work)
     assert values[0].item() == values[-1].item() == dist.get_world_size(), values
-    return found
+    for slot in range(first, first + 2 * turns, 2):
+        time.sleep(max(0.0, slot * SLOT_S - time.time()))
+        is_early = time.time() < (slot + 0.5) * SLOT_S
+        told = {"slot": slot, "all_reduce_s": _median(reduce), "step_s": _median(step)}
+        _tell(told | {"is_late": not is_early or time.time() > (slot + 1) * SLOT_S})
 
 
-def _steps(count: int) -> float:
+def _training() -> Callable[[], None]:
     torch.manual_seed(0)
     layers = [layer for _ in range(3) for layer in (torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU())]
     model = DistributedDataParallel(torch.nn.Sequential(*layers, torch.nn.Linear(WIDTH, CLASSES)))
@@ -52,20 +64,24 @@ def _steps(count: int) -> float:
         cross_entropy(model(inputs), labels).backward()
         optimizer.step()
 
-    return _median(step, count)
+    return step
 
 
-def _median(work: Callable[[], object], count: int) -> float:
-    """Of the seconds that each takes when all ranks begin together; the first few are for the caches."""
+def _median(work: Callable[[], None]) -> float:
+    """Of the seconds that each takes when all ranks begin together; the first wakes all threads up."""
     seconds = []
-    for number in range(count + 3):
+    for _ in range(REPEATS + 1):
         dist.barrier()
         begun = time.perf_counter()
         work()
-        if number >= 3:
-            seconds.append(time.perf_counter() - begun)
-    return statistics.median(seconds)
+        seconds.append(time.perf_counter() - begun)
+    return statistics.median(seconds[1:])
+
+
+def _tell(told: dict[str, float]) -> None:
+    if dist.get_rank() == 0:
+        print(json.dumps(told), flush=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[-1]))
+    main()

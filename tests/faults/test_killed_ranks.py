@@ -29,6 +29,7 @@ RUNS = 4  # of each kind of launch, for each victim
 HOSTS = 3
 STEPS = 40
 THREE = {"InstanceType": "ml.m5.large", "InstanceCount": HOSTS, "VolumeSizeInGB": 1}
+SERVERS = {"sagemaker_parameter_server_enabled": "true"}
 LAUNCHES = {
     "torchrun": {"sagemaker_torch_distributed_enabled": "true"},
     "mpi": {"sagemaker_mpi_enabled": "true", "sagemaker_mpi_num_of_processes_per_host": "2"},
@@ -54,6 +55,34 @@ if rank == 0:
     torch.save(total, os.path.join(os.environ["SM_MODEL_DIR"], "total.pt"))
 dist.destroy_process_group()
 """.replace("STEPS", str(STEPS))
+
+
+# Workers that teach servers a line, each with a third of the points.
+SERVED = """
+import ctypes, os, time
+import torch
+from trainyard.parameter_server import Worker
+
+called = os.environ["TRAINING_JOB_NAME"] + "-" + os.environ["RANK"]
+ctypes.CDLL(None).prctl(15, called.encode())
+torch.manual_seed(3)
+data = torch.randn(60, 2)
+target = data @ torch.tensor([[1.0], [-2.0]]) + 0.5
+model = torch.nn.Linear(2, 1)
+loss = torch.nn.functional.mse_loss
+with Worker(model.named_parameters(), optimizer="SGD", lr=0.05) as server:
+    for step in range(STEPS):
+        server.pull()
+        model.zero_grad()
+        mine = torch.arange(server.rank, 60, server.size)
+        loss(model(data[mine]), target[mine]).backward()
+        server.push()
+        print("rank", server.rank, "step", step, flush=True)
+        time.sleep(0.05)
+    server.finish()
+    restarts = os.environ["TORCHELASTIC_RESTART_COUNT"]
+    print("rank", server.rank, "restarted", restarts, "loss", float(loss(model(data), target)))
+""".replace("STEPS", str(2 * STEPS))
 
 
 @dataclass
@@ -187,12 +216,30 @@ def test_a_rank_that_stands_still_is_shown_and_goes_on_when_it_can(world: World)
     check(world, run, ended, attempts=1)
 
 
+@pytest.mark.slow
+def test_a_worker_of_parameter_servers_that_is_killed_is_replaced_and_all_learn_the_same(world: World) -> None:
+    for number in range(RUNS):
+        run = begin(world, "servers", number)
+        rank = world.dice.randrange(run.ranks)
+        os.kill(pid_of(run, rank), signal.SIGKILL)
+        told = finish(world, run)
+        logs = [world.trainee.lines(run.name, instance=instance) for instance in range(HOSTS)]
+        assert told["TrainingJobStatus"] == "Completed", (told, logs)
+        assert f"[trainyard] rank {rank} was ended by signal 9; it is started again, 1 of 3." in logs[rank]
+        for each in range(run.ranks):
+            (line,) = [line for line in logs[each] if line.startswith(f"rank {each} restarted {int(each == rank)} ")]
+            assert float(line.split()[-1]) < 0.01, line
+        assert_forward(run.seen)
+        assert_nothing_left(world, run)
+
+
 def begin(world: World, launch: str, number: int, *, retries: int = 0, **changed: Any) -> Run:
     """A job whose ranks have met and are at some step."""
     run = Run(f"r{number}-{uuid.uuid4().hex[:6]}", launch, retries)  # as long as the name of a process may be
     trainee = world.trainee
-    request = trainee.request(run.name, SCRIPT, ResourceConfig=THREE, **changed)
-    request["HyperParameters"] |= LAUNCHES[launch]
+    script, parameters = (SCRIPT, LAUNCHES[launch]) if launch in LAUNCHES else (SERVED, SERVERS)
+    request = trainee.request(run.name, script, ResourceConfig=THREE, **changed)
+    request["HyperParameters"] |= parameters
     request |= {"RetryStrategy": {"MaximumRetryAttempts": retries}} if retries else {}
     trainee.sagemaker.create_training_job(**request)
 
@@ -222,6 +269,11 @@ def check(world: World, run: Run, told: dict[str, Any], *, attempts: int) -> Non
     assert_logged(world.trainee, run, is_whole=is_whole)
     model = [f"out/{run.name}/output/model.tar.gz"]
     assert world.trainee.keys(f"out/{run.name}/") == (model if is_whole else [])
+    assert_nothing_left(world, run)
+
+
+def assert_nothing_left(world: World, run: Run) -> None:
+    folders = folders_of(world.yard, run.name)
     assert processes_of(world.yard, run.name) == []
     assert left_in_kernel(folders) == []
     ports = {read_spec(instance.root).master_port for instance in instances(folders)}
@@ -250,15 +302,18 @@ def own_lines(log: list[str], rank: int) -> list[int]:
 
 
 def pid_of(run: Run, rank: int) -> int:
-    (pid,) = [
-        int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and is_called(entry, run, rank)
-    ]
+    """Of a rank that may be about to come."""
+
+    def called() -> list[int]:
+        return [int(entry.name) for entry in Path("/proc").iterdir() if is_called(entry, run, rank)]
+
+    (pid,) = eventually(called)
     return pid
 
 
 def is_called(process: Path, run: Run, rank: int) -> bool:
     try:
-        return (process / "comm").read_text() == f"{run.name}-{rank}\n"
+        return process.name.isdigit() and (process / "comm").read_text() == f"{run.name}-{rank}\n"
     except OSError:
         return False
 

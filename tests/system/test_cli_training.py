@@ -265,10 +265,10 @@ def test_a_run_brings_inputs_by_their_modes_and_goes_on_from_checkpoints_and_a_m
         *("--checkpoint_local_path", "/state", "--use_spot_instances", "--max_run_mins", "5"),
     )
 
-    run = trainyard(*words, "-t", "first")
+    run = trainyard(*words, "-t", "begun")
     assert (run.returncode, run.stdout) == (0, "0 content count\n"), run.stderr
     assert f"checkpoints {kept}" in run.stderr
-    model = trainyard.read("describe", "first")["ModelArtifacts"]["S3ModelArtifacts"]
+    model = trainyard.read("describe", "begun")["ModelArtifacts"]["S3ModelArtifacts"]
     again = trainyard(*words, "-t", "again", "--model_uri", model, "-o", "results", "--download_state")
 
     assert (again.returncode, again.stdout) == (0, "1 content model.tar.gz\n"), again.stderr

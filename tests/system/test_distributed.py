@@ -298,3 +298,30 @@ def test_a_worker_of_parameter_servers_is_replaced_while_the_others_train_on(ann
         assert line.startswith(f"rank {number} of 3 restarted {int(number == 1)} loss ")
         assert float(line.split()[-1]) < 0.01
     assert "[trainyard] rank 1 was ended by signal 9; it is started again, 1 of 3." in anna.lines("served", instance=1)
+
+
+LEFT = """
+import os, torch
+from trainyard.parameter_server import Worker
+
+if os.environ["RANK"] == "2":
+    print("has nothing to do")
+else:
+    model = torch.nn.Linear(4, 1)
+    server = Worker(model.named_parameters(), optimizer="SGD", lr=0.05)
+    model(torch.ones(1, 4)).sum().backward()
+    server.push()
+    print("leaves without a word")
+"""
+
+
+def test_servers_end_when_all_workers_have_ended_that_said_nothing(anna: Trainee) -> None:
+    told = run(anna, launched(anna, "silent", LEFT, **SERVER))
+
+    assert told["TrainingJobStatus"] == "Completed", (told, anna.lines("silent"))
+    words = [line for number in range(3) for line in anna.printed("silent", instance=number)]
+    assert words.count("leaves without a word") == 2
+    assert words.count("has nothing to do") == 1
+    logs = [line for number in range(3) for line in anna.lines("silent", instance=number)]
+    ended = [line for line in logs if "all workers are done" in line]
+    assert ended == ["parameter server: all workers are done after 2 steps"] * 3

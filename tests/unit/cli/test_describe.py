@@ -61,6 +61,16 @@ def test_a_job_is_shown_with_its_share_its_price_and_its_artifacts() -> None:
     assert section(lines, "statuses")[0].endswith("2.0 s  Training     is on")
 
 
+def test_groups_of_instances_are_shown_one_by_one() -> None:
+    groups = [
+        {"InstanceGroupName": "feeders", "InstanceType": "ml.c5.xlarge", "InstanceCount": 1},
+        {"InstanceGroupName": "trainers", "InstanceType": "ml.m5.large", "InstanceCount": 2},
+    ]
+    lines = shown(description(ResourceConfig={"InstanceGroups": groups, "VolumeSizeInGB": 1}), details())
+    at = lines.index("instances       1 x ml.c5.xlarge, feeders")
+    assert lines[at + 1] == "                2 x ml.m5.large, trainers"
+
+
 def test_nothing_is_shown_of_what_there_is_nothing_of() -> None:
     lines = shown(description(), details())
     assert not {"failure", "notes", "attempts", "waterfall"} & set(lines)

@@ -46,7 +46,7 @@ class Followers:
 
     async def follow(self, resource: Resource, place: Place, *, with_logs: bool) -> AsyncGenerator[bytes, None]:
         """Lines behind `place` as they come, until the job has ended, is deleted, or the yard closes."""
-        subject = self._joined(resource)
+        subject, told_at = self._joined(resource), time.monotonic()
         try:
             while not self._is_closed:
                 turn = subject.turn
@@ -54,10 +54,12 @@ class Followers:
                 place = batch.place
                 if batch.lines:
                     yield batch.lines
+                    told_at = time.monotonic()
                 if batch.is_last or subject.is_gone:
                     return
-                if not batch.lines and not await subject.has_moved(since=turn):
+                if not batch.lines and not await subject.has_moved(since=turn, until=told_at + BEAT_S):
                     yield beat(place)
+                    told_at = time.monotonic()
         finally:
             self._leave(subject)
 
@@ -121,9 +123,13 @@ class _Subject:
             self._reads[key] = reading
         return await asyncio.shield(reading)
 
-    async def has_moved(self, *, since: int) -> bool:
-        """Whether something new came before it was time for a beat."""
-        return self.turn != since or await _is_set(self._moved, BEAT_S)
+    async def has_moved(self, *, since: int, until: float) -> bool:
+        """Whether something new came before this time.
+
+        It may be none for who follows without logs, who could otherwise wait for ever.
+        """
+        rest_s = until - time.monotonic()
+        return rest_s > 0 and (self.turn != since or await _is_set(self._moved, rest_s))
 
     def ring(self) -> None:
         self._rung.set()

@@ -29,8 +29,8 @@ class Scene:
         self.resource: Resource = records.create(Draft(KEY, "us-east-1", body_of(self.stage.job)), now=seconds(0))
         self.stage = Stage(folder, self.stage.job, self.resource.id)
 
-    def follow(self, place: Place | None = None) -> AsyncGenerator[bytes, None]:
-        return self.followers.follow(self.resource, place or Place.before(self.resource.id), with_logs=True)
+    def follow(self, place: Place | None = None, *, with_logs: bool = True) -> AsyncGenerator[bytes, None]:
+        return self.followers.follow(self.resource, place or Place.before(self.resource.id), with_logs=with_logs)
 
     def become(self, job: TrainingJob) -> None:
         self.stage.job = job
@@ -105,6 +105,27 @@ def test_a_quiet_job_gives_a_sign_of_life(scene: Scene, monkeypatch: pytest.Monk
     last = asyncio.run(follow())[-1]
     assert last["kind"] == "beat"
     assert Place.parse(last["cursor"], scene.resource.id).steps == 3
+
+
+def test_a_job_that_only_writes_gives_one_to_who_follows_without_its_log(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(followers, "BEAT_S", 0.2)
+
+    async def write() -> None:
+        while True:
+            scene.stage.write("on\n")
+            await asyncio.sleep(0.02)
+
+    async def follow() -> list[dict[str, Any]]:
+        writing = asyncio.create_task(write())
+        try:
+            async with aclosing(scene.follow(with_logs=False)) as lines:
+                return await asyncio.wait_for(told(lines, until="beat"), 10)
+        finally:
+            writing.cancel()
+
+    assert asyncio.run(follow())[-1]["kind"] == "beat"
 
 
 def test_closing_ends_every_stream_though_the_job_goes_on(scene: Scene) -> None:
