@@ -579,7 +579,10 @@ class TestLimits:
             assert [sentence for sentence in result.not_enforced if "0.5 CPUs" in sentence]
             return
         result = sandboxing_yard.run(THROTTLED, limits={"cpus": 0.2})
-        assert (result.output.split(), result.not_enforced) == (["throttled"], ())
+        assert (result.output.split(), result.not_enforced) == (
+            ["throttled", "20000"],
+            (),
+        )  # of 100 ms, and so much saved
 
 
 class TestProcessGroup:
@@ -707,7 +710,7 @@ print("done")
 """
 
 THROTTLED = """
-import time
+import os, time
 lines = [line.rstrip().split(":", 2) for line in open("/proc/self/cgroup")]
 places = [f"/sys/fs/cgroup/{names}{path}" for _, names, path in lines if "cpu" in names.split(",")]
 places += [f"/sys/fs/cgroup{path}" for _, names, path in lines if not names]
@@ -719,6 +722,7 @@ while time.monotonic() < end:
         except OSError:
             continue
         if int(counts.get("nr_throttled", 0)) > 2:
-            print("throttled")
+            bursts = [f"{place}/{name}" for name in ("cpu.cfs_burst_us", "cpu.max.burst")]
+            print("throttled", *(open(file).read().strip() for file in bursts if os.path.exists(file)))
             raise SystemExit
 """

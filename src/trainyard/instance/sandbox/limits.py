@@ -192,9 +192,14 @@ def _settings(controller: str, limits: LimitSpec, *, is_v2: bool) -> Mapping[str
         return {"memory.limit_in_bytes": size, "?memory.memsw.limit_in_bytes": size}
     if controller == "cpu" and limits.cpus is not None:
         quota = max(round(limits.cpus * _PERIOD_US), 1000)  # the kernel's least
+        # What was left of one period may be used in the next: ranks wait for each other, and then all want to go on.
         if is_v2:
-            return {"cpu.max": f"{quota} {_PERIOD_US}"}
-        return {"cpu.cfs_period_us": str(_PERIOD_US), "cpu.cfs_quota_us": str(quota)}
+            return {"cpu.max": f"{quota} {_PERIOD_US}", "?cpu.max.burst": str(quota)}
+        return {
+            "cpu.cfs_period_us": str(_PERIOD_US),
+            "cpu.cfs_quota_us": str(quota),
+            "?cpu.cfs_burst_us": str(quota),
+        }
     if controller == "pids" and limits.processes is not None:
         return {"pids.max": str(limits.processes + _OWN_PROCESSES)}
     return {}
