@@ -77,9 +77,15 @@ def leave_old_root() -> None:
 
 
 def bind(kind: str, source: str, target: str) -> None:
-    source = HOST + source
-    make_target(target, is_folder=os.path.isdir(source))
-    mount(source, target, flags=MS_BIND | MS_REC)
+    """Show something of the host. What was to be in its own place and is gone since that was planned is left out."""
+    place = HOST + source
+    make_target(target, is_folder=os.path.isdir(place))
+    try:
+        mount(place, target, flags=MS_BIND | MS_REC)
+    except FileNotFoundError:
+        if source != target or os.path.lexists(place):
+            raise
+        return
     restrict_mount(target, _BINDS[kind])
 
 

@@ -17,8 +17,7 @@ from trainyard.link.folders import InstanceFolder
 WAITING = """
 import sys
 def wait_for_ever():
-    print("ready", flush=True)
-    sys.stdin.read()
+    print("ready", flush=True); sys.stdin.read()
 wait_for_ever()
 """
 
@@ -52,8 +51,8 @@ def test_a_python_program_shows_its_own_stack_and_goes_on(folder: InstanceFolder
     program = start(folder)
     add_ranks(str(folder.launch), {7: program.pid})
     taken = {each.name: each for each in take_stacks(folder, os.getpid(), only_rank=None)}
-    assert taken["rank 7"].place == f"{folder.root}/train.py, line 5, in wait_for_ever"
-    assert any("line 6 in <module>" in line for line in taken["rank 7"].lines)
+    assert taken["rank 7"].place == f"{folder.root}/train.py, line 4, in wait_for_ever"
+    assert any("line 5 in <module>" in line for line in taken["rank 7"].lines)
     again = {each.name: each for each in take_stacks(folder, os.getpid(), only_rank=None)}
     assert again["rank 7"].place == taken["rank 7"].place
     assert len(again["rank 7"].lines) == len(taken["rank 7"].lines)
