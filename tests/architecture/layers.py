@@ -54,6 +54,7 @@ SEAMS: dict[str, set[str]] = {
     "sagemaker_tensorflow": {"instance.compat"},  # the stand-in itself
     "trainyard_deferral": {"instance.compat"},  # ours, imported by that name
     "trainyard_ranks": {"instance.compat"},  # ours too
+    "trainyard_connection": {"instance.compat"},  # and this
     "uv": set(),  # a program that instance/agent/installation.py runs
 }
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 import torch.distributed as dist
-from trainyard_ranks import Place, place_of, rendezvous
+from trainyard_connection import backend, connect_once
+from trainyard_ranks import Place, place_of
 
 from .joining import Joining
 from .lanes import Lane
@@ -26,7 +26,7 @@ class World:
 
     def add_lane(self, group: dist.ProcessGroup | None = None) -> Lane:
         """A lane of its own; all ranks make the same ones in the same order."""
-        made = group if group is not None else dist.new_group(backend=_backend())
+        made = group if group is not None else dist.new_group(backend=backend())
         self.lanes.append(Lane(str(len(self.lanes)), made, self.store))
         return self.lanes[-1]
 
@@ -115,25 +115,13 @@ def join(device: int = -1) -> int:  # noqa: ARG001
 
 
 def _connected(place: Place) -> World:
-    owns_group = not dist.is_initialized()
-    if owns_group:
-        where = rendezvous(os.environ, place)
-        dist.init_process_group(_backend(), init_method=where, rank=place.rank, world_size=place.size)
-    elif dist.get_world_size() != place.size or dist.get_rank() != place.rank:
-        raise RuntimeError(
-            f"torch.distributed is rank {dist.get_rank()} of {dist.get_world_size()}, but the environment says "
-            f"{place.rank} of {place.size}. Initialize it with the environment's values, or leave that to hvd.init()."
-        )
+    owns_group = connect_once(place, by="hvd.init()")
     default = dist.distributed_c10d._get_default_store()
     store = dist.PrefixStore("horovod", default.clone())
     made = World(place, store=store, owns_group=owns_group)
     made.add_lane(dist.group.WORLD if owns_group else None)
     made.joining = Joining(store, made.lanes, rank=place.rank, size=place.size)
     return made
-
-
-def _backend() -> str:
-    return "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
 
 
 def _stop_watching(connected: World) -> None:

@@ -3,8 +3,6 @@
 import os
 from typing import Any
 
-import torch
-import torch.distributed as dist
 from torch.distributed import (
     ReduceOp,
     all_gather,
@@ -21,7 +19,8 @@ from torch.distributed import (
     reduce,
     send,
 )
-from trainyard_ranks import place_of, rendezvous
+from trainyard_connection import connect
+from trainyard_ranks import place_of
 
 __all__ = [
     "ReduceOp",
@@ -52,13 +51,7 @@ def is_available() -> bool:
 
 def init_process_group(*_arguments: Any, **_options: Any) -> None:
     """Meet the other ranks; arguments have no effect. A process that is alone makes a group of one."""
-    place = place_of(os.environ)
-    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    if place.is_alone:
-        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
-        return
-    where = rendezvous(os.environ, place)
-    dist.init_process_group(backend, init_method=where, rank=place.rank, world_size=place.size)
+    connect(place_of(os.environ))
 
 
 def get_local_rank() -> int:

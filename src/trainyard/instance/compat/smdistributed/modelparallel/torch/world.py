@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from trainyard_ranks import Place, place_of, rendezvous
+from trainyard_connection import connect_once
+from trainyard_ranks import Place, place_of
 
 from .configuration import Configuration, configuration_of, read
 from .placement import DATA, MODEL, PIPELINE, REDUCED_DATA, TENSOR, Grid
@@ -55,7 +56,7 @@ def init(config: Mapping[str, Any] | None = None) -> None:
     configuration = configuration_of(os.environ) if config is None else read(config)
     place = place_of(os.environ)
     grid = Grid(place.size, configuration.pipeline_degree, configuration.tensor_degree, configuration.placement)
-    owns_connection = _connect(place)
+    owns_connection = connect_once(place, by="smp.init()")
     groups = {kind: _group(grid, kind) for kind in _KINDS}
     _world = World(place, configuration, grid, groups, owns_connection)
 
@@ -157,24 +158,6 @@ def mp_size() -> int:
 def num_microbatches() -> int:
     """Into how many parts a step splits its batch."""
     return world().configuration.microbatches
-
-
-def _connect(place: Place) -> bool:
-    """Have torch.distributed ready; whether it was not."""
-    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    if dist.is_initialized():
-        if dist.get_world_size() != place.size or dist.get_rank() != place.rank:
-            raise RuntimeError(
-                f"torch.distributed is rank {dist.get_rank()} of {dist.get_world_size()}, but the environment says "
-                f"{place.rank} of {place.size}. Initialize it with these values, or leave that to smp.init()."
-            )
-        return False
-    if place.is_alone:
-        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
-    else:
-        where = rendezvous(os.environ, place)
-        dist.init_process_group(backend, init_method=where, rank=place.rank, world_size=place.size)
-    return True
 
 
 def _group(grid: Grid, kind: str) -> dist.ProcessGroup:
