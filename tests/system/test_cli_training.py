@@ -510,3 +510,19 @@ def test_what_cannot_be_done_is_said_with_a_code(
     result = trainyard(*arguments)
     assert said in result.stderr
     assert result.returncode == code
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "said"),
+    [
+        ("torchdistributed", 1, "distribution has torchdistributed; it can have mpi"),
+        ("[1]", 2, "must be a name or a JSON object"),
+        ("{x", 2, "neither a name, such as torch_distributed, nor JSON"),
+    ],
+)
+def test_a_distribution_that_nobody_knows_is_refused_before_anything_is_sent(
+    trainyard: CommandLine, given: str, code: int, said: str
+) -> None:
+    run = trainyard("run", "train.py", "--distribution", given)
+    assert (run.returncode, run.stdout) == (code, "")
+    assert said in run.stderr

@@ -52,7 +52,7 @@ FRAMEWORKS: dict[str, type[PyTorch] | type[TensorFlow]] = {"pytorch": PyTorch, "
         "trainyard run train.py -- --epochs 3 --lr 0.1",
         "trainyard run train.py -i data/ -o results/                a local folder in, the model out",
         "trainyard run train.py -s src/ --it ml.p3.2xlarge --ic 2",
-        """trainyard run train.py --ic 3 --distribution '{"torch_distributed": {"enabled": true}}'""",
+        "trainyard run train.py --ic 3 --distribution torch_distributed",
         "trainyard run train.py --iis train s3://bucket/data FastFile --iis labels s3://bucket/labels",
         "trainyard run train.py --use_spot_instances --checkpoint_s3_uri s3://bucket/run-1",
         "trainyard run train.py --md loss 'loss: ([0-9.]+)' --detach",
@@ -105,7 +105,11 @@ FRAMEWORKS: dict[str, type[PyTorch] | type[TensorFlow]] = {"pytorch": PyTorch, "
 @click.option("--fv", "--framework_version", metavar="V", help="Version of the framework. Default: the one there is.")
 @click.option("--pv", "--py_version", metavar="V", help="Python version, such as py312.")
 @click.option("--image_uri", metavar="IMAGE", help="Image that stands for the environment, instead of a framework's.")
-@click.option("--distribution", metavar="JSON", help="How processes are launched, as the sagemaker SDK writes it.")
+@click.option(
+    "--distribution",
+    metavar="NAME|JSON",
+    help="How processes are launched: torch_distributed, mpi …, or all of it as the sagemaker SDK writes it.",
+)
 @click.option("--model_uri", metavar="S3_URI", help="A model to begin with; it comes as the channel model.")
 @click.option(
     "--checkpoint_s3_uri",
@@ -256,13 +260,20 @@ def _estimator(session: Session, options: RunOptions, hyperparameters: Mapping[s
 
 
 def _distribution(text: str | None) -> Mapping[str, Any] | None:
+    """What an option says: all of it, or the name of one kind alone, which is then enabled."""
     if text is None:
         return None
+    if text.isidentifier():
+        return {text: {"enabled": True}}
     try:
-        given: Mapping[str, Any] = json.loads(text)
+        found = json.loads(text)
     except ValueError as error:
-        raise click.UsageError(f"--distribution is no JSON: {error}.") from error
-    return given
+        raise click.UsageError(
+            f"--distribution is neither a name, such as torch_distributed, nor JSON: {error}."
+        ) from error
+    if not isinstance(found, dict):
+        raise click.UsageError("--distribution must be a name or a JSON object.")
+    return found
 
 
 def _tags(options: RunOptions) -> dict[str, str]:
