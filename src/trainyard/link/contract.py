@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-PROTOCOL = 3
+PROTOCOL = 4
 
 INTERRUPTED = "interrupted"  # the reason of a stop after which another attempt goes on, so that nothing is uploaded
 CACHE_BYTES = 10 * 1024**3  # what is kept on disk of a remote S3, unless it is set otherwise
@@ -131,6 +131,34 @@ class LimitSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class RuleSpec:
+    """A rule that judges the tensors of the job: one of ours by its word, or a class of the user's file.
+
+    `actions` are what shall be done when it finds something, each with its `name` and what that needs; an agent carries
+    out those that stop the program, the yard all others.
+    """
+
+    name: str  # of its configuration, unique in the job
+    rule: str  # VanishingGradient …, or the class in `source`
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    actions: Sequence[Mapping[str, str]] = ()
+    source: str = ""  # S3 location of the file of a custom rule
+    is_dry: bool = False  # actions are told, and not carried out
+
+
+@dataclass(frozen=True, slots=True)
+class DebuggerSpec:
+    """What is captured of the program's tensors, where it goes, and what judges it.
+
+    `hook` is the content of debughookconfig.json, in AWS's words. The folder of `tensors` is kept under its location.
+    """
+
+    hook: Mapping[str, Any]
+    tensors: SyncSpec
+    rules: Sequence[RuleSpec] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class WarmSpec:
     """Where the warm workers of the job's user live on the machine, and how long one is kept after its last job."""
 
@@ -180,6 +208,7 @@ class InstanceSpec:
     notes: Sequence[str] = ()  # what the log begins with: what was put in place of what was asked for
     checkpoint: SyncSpec | None = None  # restored before the program starts
     tensorboard: SyncSpec | None = None
+    debugger: DebuggerSpec | None = None  # None captures nothing
     warm: WarmSpec | None = None  # None starts every program cold
     doorbell: str = ""  # where the agent rings when it has reported what the yard waits for; empty where nobody listens
 
@@ -191,6 +220,7 @@ class FrameKind(StrEnum):
     STATUS = "status"  # status: Downloading|Training|Uploading, message
     NOTE = "note"  # text: something a user should know: what is not enforced, what was substituted
     METRIC = "metric"  # name, value, at_us, count: the newest value of a metric and how many there were
+    RULE = "rule"  # rule, status, details, finding (or None), judged, dropped: how a rule stands, whenever that changes
     EXITED = "exited"  # code, signal, is_oom: how the program ended
     ARTIFACT = "artifact"  # kind: model|output, uri, size
     ENDED = "ended"  # outcome: completed|failed|stopped, reason, card: the failure card; the last frame of all

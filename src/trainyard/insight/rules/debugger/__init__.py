@@ -1,0 +1,1 @@
+"""The rules on tensors, one file each."""
