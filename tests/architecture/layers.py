@@ -49,8 +49,11 @@ SEAMS: dict[str, set[str]] = {
     "optuna": {"insight.tuning"},
     "ray": {"engines.ray"},
     "torch": {"instance", "data", "drilling.tensors"},
-    "numpy": {"drilling.tensors"},
+    "numpy": {"formats.tensors", "insight", "instance", "testing", "trial", "drilling.tensors"},
+    "pyarrow": {"formats.tensors.tabulation"},
+    "polars": {"formats.tensors.tabulation"},
     "tensorflow": {"instance.compat"},
+    "xgboost": {"instance.hook.xgboost", "instance.compat.smdebug.xgboost"},
     "sagemaker_tensorflow": {"instance.compat"},  # the stand-in itself
     "trainyard_deferral": {"instance.compat"},  # ours, imported by that name
     "trainyard_ranks": {"instance.compat"},  # ours too
@@ -59,7 +62,7 @@ SEAMS: dict[str, set[str]] = {
 }
 
 # Tools of the tests themselves, for the suites and fixtures that are shipped.
-TESTING_PACKAGES = {"boto3", "botocore", "hypothesis", "pytest", "psycopg", "sqlalchemy"}
+TESTING_PACKAGES = {"boto3", "botocore", "hypothesis", "pytest", "psycopg", "sklearn", "sqlalchemy", "torch"}
 
 
 def violations(root: Path = SOURCE) -> list[str]:

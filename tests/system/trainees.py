@@ -65,7 +65,10 @@ class Trainee:
             told = self.describe(name)
             return told if {told["TrainingJobStatus"], told["SecondaryStatus"]} & set(statuses) else None
 
-        return eventually(look, within=timedelta(seconds=within_s)) or {}
+        try:
+            return eventually(look, within=timedelta(seconds=within_s)) or {}
+        except AssertionError as error:
+            raise AssertionError(f"{name} {error}: {self.describe(name)}; its log: {self.lines(name)[-5:]}") from error
 
     def run(self, name: str, script: str, **changed: Any) -> dict[str, Any]:
         """A job from its beginning to its end."""

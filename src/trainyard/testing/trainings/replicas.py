@@ -1,0 +1,47 @@
+"""Data-parallel training: replicas that start alike, share each batch and average their gradients, in one process."""
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import nn
+
+from trainyard.testing.trainings.loop import Outcome
+from trainyard.testing.trainings.samples import Samples
+from trainyard.testing.trainings.setup import Setup
+from trainyard.testing.trainings.training import Training
+from trainyard.testing.trainings.watch import Watch
+
+
+def run_replicas(ranks: Sequence[Training], seed: int, *, watches: Sequence[Watch]) -> list[Outcome]:
+    """Train one replica for each rank; the weights of all stay equal, bit for bit, as long as nothing is wrong."""
+    with torch.random.fork_rng(devices=[]):
+        setups = [training.prepared(seed) for training in ranks]
+        for setup, watch in zip(setups, watches, strict=True):
+            watch.begin(setup.model, setup.loss, setup.optimizer)
+            watch.mode("TRAIN")
+        losses: list[list[float]] = []
+        for _ in range(setups[0].epochs):
+            losses += [
+                _train_one_step(setups, batches) for batches in zip(*(each.batches for each in setups), strict=True)
+            ]
+    return [Outcome(tuple(each), ()) for each in zip(*losses, strict=True)]
+
+
+def _train_one_step(setups: Sequence[Setup], batches: Iterable[Samples]) -> list[float]:
+    losses = []
+    for rank, (setup, (inputs, targets)) in enumerate(zip(setups, batches, strict=True)):
+        setup.optimizer.zero_grad()
+        loss = setup.loss(setup.model(inputs[rank :: len(setups)]), targets[rank :: len(setups)])
+        loss.backward()
+        losses.append(loss.item())
+    _average_gradients([setup.model for setup in setups])
+    for setup in setups:
+        setup.optimizer.step()
+    return losses
+
+
+def _average_gradients(models: Sequence[nn.Module]) -> None:
+    for parameters in zip(*(model.parameters() for model in models), strict=True):
+        mean = torch.stack([parameter.grad for parameter in parameters]).mean(0)
+        for parameter in parameters:
+            parameter.grad.copy_(mean)
