@@ -172,9 +172,21 @@ def test_a_yard_in_the_foreground_does_not_outlive_a_killed_parent(trainyard: Co
     eventually(lambda: has_ended(runtime.pid))
 
 
+def neighbouring_ports() -> socket.socket:
+    """A server on a port below which one is free."""
+    while True:
+        server = socket.create_server(("127.0.0.1", 0))
+        try:
+            socket.create_server(("127.0.0.1", server.getsockname()[1] - 1)).close()
+        except OSError:
+            server.close()
+            continue
+        return server
+
+
 @pytest.mark.parametrize("offset", [0, 1])
 def test_a_port_in_use_is_said_with_what_to_do(trainyard: CommandLine, offset: int) -> None:
-    with closing(socket.create_server(("127.0.0.1", 0))) as other:
+    with closing(neighbouring_ports()) as other:
         taken = other.getsockname()[1]
 
         result = trainyard("up", "--detach", "--port", str(taken - offset))

@@ -6,6 +6,7 @@ once however often it is asked, and the cursor of a spool moves in the apply tha
 """
 
 import logging
+import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -124,9 +125,13 @@ class TrainingWork:
         self.records.apply_claimed(claim, change, now=self.clock(), release=True)
 
     def leave_alone(self, claim: Claim) -> None:
-        """Give back a job of another yard on the same database, which may be slow, and look again later."""
+        """Give back a job of another yard on the same database, which may be slow, and look again later.
+
+        Never after the same time: two yards that look in step would let the wrong one be first again and again.
+        """
         now = self.clock()
-        self.records.apply_claimed(claim, Change(due_at=now + LEASE, is_quiet=True), now=now, release=True)
+        later = now + LEASE * random.uniform(0.2, 1)
+        self.records.apply_claimed(claim, Change(due_at=later, is_quiet=True), now=now, release=True)
 
     def has_left(self, id: ResourceId) -> bool:  # noqa: A002 - the domain's word
         """Whether a job has no place any more, or is gone altogether."""
