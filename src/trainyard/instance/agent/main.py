@@ -14,8 +14,9 @@ from pathlib import Path
 
 from trainyard.foundation.files import remove_tree
 from trainyard.foundation.journal import write_journal
+from trainyard.instance.agent.disk import reserve_of
 from trainyard.instance.agent.failure import failure_before_program, why_it_cannot_run
-from trainyard.instance.agent.lifecycle import Instance, Verdict
+from trainyard.instance.agent.lifecycle import FAILED, Instance, Verdict
 from trainyard.instance.agent.orders import Orders
 from trainyard.instance.agent.ports import held_ports
 from trainyard.instance.agent.reports import Reports
@@ -64,19 +65,25 @@ def _verdict(folder: InstanceFolder, reports: Reports) -> Verdict:
 
 def _tell(verdict: Verdict, reports: Reports, *, folder: InstanceFolder) -> bool:
     """Whether the verdict could be written; a full disk is relieved of what the job no longer needs."""
+    if verdict.outcome == FAILED and reserve_of(folder.root).is_touched:
+        _relieve(folder)  # the verdict may still find room, but not what the yard has to write of it
     for _ in range(_TRIES):
         try:
             reports.ended(verdict.outcome, verdict.reason, card=verdict.card)
         except OSError as error:
             log.error("the verdict cannot be written", extra={"why": error.strerror})
-            for unneeded in (folder.scratch, folder.ml):
-                with suppress(OSError):
-                    remove_tree(unneeded)
+            _relieve(folder)
             time.sleep(1)
         else:
             log.info("instance ended", extra={"outcome": verdict.outcome})
             return True
     return False
+
+
+def _relieve(folder: InstanceFolder) -> None:
+    for unneeded in (folder.scratch, folder.ml):
+        with suppress(OSError):
+            remove_tree(unneeded)
 
 
 if __name__ == "__main__":
