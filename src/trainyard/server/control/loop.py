@@ -99,9 +99,6 @@ class TrainingLoop:
             await asyncio.to_thread(self._work.release, claim)
             self._running.pop(job_id, None)
             return True
-        if job.attempt is None and not self._work.is_here(job):
-            await asyncio.to_thread(self._work.leave_alone, claim)
-            return True
         if job.attempt is None:
             placed = await asyncio.to_thread(self._work.place, claim, self._running)
             if placed is None:
@@ -109,9 +106,6 @@ class TrainingLoop:
             claim = placed
         job = job_of(claim.resource)
         assert job.attempt is not None, "a job that was placed and has not ended has an attempt that goes on"
-        if job.attempt.site != self._work.site:
-            await asyncio.to_thread(self._work.leave_alone, claim)
-            return True
         self._running[job_id] = seat_of(job)
         self._drives[job_id] = asyncio.create_task(self._drive(claim, self._drives.get(job_id)))
         return True

@@ -6,7 +6,6 @@ once however often it is asked, and the cursor of a spool moves in the apply tha
 """
 
 import logging
-import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -115,23 +114,28 @@ class TrainingWork:
         """Whether the data of a job is here: several yards on one database have objects of their own."""
         return job.site in ("", self.site)
 
+    def is_ours(self, job: TrainingJob) -> bool:
+        """Whether a job is for this yard to work on: it waits and its data is here, or it was placed here."""
+        return self.is_here(job) if job.attempt is None else job.attempt.site == self.site
+
     def claim(self) -> Claim | None:
-        """The job that is due first: one that was placed and that nobody holds, else the first in line."""
-        return self.records.claim_next(KIND, worker=self.worker, lease=LEASE, now=self.clock())
+        """The job that is due first: one that was placed and that nobody holds, else the first in line.
+
+        What is for another yard on the same database is left as it is, however slow that one may be.
+        """
+        first = self.records.first_due(KIND, now=self.clock())
+        if first is not None and not self.is_ours(job_of(first)):
+            return self._claim_of_ours()
+        claim = self.records.claim_next(KIND, worker=self.worker, lease=LEASE, now=self.clock())
+        if claim is None or self.is_ours(job_of(claim.resource)):
+            return claim
+        self.release(claim)  # one that another yard held until now
+        return self._claim_of_ours()
 
     def release(self, claim: Claim) -> None:
         """Give a job back as it is, for the next who claims it."""
         change = Change(due_at=due_at(job_of(claim.resource)), is_quiet=True)
         self.records.apply_claimed(claim, change, now=self.clock(), release=True)
-
-    def leave_alone(self, claim: Claim) -> None:
-        """Give back a job of another yard on the same database, which may be slow, and look again later.
-
-        Never after the same time: two yards that look in step would let the wrong one be first again and again.
-        """
-        now = self.clock()
-        later = now + LEASE * random.uniform(0.2, 1)
-        self.records.apply_claimed(claim, Change(due_at=later, is_quiet=True), now=now, release=True)
 
     def has_left(self, id: ResourceId) -> bool:  # noqa: A002 - the domain's word
         """Whether a job has no place any more, or is gone altogether."""
@@ -382,12 +386,22 @@ class TrainingWork:
     def _first_in_line(self) -> TrainingJob | None:
         due = self.records.first_due(KIND, now=self.clock())
         job = job_of(due) if due is not None else None
-        if job is None or job.attempt is not None or self.is_here(job):
+        if job is None or self.is_ours(job):
             return job
-        # Only yards that share a database come here.
-        jobs = (job_of(resource) for resource in self._jobs(Status.IN_PROGRESS))
-        ours = [each for each in jobs if each.attempt is None and self.is_here(each)]
-        return min(ours, key=lambda each: due_at(each) or each.created_at, default=None)
+        return next((job_of(each) for each in self._ours() if job_of(each).attempt is None), None)
+
+    def _claim_of_ours(self) -> Claim | None:
+        claims = (
+            self.records.claim_next(KIND, worker=self.worker, lease=LEASE, now=self.clock(), only=resource.id)
+            for resource in self._ours()
+        )
+        return next((claim for claim in claims if claim is not None), None)
+
+    def _ours(self) -> Sequence[Resource]:
+        """The jobs for this yard, the first that is due first. Only yards that share a database ask."""
+        found = (resource for status in (Status.IN_PROGRESS, Status.STOPPING) for resource in self._jobs(status))
+        ours = (resource for resource in found if self.is_ours(job_of(resource)))
+        return sorted(ours, key=lambda resource: due_at(job_of(resource)) or resource.created_at)
 
     def _make_room(self, first: TrainingJob, running: Seats) -> None:
         """Tell the spot jobs to go whose places let the first in line start, once all who leave anyway have left."""

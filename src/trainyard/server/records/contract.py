@@ -271,10 +271,13 @@ class Records(Protocol):
         """
         ...
 
-    def claim_next(self, kind: str, *, worker: str, lease: timedelta, now: datetime) -> Claim | None:
+    def claim_next(
+        self, kind: str, *, worker: str, lease: timedelta, now: datetime, only: ResourceId | None = None
+    ) -> Claim | None:
         """Take the resource of this kind whose `due_at` passed longest ago and that nobody holds a live lease on.
 
-        Of several workers each resource is claimed by one at a time. A resource never given a `due_at` is never due.
+        With `only`, that one or none. Of several workers each resource is claimed by one at a time. A resource never
+        given a `due_at` is never due.
         """
         ...
 

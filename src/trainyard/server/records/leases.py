@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import ColumnElement, Connection, bindparam, func, select, update
 
 from trainyard.server.records import counting, events, resources
-from trainyard.server.records.contract import Change, Claim, NewEvent, Resource
+from trainyard.server.records.contract import Change, Claim, NewEvent, Resource, ResourceId
 from trainyard.server.records.schema import RESOURCE_COLUMNS, Moment
 from trainyard.server.records.schema import resources as table
 
@@ -56,10 +56,13 @@ def due_until(connection: Connection, kind: str, moment: datetime) -> Sequence[R
     return sorted(map(resources.resource_of, rows), key=lambda found: (found.created_at, found.id))
 
 
-def claim_next(connection: Connection, kind: str, *, worker: str, lease: timedelta, now: datetime) -> Claim | None:
+def claim_next(
+    connection: Connection, kind: str, *, worker: str, lease: timedelta, now: datetime, only: ResourceId | None
+) -> Claim | None:
     # A lost lease is cleared once instead of being stepped over by every claim.
     connection.execute(_FREE_EXPIRED, {"of_kind": kind, "moment": now})
-    found = connection.execute(_NEXT, {"of_kind": kind, "moment": now}).one_or_none()
+    wanted = _NEXT if only is None else _NEXT.where(table.c.id == only)
+    found = connection.execute(wanted, {"of_kind": kind, "moment": now}).one_or_none()
     if found is None:
         return None
     claim = Claim(resources.resource_of(found), secrets.token_hex(16), now + lease)

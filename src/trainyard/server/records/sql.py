@@ -109,11 +109,13 @@ class SqlRecords:
     def due_until(self, kind: str, moment: datetime) -> Sequence[Resource]:
         return self.database.read(lambda connection: leases.due_until(connection, kind, moment))
 
-    def claim_next(self, kind: str, *, worker: str, lease: timedelta, now: datetime) -> Claim | None:
+    def claim_next(
+        self, kind: str, *, worker: str, lease: timedelta, now: datetime, only: ResourceId | None = None
+    ) -> Claim | None:
         if not self.database.read(lambda connection: leases.has_work(connection, kind, now=now)):
             return None
         return self.database.write(
-            lambda connection: leases.claim_next(connection, kind, worker=worker, lease=lease, now=now)
+            lambda connection: leases.claim_next(connection, kind, worker=worker, lease=lease, now=now, only=only)
         )
 
     def renew(self, claim: Claim, *, lease: timedelta, now: datetime) -> Claim | None:

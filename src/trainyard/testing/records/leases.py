@@ -60,6 +60,23 @@ class LeaseContract:
         assert claim(records) is None
         assert records.claim_next("model", worker="w", lease=LEASE, now=NOON) is not None
 
+    def test_one_that_is_named_is_claimed_before_others_but_only_when_it_is_due_and_free(
+        self, records: Records
+    ) -> None:
+        first, second, later = (
+            records.create(draft(name, due_at=minutes(due)), now=NOON) for name, due in (("a", -2), ("b", -1), ("c", 1))
+        )
+
+        def named(resource: Resource) -> Claim | None:
+            return records.claim_next(KIND, worker="w", lease=LEASE, now=NOON, only=resource.id)
+
+        claimed = named(second)
+        assert claimed is not None
+        assert claimed.resource == second
+        assert named(second) is None
+        assert named(later) is None
+        assert claimed_name(records, at=0) == first.key.name
+
     def test_nobody_else_gets_what_is_held(self, records: Records, reopen: Reopen) -> None:
         records.create(draft("a", due_at=NOON), now=NOON)
         assert claim(records) is not None

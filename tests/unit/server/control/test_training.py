@@ -372,3 +372,14 @@ def test_a_job_waits_for_the_yard_that_has_its_data(bench: Bench) -> None:
     away = replace(bench.job(), site="far")
     assert not other.is_here(away)
     assert replace(bench.work, site="far").is_here(away)
+
+
+def test_what_is_for_another_yard_is_left_as_it_is(bench: Bench) -> None:
+    bench.create()
+    claim = bench.work.claim()
+    assert claim is not None
+    placed = bench.work.place(claim, {})
+    assert placed is not None
+    bench.work.release(placed)
+    assert replace(bench.work, site="another").claim() is None
+    assert bench.work.claim() is not None
