@@ -12,9 +12,13 @@ from trainyard.testing.yard import running_yard
 REPOSITORY = Path(__file__).resolve().parents[2]
 EXAMPLES = REPOSITORY / "examples"
 PROGRAMS = sorted(path for path in EXAMPLES.glob("*.py") if path.name != "demo.py")
+QUICK = "estimator.py"  # the one that is run with all tests; `make examples` runs the others too
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "program",
+    [pytest.param(path, id=path.name, marks=[] if path.name == QUICK else pytest.mark.slow) for path in PROGRAMS],
+)
 def test_an_example_runs_with_the_exports_alone(program: Path, tmp_path: Path) -> None:
     with running_yard(tmp_path / "yard") as yard:
         run = subprocess.run(

@@ -138,6 +138,7 @@ def test_checkpoints_are_in_s3_while_the_job_runs_and_whole_at_its_end(anna: Tra
     assert statuses == ["Pending", "Starting", "Downloading", "Training", "Uploading", "Completed"]
 
 
+@pytest.mark.slow
 def test_a_reader_never_sees_half_of_a_file_that_is_written_slowly_and_in_place(anna: Trainee) -> None:
     script = f"""{PRELUDE}
 for turn in range(5):

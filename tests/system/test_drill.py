@@ -103,6 +103,7 @@ def test_a_script_that_resumes_is_found_to_and_nothing_of_its_own_is_touched(
     assert owner.user.client("s3").list_objects_v2(Bucket=bucket, Prefix="trainyard-drills/")["KeyCount"] == 0
 
 
+@pytest.mark.slow
 def test_a_script_that_starts_over_is_caught_although_its_model_is_the_same(
     owner: Trainee, yard: RunningYard, tmp_path: Path
 ) -> None:
@@ -113,6 +114,7 @@ def test_a_script_that_starts_over_is_caught_although_its_model_is_the_same(
     assert f'The second attempt told "loss" {STEPS} times' in done.stdout
 
 
+@pytest.mark.slow
 def test_a_script_that_resumes_wrongly_is_told_by_how_much(owner: Trainee, yard: RunningYard, tmp_path: Path) -> None:
     abandoned(owner, "wrong", way="wrong")
     code, told = drill(yard, tmp_path, "wrong", "--rm")

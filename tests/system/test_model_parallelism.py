@@ -1,5 +1,6 @@
 """Models in parts: the stand-in for smdistributed.modelparallel in four ranks, and in jobs of a real yard."""
 
+import fcntl
 import json
 import os
 import subprocess
@@ -20,13 +21,22 @@ Found = list[dict[str, Any]]  # by rank
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
-    """What four ranks of this machine found."""
-    folder = tmp_path_factory.mktemp("ranks")
+    """What four ranks of this machine found; they run once, for all processes that share the tests."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "parts"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "smp_program-4").exists():
+            _run_ranks(folder)
+    return [json.loads((folder / "smp_program-4" / f"{rank}.json").read_text()) for rank in range(4)]
+
+
+def _run_ranks(folder: Path) -> None:
     environment = os.environ | {"PYTHONPATH": stand_ins("not in a sandbox"), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(PROGRAMS / "starter.py"), str(folder), f"{PROGRAMS / 'smp_program.py'}:4"]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180)
     assert run.returncode == 0, run.stderr
-    return [json.loads((folder / "smp_program-4" / f"{rank}.json").read_text()) for rank in range(4)]
 
 
 PIPELINED = ["interleaved", "simple", "spread", "four stages", "fewer microbatches than stages", "by marks", "tied"]

@@ -341,6 +341,7 @@ def who_has(namespace: str) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_an_isolated_job_outlives_its_yard(place: Place) -> None:
     """The instances meet while there is no yard, and what they left is stored afterwards."""
     other = Place(place.kind, place.folder, place.python, place.uid, name="short-lived")
@@ -384,6 +385,7 @@ print("accuracy=0.5;")
     assert [metric["MetricName"] for metric in told["FinalMetricDataList"]] == ["accuracy"]
 
 
+@pytest.mark.slow
 def test_code_in_a_channel_and_wheels_in_the_code_are_installed(camp: Camp, tmp_path: Path) -> None:
     """As SDKs send isolated jobs: nothing has to be fetched by the job itself."""
     wheel = make_wheel(tmp_path, "yardtoy", "1.5")

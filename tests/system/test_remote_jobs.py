@@ -269,6 +269,7 @@ def test_passing_faults_of_the_remote_cost_only_time(owner: Trainee, remote: Rem
     assert owner.archive("out/patient/output/model.tar.gz") == {"weights-algo-1": b"w" * 6_000_000}
 
 
+@pytest.mark.slow
 def test_a_remote_that_stays_overloaded_fails_the_job_by_the_name_of_the_key(owner: Trainee, remote: Remote) -> None:
     channels = own_data(owner, "overloaded", {"a": b"a", "b": b"b"})
     remote.faulty.on("GET", "/overloaded/b", repeat(Refuse(503, "SlowDown")))

@@ -301,6 +301,7 @@ def test_a_spot_job_that_waits_longer_than_it_may_ends_unstarted(anna: Trainee) 
     stop(anna, "holder")
 
 
+@pytest.mark.slow
 def test_waiting_and_running_count_together(anna: Trainee) -> None:
     anna.start("before", WAIT)
     anna.await_line("before", "waiting")
