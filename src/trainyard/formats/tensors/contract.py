@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from functools import cached_property
-from typing import Protocol
+from math import prod
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 Statistics = NDArray[np.float32]  # tensors x columns
 Values = NDArray[np.float32]
 Scalars = NDArray[np.float64]
+Saved = NDArray[np.bool_]
 
 ABSENT = -1.0  # in the column NANS: the tensor was not looked at in this step, and its other columns mean nothing
 
@@ -76,7 +78,7 @@ class TensorInfo:
 
     @property
     def size(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64))
+        return prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,9 @@ class Step:
 
     `number` counts the steps of all modes from 0, `mode_step` those of its mode. `statistics` has a row for each tensor
     of the table, `measures` and `scalars` a value for each of theirs. `lacks` is how many tensors were left out to keep
-    within the budget; such a tensor is ABSENT.
+    within the budget; such a tensor is ABSENT. `saved` tells for each tensor whether it was asked to be saved in this
+    step: raw, as reductions, or as a scalar that the program gives. A trial's `steps()` are those in which one was.
+    Empty is none.
     """
 
     number: int
@@ -132,6 +136,7 @@ class Step:
     measures: Values
     scalars: Scalars
     lacks: int = 0
+    saved: Saved = field(default_factory=lambda: np.empty(0, bool))
     values: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)  # raw tensors, where they are at hand
 
 
@@ -146,6 +151,14 @@ class StepSubscriber(Protocol):
 
     def end(self) -> None:
         """No step comes any more: the training has ended."""
+
+
+@runtime_checkable
+class HistogramSubscriber(StepSubscriber, Protocol):
+    """Is also told the histograms that are taken in a step, after the step itself."""
+
+    def take_histograms(self, step: Step, places: Sequence[int], counts: NDArray[np.uint32]) -> None:
+        """A row of `counts` for each of `places` in the step's table; `histograms.py` says what it means."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +176,10 @@ class WorkerState:
     """What a worker's manifest tells: how far it has come, and whether more comes."""
 
     worker: str
-    workers: int  # how many there are in all
+    workers: int  # how many write in all
     last_step: int  # -1 before the first
     at_us: int
     dropped: int = 0  # steps that could not be kept, because writing fell behind or failed
     has_ended: bool = False
-    collections: Sequence[CollectionInfo] = ()
+    collections: tuple[CollectionInfo, ...] = ()
+    segment: str = ""  # the newest file of steps, by its name
