@@ -1,0 +1,1 @@
+"""Inside the training process: captures tensors and steps, and never blocks or breaks the training."""

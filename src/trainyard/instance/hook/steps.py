@@ -1,0 +1,235 @@
+"""A step from its beginning in the thread that trains to what is written of it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainyard.formats.tensors.contract import ABSENT, Column, Mode, Scalars, Statistics, Step, TensorTable, Values
+from trainyard.formats.tensors.histograms import Counts
+from trainyard.formats.tensors.safetensors import RawTensor
+
+COLUMNS = len(Column)
+_LINEAR = (Column.MEAN, Column.STD, Column.MEAN_ABS, Column.MIN, Column.MAX)
+_COUNTED = (Column.ZEROS, Column.NANS, Column.INFS)
+
+
+class Numbers(Protocol):
+    """What a reducer made of tensors: `instance.hook.statistics.contract.Reduced`, which is not there without torch."""
+
+    @property
+    def statistics(self) -> Statistics: ...
+
+    @property
+    def measures(self) -> Values: ...
+
+    @property
+    def scalars(self) -> Scalars: ...
+
+    @property
+    def histogram_places(self) -> tuple[int, ...]: ...
+
+    @property
+    def histograms(self) -> Counts | None: ...
+
+
+class PendingNumbers(Protocol):
+    def is_ready(self) -> bool: ...
+
+    def result(self) -> Numbers: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Numbers of some tensors that are still being made: `table` is theirs, `places` where they are in the whole one.
+
+    Without places it is the beginning of the whole one, as it was before it grew.
+    """
+
+    table: TensorTable
+    pending: PendingNumbers
+    places: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A tensor whose numbers are known at once."""
+
+    statistics: Statistics
+    scalar: float
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A copy of a tensor that can be fetched on another thread."""
+
+    size_bytes: int
+    fetch: Callable[[], "RawTensor | NDArray[Any]"]
+
+
+@dataclass(slots=True)
+class OpenStep:
+    """What is known of a step so far. Filled by the thread that trains, then handed over to the one that writes."""
+
+    number: int
+    mode: Mode
+    mode_step: int
+    at_us: int
+    due: frozenset[str]  # collections that are saved
+    is_full: bool  # the budget allows for what nobody asked to save
+    parts: list[Part] = field(default_factory=list)
+    rows: dict[int, Row] = field(default_factory=dict)
+    numbers: dict[int, float] = field(default_factory=dict)  # tensors of one element that are known at once
+    values: dict[str, Raw] = field(default_factory=dict)
+    saved: set[int] = field(default_factory=set)
+    sizes: dict[int, int] = field(default_factory=dict)  # of tensors that have another size than in the table
+    factors: dict[int, Callable[[], float]] = field(default_factory=dict)  # what a tensor is to be multiplied with
+    calls: dict[str, int] = field(default_factory=dict)  # how many tensors of each module there were
+    device_ns: list[Callable[[], int]] = field(default_factory=list)  # how long a device worked for the hook
+    lacks: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(raw.size_bytes for raw in self.values.values())
+
+    @property
+    def is_ready(self) -> bool:
+        return all(part.pending.is_ready() for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A step with its numbers, and the histograms of some of its tensors by their places."""
+
+    step: Step
+    histogram_places: tuple[int, ...] = ()
+    histograms: Counts | None = None
+
+
+class Resolver:
+    """Makes steps out of open ones. What it knows of a table is kept while the table stays the same."""
+
+    def __init__(self, worker: str) -> None:
+        self._worker = worker
+        self._positions = _Positions(TensorTable(()))
+
+    def resolve(self, open_step: OpenStep, table: TensorTable) -> Resolved:
+        """Waits for the numbers of a step and puts them together."""
+        if self._positions.table is not table:
+            self._positions = _Positions(table)
+        merged = _Merged(self._positions)
+        for part in open_step.parts:
+            merged.add(part)
+        for place, row in open_step.rows.items():
+            merged.set(place, row)
+        for place, number in open_step.numbers.items():
+            merged.set(place, _row_of_number(number))
+        for place, factor in open_step.factors.items():
+            merged.multiply(place, factor())
+        merged.fit(open_step.sizes)
+        histograms = np.concatenate(merged.histograms) if merged.histograms else None
+        return Resolved(self._step(open_step, merged), tuple(merged.histogram_places), histograms)
+
+    def _step(self, open_step: OpenStep, merged: "_Merged") -> Step:
+        table = self._positions.table
+        saved = np.zeros(len(table.tensors), bool)
+        saved[list(open_step.saved)] = True
+        return Step(
+            number=open_step.number,
+            mode=open_step.mode,
+            mode_step=open_step.mode_step,
+            at_us=open_step.at_us,
+            worker=self._worker,
+            table=table,
+            statistics=merged.statistics,
+            measures=merged.measures,
+            scalars=merged.scalars,
+            lacks=open_step.lacks,
+            saved=saved,
+        )
+
+
+def row_of(values: NDArray[np.generic]) -> Row:
+    """The statistics of an array."""
+    flat = np.asarray(values, np.float64).ravel()
+    if not flat.size:
+        return Row(np.array([0, 0, 0, 0, 0, 0, ABSENT, 0], np.float32), np.nan)
+    with np.errstate(invalid="ignore", over="ignore"):
+        row = [flat.mean(), flat.std(), np.abs(flat).mean(), flat.min(), flat.max()]
+        counts = [np.count_nonzero(flat == 0), np.count_nonzero(np.isnan(flat)), np.count_nonzero(np.isinf(flat))]
+        return Row(np.array(row + counts, np.float64).astype(np.float32), float(flat[0]) if flat.size == 1 else np.nan)
+
+
+def _row_of_number(value: float) -> Row:
+    is_nan, is_infinite = value != value, abs(value) == np.inf
+    spread = np.nan if is_nan or is_infinite else 0.0
+    row = (value, spread, abs(value), value, value, value == 0, is_nan, is_infinite)
+    with np.errstate(over="ignore"):
+        return Row(np.array(row, np.float64).astype(np.float32), value)
+
+
+class _Positions:
+    """Where the values of scalars and measures are in a step of a table."""
+
+    def __init__(self, table: TensorTable) -> None:
+        self.table = table
+        self.scalars = {place: index for index, place in enumerate(table.scalars)}
+        self.measures = {(measure.tensor, measure.probe): index for index, measure in enumerate(table.measures)}
+
+
+class _Merged:
+    """The numbers of all tensors of a step, of which some are added after the other."""
+
+    def __init__(self, positions: _Positions) -> None:
+        self._positions = positions
+        self.statistics = np.zeros((len(positions.table.tensors), COLUMNS), np.float32)
+        self.statistics[:, Column.NANS] = ABSENT
+        self.measures = np.full(len(positions.table.measures), np.nan, np.float32)
+        self.scalars = np.full(len(positions.scalars), np.nan, np.float64)
+        self.histogram_places: list[int] = []
+        self.histograms: list[Counts] = []
+
+    def add(self, part: Part) -> None:
+        numbers = part.pending.result()
+        places = np.arange(len(part.table.tensors)) if part.places is None else np.array(part.places, np.intp)
+        taken = numbers.statistics[:, Column.NANS] != ABSENT
+        self.statistics[places[taken]] = numbers.statistics[taken]
+        for value, place in zip(numbers.scalars, part.table.scalars, strict=True):
+            if taken[place]:
+                self._set_scalar(int(places[place]), float(value))
+        if part.places is None:
+            self.measures[: len(numbers.measures)] = numbers.measures
+        else:
+            self._add_measures(part.table, numbers.measures, places=part.places)
+        if numbers.histograms is not None:
+            self.histogram_places += [int(places[place]) for place in numbers.histogram_places]
+            self.histograms.append(numbers.histograms)
+
+    def set(self, place: int, row: Row) -> None:
+        self.statistics[place] = row.statistics
+        self._set_scalar(place, row.scalar)
+
+    def multiply(self, place: int, factor: float) -> None:
+        if self.statistics[place, Column.NANS] == ABSENT:
+            return
+        self.statistics[place, _LINEAR] *= factor
+        position = self._positions.scalars.get(place)
+        if position is not None:
+            self.scalars[position] *= factor
+
+    def fit(self, sizes: Mapping[int, int]) -> None:
+        """Makes shares of elements right for tensors of another size than in the table, as in a last small batch."""
+        for place, size in sizes.items():
+            if size and self.statistics[place, Column.NANS] != ABSENT:
+                self.statistics[place, _COUNTED] *= self._positions.table.tensors[place].size / size
+
+    def _set_scalar(self, place: int, value: float) -> None:
+        position = self._positions.scalars.get(place)
+        if position is not None:
+            self.scalars[position] = value
+
+    def _add_measures(self, table: TensorTable, values: Values, *, places: tuple[int, ...]) -> None:
+        for value, measure in zip(values, table.measures, strict=True):
+            self.measures[self._positions.measures[places[measure.tensor], measure.probe]] = value

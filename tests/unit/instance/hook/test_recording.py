@@ -1,0 +1,269 @@
+"""Steps that an adapter tells, through the thread that writes, to the files and to those who follow."""
+
+import errno
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trainyard.formats.tensors.contract import ABSENT, Column, Kind, Mode, Step
+from trainyard.formats.tensors.trial import create_trial
+from trainyard.formats.tensors.writing import TrialWriter
+from trainyard.instance.hook import writing
+from trainyard.instance.hook.configuration import parse_config
+from trainyard.instance.hook.contract import Audience, Want
+from trainyard.instance.hook.recording import Recording
+from trainyard.instance.hook.workers import Worker
+
+
+class Follower:
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.told: list[tuple[str, Mapping[str, Any]]] = []
+        self.has_ended = False
+
+    def take(self, step: Step) -> None:
+        self.steps.append(step)
+
+    def end(self) -> None:
+        self.has_ended = True
+
+    def tell(self, kind: str, payload: Mapping[str, Any]) -> None:
+        self.told.append((kind, payload))
+
+    @property
+    def notes(self) -> list[str]:
+        return [payload["text"] for kind, payload in self.told if kind == "note"]
+
+
+def record(
+    folder: Path, follower: Follower, *, wants: tuple[Want, ...] = (), worker: Worker | None = None, **hook: str
+) -> Recording:
+    content = {
+        "LocalPath": str(folder),
+        "HookParameters": {"save_interval": "2", **hook},
+        "CollectionConfigurations": [{"CollectionName": "outputs", "CollectionParameters": {"include_regex": "out"}}],
+    }
+    return Recording(parse_config(content), Audience([follower], wants, (), follower.tell), worker=worker or Worker())
+
+
+def test_what_an_adapter_gives_is_read_back_and_told(tmp_path: Path) -> None:
+    follower = Follower()
+    recording = record(tmp_path, follower)
+    for number in range(4):
+        recording.begin(Mode.TRAIN)
+        recording.give_scalar("loss", 1.0 / (number + 1), kind=Kind.LOSS)
+        recording.give("out", np.arange(6.0).reshape(2, 3) * number, kind=Kind.OUTPUT)
+        assert not recording.is_wanted("weight", Kind.WEIGHT)
+        recording.give("weight", np.ones(3), kind=Kind.WEIGHT)
+        recording.finish()
+    recording.close()
+    assert [step.number for step in follower.steps] == [0, 1, 2, 3]
+    assert follower.has_ended
+    trial = create_trial(str(tmp_path))
+    assert trial.tensor("out").steps() == [0, 2]
+    np.testing.assert_array_equal(trial.tensor("out").value(2), np.arange(6.0).reshape(2, 3) * 2)
+    assert trial.loaded_all_steps
+    assert not trial.has_tensor("weight")
+    assert follower.steps[3].statistics[follower.steps[3].table.places["out"], Column.MAX] == 15.0
+
+
+def test_a_step_that_was_not_finished_is_when_the_next_begins(tmp_path: Path) -> None:
+    follower = Follower()
+    recording = record(tmp_path, follower)
+    recording.begin(Mode.TRAIN)
+    recording.begin(Mode.EVAL)
+    recording.begin(Mode.EVAL)
+    recording.close()
+    told = [(step.number, step.mode, step.mode_step) for step in follower.steps]
+    assert told == [(0, Mode.TRAIN, 0), (1, Mode.EVAL, 0), (2, Mode.EVAL, 1)]
+
+
+def test_statistics_are_those_of_numpy_for_values_of_every_sort(tmp_path: Path) -> None:
+    follower = Follower()
+    recording = record(tmp_path, follower)
+    values = np.array([0.0, -1.0, 3.0, 0.0, 2.5], np.float32)
+    broken = np.array([1.0, np.nan, np.inf, 0.0])
+    recording.begin(Mode.TRAIN)
+    recording.give("out_a", values)
+    recording.give("out_b", broken)
+    recording.give("out_c", np.array([], np.float64))
+    recording.close()
+    (step,) = follower.steps
+    row = step.statistics[step.table.places["out_a"]]
+    np.testing.assert_allclose(row[:5], [0.9, values.std(), 1.3, -1.0, 3.0], rtol=1e-6)
+    assert row[Column.ZEROS] == 2
+    assert list(step.statistics[step.table.places["out_b"]][5:]) == [1, 1, 1]
+    assert step.statistics[step.table.places["out_c"], Column.NANS] == ABSENT
+
+
+def test_reductions_that_need_the_values_are_saved_beside_them(tmp_path: Path) -> None:
+    recording = record(tmp_path, Follower(), reductions="prod,abs_min,mean")
+    recording.begin(Mode.TRAIN)
+    recording.give("out", np.array([2.0, -0.5, 3.0]), kind=Kind.OUTPUT)
+    recording.close()
+    tensor = create_trial(str(tmp_path)).tensor("out")
+    assert tensor.reduction_value(0, "prod") == pytest.approx(-3.0)
+    assert tensor.reduction_value(0, "min", abs=True) == pytest.approx(0.5)
+    assert tensor.reduction_value(0, "mean") == pytest.approx(1.5)
+
+
+def test_a_subscriber_that_fails_is_left_out_and_the_rest_goes_on(tmp_path: Path) -> None:
+    class Failing:
+        def take(self, step: Step) -> None:
+            raise ValueError("a broken rule")
+
+        def end(self) -> None:
+            raise AssertionError("it is told no more")
+
+    follower = Follower()
+    recording = record(tmp_path, follower)
+    recording.audience = Audience([Failing(), follower], (), (), follower.tell)
+    for _ in range(3):
+        recording.begin(Mode.TRAIN)
+    recording.close()
+    assert len(follower.steps) == 3
+    assert follower.notes == ["Failing has failed at step 0 and is told no more: ValueError('a broken rule')."]
+    assert create_trial(str(tmp_path)).loaded_all_steps
+
+
+def test_a_folder_that_cannot_be_made_costs_the_files_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    follower = Follower()
+    recording = record(tmp_path / "file" / "tensors", follower)
+    for _ in range(3):
+        recording.begin(Mode.TRAIN)
+    recording.close()
+    assert len(follower.steps) == 3
+    assert recording.dropped == 3
+    assert "could not be written" in follower.notes[0]
+
+
+def test_a_disk_that_is_full_for_a_while_costs_the_steps_of_that_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follower = Follower()
+    recording = record(tmp_path, follower)
+    append = TrialWriter.append
+
+    def full(writer: TrialWriter, step: Step) -> None:  # a disk that is really full takes a mount of its own
+        if step.number in (1, 2):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        append(writer, step)
+
+    monkeypatch.setattr(TrialWriter, "append", full)
+    for _ in range(5):
+        recording.begin(Mode.TRAIN)
+        recording.give_scalar("loss", 1.0)
+    recording.close()
+    assert recording.dropped == 2
+    assert create_trial(str(tmp_path)).steps() == [0, 3, 4]
+    assert len([note for note in follower.notes if "No space left" in note]) == 1
+
+
+def test_what_cannot_be_kept_up_with_is_dropped_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from threading import Event
+
+    going = Event()
+
+    class Slow(Follower):
+        def take(self, step: Step) -> None:
+            going.wait(30)
+            super().take(step)
+
+    monkeypatch.setattr(writing, "MOST_STEPS", 4)
+    follower = Slow()
+    recording = record(tmp_path, follower)
+    for _ in range(20):
+        recording.begin(Mode.TRAIN)
+    recording.finish()
+    going.set()
+    recording.close()
+    assert len(follower.steps) + recording.dropped == 20
+    assert recording.dropped >= 14
+
+
+def test_raw_tensors_that_wait_take_no_more_than_their_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "MOST_RAW_BYTES", 10_000)
+    follower = Follower()
+    recording = record(tmp_path, follower)
+    recording.begin(Mode.TRAIN)
+    recording.give("out_a", np.zeros(1000))
+    recording.give("out_b", np.zeros(1000))
+    recording.close()
+    assert len(list((tmp_path / "values").rglob("*.safetensors"))) == 1
+    assert follower.notes != []
+
+
+def test_only_the_first_worker_writes_unless_all_are_asked_for(tmp_path: Path) -> None:
+    for workers, files in (("one", 0), ("all", 1)):
+        follower = Follower()
+        recording = record(tmp_path / workers, follower, worker=Worker(1, 2), include_workers=workers)
+        recording.begin(Mode.TRAIN)
+        recording.close()
+        assert len(list((tmp_path / workers).rglob("worker_1.manifest.json"))) == files
+        assert [step.worker for step in follower.steps] == ["worker_1"]
+
+
+def test_an_error_inside_ends_the_recording_and_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    follower = Follower()
+    recording = record(tmp_path, follower)
+    recording.begin(Mode.TRAIN)
+
+    class Unreadable:
+        def __array__(self, *_: object) -> Any:
+            raise RuntimeError("no array")
+
+    with caplog.at_level(logging.CRITICAL):
+        recording.give("out", Unreadable())
+    recording.begin(Mode.TRAIN)
+    recording.give("out", np.zeros(3))
+    recording.close()
+    assert recording.is_off
+    assert follower.steps == []
+    assert "RuntimeError: no array" in follower.notes[0]
+
+
+def test_text_is_saved_without_statistics(tmp_path: Path) -> None:
+    follower = Follower()
+    recording = record(tmp_path, follower)
+    recording.begin(Mode.GLOBAL)
+    recording.give("out", np.array(["gain", "größe"]))
+    recording.close()
+    (step,) = follower.steps
+    assert step.table.tensors[0].dtype == "str"
+    assert step.statistics[0, Column.NANS] == ABSENT
+
+
+def test_progress_is_told_at_the_end(tmp_path: Path) -> None:
+    follower = Follower()
+    recording = record(tmp_path, follower)
+    for _ in range(3):
+        recording.begin(Mode.TRAIN)
+    recording.close()
+    kind, payload = follower.told[-1]
+    assert kind == "progress"
+    assert (payload["worker"], payload["step"], payload["dropped"]) == ("worker_0", 2, 0)
+
+
+def test_what_the_budget_leaves_out_is_counted_as_lacking(tmp_path: Path) -> None:
+    follower = Follower()
+    recording = record(tmp_path, follower, wants=(Want(regexes=("weight",)),), overhead_budget="0")
+    recording.throttle.spend(10**9)
+    recording.begin(Mode.TRAIN)
+    recording.throttle.spend(10**9)
+    for _ in range(2):
+        recording.begin(Mode.TRAIN)
+        for name in ("weight_a", "weight_b"):
+            if recording.is_wanted(name, Kind.WEIGHT):
+                recording.give(name, np.ones(3), kind=Kind.WEIGHT)
+        recording.give_scalar("loss", 0.5, kind=Kind.LOSS)
+    recording.close()
+    assert [step.lacks for step in follower.steps] == [0, 2, 2]
+    assert follower.steps[2].scalars[0] == 0.5

@@ -1,0 +1,101 @@
+"""How the hook keeps within its budget, on a clock that the test moves."""
+
+import math
+
+from trainyard.instance.hook.throttle import Throttle
+
+MS = 1_000_000
+STEP = 10 * MS
+
+
+class Training:
+    """Steps of ten milliseconds, of which a full look costs some more."""
+
+    def __init__(self, budget: float | None, *, look_ns: int) -> None:
+        self.throttle, self._look_ns, self.now_ns = Throttle(budget), look_ns, 1
+        self.own_ns = 0
+
+    def run(self, steps: int) -> list[bool]:
+        return [self.step() for _ in range(steps)]
+
+    def step(self, *, is_exempt: bool = False, pause_ns: int = 0) -> bool:
+        is_full = self.throttle.begin(self.now_ns)
+        spent = self._look_ns if is_full else 0
+        self.throttle.spend(spent)
+        if is_exempt:
+            self.throttle.exempt()
+        self.own_ns += spent
+        self.now_ns += STEP + spent + pause_ns
+        return is_full
+
+
+def test_statistics_within_the_budget_are_taken_at_every_step() -> None:
+    assert all(Training(0.01, look_ns=STEP // 200).run(20_000))
+
+
+def test_the_beginning_is_seen_whole_even_where_it_costs_too_much() -> None:
+    assert all(Training(0.01, look_ns=1 * MS).run(400))
+
+
+def test_what_costs_ten_times_the_budget_is_taken_at_every_tenth_step_in_the_long_run() -> None:
+    training = Training(0.01, look_ns=1 * MS)
+    training.run(2000)
+    looks = training.run(2000)
+    assert 150 <= sum(looks) <= 250
+    longest = max(len(gap) for gap in "".join("x" if look else "." for look in looks).split("x"))
+    assert longest <= 15
+
+
+def test_the_whole_cost_stays_within_the_budget_and_half_a_second() -> None:
+    training = Training(0.01, look_ns=2 * MS)
+    training.run(20_000)
+    assert training.own_ns <= 0.01 * training.now_ns + 0.5e9 + 10 * MS
+
+
+def test_without_a_budget_every_step_is_taken() -> None:
+    assert all(Training(None, look_ns=50 * MS).run(5000))
+
+
+def test_a_budget_of_nothing_takes_the_first_half_second_only() -> None:
+    training = Training(0.0, look_ns=1 * MS)
+    assert sum(training.run(3000)) <= 501
+
+
+def test_what_was_asked_for_is_not_paid_from_the_account() -> None:
+    training = Training(0.01, look_ns=1 * MS)
+    for _ in range(3000):
+        assert training.step(is_exempt=True)
+
+
+def test_a_pause_earns_no_more_than_a_few_steps() -> None:
+    training = Training(0.01, look_ns=1 * MS)
+    training.run(2000)
+    training.step(pause_ns=60_000 * MS)
+    assert sum(training.run(20)) <= 5
+
+
+def test_a_loss_that_is_not_finite_opens_steps_on_credit_but_not_for_ever() -> None:
+    training = Training(0.001, look_ns=1 * MS)
+    training.run(2000)
+    while training.step():
+        pass
+    assert training.throttle.see_loss(math.nan)
+    assert training.run(2) == [True, True]
+    looks = []
+    for _ in range(100):
+        training.throttle.see_loss(math.nan)
+        looks.append(training.step())
+    assert sum(looks) < 10
+
+
+def test_a_loss_that_jumps_is_strange_and_one_that_falls_or_trembles_is_not() -> None:
+    throttle = Throttle(0.01)
+    usual = [throttle.see_loss(2.0 * 0.99**number + 0.05 * (-1) ** number) for number in range(200)]
+    assert not any(usual)
+    assert throttle.see_loss(25.0)
+
+
+def test_the_overhead_is_the_share_of_time_of_late() -> None:
+    training = Training(None, look_ns=1 * MS)
+    training.run(200)
+    assert math.isclose(training.throttle.overhead, 1 / 11, rel_tol=0.01)
