@@ -5,12 +5,13 @@ from what it saved (raw values too), and an old one. It is made for one run and 
 reads no clock, no file and no network. Steps of one worker come in order; those of several workers come interleaved.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 from trainyard.formats.tensors.contract import Mode, Probe, Step
+from trainyard.foundation.rule_status import RuleStatus as RuleStatus
 
 
 class Severity(StrEnum):
@@ -23,7 +24,8 @@ class Severity(StrEnum):
 class Need:
     """Which tensors a rule looks at, and what of them. A tensor that any collection or regex names is one.
 
-    `is_raw` asks for the values: the rule then judges the steps in which they are saved, beside the job.
+    `is_raw` asks for the values: the rule then judges the steps in which they are saved, beside the job. `also` are
+    further tensors of which something else is wanted, such as the losses beside the gradients that are probed.
     """
 
     collections: tuple[str, ...] = ()
@@ -31,6 +33,13 @@ class Need:
     probes: tuple[Probe, ...] = ()
     is_raw: bool = False
     is_of_all_workers: bool = False  # the rule compares workers, so that one process cannot judge it alone
+    also: tuple["Need", ...] = ()
+    other_runs: tuple[str, ...] = ()  # where the tensors of runs are that the rule, a ComparesRuns, is to be given
+
+    @property
+    def parts(self) -> tuple["Need", ...]:
+        """This need and those beside it, one after the other."""
+        return (self, *(part for need in self.also for part in need.parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +72,22 @@ class Parameter:
     """A parameter of a rule. Values come as strings; `aws` is AWS's default, and `advised` ours where it differs."""
 
     name: str
-    kind: type  # str, int, float, bool
+    kind: type  # str, int, float, bool; tuple is a list of strings with commas between them
     aws: object
     help: str
     advised: object = None  # None is the same as AWS's
     is_required: bool = False
+    at_least: float | None = None
+    at_most: float | None = None
+    choices: tuple[str, ...] = ()
 
 
 class DebuggerRule(Protocol):
-    """A rule on tensors. `catalog.py` makes one from its name and the parameters' strings."""
+    """A rule on tensors. `catalog.py` makes one from its name and the parameters' strings.
+
+    Rules of ours are its subclasses, so that one that waits for nothing and concludes nothing at the end does not have
+    to say so.
+    """
 
     name: ClassVar[str]  # as AWS spells it: VanishingGradient
     parameters: ClassVar[tuple[Parameter, ...]]
@@ -84,20 +100,31 @@ class DebuggerRule(Protocol):
 
     def end(self) -> Iterable[Finding]:
         """What only the whole run shows, once no step comes any more."""
+        return ()
 
-    def idle(self, seconds: float) -> Iterable[Finding]:
+    def idle(self, seconds: float) -> Iterable[Finding]:  # noqa: ARG002 - most rules wait for nothing
         """What it shows that no step has come for so long; told again and again while none does."""
+        return ()
 
 
-class RuleStatus(StrEnum):
-    """Where the evaluation of a rule stands, in AWS's words."""
+StepsOf = Callable[[str, int], Step | None]
+"""A step of a run, by its worker and its number; None where the run does not have it."""
 
-    IN_PROGRESS = "InProgress"
-    NO_ISSUES_FOUND = "NoIssuesFound"
-    ISSUES_FOUND = "IssuesFound"
-    ERROR = "Error"
-    STOPPING = "Stopping"
-    STOPPED = "Stopped"
+
+@runtime_checkable
+class ComparesRuns(Protocol):
+    """A rule that holds a run against others, which whoever judges opens: a rule itself reads no file."""
+
+    def compare_with(self, runs: Mapping[str, StepsOf]) -> None:
+        """The runs that its needs name, by the same words; told before the first step."""
+
+
+@runtime_checkable
+class WritesFiles(Protocol):
+    """A rule that leaves files, which whoever judges puts under `rule-output/<name of the configuration>`."""
+
+    def files(self) -> Mapping[str, str]:
+        """The texts of the files by their names; asked for once, after `end`."""
 
 
 @dataclass(frozen=True, slots=True)

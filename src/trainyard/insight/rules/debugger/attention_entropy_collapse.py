@@ -1,0 +1,65 @@
+"""Attention that looks at one place only."""
+
+from collections.abc import Iterator
+
+from trainyard.formats.tensors.contract import Mode, Probe, Step, TensorInfo
+from trainyard.formats.tensors.probes import ROW_ENTROPY
+from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter
+from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, Streaks, others, worst
+
+ENTROPY = Probe(ROW_ENTROPY)
+# A softmax inside of an attention; what is dropped out of its weights, as in GPT-2 and BERT; and the weights that
+# torch's own attention gives out beside its result.
+ATTENTION = (
+    r"(?i)att\w*[\w.]*\.softmax\d*_output_0$",
+    r"(?i)att\w*[\w.]*dropout\d*_input_0$",
+    r"(?i)(^|[._])(self_)?(attn|attention)\d*_output_1$",
+)
+
+
+class AttentionEntropyCollapse(DebuggerRule):
+    """Finds attention whose weights have collapsed onto single places."""
+
+    name = "AttentionEntropyCollapse"
+    parameters = (
+        Parameter("tensor_regex", tuple, ATTENTION, "The weights of attention: rows of shares that sum to 1."),
+        Parameter("threshold", float, 0.1, "The entropy, as a share of the most, under which it has collapsed."),
+        Parameter("patience", int, 10, "For how many steps on end it must have.", at_least=1),
+    )
+
+    def __init__(self, *, tensor_regex: tuple[str, ...], threshold: float, patience: int) -> None:
+        self._regexes, self._threshold, self._patience = tensor_regex, threshold, patience
+        self._reader, self._history, self._streaks = Reader(self.needs, _are_weights), History(), Streaks()
+
+    @property
+    def needs(self) -> Need:
+        return Need(regexes=self._regexes, probes=(ENTROPY,))
+
+    def check(self, step: Step) -> Iterator[Finding]:
+        if step.mode not in (Mode.TRAIN, Mode.GLOBAL):
+            return
+        reading = self._reader.read(step)
+        entropies = reading.measured(ENTROPY)
+        self._history.add(reading, entropies)
+        hits = self._streaks.count(reading, entropies < self._threshold) >= self._patience
+        for index in worst(hits, -entropies):
+            yield self._finding(reading, index, hits=hits, entropies=entropies)
+
+    def _finding(self, reading: Reading, index: int, *, hits: Flags, entropies: Numbers) -> Finding:
+        tensor, step, entropy = reading.tensors[index], reading.step, float(entropies[index])
+        return Finding(
+            step.number,
+            step.mode,
+            step.worker,
+            tensor.name,
+            f"The attention {tensor.name} has {entropy:.2g} of the entropy that it could have, under "
+            f"{self._threshold:g} for {self._patience} steps: it looks at one place only{others(hits)}.",
+            value=entropy,
+            threshold=self._threshold,
+            evidence=(self._history.evidence(reading, index, label="entropy, of the most"),),
+            module=tensor.module,
+        )
+
+
+def _are_weights(tensor: TensorInfo) -> bool:
+    return len(tensor.shape) > 2 and tensor.shape[-1] > 1

@@ -1,0 +1,73 @@
+"""ReLUs that let nothing through."""
+
+import math
+from collections.abc import Iterator
+
+from trainyard.formats.tensors.contract import Mode, Probe, Step
+from trainyard.formats.tensors.probes import IDLE_UNITS
+from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter
+from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, Streaks, others, worst
+
+
+class DeadRelu(DebuggerRule):
+    """Finds layers of ReLUs of which most let nothing through."""
+
+    name = "DeadRelu"
+    parameters = (
+        Parameter("tensor_regex", tuple, (".*relu_output",), "The outputs of ReLUs.", advised=(r"(?i)relu\d*_output",)),
+        Parameter(
+            "threshold_inactivity",
+            float,
+            1.0,
+            "A unit is dead if fewer than so many percent of its values are positive.",
+            at_least=0,
+            at_most=100,
+        ),
+        Parameter("threshold_layer", float, 50.0, "The percentage of dead units.", at_least=0, at_most=100),
+        Parameter("patience", int, 1, "For how many steps on end it must be exceeded.", advised=10, at_least=1),
+        Parameter("min_batch", int, 1, "The samples of a batch that are enough to judge by.", advised=16, at_least=1),
+    )
+
+    def __init__(
+        self,
+        *,
+        tensor_regex: tuple[str, ...],
+        threshold_inactivity: float,
+        threshold_layer: float,
+        patience: int,
+        min_batch: int,
+    ) -> None:
+        self._regexes, self._threshold, self._patience = tensor_regex, threshold_layer, patience
+        self._probe = Probe(IDLE_UNITS, (0.0, math.inf, threshold_inactivity / 100))
+        self._reader = Reader(self.needs, lambda tensor: tensor.shape[:1] >= (min_batch,))
+        self._history, self._streaks = History(), Streaks()
+
+    @property
+    def needs(self) -> Need:
+        return Need(regexes=self._regexes, probes=(self._probe,))
+
+    def check(self, step: Step) -> Iterator[Finding]:
+        if step.mode not in (Mode.TRAIN, Mode.GLOBAL):
+            return
+        reading = self._reader.read(step)
+        shares = 100 * reading.measured(self._probe)
+        self._history.add(reading, shares)
+        hits = self._streaks.count(reading, shares > self._threshold) >= self._patience
+        for index in worst(hits, shares):
+            yield self._finding(reading, index, hits=hits, shares=shares)
+
+    def _finding(self, reading: Reading, index: int, *, hits: Flags, shares: Numbers) -> Finding:
+        tensor, step, share = reading.tensors[index], reading.step, float(shares[index])
+        for_long = f" for {self._patience} steps" if self._patience > 1 else ""
+        return Finding(
+            step.number,
+            step.mode,
+            step.worker,
+            tensor.name,
+            f"{share:.3g} % of the ReLUs behind {tensor.name} are dead, more than {self._threshold:.3g} %{for_long}"
+            f"{others(hits)}.",
+            value=share,
+            threshold=self._threshold,
+            evidence=(self._history.evidence(reading, index, label="dead units in %"),),
+            module=tensor.module,
+        )

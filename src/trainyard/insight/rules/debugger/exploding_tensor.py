@@ -1,0 +1,58 @@
+"""Tensors with elements that are no numbers any more."""
+
+from collections.abc import Iterator
+
+from trainyard.formats.tensors.contract import Column, Step
+from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter, Severity
+from trainyard.insight.rules.inspected import COLLECTION_NAMES, TENSOR_REGEX, inspected
+from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, others, worst
+
+INSPECTED = ("gradients", "weights", "biases", "losses")
+
+
+class ExplodingTensor(DebuggerRule):
+    """Finds tensors that hold NaN or infinity."""
+
+    name = "ExplodingTensor"
+    parameters = (
+        COLLECTION_NAMES,
+        TENSOR_REGEX,
+        Parameter("only_nan", bool, False, "Look for NaN alone, and leave infinity."),
+    )
+
+    def __init__(
+        self, *, collection_names: tuple[str, ...] | None, tensor_regex: tuple[str, ...] | None, only_nan: bool
+    ) -> None:
+        self._only_nan = only_nan
+        self._needs = inspected(self.name, collection_names, regexes=tensor_regex, otherwise=INSPECTED)
+        self._reader, self._history = Reader(self._needs), History()
+
+    @property
+    def needs(self) -> Need:
+        return self._needs
+
+    def check(self, step: Step) -> Iterator[Finding]:
+        reading = self._reader.read(step)
+        counts = reading.column(Column.NANS)
+        if not self._only_nan:
+            counts = counts + reading.column(Column.INFS)
+        hits = counts > 0
+        self._history.add(reading, reading.column(Column.MEAN_ABS))
+        for index in worst(hits, -reading.chosen.places.astype(float)):
+            yield self._finding(reading, index, hits=hits, counts=counts)
+
+    def _finding(self, reading: Reading, index: int, *, hits: Flags, counts: Numbers) -> Finding:
+        tensor, step, count = reading.tensors[index], reading.step, int(counts[index])
+        what = "NaN" if self._only_nan else "NaN or infinite"
+        return Finding(
+            step.number,
+            step.mode,
+            step.worker,
+            tensor.name,
+            f"{count} of the {tensor.size} elements of {tensor.name} are {what}{others(hits)}.",
+            value=float(count),
+            threshold=0.0,
+            severity=Severity.CRITICAL,
+            evidence=(self._history.evidence(reading, index, label="mean magnitude"),),
+            module=tensor.module,
+        )

@@ -1,0 +1,84 @@
+"""Gradients that are nothing but noise."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from trainyard.formats.tensors.contract import Mode, Probe, Step
+from trainyard.formats.tensors.probes import COSINE
+from trainyard.insight.rules.contract import DebuggerRule, Evidence, Finding, Need, Parameter, Severity
+from trainyard.insight.rules.readings import LOOK_BACK, Reader
+
+AGREEMENT = Probe(COSINE)
+NEAR = 20  # steps, after which weights have moved on and gradients may differ for that
+
+
+@dataclass(slots=True)
+class _Agreement:
+    """How far the gradients of one worker have agreed from batch to batch."""
+
+    last: list[float] = field(default_factory=list)  # one for each step of the window
+    steps: list[int] = field(default_factory=list)
+    means: list[float] = field(default_factory=list)  # of the windows that ended with them
+    count: int = 0
+    best: float = -1.0
+    mode_step: int = -1  # the last one looked at
+
+    def add(self, step: int, agreement: float, *, window: int) -> None:
+        self.count += 1
+        self.last = [*self.last, agreement][-window:]
+        mean = sum(self.last) / len(self.last)
+        self.steps, self.means = [*self.steps, step][-LOOK_BACK:], [*self.means, mean][-LOOK_BACK:]
+        if len(self.last) == window:
+            self.best = max(self.best, mean)
+
+
+class GradientNoise(DebuggerRule):
+    """Finds trainings whose gradients have hardly anything in common from one batch to the next."""
+
+    name = "GradientNoise"
+    parameters = (
+        Parameter("threshold", float, 0.1, "How much of a gradient the next one must confirm.", at_least=0, at_most=1),
+        Parameter("window", int, 50, "Over how many steps that is averaged.", at_least=1),
+        Parameter("steps", int, 100, "After how many steps a run is judged.", at_least=1),
+    )
+
+    def __init__(self, *, threshold: float, window: int, steps: int) -> None:
+        self._threshold, self._window, self._steps = threshold, window, max(steps, window)
+        self._reader = Reader(self.needs, lambda tensor: len(tensor.whole_shape or tensor.shape) > 1)
+        self._agreements: dict[str, _Agreement] = {}
+
+    @property
+    def needs(self) -> Need:
+        return Need(collections=("gradients",), probes=(AGREEMENT,))
+
+    def check(self, step: Step) -> Iterator[Finding]:
+        if step.mode not in (Mode.TRAIN, Mode.GLOBAL):
+            return
+        cosines = self._reader.read(step).measured(AGREEMENT)
+        if not np.isfinite(cosines).any():
+            return
+        agreement = self._agreements.setdefault(step.worker, _Agreement())
+        before, agreement.mode_step = agreement.mode_step, step.mode_step
+        if step.mode_step - before > NEAR:
+            return
+        agreement.add(step.number, float(np.nanmean(cosines)), window=self._window)
+        if agreement.count >= self._steps and agreement.best < self._threshold:
+            yield self._finding(step, agreement)
+
+    def _finding(self, step: Step, agreement: _Agreement) -> Finding:
+        best = agreement.best
+        batches = f" About {(1 - best) / best:.0f} times as large a batch would be half signal." if best > 0 else ""
+        return Finding(
+            step.number,
+            step.mode,
+            step.worker,
+            "",
+            f"In the first {agreement.count} steps the gradients of one batch and the next had a cosine of at most "
+            f"{best:.2g}, averaged over {self._window} steps; under {self._threshold:g} they are noise.{batches}",
+            value=best,
+            threshold=self._threshold,
+            severity=Severity.NOTICE,
+            evidence=(Evidence("cosine of successive gradients", tuple(agreement.steps), tuple(agreement.means)),),
+        )

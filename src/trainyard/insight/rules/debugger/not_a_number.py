@@ -1,0 +1,157 @@
+"""Where the first number that is none came from."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from trainyard.formats.tensors.contract import Column, Kind, Step, TensorInfo
+from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter, Severity
+from trainyard.insight.rules.readings import Chosen, Flags, Places, Reader, Reading, Track
+
+ACTIVATIONS = r"_(input|output)_\d+$"
+SUSPECTS = 8  # modules that are named where the culprit is one of several
+PARAMETERS = (Kind.WEIGHT, Kind.BIAS)
+
+
+class NotANumber(DebuggerRule):
+    """Finds the module, the pass and the rank in which numbers stopped being finite."""
+
+    name = "NotANumber"
+    parameters = (
+        Parameter(
+            "activations", bool, True, "Look at the inputs and outputs of all modules, to name the one at fault."
+        ),
+        Parameter("gradient_patience", int, 1, "For how many steps gradients alone must be affected.", at_least=1),
+    )
+
+    def __init__(self, *, activations: bool, gradient_patience: int) -> None:
+        regexes = (ACTIVATIONS,) if activations else ()
+        self._needs = Need(collections=("losses", "weights", "biases", "gradients"), regexes=regexes)
+        self._patience, self._reader = gradient_patience, Reader(self._needs)
+        self._layouts: dict[Chosen, _Layout] = {}
+        self._losses: defaultdict[str, Track] = defaultdict(Track)
+        self._count: defaultdict[str, int] = defaultdict(int)  # of steps on end, for each worker
+
+    @property
+    def needs(self) -> Need:
+        return self._needs
+
+    def check(self, step: Step) -> Iterator[Finding]:
+        reading = self._reader.read(step)
+        layout = self._layout(reading.chosen)
+        for loss in reading.values()[layout.is_kind(Kind.LOSS)][:1]:
+            self._losses[step.worker].add(step.number, float(loss))
+        nans, infs = reading.column(Column.NANS) > 0, reading.column(Column.INFS) > 0
+        # Activations may be infinite on purpose, as masked scores are; once something is NaN, they may be its cause.
+        bad = nans | (infs & ~layout.is_kind(Kind.INPUT, Kind.OUTPUT))
+        self._count[step.worker] = self._count[step.worker] + 1 if bad.any() else 0
+        is_of_gradients = not (bad & ~layout.is_kind(Kind.GRADIENT)).any()
+        if bad.any() and self._count[step.worker] == (self._patience if is_of_gradients else 1):
+            yield self._finding(reading, layout.cause(bad | (infs & layout.is_kind(Kind.OUTPUT))))
+
+    def _layout(self, chosen: Chosen) -> "_Layout":
+        if chosen not in self._layouts:
+            self._layouts[chosen] = _Layout(chosen.tensors)
+        return self._layouts[chosen]
+
+    def _finding(self, reading: Reading, cause: "_Cause") -> Finding:
+        step, tensor = reading.step, reading.tensors[cause.index]
+        count = int(reading.rows[cause.index, Column.NANS] + reading.rows[cause.index, Column.INFS])
+        return Finding(
+            step.number,
+            step.mode,
+            step.worker,
+            tensor.name,
+            f"In step {step.number} of {step.worker}, {count} of the {tensor.size} elements of {tensor.name} are NaN "
+            f"or infinite, {cause.where}.",
+            value=float(count),
+            threshold=0.0,
+            severity=Severity.CRITICAL,
+            evidence=(self._losses[step.worker].evidence("loss"),),
+            module=cause.module,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Cause:
+    index: int
+    module: str
+    where: str  # the end of the sentence that names it
+
+
+class _Layout:
+    """What each tensor of a table is, and in which order a step makes them."""
+
+    def __init__(self, tensors: Sequence[TensorInfo]) -> None:
+        self._tensors = tensors
+        self._kinds = np.array([tensor.kind for tensor in tensors])
+
+    def is_kind(self, *kinds: Kind) -> Flags:
+        return np.isin(self._kinds, kinds)
+
+    def cause(self, bad: Flags) -> _Cause:
+        """The first tensor that was not finite, in the order of the computation, and what made it so."""
+        forward = np.flatnonzero(bad & self.is_kind(Kind.INPUT, Kind.OUTPUT))
+        losses = np.flatnonzero(bad & self.is_kind(Kind.LOSS))
+        gradients = np.flatnonzero(bad & self.is_kind(Kind.GRADIENT))
+        parameters = np.flatnonzero(bad & self.is_kind(*PARAMETERS))
+        if len(forward):
+            return self._activation(int(forward[0]), parameters)
+        if len(parameters) and (not self._order or not len(losses) + len(gradients)):
+            return self._parameter(int(parameters[0]))
+        if len(losses):
+            return _Cause(int(losses[0]), "", "though what it is computed from is finite: the loss function made them")
+        return self._gradient(gradients)
+
+    def _activation(self, index: int, parameters: Places) -> _Cause:
+        tensor = self._tensors[index]
+        module = tensor.module or "the model"
+        if tensor.kind is Kind.INPUT:
+            is_first = tensor.module == "" or not np.any(self.is_kind(Kind.OUTPUT)[:index])
+            came_from = "the batch has them" if is_first else "an operation in front of it that is no module made them"
+            return _Cause(
+                index, tensor.module, f"the first in the forward pass, where {module} takes it in: {came_from}"
+            )
+        for parameter in parameters:
+            if self._tensors[parameter].module == tensor.module:
+                return self._parameter(int(parameter))
+        where = f"the first in the forward pass, while its inputs are finite: the module {module} made them"
+        return _Cause(index, tensor.module, where)
+
+    def _parameter(self, index: int) -> _Cause:
+        where = "before anything was computed with it: the update before made them, or the program"
+        return _Cause(index, self._tensors[index].module, where)
+
+    def _gradient(self, gradients: Places) -> _Cause:
+        """Backward, the first is the one whose module comes last in the forward pass."""
+        index = int(max(gradients, key=self._forward_place))
+        module = self._tensors[index].module
+        between = self._modules_after(index, set(gradients.tolist()))
+        made = f"the backward pass of {module or 'the model'} or of what follows it made them"
+        if between:
+            made += f" ({', '.join(between[:SUSPECTS])}{', …' if len(between) > SUSPECTS else ''})"
+        where = f"the first in the backward pass, while the forward pass and its loss are finite: {made}"
+        return _Cause(index, module, where)
+
+    @cached_property
+    def _order(self) -> Mapping[str, int]:
+        """The modules whose outputs are known, by the place of the last of those."""
+        return {tensor.module: place for place, tensor in enumerate(self._tensors) if tensor.kind is Kind.OUTPUT}
+
+    def _forward_place(self, index: int) -> int:
+        return self._order.get(self._tensors[index].module, index - len(self._tensors))
+
+    def _modules_after(self, index: int, bad: set[int]) -> list[str]:
+        """The modules that a gradient came through since it was last seen to be finite."""
+        start = self._forward_place(index)
+        sound = [
+            self._forward_place(place)
+            for place in np.flatnonzero(self.is_kind(Kind.GRADIENT)).tolist()
+            if place not in bad and self._forward_place(place) > start
+        ]
+        end = min(sound, default=len(self._tensors))
+        names = [name for name, place in self._order.items() if name and start < place <= end]
+        return [name for name in names if not any(other.startswith(f"{name}.") for other in self._order)]

@@ -1,0 +1,178 @@
+"""Weights from which a network cannot learn."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from trainyard.formats.tensors.contract import Column, Kind, Mode, Probe, Step, TensorInfo
+from trainyard.formats.tensors.probes import QUANTILE_RANGE
+from trainyard.insight.rules.contract import DebuggerRule, Evidence, Finding, Need, Parameter, Severity
+from trainyard.insight.rules.readings import Reader, Reading, Streaks, Track, is_matrix, worst
+
+RANGE = Probe(QUANTILE_RANGE, (0.05, 0.95))
+SPARSE = 0.9  # the share of zeros from which on a gradient is that of an embedding, of which a batch uses few rows
+
+
+@dataclass(slots=True)
+class _Beginning:
+    """What is known of the first steps of a worker."""
+
+    steps: int = 0
+    losses: dict[str, list[float]] = field(default_factory=dict)
+    tracks: dict[str, Track] = field(default_factory=lambda: defaultdict(Track))
+
+    def tracked(self, label: str, *, step: Step, number: float) -> Evidence:
+        """What the number was so far, with this step."""
+        self.tracks[label].add(step.number, number)
+        return self.tracks[label].evidence(label)
+
+
+class PoorWeightInitialization(DebuggerRule):
+    """Finds networks whose weights begin so that they cannot learn well."""
+
+    name = "PoorWeightInitialization"
+    parameters = (
+        Parameter(
+            "activation_inputs_regex",
+            tuple,
+            (".*relu_input",),
+            "The inputs of activations.",
+            advised=(r"(?i)(relu|gelu|silu|tanh|sigmoid)\d*_input",),
+        ),
+        Parameter("threshold", float, 10.0, "How many times the smallest of their variances the largest may be."),
+        Parameter(
+            "distribution_range",
+            float,
+            0.001,
+            "How far the 5th and 95th percentile of a gradient must be apart.",
+            advised=1e-9,
+        ),
+        Parameter("range_patience", int, 1, "For how many steps on end they must not.", advised=3, at_least=1),
+        Parameter("patience", int, 5, "For how many steps the loss must not have fallen.", at_least=1),
+        Parameter("steps", int, 10, "How many of the first steps are judged.", at_least=1),
+    )
+
+    def __init__(
+        self,
+        *,
+        activation_inputs_regex: tuple[str, ...],
+        threshold: float,
+        distribution_range: float,
+        range_patience: int,
+        patience: int,
+        steps: int,
+    ) -> None:
+        self._threshold, self._range, self._range_patience = threshold, distribution_range, range_patience
+        self._patience, self._steps = patience, steps
+        inputs, others = Need(regexes=activation_inputs_regex), Need(collections=("weights", "losses"))
+        self._needs = Need(collections=("gradients",), probes=(RANGE,), also=(inputs, others))
+        self._inputs, self._gradients = Reader(inputs), Reader(self._needs, is_matrix)
+        self._weights = Reader(others, lambda tensor: tensor.kind is Kind.WEIGHT and is_matrix(tensor))
+        self._losses = Reader(others, lambda tensor: tensor.kind is Kind.LOSS)
+        self._narrow = Streaks()
+        self._beginnings: dict[str, _Beginning] = {}
+
+    @property
+    def needs(self) -> Need:
+        return self._needs
+
+    def check(self, step: Step) -> Iterator[Finding]:
+        beginning = self._beginnings.setdefault(step.worker, _Beginning())
+        if step.mode not in (Mode.TRAIN, Mode.GLOBAL) or beginning.steps >= self._steps:
+            return
+        beginning.steps += 1
+        yield from self._check_weights(self._weights.read(step))
+        yield from self._check_variances(self._inputs.read(step), beginning)
+        yield from self._check_gradients(self._gradients.read(step), beginning)
+        yield from self._check_losses(self._losses.read(step), beginning)
+
+    def _check_weights(self, reading: Reading) -> Iterator[Finding]:
+        least, most = reading.column(Column.MIN), reading.column(Column.MAX)
+        for index in worst((least == most) & (least != 0) & (reading.chosen.sizes > 1), reading.chosen.sizes):
+            tensor, value = reading.tensors[index], float(least[index])
+            yield self._finding(
+                reading.step,
+                tensor,
+                f"All elements of {tensor.name} are {value:.4g}, so that no unit of its layer differs from another.",
+                value=0.0,
+                threshold=0.0,
+                evidence=Evidence("variance", (reading.step.number,), (0.0,)),
+            )
+
+    def _check_variances(self, reading: Reading, beginning: _Beginning) -> Iterator[Finding]:
+        variances = reading.column(Column.STD) ** 2
+        if np.count_nonzero(np.isfinite(variances)) < 2:
+            return
+        least, most = int(np.nanargmin(variances)), int(np.nanargmax(variances))
+        ratio = float(variances[most] / variances[least]) if variances[least] > 0 else np.inf
+        evidence = beginning.tracked("largest / smallest variance", step=reading.step, number=ratio)
+        if ratio <= self._threshold:
+            return
+        small, large = reading.tensors[least], reading.tensors[most]
+        yield self._finding(
+            reading.step,
+            small,
+            f"The variance of {large.name} is {variances[most]:.3g} and that of {small.name} {variances[least]:.3g}, "
+            f"{ratio:.3g} times less, where {self._threshold:g} times are the limit.",
+            value=ratio,
+            threshold=self._threshold,
+            evidence=evidence,
+        )
+
+    def _check_gradients(self, reading: Reading, beginning: _Beginning) -> Iterator[Finding]:
+        zeros = reading.column(Column.ZEROS) / reading.chosen.sizes
+        ranges = np.where((zeros >= SPARSE) & (zeros < 1), np.nan, reading.measured(RANGE))
+        ranges = np.where(zeros == 1, 0.0, ranges)
+        is_narrow = self._narrow.count(reading, ranges < self._range) >= self._range_patience
+        if not np.isfinite(ranges).any():
+            return
+        index = int(np.nanargmin(np.where(is_narrow | ~is_narrow.any(), ranges, np.nan)))
+        narrowest = float(ranges[index])
+        evidence = beginning.tracked("narrowest gradient", step=reading.step, number=narrowest)
+        if not is_narrow[index]:
+            return
+        tensor = reading.tensors[index]
+        yield self._finding(
+            reading.step,
+            tensor,
+            f"The 5th and the 95th percentile of {tensor.name} are {narrowest:.2g} apart, less than {self._range:g}.",
+            value=narrowest,
+            threshold=self._range,
+            evidence=evidence,
+        )
+
+    def _check_losses(self, reading: Reading, beginning: _Beginning) -> Iterator[Finding]:
+        for tensor, value in zip(reading.tensors, reading.values(), strict=True):
+            losses = beginning.losses.setdefault(tensor.name, [])
+            losses.append(float(value))
+            evidence = beginning.tracked(tensor.name, step=reading.step, number=float(value))
+            before, last = losses[: -self._patience], losses[-self._patience :]
+            if len(before) < self._patience or not min(last) >= max(before):
+                continue
+            yield self._finding(
+                reading.step,
+                tensor,
+                f"The loss {tensor.name} was at least {min(last):.4g} in the last {self._patience} steps, and at most "
+                f"{max(before):.4g} in the {len(before)} before them: it does not fall.",
+                value=min(last),
+                threshold=max(before),
+                evidence=evidence,
+            )
+
+    def _finding(
+        self, step: Step, tensor: TensorInfo, message: str, *, value: float, threshold: float, evidence: Evidence
+    ) -> Finding:
+        return Finding(
+            step.number,
+            step.mode,
+            step.worker,
+            tensor.name,
+            message,
+            value=value,
+            threshold=threshold,
+            severity=Severity.CRITICAL,
+            evidence=(evidence,),
+            module=tensor.module,
+        )

@@ -1,0 +1,67 @@
+"""Tensors that spread too far, or not at all."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from trainyard.formats.tensors.contract import Column, Step
+from trainyard.foundation.errors import InvalidRequest
+from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter
+from trainyard.insight.rules.inspected import COLLECTION_NAMES, TENSOR_REGEX, inspected
+from trainyard.insight.rules.readings import Flags, History, Reader, Reading, others, worst
+
+
+class TensorVariance(DebuggerRule):
+    """Finds tensors whose variance is over one threshold or under another."""
+
+    name = "TensorVariance"
+    parameters = (
+        COLLECTION_NAMES,
+        TENSOR_REGEX,
+        Parameter("max_threshold", float, None, "The variance that is too much when it is exceeded.", at_least=0),
+        Parameter("min_threshold", float, None, "The variance under which it is too little.", at_least=0),
+    )
+
+    def __init__(
+        self,
+        *,
+        collection_names: tuple[str, ...] | None,
+        tensor_regex: tuple[str, ...] | None,
+        max_threshold: float | None,
+        min_threshold: float | None,
+    ) -> None:
+        if max_threshold is None and min_threshold is None:
+            raise InvalidRequest('Rule TensorVariance has no limit; give "max_threshold", "min_threshold" or both.')
+        self._most = np.inf if max_threshold is None else max_threshold
+        self._least = -np.inf if min_threshold is None else min_threshold
+        self._needs = inspected(self.name, collection_names, regexes=tensor_regex)
+        self._reader, self._history = Reader(self._needs, lambda tensor: tensor.size > 1), History()
+
+    @property
+    def needs(self) -> Need:
+        return self._needs
+
+    def check(self, step: Step) -> Iterator[Finding]:
+        reading = self._reader.read(step)
+        variances = reading.column(Column.STD) ** 2
+        self._history.add(reading, variances)
+        over, under = variances > self._most, variances < self._least
+        for index in worst(over, variances):
+            yield self._finding(reading, index, hits=over, variance=float(variances[index]), limit=self._most)
+        for index in worst(under, -variances):
+            yield self._finding(reading, index, hits=under, variance=float(variances[index]), limit=self._least)
+
+    def _finding(self, reading: Reading, index: int, *, hits: Flags, variance: float, limit: float) -> Finding:
+        tensor, step = reading.tensors[index], reading.step
+        side = "over" if variance > limit else "under"
+        return Finding(
+            step.number,
+            step.mode,
+            step.worker,
+            tensor.name,
+            f"{tensor.name} has a variance of {variance:.3g}, {side} {limit:.3g}{others(hits)}.",
+            value=variance,
+            threshold=limit,
+            evidence=(self._history.evidence(reading, index, label="variance"),),
+            module=tensor.module,
+        )

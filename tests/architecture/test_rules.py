@@ -1,0 +1,47 @@
+"""Every rule on tensors has a file, a page, and tests of its own."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from scripts.generate_docs import DOCS
+from trainyard.insight.rules import debugger
+from trainyard.insight.rules.catalog import RULES
+
+FOLDER = Path(debugger.__file__).parent
+TESTS = Path(__file__).resolve().parents[1] / "unit" / "insight" / "rules" / "debugger"
+SECTIONS = ("## When it fires", "## Parameters", "## What it judges", "## What to do")
+
+
+def file_name(rule: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", rule).lower()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_has_a_file_of_its_own(rule: str) -> None:
+    assert RULES[rule].__module__ == f"{debugger.__name__}.{file_name(rule)}"
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_has_tests_of_runs_that_it_finds_and_of_runs_that_it_does_not(rule: str) -> None:
+    names = re.findall(r"^def (test_\w+)", (TESTS / f"test_{file_name(rule)}.py").read_text(), re.MULTILINE)
+    assert any("_not_" in name or "_no_" in name for name in names)
+    assert any("found" in name for name in names)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_has_a_page_that_says_when_it_fires_and_names_its_parameters(rule: str) -> None:
+    page = (DOCS / "rules" / f"{rule}.md").read_text()
+    assert page.startswith(f"# {rule}\n")
+    assert [section for section in SECTIONS if f"\n{section}\n" not in page] == []
+    assert [each.name for each in RULES[rule].parameters if f"`{each.name}`" not in page] == []
+
+
+def test_every_file_of_the_folder_is_a_rule_of_the_catalog() -> None:
+    files = {path.stem for path in FOLDER.glob("*.py")} - {"__init__"}
+    assert files == {file_name(rule) for rule in RULES}
+
+
+def test_every_page_is_of_a_rule_but_for_the_table_of_all() -> None:
+    assert {page.stem for page in (DOCS / "rules").glob("*.md")} - {"table"} == set(RULES)

@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+from numpy.typing import ArrayLike
+
+from tests.unit.insight.rules.steps import Run, found_by
+from trainyard.formats.tensors.contract import Mode, Step
+
+LABELS = np.array([0] * 50 + [1] * 50)
+
+
+def evaluations(*predictions: ArrayLike, mode: Mode = Mode.EVAL) -> list[Step]:
+    run = Run()
+    return [run.step({"labels": LABELS, "predictions": each}, mode=mode, is_raw=True) for each in predictions]
+
+
+def told_for_the_other(count: int) -> ArrayLike:
+    """So many of class 1 are predicted to be of class 0."""
+    return np.array([0] * 50 + [0] * count + [1] * (50 - count))
+
+
+def test_a_class_that_is_taken_for_another_is_found() -> None:
+    (finding,) = found_by("Confusion", evaluations(told_for_the_other(20)))
+    assert (finding.step, finding.tensor, finding.threshold) == (0, "predictions", 0.1)
+    assert finding.value == pytest.approx(20 / 70)
+    assert "Of what is predicted to be class 0, 29% is of class 1, more than 10%" in finding.message
+    assert list(finding.evidence[0].values) == pytest.approx([0.8])
+
+
+def test_classes_that_are_told_apart_are_not_found() -> None:
+    # Balanced classes that are all told right: AWS's own formula, as it is printed, would fire.
+    assert found_by("Confusion", evaluations(LABELS, told_for_the_other(5))) == []
+
+
+def test_many_small_confusions_of_one_class_are_found_on_the_diagonal() -> None:
+    run, labels = Run(), np.arange(100) % 10
+    spread = np.where(np.arange(100) < 20, 0, labels)  # two of each other class are taken for class 0
+    (finding,) = found_by("Confusion", [run.step({"labels": labels, "predictions": spread}, is_raw=True)])
+    assert finding.value == pytest.approx(10 / 28)
+    assert "class 0, 36% is, less than 90%" in finding.message
+
+
+def test_a_class_that_is_never_predicted_is_found() -> None:
+    (finding,) = found_by("Confusion", evaluations(np.zeros(100)), max_off_diag="1")
+    assert "Class 1 is there, but never predicted" in finding.message
+    assert finding.value == 0
+
+
+def test_probabilities_of_two_classes_are_rounded() -> None:
+    probabilities = np.where(told_for_the_other(20), 0.9, 0.2)
+    (finding,) = found_by("Confusion", evaluations(probabilities))
+    assert finding.value == pytest.approx(20 / 70)
+
+
+def test_only_so_many_categories_are_counted() -> None:
+    run = Run()
+    steps = [run.step({"labels": np.array([0, 1, 7]), "predictions": np.array([0, 1, 0])}, is_raw=True)]
+    assert found_by("Confusion", steps, category_no="2") == []
+    assert len(found_by("Confusion", steps)) == 1
+
+
+def test_steps_that_train_are_not_judged_as_advised() -> None:
+    bad = [told_for_the_other(50)] * 20
+    assert found_by("Confusion", evaluations(*bad, mode=Mode.TRAIN), defaults="advised") == []
+    # 300 samples make a look, and three looks on end are needed.
+    assert found_by("Confusion", evaluations(*bad), defaults="advised")[0].step == 8
+    assert found_by("Confusion", evaluations(*bad, mode=Mode.GLOBAL), defaults="advised")[0].step == 8
+
+
+def test_a_collection_may_hold_them_under_other_names() -> None:
+    steps = evaluations(told_for_the_other(20))
+    assert found_by("Confusion", steps, labels="other") == []
+    assert len(found_by("Confusion", steps, labels="lab.*")) == 1

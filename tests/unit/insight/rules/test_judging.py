@@ -1,0 +1,215 @@
+from collections.abc import Iterable, Iterator
+from time import thread_time
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from tests.unit.insight.rules.steps import Run
+from trainyard.formats.tensors.contract import Mode, Step
+from trainyard.insight.rules.catalog import make_rule
+from trainyard.insight.rules.contract import DebuggerRule, Evaluation, Finding, Need, Parameter, RuleStatus
+from trainyard.insight.rules.judging import Judge
+
+HEALTHY = {"gradient/Net_1.weight": np.ones((2, 2)), "gradient/Net_2.weight": np.ones((2, 2))}
+FIRST_GONE = HEALTHY | {"gradient/Net_1.weight": np.zeros((2, 2))}
+BOTH_GONE = FIRST_GONE | {"gradient/Net_2.weight": np.zeros((2, 2))}
+
+
+class Broken(DebuggerRule):
+    """Raises at its second step."""
+
+    name = "Broken"
+    parameters: ClassVar[tuple[Parameter, ...]] = ()
+
+    @property
+    def needs(self) -> Need:
+        return Need()
+
+    def check(self, step: Step) -> Iterable[Finding]:
+        if step.number == 1:
+            raise ZeroDivisionError("division by zero")
+        return ()
+
+
+class Slow(Broken):
+    """Takes two milliseconds for a step."""
+
+    def check(self, step: Step) -> Iterable[Finding]:
+        until = thread_time() + 2e-3
+        while thread_time() < until:
+            pass
+        return ()
+
+
+class Waiting(Broken):
+    """Finds that nothing came for ten seconds, and at the end that the end has come."""
+
+    def check(self, step: Step) -> Iterable[Finding]:
+        return ()
+
+    def idle(self, seconds: float) -> Iterator[Finding]:
+        if seconds >= 10:
+            yield Finding(0, Mode.TRAIN, "worker_0", "", "Nothing came for ten seconds.")
+
+    def end(self) -> Iterator[Finding]:
+        yield Finding(0, Mode.TRAIN, "worker_0", "last", "The end has come.")
+
+
+class Told:
+    """What a judge tells."""
+
+    def __init__(self) -> None:
+        self.changes: list[tuple[Evaluation, Finding | None]] = []
+
+    def __call__(self, evaluation: Evaluation, finding: Finding | None) -> None:
+        self.changes.append((evaluation, finding))
+
+    @property
+    def statuses(self) -> list[str]:
+        return [f"{evaluation.rule} {evaluation.status}" for evaluation, _ in self.changes]
+
+
+def vanishing() -> DebuggerRule:
+    return make_rule("VanishingGradient", {})
+
+
+def test_a_healthy_run_ends_with_no_issues_and_is_told_once() -> None:
+    told, run = Told(), Run()
+    judge = Judge({"gradients": vanishing()}, on_change=told)
+    for _ in range(3):
+        judge.take(run.step(HEALTHY))
+    assert judge.evaluations[0].status is RuleStatus.IN_PROGRESS
+    judge.end()
+    judge.end()
+    assert told.statuses == ["gradients NoIssuesFound"]
+    assert told.changes[0][0].steps_judged == 3
+    assert told.changes[0][0].details == ""
+
+
+def test_the_first_finding_is_told_at_once_and_stays() -> None:
+    told, run = Told(), Run()
+    judge = Judge({"gradients": vanishing()}, on_change=told)
+    for tensors in (HEALTHY, FIRST_GONE, HEALTHY, FIRST_GONE):
+        judge.take(run.step(tensors))
+    (evaluation, finding) = told.changes[0]
+    assert finding is not None
+    assert (evaluation.status, finding.step, finding.tensor) == (RuleStatus.ISSUES_FOUND, 1, "gradient/Net_1.weight")
+    assert evaluation.details == finding.message
+    judge.end()
+    assert told.statuses == ["gradients IssuesFound"]
+    assert judge.evaluations[0].counts == {"gradient/Net_1.weight": 2}
+    assert len(judge.evaluations[0].findings) == 1
+
+
+def test_other_tensors_are_told_when_the_first_has_cooled_down() -> None:
+    told, run = Told(), Run()
+    judge = Judge({"gradients": vanishing()}, on_change=told, cool_down_s=60)
+    judge.take(run.step(FIRST_GONE, at_s=1000))
+    judge.take(run.step(BOTH_GONE, at_s=1010))
+    assert len(told.changes) == 1
+    judge.take(run.step(HEALTHY, at_s=1061))
+    (evaluation, finding) = told.changes[1]
+    assert finding is not None
+    assert (finding.tensor, finding.step) == ("gradient/Net_2.weight", 1)
+    assert evaluation.counts == {"gradient/Net_1.weight": 2, "gradient/Net_2.weight": 1}
+    assert "It found 2 tensors in all." in evaluation.details
+
+
+def test_what_has_not_cooled_down_is_told_at_the_end() -> None:
+    told, run = Told(), Run()
+    judge = Judge({"gradients": vanishing()}, on_change=told)
+    judge.take(run.step(FIRST_GONE))
+    judge.take(run.step(BOTH_GONE))
+    judge.end()
+    assert [finding.tensor for _, finding in told.changes if finding] == [
+        "gradient/Net_1.weight",
+        "gradient/Net_2.weight",
+    ]
+
+
+def test_a_broken_rule_is_an_error_with_its_reason_and_hurts_no_other() -> None:
+    told, run = Told(), Run()
+    judge = Judge({"broken": Broken(), "gradients": vanishing()}, on_change=told)
+    for tensors in (HEALTHY, HEALTHY, FIRST_GONE):
+        judge.take(run.step(tensors))
+    judge.end()
+    assert told.statuses == ["broken Error", "gradients IssuesFound"]
+    broken, gradients = judge.evaluations
+    assert "failed at step 1" in broken.details
+    assert "ZeroDivisionError: division by zero" in broken.details
+    assert gradients.steps_judged == 3
+
+
+def test_a_rule_that_is_too_slow_judges_fewer_steps_and_says_so() -> None:
+    run = Run()
+    judge = Judge({"slow": Slow(), "gradients": vanishing()}, budget_s=1e-3)
+    for _ in range(40):
+        judge.take(run.step(HEALTHY))
+    slow, gradients = judge.evaluations
+    assert slow.steps_judged < 30
+    assert slow.steps_judged + slow.steps_dropped == 40
+    assert "over its budget of 1.0 ms" in slow.details
+    assert gradients.steps_judged == 40
+
+
+def test_dropped_steps_show_in_every_evaluation() -> None:
+    run = Run()
+    judge = Judge({"gradients": vanishing()})
+    judge.take(run.step(HEALTHY))
+    judge.drop(3)
+    judge.end()
+    (evaluation,) = judge.evaluations
+    assert evaluation.steps_dropped == 3
+    assert evaluation.details == "3 of 4 steps were dropped and not judged."
+
+
+def test_steps_that_a_hook_dropped_are_told_by_the_gaps_they_left() -> None:
+    run = Run()
+    judge = Judge({"gradients": vanishing()}, counts_gaps=True)
+    steps = [run.step(HEALTHY) for _ in range(8)]
+    for number in (2, 3, 6, 7):  # the first is where a resumed training goes on
+        judge.take(steps[number])
+    assert (judge.evaluations[0].steps_judged, judge.evaluations[0].steps_dropped) == (4, 2)
+
+
+def test_a_run_without_the_tensors_of_a_rule_says_that_nothing_was_judged() -> None:
+    judge = Judge({"gradients": vanishing()})
+    judge.take(Run().step({"CrossEntropyLoss_output_0": 1.0}))
+    judge.end()
+    assert judge.evaluations[0].status is RuleStatus.NO_ISSUES_FOUND
+    assert "no tensor that this rule looks at" in judge.evaluations[0].details
+
+
+def test_a_rule_that_found_nothing_before_a_stop_is_stopped() -> None:
+    told, run = Told(), Run()
+    judge = Judge({"gradients": vanishing(), "broken": Broken()}, on_change=told)
+    judge.take(run.step(FIRST_GONE))
+    judge.stop()
+    assert told.statuses == ["gradients IssuesFound", "broken Stopped"]
+
+
+def test_a_rule_may_find_something_while_no_step_comes_and_at_the_end() -> None:
+    told = Told()
+    judge = Judge({"waiting": Waiting()}, on_change=told)
+    judge.idle(5)
+    assert told.changes == []
+    judge.idle(10)
+    judge.idle(20)
+    judge.end()
+    assert [finding.message for _, finding in told.changes if finding] == [
+        "Nothing came for ten seconds.",
+        "The end has come.",
+    ]
+    assert judge.evaluations[0].counts == {"": 2, "last": 1}
+
+
+@pytest.mark.parametrize("budget_s", [None, 1e-3])
+def test_details_stay_within_what_aws_allows(budget_s: float | None) -> None:
+    class Wordy(Broken):
+        def check(self, step: Step) -> Iterator[Finding]:
+            yield Finding(step.number, step.mode, step.worker, "x", "word " * 500)
+
+    judge = Judge({"wordy": Wordy()}, budget_s=budget_s)
+    judge.take(Run().step(HEALTHY))
+    assert len(judge.evaluations[0].details) == 1024

@@ -1,0 +1,79 @@
+import time
+
+import numpy as np
+import pytest
+
+from tests.unit.insight.rules.steps import Run
+from trainyard.formats.tensors.contract import ABSENT, Column, Kind, Mode, Probe, Step, TensorInfo, TensorTable
+from trainyard.formats.tensors.probes import UPDATE_RATIO, VALUE_SHARE
+from trainyard.insight.rules.catalog import make_rule
+from trainyard.insight.rules.contract import Need
+from trainyard.insight.rules.readings import History, Reader, Streaks, worst
+
+WEIGHT, BIAS, LOSS = "Net_fc.weight", "Net_fc.bias", "CrossEntropyLoss_output_0"
+
+
+def test_a_tensor_is_read_by_its_collection_its_kind_or_its_name() -> None:
+    step = Run().step({WEIGHT: np.ones((2, 2)), BIAS: np.ones(2), LOSS: 0.5, "relu_output_0": np.ones((2, 2))})
+    assert Reader(Need(collections=("weights",))).read(step).chosen.names == (WEIGHT,)
+    assert Reader(Need(collections=("biases",), regexes=("relu",))).read(step).chosen.names == (BIAS, "relu_output_0")
+    assert len(Reader(Need(collections=("all",))).read(step).chosen) == 4
+
+
+def test_what_was_not_looked_at_is_nan() -> None:
+    reading = Reader(Need(collections=("weights", "losses"))).read(Run().step({WEIGHT: None, LOSS: 0.1}))
+    assert np.isnan(reading.column(Column.MEAN)[0])
+    assert reading.values()[1] == 0.1  # exactly, not as the nearest 32-bit float
+
+
+def test_a_probe_is_taken_of_raw_values_where_it_was_not_measured() -> None:
+    probe, run = Probe(VALUE_SHARE, (0.0,)), Run()
+    reader = Reader(Need(collections=("weights",)))
+    raw = run.step({WEIGHT: np.array([[0.0, 1.0]]), "Net_b.weight": np.zeros((2, 2))}, is_raw=True)
+    measured = run.step({WEIGHT: np.ones((1, 2)), "Net_b.weight": np.ones(2)}, measures={(WEIGHT, probe): 0.25})
+    assert list(reader.read(raw).measured(probe)) == [0.5, 1.0]
+    assert list(reader.read(measured).measured(probe)) == [0.25, pytest.approx(np.nan, nan_ok=True)]
+
+
+def test_an_update_is_taken_of_raw_values_of_the_same_mode() -> None:
+    probe, run = Probe(UPDATE_RATIO, (0.0,)), Run()
+    reader = Reader(Need(collections=("weights",), probes=(probe,)))
+    for value, mode, ratio in ((1.0, Mode.TRAIN, np.nan), (9.0, Mode.EVAL, np.nan), (3.0, Mode.TRAIN, 2.0)):
+        step = run.step({WEIGHT: np.full((2, 2), value)}, mode=mode, is_raw=True)
+        assert reader.read(step).measured(probe)[0] == pytest.approx(ratio, nan_ok=True)
+
+
+def test_history_and_streaks_follow_tensors_into_another_table() -> None:
+    run, reader, history, streaks = Run(), Reader(Need(collections=("weights",))), History(), Streaks()
+    first = reader.read(run.step({"Net_a.weight": 1.0, "Net_b.weight": 2.0}))
+    second = reader.read(run.step({"Net_c.weight": 5.0, "Net_b.weight": 3.0}))
+    for reading in (first, second):
+        history.add(reading, reading.values())
+    assert list(history.evidence(second, 1, label="value").values) == [2.0, 3.0]
+    assert list(history.evidence(second, 0, label="value").values) == [5.0]
+    assert list(streaks.count(first, np.array([True, True]))) == [1, 1]
+    assert list(streaks.count(second, np.array([True, True]))) == [1, 2]
+
+
+def test_the_worst_come_first_and_are_not_too_many() -> None:
+    assert worst(np.array([True, False, True, True]), np.array([1.0, 9.0, 3.0, 2.0])) == [2, 3, 0]
+    assert len(worst(np.ones(100, dtype=bool), np.arange(100.0))) == 16
+
+
+def test_a_thousand_tensors_take_a_rule_well_under_a_millisecond() -> None:
+    names = [f"gradient/Net_{number}.weight" for number in range(1000)]
+    table = TensorTable(
+        tuple(TensorInfo(name, Kind.GRADIENT, (8, 8), "float32", ("gradients",), name) for name in names)
+    )
+    rows = np.random.default_rng(0).uniform(0.1, 1, (1000, 8)).astype(np.float32)
+    rows[:, Column.NANS] = 0
+    rows[::7, Column.NANS] = ABSENT
+    step = Step(0, Mode.TRAIN, 0, 0, "worker_0", table, rows, np.empty(0, np.float32), np.empty(0))
+    rule = make_rule("VanishingGradient", {})
+    assert list(rule.check(step)) == []
+    took_s = []
+    for _ in range(20):
+        began_s = time.thread_time()
+        assert list(rule.check(step)) == []
+        took_s.append(time.thread_time() - began_s)
+    assert min(took_s) < 1e-3
