@@ -69,6 +69,8 @@ def _needed(cls: type[Any]) -> set[str]:
 
 
 def _value(wanted: Any, value: object, where: str) -> Any:
+    if wanted is Any:  # what is handed on as it came
+        return value
     origin, arguments = get_origin(wanted), get_args(wanted)
     if dataclasses.is_dataclass(wanted):
         return _dataclass(wanted if isinstance(wanted, type) else type(wanted), value, where)

@@ -19,7 +19,7 @@ from trainyard.link.holds import hold
 
 # The parts of the package that run on an instance, and the modules for programs there.
 PARTS = ("foundation", "formats", "link", "objects", "insight", "instance")
-MODULES = ("__init__.py", "data.py", "parameter_server.py")
+MODULES = ("__init__.py", "data.py", "hook.py", "parameter_server.py", "trial.py")
 
 PACKAGE = Path(__file__).parents[2]
 

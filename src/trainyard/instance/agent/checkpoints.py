@@ -1,7 +1,7 @@
-"""The folders of an instance that are kept in S3 while it runs: its checkpoints, and what it writes for TensorBoard.
+"""The folders of an instance that are kept in S3 while it runs: checkpoints, TensorBoard's files, and tensors.
 
 Checkpoints are restored before the program starts, and a job whose last ones cannot be stored has failed: the next one
-would go on from an older state than the program believes it left. What is for TensorBoard only goes up.
+would go on from an older state than the program believes it left. What is for TensorBoard or the debugger only goes up.
 """
 
 from collections.abc import Callable
@@ -19,6 +19,8 @@ from trainyard.link.contract import InstanceSpec, SyncSpec
 from trainyard.link.folders import InstanceFolder
 from trainyard.objects.contract import ObjectStore
 
+RULE_OUTPUT = "/opt/ml/output/rule-output"  # what rules write, kept beside the tensors as on AWS
+
 
 class SyncedFolders:
     """Those of one instance. `restore`, `begin`, `finish` and `close` are called in this order, by one thread."""
@@ -33,7 +35,8 @@ class SyncedFolders:
 
     def __bool__(self) -> bool:
         """Whether there are any."""
-        return self._spec.checkpoint is not None or self._spec.tensorboard is not None
+        spec = self._spec
+        return any(each is not None for each in (spec.checkpoint, spec.tensorboard, spec.debugger))
 
     def restore(self, check: Callable[[], None]) -> None:
         """Make the folders, and bring the checkpoints. CannotRun when their bucket is gone."""
@@ -48,6 +51,11 @@ class SyncedFolders:
                 ) from error
         if self._spec.tensorboard is not None:
             self._others.append(self._sync_of(self._spec.tensorboard))
+        if self._spec.debugger is not None:
+            self._others.append(self._sync_of(self._spec.debugger.tensors, is_restless=True))
+            if self._spec.debugger.rules:
+                uri = f"{self._spec.debugger.tensors.uri.rstrip('/').rpartition('/')[0]}/rule-output"
+                self._others.append(self._sync_of(SyncSpec(uri, RULE_OUTPUT)))
 
     def begin(self) -> None:
         """Keep S3 up to date from now on."""
@@ -79,7 +87,7 @@ class SyncedFolders:
     def _all(self) -> list[FolderSync]:
         return [*([self._checkpoints] if self._checkpoints else []), *self._others]
 
-    def _sync_of(self, spec: SyncSpec) -> FolderSync:
+    def _sync_of(self, spec: SyncSpec, *, is_restless: bool = False) -> FolderSync:
         place = Place(*place_of(self._folder, self._spec, spec.path))
         self._make(place)
         return FolderSync(
@@ -89,6 +97,7 @@ class SyncedFolders:
             writer=Writer(self._spec.job_name, self._spec.instance, len(self._spec.hosts) == 1),
             open_store=self._store,
             note=self._reports.note,
+            is_restless=is_restless,
         )
 
     def _make(self, place: Place) -> None:

@@ -57,7 +57,7 @@ def fetch_code(store: ObjectStore, spec: InstanceSpec, ml: Path, *, check: Calla
             with _inside(ml, submitted).open("rb") as file:
                 _unpack(file, submitted, ml / "code")
         else:
-            with _stored(store, parse_s3_uri(submitted, spec.account), ml, check=check) as file:
+            with stored_file(store, parse_s3_uri(submitted, spec.account), ml, check=check) as file:
                 _unpack(file, submitted, ml / "code")
     except (NotFound, FileNotFoundError, IsADirectoryError) as error:
         raise CannotRun(
@@ -92,7 +92,7 @@ def program_command(spec: InstanceSpec, code: Path, *, is_package: bool = False)
 
 
 @contextmanager
-def _stored(store: ObjectStore, where: Location, ml: Path, *, check: Callable[[], None]) -> Iterator[BinaryIO]:
+def stored_file(store: ObjectStore, where: Location, ml: Path, *, check: Callable[[], None]) -> Iterator[BinaryIO]:
     """An object as a file: the store's own, or one that was downloaded and goes again."""
     if isinstance(store, FilesystemObjects):
         with store.open(where) as reader:

@@ -2,17 +2,20 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from trainyard.instance.agent.hosts import network_interface
-from trainyard.link.contract import ChannelSpec, GroupSpec, InstanceSpec
+from trainyard.link.contract import ChannelSpec, DebuggerSpec, GroupSpec, InstanceSpec
+from trainyard.link.told import HOOK_CONFIG, RULES_CONFIG
 
 # Hyperparameters that speak to the platform, not to the program.
 _PLATFORM = frozenset({"_tuning_objective_metric", "default_user_module_name"})
 _PLATFORM_PREFIX = "sagemaker_"
 
 
-def config_files(spec: InstanceSpec) -> Mapping[str, Mapping[str, Any]]:
+def config_files(spec: InstanceSpec) -> Mapping[str, Any]:
     """Every configuration file by its name."""
     return {
         "hyperparameters.json": spec.hyperparameters,
@@ -20,6 +23,7 @@ def config_files(spec: InstanceSpec) -> Mapping[str, Mapping[str, Any]]:
         "resourceconfig.json": resource_config(spec),
         **({"checkpointconfig.json": {"LocalPath": spec.checkpoint.path}} if spec.checkpoint else {}),
         **({"tensorboardoutputconfig.json": {"LocalPath": spec.tensorboard.path}} if spec.tensorboard else {}),
+        **(_debugger_files(spec.debugger) if spec.debugger else {}),
     }
 
 
@@ -52,6 +56,13 @@ def decoded_hyperparameters(spec: InstanceSpec) -> dict[str, Any]:
 def is_for_platform(name: str) -> bool:
     """Whether a hyperparameter tells the platform something and is not an argument of the program."""
     return name in _PLATFORM or name.startswith(_PLATFORM_PREFIX)
+
+
+def _debugger_files(debugger: DebuggerSpec) -> Mapping[str, Any]:
+    return {
+        Path(HOOK_CONFIG).name: {**debugger.hook, "LocalPath": debugger.tensors.path},
+        Path(RULES_CONFIG).name: [asdict(rule) for rule in debugger.rules],
+    }
 
 
 def _channel(channel: ChannelSpec) -> dict[str, str]:

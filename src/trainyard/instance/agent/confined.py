@@ -7,7 +7,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -58,6 +58,22 @@ def read_text(root: Path, path: str, *, limit_bytes: int) -> str | None:
             return None
         with os.fdopen(descriptor, "rb", buffering=0) as file:
             return (file.read(limit_bytes) or b"").decode(errors="replace")
+
+
+def replace_text(root: Path, path: str, text: str) -> bool:
+    """Write a file below a trusted folder, whole or not at all; whether its folder was there. OSError of the disk."""
+    parent, _, name = path.rpartition("/")
+    new = f".{name}.new"
+    with open_folder(root, parent) as folder:
+        if folder is None:
+            return False
+        with suppress(FileNotFoundError):
+            os.unlink(new, dir_fd=folder)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(new, flags, 0o644, dir_fd=folder), "w") as file:
+            file.write(text)
+        os.rename(new, name, src_dir_fd=folder, dst_dir_fd=folder)
+    return True
 
 
 def _open(name: str, flags: int, folder: int) -> int:

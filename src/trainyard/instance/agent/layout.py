@@ -9,6 +9,7 @@ from trainyard.instance.agent.configuration import config_files
 from trainyard.instance.sandbox.contract import ML
 from trainyard.link.contract import InstanceSpec
 from trainyard.link.folders import InstanceFolder
+from trainyard.link.told import SOCKET
 
 _FOLDERS = (
     "code",
@@ -20,6 +21,7 @@ _FOLDERS = (
     "output/intermediate",
     "output/metrics/sagemaker",
 )
+_DEBUGGER_FOLDERS = (SOCKET.rpartition("/")[0],)
 
 
 class Owner:
@@ -54,7 +56,7 @@ def lay_out(folder: InstanceFolder, spec: InstanceSpec, owner: Owner) -> None:
     folder.scratch.mkdir(exist_ok=True)
     folder.launch.mkdir(exist_ok=True)
     owner.take(folder.launch)
-    for name in _FOLDERS:
+    for name in (*_FOLDERS, *_DEBUGGER_FOLDERS) if spec.debugger else _FOLDERS:
         (folder.ml / name).mkdir(parents=True, exist_ok=True)
     for name, values in config_files(spec).items():
         (folder.ml / "input/config" / name).write_text(json.dumps(values))

@@ -11,6 +11,7 @@ from trainyard.instance.agent.channels import bring_channels, gets_nothing
 from trainyard.instance.agent.checkpoints import SyncedFolders
 from trainyard.instance.agent.code import fetch_code
 from trainyard.instance.agent.confined import read_text
+from trainyard.instance.agent.debugging import Debugging
 from trainyard.instance.agent.failure import (
     CannotRun,
     Failure,
@@ -34,6 +35,7 @@ from trainyard.instance.agent.ranks import first_failure
 from trainyard.instance.agent.remote_files.mounts import RemoteFiles, is_streamed
 from trainyard.instance.agent.reports import Reports
 from trainyard.instance.agent.results import Results
+from trainyard.instance.agent.rule_files import fetch_other_runs, fetch_rule_files
 from trainyard.instance.agent.store import open_store
 from trainyard.instance.agent.supervision import MAX_RUNTIME, RunEnd
 from trainyard.instance.agent.tracebacks import find_exception
@@ -41,6 +43,7 @@ from trainyard.instance.agent.training import Training
 from trainyard.instance.sandbox.contract import ML
 from trainyard.link.contract import INTERRUPTED, ChannelSpec, InstanceSpec
 from trainyard.link.folders import InstanceFolder
+from trainyard.objects.contract import ObjectStore
 
 COMPLETED, FAILED, STOPPED = "completed", "failed", "stopped"
 
@@ -77,6 +80,7 @@ class Instance:
         self._remote = RemoteFiles(folder, spec, reports=reports)
         self._synced = SyncedFolders(folder, spec, reports=reports, owner=self._owner)
         self._output = Output(folder.logs, limit_bytes=spec.log_limit_bytes)
+        self._debugging: Debugging | None = None
 
     def live(self) -> Verdict:
         """Go through it all; whatever goes wrong is a verdict too."""
@@ -92,6 +96,8 @@ class Instance:
             self._remote.close()
             self._synced.close()
             self._output.close()
+            if self._debugging is not None:
+                self._debugging.close()
 
     def _prepared_and_run(self) -> Verdict:
         for note in self._spec.notes:
@@ -109,6 +115,7 @@ class Instance:
             owner=self._owner,
             pipes=self._pipes,
             network=self._network,
+            debugging=self._debugging,
         )
         self._synced.begin()
         self._remote.start()
@@ -166,6 +173,8 @@ class Instance:
     def _prepare(self) -> None:
         spec = self._spec
         lay_out(self._folder, spec, self._owner)
+        if spec.debugger is not None:
+            self._debugging = Debugging(self._folder, spec, spec.debugger, reports=self._reports, owner=self._owner)
         self._note_empty_channels()
         check, root = self._orders.check, self._folder.channels
         with closing(open_store(spec.objects, check=check)) as store:
@@ -174,9 +183,19 @@ class Instance:
             bring_channels(store, missing, account=spec.account, root=root, check=check)
             kept.keep(channels)
             fetch_code(store, spec, self._folder.ml, check=check)
+            self._fetch_rules(store)
         self._pipes.lay()
         self._owner.take_tree(self._folder.ml / "code")
         self._synced.restore(self._orders.check)
+
+    def _fetch_rules(self, store: ObjectStore) -> None:
+        if self._debugging is None:
+            return
+        missing = fetch_rule_files(store, self._spec, self._folder.ml, check=self._orders.check)
+        if self._spec.instance == self._spec.hosts[0]:
+            fetch_other_runs(store, self._spec, self._folder.ml, check=self._orders.check)
+        for rule, why in missing.items():
+            self._debugging.fail([rule], why)
 
     def _note_empty_channels(self) -> None:
         for channel in filter(gets_nothing, self._spec.channels):
@@ -203,7 +222,7 @@ class Instance:
             card = time_limit_card(self._spec.instance, seconds=limit, tail=self._output.tail)
             return Verdict(STOPPED, MAX_RUNTIME, card)
         if end.stop_reason is not None:
-            return Verdict(STOPPED, self._orders.stop_reason or end.stop_reason)
+            return Verdict(STOPPED, self._stop_reason(end.stop_reason))
         written = read_text(self._folder.ml, "output/failure", limit_bytes=_WRITTEN_BYTES)
         if exit_status(end.ended) == 0 and written is None:
             return Verdict(COMPLETED)
@@ -212,6 +231,14 @@ class Instance:
         if self._remote.failure is not None:
             raise self._remote.failure
         return Verdict.of(failure_of_program(self._program_end(end, training, written)))
+
+    def _stop_reason(self, first: str) -> str:
+        """Why it was stopped for good: a user may stop what gives its place away, and so may a rule."""
+        ordered = self._orders.stop_reason
+        found = self._debugging.stop_reason if self._debugging is not None else None
+        if found is not None and ordered in (None, INTERRUPTED):
+            return found
+        return ordered or first
 
     def _program_end(self, end: RunEnd, training: Training, written: str | None) -> ProgramEnd:
         """How the program ended, or the rank of it that failed first."""

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from trainyard.foundation.errors import InvalidRequest, Unavailable
@@ -16,12 +16,13 @@ from trainyard.instance.agent.network import InstanceNetwork
 from trainyard.instance.agent.placing import ChannelPlaces
 from trainyard.instance.agent.stacks import STACKS
 from trainyard.instance.agent.supervision import RunEnd, Supervision
-from trainyard.instance.compat import shown_package, stand_ins
+from trainyard.instance.compat import seen_package, shown_package, stand_ins
 from trainyard.instance.launch import stacks
+from trainyard.instance.launch.attaching import HOOK, PACKAGE, RECORD_BYTES, WORKER, WORKERS
 from trainyard.instance.sandbox.contract import ML, Bind, CannotLayer, Isolation, Sandboxed, SandboxRequest
-from trainyard.instance.sandbox.launcher import footprint
+from trainyard.instance.sandbox.launcher import footprint, launch
 from trainyard.instance.warm.warmth import Warmth
-from trainyard.link.contract import InstanceSpec
+from trainyard.link.contract import InstanceSpec, LimitSpec
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.ledger import Ledger, LedgerKind
 
@@ -69,7 +70,12 @@ class ProgramRunner:
     @property
     def seen_as(self) -> str:
         """The path by which programs know the ml folder."""
-        return ML if self._isolation is Isolation.NAMESPACES else str(self._folder.ml)
+        return ML if self.is_sandboxed else str(self._folder.ml)
+
+    @property
+    def is_sandboxed(self) -> bool:
+        """Whether programs see the ml folder as /opt/ml, and nothing of the machine's folders."""
+        return self._isolation is Isolation.NAMESPACES
 
     @property
     def not_enforced(self) -> Sequence[str]:
@@ -91,6 +97,27 @@ class ProgramRunner:
         except Unavailable as error:
             self._fall_back(error)
         return self.run(program, on_start=on_start)
+
+    def start_beside(self, program: Program, *, output: int, limits: LimitSpec) -> Sandboxed:
+        """Start another program while the first one runs, which sees the same but for the channels.
+
+        The caller ends it. Raises what `launch` raises.
+        """
+        request = self._request(program)
+        environment = {name: value for name, value in request.environment.items() if name != HOOK}
+        beside = replace(
+            request,
+            environment={**environment, **program.variables},
+            read_only=[shown_package(), *program.read_only],
+            copy_on_write=(),
+            writable=[Bind(place, path) for path, place in extra_folders(self._folder, self._spec).items()],
+            limits=limits,
+        )
+        for group in footprint(beside):
+            self._ledger.add(LedgerKind.CGROUP, path=str(group))
+        started = launch(beside, output)
+        self._ledger.add(LedgerKind.PROCESS, pid=started.pid, started=process_start(started.pid) or "")
+        return started
 
     def _fall_back(self, error: Unavailable) -> None:
         """Do without what the machine refuses; CannotRun when it never refused that before, or refuses all."""
@@ -133,6 +160,8 @@ class ProgramRunner:
         environment = {**program.variables, **program_environment(spec, surroundings)}
         environment["PYTHONPATH"] += f":{stand_ins(seen_as)}"
         environment[stacks.VARIABLE] = f"{reports_folder(self._folder, seen_as)}/{STACKS}"
+        if spec.debugger is not None:
+            environment |= {HOOK: seen_as, PACKAGE: seen_package(seen_as), **_worker(spec), **_memory(spec)}
         forker = program.warmth.forker() if program.warmth is not None else None
         return SandboxRequest(
             name=f"{spec.job_id}-{spec.attempt}-{spec.instance}-{self._count}",
@@ -161,3 +190,24 @@ class ProgramRunner:
             forker=forker,
             isolation=self._isolation,
         )
+
+
+def _worker(spec: InstanceSpec) -> dict[str, str]:
+    """Which worker of the job the program is, where no launcher gives it a rank."""
+    alone = [host for host in spec.hosts if host not in spec.launch.processes]
+    if spec.instance not in alone:
+        return {}
+    ranks = sum(spec.launch.processes.values())
+    return {WORKER: str(ranks + alone.index(spec.instance)), WORKERS: str(ranks + len(alone))}
+
+
+def _memory(spec: InstanceSpec) -> dict[str, str]:
+    """What each process may take of the memory to keep its last steps: together a tenth of what the job has."""
+    share = (spec.limits.memory_bytes or _available_bytes()) // 10
+    return {RECORD_BYTES: str(share // max(1, spec.launch.processes.get(spec.instance, 1)))}
+
+
+def _available_bytes() -> int:
+    with Path("/proc/meminfo").open(encoding="ascii") as file:
+        kib = next((line.split()[1] for line in file if line.startswith("MemAvailable:")), "0")
+    return int(kib) * 1024

@@ -18,9 +18,9 @@ def now_us() -> int:
 
 
 # What a full disk may swallow: a job must not fail because a figure about it could not be noted.
-_DISPENSABLE = frozenset({FrameKind.PHASE, FrameKind.NOTE, FrameKind.METRIC})
+_DISPENSABLE = frozenset({FrameKind.PHASE, FrameKind.NOTE, FrameKind.METRIC, FrameKind.RULE})
 # What users wait for, so that the yard is told to look.
-_AWAITED = frozenset({FrameKind.STATUS, FrameKind.ENDED})
+_AWAITED = frozenset({FrameKind.STATUS, FrameKind.RULE, FrameKind.ENDED})
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +57,10 @@ class Reports:
 
     def metric(self, name: str, value: float, *, at_us: int, count: int) -> None:
         self._append(FrameKind.METRIC, {"name": name, "value": value, "at_us": at_us, "count": count})
+
+    def rule(self, payload: Mapping[str, Any]) -> None:
+        """How a rule stands now; the members are those that FrameKind.RULE names."""
+        self._append(FrameKind.RULE, payload)
 
     def exited(self, ended: Ended) -> None:
         payload = {"code": ended.code, "signal": ended.signal, "is_oom": ended.is_oom}

@@ -50,6 +50,10 @@ class Siblings:
         """Those whose programs have ended, so that nothing changes in their folders."""
         return [name for name, folder in self._folders.items() if _has_exited(folder)]
 
+    def at_work(self) -> list[str]:
+        """Those that were prepared and have not ended."""
+        return [name for name, folder in self._folders.items() if folder.root.is_dir() and not _has_exited(folder)]
+
     def __getitem__(self, name: str) -> InstanceFolder:
         return self._folders[name]
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from trainyard.instance.agent.debugging import Debugging
 from trainyard.instance.agent.disk import DiskWatch
 from trainyard.instance.agent.hangs import HangWatch
 from trainyard.instance.agent.orders import POLL_S, Orders
@@ -84,6 +85,7 @@ class Supervision:
         disk: DiskWatch,
         pipes: Pipes | None = None,
         hangs: HangWatch | None = None,
+        debugging: Debugging | None = None,
     ) -> None:
         self._output = output
         self._orders = orders
@@ -91,6 +93,7 @@ class Supervision:
         self._disk = disk
         self._pipes = pipes
         self._hangs = hangs
+        self._debugging = debugging
 
     def run(
         self, request: SandboxRequest, *, limit_s: float | None = None, on_start: Callable[[Sandboxed], None]
@@ -112,6 +115,7 @@ class Supervision:
                     disk=self._disk,
                     pipes=self._pipes,
                     hangs=self._hangs,
+                    debugging=self._debugging,
                 ).until_end()
             finally:
                 program.kill()
@@ -133,6 +137,7 @@ class _Run:
         disk: DiskWatch,
         pipes: Pipes | None,
         hangs: HangWatch | None,
+        debugging: Debugging | None,
     ) -> None:
         self._program = program
         self._pipe = pipe
@@ -143,6 +148,7 @@ class _Run:
         self._disk = disk
         self._pipes = pipes
         self._hangs = hangs
+        self._debugging = debugging
         self._stop_reason: str | None = None
         self._overuse = ""
         self._is_killed = False
@@ -150,6 +156,8 @@ class _Run:
         self._poll = select.poll()
         self._poll.register(pipe.reader, select.POLLIN)
         self._poll.register(program.pidfd, select.POLLIN)
+        if debugging is not None:
+            self._poll.register(debugging.fileno(), select.POLLIN)
 
     def until_end(self) -> RunEnd:
         while True:
@@ -162,6 +170,7 @@ class _Run:
             self._watch_time()
             self._watch_disk()
             self._watch_pipes()
+            self._watch_rules()
             if self._hangs is not None:
                 self._hangs.look(boottime())
             self._output.save()
@@ -204,6 +213,11 @@ class _Run:
     def _watch_pipes(self) -> None:
         if self._pipes is not None and self._pipes.failure is not None:
             self._program.kill()
+
+    def _watch_rules(self) -> None:
+        reason = self._debugging.look(boottime()) if self._debugging is not None else None
+        if reason is not None:
+            self._stop(reason)
 
     def _stop(self, reason: str) -> None:
         if self._stop_reason is None:

@@ -5,12 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trainyard.formats.extraction import MetricScanner
+from trainyard.foundation.rule_status import RuleStatus
 from trainyard.instance.agent.code import ProgramCommand, program_command
+from trainyard.instance.agent.debugging import Debugging
 from trainyard.instance.agent.disk import DiskWatch
 from trainyard.instance.agent.environment import cpu_count
 from trainyard.instance.agent.executables import find_executable
 from trainyard.instance.agent.hangs import HangWatch
 from trainyard.instance.agent.installation import Installation, Overlay
+from trainyard.instance.agent.judging import DRAIN_S, STOPPED_DRAIN_S, Judges
 from trainyard.instance.agent.launching import launcher_words, require_launchable, uses_mpirun
 from trainyard.instance.agent.layout import Owner
 from trainyard.instance.agent.network import InstanceNetwork
@@ -24,7 +27,7 @@ from trainyard.instance.agent.series import MetricSeries
 from trainyard.instance.agent.supervision import RunEnd, Supervision, boottime
 from trainyard.instance.sandbox.contract import ML, Sandboxed
 from trainyard.instance.warm.warmth import Warmth
-from trainyard.link.contract import InstanceSpec
+from trainyard.link.contract import INTERRUPTED, InstanceSpec
 from trainyard.link.folders import InstanceFolder
 
 
@@ -42,18 +45,24 @@ class Training:
         owner: Owner,
         pipes: Pipes,
         network: InstanceNetwork,
+        debugging: Debugging | None = None,
     ) -> None:
         self.command = ""
         self._folder = folder
         self._spec = spec
         self._output = output
+        self._orders = orders
         self._reports = reports
         self._pipes = pipes
         disk = DiskWatch((folder.ml, folder.scratch, folder.logs))
         self._hangs = HangWatch(folder, spec, output=output, reports=reports)
-        supervision = Supervision(output, orders, grace_s=spec.grace_s, disk=disk, pipes=pipes, hangs=self._hangs)
+        self._debugging = debugging
+        supervision = Supervision(
+            output, orders, grace_s=spec.grace_s, disk=disk, pipes=pipes, hangs=self._hangs, debugging=debugging
+        )
         places = ChannelPlaces(folder, spec.channels, owner=owner)
         self._runner = ProgramRunner(folder, spec, supervision=supervision, places=places, network=network)
+        self._judges = self._judges_of(debugging)
         self._installation = Installation(
             folder,
             spec,
@@ -102,8 +111,13 @@ class Training:
             warmth=self._warmth(command, overlay) if mpirun is None else None,
         )
         begun_us = now_us()
-        end = self._runner.run(program, on_start=self._begin)
-        self._finish(end, begun_us)
+        try:
+            end = self._runner.run(program, on_start=self._begin)
+            self._finish(end, begun_us)
+            self._conclude_rules(end)
+        finally:
+            if self._judges is not None:
+                self._judges.close()
         return end
 
     def _mpirun(self, overlay: Overlay | None) -> str | None:
@@ -115,6 +129,14 @@ class Training:
         if overlay is not None:
             environments.insert(0, (overlay.folder / "bin", str(Path(overlay.interpreter(ML)).parent)))
         return find_executable("mpirun", environments)
+
+    def _judges_of(self, debugging: Debugging | None) -> Judges | None:
+        debugger = self._spec.debugger
+        if debugger is None or debugging is None:
+            return None
+        judges = Judges(self._folder, self._spec, debugger, runner=self._runner, debugging=debugging)
+        debugging.accompany(judges.look)
+        return judges
 
     def _warmth(self, command: ProgramCommand, overlay: Overlay | None) -> Warmth | None:
         """What this program has of warm workers; None when it is not one that they can run, or there shall be none."""
@@ -150,6 +172,22 @@ class Training:
             self._output.metrics = MetricSeries(scanner, self._folder.metrics, reports=self._reports)
         self._output.first_us = None
         self._hangs.begin(sandboxed.pid, boottime())
+        if self._judges is not None:
+            self._judges.begin()
+
+    def _conclude_rules(self, end: RunEnd) -> None:
+        """Let what judges beside the program come to its end, and report how the rules stand then."""
+        if self._debugging is None or self._judges is None:
+            return
+        if not end.is_killed and end.stop_reason != INTERRUPTED:
+            if self._spec.instance == self._spec.hosts[0]:
+                self._debugging.mark_end()
+            patience_s = STOPPED_DRAIN_S if end.stop_reason is not None else DRAIN_S
+            self._judges.finish(patience_s, is_over=lambda: self._orders.is_killed_for(0.0))
+        self._judges.close()
+        self._debugging.hear_out(boottime())
+        is_stopped = end.is_killed or (end.stop_reason is not None and self._debugging.stop_reason is None)
+        self._debugging.conclude(RuleStatus.STOPPED if is_stopped else RuleStatus.NO_ISSUES_FOUND)
 
     def _finish(self, end: RunEnd, begun_us: int) -> None:
         self._hangs.end()

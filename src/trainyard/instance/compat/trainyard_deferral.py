@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+import warnings
 from types import ModuleType
 
 
@@ -24,3 +25,20 @@ def real_package(name: str, folder: str) -> ModuleType | None:
         return None
     finally:
         sys.path.append(folder)
+
+
+def working_package(name: str, folder: str) -> ModuleType | None:
+    """The package as `real_package` finds it; one that cannot be imported counts as none, and a warning says why."""
+    stand_in = sys.modules[name]
+    try:
+        return real_package(name, folder)
+    except Exception as error:  # whatever its modules raise on the versions that the environment has
+        for module in [each for each in sys.modules if each == name or each.startswith(f"{name}.")]:
+            del sys.modules[module]
+        sys.modules[name] = stand_in
+        warnings.warn(
+            f"The package {name} of the environment cannot be imported ({type(error).__name__}: {error}); Trainyard's "
+            "own takes its place.",
+            stacklevel=2,
+        )
+        return None

@@ -9,6 +9,7 @@ Where there are more, or a server beside the program, the launcher is what runs 
     output.py    brings the lines of all ranks into one stream, each whole
     report.py    what the agent is told of the ranks
     stacks.py    lets a process show where it hangs
+    attaching.py has the tensors of a process captured, once it imports a framework
     settling.py  lets a process end whose collectives have only just ended
     mpi/         the same by a real mpirun
 

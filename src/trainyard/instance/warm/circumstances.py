@@ -8,7 +8,14 @@ from typing import Any
 _NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts")
 # Mounts come and go there that no job sees.
 _PASSING = ("/proc", "/sys", "/dev", "/run", "/snap", "/var/lib/docker", "/var/lib/containers")
-_SOURCES = ("instance/warm", "instance/sandbox", "instance/launch")
+_SOURCES = (
+    "instance/warm",
+    "instance/sandbox",
+    "instance/launch",
+    "instance/hook",
+    "instance/judge",
+    "instance/recorder",
+)
 
 
 def circumstances() -> dict[str, Any]:

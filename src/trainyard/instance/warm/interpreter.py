@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from trainyard.foundation.command_line import show_command
+from trainyard.instance.launch.attaching import attach_on_import
 from trainyard.instance.launch.settling import settle_at_exit
 from trainyard.instance.launch.stacks import show_on_signal
 from trainyard.instance.sandbox import system_calls
@@ -61,10 +62,11 @@ def renew(orders: Orders, origin: Origin) -> None:
     _set_path(executable, os.path.realpath(arguments[0]), origin=origin)
     show_on_signal()
     settle_at_exit()
-    _forget_own_modules()
+    loaded = _forget_own_modules()
     _renew_modules(orders)
     gc.enable()
     sys.dont_write_bytecode = False
+    attach_on_import(loaded)
 
 
 def renew_main(file: str) -> None:
@@ -129,10 +131,9 @@ def _enter_environment(prefix: str) -> None:
         importlib.reload(configuration)
 
 
-def _forget_own_modules() -> None:
+def _forget_own_modules() -> dict[str, ModuleType]:
     """A program may import a Trainyard of its own environment."""
-    for name in [name for name in sys.modules if name.partition(".")[0] == _OWN]:
-        del sys.modules[name]
+    return {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == _OWN}
 
 
 def _renew_modules(orders: Orders) -> None:

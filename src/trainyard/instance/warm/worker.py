@@ -34,6 +34,12 @@ from trainyard.link.warm import FORK, KEEP, LEAVE, MOST_BYTES, WorkerFolder
 _OLDEST = (3, 11)
 _REQUEST_S = 1.0
 _BACKLOG = 64
+_HOOK_MODULES = (
+    "trainyard.instance.judge.attachment",
+    "trainyard.instance.judge.joining",
+    "trainyard.instance.recorder.observers",
+    "trainyard.instance.hook.pytorch.watching",
+)
 _HIGH = 100  # above all descriptors that a keeper is given
 
 
@@ -67,6 +73,7 @@ def _prepare(folder: WorkerFolder, orders: dict[str, Any], origin: Origin) -> "_
     _check(orders)
     folders = state_of(origin.path)  # before the imports: what changes meanwhile shows
     preload(orders["modules"], orders["trusted"])
+    _preload_hook()
     _check_forkable(orders["lock"])
     _settle()
     origin.remember_modules()
@@ -95,6 +102,17 @@ def preload(modules: list[str], trusted: list[str]) -> None:
             continue
         if not _is_from(module, trusted):
             raise Unfit(f"{name} was imported from {module.__file__}, which was not examined.")
+
+
+def _preload_hook() -> None:
+    """Import what captures the tensors of programs with torch, which takes as long as all else that such one does."""
+    if "torch" not in sys.modules:
+        return
+    try:
+        for name in _HOOK_MODULES:
+            importlib.import_module(name)
+    except Exception as error:
+        sys.stderr.write(f"the hook is not imported: {error!r}\n")
 
 
 def _is_from(module: ModuleType, trusted: list[str]) -> bool:

@@ -2,7 +2,7 @@
 
 from tests.unit.instance.agent.samples import RECORDED, changed
 from trainyard.instance.agent.configuration import config_files, decoded_hyperparameters, is_for_platform
-from trainyard.link.contract import SyncSpec
+from trainyard.link.contract import DebuggerSpec, RuleSpec, SyncSpec
 
 
 def test_hyperparameters_stay_the_strings_they_were_sent_as() -> None:
@@ -53,3 +53,22 @@ def test_a_program_is_told_which_of_its_folders_are_kept_in_s3() -> None:
     assert files["checkpointconfig.json"] == {"LocalPath": "/state"}
     assert files["tensorboardoutputconfig.json"] == {"LocalPath": "/opt/ml/output/tb"}
     assert not {"checkpointconfig.json", "tensorboardoutputconfig.json"} & config_files(changed()).keys()
+
+
+def test_a_debugger_has_its_files_and_a_job_without_one_has_none_of_them() -> None:
+    rule = RuleSpec("nan", "NotANumber", {"patience": "2"}, ({"name": "stoptraining"},))
+    hook = {"HookParameters": {"save_interval": "10"}}
+    debugger = DebuggerSpec(hook, SyncSpec("s3://yard/tensors", "/opt/ml/output/tensors"), (rule,))
+    files = config_files(changed(debugger=debugger))
+    assert files["debughookconfig.json"] == {**hook, "LocalPath": "/opt/ml/output/tensors"}
+    assert files["rules.json"] == [
+        {
+            "name": "nan",
+            "rule": "NotANumber",
+            "parameters": {"patience": "2"},
+            "actions": ({"name": "stoptraining"},),
+            "source": "",
+            "is_dry": False,
+        }
+    ]
+    assert not {"debughookconfig.json", "rules.json"} & config_files(changed()).keys()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.instance.agent.confined import open_folder, read_text
+from trainyard.instance.agent.confined import open_folder, read_text, replace_text
 
 
 @pytest.fixture
@@ -60,3 +60,16 @@ def test_a_folder_is_opened_and_closed_again(ml: Path) -> None:
         assert os.listdir(folder) == []  # noqa: PTH208 - a descriptor has no path
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(folder)
+
+
+def test_a_file_is_replaced_whole_and_never_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "ml").mkdir()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "ml" / "in").mkdir()
+    assert replace_text(tmp_path / "ml", "in/word", "one")
+    (tmp_path / "ml" / "in" / ".word.new").symlink_to(tmp_path / "outside" / "stolen")
+    assert replace_text(tmp_path / "ml", "in/word", "two")
+    assert (tmp_path / "ml" / "in" / "word").read_text() == "two"
+    (tmp_path / "ml" / "led").symlink_to(tmp_path / "outside")
+    assert not replace_text(tmp_path / "ml", "led/word", "three")
+    assert list((tmp_path / "outside").iterdir()) == []

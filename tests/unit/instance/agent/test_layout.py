@@ -9,6 +9,7 @@ import pytest
 from tests.unit.instance.agent.samples import RECORDED, changed
 from trainyard.instance.agent.configuration import config_files
 from trainyard.instance.agent.layout import Owner, extra_folders, lay_out, place_of
+from trainyard.link.contract import DebuggerSpec, SyncSpec
 from trainyard.link.folders import InstanceFolder
 
 OTHER_USER = 50_001
@@ -72,3 +73,12 @@ def test_a_path_of_the_program_lies_below_a_folder_that_it_cannot_replace(tmp_pa
     assert place_of(folder, spec, "/opt/ml/output/tensorboard") == (folder.ml, "output/tensorboard")
     assert place_of(folder, spec, "/state") == (folder.scratch / "extra", "1")
     assert place_of(folder, spec, "/data/state/runs") == (folder.scratch / "extra", "0/runs")
+
+
+def test_only_a_job_with_a_debugger_has_a_place_to_tell_its_agent_something(tmp_path: Path) -> None:
+    debugger = DebuggerSpec({}, SyncSpec("s3://yard/t", "/opt/ml/output/tensors"))
+    for name, spec in (("with", changed(debugger=debugger)), ("without", changed())):
+        (tmp_path / name).mkdir()
+        lay_out(InstanceFolder(tmp_path / name), spec, Owner(None))
+    assert (tmp_path / "with" / "ml" / ".trainyard").is_dir()
+    assert not (tmp_path / "without" / "ml" / ".trainyard").exists()

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from trainyard.instance.agent.syncing.looks import Look, Scan
 
 TIMER_S = 5.0  # after which a file that never rests is tried all the same
+AGAIN_S = 5.0  # between two stores of a file in a folder whose files are written all the time
+AGAIN_BYTES = 4 << 20  # of such a file, for each of which another second passes before it is stored again
 HELD_S = 60.0  # of rest, after which a file counts as whole although a program has it open for writing
 
 # Files that programs append to, so that any beginning of one is worth having.
-_APPENDED = ("*tfevents*", "*.log", "*.jsonl", "*.ndjson", "*.csv", "*.tsv", "*.txt", "*.out", "*.err")
+_APPENDED = ("*tfevents*", "*.arrows", "*.log", "*.jsonl", "*.ndjson", "*.csv", "*.tsv", "*.txt", "*.out", "*.err")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +45,37 @@ class Changes:
 
     A file is due when two looks find it the same, an absent one when two looks do not find it. Files are stored in the
     order in which they were written last, so that an index of others comes after them, and before anything is deleted.
+    `is_restless`: files are written for as long as the program runs, so that one which was stored rests for a while.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_restless: bool = False) -> None:
+        self._is_restless = is_restless
+        self._rests_until: dict[str, float] = {}
         self._stored: dict[str, Look] = {}
         self._dirty: dict[str, _Dirty] = {}
         self._gone: set[str] = set()
 
-    def stored(self, path: str, look: Look) -> None:
+    def stored(self, path: str, look: Look, *, now: float = 0.0) -> None:
         """The file is in the store as it was at that look."""
+        if self._is_restless:
+            self._rests_until[path] = now + max(AGAIN_S, look.size / AGAIN_BYTES)
         self._stored[path] = look
         self._dirty.pop(path, None)
 
     def forgotten(self, path: str) -> None:
         """The file is no matter of the store any more."""
         self._stored.pop(path, None)
+        self._rests_until.pop(path, None)
         self._gone.discard(path)
 
     def look(self, scan: Scan, *, now: float) -> Plan:
         """What is due after a look at a moment."""
         before, self._dirty = self._dirty, self._dirty_now(scan, now)
-        due = [path for path, dirty in self._dirty.items() if _is_due(dirty, before.get(path), now)]
+        due = [
+            path
+            for path, dirty in self._dirty.items()
+            if now >= self._rests_until.get(path, now) and _is_due(dirty, before.get(path), now)
+        ]
         gone = self._missing(scan)
         deletes = sorted(gone & self._gone)
         self._gone = gone

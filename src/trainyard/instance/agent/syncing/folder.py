@@ -68,7 +68,8 @@ class FolderSync:
     """Restores a folder, then stores what the program changes in it.
 
     `restore`, `begin`, `finish` and `close` are called in this order by one thread; between `begin` and `finish` a
-    second one works. `seen_as` is the path by which the program knows the folder.
+    second one works. `seen_as` is the path by which the program knows the folder; `is_restless` tells that its files
+    are written all the time.
     """
 
     def __init__(
@@ -80,13 +81,14 @@ class FolderSync:
         writer: Writer,
         open_store: OpenStore,
         note: Callable[[str], None],
+        is_restless: bool = False,
     ) -> None:
         self._place = place
         self._location = location
         self._seen_as = seen_as
         self._open_store = open_store
         self._note = _Once(note)
-        self._changes = Changes()
+        self._changes = Changes(is_restless=is_restless)
         self._sender = Sender(place, location, writer=writer, note=self._note, check=self._check)
         self._hints = Hints()
         self._is_over = threading.Event()
@@ -207,7 +209,7 @@ class FolderSync:
         stored = 0
         for path, outcome in ((sent.path, sent.outcome) for sent in group):
             if isinstance(outcome, Look):
-                self._changes.stored(path, outcome)
+                self._changes.stored(path, outcome, now=time.monotonic())
                 stored += 1
             elif outcome is not None:
                 troubles.append(Trouble(self._sender.where(path), outcome))

@@ -138,3 +138,26 @@ def test_the_last_look_takes_everything_at_once() -> None:
 )
 def test_files_that_programs_append_to_are_known_by_their_names(path: str, expected: bool) -> None:
     assert is_appended(path) is expected
+
+
+def test_a_file_that_is_written_all_the_time_rests_after_it_was_stored() -> None:
+    changes = Changes(is_restless=True)
+    changes.stored("a.arrows", look(1), now=100.0)
+    grown = {"a.arrows": look(2)}
+    for now in (100.5, 101.0, 104.9):
+        plan = changes.look(Scan(grown), now=now)
+        assert paths(plan) == []
+        assert plan.is_waiting
+    (candidate,) = changes.look(Scan(grown), now=105.0).uploads
+    assert candidate == Candidate("a.arrows", even_if_open=True, as_it_is=True)
+
+
+def test_a_large_file_that_grows_rests_longer_so_that_it_is_not_sent_again_and_again() -> None:
+    changes = Changes(is_restless=True)
+    size = 80 << 20
+    changes.stored("a.arrows", Look(size, 1, 7, 1), now=0.0)
+    larger = Scan({"a.arrows": Look(size + 10, 2, 7, 2)})
+    changes.look(larger, now=18.0)
+    assert paths(changes.look(larger, now=19.0)) == []
+    assert paths(changes.look(larger, now=20.0)) == ["a.arrows"]
+    assert paths(changes.last(larger)) == ["a.arrows"]

@@ -1,0 +1,195 @@
+"""The judges beside a program: processes for the rules that no rank can judge by itself.
+
+Such a rule needs raw values, or all workers, or to know that nothing happens; or it is the user's own code. The rules
+of ours share a process, and each of a user has one for itself, so that whatever it does is done to nobody else. They
+are in the sandbox that the program has, without its channels, and reach nobody. They run on the first instance, which
+sees the tensors of the others as well.
+"""
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainyard.foundation.errors import TrainyardError
+from trainyard.instance.agent.checkpoints import RULE_OUTPUT
+from trainyard.instance.agent.debugging import Debugging
+from trainyard.instance.agent.failure import why_it_cannot_run
+from trainyard.instance.agent.layout import place_of
+from trainyard.instance.agent.program import Program, ProgramRunner
+from trainyard.instance.agent.rule_files import other_runs, rule_file
+from trainyard.instance.agent.siblings import Siblings
+from trainyard.instance.agent.supervision import boottime
+from trainyard.instance.compat import seen_package
+from trainyard.instance.sandbox.contract import ML, Bind, Ended, Sandboxed, SandboxLost
+from trainyard.instance.sandbox.interpreters import interpreter_folders
+from trainyard.link.contract import DebuggerSpec, InstanceSpec, LimitSpec, RuleSpec
+from trainyard.link.folders import InstanceFolder
+
+DRAIN_S = 30.0  # in which a judge may judge what is left when the program has ended
+STOPPED_DRAIN_S = 5.0  # and when it was stopped
+MEMORY_BYTES = 4 << 30
+
+_BOOT = (
+    "import sys; package = sys.modules['trainyard'] = type(sys)('trainyard'); package.__path__ = sys.argv[1:2]; "
+    "from trainyard.instance.judge.start import main; main()"
+)
+_LOOK_S = 0.1
+_SIBLINGS = "/run/trainyard/siblings"
+_NO_TORCH = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    rules: Sequence[str]
+    process: Sandboxed
+
+
+class Judges:
+    """Those of one instance. `begin`, `look`, `finish` and `close` are called by the thread that runs the program."""
+
+    def __init__(
+        self,
+        folder: InstanceFolder,
+        spec: InstanceSpec,
+        debugger: DebuggerSpec,
+        *,
+        runner: ProgramRunner,
+        debugging: Debugging,
+    ) -> None:
+        self._folder = folder
+        self._spec = spec
+        self._debugger = debugger
+        self._runner = runner
+        self._debugging = debugging
+        self._siblings = Siblings(folder, spec)
+        self._waiting: list[Sequence[RuleSpec]] = []
+        self._judges: list[_Judge] = []
+
+    def begin(self) -> None:
+        """See which judges are needed, once the program runs: what knows of rules is not imported before."""
+        if self._spec.instance != self._spec.hosts[0] or not self._debugger.rules:
+            return
+        custom = [[rule] for rule in self._debugger.rules if rule.source]
+        ours = [rule for rule in self._debugger.rules if not rule.source and self._is_beside(rule)]
+        self._waiting = [group for group in (ours, *custom) if group]
+        self.look()
+
+    def look(self) -> None:
+        """Start them as soon as the folders of all instances are there."""
+        if self._waiting and all(_is_laid_out(self._tensors(name)) for name in self._spec.hosts):
+            waiting, self._waiting = self._waiting, []
+            for group in waiting:
+                self._start(group)
+
+    def finish(self, patience_s: float, *, is_over: Callable[[], bool]) -> None:
+        """Let them judge what is left, for a while. Rules whose judge did not come to its end are Error."""
+        for group in self._waiting:
+            self._debugging.fail(
+                [rule.name for rule in group], "Not all instances came to train, so it judged nothing."
+            )
+        self._waiting = []
+        deadline = boottime() + patience_s
+        for judge in self._judges:
+            try:
+                while (ended := judge.process.wait(_LOOK_S)) is None and boottime() < deadline and not is_over():
+                    self._debugging.look(boottime())
+                why = _why_failed(ended, patience_s)
+            except SandboxLost as error:
+                why = error.message
+            if why:
+                self._debugging.fail(judge.rules, why)
+
+    def close(self) -> None:
+        for judge in self._judges:
+            with suppress(TrainyardError):
+                judge.process.kill()
+            judge.process.close()
+        self._judges = []
+
+    def _start(self, rules: Sequence[RuleSpec]) -> None:
+        names = [rule.name for rule in rules]
+        output = os.open(self._folder.root / "judge.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            process = self._runner.start_beside(self._program(rules), output=output, limits=self._limits())
+        except (TrainyardError, OSError) as error:
+            self._debugging.fail(names, f"The judge cannot be started: {why_it_cannot_run(error).message}")
+        else:
+            self._judges.append(_Judge(names, process))
+        finally:
+            os.close(output)
+
+    def _is_beside(self, rule: RuleSpec) -> bool:
+        """Whether a rule of ours is judged beside the program; one that cannot be made is by nobody."""
+        from trainyard.instance.judge.dividing import is_judged_beside  # takes what is not of the standard library
+
+        try:
+            return is_judged_beside(rule.rule, rule.parameters)
+        except (TrainyardError, ImportError) as error:
+            self._debugging.fail([rule.name], str(error))
+            return False
+
+    def _limits(self) -> LimitSpec:
+        most = self._spec.limits.memory_bytes
+        return LimitSpec(cpus=1.0, memory_bytes=min(MEMORY_BYTES, most) if most else MEMORY_BYTES)
+
+    def _program(self, rules: Sequence[RuleSpec]) -> Program:
+        own = self._spec.program.interpreter or sys.executable
+
+        def argv(seen_as: str) -> Sequence[str]:
+            orders = {
+                "ml": seen_as,
+                "rules": [rule.name for rule in rules],
+                "files": {rule.name: rule_file(self._spec, rule, seen_as=seen_as) for rule in rules if rule.source},
+                "folders": [self._seen_tensors(name) for name in self._spec.hosts],
+                "runs": other_runs(self._spec, seen_as=seen_as),
+                "output": self._seen_as(RULE_OUTPUT, seen_as),
+                "fallback": sys.executable,
+            }
+            return own, "-c", _BOOT, seen_package(seen_as), json.dumps(orders)
+
+        return Program(
+            argv,
+            lambda _: own,
+            read_only=[*self._binds(), *(Bind(each) for each in interpreter_folders(Path(sys.executable)))],
+            variables=_NO_TORCH,
+            is_lone=True,
+        )
+
+    def _binds(self) -> list[Bind]:
+        others = [name for name in self._spec.hosts if name != self._spec.instance]
+        return [Bind(root, f"{_SIBLINGS}/{name}", below) for name in others for root, below in [self._tensors(name)]]
+
+    def _tensors(self, name: str) -> tuple[Path, str]:
+        """Where the tensors of an instance lie: a folder that its program cannot replace, and the path below that."""
+        folder = self._folder if name == self._spec.instance else self._siblings[name]
+        return place_of(folder, self._spec, self._debugger.tensors.path)
+
+    def _seen_as(self, path: str, seen_as: str) -> str:
+        return f"{seen_as}/{path.removeprefix(f'{ML}/')}"
+
+    def _seen_tensors(self, name: str) -> str:
+        root, below = self._tensors(name)
+        if self._runner.is_sandboxed:
+            return self._debugger.tensors.path if name == self._spec.instance else f"{_SIBLINGS}/{name}"
+        return f"{root}/{below}"
+
+
+def _is_laid_out(place: tuple[Path, str]) -> bool:
+    return (place[0] / place[1]).is_dir()
+
+
+def _why_failed(ended: Ended | None, patience_s: float) -> str:
+    if ended is None:
+        return f"It did not come to an end within {patience_s:g} s after the program, and was ended."
+    if ended.is_oom:
+        return f"It used more memory than a judge may have, {MEMORY_BYTES >> 30} GiB."
+    if ended.signal is not None:
+        return f"Its process was ended by signal {ended.signal}."
+    return f"Its process ended with exit code {ended.code}." if ended.code else ""

@@ -1,0 +1,85 @@
+"""What rules need of the store: a user's own file, and the tensors of runs that they compare this one with.
+
+All of it is brought beside the code of the program, which may see it.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from trainyard.foundation.errors import NotFound
+from trainyard.foundation.locations import Location, parse_s3_uri
+from trainyard.instance.agent.code import stored_file
+from trainyard.instance.agent.syncing.restoring import file_path
+from trainyard.link.contract import InstanceSpec, RuleSpec
+from trainyard.objects.contract import ObjectStore
+
+OTHER_RUNS = "other_trials"  # the parameter of a rule that names other runs, with commas between them
+
+_FOLDER = ".trainyard/rules"
+_RUNS = ".trainyard/runs"
+_COMPARED = ("steps/", "ended.json")  # what is brought of a run, besides its manifests: no raw values
+_MANIFEST = ".manifest.json"
+_PAGE = 1000
+
+
+def fetch_rule_files(
+    store: ObjectStore, spec: InstanceSpec, ml: Path, *, check: Callable[[], None]
+) -> Mapping[str, str]:
+    """Bring the file of each rule that has one; why it cannot be had, by the names of the rules that lack theirs."""
+    missing = {}
+    for rule in spec.debugger.rules if spec.debugger else ():
+        if not rule.source:
+            continue
+        place = Path(rule_file(spec, rule, seen_as=str(ml)))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            where = parse_s3_uri(rule.source, spec.account)
+            with stored_file(store, where, ml, check=check) as file, place.open("wb") as copy:
+                shutil.copyfileobj(file, copy)
+        except NotFound as error:
+            missing[rule.name] = f"Its file {rule.source} cannot be had: {error.message}"
+    return missing
+
+
+def fetch_other_runs(store: ObjectStore, spec: InstanceSpec, ml: Path, *, check: Callable[[], None]) -> None:
+    """Bring what was told of the steps of other runs; of a run that is not there nothing is brought."""
+    for uri, folder in other_runs(spec, seen_as=str(ml)).items():
+        place = Path(folder)
+        place.mkdir(parents=True, exist_ok=True)
+        where = parse_s3_uri(uri, spec.account)
+        prefix = f"{where.key.rstrip('/')}/"
+        for key in _keys(store, Location(where.bucket, prefix)):
+            path = file_path(key.removeprefix(prefix))
+            if path is None or not (str(path).startswith(_COMPARED) or path.name.endswith(_MANIFEST)):
+                continue
+            (place / path).parent.mkdir(parents=True, exist_ok=True)
+            with (
+                suppress(NotFound),
+                stored_file(store, Location(where.bucket, key), ml, check=check) as file,
+                (place / path).open("wb") as copy,
+            ):
+                shutil.copyfileobj(file, copy)
+
+
+def other_runs(spec: InstanceSpec, *, seen_as: str) -> Mapping[str, str]:
+    """The folders in which the other runs lie, by what the rules call them."""
+    rules = spec.debugger.rules if spec.debugger else ()
+    named = [uri for rule in rules for uri in rule.parameters.get(OTHER_RUNS, "").split(",") if uri.strip()]
+    return {uri: f"{seen_as}/{_RUNS}/{number}" for number, uri in enumerate(dict.fromkeys(named))}
+
+
+def rule_file(spec: InstanceSpec, rule: RuleSpec, *, seen_as: str) -> str:
+    """Where the file of a rule lies for those who see the ml folder as `seen_as`."""
+    assert spec.debugger is not None, "only a debugger has rules"
+    number = [each.name for each in spec.debugger.rules].index(rule.name)  # names may be no names of files
+    return f"{seen_as}/{_FOLDER}/{number}/rule.py"
+
+
+def _keys(store: ObjectStore, location: Location) -> Iterator[str]:
+    after: str | None = ""
+    while after is not None:
+        page = store.list_objects(location.bucket, prefix=location.key, after=after, limit=_PAGE)
+        yield from (found.key for found in page.objects if not found.key.endswith("/"))
+        after = page.next_after

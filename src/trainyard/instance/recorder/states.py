@@ -1,0 +1,155 @@
+"""What a step starts from: weights, buffers, the state of optimizers, and the states of random generators."""
+
+import random
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+Tensors = dict[str, torch.Tensor]
+
+
+@dataclass(slots=True)
+class TrainingState:
+    """Copies, in the memory of the host: tensors by `model/<number>/<name>` and `optimizer/<number>/<place>/<name>`.
+
+    `plain` is what else the optimizers keep of each parameter. A copy can be made into the memory of an older one.
+    """
+
+    step: int = -1
+    tensors: Tensors = field(default_factory=dict)
+    plain: dict[str, Any] = field(default_factory=dict)
+
+    def take(self, step: int, models: Sequence[torch.nn.Module], optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        """Become a copy of what they hold now. Nobody waits for a device; `settle` does."""
+        tensors, plain = _tensors_of(models, optimizers)
+        self.step = step
+        self.tensors = {name: _copied(tensor, self.tensors.get(name)) for name, tensor in tensors.items()}
+        self.plain = plain
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(tensor.nbytes for tensor in self.tensors.values())
+
+    def put(self, models: Sequence[torch.nn.Module]) -> None:
+        """Give models the weights of the copy. LookupError when one has others."""
+        for number, model in enumerate(models):
+            for name, tensor in local_tensors(model.state_dict(keep_vars=True)).items():
+                copy = self.tensors.get(f"model/{number}/{name}")
+                if copy is None or copy.shape != tensor.shape:
+                    raise LookupError(
+                        f"the model has a tensor {name} of shape {tuple(tensor.shape)}, the record has none"
+                    )
+                with torch.no_grad():
+                    tensor.copy_(copy)
+
+    def put_optimizer(self, number: int, optimizer: torch.optim.Optimizer) -> None:
+        """Give an optimizer the state of the copy."""
+        parameters = _parameters(optimizer)
+        prefix = f"optimizer/{number}/"
+        for name, value in {**self.plain, **self.tensors}.items():
+            if not name.startswith(prefix):
+                continue
+            place, _, key = name.removeprefix(prefix).partition("/")
+            parameter = parameters[int(place)]
+            present = optimizer.state[parameter].get(key)
+            optimizer.state[parameter][key] = (
+                _like(value, present, parameter) if isinstance(value, torch.Tensor) else value
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class RandomState:
+    """The states of all generators that a step may draw from."""
+
+    torch_cpu: torch.Tensor
+    cuda: Sequence[torch.Tensor] = ()
+    python: Any = None
+    numpy: Any = None
+
+    @classmethod
+    def take(cls, *, is_whole: bool) -> "RandomState":
+        """As they are now; those that models hardly draw from only if it shall be `is_whole`, for they take longer."""
+        numpy = sys.modules.get("numpy") if is_whole else None
+        return cls(
+            torch.get_rng_state(),
+            torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else (),
+            random.getstate() if is_whole else None,
+            numpy.random.get_state() if numpy is not None else None,
+        )
+
+    def put(self) -> None:
+        torch.set_rng_state(self.torch_cpu)
+        if self.python is not None:
+            random.setstate(self.python)
+        if self.numpy is not None:
+            sys.modules["numpy"].random.set_state(self.numpy)
+        if self.cuda:
+            torch.cuda.set_rng_state_all(list(self.cuda))
+
+
+def group_values(optimizers: Sequence[torch.optim.Optimizer]) -> list[list[dict[str, Any]]]:
+    """The learning rates and all else that the groups of each optimizer are set to."""
+    return [
+        [{name: _plain(value) for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
+        for optimizer in optimizers
+    ]
+
+
+def put_group_values(optimizer: torch.optim.Optimizer, values: Sequence[Mapping[str, Any]]) -> None:
+    for group, recorded in zip(optimizer.param_groups, values, strict=False):
+        group.update(recorded)
+
+
+def settle() -> None:
+    """Wait until copies from devices are whole."""
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
+def local_tensors(tensors: Mapping[str, Any]) -> Tensors:
+    """Of tensors that are shared out over ranks the part that is here; what is no tensor is left out."""
+    local = {name: getattr(tensor, "_local_tensor", tensor) for name, tensor in tensors.items()}
+    return {name: tensor for name, tensor in local.items() if isinstance(tensor, torch.Tensor)}
+
+
+def _tensors_of(
+    models: Sequence[torch.nn.Module], optimizers: Sequence[torch.optim.Optimizer]
+) -> tuple[Tensors, dict[str, Any]]:
+    tensors: Tensors = {}
+    plain: dict[str, Any] = {}
+    for number, model in enumerate(models):
+        found = local_tensors(model.state_dict(keep_vars=True))
+        tensors |= {f"model/{number}/{name}": tensor.detach() for name, tensor in found.items()}
+    for number, optimizer in enumerate(optimizers):
+        for place, parameter in enumerate(_parameters(optimizer)):
+            for key, value in optimizer.state.get(parameter, {}).items():
+                value = getattr(value, "_local_tensor", value)
+                into: dict[str, Any] = tensors if isinstance(value, torch.Tensor) else plain
+                into[f"optimizer/{number}/{place}/{key}"] = value
+    return tensors, plain
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[Any]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _copied(tensor: torch.Tensor, into: torch.Tensor | None) -> torch.Tensor:
+    """A copy on the host, in memory that is there already if it fits: new memory costs more than the copy."""
+    if into is None or into.shape != tensor.shape or into.dtype != tensor.dtype:
+        into = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+    with torch.no_grad():
+        return into.copy_(tensor, non_blocking=True)
+
+
+def _like(copy: torch.Tensor, present: object, parameter: torch.Tensor) -> torch.Tensor:
+    """Where the optimizer would have it: where it has it, or beside the parameter; a count of steps is on the host."""
+    if isinstance(present, torch.Tensor):
+        return copy.to(present.device).clone()
+    return copy.to(parameter.device).clone() if copy.shape == parameter.shape else copy.clone()
+
+
+def _plain(value: object) -> object:
+    return value.item() if isinstance(value, torch.Tensor) and value.numel() == 1 else value

@@ -1,0 +1,179 @@
+"""How rules stand, what is reported of them, and when a program is stopped."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.instance.agent.samples import changed
+from trainyard.foundation.rule_status import RuleStatus
+from trainyard.instance.agent.debugging import Debugging
+from trainyard.instance.agent.layout import Owner, lay_out
+from trainyard.instance.agent.reports import Reports
+from trainyard.instance.judge.telling import Teller
+from trainyard.link.contract import CommandKind, DebuggerSpec, FrameKind, LaunchSpec, RuleSpec, SyncSpec
+from trainyard.link.folders import InstanceFolder
+from trainyard.link.mailbox import Mailbox
+from trainyard.link.spool import SpoolWriter, read_frames
+from trainyard.link.told import WANTED, ToldKind
+
+FINDING = {"step": 12, "tensor": "gradient/Net_fc.weight", "message": "It vanished.", "worker": "worker_0"}
+STOPS = ({"name": "StopTraining"},)
+
+
+class Stage:
+    """The first of two instances, and its workers."""
+
+    def __init__(self, root: Path, rules: tuple[RuleSpec, ...], *, ranks: int = 1) -> None:
+        self.root = root
+        self.folder = InstanceFolder(root / "algo-1")
+        self.folder.root.mkdir()
+        (root / "algo-2").mkdir()
+        debugger = DebuggerSpec({}, SyncSpec("s3://yard/tensors", "/opt/ml/output/tensors"), rules)
+        spec = changed(debugger=debugger, hosts=("algo-1", "algo-2"), launch=LaunchSpec("torchrun", {"algo-1": ranks}))
+        lay_out(self.folder, spec, Owner(None))
+        self.spool = SpoolWriter(self.folder.spool)
+        self.debugging = Debugging(self.folder, spec, debugger, reports=Reports(self.spool), owner=Owner(None))
+        self.workers: dict[str, Teller] = {}
+
+    def tell(self, worker: str, rule: str, status: str, **members: Any) -> None:
+        teller = self.workers.setdefault(worker, Teller(str(self.folder.ml)))
+        teller.tell(ToldKind.RULE, {"rule": rule, "status": status, "worker": worker, **members})
+
+    def reported(self) -> list[Mapping[str, Any]]:
+        frames = read_frames(self.folder.spool, 0).frames
+        return [frame.payload for frame in frames if frame.kind is FrameKind.RULE]
+
+    def statuses(self, rule: str) -> list[str]:
+        return [payload["status"] for payload in self.reported() if payload["rule"] == rule]
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    rules = (
+        RuleSpec("stops", "VanishingGradient", actions=STOPS),
+        RuleSpec("saves", "VanishingGradient", actions=({"name": "checkpoint-then-stop"},)),
+        RuleSpec("dry", "VanishingGradient", actions=STOPS, is_dry=True),
+        RuleSpec("other", "VanishingGradient", actions=({"name": "stoptraining", "training_job_prefix": "cifar"},)),
+        RuleSpec("watches", "VanishingGradient"),
+    )
+    made = Stage(tmp_path, rules)
+    yield made
+    made.debugging.close()
+    made.spool.__exit__(None, None, None)
+
+
+def test_a_rule_that_one_worker_finds_fulfilled_is_found_and_stays_so(stage: Stage) -> None:
+    stage.tell("worker_0", "watches", "InProgress", judged=3)
+    stage.tell("worker_1", "watches", "IssuesFound", details="It vanished.", finding=FINDING, judged=5, dropped=2)
+    stage.tell("worker_1", "watches", "NoIssuesFound", judged=9)
+    assert stage.debugging.look(0.0) is None
+    stage.debugging.conclude(RuleStatus.NO_ISSUES_FOUND)
+    last = stage.reported()[-1]
+    assert (last["status"], last["judged"]) == ("IssuesFound", 9)
+    assert [payload["finding"] for payload in stage.reported() if payload["finding"]] == [FINDING]
+
+
+def test_changes_are_reported_once_a_second_but_an_issue_at_once(stage: Stage) -> None:
+    stage.tell("worker_0", "watches", "InProgress")
+    stage.debugging.look(10.0)
+    stage.tell("worker_0", "watches", "InProgress", details="9 steps were dropped.")
+    stage.debugging.look(10.1)
+    assert stage.statuses("watches") == ["InProgress"]
+    stage.tell("worker_0", "watches", "IssuesFound", finding=FINDING)
+    stage.debugging.look(10.2)
+    assert stage.statuses("watches") == ["InProgress", "IssuesFound"]
+    for number in range(100):
+        stage.tell("worker_0", "watches", "IssuesFound", finding={**FINDING, "step": number})
+    stage.debugging.look(10.3)
+    stage.debugging.look(11.3)
+    assert len(stage.reported()) == 3
+
+
+def test_a_stop_names_rule_step_and_tensor_and_reaches_the_siblings(stage: Stage) -> None:
+    stage.tell("worker_0", "stops", "IssuesFound", finding=FINDING)
+    reason = stage.debugging.look(1.0)
+    assert reason == stage.debugging.stop_reason
+    assert reason == (
+        'The rule "stops" found an issue at step 12 in gradient/Net_fc.weight and stopped the training: It vanished.'
+    )
+    (command,) = Mailbox(stage.root / "algo-2" / "mailbox").read(0)
+    assert (command.kind, command.payload) == (CommandKind.STOP, {"reason": reason})
+
+
+def test_of_ranks_that_find_the_same_the_one_is_named_that_it_began_with(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, (RuleSpec("stops", "NotANumber", actions=STOPS),), ranks=2)
+    stage.tell("worker_0", "stops", "IssuesFound", finding={**FINDING, "message": "It came from another rank."})
+    assert stage.debugging.look(1.0) is None
+    stage.tell("worker_1", "stops", "IssuesFound", finding={**FINDING, "tensor": "Net_output_0", "message": "Here."})
+    stage.tell("worker_0", "stops", "IssuesFound", judged=13)  # no news
+    assert stage.debugging.look(1.1) is None
+    reason = stage.debugging.look(1.5)
+    assert reason == 'The rule "stops" found an issue at step 12 in Net_output_0 and stopped the training: Here.'
+    stage.debugging.close()
+
+
+def test_rules_that_are_dry_or_ask_for_no_stop_of_this_job_stop_nothing(stage: Stage) -> None:
+    stage.tell("worker_0", "watches", "IssuesFound", finding=FINDING)
+    stage.tell("worker_0", "other", "IssuesFound", finding=FINDING)
+    stage.tell("worker_0", "dry", "IssuesFound", finding=FINDING)
+    assert stage.debugging.look(1.0) is None
+    assert stage.debugging.look(100.0) is None
+
+
+def test_a_stop_after_a_checkpoint_waits_for_it(stage: Stage) -> None:
+    stage.tell("worker_0", "saves", "IssuesFound", finding=FINDING)
+    assert stage.debugging.look(1.0) is None
+    assert json.loads((stage.folder.ml / WANTED).read_text())["checkpoint"] == 12
+    stage.workers["worker_0"].tell(ToldKind.SAVED, {"path": "/opt/ml/checkpoints/trainyard-step-13.pt"})
+    assert stage.debugging.look(2.0) is not None
+
+
+def test_a_checkpoint_that_does_not_come_holds_the_stop_up_for_a_limited_time(stage: Stage) -> None:
+    stage.tell("worker_0", "saves", "IssuesFound", finding=FINDING)
+    assert stage.debugging.look(1.0) is None
+    assert stage.debugging.look(30.9) is None
+    assert stage.debugging.look(31.0) is not None
+
+
+def test_rules_end_as_the_program_did(stage: Stage) -> None:
+    stage.tell("worker_0", "watches", "InProgress")
+    stage.tell("worker_0", "dry", "NoIssuesFound")
+    stage.tell("worker_0", "saves", "Error", details="KeyError: 'x'")
+    stage.debugging.look(1.0)
+    stage.debugging.conclude(RuleStatus.STOPPED)
+    assert stage.statuses("watches")[-1] == stage.statuses("dry")[-1] == "Stopped"
+    assert stage.statuses("saves")[-1] == "Error"
+    assert stage.statuses("stops") == []  # nobody has judged it
+
+
+def test_rules_whose_judge_failed_are_errors(stage: Stage) -> None:
+    stage.tell("judge", "watches", "InProgress")
+    stage.debugging.look(1.0)
+    stage.debugging.fail(["watches"], "Its process was ended by signal 9.")
+    stage.debugging.conclude(RuleStatus.NO_ISSUES_FOUND)
+    assert (stage.reported()[-1]["status"], stage.reported()[-1]["details"]) == (
+        "Error",
+        "Its process was ended by signal 9.",
+    )
+
+
+def test_what_a_program_makes_up_changes_nothing(stage: Stage) -> None:
+    stage.tell("worker_0", "no such rule", "IssuesFound", finding=FINDING)
+    stage.tell("worker_0", "stops", "Stopping")
+    stage.tell("worker_0", "stops", ["IssuesFound"])  # type: ignore[arg-type]
+    stage.tell("worker_0", "watches", "IssuesFound", finding={"message": "x" * 100_000, "step": "y"}, judged=-1)
+    stage.debugging.look(1.0)
+    stage.debugging.conclude(RuleStatus.NO_ISSUES_FOUND)
+    assert {payload["rule"] for payload in stage.reported()} == {"watches"}
+    assert len(json.dumps(stage.reported())) < 300_000
+
+
+def test_the_end_of_the_program_is_marked_where_tensors_are_read(stage: Stage) -> None:
+    (stage.folder.ml / "output/tensors").mkdir()
+    stage.debugging.mark_end()
+    from trainyard.formats.tensors.layout import ENDED
+
+    assert json.loads((stage.folder.ml / "output/tensors" / ENDED).read_text())["at_us"] > 0
