@@ -26,6 +26,20 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "obstore": ("obstore==0.12.1",),
     # Without TensorFlow, TensorBoard reads s3:// through boto3; pkg_resources left setuptools in version 81.
     "tensorboard": ("tensorboard==2.21.0", "boto3==1.44.0", "setuptools<81"),
+    # AWS's own library for tensors. It declares none of the next three, and breaks with later versions of the others.
+    "smdebug": (
+        "smdebug==1.0.34",
+        "requests",
+        "psutil",
+        "pandas",
+        "protobuf==3.20.3",
+        "numpy==2.2.6",
+        "torch==2.13.0",
+        "xgboost-cpu==3.2.0",
+        "setuptools<81",
+    ),
+    # Frameworks that the hook has adapters for; Keras runs on JAX here, and on TensorFlow in the environment below.
+    "jax": ("jax[cpu]==0.10.2", "keras==3.15.1"),
     # Not a client: the environment that jobs of the TensorFlow image run in.
     "tensorflow": ("tensorflow-cpu==2.21.0",),
     # Not a client either, but a peer of the benchmarks.
@@ -35,7 +49,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "moto": ("moto[server]==5.2.5", "boto3==1.44.0"),
 }
 
-# No client here needs torch; should one ever ask for it, only this version may come.
+# Where a client needs torch, only this version may come.
 CONSTRAINTS = ("torch==2.13.0",)
 
 

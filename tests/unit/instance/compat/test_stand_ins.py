@@ -1,6 +1,7 @@
 """Packages that stand in for absent ones, in interpreters of their own."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import trainyard
+from trainyard.engines.local.code import ensure_copy
 from trainyard.instance.compat import stand_ins
 
 FOLDER = stand_ins("not in a sandbox")
@@ -26,14 +28,14 @@ def printed(script: str, *options: str, later: Path | None = None) -> str:
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
     """A folder of packages that has the real ones."""
-    for name in ("trainyard", "sagemaker_tensorflow", "horovod", "smdistributed"):
+    for name in ("trainyard", "sagemaker_tensorflow", "horovod", "smdistributed", "smdebug"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("from .inner import kind")
         (tmp_path / name / "inner.py").write_text("kind = 'real'")
     return tmp_path
 
 
-@pytest.mark.parametrize("name", ["trainyard", "sagemaker_tensorflow", "horovod", "smdistributed"])
+@pytest.mark.parametrize("name", ["trainyard", "sagemaker_tensorflow", "horovod", "smdistributed", "smdebug"])
 def test_a_package_that_is_installed_is_used(installed: Path, name: str) -> None:
     script = f"import {name}, {name}.inner; print({name}.kind, {name}.__file__)"
     assert printed(script, "-S", later=installed) == f"real {installed}/{name}/__init__.py"
@@ -88,3 +90,70 @@ def test_parts_that_a_real_package_lacks_are_found_behind_it(installed: Path) ->
 def test_data_parallelism_for_tensorflow_says_why_it_is_not_there() -> None:
     script = "try: import smdistributed.dataparallel.tensorflow\nexcept ImportError as error: print(error)"
     assert "MultiWorkerMirroredStrategy" in printed(script, "-S")
+
+
+def test_a_real_smdebug_that_cannot_be_imported_is_replaced_with_a_warning(installed: Path) -> None:
+    """Its last version imports beside no current protobuf, and declares only a part of what it needs."""
+    shutil.rmtree(installed / "trainyard")
+    (installed / "smdebug" / "core").mkdir()
+    (installed / "smdebug" / "core" / "__init__.py").write_text("kind = 'real'")
+    (installed / "smdebug" / "inner.py").write_text("import smdebug.core, absent_one")
+    script = (
+        "import warnings\n"
+        "with warnings.catch_warnings(record=True) as said: import smdebug\n"
+        "import smdebug.core.modes\n"
+        "print(smdebug.__version__, len(said), said[0].message)"
+    )
+    assert printed(script, later=installed).startswith("1.0.34+trainyard 1 The package smdebug of the environment")
+
+
+def test_smdebug_is_there_outside_of_jobs_too() -> None:
+    script = "import sys; import smdebug; print(smdebug.modes.TRAIN.name, smdebug.__version__, 'torch' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env={})
+    assert run.stdout.strip() == "TRAIN 1.0.34+trainyard False"
+
+
+def test_smdebug_that_is_installed_beside_ours_is_used(installed: Path) -> None:
+    (installed / "smdebug.py").write_bytes((SOURCE / "smdebug.py").read_bytes())
+    script = "import smdebug; print(smdebug.kind)"
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env={"PYTHONPATH": str(installed)}
+    )
+    assert run.stdout.strip() == "real"
+
+
+@pytest.mark.parametrize(
+    ("module", "sentence"),
+    [
+        ("mxnet", "MXNet has been retired"),
+        ("profiler", "come with the profiler"),
+        ("profiler.analysis.notebook_utils.timeline_charts", "come with the profiler"),
+        ("tensorflow", "TensorFlow is not in this environment"),
+    ],
+)
+def test_parts_of_smdebug_that_are_not_there_say_why(module: str, sentence: str) -> None:
+    script = f"try: import smdebug.{module}\nexcept ImportError as error: print(error)"
+    assert sentence in printed(script)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [("locations", "IndexFileLocationUtils"), ("writer", "FileWriter"), ("error_handling_agent", "ErrorHandlingAgent")],
+)
+def test_names_of_smdebug_that_make_no_sense_here_say_why(module: str, name: str) -> None:
+    script = f"try: from smdebug.core.{module} import {name}\nexcept NotImplementedError as error: print(error)"
+    assert f"smdebug.core.{module}.{name} is not served" in printed(script)
+
+
+def test_smdebug_needs_no_more_of_the_package_than_an_agent_has(tmp_path: Path) -> None:
+    code = ensure_copy(tmp_path).folder
+    script = (
+        "import smdebug.pytorch, smdebug.rules, smdebug.rules.action, smdebug.trials, smdebug.analysis.utils\n"
+        "import smdebug.core.json_config, smdebug.xgboost, trainyard\n"
+        "print(trainyard.__file__, smdebug.trials.__file__)"
+    )
+    path = os.pathsep.join([str(code / "trainyard" / "instance" / "compat"), str(code)])
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, env={"PYTHONPATH": path}
+    )
+    assert run.stdout.split()[0] == f"{code}/trainyard/__init__.py", run.stderr

@@ -1,0 +1,1 @@
+"""What rules and notebooks use beside trials."""

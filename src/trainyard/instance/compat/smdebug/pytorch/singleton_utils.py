@@ -1,0 +1,23 @@
+"""The one hook of a process, for PyTorch."""
+
+from typing import TYPE_CHECKING, cast
+
+from ..core import singleton_utils
+from ..core.singleton_utils import del_hook, set_hook
+
+if TYPE_CHECKING:
+    from .hook import Hook
+
+__all__ = ["del_hook", "get_hook", "set_hook"]
+
+
+def get_hook(json_config_path: str | None = None, create_if_not_exists: bool = False) -> "Hook | None":
+    """The hook, or one that the job's configuration makes if asked for; None without either, and with USE_SMDEBUG=0."""
+    from .hook import Hook
+
+    if singleton_utils.is_switched_off():
+        return None
+    found = singleton_utils.get_hook(
+        json_config_path=json_config_path, hook_class=Hook, create_if_not_exists=create_if_not_exists
+    )
+    return cast("Hook | None", found)

@@ -1,0 +1,7 @@
+"""Rules that people write themselves, and what runs them over a trial."""
+
+from .req_tensors import RequiredTensors, RequiredTensorsForTrial
+from .rule import Rule
+from .rule_invoker import invoke_rule
+
+__all__ = ["RequiredTensors", "RequiredTensorsForTrial", "Rule", "invoke_rule"]

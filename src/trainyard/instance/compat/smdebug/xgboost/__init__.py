@@ -1,0 +1,21 @@
+"""Hooks for XGBoost, and what goes with them."""
+
+from ..core.collection import Collection, CollectionKeys
+from ..names import ReductionConfig, SaveConfig, SaveConfigMode, modes
+from ..trials import create_trial
+from .hook import Hook
+from .singleton_utils import del_hook, get_hook, set_hook
+
+__all__ = [
+    "Collection",
+    "CollectionKeys",
+    "Hook",
+    "ReductionConfig",
+    "SaveConfig",
+    "SaveConfigMode",
+    "create_trial",
+    "del_hook",
+    "get_hook",
+    "modes",
+    "set_hook",
+]

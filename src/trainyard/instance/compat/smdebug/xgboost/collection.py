@@ -1,0 +1,14 @@
+"""The collections of a hook for XGBoost."""
+
+from trainyard.instance.hook.xgboost import XGBOOST
+
+from ..core.collection_manager import CollectionManager as BaseCollectionManager
+
+
+class CollectionManager(BaseCollectionManager):
+    """Those that the adapter fills; all tensors are only in one of their own when all are asked for."""
+
+    def _register_default_collections(self) -> None:
+        for collection in XGBOOST.collections:
+            regexes = [] if collection.name == "all" else list(collection.include_regex)
+            self.get(collection.name).include(regexes)

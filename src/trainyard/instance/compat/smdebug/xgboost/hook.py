@@ -1,0 +1,82 @@
+"""The hook for XGBoost: a callback, for which a step is a round."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xgboost
+
+from trainyard.instance.hook import attaching
+from trainyard.instance.hook.contract import Audience
+from trainyard.instance.hook.xgboost import METRICS, XGBOOST, BoosterCallback
+
+from ..core.hook import BaseHook
+from ..core.logger import get_logger
+from ..exceptions import SMDebugError
+from .collection import CollectionManager
+
+Data = xgboost.DMatrix | tuple[str, str] | None
+
+
+class Hook(BaseHook, BoosterCallback):
+    """Saves what a booster learns: `xgboost.train(…, callbacks=[hook])`. Reductions are not taken of it.
+
+    `train_data` and `validation_data` are matrices, or a file and its format ("csv" or "libsvm").
+    """
+
+    default_collections = {collection.name for collection in XGBOOST.collections}  # noqa: RUF012
+    default_include_collections = [METRICS]  # noqa: RUF012
+    default_values = {"save_interval": XGBOOST.interval}  # noqa: RUF012
+    manager_class = CollectionManager
+
+    def __init__(
+        self,
+        out_dir: str | None = None,
+        *arguments: Any,
+        hyperparameters: Mapping[str, Any] | None = None,
+        train_data: Data = None,
+        validation_data: Data = None,
+        **options: Any,
+    ) -> None:
+        if options.pop("reduction_config", None) is not None:
+            get_logger().warning("The reduction_config has no effect: a hook for XGBoost saves values.")
+        BoosterCallback.__init__(
+            self,
+            hyperparameters=hyperparameters,
+            train_data=_matrix(train_data),
+            validation_data=_matrix(validation_data),
+        )
+        BaseHook.__init__(self, out_dir, *arguments, **options)
+        self._followers = attaching.take_over("xgboost")
+
+    def after_iteration(self, model: Any, epoch: int, evals_log: Mapping[str, Mapping[str, Any]]) -> bool:
+        recording = self._begin_step()
+        if recording is None or recording.is_off:
+            return False
+        try:
+            self.give(recording, model, epoch=epoch, evals_log=evals_log)
+            self._give_tensors()
+            recording.finish()
+        except Exception as error:  # whatever it is, the training goes on
+            recording.fail(error)
+        return False
+
+    def _audience(self) -> Audience:
+        return self._followers
+
+
+def _matrix(data: Data) -> xgboost.DMatrix | None:
+    if data is None or isinstance(data, xgboost.DMatrix):
+        return data
+    if not (isinstance(data, tuple) and len(data) == 2 and all(isinstance(each, str) for each in data)):
+        raise SMDebugError(f"{data!r} is no DMatrix and no pair of a file and its format.")
+    file, form = Path(data[0]).expanduser(), data[1].rpartition("/")[2].lower()
+    if not file.is_file():
+        raise SMDebugError(f"There is no file {file} here.")
+    if form not in ("csv", "libsvm"):
+        raise SMDebugError(f'"{data[1]}" is no format of data; the formats are csv and libsvm.')
+    if form == "libsvm":
+        return xgboost.DMatrix(f"{file}?format=libsvm")
+    table = np.loadtxt(file, delimiter=",", ndmin=2)
+    return xgboost.DMatrix(table[:, 1:], table[:, 0])

@@ -1,0 +1,88 @@
+"""A training in Keras, on whatever backend is set, and the trials that it leaves. Its argument is a folder."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+from smdebug import modes
+
+from trainyard.formats.tensors.contract import Mode
+from trainyard.formats.tensors.trial import create_trial
+from trainyard.instance.hook.configuration import parse_config
+from trainyard.instance.hook.keras import KERAS, BatchCallback, watch_fitting
+from trainyard.instance.hook.recording import Recording
+
+
+def model() -> Any:
+    keras.utils.set_random_seed(3)
+    made = keras.Sequential([keras.Input((4,)), keras.layers.Dense(5, activation="relu"), keras.layers.Dense(1)])
+    made.compile(optimizer=keras.optimizers.SGD(0.05), loss="mse", metrics=["mae"])
+    return made
+
+
+def data() -> tuple[Any, Any]:
+    x = np.random.default_rng(1).normal(size=(32, 4)).astype(np.float32)
+    return x, x[:, :1]
+
+
+def train_with_a_hook(folder: str) -> None:
+    """As a script for smdebug does."""
+    import smdebug.tensorflow as smd
+
+    hook = smd.KerasHook(
+        out_dir=folder, save_config=smd.SaveConfig(save_interval=2), include_collections=["weights", "biases"]
+    )
+    trained = model()
+    first = trained.get_weights()[0]
+    optimizer = hook.wrap_optimizer(trained.optimizer)
+    assert optimizer is trained.optimizer
+    x, y = data()
+    history = trained.fit(x, y, batch_size=8, epochs=2, validation_split=0.25, callbacks=[hook], verbose=0).history
+    hook.save_scalar("done", 1)
+    trained.predict(x, batch_size=16, callbacks=[hook], verbose=0)
+    hook.close()
+    trial = smd.create_trial(folder)
+    kernels = trial.tensor_names(collection="weights")
+    assert [name.rpartition("/")[2] for name in kernels] == ["kernel", "kernel"], kernels
+    assert len(trial.tensor_names(collection="biases")) == 2
+    assert trial.steps(mode=modes.TRAIN) == [0, 2, 4], trial.steps(mode=modes.TRAIN)
+    assert trial.steps(mode=modes.EVAL) == [0]
+    assert set(trial.modes()) == {modes.TRAIN, modes.EVAL, modes.PREDICT}
+    assert np.array_equal(trial.tensor(kernels[0]).value(0), first), "a weight is that before the update"
+    values = trial.tensor(kernels[0]).values(mode=modes.TRAIN)
+    assert not np.array_equal(values[2], values[4]), "weights are those of now, and not of the last epoch"
+    assert "loss" in trial.tensor_names(collection="losses")
+    assert trial.tensor_names(collection="metrics") == ["mae"], trial.tensor_names(collection="metrics")
+    losses = create_trial(folder).series("loss", mode=Mode.TRAIN)
+    assert np.isclose(losses.values[5], history["loss"][1]), "the last batch of an epoch has the loss of the epoch"
+
+
+def train_without_a_word(folder: str) -> None:
+    """As a job does with a script that knows of nothing."""
+    weights = {"CollectionName": "weights", "CollectionParameters": {"save_interval": "1"}}
+    content = {"LocalPath": folder, "CollectionConfigurations": [weights]}
+    recording = Recording(parse_config(content, framework=KERAS))
+    watch_fitting(lambda: BatchCallback(recording))
+    x, y = data()
+    trained = model()
+    trained.fit(x, y, 8, 1, 0, [keras.callbacks.TerminateOnNaN()], 0.25)  # callbacks by their place
+    trained.evaluate(x, y, batch_size=16, verbose=0)
+    recording.close()
+    trial = create_trial(folder)
+    assert len(trial.series("loss", mode=Mode.TRAIN).steps) == 3
+    kernel = trial.tensor(trial.tensor_names(collection="weights")[0])
+    first, second, third = kernel.values(Mode.TRAIN).values()
+    assert not np.array_equal(first, second), "weights are those of now, on every backend"
+    assert not np.array_equal(second, third)
+    assert len(trial.series("loss", mode=Mode.EVAL).steps) == 1 + 2, "its own evaluation, and that of the script"
+
+
+def main(folder: str) -> None:
+    if keras.backend.backend() == "tensorflow":
+        train_with_a_hook(str(Path(folder) / "hook"))
+    train_without_a_word(str(Path(folder) / "none"))
+
+
+main(sys.argv[1])
