@@ -10,6 +10,7 @@ from enum import StrEnum
 from itertools import islice
 
 from trainyard.foundation.launch_kinds import LaunchKind
+from trainyard.foundation.rule_status import RuleStatus
 
 
 class Status(StrEnum):
@@ -106,6 +107,31 @@ class LaunchPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class RulePlan:
+    """A rule that judges a job: one of ours by its word, or a class of the file at `source`.
+
+    `actions` are what shall be done when it finds something: each has a `name`, and what that needs.
+    """
+
+    name: str  # unique in the job
+    rule: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    actions: tuple[Mapping[str, str], ...] = ()
+    source: str = ""  # s3://bucket/key
+    is_dry: bool = False  # what would be done is told, and not done
+
+
+@dataclass(frozen=True, slots=True)
+class DebuggerPlan:
+    """What is captured of a job's tensors and judged; `hook` is the content of debughookconfig.json."""
+
+    hook: Mapping[str, object]
+    uri: str  # under which the tensors are kept
+    path: str  # where the program has them
+    rules: tuple[RulePlan, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TrainingPlan:
     """What to run, on what, with what. After the create only `keep_alive_s` ever changes, when the user asks for it.
 
@@ -139,6 +165,7 @@ class TrainingPlan:
     keep_alive_s: int = 0  # how long its warm workers are kept after it
     pool_key: str = ""  # the same for jobs of which one can take over what another has kept warm
     groups: tuple[InstanceGroup, ...] = ()  # empty where all instances are of one type
+    debugger: DebuggerPlan | None = None  # None captures nothing
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -197,6 +224,19 @@ class MetricSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class RuleState:
+    """How a rule stands: as one instance tells it, or in the job as a whole. `findings` are the first ones, as told."""
+
+    name: str
+    status: RuleStatus
+    at: datetime
+    details: str = ""
+    judged: int = 0  # steps
+    dropped: int = 0
+    findings: tuple[Mapping[str, object], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Share:
     """What of the machine an instance was given; None is not limited."""
 
@@ -215,6 +255,7 @@ class InstanceState:
     status: SecondaryStatus | None = None
     phases: tuple[Phase, ...] = ()
     metrics: Mapping[str, MetricSummary] = field(default_factory=dict)
+    rules: Mapping[str, RuleState] = field(default_factory=dict)  # as it judged the job
     exit_code: int | None = None
     exit_signal: int | None = None
     is_oom: bool = False

@@ -1,5 +1,7 @@
 """Training jobs as the records keep them: the request as it was sent, and the job in our own words."""
 
+import hashlib
+import re
 import secrets
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -7,8 +9,9 @@ from typing import Any
 
 from trainyard.foundation.arns import arn
 from trainyard.foundation.clock import EPOCH, to_micros
-from trainyard.foundation.jobs import FINAL, TrainingJob
+from trainyard.foundation.jobs import FINAL, RuleState, TrainingJob
 from trainyard.foundation.plain import from_plain, to_plain
+from trainyard.foundation.rules import rule_states
 from trainyard.server.quotas import CapacityKind, taken
 from trainyard.server.records.contract import Change, Draft, NewEvent, Resource, ResourceKey
 from trainyard.server.spot import spot_counts
@@ -23,6 +26,13 @@ _NOT_OUTLINED = frozenset({"attempts", "artifacts", "notes", "card", "failure"})
 
 def training_job_arn(region: str, account: str, name: str) -> str:
     return arn("sagemaker", region, account, f"training-job/{name}")
+
+
+def rule_job_arn(job: TrainingJob, rule: str) -> str:
+    """The ARN by which clients tell the evaluation of a rule from others; there is no processing job behind it."""
+    words = re.sub(r"[^A-Za-z0-9]+", "-", f"{job.name[:26]}-{rule[:26]}").strip("-").lower()
+    digest = hashlib.sha256(f"{job.arn}/{rule}".encode()).hexdigest()[:8]
+    return arn("sagemaker", job.region, job.account, f"processing-job/{words}-{digest}")
 
 
 def draft_of(job: TrainingJob, request: Mapping[str, Any], *, tags: Mapping[str, str]) -> Draft:
@@ -109,7 +119,31 @@ def events_of(before: TrainingJob, after: TrainingJob) -> list[NewEvent]:
         for step in after.transitions[known:]
     ]
     notes = [NewEvent("training-job.note", {"text": note}) for note in after.notes[len(before.notes) :]]
-    return steps + notes
+    return steps + notes + _rule_events(before, after)
+
+
+def _rule_events(before: TrainingJob, after: TrainingJob) -> list[NewEvent]:
+    known = rule_states(before)
+    return [
+        NewEvent(
+            "training-job.rule",
+            {
+                "rule": state.name,
+                "status": state.status,
+                "details": state.details,
+                "judged": state.judged,
+                "dropped": state.dropped,
+                "findings": list(state.findings[len(was.findings) :]),
+            },
+        )
+        for was, state in zip(known, rule_states(after), strict=True)
+        if _is_news(was, state)
+    ]
+
+
+def _is_news(was: RuleState, state: RuleState) -> bool:
+    """Whether users would want to know; that some more steps were judged is none."""
+    return (was.status, was.details, was.findings) != (state.status, state.details, state.findings)
 
 
 def _counts_at_end(job: TrainingJob) -> Mapping[str, int]:

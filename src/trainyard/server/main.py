@@ -31,6 +31,7 @@ from trainyard.link.warm import leave_all
 from trainyard.objects.contract import ObjectStore
 from trainyard.server.app import App
 from trainyard.server.certificates import ensure_certificates
+from trainyard.server.control.actions.work import ActionWork
 from trainyard.server.control.bell import Bell
 from trainyard.server.control.hiding import hidden_places
 from trainyard.server.control.loop import TrainingLoop
@@ -39,6 +40,7 @@ from trainyard.server.control.specs import SpecMaker, Surroundings
 from trainyard.server.control.training import TrainingWork
 from trainyard.server.control.waiting import Waiting
 from trainyard.server.following import Followers
+from trainyard.server.gateways import Gateways, gateways_of
 from trainyard.server.home import Credentials, Home, Runtime, lock_home, open_home
 from trainyard.server.identity import Identities
 from trainyard.server.listeners import Listener, bind, listener, serve
@@ -100,6 +102,7 @@ def _open_yard(home: Home, settings: ServerSettings, *, bell: Bell) -> Iterator[
             images=Images(home.images_file),
             file_systems=FileSystems(home.file_systems_file, cache=home.cache / "file_systems"),
             wake=bell.ring,
+            gateways=_gateways(settings),
             strict=settings.strict,
             warm=home.warm,
             # A database of its own is found again by whatever name the machine has later.
@@ -187,6 +190,7 @@ async def _jobs_moving(
     endless = [
         asyncio.create_task(_keep_house(yard)),
         asyncio.create_task(Waiting(yard.records, utc_now, worker=work.worker).watch()),
+        asyncio.create_task(_action_work(yard, worker=work.worker).watch()),
     ]
     try:
         yield
@@ -198,6 +202,24 @@ async def _jobs_moving(
         if doorbell is not None:
             doorbell.close()
         await asyncio.to_thread(leave_all, home.warm)
+
+
+def _gateways(settings: ServerSettings) -> Gateways:
+    return gateways_of(
+        smtp_url=settings.smtp_url,
+        smtp_from=settings.smtp_from,
+        sms_url=settings.sms_url,
+        webhook_hosts=settings.webhook_hosts,
+        webhook_secret=settings.webhook_secret,
+        commands=settings.action_commands,
+        timeout=settings.action_timeout,
+        patience=settings.action_patience,
+    )
+
+
+def _action_work(yard: Yard, *, worker: str) -> ActionWork:
+    workshop = yard.workshop
+    return ActionWork(yard.records, workshop.gateways, utc_now, worker=worker, wake=workshop.wake)
 
 
 def _surroundings(home: Home, settings: ServerSettings, *, endpoint: str) -> Surroundings:

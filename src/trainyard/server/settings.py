@@ -47,6 +47,28 @@ class ServerSettings:
         ENVIRONMENTS_BYTES,
         help="How much of what its jobs installed is kept for each user; the longest unused goes first.",
     )
+    smtp_url: str = setting(
+        "",
+        help="Mail server for the actions of rules, smtp://user:password@host:587 or smtps://…; empty sends no mail.",
+    )
+    smtp_from: str = setting("", help="Address that such mails come from.")
+    sms_url: str = setting(
+        "", help="URL that takes text messages as a JSON POST with `to`, `text` and `key`; empty sends none."
+    )
+    webhook_hosts: str = setting(
+        "",
+        help="Hosts that webhooks of rules may go to, such as hooks.slack.com,ops.example.com:8443; empty allows none.",
+    )
+    webhook_secret: str = setting("", help="Signs webhooks and text messages; best given by its variable.")
+    action_commands: str = setting(
+        "",
+        help="Commands that rules may run by name: page=/usr/local/bin/page --team ml; ticket=/opt/ticket. They run as "
+        "the yard does, with the finding as JSON on their input.",
+    )
+    action_timeout: timedelta = setting(timedelta(seconds=10), help="How long one try of an action of a rule may take.")
+    action_patience: timedelta = setting(
+        timedelta(hours=1), help="How long an action of a rule is tried again, at growing intervals."
+    )
     threads: int = setting(32, help="Threads for blocking work: files, database.")
     body_limit_bytes: int = setting(
         32 * 1024 * 1024, help="Largest request body that is held in memory; objects stream."

@@ -41,6 +41,8 @@ _S3_WORDS = {
 }
 # Words that the yard has more of than the model: its catalog of instance types decides, which knows `local` too.
 _OPEN_ENUMS = frozenset({"TrainingInstanceType"})
+# Lengths that the yard allows more of: all actions of a rule are one value, and two of them fill what AWS takes.
+_LONGER = {"ConfigValue": 4096}
 _UNBOUNDED = 65536  # the longest string that a pattern without a length of its own is tried on
 _SHOWN = 1024  # how much of a value a message repeats
 _SHOWN_ITEMS = 50
@@ -234,7 +236,7 @@ def _value_check(shape: "ModelShape") -> Check | None:
 
 
 def _constraints(shape: "ModelShape") -> list[_Constraint]:
-    least, most = shape.metadata.get("min"), shape.metadata.get("max")
+    least, most = shape.metadata.get("min"), _LONGER.get(shape.name, shape.metadata.get("max"))
     words, pattern = shape.metadata.get("enum"), shape.metadata.get("pattern")
     is_number = shape.type_name in ("integer", "long", "float", "double")
     measured = "value" if is_number else "length"

@@ -16,6 +16,7 @@ from trainyard.testing.eventually import eventually
 from trainyard.wire.client import Client
 
 DAY = timedelta(days=1)
+RULES = "503895931360.dkr.ecr.us-east-1.amazonaws.com/sagemaker-debugger-rules:latest"
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,9 @@ class World:
             "etag": hashlib.md5(b"part").hexdigest(),
             "trainingjobname": f"{word}-job",
             "instancetype": "ml.m5.large",
+            "ruleconfigurationname": f"{word}-rule",
+            "ruleevaluatorimage": RULES,
+            "collectionname": "losses",
             "namecontains": word,
             "s3uri": f"s3://{self.bucket}/{self.key}",
             "s3outputpath": f"s3://{self.bucket}",
@@ -207,6 +211,14 @@ def _build_job(user: User, word: str, secret: str) -> None:
         ResourceConfig={"InstanceType": "local", "InstanceCount": 1, "VolumeSizeInGB": 1},
         StoppingCondition={"MaxRuntimeInSeconds": 60},
         Environment={"SECRET": secret},
+        DebugHookConfig={"S3OutputPath": f"s3://{word}-bucket/debug"},
+        DebugRuleConfigurations=[
+            {
+                "RuleConfigurationName": secret,
+                "RuleEvaluatorImage": RULES,
+                "RuleParameters": {"rule_to_invoke": "VanishingGradient"},
+            }
+        ],
         Tags=[{"Key": "secret", "Value": secret}],
     )
     eventually(lambda: sagemaker.describe_training_job(TrainingJobName=name)["TrainingJobStatus"] == "Completed")

@@ -1,5 +1,6 @@
 """What the reports of agents mean for a training job. Pure: a job and frames in, the job after them out."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,15 +12,23 @@ from trainyard.foundation.jobs import (
     MetricSummary,
     Outcome,
     Phase,
+    RuleState,
     SecondaryStatus,
     TrainingJob,
 )
+from trainyard.foundation.rule_status import RuleStatus
+from trainyard.foundation.rules import MAX_FINDINGS
 from trainyard.foundation.transitions import advance, may_become
 from trainyard.link.contract import Frame, FrameKind
 
 MAX_NOTES = 100
+MAX_RULES = 20  # of a job
+MAX_TEXT = 4096  # characters of what is told of a rule
+MAX_EVIDENT = 3  # findings of a rule that keep their evidence
+MAX_SERIES, MAX_POINTS = 4, 256  # of the evidence of a finding
 MAX_PHASES = 100  # of an instance; a waterfall has about a dozen
 
+_SCALARS = ("step", "mode", "worker", "tensor", "message", "value", "threshold", "severity", "module")
 _S = SecondaryStatus
 _STEPS = (_S.DOWNLOADING, _S.TRAINING, _S.UPLOADING)
 
@@ -75,6 +84,58 @@ def _metric(state: InstanceState, frame: Frame) -> InstanceState:
     payload = frame.payload
     summary = MetricSummary(payload["value"], from_micros(payload["at_us"]), payload["count"])
     return replace(state, metrics={**state.metrics, payload["name"]: summary})
+
+
+def _rule(state: InstanceState, frame: Frame) -> InstanceState:
+    """A program can write what it likes to its agent, so that nothing here is taken for granted but the frame."""
+    payload = frame.payload
+    name, status = _text(payload.get("rule")), _text(payload.get("status"))
+    if status not in set(RuleStatus) or (name not in state.rules and len(state.rules) >= MAX_RULES):
+        return state
+    known = state.rules[name].findings if name in state.rules else ()
+    told = RuleState(
+        name,
+        RuleStatus(status),
+        from_micros(frame.at_us),
+        details=_text(payload.get("details")),
+        judged=_count(payload.get("judged")),
+        dropped=_count(payload.get("dropped")),
+        findings=(*known, *_finding(payload.get("finding"), has_evidence=len(known) < MAX_EVIDENT))[:MAX_FINDINGS],
+    )
+    return replace(state, rules={**state.rules, name: told})
+
+
+def _finding(given: object, *, has_evidence: bool) -> list[Mapping[str, object]]:
+    if not isinstance(given, dict):
+        return []
+    finding: dict[str, object] = {name: _scalar(given[name]) for name in _SCALARS if name in given}
+    evidence = given.get("evidence")
+    if has_evidence and isinstance(evidence, list | tuple):
+        finding["evidence"] = [_series(each) for each in evidence[:MAX_SERIES] if isinstance(each, dict)]
+    return [finding]
+
+
+def _series(given: Mapping[str, object]) -> dict[str, object]:
+    points = {name: given.get(name) for name in ("steps", "values")}
+    return {"label": _text(given.get("label"))} | {
+        name: [_scalar(value) for value in values[-MAX_POINTS:]] if isinstance(values, list | tuple) else []
+        for name, values in points.items()
+    }
+
+
+def _scalar(value: object) -> object:
+    """A text or a number as every database takes it in JSON: a number that is none, or without end, as a word."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if isinstance(value, int | float) else _text(value)
+
+
+def _text(given: object) -> str:
+    return given[:MAX_TEXT] if isinstance(given, str) else ""
+
+
+def _count(given: object) -> int:
+    return max(0, given) if isinstance(given, int) else 0
 
 
 def _exited(state: InstanceState, frame: Frame) -> InstanceState:
@@ -148,6 +209,7 @@ _OF_INSTANCE: Mapping[FrameKind, Callable[[InstanceState, Frame], InstanceState]
     FrameKind.STATUS: _status,
     FrameKind.PHASE: _phase,
     FrameKind.METRIC: _metric,
+    FrameKind.RULE: _rule,
     FrameKind.EXITED: _exited,
     FrameKind.ENDED: _ended,
 }

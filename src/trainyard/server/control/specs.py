@@ -7,12 +7,13 @@ from pathlib import Path
 
 from trainyard.engines.file_systems import FileSystems
 from trainyard.engines.images import Environment, Images
-from trainyard.foundation.jobs import Attempt, InstanceState, Share, TrainingJob, TrainingPlan
+from trainyard.foundation.jobs import Attempt, DebuggerPlan, InstanceState, Share, TrainingJob, TrainingPlan
 from trainyard.foundation.launch_kinds import LaunchKind
 from trainyard.link.contract import (
     ENVIRONMENTS_BYTES,
     PROTOCOL,
     ChannelSpec,
+    DebuggerSpec,
     GroupSpec,
     InstanceSpec,
     LaunchSpec,
@@ -20,10 +21,12 @@ from trainyard.link.contract import (
     MetricSpec,
     ObjectsSpec,
     ProgramSpec,
+    RuleSpec,
     SyncSpec,
     WarmSpec,
 )
 from trainyard.objects.contract import ObjectStore
+from trainyard.server.control.actions.asking import is_of_agent
 from trainyard.server.control.channels import Contents, channel_spec, contents_of
 from trainyard.server.records.contract import AccessKey
 
@@ -121,9 +124,12 @@ class SpecMaker:
             environments=str(self.surroundings.environments / job.account),
             environments_limit_bytes=self.surroundings.environments_limit_bytes,
             notes=base.notes,
-            extra_paths=_outside(plan.checkpoint_path, plan.tensorboard_path),
+            extra_paths=_outside(
+                plan.checkpoint_path, plan.tensorboard_path, plan.debugger.path if plan.debugger else ""
+            ),
             checkpoint=_sync(plan.checkpoint_uri, plan.checkpoint_path),
             tensorboard=_sync(plan.tensorboard_uri, plan.tensorboard_path),
+            debugger=_debugger(plan.debugger, job.name),
             warm=self._warm(job),
             doorbell=str(self.surroundings.doorbell or ""),
         )
@@ -181,6 +187,24 @@ def _channels(plan: TrainingPlan, contents: Mapping[str, Contents], *, host: str
 
 def _sync(uri: str, path: str) -> SyncSpec | None:
     return SyncSpec(uri, path) if uri else None
+
+
+def _debugger(plan: DebuggerPlan | None, job_name: str) -> DebuggerSpec | None:
+    """Of the actions only those that agents carry out themselves: addresses of others are none of theirs."""
+    if plan is None:
+        return None
+    rules = [
+        RuleSpec(
+            each.name,
+            each.rule,
+            each.parameters,
+            [action for action in each.actions if is_of_agent(action, job_name)],
+            source=each.source,
+            is_dry=each.is_dry,
+        )
+        for each in plan.rules
+    ]
+    return DebuggerSpec(plan.hook, SyncSpec(plan.uri, plan.path), rules)
 
 
 def _outside(*paths: str) -> tuple[str, ...]:

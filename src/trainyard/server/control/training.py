@@ -20,6 +20,7 @@ from trainyard.foundation.jobs import Attempt, InstanceState, SecondaryStatus, S
 from trainyard.foundation.transitions import advance, give_up, interrupt
 from trainyard.link.contract import INTERRUPTED, CommandKind, Frame, InstanceSpec, LimitSpec
 from trainyard.link.folders import AttemptRef, InstanceRef
+from trainyard.server.control.actions.asking import ask_for_actions, noted, stopped_by_rules
 from trainyard.server.control.ending import (
     awaits_cause,
     conclude,
@@ -189,6 +190,8 @@ class TrainingWork:
         after = self._worked_on(claim.resource.id, job)
         if after == job:
             return claim
+        # Before the findings are remembered: who is killed in between hears of them again.
+        ask_for_actions(self.records, claim.resource.id, job, after=after, now=now)
         applied = self._apply(claim, job, after)
         self._revoke_unless_remembered(after, applied)
         return applied
@@ -197,10 +200,11 @@ class TrainingWork:
         ref = AttemptRef(id, live_attempt(job).number)
         if not live_attempt(job).is_started:
             return self._started(ref, job)
-        job = self._heard(ref, job)
+        before, job = job, self._heard(ref, job)
         if has_failed(live_attempt(job)) and not live_attempt(job).told:
             # What failed may have done so because another one died just after it was last seen alive.
             job = self._heard(ref, job)
+        job = stopped_by_rules(before, noted(before, job), now=self.clock())
         if self._is_over(live_attempt(job)):
             return self._ended(ref, job)
         return self._told(ref, job)

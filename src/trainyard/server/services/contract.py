@@ -18,6 +18,7 @@ from trainyard.engines.images import Images
 from trainyard.engines.load import MachineLoad
 from trainyard.objects.contract import ObjectStore
 from trainyard.server.following import Followers
+from trainyard.server.gateways import Gateways
 from trainyard.server.identity import Caller, Identities
 from trainyard.server.records.contract import Records
 from trainyard.wire.http import HttpRequest
@@ -41,6 +42,7 @@ class Workshop:
     load: MachineLoad = field(default_factory=MachineLoad)
     warm: Path | None = None  # the folder of the warm workers; None where there are none
     site: str = ""  # of this yard among several on one database; empty where it is the only one
+    gateways: Gateways = field(default_factory=Gateways)  # of the actions of rules
     strict: bool = False  # refuses jobs whose instance type or image can only be had in part
 
 

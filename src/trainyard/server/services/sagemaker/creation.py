@@ -21,6 +21,7 @@ from trainyard.server.quotas import Quotas
 from trainyard.server.records.contract import CounterFull, Draft, NewEvent, Resource, ResourceKey
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.server.services.logs.storage import GROUP, ensure_group
+from trainyard.server.services.sagemaker.debugging import debugger_of, notes_on_debugger, require_locations_of
 from trainyard.server.services.sagemaker.inputs import channels_of, require_bucket, require_channels, require_object
 from trainyard.server.services.sagemaker.isolation import require_encryption, require_isolation
 from trainyard.server.services.sagemaker.launchers import launch_of
@@ -44,6 +45,8 @@ def create_training_job(call: Call, shape: Shape) -> Shape:
     require_isolation(plan, call.yard.workshop.engine)
     require_encryption(shape, plan)
     _require_locations(call, plan)
+    if plan.debugger:
+        require_locations_of(plan.debugger, shape, call.yard.objects, account=call.account)
     name = shape["TrainingJobName"]
     job = TrainingJob(
         name=name,
@@ -54,7 +57,7 @@ def create_training_job(call: Call, shape: Shape) -> Shape:
         created_at=call.now,
         transitions=(first_transition(call.now),),
         site=call.yard.workshop.site,
-        notes=(*_environment_notes(call, plan), *notes_on(shape)),
+        notes=(*_environment_notes(call, plan), *notes_on(shape), *notes_on_debugger(shape)),
     )
     request = {member: value for member, value in shape.items() if member != "Tags"}
     # Before the first instance: an administrator without a group of its own would be shown those of others.
@@ -131,6 +134,7 @@ def _plan(call: Call, shape: Shape) -> TrainingPlan:
         tensorboard_path=tensorboard.path,
         keep_alive_s=resources.get("KeepAlivePeriodInSeconds", 0),
         pool_key=pool_key_of(shape),
+        debugger=debugger_of(shape, call.yard.workshop.gateways),
     )
 
 

@@ -5,8 +5,9 @@ from datetime import datetime
 from typing import Any
 
 from trainyard.foundation.bills import bill_of
-from trainyard.foundation.jobs import MetricSummary, TrainingJob, Transition
-from trainyard.server.jobs import job_of, outline_of, request_of
+from trainyard.foundation.jobs import MetricSummary, RuleState, TrainingJob, Transition
+from trainyard.foundation.rules import rule_states
+from trainyard.server.jobs import job_of, outline_of, request_of, rule_job_arn
 from trainyard.server.records.contract import Resource
 from trainyard.server.services.contract import Shape
 from trainyard.server.services.sagemaker.pools import pool_shape
@@ -22,6 +23,7 @@ _ECHOED = (
     "VpcConfig",
     "CheckpointConfig",
     "DebugHookConfig",
+    "DebugRuleConfigurations",
     "ExperimentConfig",
     "TensorBoardOutputConfig",
     "ProfilerConfig",
@@ -103,9 +105,29 @@ def _results(job: TrainingJob) -> Shape:
     shape: Shape = {}
     if job.failure:
         shape["FailureReason"] = job.failure[:REASON_LENGTH]
+    if states := rule_states(job):
+        shape["DebugRuleEvaluationStatuses"] = [_rule(job, state) for state in states]
     if job.metrics:
         shape["FinalMetricDataList"] = [_final(name, metric) for name, metric in job.metrics.items()]
     return shape
+
+
+def _rule(job: TrainingJob, state: RuleState) -> Shape:
+    shape: Shape = {
+        "RuleConfigurationName": state.name,
+        "RuleEvaluationJobArn": rule_job_arn(job, state.name),
+        "RuleEvaluationStatus": state.status,
+        "LastModifiedTime": state.at,
+    }
+    details = _details(state)
+    return shape | ({"StatusDetails": details} if details else {})
+
+
+def _details(state: RuleState) -> str:
+    """What its instances said of it, and how much it did not see."""
+    is_news = state.dropped and "dropped" not in state.details
+    missed = f" {state.dropped} steps were dropped and not judged." if is_news else ""
+    return f"{state.details[: REASON_LENGTH - len(missed)]}{missed}".strip()
 
 
 def _pool(job: TrainingJob, now: datetime) -> Shape:

@@ -1,4 +1,4 @@
-"""The folders of a training job that are kept in S3 while it runs: CheckpointConfig and TensorBoardOutputConfig."""
+"""The folders of a training job that are kept in S3 while it runs: checkpoints, TensorBoard's files, and tensors."""
 
 import posixpath
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from trainyard.server.services.contract import Shape
 
 CHECKPOINTS = "/opt/ml/checkpoints"
 TENSORBOARD = "/opt/ml/output/tensorboard"
+TENSORS = "/opt/ml/output/tensors"
 
 # What a program needs of its surroundings, with all that lies in it, and what it cannot do without as it is.
 _TAKEN = (
@@ -43,6 +44,13 @@ def tensorboard_of(shape: Shape) -> SyncedFolder:
     config = shape["TensorBoardOutputConfig"]
     path = _path(config.get("LocalPath") or TENSORBOARD, "TensorBoardOutputConfig.LocalPath")
     return SyncedFolder(f"{config['S3OutputPath'].rstrip('/')}/{shape['TrainingJobName']}/tensorboard-output", path)
+
+
+def tensors_of(shape: Shape) -> SyncedFolder:
+    """Where the hook leaves tensors, and where clients look for them."""
+    config = shape["DebugHookConfig"]
+    path = _path(config.get("LocalPath") or TENSORS, "DebugHookConfig.LocalPath")
+    return SyncedFolder(f"{config['S3OutputPath'].rstrip('/')}/{shape['TrainingJobName']}/debug-output", path)
 
 
 def _path(given: str, member: str) -> str:

@@ -10,6 +10,7 @@ from trainyard.server.records.contract import Resource
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.server.services.sagemaker.described import described
 from trainyard.server.services.trainyard.line import position_of
+from trainyard.server.services.trainyard.rules import rules_of
 from trainyard.server.services.trainyard.shares import shares_of
 from trainyard.server.services.visible import load_visible
 
@@ -20,7 +21,7 @@ _UNSTARTED = "Correct what the reason names, which has changed since the job was
 
 
 def describe_job(call: Call, shape: Shape) -> Shape:
-    """Notes, shares, waterfall, attempts, failure card, price and cost of one job."""
+    """Notes, shares, waterfall, attempts, failure card, rules, price and cost of one job."""
     resource = load_visible(call, KIND, shape["TrainingJobName"])
     job = job_of(resource)
     return {
@@ -37,6 +38,7 @@ def describe_job(call: Call, shape: Shape) -> Shape:
         "FailureCard": failure_card(job),
         "Artifacts": _artifacts(job),
         **_costs(call, resource, job),
+        "Rules": rules_of(call, resource, job),
         "QueuePosition": position_of(call.yard.records, job) if job.secondary in _IN_LINE else None,
     }
 

@@ -181,7 +181,6 @@ def test_a_spot_job_is_planned_with_its_time_and_the_ratio_of_its_prices(anna: A
 
 
 UNSERVED: list[dict[str, Any]] = [
-    {"DebugRuleConfigurations": [{"RuleConfigurationName": "r", "RuleEvaluatorImage": "i"}]},
     {"ResourceConfig": resources(TrainingPlanArn=PLAN)},
     {"OutputDataConfig": {"S3OutputPath": "s3://data/x", "CompressionType": "NONE"}},
 ]
@@ -270,7 +269,7 @@ def test_what_clients_send_unasked_is_taken_told_back_and_noted(anna: As) -> Non
     told = describe(anna)
     assert {member: told[member] for member in sent} == sent
     notes = " ".join(job_of(anna.yard.records.load(ResourceKey(anna.account, KIND, "mnist"))).notes)
-    for word in ("VpcConfig", "DebugHookConfig", "ProfilerConfig", "ExperimentConfig", "VolumeSize"):
+    for word in ("VpcConfig", "ProfilerConfig", "ExperimentConfig", "VolumeSize"):
         assert word in notes
 
 

@@ -6,6 +6,7 @@ import pytest
 from tests.unit.foundation.jobs import seconds
 from tests.unit.server.services.accounts import Accounts, As
 from tests.unit.server.services.sagemaker.requests import channel, create
+from tests.unit.server.services.sagemaker.rules import judged, rule
 from tests.unit.server.services.sagemaker.test_described import load, remember
 from trainyard.foundation.jobs import Attempt, InstanceState, MetricSummary
 from trainyard.server.records.contract import Resource
@@ -213,3 +214,13 @@ def test_a_search_reads_only_the_jobs_that_have_the_tag(filled: As, monkeypatch:
 def test_others_find_nothing_of_it(accounts: Accounts, filled: As) -> None:
     assert names(accounts.ben) == []
     assert len(names(accounts.admin)) == 5
+
+
+def test_jobs_are_found_by_how_their_rules_stand(anna: As) -> None:
+    create(anna, "judged", **judged(rule()))
+    create(anna, "stopped", **judged(rule()))
+    create(anna, "plain")
+    anna("sagemaker", "StopTrainingJob", TrainingJobName="stopped")
+    status = "DebugRuleEvaluationStatuses.RuleEvaluationStatus"
+    assert names(anna, where(status, "Equals", "InProgress")) == ["judged"]
+    assert names(anna, where(status, "Equals", "Stopped")) == ["stopped"]

@@ -1,0 +1,107 @@
+"""Which actions the news of a job call for."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from trainyard.foundation.errors import AlreadyExists, NotFound
+from trainyard.foundation.jobs import InstanceState, Outcome, RulePlan, RuleState, Status, TrainingJob
+from trainyard.foundation.rule_status import RuleStatus
+from trainyard.foundation.rules import found_rules, rule_states
+from trainyard.foundation.transitions import ask_to_stop
+from trainyard.server.actions import ActionStatus, RuleAction, action_to_do, draft_of, event_of, key_of
+from trainyard.server.control.reports import MAX_NOTES
+from trainyard.server.records.contract import Records, ResourceId
+
+log = logging.getLogger(__name__)
+
+BY_RULE = "rule"  # the reason of a stop that a rule asked for
+_MESSAGE_LENGTH = 500
+
+
+def ask_for_actions(
+    records: Records, job_id: ResourceId, before: TrainingJob, *, after: TrainingJob, now: datetime
+) -> None:
+    """Remember the actions of the rules that have come to find something, before what they found is remembered.
+
+    Who is killed in between hears the same again and finds the actions there.
+    """
+    for action, status in _asked(job_id, before, after):
+        draft = draft_of(job_id, after, action, status=status)
+        event = None if status is ActionStatus.DUE else event_of(action, status)
+        try:
+            records.create(draft, now=now, event=event)
+        except AlreadyExists:
+            continue
+        except NotFound:  # the job has been deleted meanwhile
+            return
+        log.info("rule asked for an action", extra={"job": after.name, "rule": action.rule, "action": action.name})
+
+
+def stopped_by_rules(before: TrainingJob, after: TrainingJob, *, now: datetime) -> TrainingJob:
+    """The job on its way to its end, if a rule with that action has come to find something.
+
+    The agent of the instance that found it has stopped its program already; this stops the others.
+    """
+    if after.status is not Status.IN_PROGRESS or after.attempt is None:
+        return after
+    if not any(map(_may_be_stopped, after.attempt.instances)):
+        return after
+    for rule, state in _news(before, after):
+        if not rule.is_dry and any(is_own_stop(action, after.name) for action in rule.actions):
+            message = f"Rule {rule.name} stops the training job: {state.details}"
+            return ask_to_stop(after, BY_RULE, at=now, message=message[:_MESSAGE_LENGTH])
+    return after
+
+
+def noted(before: TrainingJob, after: TrainingJob) -> TrainingJob:
+    """The job with a note for each rule that has come to find something, which those who follow it see at once."""
+    notes = [
+        f"Rule {rule.name} found an issue: {state.details}"[:_MESSAGE_LENGTH] for rule, state in _news(before, after)
+    ]
+    return after.noted(*notes) if notes and len(after.notes) < MAX_NOTES else after
+
+
+def is_own_stop(action: Mapping[str, str], job_name: str) -> bool:
+    """Whether an action stops the very job whose rule it is of, at once."""
+    return action["name"] == "stoptraining" and action.get("training_job_prefix", "") in ("", job_name)
+
+
+def is_of_agent(action: Mapping[str, str], job_name: str) -> bool:
+    """Whether the agents of the job carry an action out, yard or no yard."""
+    return action["name"] == "checkpointthenstop" or is_own_stop(action, job_name)
+
+
+def _asked(job_id: ResourceId, before: TrainingJob, after: TrainingJob) -> Iterator[tuple[RuleAction, ActionStatus]]:
+    for rule, state in _news(before, after):
+        for number, action in enumerate(rule.actions, 1):
+            asked = action_to_do(after, state, action, key=key_of(job_id, rule.name, number))
+            if rule.is_dry:
+                yield replace(asked, told="Not done: the rule has dry_run.", at=state.at), ActionStatus.DRY
+            elif is_of_agent(action, after.name):
+                yield (
+                    replace(asked, told="The instance that found it does so.", at=state.at, tries=1),
+                    ActionStatus.DONE,
+                )
+            else:
+                yield asked, ActionStatus.DUE
+
+
+def _news(before: TrainingJob, after: TrainingJob) -> list[tuple[RulePlan, RuleState]]:
+    """The rules that have come to find something, with how they stand."""
+    plan = after.plan.debugger
+    if plan is None:
+        return []
+    known = found_rules(before)
+    pairs = zip(plan.rules, rule_states(after), strict=True)
+    return [
+        (rule, state) for rule, state in pairs if state.status is RuleStatus.ISSUES_FOUND and rule.name not in known
+    ]
+
+
+def _may_be_stopped(instance: InstanceState) -> bool:
+    """Whether the program of an instance goes on, or was stopped before its end."""
+    if instance.has_ended:
+        return instance.outcome is Outcome.STOPPED
+    return instance.exit_code is None and instance.exit_signal is None

@@ -1,0 +1,181 @@
+"""DebugHookConfig and DebugRuleConfigurations: what is captured of a training job, and what judges it.
+
+Everything is checked here, so that no job trains for hours before a rule is found to be unknown. An image of AWS's
+built-in rules means ours of the same names; any other means a rule in a file of the user's.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from trainyard.foundation.errors import InvalidRequest
+from trainyard.foundation.jobs import DebuggerPlan, RulePlan
+from trainyard.objects.contract import ObjectStore
+from trainyard.server.gateways import Gateways
+from trainyard.server.services.contract import Shape
+from trainyard.server.services.sagemaker.hook_parameters import (
+    BUILT_IN,
+    check_collection_parameters,
+    check_hook_parameters,
+    joined_collections,
+)
+from trainyard.server.services.sagemaker.inputs import require_bucket, require_object
+from trainyard.server.services.sagemaker.rule_actions import actions_of
+from trainyard.server.services.sagemaker.synced import tensors_of
+
+BUILT_IN_IMAGE = "sagemaker-debugger-rules"
+MAX_RULES = 20
+
+_HOOK, _RULES = "DebugHookConfig", "DebugRuleConfigurations"
+_RULE, _SOURCE, _ACTIONS, _DRY = "rule_to_invoke", "source_s3_uri", "action_json", "dry_run"
+_OURS = (_RULE, _SOURCE, _ACTIONS, _DRY, "base_trial")
+_STOPS = "stop_training_on_fire"
+_OTHER_TRIAL = re.compile(r"other_trial_\d+")
+_TRUTHS = {"true": True, "1": True, "false": False, "0": False}
+
+
+def debugger_of(shape: Shape, gateways: Gateways) -> DebuggerPlan | None:
+    """None where nothing shall be captured; InvalidRequest names the member that cannot be, and what can."""
+    rules = shape.get(_RULES, ())
+    if _HOOK not in shape:
+        if rules:
+            raise InvalidRequest(
+                f"{_RULES} judge tensors, but without a {_HOOK} none are captured; give one with an S3OutputPath, or "
+                "leave the rules out."
+            )
+        return None
+    hook, folder = shape[_HOOK], tensors_of(shape)
+    return DebuggerPlan(
+        hook=_hook_file(hook, path=folder.path, shows_histograms="TensorBoardOutputConfig" in shape),
+        uri=folder.uri,
+        path=folder.path,
+        rules=_rules(rules, gateways, has_checkpoints="CheckpointConfig" in shape),
+    )
+
+
+def require_locations_of(plan: DebuggerPlan, shape: Shape, objects: ObjectStore, *, account: str) -> None:
+    """InvalidRequest when a bucket, or the file of a rule, is not there."""
+    require_bucket(objects, plan.uri, account=account, member=f"{_HOOK}.S3OutputPath")
+    for given, rule in zip(shape.get(_RULES, ()), plan.rules, strict=True):
+        if "S3OutputPath" in given:
+            require_bucket(objects, given["S3OutputPath"], account=account, member=f"{_member(rule.name)}.S3OutputPath")
+        if rule.source:
+            require_object(objects, rule.source, account=account, member=f"{_member(rule.name)}.{_SOURCE}")
+
+
+def notes_on_debugger(shape: Shape) -> Iterator[str]:
+    """What of the configuration does nothing, or not what one might think."""
+    for name, parameters in _collections(shape.get(_HOOK, {})):
+        if name not in BUILT_IN and not parameters.get("include_regex"):
+            yield f'The collection "{name}" has no include_regex: only what the script adds to it will be in it.'
+    if any({"InstanceType", "VolumeSizeInGB"} & rule.keys() for rule in shape.get(_RULES, ())):
+        yield "InstanceType and VolumeSizeInGB of a rule are not used: the instances of the job judge it themselves."
+
+
+def _hook_file(hook: Mapping[str, Any], *, path: str, shows_histograms: bool) -> dict[str, object]:
+    """The content of debughookconfig.json. Histograms are taken where TensorBoard shall show them."""
+    parameters = hook.get("HookParameters", {})
+    check_hook_parameters(parameters, member=f"{_HOOK}.HookParameters")
+    for name, given in _collections(hook):
+        check_collection_parameters(given, member=f'{_HOOK}.CollectionConfigurations "{name}"')
+    collections = joined_collections(_collections(hook), parameters)
+    return {
+        "LocalPath": path,
+        "S3OutputPath": hook["S3OutputPath"],
+        "HookParameters": {**parameters, **({"export_tensorboard": "true"} if shows_histograms else {})},
+        "CollectionConfigurations": [
+            {"CollectionName": name, "CollectionParameters": given} for name, given in collections.items()
+        ],
+    }
+
+
+def _collections(hook: Mapping[str, Any]) -> list[tuple[str, Mapping[str, str]]]:
+    found = []
+    for number, each in enumerate(hook.get("CollectionConfigurations", ()), 1):
+        if not each.get("CollectionName"):
+            raise InvalidRequest(f"{_HOOK}.CollectionConfigurations number {number} needs a CollectionName.")
+        found.append((each["CollectionName"], each.get("CollectionParameters", {})))
+    return found
+
+
+def _rules(given: list[dict[str, Any]], gateways: Gateways, *, has_checkpoints: bool) -> tuple[RulePlan, ...]:
+    if len(given) > MAX_RULES:
+        raise InvalidRequest(f"{_RULES} has {len(given)} rules; a job has at most {MAX_RULES}.")
+    names = [rule["RuleConfigurationName"] for rule in given]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidRequest(f'{_RULES} has the RuleConfigurationName "{name}" twice; give each rule its own.')
+    return tuple(_rule(rule, gateways, has_checkpoints=has_checkpoints) for rule in given)
+
+
+def _rule(given: Mapping[str, Any], gateways: Gateways, *, has_checkpoints: bool) -> RulePlan:
+    name, parameters = given["RuleConfigurationName"], given.get("RuleParameters", {})
+    member = _member(name)
+    plan = RulePlan(
+        name=name,
+        rule=parameters.get(_RULE, ""),
+        parameters=_own(parameters),
+        actions=actions_of(
+            parameters.get(_ACTIONS, ""), gateways, member=f"{member}.{_ACTIONS}", has_checkpoints=has_checkpoints
+        )
+        + _stop_of(parameters),
+        source=parameters.get(_SOURCE, ""),
+        is_dry=_truth(parameters.get(_DRY, "false"), f"{member}.{_DRY}"),
+    )
+    if _repository(given["RuleEvaluatorImage"]) == BUILT_IN_IMAGE:
+        _require_built_in(plan, member)
+    else:
+        _require_custom(plan, member, image=given["RuleEvaluatorImage"])
+    return plan
+
+
+def _member(name: str) -> str:
+    return f'The rule "{name}"'
+
+
+def _own(parameters: Mapping[str, str]) -> dict[str, str]:
+    """What the rule itself is told; the SDK numbers other trials, and rules have one list of them."""
+    own = {key: value for key, value in parameters.items() if key not in _OURS and not _OTHER_TRIAL.fullmatch(key)}
+    others = sorted(key for key in parameters if _OTHER_TRIAL.fullmatch(key))
+    return own | ({"other_trials": ",".join(parameters[key] for key in others)} if others else {})
+
+
+def _stop_of(parameters: Mapping[str, str]) -> tuple[Mapping[str, str], ...]:
+    """What StalledTrainingRule does by a parameter of its own, which is older than actions."""
+    return ({"name": "stoptraining"},) if _TRUTHS.get(parameters.get(_STOPS, "").lower()) else ()
+
+
+def _require_built_in(plan: RulePlan, member: str) -> None:
+    from trainyard.insight.rules.catalog import make_rule  # which brings numpy, that a yard without rules never needs
+
+    if plan.source:
+        raise InvalidRequest(
+            f"{member} has a {_SOURCE}, but the image of the built-in rules; a rule of your own has another image."
+        )
+    if not plan.rule:
+        raise InvalidRequest(f"{member} needs the parameter {_RULE}: the built-in rule that it is.")
+    try:
+        make_rule(plan.rule, plan.parameters)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{member} cannot be: {error.message}") from error
+
+
+def _require_custom(plan: RulePlan, member: str, *, image: str) -> None:
+    if not plan.source or not plan.rule:
+        raise InvalidRequest(
+            f'{member} has the image "{image}", which is not that of the built-in rules, so that it needs the '
+            f"parameters {_SOURCE}, a Python file on S3, and {_RULE}, a class in it; images of rules are not run."
+        )
+    if not plan.rule.isidentifier():
+        raise InvalidRequest(f'{member} has the {_RULE} "{plan.rule}", which cannot be the name of a class.')
+
+
+def _repository(image: str) -> str:
+    """The last part of an image's name, without its tag."""
+    return image.rpartition("/")[2].partition(":")[0].partition("@")[0]
+
+
+def _truth(value: str, member: str) -> bool:
+    if value.lower() not in _TRUTHS:
+        raise InvalidRequest(f'{member} is "{value}"; it is "true" or "false".')
+    return _TRUTHS[value.lower()]

@@ -1,0 +1,60 @@
+"""How the rules of a job stand, what they found and what was done about it, in the words of the wire."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from trainyard.foundation.jobs import RulePlan, RuleState, TrainingJob
+from trainyard.foundation.rules import rule_states
+from trainyard.server.actions import KIND, action_of
+from trainyard.server.records.contract import Query, Resource
+from trainyard.server.services.contract import Call, Shape
+
+_MOST_ACTIONS = 1000  # more than the rules of a job can have
+_TEXTS = ("Mode", "Worker", "Tensor", "Module", "Value", "Threshold", "Severity")
+
+
+def rules_of(call: Call, resource: Resource, job: TrainingJob) -> list[Shape]:
+    """One for each rule, in the order in which they were asked for."""
+    if job.plan.debugger is None:
+        return []
+    query = Query(KIND, account=resource.key.account, parent=resource.id, limit=_MOST_ACTIONS)
+    actions = call.yard.records.find(query).resources if any(rule.actions for rule in job.plan.debugger.rules) else ()
+    states = rule_states(job)
+    return [_rule(rule, state, actions) for rule, state in zip(job.plan.debugger.rules, states, strict=True)]
+
+
+def _rule(rule: RulePlan, state: RuleState, actions: Sequence[Resource]) -> Shape:
+    return {
+        "Name": rule.name,
+        "Rule": rule.rule,
+        "Status": state.status,
+        "Details": state.details or None,
+        "LastModifiedTime": state.at,
+        "StepsJudged": state.judged,
+        "StepsDropped": state.dropped,
+        "Findings": [_finding(finding) for finding in state.findings],
+        "Actions": [_action(each) for each in actions if action_of(each).rule == rule.name],
+    }
+
+
+def _finding(finding: Mapping[str, object]) -> Shape:
+    step, evidence = finding.get("step"), finding.get("evidence")
+    texts = {name: finding.get(name.lower()) for name in _TEXTS}
+    return {
+        "Message": str(finding.get("message", "")),
+        "Step": step if isinstance(step, int) else None,
+        "Evidence": json.dumps(evidence) if evidence else None,
+        **{name: str(value) for name, value in texts.items() if value not in (None, "")},
+    }
+
+
+def _action(resource: Resource) -> Shape:
+    action = action_of(resource)
+    return {
+        "Name": action.name,
+        "Endpoint": action.endpoint or None,
+        "Status": resource.status,
+        "Tries": action.tries,
+        "Told": action.told or None,
+        "LastTried": action.at,
+    }
