@@ -45,8 +45,13 @@ bench: $(INSTALLED) ## Measure the yard beside moto, bare Python and Ray, each w
 	$(BIN)/python -m benchmarks.fast_file
 	$(BIN)/python -m benchmarks.rank_libraries
 	$(BIN)/python -m benchmarks.distributed
+	$(BIN)/python -m benchmarks.tensor_reading
 	$(BIN)/python -m benchmarks.log_flood
 	$(BIN)/python -m benchmarks.list_jobs
+	$(BIN)/python -m benchmarks.hook_overhead
+
+table: $(INSTALLED) ## Judge healthy and faulty trainings by every rule, and write what they find into docs/.
+	$(BIN)/python -m benchmarks.rule_table
 
 examples: $(INSTALLED) ## Run every program under examples/ against a yard of its own.
 	$(PYTEST) tests/docs/test_examples.py -m ""
@@ -68,4 +73,4 @@ $(INSTALLED): pyproject.toml scripts/python-environment
 	scripts/python-environment "$(PYTHON)"
 	touch $@
 
-.PHONY: help demo test check fix conformance faults bench examples docs clean distclean packages
+.PHONY: help demo test check fix conformance faults bench table examples docs clean distclean packages

@@ -7,6 +7,7 @@ A page holds such a part between `<!-- generated: NAME -->` and `<!-- end -->`; 
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from botocore.loaders import Loader
 
 from trainyard.cli.main import COMMANDS, trainyard
 from trainyard.foundation.settings import rows
+from trainyard.insight.rules.catalog import RULES
+from trainyard.insight.rules.contract import DebuggerRule, Parameter
+from trainyard.insight.rules.parameters import Defaults, default
 from trainyard.server.services.registry import MODULES, service
 from trainyard.server.settings import PREFIX, ServerSettings
 from trainyard.wire.models import OWN_MODELS
@@ -130,11 +134,37 @@ def _helps(parent: click.Context, name: str, *, level: int) -> Iterator[str]:
             yield from _helps(context, below, level=level + 1)
 
 
+def rules() -> str:
+    """The rules on tensors, each with its page."""
+    return "\n".join(f"- [{name}](rules/{name}.md): {_remark(rule)[2:]}" for name, rule in sorted(RULES.items()))
+
+
+def _parameters(rule: type[DebuggerRule]) -> str:
+    header = "| parameter | AWS's default | advised | meaning |\n|---|---|---|---|"
+    lines = [
+        f"| `{each.name}` | {_default(each, Defaults.AWS)} | {_default(each, Defaults.ADVISED)} | {each.help} |"
+        for each in rule.parameters
+    ]
+    return "\n".join([header, *lines])
+
+
+def _default(parameter: Parameter, defaults: Defaults) -> str:
+    if parameter.is_required:
+        return "must be given"
+    value = default(parameter, defaults)
+    if isinstance(value, tuple):
+        value = ",".join(value)
+    text = str(value).replace("|", "\\|")
+    return f"`{text}`"
+
+
 GENERATORS: dict[str, Callable[[], str]] = {
     "settings": settings,
     "operations": operations,
     "api": api,
     "commands": commands,
+    "rules": rules,
+    **{f"parameters_{name}": partial(_parameters, rule) for name, rule in RULES.items() if rule.parameters},
 }
 
 

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trainyard import estimator, image_uris, inputs, instance_group, pytorch, session, tensorflow
+    from trainyard import debugger, estimator, image_uris, inputs, instance_group, pytorch, session, tensorflow
     from trainyard.inputs import TrainingInput, s3_input
     from trainyard.instance_group import InstanceGroup
     from trainyard.session import Session, get_execution_role
@@ -16,6 +16,7 @@ __all__ = [
     "Session",
     "TrainingInput",
     "__version__",
+    "debugger",
     "estimator",
     "get_execution_role",
     "image_uris",
@@ -28,7 +29,9 @@ __all__ = [
 ]
 
 # Imported when first used: everyone imports the package, and few need all of it.
-_MODULES = frozenset({"estimator", "image_uris", "inputs", "instance_group", "pytorch", "session", "tensorflow"})
+_MODULES = frozenset(
+    {"debugger", "estimator", "image_uris", "inputs", "instance_group", "pytorch", "session", "tensorflow"}
+)
 _HOMES = {
     "InstanceGroup": "instance_group",
     "Session": "session",

@@ -1,12 +1,14 @@
 """Training as one object: what to run, on what, with which data; `fit` makes a training job of it."""
 
 import json
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, Unpack
 
 from trainyard import image_uris
+from trainyard.debugger import Rule
 from trainyard.distribution import Distribution, launcher_hyperparameters
 from trainyard.following import Description
 from trainyard.foundation.clock import utc_now
@@ -115,6 +117,14 @@ class EstimatorBase(TrainingOptions, ABC):
             raise InvalidRequest("update_profiler was given nothing to change.")
         self._latest().update(ProfilerConfig=changes)
 
+    def latest_job_debugger_artifacts_path(self) -> str:
+        """Where the tensors of the latest job are."""
+        return self._artifacts("DebugHookConfig", "debug-output", option="debugger_hook_config")
+
+    def latest_job_tensorboard_artifacts_path(self) -> str:
+        """Where TensorBoard finds what the latest job wrote."""
+        return self._artifacts("TensorBoardOutputConfig", "tensorboard-output", option="tensorboard_output_config")
+
     @property
     def model_data(self) -> str:
         """Where the model of the latest job is."""
@@ -160,6 +170,13 @@ class EstimatorBase(TrainingOptions, ABC):
             raise InvalidRequest("This estimator has no training job yet; call fit first.")
         return self.latest_training_job
 
+    def _artifacts(self, member: str, folder: str, *, option: str) -> str:
+        description = self._latest().describe()
+        if member not in description:
+            name = description["TrainingJobName"]
+            raise InvalidRequest(f'Training job "{name}" was made without a {option}; give one to the estimator.')
+        return f"{description[member]['S3OutputPath'].rstrip('/')}/{description['TrainingJobName']}/{folder}"
+
     def _output_path(self) -> str:
         if self.output_path is not None:
             return self.output_path
@@ -176,8 +193,21 @@ class EstimatorBase(TrainingOptions, ABC):
             self.session.expand_role(self.role) if self.role else get_execution_role(self.session),
             self._output_path(),
             hyperparameters | {key: json.dumps(value) for key, value in more.items()},
-            code.uri if code and self.enable_network_isolation else None,
+            rules=self._rules(name),
+            code_uri=code.uri if code and self.enable_network_isolation else None,
         )
+
+    def _rules(self, name: str) -> list[dict[str, Any]]:
+        """The rules as a request asks for them, with the files of those of one's own on S3."""
+        built_in = image_uris.retrieve("debugger", self.session.boto_region_name) if self.rules else ""
+        return [rule.shape(name, image_uri=built_in, source_uri=self._bring_rule(rule)) for rule in self.rules or ()]
+
+    def _bring_rule(self, rule: Rule) -> str:
+        if not rule.source or rule.source.startswith("s3://"):
+            return rule.source
+        session = self.session
+        prefix = joined(session.default_bucket_prefix or "", rule.name, str(uuid.uuid4()))
+        return session.upload_data(rule.source, bucket=session.default_bucket(), key_prefix=prefix)
 
     def _bring_code(self, name: str) -> "_Code | None":
         if not self.entry_point:

@@ -35,6 +35,12 @@ class TrainingJob:
         """What the yard knows beyond that: notes, shares, the waterfall, attempts, the failure card, the cost."""
         return self._api.call("trainyard", "DescribeJob", TrainingJobName=self._name)
 
+    def rule_job_summary(self) -> list[dict[str, Any]]:
+        """How the rules of the job stand: names, statuses, and what is to be said of them."""
+        description = self.describe()
+        members = ("DebugRuleEvaluationStatuses", "ProfilerRuleEvaluationStatuses")
+        return [dict(status) for member in members for status in description.get(member, ())]
+
     def stop(self) -> None:
         """Ask the yard to stop the job; it is Stopping then, and Stopped when its script has ended."""
         self._api.call("sagemaker", "StopTrainingJob", TrainingJobName=self._name)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
+from trainyard.debugger import DebuggerHookConfig, Rule, TensorBoardOutputConfig
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.inputs import (
     MODES,
@@ -26,7 +27,9 @@ MODEL_CONTENT_TYPE = "application/x-sagemaker-model"
 class LaterKeywords(TypedDict, total=False):
     """What nobody gives by position."""
 
-    debugger_hook_config: bool | None
+    rules: Sequence[Rule] | None
+    debugger_hook_config: DebuggerHookConfig | bool | None
+    tensorboard_output_config: TensorBoardOutputConfig | None
     disable_profiler: bool
     enable_sagemaker_metrics: bool | None
     environment: Mapping[str, str] | None
@@ -100,7 +103,9 @@ class TrainingOptions:
     checkpoint_s3_uri: str | None = None
     checkpoint_local_path: str | None = None
     enable_network_isolation: bool = False
-    debugger_hook_config: bool | None = None
+    rules: Sequence[Rule] | None = None
+    debugger_hook_config: DebuggerHookConfig | bool | None = None
+    tensorboard_output_config: TensorBoardOutputConfig | None = None
     disable_profiler: bool = False
     enable_sagemaker_metrics: bool | None = None
     environment: Mapping[str, str] | None = None
@@ -123,6 +128,7 @@ class Placed:
     role_arn: str
     output_path: str
     hyperparameters: Mapping[str, str]
+    rules: Sequence[Shape] = ()  # as the request asks for them
     code_uri: str | None = None  # where the code must come through a channel
 
 
@@ -135,6 +141,7 @@ def require_consistent(options: TrainingOptions, inputs: Inputs | None) -> None:
         )
     _require_times(options)
     _require_checkpoints(options)
+    _require_rules(options)
     _require_model(options, names=[each["ChannelName"] for each in channels(inputs)])
 
 
@@ -158,6 +165,9 @@ def training_request(options: TrainingOptions, placed: Placed, inputs: Inputs | 
         EnableNetworkIsolation=options.enable_network_isolation,
         EnableInterContainerTrafficEncryption=options.encrypt_inter_container_traffic,
         EnableManagedSpotTraining=options.use_spot_instances,
+        DebugHookConfig=_hook(options, placed),
+        DebugRuleConfigurations=list(placed.rules),
+        TensorBoardOutputConfig=options.tensorboard_output_config and options.tensorboard_output_config.shape,
         ProfilerConfig={"DisableProfiler": True} if options.disable_profiler else None,
         RetryStrategy=_given(MaximumRetryAttempts=options.max_retry_attempts),
     )
@@ -190,6 +200,18 @@ def _require_checkpoints(options: TrainingOptions) -> None:
         )
     if path and not path.startswith("/"):
         raise InvalidRequest(f'checkpoint_local_path is "{path}"; it must be absolute, such as /opt/ml/checkpoints.')
+
+
+def _require_rules(options: TrainingOptions) -> None:
+    for rule in options.rules or ():
+        if not isinstance(rule, Rule):
+            raise InvalidRequest(
+                f"rules has a {type(rule).__name__}; it takes those that Rule.sagemaker and Rule.custom make."
+            )
+    if options.rules and options.debugger_hook_config is False:
+        raise InvalidRequest(
+            "rules judge tensors, which debugger_hook_config=False keeps from being captured; leave one of them out."
+        )
 
 
 def _require_model(options: TrainingOptions, *, names: Sequence[str]) -> None:
@@ -258,6 +280,15 @@ def _network(options: TrainingOptions) -> Shape | None:
     if not options.subnets or not options.security_group_ids:
         return None
     return {"Subnets": list(options.subnets), "SecurityGroupIds": list(options.security_group_ids)}
+
+
+def _hook(options: TrainingOptions, placed: Placed) -> Shape | None:
+    """Asked for where there are rules or a configuration; a job of which nobody asked that is left alone."""
+    config, rules = options.debugger_hook_config, options.rules or ()
+    if config is False or (config is None and not rules):
+        return None
+    chosen = config if isinstance(config, DebuggerHookConfig) else DebuggerHookConfig()
+    return chosen.shape(placed.output_path, rules)
 
 
 def _checkpoints(options: TrainingOptions) -> Shape | None:

@@ -20,9 +20,11 @@ PARTS: dict[str, set[str]] = {
     "engines": {"objects", "link", "formats", "foundation"},
     "instance": {"insight", "objects", "link", "formats", "foundation"},
     "instance.compat": {SDK, "instance", "insight", "objects", "link", "formats", "foundation"},
+    "instance.hook": {"link", "formats", "foundation"},  # which meets the rules in formats alone
     SDK: {"wire", "objects", "insight", "formats", "foundation"},
     "amazon": {SDK},  # the SDK's names at the paths of the sagemaker SDK
     "parameter_server": {"instance.parameter_server"},  # the public name for scripts of what lives there
+    "hook": {"instance.hook", "formats"},  # another
     "drilling": {SDK, "wire", "formats", "foundation"},
     "cli": {SDK, "drilling", "engines.probe", "wire", "foundation"},
     "server": {"engines", "insight", "wire", "objects", "link", "formats", "foundation"},
@@ -49,10 +51,13 @@ SEAMS: dict[str, set[str]] = {
     "optuna": {"insight.tuning"},
     "ray": {"engines.ray"},
     "torch": {"instance", "data", "drilling.tensors"},
+    "triton": {"instance.hook.statistics"},  # which comes with torch where there is a GPU
     "numpy": {"formats.tensors", "insight", "instance", "testing", "trial", "drilling.tensors"},
     "pyarrow": {"formats.tensors.tabulation"},
     "polars": {"formats.tensors.tabulation"},
     "tensorflow": {"instance.compat"},
+    "jax": {"instance.hook.jax"},
+    "keras": {"instance.hook.keras"},
     "xgboost": {"instance.hook.xgboost", "instance.compat.smdebug.xgboost"},
     "sagemaker_tensorflow": {"instance.compat"},  # the stand-in itself
     "trainyard_deferral": {"instance.compat"},  # ours, imported by that name
@@ -62,7 +67,7 @@ SEAMS: dict[str, set[str]] = {
 }
 
 # Tools of the tests themselves, for the suites and fixtures that are shipped.
-TESTING_PACKAGES = {"boto3", "botocore", "hypothesis", "pytest", "psycopg", "sklearn", "sqlalchemy", "torch"}
+TESTING_PACKAGES = {"boto3", "botocore", "hypothesis", "pytest", "psycopg", "sklearn", "sqlalchemy", "torch", "xgboost"}
 
 
 def violations(root: Path = SOURCE) -> list[str]:

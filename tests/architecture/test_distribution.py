@@ -49,3 +49,19 @@ def test_the_wheel_runs_from_a_folder_of_its_own(wheel: zipfile.ZipFile, tmp_pat
         check=True,
     )
     assert Path(run.stdout.strip()).is_relative_to(tmp_path)
+
+
+def test_the_wheel_brings_smdebug_with_it(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    """A file beside the package: where the original is installed too, its folder wins."""
+    wheel.extractall(tmp_path)
+    script = "import smdebug, smdebug.trials; print(smdebug.__file__, smdebug.trials.__file__)"
+    run = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    inside = tmp_path / "trainyard" / "instance" / "compat" / "smdebug" / "trials" / "__init__.py"
+    assert run.stdout.split() == [str(tmp_path / "smdebug.py"), str(inside)]

@@ -24,8 +24,9 @@ def test_no_modules_need_each_other_to_load() -> None:
 
 def test_no_module_is_a_drawer() -> None:
     drawers = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
-    named = [name for name in modules(SOURCE) if drawers & set(re.split(r"[._]", name))]
-    assert named == []
+    named_by_aws = "trainyard.instance.compat.smdebug."
+    ours = [name for name in modules(SOURCE) if not name.startswith(named_by_aws)]
+    assert [name for name in ours if drawers & set(re.split(r"[._]", name))] == []
 
 
 def test_every_dependency_has_a_seam() -> None:

@@ -11,6 +11,7 @@ import click
 from trainyard.cli.console import Command, home_option, json_option, print_json, size
 from trainyard.cli.drawing import block
 from trainyard.cli.jobs import calls, find_job, job_argument, plain
+from trainyard.cli.rules import standing_lines
 from trainyard.cli.shares import shares_text
 from trainyard.cli.waterfall import waterfall_lines
 from trainyard.failure_card import card_lines, last_lines
@@ -55,6 +56,7 @@ def described_lines(description: Description, details: Details, *, now: datetime
     width = min(_WIDEST_BAR, max(shutil.get_terminal_size().columns - _BESIDE_BAR, 10))
     yield from _section("failure", _failure(details))
     yield from _section("notes", (inert(note) for note in details["Notes"]))
+    yield from _section("rules", standing_lines(details.get("Rules", ())))
     yield from _section("attempts", _attempts(details))
     yield from _section("waterfall", waterfall_lines(details["Waterfall"], now=now, width=width, filled=block()))
     yield from _section("statuses", map(_transition, description.get("SecondaryStatusTransitions", ())))

@@ -38,6 +38,14 @@ IMAGES: list[dict[str, str]] = [
     ),
 ]
 
+BUILT_IN_RULES = (
+    *("all_zero", "check_input_images", "class_imbalance", "confusion", "create_xgboost_report", "dead_relu"),
+    *("exploding_tensor", "feature_importance_overweight", "loss_not_decreasing", "nlp_sequence_ratio", "overfit"),
+    *("overtraining", "poor_weight_initialization", "saturated_activation", "similar_across_runs"),
+    *("stalled_training_rule", "tensor_variance", "tree_depth", "unchanged_tensor", "vanishing_gradient"),
+    "weight_update_ratio",
+)
+
 Asked = list[tuple[str, dict[str, Any]]]
 
 
@@ -48,11 +56,13 @@ def main(package: str) -> None:
         source = Path(folder, "src")
         source.mkdir()
         (source / "train.py").write_text("print('trains')")
+        (source / "rules.py").write_text("class Mine: ...")
         requests = {
             name: _asked_by(estimator, asked, inputs)
             for name, estimator, inputs in (
                 *_estimators(package, session, str(source)),
                 *_estimators_with_data(package, session, str(source)),
+                *_estimators_with_rules(package, session, str(source)),
             )
         }
     retrieve = importlib.import_module(f"{package}.image_uris").retrieve
@@ -249,6 +259,63 @@ def _estimators_with_data(package: str, session: Any, source: str) -> list[tuple
     ]
 
 
+def _estimators_with_rules(package: str, session: Any, source: str) -> list[tuple[str, Any, Any]]:
+    """Every way to say which tensors are saved, what judges them, and what shall be done then."""
+    debugger = importlib.import_module(f"{package}.debugger")
+    torch = importlib.import_module(f"{package}.pytorch").PyTorch
+    rule, configs, collection = debugger.Rule, debugger.rule_configs, debugger.CollectionConfig
+
+    def job(**options: Any) -> Any:
+        common = {"framework_version": "2.0.1", "py_version": "py310", "instance_type": "ml.m5.large"}
+        places = {"role": ROLE, "sagemaker_session": session, "source_dir": source, "entry_point": "train.py"}
+        return torch(**{**common, **places, "instance_count": 1, **options})
+
+    names = [name for name in dir(configs) if name.islower() and not name.startswith("_") and name in BUILT_IN_RULES]
+    stop = configs.ActionList(configs.StopTraining())
+    several = configs.ActionList(
+        configs.StopTraining("other-job"), configs.Email("me@example.com"), configs.SMS("+4915112345678")
+    )
+    hook = debugger.DebuggerHookConfig(
+        hook_parameters={"train.save_interval": "1", "eval.save_interval": "1"},
+        collection_configs=[collection("weights", {"save_histogram": "True"}), collection(name="losses")],
+    )
+    elsewhere = debugger.DebuggerHookConfig(
+        "s3://bucket/debug/", "/opt/ml/tensors", {"save_interval": "5"}, [collection("all", {"include_regex": ".*"})]
+    )
+    board = debugger.TensorBoardOutputConfig(s3_output_path="s3://bucket/board")
+    mine = rule.custom(
+        name="Mine",
+        image_uri="mine:1",
+        instance_type="ml.m5.large",
+        volume_size_in_gb=30,
+        source=f"{source}/rules.py",
+        rule_to_invoke="Mine",
+        s3_output_path="s3://bucket/rules",
+        other_trials_s3_input_paths=["s3://bucket/a", "s3://bucket/b"],
+        rule_parameters={"limit": "3"},
+        collections_to_save=[collection("weights")],
+        actions=several,
+    )
+    there = rule.custom("There", "mine:1", "ml.m5.large", 30, source="s3://bucket/r.py", rule_to_invoke="R")
+    changed = rule.sagemaker(
+        configs.loss_not_decreasing(),
+        name="Loss",
+        container_local_output_path="/opt/rule",
+        rule_parameters={"num_steps": "5", "tensor_regex": ".*"},
+        collections_to_save=[collection("losses", {"save_interval": "10"})],
+        actions=several,
+    )
+    four = ["vanishing_gradient", "overfit", "overtraining", "poor_weight_initialization"]
+    seed = [rule.sagemaker(getattr(configs, name)(), actions=stop) for name in four]
+    return [
+        ("seed", job(rules=seed, debugger_hook_config=hook, tensorboard_output_config=board, base_job_name="s"), None),
+        ("all rules", job(rules=[rule.sagemaker(getattr(configs, name)()) for name in names]), None),
+        ("own rules", job(rules=[mine, there, changed], output_path="s3://other/deep"), None),
+        ("hook elsewhere", job(debugger_hook_config=elsewhere), None),
+        ("no hook", job(debugger_hook_config=False, tensorboard_output_config=board), None),
+    ]
+
+
 def _asked_by(estimator: Any, asked: Asked, inputs: Any) -> dict[str, Any]:
     """The request for a job and where its code went, with the same time in every name."""
     asked.clear()
@@ -259,7 +326,10 @@ def _asked_by(estimator: Any, asked: Asked, inputs: Any) -> dict[str, Any]:
             found["request"] = params
         if operation == "PutObject":
             found["code"] = f"s3://{params['Bucket']}/{params['Key']}"
-    named: dict[str, Any] = json.loads(re.sub(r"\d{4}(-\d\d){5}-\d{3}", "TIME", json.dumps(found)))
+    text = re.sub(r"\d{4}(-\d\d){5}-\d{3}", "TIME", json.dumps(found))
+    named: dict[str, Any] = json.loads(re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UUID", text))
+    collections = named["request"].get("DebugHookConfig", {}).get("CollectionConfigurations", [])
+    collections.sort(key=json.dumps)  # the SDK has them in a set
     return named
 
 
