@@ -33,7 +33,7 @@ conformance: $(INSTALLED) packages ## Run every client of the matrix, each in it
 	$(PYTEST) tests/conformance -m "" -n $(WORKERS) --dist worksteal
 
 faults: $(INSTALLED) packages ## Run the long crash runs and the long fuzz runs.
-	$(PYTEST) tests/faults tests/system -m ""
+	$(PYTEST) tests/faults tests/system tests/contract/test_rules.py -m ""
 
 bench: $(INSTALLED) ## Measure the yard beside moto, bare Python and Ray, each with its goal.
 	$(BIN)/python -m benchmarks.s3_front

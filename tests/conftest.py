@@ -1,8 +1,13 @@
-"""What every run does: say at its end how many tests were skipped, and why."""
+"""What every run does: keep to its share of the cores, and say at its end how many tests were skipped, and why."""
 
+import os
 from collections import Counter
 
 import pytest
+
+# Several processes share the tests. Threads of one that wait for each other by spinning while another has the core make
+# a small training take a hundred times as long. Read by torch when it is first imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.hookimpl(trylast=True)

@@ -33,11 +33,11 @@ def test_healthy_trainings_raise_no_alarm(name: str) -> None:
     [
         ("poisoned_batch", "NotANumber", 120),
         ("outlier_batch", "LossSpike", 150),
-        ("unknown_words", "DeadEmbedding", 100),
+        pytest.param("unknown_words", "DeadEmbedding", 100, marks=pytest.mark.slow),
         ("altered_replica", "ReplicaDivergence", 100),
         ("deep_trees", "TreeDepth", 0),
-        ("leaking_feature", "FeatureImportanceOverweight", 4),
-        ("mistaken_digits", "Confusion", 5),
+        pytest.param("leaking_feature", "FeatureImportanceOverweight", 19, marks=pytest.mark.slow),
+        pytest.param("mistaken_digits", "Confusion", 5, marks=pytest.mark.slow),
     ],
 )
 def test_a_fault_is_found_when_it_is_there_and_not_before(fault: str, rule: str, latest: int) -> None:
@@ -69,7 +69,7 @@ def test_the_report_on_a_booster_shows_its_run_and_its_notebook_reads_the_tensor
     files = rule.files()
     page = files["xgboost_report.html"]
     assert "20 rounds" in page
-    assert "multi:softprob" in page
+    assert "<td>max_depth</td><td>6</td>" in page
     assert "of 359 samples are told right" in page
     assert page.count("<svg") == 1 + 5 + 1  # a metric, five sorts of importance, a matrix
     cells = json.loads(files["xgboost_report.ipynb"])["cells"]

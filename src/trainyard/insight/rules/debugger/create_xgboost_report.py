@@ -23,6 +23,7 @@ class CreateXgboostReport(DebuggerRule):
     def __init__(self) -> None:
         self._metrics, self._importances = Reader(Need(regexes=(METRICS,))), Reader(Need(regexes=(f"^{IMPORTANCES}",)))
         self._labels, self._predictions = Reader(Need(regexes=("^labels$",))), Reader(Need(regexes=("^predictions$",)))
+        self._hyperparameters = Reader(Need(regexes=(f"^{HYPERPARAMETERS}",)))
         self._run = BoosterRun()
 
     @property
@@ -58,10 +59,13 @@ class CreateXgboostReport(DebuggerRule):
                 self._run.importances.setdefault(sort, {})[feature] = float(value)
 
     def _take_hyperparameters(self, step: Step) -> None:
-        for name in step.values:
-            if name.startswith(HYPERPARAMETERS):
-                text = _text(np.asarray(step.values[name]))
-                self._run.hyperparameters.setdefault(name.removeprefix(HYPERPARAMETERS), text)
+        reading = self._hyperparameters.read(step)
+        for tensor, value in zip(reading.tensors, reading.values(), strict=True):
+            name = tensor.name.removeprefix(HYPERPARAMETERS)
+            if tensor.name in step.values:
+                self._run.hyperparameters.setdefault(name, _text(np.asarray(step.values[tensor.name])))
+            elif tensor.size == 1 and np.isfinite(value):
+                self._run.hyperparameters.setdefault(name, f"{value:g}")
 
     def _take_answers(self, step: Step) -> None:
         pairs = pairs_of(step, self._labels, self._predictions)

@@ -33,7 +33,7 @@ class FeatureImportanceOverweight(DebuggerRule):
         ),
         Parameter("nfeatures", int, 3, "How many features may not have it together.", at_least=1),
         Parameter("tensor_regex", tuple, (".*feature_importance/weight",), "The importances of features."),
-        Parameter("patience", int, 1, "For how many steps on end they must have it.", advised=5, at_least=1),
+        Parameter("patience", int, 1, "For how many steps on end they must have it.", advised=20, at_least=1),
     )
 
     def __init__(self, *, threshold: float, nfeatures: int, tensor_regex: tuple[str, ...], patience: int) -> None:

@@ -27,8 +27,8 @@ def test_importances_that_are_spread_are_not_found() -> None:
 
 def test_the_first_rounds_are_not_found_as_advised() -> None:
     early, later = [0.9, 0.05, 0.05], [0.2] * 5
-    assert found_by("FeatureImportanceOverweight", rounds(*[early] * 4, later), defaults="advised") == []
-    assert found_by("FeatureImportanceOverweight", rounds(*[early] * 5), defaults="advised")[0].step == 4
+    assert found_by("FeatureImportanceOverweight", rounds(*[early] * 19, later), defaults="advised") == []
+    assert found_by("FeatureImportanceOverweight", rounds(*[early] * 20), defaults="advised")[0].step == 19
 
 
 def test_other_sorts_of_importance_are_not_looked_at_unless_asked() -> None:
