@@ -18,6 +18,7 @@ from botocore.exceptions import ClientError
 from tests.system.fuzz.world import User
 from tests.system.trainees import Trainee
 from tests.system.yards import trainee_of
+from trainyard.formats.tensors.trial import create_trial
 from trainyard.link.presence import presence_of
 from trainyard.testing.eventually import eventually
 from trainyard.testing.yard import RunningYard, running_yard, start_yard
@@ -69,6 +70,24 @@ while count < 300:
     time.sleep(0.02)
     count += 1
 pathlib.Path("/opt/ml/model/count").write_text(str(count))
+"""
+
+# Trains for ever in its first attempt, and five steps in the second.
+LEARN = """
+import pathlib, signal, sys, time, torch
+
+kept = pathlib.Path("/opt/ml/checkpoints/seen")
+last = 5 if kept.exists() else 100000
+signal.signal(signal.SIGTERM, lambda *_: (kept.write_text("yes"), sys.exit(0)))
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(last):
+    optimizer.zero_grad()
+    model(torch.ones(3, 2)).square().mean().backward()
+    optimizer.step()
+    if step == 9:
+        print("ten steps", flush=True)
+    time.sleep(0.02)
 """
 
 # Two instances that save something only when they are told to go, the first of them slowly; then they end well.
@@ -265,6 +284,26 @@ def test_the_command_interrupts_a_running_spot_job_and_shows_it(
     late = command(yard, tmp_path, "interrupt", "played")
     assert late.returncode != 0
     assert "is Completed" in late.stderr
+
+
+def test_the_steps_of_a_training_that_was_interrupted_are_one_row(
+    owner: Trainee, yard: RunningYard, tmp_path: Path
+) -> None:
+    where = {"S3Uri": f"s3://{owner.bucket}/learned", "LocalPath": "/opt/ml/checkpoints"}
+    watched = {"DebugHookConfig": {"S3OutputPath": f"s3://{owner.bucket}/tensors"}}
+    owner.start("learns", LEARN, **spot(CheckpointConfig=where), **watched)
+    owner.await_line("learns", "ten steps")
+    assert command(yard, tmp_path, "interrupt", "learns").returncode == 0
+    told = owner.reach("learns", "Completed", "Failed", "Stopped")
+    assert (told["TrainingJobStatus"], statuses(told).count("Interrupted")) == ("Completed", 1)
+    prefix = "tensors/learns/debug-output/"
+    for key in owner.keys(prefix):
+        place = tmp_path / "tensors" / key.removeprefix(prefix)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        owner.user.client("s3").download_file(owner.bucket, key, str(place))
+    losses = create_trial(tmp_path / "tensors").series("loss_output_0")
+    assert len(losses.steps) >= 15
+    assert list(losses.steps) == list(range(len(losses.steps)))
 
 
 def test_a_job_on_demand_cannot_be_interrupted(owner: Trainee, yard: RunningYard, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ SOCKET = ".trainyard/told"  # under the instance's /opt/ml
 HOOK_CONFIG = "input/config/debughookconfig.json"  # in AWS's words
 BOARD_CONFIG = "input/config/tensorboardoutputconfig.json"
 RULES_CONFIG = "input/config/rules.json"  # the rules of the job: a list of RuleSpec as JSON
+RESUMED = ".trainyard/resumed.json"  # how far each worker had come in the attempt before: its manifest, by its name
 RECORDS = "records"  # in the folder of tensors: where the flight recorder leaves steps
 WANTED = ".trainyard/wanted.json"  # what the agent wants of the hooks: `checkpoint`, the step for which to save one
 MOST_BYTES = 256 * 1024  # of one line

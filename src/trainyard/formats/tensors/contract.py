@@ -154,6 +154,14 @@ class StepSubscriber(Protocol):
 
 
 @runtime_checkable
+class UrgentSubscriber(Protocol):
+    """A subscriber that may find something in a step after which the program does not live long."""
+
+    def takes_leave(self) -> bool:
+        """Whether what it was told last should be written at once; asked after each step."""
+
+
+@runtime_checkable
 class HistogramSubscriber(StepSubscriber, Protocol):
     """Is also told the histograms that are taken in a step, after the step itself."""
 
@@ -183,3 +191,4 @@ class WorkerState:
     has_ended: bool = False
     collections: tuple[CollectionInfo, ...] = ()
     segment: str = ""  # the newest file of steps, by its name
+    mode_steps: Mapping[str, int] = field(default_factory=dict)  # how many steps of each mode there were

@@ -82,7 +82,8 @@ class TrialWriter:
             self.begin(step.table)  # so that in a segment the numbers of steps rise
         assert self._steps is not None, "a table has begun"
         self._steps.append(step)
-        self._state = replace(self._state, last_step=step.number, at_us=step.at_us)
+        counted = {**self._state.mode_steps, step.mode.value: step.mode_step + 1}
+        self._state = replace(self._state, last_step=step.number, at_us=step.at_us, mode_steps=counted)
         if self._steps.is_full:
             self.flush()
 

@@ -35,6 +35,7 @@ from trainyard.instance.agent.ranks import first_failure
 from trainyard.instance.agent.remote_files.mounts import RemoteFiles, is_streamed
 from trainyard.instance.agent.reports import Reports
 from trainyard.instance.agent.results import Results
+from trainyard.instance.agent.resuming import leave_reached
 from trainyard.instance.agent.rule_files import fetch_other_runs, fetch_rule_files
 from trainyard.instance.agent.store import open_store
 from trainyard.instance.agent.supervision import MAX_RUNTIME, RunEnd
@@ -184,6 +185,8 @@ class Instance:
             kept.keep(channels)
             fetch_code(store, spec, self._folder.ml, check=check)
             self._fetch_rules(store)
+            if spec.debugger is not None:
+                leave_reached(self._folder, spec, spec.debugger, store=store, reports=self._reports)
         self._pipes.lay()
         self._owner.take_tree(self._folder.ml / "code")
         self._synced.restore(self._orders.check)

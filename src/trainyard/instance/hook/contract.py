@@ -5,7 +5,7 @@ recording knows all else: what is to be saved, statistics, the queue and the thr
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from numpy.typing import ArrayLike
@@ -50,6 +50,14 @@ class StepObserver(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Reached:
+    """How far a worker had come when its training was interrupted, which goes on from there in another process."""
+
+    steps: int  # of all modes
+    mode_steps: Mapping[Mode, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Audience:
     """Who follows a recording besides the files: rules and recorders, and the agent that is told."""
 
@@ -57,6 +65,7 @@ class Audience:
     wants: Sequence[Want] = ()
     observers: Sequence[StepObserver] = ()
     tell: Tell | None = None
+    reached: Mapping[str, Reached] = field(default_factory=dict)  # by the worker's name; empty in a first attempt
     needs_all_workers: bool = False  # whether every rank has to write, whatever the configuration says
 
 

@@ -48,6 +48,7 @@ class Recording:
         self._worker = worker
         self._writer: StepWriter | None = None
         self._number, self._mode_steps = 0, dict.fromkeys(Mode, 0)
+        self._has_begun = False
         self._noted: set[str] = set()
         process.bind(self)
 
@@ -194,6 +195,8 @@ class Recording:
         if not self.is_writing and not self.audience.subscribers:
             self.is_off = True
             return
+        if not self._has_begun:
+            self._go_on()
         now_ns = time.perf_counter_ns()
         mode_step = self._mode_steps[mode]
         self.open_step = OpenStep(
@@ -204,6 +207,13 @@ class Recording:
             due=self.selection.due(mode, mode_step) if self.is_writing else frozenset(),
             is_full=self.throttle.begin(now_ns),
         )
+
+    def _go_on(self) -> None:
+        """Count on where an interrupted training had come to: its steps stay, and none has the number of another."""
+        self._has_begun = True
+        reached = self.audience.reached.get(self.worker.name)
+        if reached is not None:
+            self._number, self._mode_steps = reached.steps, self._mode_steps | dict(reached.mode_steps)
 
     def _give(self, step: OpenStep, name: str, value: NDArray[Any], *, kind: Kind, module: str) -> None:
         choice = self.selection.choice(name)

@@ -11,7 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread, current_thread
 
-from trainyard.formats.tensors.contract import HistogramSubscriber, Step, StepSubscriber, TensorTable
+from trainyard.formats.tensors.contract import (
+    HistogramSubscriber,
+    Step,
+    StepSubscriber,
+    TensorTable,
+    UrgentSubscriber,
+)
 from trainyard.formats.tensors.writing import TrialWriter
 from trainyard.instance.hook.steps import OpenStep, Raw, Resolved, Resolver
 
@@ -100,6 +106,8 @@ class StepWriter:
             self._publish(resolved)
             if self._trial is not None:
                 self.dropped += self._trial.write(resolved, step.values)
+                if any(isinstance(each, UrgentSubscriber) and each.takes_leave() for each in self._subscribers):
+                    self._flush()
         finally:
             if step.values:
                 self._count_raw(-step.size_bytes)

@@ -12,7 +12,7 @@ from trainyard.instance.hook.attaching import attach
 from trainyard.instance.hook.contract import Audience
 from trainyard.instance.judge.telling import Teller
 from trainyard.instance.launch.attaching import REPLAY
-from trainyard.link.told import BOARD_CONFIG, HOOK_CONFIG, RULES_CONFIG
+from trainyard.link.told import BOARD_CONFIG, HOOK_CONFIG, RESUMED, RULES_CONFIG
 
 _NO_RULES = (b"", b"[]")
 
@@ -29,6 +29,10 @@ def attach_to(framework: str, ml: Path) -> None:
         from trainyard.instance.judge.board import board_of
 
         audience = replace(audience, subscribers=(*audience.subscribers, *board_of(ml)))
+    if (ml / RESUMED).exists():
+        from trainyard.instance.judge.resuming import read_reached
+
+        audience = replace(audience, reached=read_reached(ml))
     attach(ml, audience, framework=framework)
 
 

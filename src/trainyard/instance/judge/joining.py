@@ -46,9 +46,14 @@ class RuleSubscriber(StepSubscriber):
         self._fire = fire
         self._worker = ""
         self._told_us = 0
+        self._has_found = False
+
+    def takes_leave(self) -> bool:
+        """Whether the last step had a finding, which may stop the program within milliseconds."""
+        return self._has_found
 
     def take(self, step: Step) -> None:
-        self._worker = step.worker
+        self._worker, self._has_found = step.worker, False
         self._judge.take(step)
         if step.at_us - self._told_us >= _NEWS_US:
             self._told_us = step.at_us
@@ -63,6 +68,7 @@ class RuleSubscriber(StepSubscriber):
 
     def _tell(self, evaluation: Evaluation, finding: Finding | None) -> None:
         if finding is not None:
+            self._has_found = True
             self._fire(finding.step, evaluation.rule)
         self._teller.tell_rule(evaluation, finding, worker=self._worker)
 

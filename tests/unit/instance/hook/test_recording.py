@@ -1,6 +1,7 @@
 """Steps that an adapter tells, through the thread that writes, to the files and to those who follow."""
 
 import errno
+import json
 import logging
 import os
 from collections.abc import Mapping
@@ -15,9 +16,10 @@ from trainyard.formats.tensors.trial import create_trial
 from trainyard.formats.tensors.writing import TrialWriter
 from trainyard.instance.hook import writing
 from trainyard.instance.hook.configuration import parse_config
-from trainyard.instance.hook.contract import Audience, Want
+from trainyard.instance.hook.contract import Audience, Reached, Want
 from trainyard.instance.hook.recording import Recording
 from trainyard.instance.hook.workers import Worker
+from trainyard.testing.eventually import eventually
 
 
 class Follower:
@@ -41,14 +43,21 @@ class Follower:
 
 
 def record(
-    folder: Path, follower: Follower, *, wants: tuple[Want, ...] = (), worker: Worker | None = None, **hook: str
+    folder: Path,
+    follower: Follower,
+    *,
+    wants: tuple[Want, ...] = (),
+    worker: Worker | None = None,
+    reached: Mapping[str, Reached] | None = None,
+    **hook: str,
 ) -> Recording:
     content = {
         "LocalPath": str(folder),
         "HookParameters": {"save_interval": "2", **hook},
         "CollectionConfigurations": [{"CollectionName": "outputs", "CollectionParameters": {"include_regex": "out"}}],
     }
-    return Recording(parse_config(content), Audience([follower], wants, (), follower.tell), worker=worker or Worker())
+    audience = Audience([follower], wants, (), follower.tell, reached or {})
+    return Recording(parse_config(content), audience, worker=worker or Worker())
 
 
 def test_what_an_adapter_gives_is_read_back_and_told(tmp_path: Path) -> None:
@@ -81,6 +90,44 @@ def test_a_step_that_was_not_finished_is_when_the_next_begins(tmp_path: Path) ->
     recording.close()
     told = [(step.number, step.mode, step.mode_step) for step in follower.steps]
     assert told == [(0, Mode.TRAIN, 0), (1, Mode.EVAL, 0), (2, Mode.EVAL, 1)]
+
+
+def test_a_training_that_was_interrupted_counts_on_and_keeps_what_it_had(tmp_path: Path) -> None:
+    first, second = Follower(), Follower()
+    recording = record(tmp_path, first)
+    for mode in (Mode.TRAIN, Mode.TRAIN, Mode.EVAL):
+        recording.begin(mode)
+        recording.give_scalar("loss", 1.0, kind=Kind.LOSS)
+    recording.close()
+    manifest = json.loads((tmp_path / "worker_0.manifest.json").read_text())
+    counted = {Mode(mode): count for mode, count in manifest["mode_steps"].items()}
+    reached = {"worker_0": Reached(manifest["last_step"] + 1, counted)}
+    recording = record(tmp_path, second, reached=reached)
+    for mode in (Mode.TRAIN, Mode.EVAL):
+        recording.begin(mode)
+        recording.give_scalar("loss", 0.5, kind=Kind.LOSS)
+    recording.close()
+    assert [(step.number, step.mode_step) for step in second.steps] == [(3, 2), (4, 1)]
+    trial = create_trial(tmp_path)
+    assert list(trial.series("loss", "mean").values) == [1.0, 1.0, 1.0, 0.5, 0.5]
+
+
+def test_a_step_in_which_a_follower_found_something_is_on_disk_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Alarmed(Follower):
+        def takes_leave(self) -> bool:
+            return self.steps[-1].number == 1
+
+    monkeypatch.setattr(writing, "_FLUSH_S", 3600.0)
+    recording = record(tmp_path, Alarmed())
+    for _ in range(2):
+        recording.begin(Mode.TRAIN)
+        recording.give_scalar("loss", 1.0, kind=Kind.LOSS)
+    recording.finish()
+    eventually(lambda: any(tmp_path.glob("steps/*/*.arrows")))
+    eventually(lambda: list(create_trial(tmp_path).series("loss").steps) == [0, 1])
+    recording.close()
 
 
 def test_statistics_are_those_of_numpy_for_values_of_every_sort(tmp_path: Path) -> None:
