@@ -18,6 +18,8 @@ from tests.system.test_debugger import ONE_THREAD, SCRIPT, TENSORS, debugger, do
 from trainyard.formats.tensors.trial import create_trial
 from trainyard.link.contract import FrameKind, RuleSpec, SyncSpec
 
+pytestmark = pytest.mark.slow
+
 KILLS = 8
 
 # A training whose steps are known: the loss of step n is n.

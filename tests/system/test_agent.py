@@ -124,8 +124,15 @@ class World:
         return {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(map(str, sources))}
 
     def _give_away(self) -> None:
-        if os.geteuid() == 0 and not self.is_root:
-            Owner(USER_UID).take_tree(self.root)
+        """What another agent has made is its user's already, and comes and goes."""
+        if os.geteuid() != 0 or self.is_root:
+            return
+        owner, job = Owner(USER_UID), self.root / "jobs" / self.job
+        for folder in (self.root, job.parent):
+            owner.take(folder)
+        for folder in (self.root / "objects", job):
+            if folder.exists():
+                owner.take_tree(folder)
 
     def _identity(self) -> Any:
         if os.geteuid() != 0 or self.is_root:
