@@ -249,7 +249,7 @@ def test_a_job_that_runs_is_updated_and_goes_on(anna: Trainee) -> None:
 
 
 def test_metrics_do_not_move_the_time_of_the_last_modification(anna: Trainee) -> None:
-    script = "import time\nfor step in range(30):\n    print(f'loss={step};', flush=True)\n    time.sleep(0.1)\n"
+    script = "import time\nfor step in range(3000):\n    print(f'loss={step};', flush=True)\n    time.sleep(0.1)\n"
     metrics = [{"Name": "loss", "Regex": "loss=(.*?);"}]
     algorithm = {"TrainingImage": "pytorch-training", "TrainingInputMode": "File", "MetricDefinitions": metrics}
     anna.start("steady", script, AlgorithmSpecification=algorithm)
@@ -260,7 +260,8 @@ def test_metrics_do_not_move_the_time_of_the_last_modification(anna: Trainee) ->
     assert (told["SecondaryStatus"], told["LastModifiedTime"] - began < timedelta(seconds=1)) == ("Training", True)
     eventually(lambda: anna.describe("steady")["FinalMetricDataList"][0]["Value"] > 10)
     assert anna.describe("steady")["LastModifiedTime"] == told["LastModifiedTime"]
-    anna.reach("steady", "Completed")
+    anna.sagemaker.stop_training_job(TrainingJobName="steady")
+    anna.reach("steady", "Stopped")
 
 
 def test_a_strict_yard_refuses_what_it_has_only_in_part(tmp_path: Path) -> None:

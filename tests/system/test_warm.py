@@ -5,7 +5,6 @@ import importlib.util
 import itertools
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from tests.system.fuzz.world import User
 from tests.system.test_agent import JOB_UID, USER_UID, World, eventually, with_wheels
 from tests.system.trainees import Trainee
 from tests.system.warm_programs import BESIDE, PROGRAMS
+from tests.system.yards import remove_left
 from tests.unit.instance.agent.samples import make_bucket
 from tests.unit.instance.agent.wheels import make_wheel
 from trainyard.foundation.home import process_start
@@ -179,7 +179,7 @@ def _yard(*, is_root: bool) -> Iterator[WarmYard]:
         yield made
     finally:
         made.close()
-        shutil.rmtree(root)
+        remove_left(root)
 
 
 def _require_trust(python: str) -> None:

@@ -17,6 +17,7 @@ import pytest
 import trainyard
 from tests.system.fuzz.world import User
 from tests.system.trainees import Trainee
+from trainyard.testing.eventually import eventually
 from trainyard.testing.yard import RunningYard, start_yard
 
 ROOT, USER = "root", "ordinary user"
@@ -98,7 +99,17 @@ def place_for(kind: str) -> Iterator[Place]:
         place.give(place.home_of_user)
         yield place
     finally:
-        shutil.rmtree(folder)
+        remove_left(folder)
+
+
+def remove_left(folder: Path) -> None:
+    """Remove a folder in which a process that is about to end may still write."""
+
+    def is_gone() -> bool:
+        shutil.rmtree(folder, ignore_errors=True)
+        return not folder.exists()
+
+    eventually(is_gone)
 
 
 def python_for(uid: int, folder: Path) -> str:
