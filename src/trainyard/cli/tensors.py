@@ -181,7 +181,7 @@ def _list(trial: "Trial", regex: str | None, *, as_json: bool) -> None:
         collections = ", ".join(known[row["name"]].collections)
         click.echo(f"{row['name']:<{width}}  {row['kind']:<9}  {shape:<14}  {collections}".rstrip())
     last = f", the last is {steps[-1]}" if steps else ""
-    say(f"{len(rows)} tensors, {len(steps)} steps{last}, {len(trial.workers())} workers")
+    say(f"{len(rows)} tensors, {len(steps)} steps{last}; workers: {len(trial.workers())}")
 
 
 def _only_one(trial: "Trial", name: str) -> str:

@@ -175,7 +175,7 @@ def test_tensors_are_listed_and_drawn(
         "gradient/Net_fc.weight  gradient   4               gradients",
         "Loss_output_0           loss       scalar          losses",
     ]
-    assert "2 tensors, 2 steps, the last is 1, 1 workers" in listed.err
+    assert "2 tensors, 2 steps, the last is 1; workers: 1" in listed.err
     drawn = trainyard("tensors", "mnist", "fc.weight")
     assert drawn.out.splitlines()[0] == "mean_abs of gradient/Net_fc.weight at 2 steps"
     assert drawn.out.splitlines()[-1] == "lowest 2, highest 4"
