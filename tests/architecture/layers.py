@@ -48,7 +48,7 @@ SEAMS: dict[str, set[str]] = {
     "httptools": {"server.connections"},
     "cryptography": {"server.certificates"},
     "click": {"cli"},
-    "optuna": {"insight.tuning"},
+    "scipy": {"insight.tuning"},
     "ray": {"engines.ray"},
     "torch": {"instance", "data", "drilling.tensors"},
     "triton": {"instance.hook.statistics"},  # which comes with torch where there is a GPU

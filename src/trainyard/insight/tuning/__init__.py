@@ -1,0 +1,1 @@
+"""Which hyperparameters to try next, and which trials to end early: history in, suggestions out."""

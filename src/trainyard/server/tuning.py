@@ -1,0 +1,96 @@
+"""Tuning jobs and their trials as the records keep them: the request as it was sent, and both in our own words."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from trainyard.foundation.arns import arn
+from trainyard.foundation.plain import from_plain, to_plain
+from trainyard.foundation.tuning import Trial, TuningJob
+from trainyard.server.records.contract import (
+    Change,
+    Draft,
+    NewEvent,
+    Query,
+    Records,
+    Resource,
+    ResourceId,
+    ResourceKey,
+)
+
+KIND = "tuning-job"
+TRIAL = "tuning-trial"
+
+_PAGE = 1000
+
+
+def tuning_job_arn(region: str, account: str, name: str) -> str:
+    return arn("sagemaker", region, account, f"hyper-parameter-tuning-job/{name}")
+
+
+def trial_name(tuning_job: str, tuning_id: str, number: int) -> str:
+    """The name of a trial's training job: the same however often the trial is begun."""
+    digest = hashlib.sha256(f"{tuning_id}/{number}".encode()).hexdigest()[:8]
+    return f"{tuning_job}-{number:03}-{digest}"
+
+
+def draft_of(job: TuningJob, request: Mapping[str, Any], *, tags: Mapping[str, str]) -> Draft:
+    """A tuning job that is due at once."""
+    return Draft(
+        ResourceKey(job.account, KIND, job.name),
+        job.region,
+        {"request": request, "job": to_plain(job)},
+        status=job.status,
+        tags=tags,
+        arn=job.arn,
+        due_at=job.created_at,
+    )
+
+
+def tuning_job_of(resource: Resource) -> TuningJob:
+    return from_plain(TuningJob, resource.body["job"])
+
+
+def request_of(resource: Resource) -> Mapping[str, Any]:
+    """What the create call asked for, in the words of the wire."""
+    request: Mapping[str, Any] = resource.body["request"]
+    return request
+
+
+def change_to(resource: Resource, job: TuningJob, *, due_at: datetime | None = None) -> Change:
+    """What to write so that the tuning job is remembered as it is now; only a new status counts as a modification."""
+    return Change(
+        status=job.status,
+        body={**resource.body, "job": to_plain(job)},
+        due_at=due_at,
+        is_quiet=job.status == resource.status,
+        is_settling=job.is_final,
+    )
+
+
+def events_of(before: TuningJob, after: TuningJob) -> list[NewEvent]:
+    if before.status == after.status:
+        return []
+    return [NewEvent("tuning-job.status", {"status": after.status, "reason": after.failure or after.stop_reason})]
+
+
+def trial_draft(parent: Resource, trial: Trial) -> Draft:
+    """A trial of a tuning job, which is forgotten with it."""
+    key = ResourceKey(parent.key.account, TRIAL, f"{parent.id}/{trial.number:06}")
+    return Draft(key, parent.region, to_plain(trial), status=trial.status, parent=parent.id)
+
+
+def trial_of(resource: Resource) -> Trial:
+    return from_plain(Trial, resource.body)
+
+
+def trials_of(records: Records, parent: ResourceId, *, status: str = "") -> Iterator[Resource]:
+    """The trials of a tuning job by their numbers, page after page."""
+    query = Query(TRIAL, parent=parent, status=status, limit=_PAGE)
+    while True:
+        page = records.find(query)
+        yield from page.resources
+        if page.next_after is None:
+            return
+        query = Query(TRIAL, parent=parent, status=status, limit=_PAGE, after=page.next_after)
