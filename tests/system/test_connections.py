@@ -45,8 +45,11 @@ def test_headers_of_usual_length_are_taken_however_they_are_cut(yard: RunningYar
     head = HEALTH + b"X-Long: " + b"a" * 60_000 + b"\r\nConnection: close\r\n\r\n"
     assert answer(yard, head).startswith(b"HTTP/1.1 200 OK")
     with connect(yard) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for start in range(0, len(head), 7000):
             connection.sendall(head[start : start + 7000])
+            # By its answer on another connection the yard has read what was sent on this one.
+            assert answer(yard, HEALTH + b"Connection: close\r\n\r\n").startswith(b"HTTP/1.1 200 OK")
         assert received(connection).startswith(b"HTTP/1.1 200 OK")
 
 

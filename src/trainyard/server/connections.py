@@ -57,7 +57,9 @@ class ConnectionProtocol(HttpToolsProtocol):
     """
 
     _head_is_open = False  # whether a request has begun whose head has not ended
-    _head_size = 0  # bytes of the head that is open, as far as they are known
+    # Two counts of the bytes of the head that is open, because the parser tells of a header only when it has all of it.
+    _head_parsed = 0  # that the parser has told
+    _head_received = 0  # in reads that began and ended within it
     _head_timeout: asyncio.TimerHandle | None = None
     _is_refused = False  # whether nothing more is read on this connection
 
@@ -72,17 +74,15 @@ class ConnectionProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._is_refused or self.transport.is_closing():
             return
-        was_open, size = self._head_is_open, self._head_size
+        was_open = self._head_is_open
         self._unset_keepalive_if_required()
         self._feed(data)
         if not self._head_is_open:
             self._end_head_timeout()
             return
-        if (
-            was_open and not self._is_refused
-        ):  # all of the data belongs to this head, also what the parser still holds back
-            self._head_size = size + len(data)
-            if self._head_size > HEAD_LIMIT_BYTES:
+        if was_open and not self._is_refused:  # all of the data belongs to this head, also what the parser holds back
+            self._head_received += len(data)
+            if self._head_is_too_long:
                 self.send_400_response("")
         if self._head_timeout is None:
             self._await_head()
@@ -92,7 +92,7 @@ class ConnectionProtocol(HttpToolsProtocol):
         self._is_refused = True
         if self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete:
             self.cycle.keep_alive = False
-        elif self._head_size > HEAD_LIMIT_BYTES:
+        elif self._head_is_too_long:
             self.transport.write(_HEAD_TOO_LARGE)
             self.transport.close()
         else:
@@ -100,7 +100,7 @@ class ConnectionProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._head_is_open, self._head_size = True, 0
+        self._head_is_open, self._head_parsed, self._head_received = True, 0, 0
 
     def on_url(self, url: bytes) -> None:
         self._measure(len(url))
@@ -158,9 +158,13 @@ class ConnectionProtocol(HttpToolsProtocol):
 
     def _measure(self, size: int) -> None:
         """Raise when the head grows too long, which the parser makes an HttpParserError."""
-        self._head_size += size
-        if self._head_size > HEAD_LIMIT_BYTES:
+        self._head_parsed += size
+        if self._head_is_too_long:
             raise ValueError("the head is too long")
+
+    @property
+    def _head_is_too_long(self) -> bool:
+        return max(self._head_parsed, self._head_received) > HEAD_LIMIT_BYTES
 
     def _await_head(self) -> None:
         self._head_timeout = self.loop.call_later(self.timeout_keep_alive, self._let_go)
