@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Protocol, runtime_checkable
 
-from trainyard.formats.tensors.contract import Mode, Probe, Step
+from trainyard.formats.tensors.contract import Mode, Probe, Step, TensorInfo
 from trainyard.foundation.rule_status import RuleStatus as RuleStatus
 
 
@@ -65,6 +65,22 @@ class Finding:
     severity: Severity = Severity.WARNING
     evidence: tuple[Evidence, ...] = ()
     module: str = ""
+
+    @classmethod
+    def at(
+        cls,
+        step: Step,
+        tensor: TensorInfo | str,
+        message: str,
+        *,
+        value: float,
+        threshold: float,
+        evidence: tuple[Evidence, ...],
+        severity: Severity = Severity.WARNING,
+    ) -> "Finding":
+        """What a step shows of a tensor, of one that goes by a name only, or of none."""
+        name, module = (tensor, "") if isinstance(tensor, str) else (tensor.name, tensor.module)
+        return cls(step.number, step.mode, step.worker, name, message, value, threshold, severity, evidence, module)
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,10 +248,9 @@ def worst(hits: Flags, badness: Numbers) -> Sequence[int]:
     return [int(index) for index in indices[order][:TELLING]]
 
 
-def others(hits: Flags) -> str:
-    """The end of a sentence about one of the tensors that are hit: how many others there are."""
-    count = int(np.count_nonzero(hits)) - 1
-    return f"; {count} {'others are' if count > 1 else 'other is'} as bad" if count > 0 else ""
+def trains(step: Step) -> bool:
+    """Whether the model learns in this step, as far as the program has said."""
+    return step.mode in (Mode.TRAIN, Mode.GLOBAL)
 
 
 def _series(reading: Reading) -> _Series:

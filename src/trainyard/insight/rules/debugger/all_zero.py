@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from trainyard.formats.tensors.contract import Column, Step
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter
 from trainyard.insight.rules.inspected import COLLECTION_NAMES, TENSOR_REGEX, inspected
-from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, Streaks, others, worst
+from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, Streaks, worst
+from trainyard.insight.rules.wording import others
 
 
 class AllZero(DebuggerRule):
@@ -45,17 +46,14 @@ class AllZero(DebuggerRule):
             yield self._finding(reading, index, hits=hits, shares=shares)
 
     def _finding(self, reading: Reading, index: int, *, hits: Flags, shares: Numbers) -> Finding:
-        tensor, step, share = reading.tensors[index], reading.step, float(shares[index])
+        tensor, share = reading.tensors[index], float(shares[index])
         for_long = f", for {self._patience} steps" if self._patience > 1 else ""
-        return Finding(
-            step.number,
-            step.mode,
-            step.worker,
-            tensor.name,
+        return Finding.at(
+            reading.step,
+            tensor,
             f"{share:.4g} % of the elements of {tensor.name} are zero; the limit is {self._threshold:.4g} %{for_long}"
             f"{others(hits)}.",
             value=share,
             threshold=self._threshold,
             evidence=(self._history.evidence(reading, index, label="zeros in %"),),
-            module=tensor.module,
         )

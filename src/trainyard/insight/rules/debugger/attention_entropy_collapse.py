@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
-from trainyard.formats.tensors.contract import Mode, Probe, Step, TensorInfo
+from trainyard.formats.tensors.contract import Probe, Step, TensorInfo
 from trainyard.formats.tensors.probes import ROW_ENTROPY
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter
-from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, Streaks, others, worst
+from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, Streaks, trains, worst
+from trainyard.insight.rules.wording import others
 
 ENTROPY = Probe(ROW_ENTROPY)
 # A softmax inside of an attention; what is dropped out of its weights, as in GPT-2 and BERT; and the weights that
@@ -36,7 +37,7 @@ class AttentionEntropyCollapse(DebuggerRule):
         return Need(regexes=self._regexes, probes=(ENTROPY,))
 
     def check(self, step: Step) -> Iterator[Finding]:
-        if step.mode not in (Mode.TRAIN, Mode.GLOBAL):
+        if not trains(step):
             return
         reading = self._reader.read(step)
         entropies = reading.measured(ENTROPY)
@@ -46,18 +47,15 @@ class AttentionEntropyCollapse(DebuggerRule):
             yield self._finding(reading, index, hits=hits, entropies=entropies)
 
     def _finding(self, reading: Reading, index: int, *, hits: Flags, entropies: Numbers) -> Finding:
-        tensor, step, entropy = reading.tensors[index], reading.step, float(entropies[index])
-        return Finding(
-            step.number,
-            step.mode,
-            step.worker,
-            tensor.name,
+        tensor, entropy = reading.tensors[index], float(entropies[index])
+        return Finding.at(
+            reading.step,
+            tensor,
             f"The attention {tensor.name} has {entropy:.2g} of the entropy that it could have, under "
             f"{self._threshold:g} for {self._patience} steps: it looks at one place only{others(hits)}.",
             value=entropy,
             threshold=self._threshold,
             evidence=(self._history.evidence(reading, index, label="entropy, of the most"),),
-            module=tensor.module,
         )
 
 

@@ -75,17 +75,14 @@ class CheckInputImages(DebuggerRule):
         channel, mean = seen.look(step.number)
         if not abs(mean) > self._threshold:
             return
-        yield Finding(
-            step.number,
-            step.mode,
-            step.worker,
-            tensor.name,
+        yield Finding.at(
+            step,
+            tensor,
             f"Channel {channel} of the last {images} images in {tensor.name} has a mean of {mean:.3g}, further from 0 "
             f"than {self._threshold:g}.",
             value=mean,
             threshold=self._threshold,
             evidence=(Evidence("mean of the channel furthest from 0", tuple(seen.steps), tuple(seen.means)),),
-            module=tensor.module,
         )
 
 

@@ -109,14 +109,14 @@ class ClassImbalance(DebuggerRule):
             return
         most, rarest = int(counts.argmax()), int(np.where(counts > 0, counts, counts.max()).argmin())
         surely = "surely " if self._certainty else ""
-        yield self._finding(
+        yield Finding.at(
             step,
             tensor,
             f"Of {judged.seen.total} samples {counts[most]} are of class {most} and {counts[rarest]} of class "
             f"{rarest}: {surely}{ratio:.4g} times as many, where {self._most_times:g} times are the limit.",
             value=ratio,
             threshold=self._most_times,
-            evidence=Evidence("most frequent / rarest class", tuple(judged.steps), tuple(judged.ratios)),
+            evidence=(Evidence("most frequent / rarest class", tuple(judged.steps), tuple(judged.ratios)),),
         )
 
     def _check_mistakes(self, step: Step, tensor: str, *, judged: _Judged, shares: Numbers) -> Iterator[Finding]:
@@ -130,26 +130,12 @@ class ClassImbalance(DebuggerRule):
         worst = int(hits[np.argmax(shares[hits])])
         others = f", and so are {len(hits) - 1} other classes" if len(hits) > 1 else ""
         for_long = f" at {self._patience} looks on end" if self._patience > 1 else ""
-        yield self._finding(
+        yield Finding.at(
             step,
             tensor,
             f"{shares[worst]:.0%} of class {worst} are taken for other classes, more than {self._most_mistaken:.0%}"
             f"{for_long}{others}.",
             value=float(shares[worst]),
             threshold=self._most_mistaken,
-            evidence=judged.share_of(worst),
-        )
-
-    def _finding(
-        self, step: Step, tensor: str, message: str, *, value: float, threshold: float, evidence: Evidence
-    ) -> Finding:
-        return Finding(
-            step.number,
-            step.mode,
-            step.worker,
-            tensor,
-            message,
-            value=value,
-            threshold=threshold,
-            evidence=(evidence,),
+            evidence=(judged.share_of(worst),),
         )

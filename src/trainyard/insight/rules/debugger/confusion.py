@@ -127,10 +127,8 @@ class Confusion(DebuggerRule):
         if found is None or looks.streak < self._patience:
             return
         for_long = f", at {self._patience} looks on end" if self._patience > 1 else ""
-        yield Finding(
-            step.number,
-            step.mode,
-            step.worker,
+        yield Finding.at(
+            step,
             tensor,
             f"{found.message}{for_long}.",
             value=float(np.nan_to_num(found.share)),

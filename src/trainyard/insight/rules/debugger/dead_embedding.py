@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trainyard.formats.tensors.contract import Mode, Probe, Step, TensorInfo
+from trainyard.formats.tensors.contract import Probe, Step, TensorInfo
 from trainyard.formats.tensors.probes import ZERO_ROWS
 from trainyard.insight.rules.contract import DebuggerRule, Evidence, Finding, Need, Parameter
-from trainyard.insight.rules.readings import LOOK_BACK, Flags, Numbers, Reader, Reading, others, worst
+from trainyard.insight.rules.readings import LOOK_BACK, Flags, Numbers, Reader, Reading, trains, worst
+from trainyard.insight.rules.wording import others
 
 UNUSED = Probe(ZERO_ROWS)
 STATES = r"^optimizer/(exp_avg_sq|square_avg|sum|momentum_buffer)/"
@@ -37,7 +38,7 @@ class DeadEmbedding(DebuggerRule):
         return Need(regexes=self._regexes, probes=(UNUSED,))
 
     def check(self, step: Step) -> Iterator[Finding]:
-        if step.mode not in (Mode.TRAIN, Mode.GLOBAL):
+        if not trains(step):
             return
         reading = self._reader.read(step)
         if not len(reading.tensors):

@@ -3,10 +3,11 @@
 import math
 from collections.abc import Iterator
 
-from trainyard.formats.tensors.contract import Mode, Probe, Step
+from trainyard.formats.tensors.contract import Probe, Step
 from trainyard.formats.tensors.probes import IDLE_UNITS
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter
-from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, Streaks, others, worst
+from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, Streaks, trains, worst
+from trainyard.insight.rules.wording import for_long, others
 
 
 class DeadRelu(DebuggerRule):
@@ -47,7 +48,7 @@ class DeadRelu(DebuggerRule):
         return Need(regexes=self._regexes, probes=(self._probe,))
 
     def check(self, step: Step) -> Iterator[Finding]:
-        if step.mode not in (Mode.TRAIN, Mode.GLOBAL):
+        if not trains(step):
             return
         reading = self._reader.read(step)
         shares = 100 * reading.measured(self._probe)
@@ -57,17 +58,13 @@ class DeadRelu(DebuggerRule):
             yield self._finding(reading, index, hits=hits, shares=shares)
 
     def _finding(self, reading: Reading, index: int, *, hits: Flags, shares: Numbers) -> Finding:
-        tensor, step, share = reading.tensors[index], reading.step, float(shares[index])
-        for_long = f" for {self._patience} steps" if self._patience > 1 else ""
-        return Finding(
-            step.number,
-            step.mode,
-            step.worker,
-            tensor.name,
-            f"{share:.3g} % of the ReLUs behind {tensor.name} are dead, more than {self._threshold:.3g} %{for_long}"
-            f"{others(hits)}.",
+        tensor, share = reading.tensors[index], float(shares[index])
+        return Finding.at(
+            reading.step,
+            tensor,
+            f"{share:.3g} % of the ReLUs behind {tensor.name} are dead, more than {self._threshold:.3g} %"
+            f"{for_long(self._patience)}{others(hits)}.",
             value=share,
             threshold=self._threshold,
             evidence=(self._history.evidence(reading, index, label="dead units in %"),),
-            module=tensor.module,
         )

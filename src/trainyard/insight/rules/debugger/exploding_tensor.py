@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from trainyard.formats.tensors.contract import Column, Step
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter, Severity
 from trainyard.insight.rules.inspected import COLLECTION_NAMES, TENSOR_REGEX, inspected
-from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, others, worst
+from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, worst
+from trainyard.insight.rules.wording import others
 
 INSPECTED = ("gradients", "weights", "biases", "losses")
 
@@ -42,17 +43,14 @@ class ExplodingTensor(DebuggerRule):
             yield self._finding(reading, index, hits=hits, counts=counts)
 
     def _finding(self, reading: Reading, index: int, *, hits: Flags, counts: Numbers) -> Finding:
-        tensor, step, count = reading.tensors[index], reading.step, int(counts[index])
+        tensor, count = reading.tensors[index], int(counts[index])
         what = "NaN" if self._only_nan else "NaN or infinite"
-        return Finding(
-            step.number,
-            step.mode,
-            step.worker,
-            tensor.name,
+        return Finding.at(
+            reading.step,
+            tensor,
             f"{count} of the {tensor.size} elements of {tensor.name} are {what}{others(hits)}.",
             value=float(count),
             threshold=0.0,
             severity=Severity.CRITICAL,
             evidence=(self._history.evidence(reading, index, label="mean magnitude"),),
-            module=tensor.module,
         )

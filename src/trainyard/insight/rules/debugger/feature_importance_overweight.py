@@ -8,6 +8,7 @@ import numpy as np
 from trainyard.formats.tensors.contract import Step
 from trainyard.insight.rules.contract import DebuggerRule, Evidence, Finding, Need, Parameter
 from trainyard.insight.rules.readings import LOOK_BACK, Reader, Reading
+from trainyard.insight.rules.wording import for_long
 
 
 @dataclass(slots=True)
@@ -58,16 +59,12 @@ class FeatureImportanceOverweight(DebuggerRule):
             yield self._finding(reading, [reading.tensors[place].name for place in order], sums=sums)
 
     def _finding(self, reading: Reading, names: list[str], *, sums: _Sums) -> Finding:
-        step = reading.step
         features = ", ".join(name.rpartition("/")[2] for name in names)
-        for_long = f" for {self._patience} steps" if self._patience > 1 else ""
-        return Finding(
-            step.number,
-            step.mode,
-            step.worker,
+        return Finding.at(
+            reading.step,
             names[0],
             f"The features {features} have {sums.sums[-1]:.0%} of all importance, more than {self._threshold:.0%}"
-            f"{for_long}.",
+            f"{for_long(self._patience)}.",
             value=sums.sums[-1],
             threshold=self._threshold,
             evidence=(Evidence(f"importance of the first {self._most}", tuple(sums.steps), tuple(sums.sums)),),

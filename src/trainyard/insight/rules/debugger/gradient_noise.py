@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from trainyard.formats.tensors.contract import Mode, Probe, Step
+from trainyard.formats.tensors.contract import Probe, Step
 from trainyard.formats.tensors.probes import COSINE
 from trainyard.insight.rules.contract import DebuggerRule, Evidence, Finding, Need, Parameter, Severity
-from trainyard.insight.rules.readings import LOOK_BACK, Reader
+from trainyard.insight.rules.readings import LOOK_BACK, Reader, trains
 
 AGREEMENT = Probe(COSINE)
 NEAR = 20  # steps, after which weights have moved on and gradients may differ for that
@@ -54,7 +54,7 @@ class GradientNoise(DebuggerRule):
         return Need(collections=("gradients",), probes=(AGREEMENT,))
 
     def check(self, step: Step) -> Iterator[Finding]:
-        if step.mode not in (Mode.TRAIN, Mode.GLOBAL):
+        if not trains(step):
             return
         cosines = self._reader.read(step).measured(AGREEMENT)
         if not np.isfinite(cosines).any():
@@ -70,10 +70,8 @@ class GradientNoise(DebuggerRule):
     def _finding(self, step: Step, agreement: _Agreement) -> Finding:
         best = agreement.best
         batches = f" About {(1 - best) / best:.0f} times as large a batch would be half signal." if best > 0 else ""
-        return Finding(
-            step.number,
-            step.mode,
-            step.worker,
+        return Finding.at(
+            step,
             "",
             f"In the first {agreement.count} steps the gradients of one batch and the next had a cosine of at most "
             f"{best:.2g}, averaged over {self._window} steps; under {self._threshold:g} they are noise.{batches}",

@@ -122,10 +122,8 @@ class LossNotDecreasing(DebuggerRule):
         before, now = losses
         limit = self._rise if change > 0 else -self._fall
         wanted = f"may rise by {self._rise:g} % at most" if change > 0 else f"must fall by {self._fall:g} % at least"
-        return Finding(
-            step.number,
-            step.mode,
-            step.worker,
+        return Finding.at(
+            step,
             tensor.name,
             f"The loss {tensor.name} went from {before.value:.4g} at step {before.step} to {now.value:.4g} at step "
             f"{now.step}, by {change:+.2g} %; it {wanted}.",

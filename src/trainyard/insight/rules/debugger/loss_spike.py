@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trainyard.formats.tensors.contract import Mode, Step, TensorInfo
+from trainyard.formats.tensors.contract import Step, TensorInfo
 from trainyard.insight.rules.contract import DebuggerRule, Evidence, Finding, Need, Parameter
-from trainyard.insight.rules.readings import Numbers, Reader
+from trainyard.insight.rules.readings import Numbers, Reader, trains
 
 NORMAL = 1.4826  # what a median of deviations is multiplied by to be the deviation of a normal distribution
 LEAST_KNOWN = 20  # losses before the first that is judged
@@ -34,7 +34,7 @@ class LossSpike(DebuggerRule):
         return Need(collections=("losses",))
 
     def check(self, step: Step) -> Iterator[Finding]:
-        if step.mode not in (Mode.TRAIN, Mode.GLOBAL):
+        if not trains(step):
             return
         reading = self._reader.read(step)
         for tensor, value in zip(reading.tensors, reading.values(), strict=True):
@@ -55,10 +55,8 @@ class LossSpike(DebuggerRule):
         self, step: Step, tensor: TensorInfo, *, course: deque[tuple[int, float]], height: float, usual: float
     ) -> Finding:
         steps, values = zip(*course, strict=True)
-        return Finding(
-            step.number,
-            step.mode,
-            step.worker,
+        return Finding.at(
+            step,
             tensor.name,
             f"The loss {tensor.name} jumped to {values[-1]:.4g} from about {usual:.4g}: {height:.0f} deviations above "
             f"the last {len(course) - 1} steps, where {self._threshold:g} are many.",

@@ -7,6 +7,7 @@ from trainyard.formats.tensors.probes import VALUE_SHARE
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter
 from trainyard.insight.rules.readings import History, Numbers, Reader, Reading, Streaks, worst
+from trainyard.insight.rules.wording import for_long
 
 
 class NLPSequenceRatio(DebuggerRule):
@@ -61,19 +62,15 @@ class NLPSequenceRatio(DebuggerRule):
                 yield self._finding(reading, index, probe=probe, shares=shares)
 
     def _finding(self, reading: Reading, index: int, *, probe: Probe, shares: Numbers) -> Finding:
-        tensor, step, share, limit = reading.tensors[index], reading.step, float(shares[index]), self._limits[probe]
-        for_long = f" for {self._patience} steps" if self._patience > 1 else ""
-        return Finding(
-            step.number,
-            step.mode,
-            step.worker,
-            tensor.name,
+        tensor, share, limit = reading.tensors[index], float(shares[index]), self._limits[probe]
+        return Finding.at(
+            reading.step,
+            tensor,
             f"{share:.3g} % of the tokens in {tensor.name} are {probe.parameters[0]:g}, more than {limit:g} %"
-            f"{for_long}.",
+            f"{for_long(self._patience)}.",
             value=share,
             threshold=limit,
             evidence=(self._histories[probe].evidence(reading, index, label="share of the token in %"),),
-            module=tensor.module,
         )
 
 

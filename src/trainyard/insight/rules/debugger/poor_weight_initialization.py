@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from trainyard.formats.tensors.contract import Column, Kind, Mode, Probe, Step, TensorInfo
+from trainyard.formats.tensors.contract import Column, Kind, Probe, Step
 from trainyard.formats.tensors.probes import QUANTILE_RANGE
 from trainyard.insight.rules.contract import DebuggerRule, Evidence, Finding, Need, Parameter, Severity
-from trainyard.insight.rules.readings import Reader, Reading, Streaks, Track, is_matrix, worst
+from trainyard.insight.rules.readings import Reader, Reading, Streaks, Track, is_matrix, trains, worst
 
 RANGE = Probe(QUANTILE_RANGE, (0.05, 0.95))
 SPARSE = 0.9  # the share of zeros from which on a gradient is that of an embedding, of which a batch uses few rows
@@ -80,7 +80,7 @@ class PoorWeightInitialization(DebuggerRule):
 
     def check(self, step: Step) -> Iterator[Finding]:
         beginning = self._beginnings.setdefault(step.worker, _Beginning())
-        if step.mode not in (Mode.TRAIN, Mode.GLOBAL) or beginning.steps >= self._steps:
+        if not trains(step) or beginning.steps >= self._steps:
             return
         beginning.steps += 1
         yield from self._check_weights(self._weights.read(step))
@@ -92,13 +92,14 @@ class PoorWeightInitialization(DebuggerRule):
         least, most = reading.column(Column.MIN), reading.column(Column.MAX)
         for index in worst((least == most) & (least != 0) & (reading.chosen.sizes > 1), reading.chosen.sizes):
             tensor, value = reading.tensors[index], float(least[index])
-            yield self._finding(
+            yield Finding.at(
                 reading.step,
                 tensor,
                 f"All elements of {tensor.name} are {value:.4g}, so that no unit of its layer differs from another.",
                 value=0.0,
                 threshold=0.0,
-                evidence=Evidence("variance", (reading.step.number,), (0.0,)),
+                severity=Severity.CRITICAL,
+                evidence=(Evidence("variance", (reading.step.number,), (0.0,)),),
             )
 
     def _check_variances(self, reading: Reading, beginning: _Beginning) -> Iterator[Finding]:
@@ -111,14 +112,15 @@ class PoorWeightInitialization(DebuggerRule):
         if ratio <= self._threshold:
             return
         small, large = reading.tensors[least], reading.tensors[most]
-        yield self._finding(
+        yield Finding.at(
             reading.step,
             small,
             f"The variance of {large.name} is {variances[most]:.3g} and that of {small.name} {variances[least]:.3g}, "
             f"{ratio:.3g} times less, where {self._threshold:g} times are the limit.",
             value=ratio,
             threshold=self._threshold,
-            evidence=evidence,
+            severity=Severity.CRITICAL,
+            evidence=(evidence,),
         )
 
     def _check_gradients(self, reading: Reading, beginning: _Beginning) -> Iterator[Finding]:
@@ -134,13 +136,14 @@ class PoorWeightInitialization(DebuggerRule):
         if not is_narrow[index]:
             return
         tensor = reading.tensors[index]
-        yield self._finding(
+        yield Finding.at(
             reading.step,
             tensor,
             f"The 5th and the 95th percentile of {tensor.name} are {narrowest:.2g} apart, less than {self._range:g}.",
             value=narrowest,
             threshold=self._range,
-            evidence=evidence,
+            severity=Severity.CRITICAL,
+            evidence=(evidence,),
         )
 
     def _check_losses(self, reading: Reading, beginning: _Beginning) -> Iterator[Finding]:
@@ -151,28 +154,13 @@ class PoorWeightInitialization(DebuggerRule):
             before, last = losses[: -self._patience], losses[-self._patience :]
             if len(before) < self._patience or not min(last) >= max(before):
                 continue
-            yield self._finding(
+            yield Finding.at(
                 reading.step,
                 tensor,
                 f"The loss {tensor.name} was at least {min(last):.4g} in the last {self._patience} steps, and at most "
                 f"{max(before):.4g} in the {len(before)} before them: it does not fall.",
                 value=min(last),
                 threshold=max(before),
-                evidence=evidence,
+                severity=Severity.CRITICAL,
+                evidence=(evidence,),
             )
-
-    def _finding(
-        self, step: Step, tensor: TensorInfo, message: str, *, value: float, threshold: float, evidence: Evidence
-    ) -> Finding:
-        return Finding(
-            step.number,
-            step.mode,
-            step.worker,
-            tensor.name,
-            message,
-            value=value,
-            threshold=threshold,
-            severity=Severity.CRITICAL,
-            evidence=(evidence,),
-            module=tensor.module,
-        )

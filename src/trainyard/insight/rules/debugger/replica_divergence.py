@@ -9,7 +9,8 @@ from trainyard.formats.tensors.contract import Column, Mode, Probe, Statistics, 
 from trainyard.formats.tensors.probes import CHECKSUM
 from trainyard.insight.rules.contract import DebuggerRule, Evidence, Finding, Need, Severity
 from trainyard.insight.rules.inspected import COLLECTION_NAMES, TENSOR_REGEX, inspected
-from trainyard.insight.rules.readings import Chosen, Flags, History, Numbers, Places, Reader, Reading, others, worst
+from trainyard.insight.rules.readings import Chosen, Flags, History, Numbers, Places, Reader, Reading, trains, worst
+from trainyard.insight.rules.wording import others
 
 BYTES = Probe(CHECKSUM)
 # Whatever the order in which a kernel goes through a tensor, these come out the same to the last bit.
@@ -65,7 +66,7 @@ class ReplicaDivergence(DebuggerRule):
         return self._needs
 
     def check(self, step: Step) -> Iterator[Finding]:
-        if step.mode not in (Mode.TRAIN, Mode.GLOBAL):
+        if not trains(step):
             return
         reading = self._reader.read(step)
         self._history.add(reading, reading.column(Column.MEAN))
@@ -84,18 +85,15 @@ class ReplicaDivergence(DebuggerRule):
         ours, theirs = (float(each.rows[at, Column.MEAN]) for each, at in ((reading, index), (first, place)))
         series = [(step.worker, reading, index), (rank, first, place)]
         evidence = [(worker, self._history.evidence(each, at, label="")) for worker, each, at in series]
-        return Finding(
-            step.number,
-            step.mode,
-            step.worker,
-            tensor.name,
+        return Finding.at(
+            step,
+            tensor,
             f"{tensor.name} of {step.worker} is not that of {rank}: its mean is {ours:.9g} and not {theirs:.9g}"
             f"{others(hits)}.",
             value=ours,
             threshold=theirs,
             severity=Severity.CRITICAL,
             evidence=tuple(Evidence(f"mean on {worker}", each.steps, each.values) for worker, each in evidence),
-            module=tensor.module,
         )
 
 

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trainyard.formats.tensors.contract import Mode, Probe, Step
+from trainyard.formats.tensors.contract import Probe, Step
 from trainyard.formats.tensors.probes import IDLE_UNITS
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter
 from trainyard.insight.rules.inspected import COLLECTION_NAMES
-from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, Streaks, others, worst
+from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, Streaks, trains, worst
+from trainyard.insight.rules.wording import for_long, others
 
 INPUTS = (r".*tanh_input|.*sigmoid_input",)
 
@@ -66,7 +67,7 @@ class SaturatedActivation(DebuggerRule):
         return self._needs
 
     def check(self, step: Step) -> Iterator[Finding]:
-        if step.mode not in (Mode.TRAIN, Mode.GLOBAL):
+        if not trains(step):
             return
         reading = self._reader.read(step)
         shares = 100 * np.where(_is_sigmoid(reading), reading.measured(self._sigmoid), reading.measured(self._tanh))
@@ -76,20 +77,17 @@ class SaturatedActivation(DebuggerRule):
             yield self._finding(reading, index, hits=hits, shares=shares)
 
     def _finding(self, reading: Reading, index: int, *, hits: Flags, shares: Numbers) -> Finding:
-        tensor, step, share = reading.tensors[index], reading.step, float(shares[index])
+        tensor, share = reading.tensors[index], float(shares[index])
         low, high, _ = (self._sigmoid if _is_sigmoid(reading)[index] else self._tanh).parameters
-        for_long = f" for {self._patience} steps" if self._patience > 1 else ""
-        return Finding(
-            step.number,
-            step.mode,
-            step.worker,
-            tensor.name,
+        return Finding.at(
+            reading.step,
+            tensor,
             f"{share:.3g} % of the units behind {tensor.name} get almost nothing between {low:g} and {high:g}, where "
-            f"they have a slope; more than {self._threshold:.3g} % are too many{for_long}{others(hits)}.",
+            f"they have a slope; more than {self._threshold:.3g} % are too many"
+            f"{for_long(self._patience)}{others(hits)}.",
             value=share,
             threshold=self._threshold,
             evidence=(self._history.evidence(reading, index, label="saturated units in %"),),
-            module=tensor.module,
         )
 
 

@@ -9,7 +9,8 @@ from trainyard.formats.tensors.contract import Column, Step
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter, Severity, StepsOf
 from trainyard.insight.rules.inspected import COLLECTION_NAMES, TENSOR_REGEX, inspected
-from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, Streaks, others, worst
+from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, Streaks, worst
+from trainyard.insight.rules.wording import others
 
 COMPARED = (Column.MEAN, Column.STD, Column.MEAN_ABS, Column.MIN, Column.MAX)
 RTOL, ATOL = 1e-5, 1e-8  # those of numpy.allclose
@@ -76,17 +77,14 @@ class SimilarAcrossRuns(DebuggerRule):
         tensor, step = reading.tensors[index], reading.step
         value = float(reading.values()[index])
         for_long = f", and was for {self._num_steps} steps" if self._num_steps > 1 else ""
-        return Finding(
-            step.number,
-            step.mode,
-            step.worker,
-            tensor.name,
+        return Finding.at(
+            step,
+            tensor,
             f"{tensor.name} is {value:.7g}, the same as in the run {run} at this step{for_long}{others(hits)}.",
             value=value,
             threshold=value,
             severity=Severity.NOTICE,
             evidence=(self._history.evidence(reading, index, label=tensor.name),),
-            module=tensor.module,
         )
 
 

@@ -8,7 +8,8 @@ from trainyard.formats.tensors.contract import Column, Step
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter
 from trainyard.insight.rules.inspected import COLLECTION_NAMES, TENSOR_REGEX, inspected
-from trainyard.insight.rules.readings import Flags, History, Reader, Reading, others, worst
+from trainyard.insight.rules.readings import Flags, History, Reader, Reading, worst
+from trainyard.insight.rules.wording import others
 
 
 class TensorVariance(DebuggerRule):
@@ -52,16 +53,13 @@ class TensorVariance(DebuggerRule):
             yield self._finding(reading, index, hits=under, variance=float(variances[index]), limit=self._least)
 
     def _finding(self, reading: Reading, index: int, *, hits: Flags, variance: float, limit: float) -> Finding:
-        tensor, step = reading.tensors[index], reading.step
+        tensor = reading.tensors[index]
         side = "over" if variance > limit else "under"
-        return Finding(
-            step.number,
-            step.mode,
-            step.worker,
-            tensor.name,
+        return Finding.at(
+            reading.step,
+            tensor,
             f"{tensor.name} has a variance of {variance:.3g}, {side} {limit:.3g}{others(hits)}.",
             value=variance,
             threshold=limit,
             evidence=(self._history.evidence(reading, index, label="variance"),),
-            module=tensor.module,
         )

@@ -35,10 +35,8 @@ class TreeDepth(DebuggerRule):
 
     def _finding(self, reading: Reading, index: int, *, depth: int, node: int) -> Finding:
         step = reading.step
-        return Finding(
-            step.number,
-            step.mode,
-            step.worker,
+        return Finding.at(
+            step,
             reading.tensors[index].name,
             f"A tree of round {step.number} has node {node} and with it a depth of at least {depth}, more than "
             f"{self._depth}.",

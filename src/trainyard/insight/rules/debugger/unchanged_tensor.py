@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from trainyard.formats.tensors.contract import Column, Kind, Mode, Statistics, Step
+from trainyard.formats.tensors.contract import Column, Kind, Statistics, Step
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter
 from trainyard.insight.rules.inspected import COLLECTION_NAMES, TENSOR_REGEX, inspected
-from trainyard.insight.rules.readings import Flags, History, Kept, Reader, Reading, Streaks, others, worst
+from trainyard.insight.rules.readings import Flags, History, Kept, Reader, Reading, Streaks, trains, worst
+from trainyard.insight.rules.wording import others
 
 LEARNED = (Kind.WEIGHT, Kind.BIAS, Kind.OPTIMIZER)
 COMPARED = [Column.MEAN, Column.STD, Column.MEAN_ABS, Column.MIN, Column.MAX]
@@ -53,7 +54,7 @@ class UnchangedTensor(DebuggerRule):
         return replace(self._inspected, also=gradients)
 
     def check(self, step: Step) -> Iterator[Finding]:
-        reader = self._training if step.mode in (Mode.TRAIN, Mode.GLOBAL) else self._evaluating
+        reader = self._training if trains(step) else self._evaluating
         reading = reader.read(step)
         first = self._kept.rows(reading)
         is_same = self._is_close(reading.rows, first) & reading.is_seen
@@ -79,17 +80,14 @@ class UnchangedTensor(DebuggerRule):
         return np.asarray(is_near.all(axis=1) & has_as_many.all(axis=1))
 
     def _finding(self, reading: Reading, index: int, *, hits: Flags, steps: int) -> Finding:
-        tensor, step = reading.tensors[index], reading.step
-        return Finding(
-            step.number,
-            step.mode,
-            step.worker,
-            tensor.name,
+        tensor = reading.tensors[index]
+        return Finding.at(
+            reading.step,
+            tensor,
             f"{tensor.name} has not changed in {steps} steps{others(hits)}.",
             value=float(steps),
             threshold=float(self._num_steps),
             evidence=(self._history.evidence(reading, index, label="mean"),),
-            module=tensor.module,
         )
 
 

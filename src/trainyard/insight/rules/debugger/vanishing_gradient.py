@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trainyard.formats.tensors.contract import Column, Mode, Step
+from trainyard.formats.tensors.contract import Column, Step
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter
-from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, Streaks, others, worst
+from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, Streaks, trains, worst
+from trainyard.insight.rules.wording import for_long, others
 
 
 class VanishingGradient(DebuggerRule):
@@ -27,7 +28,7 @@ class VanishingGradient(DebuggerRule):
         return Need(collections=("gradients",))
 
     def check(self, step: Step) -> Iterator[Finding]:
-        if step.mode not in (Mode.TRAIN, Mode.GLOBAL):
+        if not trains(step):
             return
         reading = self._reader.read(step)
         means = np.where(reading.chosen.is_leading, reading.column(Column.MEAN_ABS), np.nan)
@@ -37,17 +38,13 @@ class VanishingGradient(DebuggerRule):
             yield self._finding(reading, index, hits=hits, means=means)
 
     def _finding(self, reading: Reading, index: int, *, hits: Flags, means: Numbers) -> Finding:
-        tensor, step, mean = reading.tensors[index], reading.step, float(means[index])
-        for_long = f" for {self._patience} steps" if self._patience > 1 else ""
-        return Finding(
-            step.number,
-            step.mode,
-            step.worker,
-            tensor.name,
-            f"The gradient {tensor.name} has a mean magnitude of {mean:.1e}, under {self._threshold:.0e}{for_long}"
-            f"{others(hits)}.",
+        tensor, mean = reading.tensors[index], float(means[index])
+        return Finding.at(
+            reading.step,
+            tensor,
+            f"The gradient {tensor.name} has a mean magnitude of {mean:.1e}, under {self._threshold:.0e}"
+            f"{for_long(self._patience)}{others(hits)}.",
             value=mean,
             threshold=self._threshold,
             evidence=(self._history.evidence(reading, index, label="mean |gradient|"),),
-            module=tensor.module,
         )

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from trainyard.formats.tensors.contract import Mode, Probe, Step
+from trainyard.formats.tensors.contract import Probe, Step
 from trainyard.formats.tensors.probes import UPDATE_RATIO
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter
 from trainyard.insight.rules.probing import probe_values
-from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, Streaks, others, worst
+from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, Streaks, trains, worst
+from trainyard.insight.rules.wording import for_long, others
 
 
 class WeightUpdateRatio(DebuggerRule):
@@ -52,7 +53,7 @@ class WeightUpdateRatio(DebuggerRule):
         return Need(collections=("weights",), is_raw=True, also=gradients)
 
     def check(self, step: Step) -> Iterator[Finding]:
-        if step.mode not in (Mode.TRAIN, Mode.GLOBAL):
+        if not trains(step):
             return
         reading = self._reader.read(step)
         ratios = self._ratios(reading)
@@ -85,18 +86,14 @@ class WeightUpdateRatio(DebuggerRule):
         return probe_values(self._probe, now, before)
 
     def _finding(self, reading: Reading, index: int, *, hits: Flags, ratio: float, limit: float) -> Finding:
-        tensor, step = reading.tensors[index], reading.step
+        tensor = reading.tensors[index]
         side = "over" if ratio > limit else "under"
-        for_long = f" for {self._patience} steps" if self._patience > 1 else ""
-        return Finding(
-            step.number,
-            step.mode,
-            step.worker,
-            tensor.name,
-            f"The elements of {tensor.name} changed by {ratio:.2g} of themselves on average, {side} {limit:g}{for_long}"
-            f"{others(hits)}.",
+        return Finding.at(
+            reading.step,
+            tensor,
+            f"The elements of {tensor.name} changed by {ratio:.2g} of themselves on average, {side} {limit:g}"
+            f"{for_long(self._patience)}{others(hits)}.",
             value=ratio,
             threshold=limit,
             evidence=(self._history.evidence(reading, index, label="|update| / |weight|"),),
-            module=tensor.module,
         )
