@@ -148,6 +148,15 @@ def _reduce_values(
     if (magnitude != magnitude) | (magnitude == float("inf")):  # scaled as they are, finite numbers cannot do that
         nans = tl.sum(((values != values) & inside).to(tl.int32), 0)
         infinities = tl.sum(((tl.abs(values) == float("inf")) & inside).to(tl.int32), 0)
+    _store_partials(partial, blocks, mean, rest, squares, magnitude, exponent, least, greatest, zeros, nans, infinities)
+    if HAS_HISTOGRAMS:
+        _count_bins(values, inside & (values == values), histogram, ROW)
+
+
+@triton.jit
+def _store_partials(
+    partial, blocks, mean, rest, squares, magnitude, exponent, least, greatest, zeros, nans, infinities
+):
     tl.store(partial, mean)
     tl.store(partial + blocks, rest)
     tl.store(partial + 2 * blocks, squares)
@@ -158,8 +167,6 @@ def _reduce_values(
     tl.store(partial + 7 * blocks, zeros.to(tl.float32))
     tl.store(partial + 8 * blocks, nans.to(tl.float32))
     tl.store(partial + 9 * blocks, infinities.to(tl.float32))
-    if HAS_HISTOGRAMS:
-        _count_bins(values, inside & (values == values), histogram, ROW)
 
 
 @triton.jit
@@ -175,9 +182,17 @@ def _count_bins(values, is_counted, histogram, ROW: tl.constexpr):
 
 @triton.jit
 def _merge_tensor(partials, blocks, size, result, BLOCK: tl.constexpr, WIDTH: tl.constexpr):
-    count = tl.cdiv(size, BLOCK)
-    lanes = tl.arange(0, WIDTH)
     wide_size = size.to(tl.float64)
+    total, magnitude, least, greatest, zeros, nans, infinities = _merge_sums(partials, blocks, size, BLOCK, WIDTH)
+    mean = total / wide_size
+    square = _merge_squares(partials, blocks, size, mean, BLOCK, WIDTH) / wide_size
+    std = tl.sqrt(tl.where(square > 0.0, square, 0.0))
+    _store_statistics(result, mean, std, magnitude / wide_size, least, greatest, zeros, nans, infinities)
+
+
+@triton.jit
+def _merge_sums(partials, blocks, size, BLOCK: tl.constexpr, WIDTH: tl.constexpr):
+    """All of a tensor that one pass over its blocks tells: sums, extremes and counts."""
     totals = tl.zeros((WIDTH,), tl.float64)
     magnitudes = tl.zeros((WIDTH,), tl.float64)
     least = tl.full((WIDTH,), float("inf"), tl.float32)
@@ -185,44 +200,51 @@ def _merge_tensor(partials, blocks, size, result, BLOCK: tl.constexpr, WIDTH: tl
     zeros = tl.zeros((WIDTH,), tl.float64)
     nans = tl.zeros((WIDTH,), tl.float64)
     infinities = tl.zeros((WIDTH,), tl.float64)
-    for first in range(0, count, WIDTH):
-        inside = first + lanes < count
-        here = partials + first + lanes
-        sizes = tl.minimum(size - (first + lanes).to(tl.int64) * BLOCK, BLOCK).to(tl.float64)
-        unit = tl.load(here + 4 * blocks, mask=inside, other=0.0).to(tl.float64)
-        mean = tl.load(here, mask=inside, other=0.0).to(tl.float64)
-        totals += (mean * sizes + tl.load(here + blocks, mask=inside, other=0.0).to(tl.float64)) * unit
-        magnitudes += tl.load(here + 3 * blocks, mask=inside, other=0.0).to(tl.float64) * unit
+    for first in range(0, tl.cdiv(size, BLOCK), WIDTH):
+        here, inside, sizes, unit, mean = _blocks_from(partials, blocks, size, first, BLOCK, WIDTH)
+        totals += (mean * sizes + _wide(here + blocks, inside)) * unit
+        magnitudes += _wide(here + 3 * blocks, inside) * unit
         least = tl.minimum(least, tl.load(here + 5 * blocks, mask=inside, other=float("inf")))
         greatest = tl.maximum(greatest, tl.load(here + 6 * blocks, mask=inside, other=float("-inf")))
-        zeros += tl.load(here + 7 * blocks, mask=inside, other=0.0).to(tl.float64)
-        nans += tl.load(here + 8 * blocks, mask=inside, other=0.0).to(tl.float64)
-        infinities += tl.load(here + 9 * blocks, mask=inside, other=0.0).to(tl.float64)
-    mean_of_all = tl.sum(totals, 0) / wide_size
-    squares = tl.zeros((WIDTH,), tl.float64)
-    for first in range(0, count, WIDTH):
-        inside = first + lanes < count
-        here = partials + first + lanes
-        sizes = tl.minimum(size - (first + lanes).to(tl.int64) * BLOCK, BLOCK).to(tl.float64)
-        unit = tl.load(here + 4 * blocks, mask=inside, other=0.0).to(tl.float64)
-        mean = tl.load(here, mask=inside, other=0.0).to(tl.float64)
-        rest = tl.load(here + blocks, mask=inside, other=0.0).to(tl.float64)
-        deviation = mean * unit - mean_of_all  # of the point from which the squares of this block were taken
-        squared = tl.load(here + 2 * blocks, mask=inside, other=0.0).to(tl.float64) * unit * unit
-        squared += deviation * (2.0 * rest * unit + sizes * deviation)
-        squares += tl.where(inside, squared, 0.0)
-    square = tl.sum(squares, 0) / wide_size
-    _store_statistics(
-        result,
-        mean_of_all,
-        tl.sqrt(tl.where(square > 0.0, square, 0.0)),
-        tl.sum(magnitudes, 0) / wide_size,
+        zeros += _wide(here + 7 * blocks, inside)
+        nans += _wide(here + 8 * blocks, inside)
+        infinities += _wide(here + 9 * blocks, inside)
+    return (
+        tl.sum(totals, 0),
+        tl.sum(magnitudes, 0),
         tl.min(least, 0).to(tl.float64),
         tl.max(greatest, 0).to(tl.float64),
         tl.sum(zeros, 0),
         tl.sum(nans, 0),
         tl.sum(infinities, 0),
     )
+
+
+@triton.jit
+def _merge_squares(partials, blocks, size, mean_of_all, BLOCK: tl.constexpr, WIDTH: tl.constexpr):
+    """The sum of the squares of what a tensor's elements differ from their mean by."""
+    squares = tl.zeros((WIDTH,), tl.float64)
+    for first in range(0, tl.cdiv(size, BLOCK), WIDTH):
+        here, inside, sizes, unit, mean = _blocks_from(partials, blocks, size, first, BLOCK, WIDTH)
+        deviation = mean * unit - mean_of_all  # of the point from which the squares of this block were taken
+        squared = _wide(here + 2 * blocks, inside) * unit * unit
+        squared += deviation * (2.0 * _wide(here + blocks, inside) * unit + sizes * deviation)
+        squares += tl.where(inside, squared, 0.0)
+    return tl.sum(squares, 0)
+
+
+@triton.jit
+def _blocks_from(partials, blocks, size, first, BLOCK: tl.constexpr, WIDTH: tl.constexpr):
+    """Some blocks of a tensor: where they are kept, which of them there are, and their sizes, units and means."""
+    places = first + tl.arange(0, WIDTH)
+    here, inside = partials + places, places < tl.cdiv(size, BLOCK)
+    sizes = tl.minimum(size - places.to(tl.int64) * BLOCK, BLOCK).to(tl.float64)
+    return here, inside, sizes, _wide(here + 4 * blocks, inside), _wide(here, inside)
+
+
+@triton.jit
+def _wide(places, inside):
+    return tl.load(places, mask=inside, other=0.0).to(tl.float64)
 
 
 @triton.jit
