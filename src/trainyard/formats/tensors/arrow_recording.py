@@ -1,6 +1,5 @@
 """Trials in our own layout, which `layout.py` describes."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +22,7 @@ from trainyard.formats.tensors.contract import (
     WorkerState,
 )
 from trainyard.formats.tensors.histogram_log import HistogramLog
+from trainyard.formats.tensors.json_objects import read_json_object
 from trainyard.formats.tensors.raw_values import RawValues
 from trainyard.formats.tensors.recording import Reductions, RowValues, Slab
 from trainyard.formats.tensors.safetensors import RawTensor
@@ -91,14 +91,14 @@ class ArrowRecording:
         self._workers = dict(sorted(self._workers.items(), key=lambda item: _rank(item[0])))
 
     def _state(self, worker: str) -> WorkerState:
-        return from_plain(WorkerState, _read_json(self._source, worker + layout.MANIFEST_SUFFIX))
+        return from_plain(WorkerState, read_json_object(self._source, worker + layout.MANIFEST_SUFFIX))
 
     def _told_end(self) -> bool:
         states = self._states.values()
         if states and len(states) == self.num_workers and all(state.has_ended for state in states):
             return True
         try:
-            ended_at = _read_json(self._source, layout.ENDED).get("at_us", 0)
+            ended_at = read_json_object(self._source, layout.ENDED).get("at_us", 0)
         except NotFound:
             return False
         return bool(ended_at >= max((state.at_us for state in states), default=0))
@@ -304,13 +304,3 @@ def _rank(worker: str) -> tuple[str, int, str]:
     """What workers are ordered by: worker_10 comes after worker_9."""
     stem, _, number = worker.rpartition("_")
     return (stem, int(number), "") if number.isdecimal() else (worker, 0, worker)
-
-
-def _read_json(source: ByteSource, name: str) -> Mapping[str, int]:
-    try:
-        told = json.loads(source.read(name))
-    except ValueError as error:
-        raise Corrupt(f'"{name}" in {source.place} is no JSON: {error}.') from error
-    if not isinstance(told, dict):
-        raise Corrupt(f'"{name}" in {source.place} is no JSON object.')
-    return told

@@ -9,7 +9,6 @@ Only saved steps are known, and of their tensors what was saved: values, or redu
 values when they are asked for.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +29,7 @@ from trainyard.formats.tensors.contract import (
 )
 from trainyard.formats.tensors.event_records import decode_record
 from trainyard.formats.tensors.histograms import BINS
+from trainyard.formats.tensors.json_objects import read_json_object
 from trainyard.formats.tensors.layout import MODES
 from trainyard.formats.tensors.recording import UNKNOWN_SHAPE, Reductions, RowValues, Slab
 from trainyard.formats.tensors.safetensors import TEXT, RawTensor
@@ -89,7 +89,7 @@ class SmdebugRecording:
         for entry in self._source.entries(COLLECTIONS):
             if entry.name.endswith(_COLLECTIONS_SUFFIX):
                 worker = entry.name.removesuffix(_COLLECTIONS_SUFFIX)
-                told = _read_json(self._source, f"{COLLECTIONS}/{entry.name}")
+                told = read_json_object(self._source, f"{COLLECTIONS}/{entry.name}")
                 self.num_workers = max(self.num_workers, int(told.get("_meta", {}).get("num_workers", 1)))
                 found = {name: _collection(name, each) for name, each in told.get("collections", {}).items()}
                 self.collections = {**self.collections, **found}
@@ -105,7 +105,7 @@ class SmdebugRecording:
                 step, _, worker = entry.name.removesuffix(_INDEX_SUFFIX).partition("_")
                 known = self._workers.get(worker)
                 if entry.name.endswith(_INDEX_SUFFIX) and known is not None and int(step) > known.index.last:
-                    known.take_step(int(step), _read_json(self._source, f"{INDEX}/{folder}/{entry.name}"))
+                    known.take_step(int(step), read_json_object(self._source, f"{INDEX}/{folder}/{entry.name}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,13 +297,3 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return ",".join(str(each) for each in value)
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _read_json(source: ByteSource, name: str) -> dict[str, Any]:
-    try:
-        told = json.loads(source.read(name))
-    except ValueError as error:
-        raise Corrupt(f'"{name}" in {source.place} is no JSON: {error}.') from error
-    if not isinstance(told, dict):
-        raise Corrupt(f'"{name}" in {source.place} is no JSON object.')
-    return told

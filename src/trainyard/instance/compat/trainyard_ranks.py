@@ -1,6 +1,6 @@
 """Where a process stands among the ranks of its job, as its launcher tells by the environment."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 
@@ -18,6 +18,37 @@ class Place:
     @property
     def is_alone(self) -> bool:
         return self.size == 1
+
+
+class Standing:
+    """Tells a program where it stands. What libraries offer for that, each by names of its own, are these methods."""
+
+    def __init__(self, place: Callable[[], Place]) -> None:
+        self._place = place  # raises in the library's own words where nothing has connected the ranks
+
+    def rank(self) -> int:
+        """The number of this process among all."""
+        return self._place().rank
+
+    def size(self) -> int:
+        """How many processes there are."""
+        return self._place().size
+
+    def local_rank(self) -> int:
+        """The number of this process among those of its instance."""
+        return self._place().local_rank
+
+    def local_size(self) -> int:
+        """How many processes this instance has."""
+        return self._place().local_size
+
+    def cross_rank(self) -> int:
+        """The number of this instance among all."""
+        return self._place().cross_rank
+
+    def cross_size(self) -> int:
+        """How many instances there are."""
+        return self._place().cross_size
 
 
 # Rank, size, local rank and local size as torchrun, Open MPI and the Hydra of MPICH and Intel MPI name them.

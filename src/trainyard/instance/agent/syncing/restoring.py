@@ -42,9 +42,10 @@ def restore(
     They are copies, since the program may change them. `skipped` is told the key of what no file can be; `check` is
     called before each and may raise to end it. What is deleted meanwhile is passed over.
     """
+    restoring = _Restoring(location, folder, owner, check, skipped)
     if isinstance(store, FilesystemObjects):
-        return _copied(store, location, folder, owner=owner, check=check, skipped=skipped)
-    return _downloaded(store, location, folder, owner=owner, check=check, skipped=skipped)
+        return restoring.copied(store)
+    return restoring.downloaded(store)
 
 
 def file_path(rest: str) -> PurePosixPath | None:
@@ -55,68 +56,71 @@ def file_path(rest: str) -> PurePosixPath | None:
     return PurePosixPath(*parts)
 
 
-def _copied(
-    store: FilesystemObjects,
-    location: Location,
-    folder: Path,
-    *,
-    owner: Owner,
-    check: Callable[[], None],
-    skipped: Callable[[str], None],
-) -> Iterator[Restored]:
-    for key in _keys(store, location):
-        check()
-        path = file_path(key.removeprefix(location.key))
-        if path is None:
-            skipped(key)
-            continue
-        try:
-            if key.endswith("/"):  # an empty object by which some tools show a folder
-                _make_folders(folder, path, owner)
+@dataclass(frozen=True, slots=True)
+class _Restoring:
+    """What `restore` was asked for, by the names that it has there."""
+
+    location: Location
+    folder: Path
+    owner: Owner
+    check: Callable[[], None]
+    skipped: Callable[[str], None]
+
+    def copied(self, store: FilesystemObjects) -> Iterator[Restored]:
+        for key in _keys(store, self.location):
+            self.check()
+            path = self._path(key)
+            if path is None:
+                self.skipped(key)
                 continue
-            with suppress(NotFound):
-                yield _restored(store, Location(location.bucket, key), folder, path=path, owner=owner)
-        except (FileExistsError, NotADirectoryError, IsADirectoryError):  # "a" and "a/b" cannot both be files
-            skipped(key)
+            try:
+                if key.endswith("/"):  # an empty object by which some tools show a folder
+                    self._make_folders(path)
+                    continue
+                with suppress(NotFound):
+                    yield self._copy(store, self._where(key), path)
+            except (FileExistsError, NotADirectoryError, IsADirectoryError):  # "a" and "a/b" cannot both be files
+                self.skipped(key)
 
+    def downloaded(self, store: ObjectStore) -> Iterator[Restored]:
+        """Many at once, for each takes its time."""
+        from trainyard.instance.agent.downloads import FileTree, bring_newest
+        from trainyard.objects.remote.crew import do_attended
+        from trainyard.objects.remote.downloading import Wanted
 
-def _restored(
-    store: FilesystemObjects, where: Location, folder: Path, *, path: PurePosixPath, owner: Owner
-) -> Restored:
-    _make_folders(folder, path.parent, owner)
-    place = folder / path
-    with store.open(where) as reader:
-        copy_file(reader.file.fileno(), place)
-        return _as_it_was(place, str(path), reader.info, owner=owner)
+        tree, wanted = FileTree(), []
+        for key in do_attended(lambda: list(_keys(store, self.location)), check=self.check):
+            path = self._path(key)
+            if path is None or not tree.take(f"{path}/" if key.endswith("/") else str(path)):
+                self.skipped(key)
+                continue
+            self._make_folders(path if key.endswith("/") else path.parent)
+            if not key.endswith("/"):
+                wanted.append(Wanted(self._where(key), self.folder / path))
+        for found in bring_newest(store, wanted, what="what is restored", check=self.check):
+            place, info = found.wanted.place, found.version.info
+            assert info is not None, "what was not listed was looked up"
+            yield _as_it_was(place, str(place.relative_to(self.folder)), info, owner=self.owner)
 
+    def _copy(self, store: FilesystemObjects, where: Location, path: PurePosixPath) -> Restored:
+        self._make_folders(path.parent)
+        place = self.folder / path
+        with store.open(where) as reader:
+            copy_file(reader.file.fileno(), place)
+            return _as_it_was(place, str(path), reader.info, owner=self.owner)
 
-def _downloaded(
-    store: ObjectStore,
-    location: Location,
-    folder: Path,
-    *,
-    owner: Owner,
-    check: Callable[[], None],
-    skipped: Callable[[str], None],
-) -> Iterator[Restored]:
-    """Many at once, for each takes its time."""
-    from trainyard.instance.agent.downloads import FileTree, bring_newest
-    from trainyard.objects.remote.crew import do_attended
-    from trainyard.objects.remote.downloading import Wanted
+    def _path(self, key: str) -> PurePosixPath | None:
+        return file_path(key.removeprefix(self.location.key))
 
-    tree, wanted = FileTree(), []
-    for key in do_attended(lambda: list(_keys(store, location)), check=check):
-        path = file_path(key.removeprefix(location.key))
-        if path is None or not tree.take(f"{path}/" if key.endswith("/") else str(path)):
-            skipped(key)
-            continue
-        _make_folders(folder, path if key.endswith("/") else path.parent, owner)
-        if not key.endswith("/"):
-            wanted.append(Wanted(Location(location.bucket, key), folder / path))
-    for found in bring_newest(store, wanted, what="what is restored", check=check):
-        place, info = found.wanted.place, found.version.info
-        assert info is not None, "what was not listed was looked up"
-        yield _as_it_was(place, str(place.relative_to(folder)), info, owner=owner)
+    def _where(self, key: str) -> Location:
+        return Location(self.location.bucket, key)
+
+    def _make_folders(self, path: PurePosixPath) -> None:
+        for part in (*reversed(path.parents), path):
+            place = self.folder / part
+            if not place.is_dir():
+                place.mkdir()
+                self.owner.take(place)
 
 
 def _as_it_was(place: Path, path: str, info: ObjectInfo, *, owner: Owner) -> Restored:
@@ -125,14 +129,6 @@ def _as_it_was(place: Path, path: str, info: ObjectInfo, *, owner: Owner) -> Res
     written_ns = to_micros(info.modified_at) * 1000
     os.utime(place, ns=(written_ns, written_ns))
     return Restored(path, Look.of(place.stat()), info)
-
-
-def _make_folders(folder: Path, path: PurePosixPath, owner: Owner) -> None:
-    for part in (*reversed(path.parents), path):
-        place = folder / part
-        if not place.is_dir():
-            place.mkdir()
-            owner.take(place)
 
 
 def _keys(store: ObjectStore, location: Location) -> Iterator[str]:

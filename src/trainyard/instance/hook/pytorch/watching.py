@@ -18,7 +18,7 @@ from torch import nn
 
 from trainyard.formats.tensors.contract import Kind, Mode
 from trainyard.instance.hook import process
-from trainyard.instance.hook.contract import StepObserver
+from trainyard.instance.hook.observing import Observers
 from trainyard.instance.hook.pytorch import patches
 from trainyard.instance.hook.pytorch.capturing import Capturing
 from trainyard.instance.hook.pytorch.layers import Layer, Side, hang_on_layers
@@ -47,7 +47,7 @@ class TorchHook:
     def __init__(self, recording: Recording, *, finds_models: bool = True, waits_for_more: bool = False) -> None:
         self.recording = recording
         self._capturing = Capturing(recording)
-        self._observers: list[StepObserver] = list(recording.audience.observers)
+        self._observers = Observers(recording)
         self._waits = waits_for_more
         self._handles: list[torch.utils.hooks.RemovableHandle] = []
         self._mode: Mode | None = None
@@ -187,7 +187,7 @@ class TorchHook:
         self._forwards += 1
         if not self._has_stepped:
             self._version = _version(root)
-        self._observe(lambda observer: observer.batch(root.model, args, kwargs))
+        self._observers.tell(lambda observer: observer.batch(root.model, args, kwargs))
 
     def _mode_of(self, root: Root) -> Mode | None:
         if self._mode is not None:
@@ -220,7 +220,7 @@ class TorchHook:
         self._early.clear()
         if self._observers:
             known = {"models": self._models.models, "optimizers": self._models.optimizers}
-            self._observe(lambda observer: observer.begin_step(step.number, mode=mode, **known))
+            self._observers.tell(lambda observer: observer.begin_step(step.number, mode=mode, **known))
 
     def _finish(self) -> None:
         step = self.recording.open_step
@@ -229,7 +229,7 @@ class TorchHook:
                 self._steady = self._steady + 1 if self._steps == 1 else 0
                 self._waits = self._waits or self._steps > 1
             elif step.mode is not Mode.TRAIN:
-                self._observe(lambda observer: observer.end_step(step.number))
+                self._observers.tell(lambda observer: observer.end_step(step.number))
             self._capturing.finish(step)
             self.recording.finish()
         self._losses.clear()
@@ -287,7 +287,7 @@ class TorchHook:
     def _take_loss(self, step: OpenStep, prefix: str, loss: torch.Tensor) -> None:
         name = self._capturing.take_loss(step, prefix, loss.detach())
         self._losses.append(weakref.ref(loss))
-        self._observe(lambda observer: observer.loss(name, loss.detach()))
+        self._observers.tell(lambda observer: observer.loss(name, loss.detach()))
 
     def _after_backward(self) -> None:
         """Where no optimizer will tell, the gradients are there now."""
@@ -337,7 +337,7 @@ class TorchHook:
         if step is None or not self._models.is_stepped_by(optimizer):
             return
         self._steps += 1
-        self._observe(lambda observer: observer.end_step(step.number))
+        self._observers.tell(lambda observer: observer.end_step(step.number))
         if not self._forwards:
             self._models.look_again(optimizer)
         if not self._waits and self._steady >= _STEADY:
@@ -372,14 +372,6 @@ class TorchHook:
             return
         if step is not None:
             self._capturing.take_custom(step, name, tensor.detach())
-
-    def _observe(self, tell: Callable[[StepObserver], None]) -> None:
-        for observer in list(self._observers):
-            try:
-                tell(observer)
-            except Exception as error:
-                self._observers.remove(observer)
-                self.recording.note(f"{type(observer).__name__} has failed and sees no more steps: {error!r}.")
 
 
 def _version(root: Root) -> int:

@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from tests.unit.instance.hook.pytorch.conftest import Watch, mean, names, scalar, value
+from tests.unit.instance.hook.pytorch.programs import train
 from trainyard.formats.tensors.contract import Column, Mode
 from trainyard.formats.tensors.trial import create_trial
 
@@ -21,26 +22,16 @@ def make() -> nn.Sequential:
     return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 8)).cuda()
 
 
-def train(model: nn.Module, *, steps: int = 6) -> list[float]:
-    torch.manual_seed(1)
-    criterion = nn.CrossEntropyLoss()
-    optimizer = torch.optim.Adam(model.parameters())
-    losses = []
-    for _ in range(steps):
-        optimizer.zero_grad()
-        loss = criterion(model(torch.randn(16, 64, device="cuda")), torch.randint(0, 8, (16,), device="cuda"))
-        loss.backward()
-        optimizer.step()
-        losses.append(loss)
-    return [loss.item() for loss in losses]
+def batch() -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.randn(16, 64, device="cuda"), torch.randint(0, 8, (16,), device="cuda")
 
 
 def test_losses_statistics_and_values_arrive_and_change_nothing(watch: Watch) -> None:
     plain = make()
     watched = copy.deepcopy(plain)
-    expected = train(plain)
+    expected = train(plain, batch, steps=6)
     seen = watch(EVERYTHING)
-    assert train(watched) == expected
+    assert train(watched, batch, steps=6) == expected
     steps = seen.close()
     assert [scalar(step, "CrossEntropyLoss_output_0") for step in steps] == pytest.approx(expected, rel=1e-6)
     assert value(steps[3], "1_output_0", Column.MIN) == 0.0
@@ -52,7 +43,7 @@ def test_losses_statistics_and_values_arrive_and_change_nothing(watch: Watch) ->
 def test_the_hook_never_makes_the_program_wait_for_the_device(watch: Watch) -> None:
     seen = watch({"weights": {}, "gradients": {}, "relus": {"include_regex": "1_output"}})
     model = make()
-    train(model, steps=6)
+    train(model, batch, steps=6)
     torch.cuda.set_sync_debug_mode("error")
     try:
         criterion, optimizer = nn.MSELoss(), torch.optim.SGD(model.parameters(), lr=0.1)
@@ -88,7 +79,7 @@ def test_a_model_compiled_by_inductor_keeps_the_statistics_of_its_layers(watch: 
     seen = watch({"relus": {"include_regex": "1_output", "reductions": "max"}, "gradients": {}})
     model = make()
     compiled = torch.compile(model, fullgraph=True)
-    train(compiled, steps=4)
+    train(compiled, batch, steps=4)
     steps = seen.close()
     assert [step.mode for step in steps] == [Mode.TRAIN] * 4
     assert value(steps[3], "1_output_0", Column.MAX) > 0

@@ -19,39 +19,13 @@ from torch import nn
 from torch.nn import functional
 
 from tests.unit.instance.hook.pytorch.conftest import Watch, names, value
+from tests.unit.instance.hook.pytorch.programs import Net, train
 from trainyard.formats.tensors.contract import Column, Mode
 from trainyard.formats.tensors.trial import create_trial
 from trainyard.instance.hook.pytorch import capturing, parameters, roots
 from trainyard.instance.hook.pytorch.watching import TorchHook
 
 EVERYTHING = {"all": {"save_interval": "1"}}
-
-
-class Net(nn.Module):  # type: ignore[misc]  # mypy does not read torch
-    def __init__(self) -> None:
-        super().__init__()
-        self.hidden = nn.Linear(6, 5)
-        self.relu = nn.ReLU()
-        self.out = nn.Linear(5, 3)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        output: torch.Tensor = self.out(self.relu(self.hidden(x)))
-        return output
-
-
-def train(model: nn.Module, *, steps: int = 3) -> list[float]:
-    """Losses, so that what the hook must not change can be compared."""
-    torch.manual_seed(1)
-    criterion = nn.CrossEntropyLoss()
-    optimizer = torch.optim.Adam(model.parameters())
-    losses = []
-    for _ in range(steps):
-        optimizer.zero_grad()
-        loss = criterion(model(torch.randn(4, 6)), torch.randint(0, 3, (4,)))
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
 
 
 def test_a_training_is_the_same_to_the_last_bit_with_a_hook(watch: Watch) -> None:

@@ -11,25 +11,10 @@ from torch import nn
 from torch.nn import functional
 
 from tests.unit.instance.hook.pytorch.conftest import Watch, mean, names, scalar, value
+from tests.unit.instance.hook.pytorch.programs import Net, batch
 from trainyard.formats.tensors.contract import Column, Kind, Mode
 
 PARAMETERS: dict[str, dict[str, str]] = {"weights": {}, "biases": {}, "gradients": {}}
-
-
-class Net(nn.Module):  # type: ignore[misc]  # mypy does not read torch
-    def __init__(self) -> None:
-        super().__init__()
-        self.hidden = nn.Linear(6, 5)
-        self.relu = nn.ReLU()
-        self.out = nn.Linear(5, 3)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        output: torch.Tensor = self.out(self.relu(self.hidden(x)))
-        return output
-
-
-def batch(size: int = 4) -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.randn(size, 6), torch.randint(0, 3, (size,))
 
 
 def test_every_step_has_the_loss_and_the_parameters_with_gradients_as_they_are_before_the_update(watch: Watch) -> None:

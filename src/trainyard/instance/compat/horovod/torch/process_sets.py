@@ -11,10 +11,10 @@ class _AllRanks:
     process_set_id = 0
 
     def size(self) -> int:
-        return world.size()
+        return int(world.size())
 
     def rank(self) -> int:
-        return world.rank()
+        return int(world.rank())
 
     def included(self) -> bool:
         return True

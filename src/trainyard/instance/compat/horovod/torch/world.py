@@ -8,7 +8,7 @@ from typing import Any
 
 import torch.distributed as dist
 from trainyard_connection import backend, connect_once
-from trainyard_ranks import Place, place_of
+from trainyard_ranks import Place, Standing, place_of
 
 from .joining import Joining
 from .lanes import Lane
@@ -69,34 +69,10 @@ def world() -> World:
     return _world
 
 
-def rank() -> int:
-    """The number of this process among all."""
-    return int(world().place.rank)
-
-
-def size() -> int:
-    """How many processes there are."""
-    return int(world().place.size)
-
-
-def local_rank() -> int:
-    """The number of this process among those of its instance."""
-    return int(world().place.local_rank)
-
-
-def local_size() -> int:
-    """How many processes this instance has."""
-    return int(world().place.local_size)
-
-
-def cross_rank() -> int:
-    """The number of this instance among all."""
-    return int(world().place.cross_rank)
-
-
-def cross_size() -> int:
-    """How many instances there are."""
-    return int(world().place.cross_size)
+_standing = Standing(lambda: world().place)
+rank, size = _standing.rank, _standing.size
+local_rank, local_size = _standing.local_rank, _standing.local_size
+cross_rank, cross_size = _standing.cross_rank, _standing.cross_size
 
 
 def is_homogeneous() -> bool:

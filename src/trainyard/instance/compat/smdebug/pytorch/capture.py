@@ -13,6 +13,7 @@ from torch import nn
 
 from trainyard.formats.tensors.contract import Kind
 from trainyard.instance.hook.contract import StepObserver
+from trainyard.instance.hook.observing import Observers
 from trainyard.instance.hook.pytorch import patches
 from trainyard.instance.hook.pytorch.layers import Layer, Side
 from trainyard.instance.hook.pytorch.roots import Modules, Root
@@ -39,7 +40,7 @@ class Capture:
         self._gradients: list[tuple[Named, torch.Tensor]] = []
         self._modules = Modules()
         self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
-        self._observers: list[StepObserver] = []
+        self._observers: Observers | None = None
         self._calls = 0
         self.names: weakref.WeakKeyDictionary[nn.Module, str] = weakref.WeakKeyDictionary()
 
@@ -89,7 +90,7 @@ class Capture:
             return
         if self._capturing is None:
             self._recording, self._capturing = recording, ManyCapturing(recording)
-            self._observers = list(recording.audience.observers)
+            self._observers = Observers(recording)
         if root not in self._weights:
             self._guard(lambda _step, _capturing: self._hang(root, recording))
             # What is hung on the model itself is called from its next call on.
@@ -208,13 +209,8 @@ class Capture:
         return Layer(prefix, side, module=module, selection=self._recording.selection)
 
     def _observe(self, tell: Callable[[StepObserver], None]) -> None:
-        for observer in list(self._observers):
-            try:
-                tell(observer)
-            except Exception as error:
-                self._observers.remove(observer)
-                if self._recording is not None:
-                    self._recording.note(f"{type(observer).__name__} has failed and sees no more steps: {error!r}.")
+        assert self._observers is not None, "a step has begun"
+        self._observers.tell(tell)
 
 
 def _is_of_training() -> bool:

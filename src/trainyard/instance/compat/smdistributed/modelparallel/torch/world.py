@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from trainyard_connection import connect_once
-from trainyard_ranks import Place, place_of
+from trainyard_ranks import Place, Standing, place_of
 
 from .configuration import Configuration, configuration_of, read
 from .placement import DATA, MODEL, PIPELINE, REDUCED_DATA, TENSOR, Grid
@@ -80,29 +80,10 @@ def world() -> World:
     return _world
 
 
-def rank() -> int:
-    """The number of this process among all."""
-    return int(world().place.rank)
-
-
-def size() -> int:
-    """How many processes there are."""
-    return int(world().place.size)
-
-
-def local_rank() -> int:
-    """The number of this process among those of its instance."""
-    return int(world().place.local_rank)
-
-
-def local_size() -> int:
-    """How many processes this instance has."""
-    return int(world().place.local_size)
-
-
-def instance_id() -> int:
-    """The number of this instance among all."""
-    return int(world().place.cross_rank)
+_standing = Standing(lambda: world().place)
+rank, size = _standing.rank, _standing.size
+local_rank, local_size = _standing.local_rank, _standing.local_size
+instance_id = _standing.cross_rank
 
 
 def pp_rank() -> int:
