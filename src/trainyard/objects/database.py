@@ -1,5 +1,6 @@
 """One SQLite file shared by many threads: reads run side by side, writes share their commits."""
 
+import json
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -48,6 +49,16 @@ class Database:
         with self.reading() as connection:
             row = connection.execute(statement, parameters).fetchone()
         return None if row is None else read(*row)
+
+    def listed(self, statement: str, parameters: Parameters, *, read: Callable[..., T]) -> list[T]:
+        """What `read` makes of the columns of each row, which leave the statement as one JSON text of lists.
+
+        The `sqlite3` module gives up the interpreter lock at every row and waits for its turn again, which beside two
+        busy threads made a page of 1,000 keys cost 500 ms instead of 1.4.
+        """
+        text = self.row(statement, parameters, read=str)
+        assert text is not None, "an aggregate always has one row"
+        return [read(*row) for row in json.loads(text)]
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:

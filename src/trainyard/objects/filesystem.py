@@ -34,7 +34,8 @@ from trainyard.objects.contract import (
 )
 from trainyard.objects.database import DiskFull
 from trainyard.objects.datafiles import Arrival, DataFileMissing, DataFiles, data_path, explain, hold
-from trainyard.objects.index import Index, PartsMoved
+from trainyard.objects.index import Index
+from trainyard.objects.index_uploads import PartsMoved
 from trainyard.objects.multipart import MOST_PARTS, named_parts, new_upload, whole_checksum
 from trainyard.objects.preconditions import check_etag
 from trainyard.objects.rows import StoredObject, StoredPart
@@ -199,11 +200,11 @@ class FilesystemObjects:
         checksum_type: ChecksumType | None = None,
     ) -> Upload:
         upload = new_upload(where, attributes, now=now, algorithm=algorithm, checksum_type=checksum_type)
-        self._index.add_upload(upload)
+        self._index.uploads.add(upload)
         return upload
 
     def upload(self, where: Location, upload_id: str) -> Upload:
-        return self._index.upload(where, upload_id)
+        return self._index.uploads.find(where, upload_id)
 
     def uploads(
         self,
@@ -215,7 +216,7 @@ class FilesystemObjects:
         after_upload_id: str = "",
         limit: int = 1000,
     ) -> UploadPage:
-        return self._index.uploads(
+        return self._index.uploads.page(
             bucket,
             prefix=prefix,
             delimiter=delimiter,
@@ -227,18 +228,18 @@ class FilesystemObjects:
     def part_writer(
         self, where: Location, upload_id: str, number: int, *, algorithms: Sequence[ChecksumAlgorithm] = ()
     ) -> "FileWriter":
-        upload = self._index.upload(where, upload_id)
+        upload = self._index.uploads.find(where, upload_id)
 
         def record(data: str, written: Written, precondition: Precondition) -> bool:
             assert precondition == ANY_STATE, "a part has no precondition"
             part = ObjectPart(number, written.size, written.etag, written.modified_at, written.checksum)
-            return self._index.put_part(where, upload_id, stored=StoredPart(data, part))
+            return self._index.uploads.put_part(where, upload_id, stored=StoredPart(data, part))
 
         arrival = self._files.begin()
         return FileWriter(arrival, algorithms, record=record, clear=self._clear_trash, kept=upload.algorithm)
 
     def parts(self, where: Location, upload_id: str, *, after: int = 0, limit: int = 1000) -> Sequence[ObjectPart]:
-        return [stored.part for stored in self._index.parts(where, upload_id, after=after, limit=limit)]
+        return [stored.part for stored in self._index.uploads.parts(where, upload_id, after=after, limit=limit)]
 
     def complete_upload(
         self,
@@ -251,7 +252,7 @@ class FilesystemObjects:
         precondition: Precondition = ANY_STATE,
     ) -> ObjectInfo:
         while True:
-            upload = self._index.upload(where, upload_id)
+            upload = self._index.uploads.find(where, upload_id)
             known = {stored.part.number: stored for stored in self._known_parts(upload)}
             named = named_parts(parts, {number: stored.part for number, stored in known.items()})
             stored = [known[part.number] for part in named]
@@ -263,7 +264,7 @@ class FilesystemObjects:
                     raise
 
     def abort_upload(self, where: Location, upload_id: str) -> None:
-        self._remove(lambda: self._index.delete_upload(where, upload_id))
+        self._remove(lambda: self._index.uploads.delete(where, upload_id))
 
     def sweep(self) -> int:
         """Remove files of deleted things that could not go at once; how many. None go while a backup holds them."""
@@ -271,7 +272,7 @@ class FilesystemObjects:
 
     def verify(self, *, deep: bool = False) -> Sequence[str]:
         """What is wrong with the store, one sentence each; `deep` reads every byte and compares the checksums."""
-        return find_problems(self._index, self._files, deep=deep)
+        return find_problems(self._index.data, self._files, deep=deep)
 
     def _check_index(self, path: Path) -> None:
         if not path.exists() and next(iter(self._files), None) is not None:
@@ -290,7 +291,7 @@ class FilesystemObjects:
     def _judge_arrivals(self) -> None:
         arrivals = [Arrival(self._files, data, None) for data in self._files.arrivals()]
         for arrival in arrivals:
-            if self._index.names(arrival.data):
+            if self._index.data.names(arrival.data):
                 arrival.release()
             else:
                 arrival.discard()
@@ -302,10 +303,10 @@ class FilesystemObjects:
         removed = 0
         with self._clearing, suppress(Unavailable):
             done = self._cleared if after is None else after
-            while trash := self._index.trash(after=done):
+            while trash := self._index.data.trash(after=done):
                 removed += self._files.remove([piece.data for piece in trash])
                 self._cleared = done = trash[-1].sequence
-                self._index.forget_trash(done)
+                self._index.data.forget_trash(done)
         return removed
 
     def _remove(self, removal: Callable[[], T]) -> T:
@@ -349,7 +350,7 @@ class FilesystemObjects:
         return Checksum(algorithm, digest_of(algorithm, self._files.chunks(stored.data)))
 
     def _known_parts(self, upload: Upload) -> Sequence[StoredPart]:
-        return self._index.parts(upload.where, upload.id, after=0, limit=MOST_PARTS)
+        return self._index.uploads.parts(upload.where, upload.id, after=0, limit=MOST_PARTS)
 
     def _complete(
         self,
@@ -371,7 +372,7 @@ class FilesystemObjects:
         arrival = self._joined(stored)
         with _discarding([arrival]):
             arrival.settle()
-            self._index.complete_upload(
+            self._index.uploads.complete(
                 upload, StoredObject(arrival.data, info), parts=stored, precondition=precondition
             )
         arrival.release()
@@ -505,7 +506,7 @@ def snapshot(root: Path, index: Path) -> Iterator[Iterator[Path]]:
         with closing(Index(root / "index.sqlite")) as living:
             living.back_up(index)
         with closing(Index(index)) as copied:
-            yield (data_path(root, data) for data in copied.all_data())
+            yield (data_path(root, data) for data in copied.data.all_data())
 
 
 @contextmanager

@@ -73,6 +73,12 @@ def read_part(number: int, size: int, etag: str, modified_at: int, checksum: str
     return ObjectPart(number, size, etag, from_micros(modified_at), read_checksum(checksum))
 
 
+def read_stored_part(
+    data: str, number: int, size: int, etag: str, modified_at: int, checksum: str | None
+) -> StoredPart:
+    return StoredPart(data, read_part(number, size, etag, modified_at, checksum))
+
+
 def tags_text(tags: Mapping[str, str]) -> str:
     return json.dumps(dict(tags))
 

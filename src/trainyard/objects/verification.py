@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trainyard.objects.datafiles import DataFileMissing, DataFiles
-from trainyard.objects.index import Index
+from trainyard.objects.index_data import DataIndex
 from trainyard.objects.rows import StoredObject, StoredPart
 
 
@@ -27,7 +27,7 @@ class _Content:
     pieces: Sequence[_Piece]
 
 
-def find_problems(index: Index, files: DataFiles, *, deep: bool) -> Sequence[str]:
+def find_problems(index: DataIndex, files: DataFiles, *, deep: bool) -> Sequence[str]:
     """One sentence for each problem. What a running yard does meanwhile is not taken for one."""
     damage = index.damage()
     if damage:
@@ -36,7 +36,7 @@ def find_problems(index: Index, files: DataFiles, *, deep: bool) -> Sequence[str
     return [*_stray_files(index, files), *_spoilt_contents(contents, index, files, deep=deep)]
 
 
-def _contents(index: Index) -> Iterator[_Content]:
+def _contents(index: DataIndex) -> Iterator[_Content]:
     for stored in index.all_objects():
         yield _Content(str(stored.info.where), stored.data, _pieces(stored))
     for stored_part in index.all_parts():
@@ -60,7 +60,7 @@ def _part_content(stored: StoredPart) -> _Content:
     return _Content(f"Part {part.number} of an unfinished upload", stored.data, [_Piece(0, part.size, part.etag)])
 
 
-def _stray_files(index: Index, files: DataFiles) -> Iterator[str]:
+def _stray_files(index: DataIndex, files: DataFiles) -> Iterator[str]:
     for data in files:
         if index.names(data) or index.discards(data) or files.is_arriving(data):
             continue
@@ -69,7 +69,7 @@ def _stray_files(index: Index, files: DataFiles) -> Iterator[str]:
             yield f"The data file {files.path(data)} belongs to nothing; it only takes up space."
 
 
-def _spoilt_contents(contents: Iterator[_Content], index: Index, files: DataFiles, *, deep: bool) -> Iterator[str]:
+def _spoilt_contents(contents: Iterator[_Content], index: DataIndex, files: DataFiles, *, deep: bool) -> Iterator[str]:
     for content in contents:
         problem = _problem(content, files, deep=deep)
         if problem is not None and index.names(content.data):  # otherwise it was removed while we looked

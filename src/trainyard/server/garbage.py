@@ -18,7 +18,8 @@ from trainyard.link.contract import ENVIRONMENTS_BYTES
 from trainyard.link.environments import KeptEnvironments
 from trainyard.objects.datafiles import DataFiles
 from trainyard.objects.filesystem import FilesystemObjects
-from trainyard.objects.index import Index, Trash
+from trainyard.objects.index import Index
+from trainyard.objects.index_data import DataIndex, Trash
 from trainyard.server.records.contract import Records
 from trainyard.server.services.logs.storage import orphans
 
@@ -64,11 +65,11 @@ def _sweep_objects(root: Path, *, dry_run: bool) -> list[Garbage]:
                 f"{root} has lost its index; bring back a backup with `trainyard restore`. Nothing was swept."
             )
         with closing(Index(root / "index.sqlite")) as index:
-            damage = index.damage()
+            damage = index.data.damage()
             if damage:  # it might not name a file that somebody needs
                 raise Corrupt(f"The index in {root} is damaged ({damage[0]}), so nothing was swept.")
-            deleted = [trash.data for trash in _all_trash(index)]
-            strays = list(_strays(index, files))
+            deleted = [trash.data for trash in _all_trash(index.data)]
+            strays = list(_strays(index.data, files))
             arrivals = [files.incoming(data) for data in files.arrivals()] if files.is_alone else []
         found = [
             _weigh("data files of deleted objects", [files.path(data) for data in deleted]),
@@ -82,14 +83,14 @@ def _sweep_objects(root: Path, *, dry_run: bool) -> list[Garbage]:
     return found
 
 
-def _all_trash(index: Index) -> Iterator[Trash]:
+def _all_trash(index: DataIndex) -> Iterator[Trash]:
     after = 0
     while page := index.trash(after=after):
         yield from page
         after = page[-1].sequence
 
 
-def _strays(index: Index, files: DataFiles) -> Iterator[str]:
+def _strays(index: DataIndex, files: DataFiles) -> Iterator[str]:
     """The index names a file before it stops arriving; one that is neither, asked in that order, nobody will claim."""
     before = time.time() - _SETTLED_S
     for data in files:
