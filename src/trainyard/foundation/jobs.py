@@ -119,6 +119,7 @@ class RulePlan:
     actions: tuple[Mapping[str, str], ...] = ()
     source: str = ""  # s3://bucket/key
     is_dry: bool = False  # what would be done is told, and not done
+    is_beside: bool = False  # whether one of ours is judged beside the program; one of a user's always is
 
 
 @dataclass(frozen=True, slots=True)

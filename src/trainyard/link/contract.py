@@ -144,6 +144,7 @@ class RuleSpec:
     actions: Sequence[Mapping[str, str]] = ()
     source: str = ""  # S3 location of the file of a custom rule
     is_dry: bool = False  # actions are told, and not carried out
+    is_beside: bool = False  # whether one of ours is judged beside the program; one of a user's always is
 
 
 @dataclass(frozen=True, slots=True)

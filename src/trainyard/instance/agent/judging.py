@@ -73,11 +73,11 @@ class Judges:
         self._judges: list[_Judge] = []
 
     def begin(self) -> None:
-        """See which judges are needed, once the program runs: what knows of rules is not imported before."""
+        """Start the judges that are needed, or remember to, once the program runs."""
         if self._spec.instance != self._spec.hosts[0] or not self._debugger.rules:
             return
         custom = [[rule] for rule in self._debugger.rules if rule.source]
-        ours = [rule for rule in self._debugger.rules if not rule.source and self._is_beside(rule)]
+        ours = [rule for rule in self._debugger.rules if not rule.source and rule.is_beside]
         self._waiting = [group for group in (ours, *custom) if group]
         self.look()
 
@@ -124,16 +124,6 @@ class Judges:
             self._judges.append(_Judge(names, process))
         finally:
             os.close(output)
-
-    def _is_beside(self, rule: RuleSpec) -> bool:
-        """Whether a rule of ours is judged beside the program; one that cannot be made is by nobody."""
-        from trainyard.instance.judge.dividing import is_judged_beside  # takes what is not of the standard library
-
-        try:
-            return is_judged_beside(rule.rule, rule.parameters)
-        except (TrainyardError, ImportError) as error:
-            self._debugging.fail([rule.name], str(error))
-            return False
 
     def _limits(self) -> LimitSpec:
         most = self._spec.limits.memory_bytes

@@ -14,7 +14,7 @@ from trainyard.insight.rules.catalog import make_rule
 from trainyard.insight.rules.contract import DebuggerRule, Evaluation, Finding, RuleStatus
 from trainyard.insight.rules.judging import Judge
 from trainyard.instance.hook.contract import Audience, Want
-from trainyard.instance.judge.dividing import needs_judge, read_rules
+from trainyard.instance.judge.rules_config import read_rules
 from trainyard.instance.judge.telling import Teller
 from trainyard.link.contract import RuleSpec
 
@@ -75,7 +75,7 @@ class RuleSubscriber(StepSubscriber):
 
 def _audience(rules: Sequence[RuleSpec], teller: Teller, fire: Fire = lambda _step, _rule: None) -> Audience:
     made = _made(rules, teller)
-    here = {name: rule for name, rule in made.items() if not needs_judge(rule)}
+    here = {rule.name: made[rule.name] for rule in rules if rule.name in made and not rule.is_beside}
     parts = [need for rule in made.values() for need in rule.needs.parts]
     return Audience(
         [RuleSubscriber(here, teller=teller, fire=fire)] if here else [],

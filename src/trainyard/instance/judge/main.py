@@ -24,8 +24,8 @@ from trainyard.insight.rules.contract import (
 )
 from trainyard.insight.rules.judging import Judge
 from trainyard.instance.judge.custom import CustomRule, judge_trial, last_line, load_rule
-from trainyard.instance.judge.dividing import read_rules
 from trainyard.instance.judge.folders import JoinedFolders
+from trainyard.instance.judge.rules_config import read_rules
 from trainyard.instance.judge.telling import Teller
 from trainyard.link.contract import RuleSpec
 

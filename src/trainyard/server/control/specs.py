@@ -201,6 +201,7 @@ def _debugger(plan: DebuggerPlan | None, job_name: str) -> DebuggerSpec | None:
             [action for action in each.actions if is_of_agent(action, job_name)],
             source=each.source,
             is_dry=each.is_dry,
+            is_beside=each.is_beside,
         )
         for each in plan.rules
     ]

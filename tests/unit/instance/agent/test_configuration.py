@@ -69,6 +69,7 @@ def test_a_debugger_has_its_files_and_a_job_without_one_has_none_of_them() -> No
             "actions": ({"name": "stoptraining"},),
             "source": "",
             "is_dry": False,
+            "is_beside": False,
         }
     ]
     assert not {"debughookconfig.json", "rules.json"} & config_files(changed()).keys()

@@ -6,6 +6,7 @@ built-in rules means ours of the same names; any other means a rule in a file of
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from trainyard.foundation.errors import InvalidRequest
@@ -123,9 +124,8 @@ def _rule(given: Mapping[str, Any], gateways: Gateways, *, has_checkpoints: bool
         is_dry=_truth(parameters.get(_DRY, "false"), f"{member}.{_DRY}"),
     )
     if _repository(given["RuleEvaluatorImage"]) == BUILT_IN_IMAGE:
-        _require_built_in(plan, member)
-    else:
-        _require_custom(plan, member, image=given["RuleEvaluatorImage"])
+        return _built_in(plan, member)
+    _require_custom(plan, member, image=given["RuleEvaluatorImage"])
     return plan
 
 
@@ -145,8 +145,10 @@ def _stop_of(parameters: Mapping[str, str]) -> tuple[Mapping[str, str], ...]:
     return ({"name": "stoptraining"},) if _TRUTHS.get(parameters.get(_STOPS, "").lower()) else ()
 
 
-def _require_built_in(plan: RulePlan, member: str) -> None:
+def _built_in(plan: RulePlan, member: str) -> RulePlan:
+    """The plan with where it is judged: agents, which do without numpy, need not find that out."""
     from trainyard.insight.rules.catalog import make_rule  # which brings numpy, that a yard without rules never needs
+    from trainyard.insight.rules.dividing import is_judged_beside
 
     if plan.source:
         raise InvalidRequest(
@@ -155,9 +157,10 @@ def _require_built_in(plan: RulePlan, member: str) -> None:
     if not plan.rule:
         raise InvalidRequest(f"{member} needs the parameter {_RULE}: the built-in rule that it is.")
     try:
-        make_rule(plan.rule, plan.parameters)
+        rule = make_rule(plan.rule, plan.parameters)
     except InvalidRequest as error:
         raise InvalidRequest(f"{member} cannot be: {error.message}") from error
+    return replace(plan, is_beside=is_judged_beside(rule))
 
 
 def _require_custom(plan: RulePlan, member: str, *, image: str) -> None:

@@ -66,6 +66,11 @@ def test_what_is_meant_for_the_yard_is_not_told_to_the_rule(anna: As) -> None:
     assert planned.is_dry
 
 
+def test_where_a_rule_is_judged_is_known_from_the_create_on(anna: As) -> None:
+    create(anna, **judged(rule(), rule("StalledTrainingRule")))
+    assert [planned.is_beside for planned in plan_of(anna).rules] == [False, True]
+
+
 def test_a_collection_that_is_named_twice_saves_what_either_asks_for(anna: As) -> None:
     asked = hook(
         ("losses", {}),

@@ -1,4 +1,4 @@
-"""Which rules are judged where."""
+"""The rules that an agent lays down for those who judge."""
 
 import json
 from pathlib import Path
@@ -6,17 +6,9 @@ from pathlib import Path
 import pytest
 
 from trainyard.foundation.errors import Corrupt
-from trainyard.instance.judge.dividing import is_judged_beside, read_rules
+from trainyard.instance.judge.rules_config import read_rules
 from trainyard.link.contract import RuleSpec
 from trainyard.link.told import RULES_CONFIG
-
-
-@pytest.mark.parametrize(
-    ("word", "is_beside"),
-    [("VanishingGradient", False), ("NotANumber", False), ("StalledTrainingRule", True)],
-)
-def test_only_rules_that_one_process_cannot_judge_are_judged_beside_it(word: str, *, is_beside: bool) -> None:
-    assert is_judged_beside(word, {}) is is_beside
 
 
 def test_the_rules_of_a_job_are_those_that_its_agent_laid_down(tmp_path: Path) -> None:
