@@ -4,6 +4,10 @@ The hook has an account of time. It begins with half a second, so that the begin
 goes wrong does, is seen whole; each step pays in its share of the step's time, and what the hook did in the thread that
 trains is paid from it. A step is looked at in full while the account is not overdrawn: a model whose statistics cost
 ten times the budget is looked at every tenth step. A loss that is not finite, or jumps, opens the next steps on credit.
+
+Every step costs something, looked at or not: its losses are taken, and it is written. A step that is not looked at pays
+for that, but never more than half of what it brings. Otherwise small models, of whose steps of a millisecond that is
+more than a hundredth, would not be looked at any more once the first half second is spent.
 """
 
 import math
@@ -89,7 +93,8 @@ class Throttle:
             return
         if self._is_full:
             self._full_ns += (0.1 if self._full_ns else 1.0) * (spent - self._full_ns)
-        account = self._account + self._budget * took - spent
+        share = self._budget * took
+        account = self._account + share - (spent if self._is_full else min(spent, share / 2))
         self._account = max(min(account, _GIFT_NS), -2 * _OPENED_STEPS * self._full_ns)
 
     def _may_look(self) -> bool:

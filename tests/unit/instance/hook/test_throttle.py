@@ -9,10 +9,10 @@ STEP = 10 * MS
 
 
 class Training:
-    """Steps of ten milliseconds, of which a full look costs some more."""
+    """Steps of ten milliseconds, each of which costs some more, and a full look some more again."""
 
-    def __init__(self, budget: float | None, *, look_ns: int) -> None:
-        self.throttle, self._look_ns, self.now_ns = Throttle(budget), look_ns, 1
+    def __init__(self, budget: float | None, *, look_ns: int, least_ns: int = 0) -> None:
+        self.throttle, self._look_ns, self._least_ns, self.now_ns = Throttle(budget), look_ns, least_ns, 1
         self.own_ns = 0
 
     def run(self, steps: int) -> list[bool]:
@@ -20,7 +20,7 @@ class Training:
 
     def step(self, *, is_exempt: bool = False, pause_ns: int = 0) -> bool:
         is_full = self.throttle.begin(self.now_ns)
-        spent = self._look_ns if is_full else 0
+        spent = self._least_ns + (self._look_ns if is_full else 0)
         self.throttle.spend(spent)
         if is_exempt:
             self.throttle.exempt()
@@ -50,6 +50,19 @@ def test_the_whole_cost_stays_within_the_budget_and_half_a_second() -> None:
     training = Training(0.01, look_ns=2 * MS)
     training.run(20_000)
     assert training.own_ns <= 0.01 * training.now_ns + 0.5e9 + 10 * MS
+
+
+def test_what_every_step_costs_counts_as_long_as_it_leaves_half_of_the_budget() -> None:
+    training = Training(0.01, look_ns=2 * MS, least_ns=STEP // 250)
+    training.run(20_000)
+    assert training.own_ns <= 0.01 * training.now_ns + 0.5e9 + 10 * MS
+
+
+def test_a_model_whose_every_step_costs_more_than_the_budget_is_still_looked_at_now_and_then() -> None:
+    training = Training(0.01, look_ns=1 * MS, least_ns=2 * MS)
+    training.run(2000)
+    looks = training.run(6000)
+    assert 80 <= sum(looks) <= 125  # half of the budget: 0.06 ms of a step, where a look costs 3
 
 
 def test_without_a_budget_every_step_is_taken() -> None:
