@@ -18,6 +18,7 @@ SOURCE = Path(trainyard.__file__).parents[1]
     [
         ("steps_with_jax", "jax", ""),
         ("batches_with_keras", "jax", "jax"),
+        ("batches_with_keras", "jax", "torch"),
         ("batches_with_keras", "tensorflow", "tensorflow"),
     ],
 )

@@ -8,9 +8,9 @@ import pytest
 from benchmarks.rule_table import Found, all_subjects, examine, rules_for
 from trainyard.insight.rules.catalog import make_rule
 from trainyard.insight.rules.contract import DebuggerRule, RuleStatus, WritesFiles
+from trainyard.insight.rules.dividing import is_judged_beside
 from trainyard.insight.rules.judging import Judge
 from trainyard.insight.rules.parameters import Defaults
-from trainyard.instance.judge.dividing import needs_judge
 from trainyard.testing.trainings.boosting import BOOSTED
 from trainyard.testing.trainings.faults import FAULTS
 from trainyard.testing.trainings.recorded import Hooked, judge, record_boosted
@@ -82,4 +82,4 @@ def test_the_report_on_a_booster_shows_its_run_and_its_notebook_reads_the_tensor
 def statistical_rules(name: str) -> dict[str, DebuggerRule]:
     """Those that the process of a training judges itself."""
     rules = rules_for(SUBJECTS[name])
-    return {each: rule for each, rule in rules.items() if not needs_judge(rule) and not rule.needs.other_runs}
+    return {each: rule for each, rule in rules.items() if not is_judged_beside(rule)}

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.system.test_agent import World, _world, eventually
-from tests.system.test_debugger import ONE_THREAD, SCRIPT, TENSORS, debugger, downloaded, notes, standings
+from tests.system.test_debugger import ONE_THREAD, SCRIPT, STALLED, TENSORS, debugger, downloaded, notes, standings
 from trainyard.formats.tensors.trial import create_trial
 from trainyard.link.contract import FrameKind, RuleSpec, SyncSpec
 
@@ -77,7 +77,7 @@ def test_a_training_that_is_killed_leaves_a_trial_of_which_every_sealed_step_can
 def test_a_program_killed_in_a_job_leaves_its_trial_and_the_rules_an_end(world: World, tmp_path: Path) -> None:
     world.start(
         SCRIPT.replace('print("trained", flush=True)', ""),
-        debugger=debugger(RuleSpec("nan", "NotANumber"), RuleSpec("stalled", "StalledTrainingRule")),
+        debugger=debugger(RuleSpec("nan", "NotANumber"), STALLED),
         environment=ONE_THREAD | {"STEPS": "100000"},
     )
     folder = world.folder.ml / TENSORS.removeprefix("/opt/ml/")
@@ -93,7 +93,7 @@ def test_a_program_killed_in_a_job_leaves_its_trial_and_the_rules_an_end(world: 
 
 
 def test_a_judge_that_is_killed_makes_its_rules_errors_and_hurts_nothing_else(world: World) -> None:
-    rules = [RuleSpec("nan", "NotANumber"), RuleSpec("stalled", "StalledTrainingRule")]
+    rules = [RuleSpec("nan", "NotANumber"), STALLED]
     world.start(SCRIPT, debugger=debugger(*rules), environment=ONE_THREAD | {"STEPS": "400"})
     eventually(lambda: "stalled" in _judged(world), "the judge")
     for pid in _processes("trainyard.instance.judge.start", world):

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from tests.system.fuzz.world import User
-from tests.system.test_agent import WITHOUT_NAMESPACES, World, _world
+from tests.system.test_agent import WITHOUT_NAMESPACES, World, _world, eventually
 from tests.system.trainees import Trainee
 from tests.unit.instance.agent.samples import BUCKET, put_object, read_object
 from trainyard.formats.tensors.trial import create_trial
@@ -22,6 +22,7 @@ from trainyard.link.contract import ChannelSpec, DebuggerSpec, FrameKind, Launch
 
 TENSORS = "/opt/ml/output/tensors"
 STOP = ({"name": "StopTraining"},)
+STALLED = RuleSpec("stalled", "StalledTrainingRule", is_beside=True)
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
 # A training that knows nothing of a debugger. The batch of step POISON has a NaN in it.
@@ -116,7 +117,8 @@ def test_a_training_that_knows_nothing_of_it_is_captured_and_judged(world: World
     assert "gradient/Sequential_0.weight" in trial.tensor_names()
     assert trial.tensor("gradient/Sequential_0.weight").value(10).shape == (16, 8)
     world.begin_again()
-    same = RuleSpec("same", "SimilarAcrossRuns", {"other_trials": "s3://yard/tensors/mnist-7/debug-output"})
+    others = {"other_trials": "s3://yard/tensors/mnist-7/debug-output"}
+    same = RuleSpec("same", "SimilarAcrossRuns", others, is_beside=True)
     verdict = world.run(SCRIPT, debugger=debugger(same), environment=ONE_THREAD)
     assert verdict["outcome"] == "completed", verdict
     assert standings(world)["same"]["status"] == "IssuesFound", standings(world)
@@ -183,7 +185,7 @@ def test_rules_of_the_user_judge_beside_the_program_and_a_broken_one_hurts_nothi
         RuleSpec("nosy", "Nosy", source=source),
         RuleSpec("absent", "NoSuchClass", source=source),
         RuleSpec("gone", "LargeGradient", source="s3://yard/rules/none.py"),
-        RuleSpec("stalled", "StalledTrainingRule"),
+        STALLED,
     ]
     verdict = world.run(SCRIPT, debugger=debugger(*rules), environment=ONE_THREAD)
     assert verdict["outcome"] == "completed", verdict
@@ -217,6 +219,18 @@ def test_a_program_without_a_framework_is_left_alone_and_nobody_waits_for_it(wor
     assert standings(world)["custom"]["judged"] == 0
     assert "nan" not in standings(world)
     assert [key for key in keys(world) if not key.endswith("ended.json")] == []
+
+
+def test_an_agent_that_has_rules_judged_loads_no_numpy_for_it(world: World) -> None:
+    script = "import time\nprint('there', flush=True)\ntime.sleep(60)"
+    world.start(script, debugger=debugger(RuleSpec("nan", "NotANumber"), STALLED))
+    eventually(lambda: "stalled" in standings(world), "the judge at its work")
+    assert world.agent is not None
+    loaded = Path(f"/proc/{world.agent.pid}/maps").read_text()
+    assert "python" in loaded
+    assert "numpy" not in loaded
+    world.stop()
+    assert world.verdict()["outcome"] == "stopped"
 
 
 def test_a_recorded_step_is_run_again_bit_for_bit_from_other_seeds(world: World) -> None:
@@ -277,11 +291,31 @@ def test_a_rank_whose_data_is_poisoned_is_named_and_all_are_stopped(world: World
     assert trial.loaded_all_steps
 
 
+@pytest.mark.slow
+def test_replicas_that_are_no_longer_the_same_are_found_by_a_judge_that_sees_all_ranks(world: World) -> None:
+    poisoning = """        x[0, 0] = float("nan")"""
+    altering = """        model.module[0].weight.data[0, 0] += 0.001"""
+    assert poisoning in RANKS
+    verdict = world.run(
+        RANKS.replace(poisoning, altering),
+        debugger=debugger(RuleSpec("replicas", "ReplicaDivergence", is_beside=True)),
+        launch=LaunchSpec("torchrun", {"algo-1": 2}),
+        master_port=20000,
+        environment={"STEPS": "30"},
+    )
+    assert verdict["outcome"] == "completed", verdict
+    found = [payload["finding"] for payload in world.payloads(FrameKind.RULE) if payload["finding"]]
+    assert standings(world)["replicas"]["status"] == "IssuesFound", (standings(world), notes(world))
+    assert found[0]["step"] == 11
+    assert found[0]["tensor"].endswith("0.weight")
+    assert " is not that of worker_" in found[0]["message"]  # of either: who is read first is the measure
+
+
 def test_without_namespaces_it_is_captured_judged_and_stopped_as_well(bare_world: World, tmp_path: Path) -> None:
     bare_world.interpreter = _torch_for_everybody(bare_world)
     rule = RuleSpec("nan", "NotANumber", actions=STOP)
     environment = ONE_THREAD | {"POISON": "5", "STEPS": "100000"}
-    rules = (rule, RuleSpec("stalled", "StalledTrainingRule"))
+    rules = (rule, STALLED)
     verdict = bare_world.run(SCRIPT, debugger=debugger(*rules), environment=environment)
     assert (verdict["outcome"], "step 5" in verdict["reason"]) == ("stopped", True), (verdict, notes(bare_world))
     assert standings(bare_world)["stalled"]["status"] == "NoIssuesFound", standings(bare_world)

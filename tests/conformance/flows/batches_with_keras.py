@@ -79,7 +79,28 @@ def train_without_a_word(folder: str) -> None:
     assert len(trial.series("loss", mode=Mode.EVAL).steps) == 1 + 2, "its own evaluation, and that of the script"
 
 
+def train_where_gradients_are_seen(folder: str) -> None:
+    """As a script with a callback of its own does, on the one backend that leaves them where they can be found."""
+    saved = [
+        {"CollectionName": name, "CollectionParameters": {"save_interval": "1"}} for name in ("weights", "gradients")
+    ]
+    recording = Recording(parse_config({"LocalPath": folder, "CollectionConfigurations": saved}, framework=KERAS))
+    x, y = data()
+    model().fit(x, y, batch_size=8, epochs=1, verbose=0, callbacks=[BatchCallback(recording)])
+    recording.close()
+    trial = create_trial(folder)
+    assert len(trial.tensor_names(collection="gradients")) == 4, "those of both kernels and of both biases"
+    (weight, *_) = (trial.tensor(name) for name in trial.tensor_names(collection="weights"))
+    gradient = trial.tensor(f"gradient/{weight.name}")
+    assert weight.steps() == gradient.steps() == [0, 1, 2, 3]
+    for step in (0, 1, 2):
+        updated = weight.value(step) - 0.05 * gradient.value(step)
+        assert np.allclose(updated, weight.value(step + 1), rtol=0, atol=1e-6), "a gradient is that of its own step"
+
+
 def main(folder: str) -> None:
+    if keras.backend.backend() == "torch":
+        train_where_gradients_are_seen(str(Path(folder) / "gradients"))
     if keras.backend.backend() == "tensorflow":
         train_with_a_hook(str(Path(folder) / "hook"))
     train_without_a_word(str(Path(folder) / "none"))

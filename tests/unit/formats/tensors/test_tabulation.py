@@ -4,7 +4,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import polars
 import pytest
+from pyarrow import parquet
 
 from tests.unit.formats.tensors.runs import GRADIENT, LOSS, TABLE, WEIGHT, Clock, step_of, values_at, write_run
 from trainyard.formats.tensors.contract import Mode, TensorTable
@@ -73,6 +75,28 @@ def test_arrow_and_polars_get_a_row_for_each_tensor_in_each_step(tmp_path: Path)
     assert row["max"] == values_at(4, 2).max()
     frame = table.to_polars()
     assert frame.filter(tensor=WEIGHT)["max"].to_list() == [values_at(step, 0).max() for step in range(10)]
+
+
+def test_a_parquet_file_holds_the_same_rows_for_any_reader(tmp_path: Path) -> None:
+    writer = TrialWriter(tmp_path / "run", clock=Clock())
+    writer.append(step_of(0))
+    writer.append(step_of(1, absent=[2]))
+    writer.close()
+    table = create_trial(tmp_path / "run").table()
+    assert table.write_parquet(tmp_path / "table.parquet") == 5
+    assert parquet.read_table(tmp_path / "table.parquet").to_pylist() == table.to_arrow().to_pylist()
+    frame = polars.read_parquet(tmp_path / "table.parquet")
+    assert frame["tensor"].to_list() == [WEIGHT, LOSS, GRADIENT, WEIGHT, LOSS]
+    assert frame.filter(tensor=WEIGHT)["max"].to_list() == [values_at(0, 0).max(), values_at(1, 0).max()]
+    assert frame["at"].to_list() == table.to_polars()["at"].to_list()
+
+
+def test_a_parquet_file_of_no_rows_still_has_its_columns(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", 3)
+    table = create_trial(tmp_path / "run").table(mode=Mode.EVAL, statistics=["mean"])
+    assert table.write_parquet(tmp_path / "empty.parquet") == 0
+    found = parquet.read_table(tmp_path / "empty.parquet")
+    assert (found.num_rows, found.column_names[-2:]) == (0, ["tensor", "mean"])
 
 
 @pytest.mark.parametrize(("library", "extra"), [("pyarrow", "arrow"), ("polars", "polars")])
