@@ -19,6 +19,7 @@ MAX_LINE = 64 * 1024  # characters of a line that are looked at
 MAX_STRIKES = 10  # lines on which an expression may be too slow before it is given up
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"[+-]?(?:nan|inf(?:inity)?)", re.IGNORECASE)
 
 
 class Definition(Protocol):
@@ -64,6 +65,10 @@ class MetricScanner:
         """The values in a last line that has no end."""
         whole, self._partial = self._partial, b""
         return self._values(_Lines(whole))
+
+    def lapsed(self) -> list[str]:
+        """The metrics that last captured a number that is not finite, as those of a training that has diverged."""
+        return [metric.name for metric in self._metrics if metric.has_lapsed]
 
     def misses(self) -> Iterator[str]:
         """A sentence on each metric that captured something else than numbers."""
@@ -120,6 +125,7 @@ class _Metric:
         self.name = name
         self.misses = 0
         self.example = ""
+        self.has_lapsed = False
         self.strikes = 0
         self._pattern = pattern
         self._by_chunk = pattern.is_local
@@ -155,6 +161,7 @@ class _Metric:
             return None
         text = captured.strip()
         value = float(text) if _NUMBER.fullmatch(text) else math.nan
+        self.has_lapsed = math.isinf(value) or _NOT_FINITE.fullmatch(text) is not None
         if math.isfinite(value):
             return value
         self.misses += 1

@@ -103,6 +103,16 @@ class PointsFile:
             count = _count(file)
             return _watermark(file, count - 1).peak if count else None
 
+    def tail(self, first: int, *, limit: int = _BATCH) -> Points:
+        """The points from number `first` on as they were appended, so many at most."""
+        try:
+            file = self._path.open("rb", buffering=0)
+        except FileNotFoundError:
+            return _columns(b"")
+        with file:
+            size = max(0, min(_count(file) - first, limit)) * _RECORD.size
+            return _columns(os.pread(file.fileno(), size, first * _RECORD.size))
+
     def read(self, start_micros: int, end_micros: int) -> Iterator[Points]:
         """The points from `start_micros`, inclusive, to `end_micros`, exclusive, in batches that are each in order."""
         try:

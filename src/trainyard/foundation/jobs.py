@@ -222,6 +222,7 @@ class MetricSummary:
     value: float
     at: datetime
     count: int
+    has_lapsed: bool = False  # what came last was no finite number; where nothing else ever came, the count is 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,7 +220,8 @@ class FrameKind(StrEnum):
     PHASE = "phase"  # name: queue|sandbox|environment|download|import|train|upload…, started_us, ended_us
     STATUS = "status"  # status: Downloading|Training|Uploading, message
     NOTE = "note"  # text: something a user should know: what is not enforced, what was substituted
-    METRIC = "metric"  # name, value, at_us, count: the newest value of a metric and how many there were
+    # name, value, at_us, count: the newest value of a metric and how many there were; has_lapsed, see MetricSummary
+    METRIC = "metric"
     RULE = "rule"  # rule, status, details, finding (or None), judged, dropped: how a rule stands, whenever that changes
     EXITED = "exited"  # code, signal, is_oom: how the program ended
     ARTIFACT = "artifact"  # kind: model|output, uri, size

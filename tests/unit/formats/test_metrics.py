@@ -98,6 +98,15 @@ def test_a_series_never_written_has_no_points(tmp_path: Path) -> None:
     assert aggregate([], 0, period_micros=60) == []
 
 
+def test_a_series_can_be_read_on_as_it_grows(tmp_path: Path) -> None:
+    series = PointsFile(tmp_path / "series")
+    assert list(series.tail(0).minima) == []
+    series.append([Point.of(value, 9 - number) for number, value in enumerate((3.0, 1.0, 2.0))])
+    assert list(series.tail(0, limit=2).minima) == [3.0, 1.0]
+    assert list(series.tail(2).minima) == [2.0]
+    assert list(series.tail(3).minima) == list(series.tail(9).minima) == []
+
+
 def test_a_record_cut_short_by_a_crash_does_not_exist_and_the_next_takes_its_place(tmp_path: Path) -> None:
     path = tmp_path / "series.points"
     file = PointsFile(path)

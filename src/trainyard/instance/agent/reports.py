@@ -55,8 +55,9 @@ class Reports:
     def note(self, text: str) -> None:
         self._append(FrameKind.NOTE, {"text": text})
 
-    def metric(self, name: str, value: float, *, at_us: int, count: int) -> None:
-        self._append(FrameKind.METRIC, {"name": name, "value": value, "at_us": at_us, "count": count})
+    def metric(self, name: str, value: float, *, at_us: int, count: int, has_lapsed: bool = False) -> None:
+        lapse = {"has_lapsed": True} if has_lapsed else {}
+        self._append(FrameKind.METRIC, {"name": name, "value": value, "at_us": at_us, "count": count, **lapse})
 
     def rule(self, payload: Mapping[str, Any]) -> None:
         """How a rule stands now; the members are those that FrameKind.RULE names."""

@@ -51,8 +51,17 @@ class MetricSeries:
         """Nothing more will come: report all that was not told yet."""
         self._add(self._scanner.finish(), now_us())
         self.tell(everything=True)
+        self._tell_lapses()
         for sentence in self._scanner.misses():
             self._reports.note(sentence)
+
+    def _tell_lapses(self) -> None:
+        """Also of a metric that never had a finite value, so that it is told from one that never came."""
+        for name in self._scanner.lapsed():
+            if name in self._series:
+                self._series[name].tell(self._reports, self._monotonic(), has_lapsed=True)
+            else:
+                self._reports.metric(name, 0.0, at_us=now_us(), count=0, has_lapsed=True)
 
     def _add(self, values: Sequence[Value], at_us: int) -> None:
         by_name: dict[str, list[float]] = {}
@@ -87,7 +96,7 @@ class _Series:
         except Unavailable as error:
             log.warning("points are lost", extra={"metric": self._name, "why": error.message})
 
-    def tell(self, reports: Reports, now: float) -> None:
-        reports.metric(self._name, self._value, at_us=self._at_us, count=self._count)
+    def tell(self, reports: Reports, now: float, *, has_lapsed: bool = False) -> None:
+        reports.metric(self._name, self._value, at_us=self._at_us, count=self._count, has_lapsed=has_lapsed)
         self._told = self._count
         self._due_at = now + TELL_INTERVAL_S

@@ -82,7 +82,8 @@ def _phase(state: InstanceState, frame: Frame) -> InstanceState:
 
 def _metric(state: InstanceState, frame: Frame) -> InstanceState:
     payload = frame.payload
-    summary = MetricSummary(payload["value"], from_micros(payload["at_us"]), payload["count"])
+    at, has_lapsed = from_micros(payload["at_us"]), bool(payload.get("has_lapsed"))
+    summary = MetricSummary(payload["value"], at, payload["count"], has_lapsed=has_lapsed)
     return replace(state, metrics={**state.metrics, payload["name"]: summary})
 
 

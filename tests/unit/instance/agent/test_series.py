@@ -74,9 +74,22 @@ def test_what_is_no_number_is_noted_at_the_end(tmp_path: Path, spool: SpoolWrite
     made = MetricSeries(scanner, tmp_path / "metrics", reports=Reports(spool))
     made.write(f"loss={math.nan}\n".encode(), 1)
     made.finish()
-    (frame,) = read_frames(tmp_path / "spool", 0).frames
-    assert frame.kind is FrameKind.NOTE
-    assert "Metric loss captured something that is not a finite number 1 times" in frame.payload["text"]
+    metric, note = read_frames(tmp_path / "spool", 0).frames
+    assert (metric.payload["count"], metric.payload["has_lapsed"]) == (0, True)
+    assert note.kind is FrameKind.NOTE
+    assert "Metric loss captured something that is not a finite number 1 times" in note.payload["text"]
+
+
+@pytest.mark.parametrize(("last", "has_lapsed"), [("nan", True), ("-inf", True), ("1e999", True), ("3", False)])
+def test_a_training_that_has_diverged_is_told_from_one_that_came_back(
+    tmp_path: Path, spool: SpoolWriter, last: str, has_lapsed: bool
+) -> None:
+    scanner = MetricScanner([MetricSpec("loss", "loss=(.*)")], note=pytest.fail)
+    made = MetricSeries(scanner, tmp_path / "metrics", reports=Reports(spool))
+    made.write(f"loss=2\nloss=nan\nloss={last}\n".encode(), 1)
+    made.finish()
+    assert told(tmp_path)[-1].get("has_lapsed", False) is has_lapsed
+    assert told(tmp_path)[-1]["value"] == (2.0 if has_lapsed else 3.0)
 
 
 def test_a_name_of_any_length_and_characters_has_a_file_of_its_own(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ _ECHOED = (
     "RetryStrategy",
     "RemoteDebugConfig",
     "InfraCheckConfig",
+    "TuningJobArn",
 )
 _SWITCHES = ("EnableNetworkIsolation", "EnableInterContainerTrafficEncryption", "EnableManagedSpotTraining")
 
@@ -107,8 +108,8 @@ def _results(job: TrainingJob) -> Shape:
         shape["FailureReason"] = job.failure[:REASON_LENGTH]
     if states := rule_states(job):
         shape["DebugRuleEvaluationStatuses"] = [_rule(job, state) for state in states]
-    if job.metrics:
-        shape["FinalMetricDataList"] = [_final(name, metric) for name, metric in job.metrics.items()]
+    if metrics := [_final(name, metric) for name, metric in job.metrics.items() if metric.count]:
+        shape["FinalMetricDataList"] = metrics
     return shape
 
 

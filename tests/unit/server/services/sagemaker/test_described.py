@@ -64,7 +64,8 @@ def test_a_reason_is_cut_on_the_wire_and_kept_whole(anna: As) -> None:
 
 def test_final_metrics_and_artifacts_are_told(anna: As) -> None:
     create(anna)
-    instance = InstanceState("algo-1", metrics={"loss": MetricSummary(0.5, seconds(4), 3)})
+    diverged = MetricSummary(0.0, seconds(4), 0, has_lapsed=True)  # which never was a number
+    instance = InstanceState("algo-1", metrics={"loss": MetricSummary(0.5, seconds(4), 3), "error": diverged})
     job = replace(
         load(anna),
         attempts=(Attempt(1, seconds(1), "KEY", (instance,)),),
