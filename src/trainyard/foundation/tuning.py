@@ -185,6 +185,7 @@ class TuningJob:
     status: TuningStatus = TuningStatus.IN_PROGRESS
     site: str = ""  # of the yard that has its data, where there are several on one database
     planned: int = 0
+    measured: int = 0  # of its trials, those that are over and have an objective that counts
     best: int | None = None  # the number of the best trial that was measured
     since_best: int = 0  # trials that ended after the best one without being better
     converged_at: datetime | None = None

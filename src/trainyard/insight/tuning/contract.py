@@ -6,7 +6,7 @@ and no network, and keep nothing that the history does not say (a cache may make
 one). Values are always within the ranges, and history may hold anything: values outside the ranges, as a parent's may
 be, objectives that are not finite, hundreds of observations, or none.
 
-Every strategy must pass `trainyard.testing.tuning.StrategyContract`.
+Every strategy must pass `trainyard.testing.tuning.StrategyContract`, and every pruner `PrunerContract` there.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,0 +1,144 @@
+from dataclasses import replace
+
+import pytest
+
+from trainyard.foundation.tuning import (
+    Completion,
+    Definition,
+    Direction,
+    EarlyStopping,
+    Objective,
+    ParameterRange,
+    RangeKind,
+    Scaling,
+    StrategyKind,
+    TuningPlan,
+)
+from trainyard.insight.tuning.autotune import autotuned, guess_range, guess_ranges
+
+LINEAR, LOG, REVERSE = Scaling.LINEAR, Scaling.LOGARITHMIC, Scaling.REVERSE_LOGARITHMIC
+
+
+@pytest.mark.parametrize(
+    ("name", "hint", "low", "high", "scaling"),
+    [
+        ("learning_rate", "0.001", 3.33333e-05, 0.03, LOG),
+        ("learningRate", "1e-3", 3.33333e-05, 0.03, LOG),
+        ("eta", "0.3", 0.01, 1.0, LOG),
+        ("lr", "0.1", 0.00333333, 1.0, LOG),
+        ("dropout", "0.1", 0.0, 0.5, LINEAR),
+        ("attn-dropout", "0", 0.0, 0.5, LINEAR),
+        ("dropout_rate", "0.5", 0.0, 0.75, LINEAR),
+        ("weight_decay", "0.01", 0.0001, 1.0, LOG),
+        ("weight-decay", "0", 1e-06, 0.1, LOG),
+        ("lambda", "1", 0.01, 100.0, LOG),
+        ("momentum", "0.9", 0.0, 0.99, REVERSE),
+        ("beta_2", "0.999", 0.99, 0.9999, REVERSE),
+        ("subsample", "0.8", 0.4, 1.0, LINEAR),
+        ("temperature", "2.5", 0.25, 25.0, LOG),
+        ("offset", "-2.0", -4.0, -1.0, LINEAR),
+        ("share_of_it", "0.3", 0.1, 0.9, LINEAR),
+        ("bias", "0.0", 0.0, 1.0, LINEAR),
+    ],
+)
+def test_a_continuous_range_is_guessed_by_name_and_value(
+    name: str, hint: str, low: float, high: float, scaling: Scaling
+) -> None:
+    assert guess_range(name, hint) == ParameterRange(name, RangeKind.CONTINUOUS, low, high, scaling)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint", "low", "high", "scaling"),
+    [
+        ("batch-size", "64", 16, 256, LOG),
+        ("batch_size", "2", 1, 8, LOG),
+        ("hidden_units", "100", 25, 400, LOG),
+        ("num_round", "100", 25, 400, LOG),
+        ("max_depth", "6", 3, 12, LINEAR),
+        ("layers", "1", 1, 2, LINEAR),
+        ("lr_scheduler_step_size", "30", 7, 120, LOG),
+    ],
+)
+def test_an_integer_range_is_guessed_by_name_and_value(
+    name: str, hint: str, low: int, high: int, scaling: Scaling
+) -> None:
+    assert guess_range(name, hint) == ParameterRange(name, RangeKind.INTEGER, low, high, scaling)
+
+
+@pytest.mark.parametrize(
+    ("hint", "values"),
+    [
+        ("true", ("true", "false")),
+        ("False", ("True", "False")),
+        ("sgd, adam", ("sgd", "adam")),
+        ('["relu", "tanh", "relu"]', ("relu", "tanh")),
+        ("[16, 32]", ("16", "32")),
+    ],
+)
+def test_words_that_name_their_alternatives_are_categories(hint: str, values: tuple[str, ...]) -> None:
+    assert guess_range("choice", hint) == ParameterRange("choice", RangeKind.CATEGORICAL, values=values)
+
+
+@pytest.mark.parametrize(
+    "hint", ["", "cross_entropy", "0", "nan", "inf", "[1", "[]", "a,", ",".join(map(str, range(31)))]
+)
+def test_what_nothing_can_be_guessed_of_is_not_searched(hint: str) -> None:
+    guess = guess_ranges({"loss": hint, "lr": "0.01"})
+    assert [each.name for each in guess.ranges] == ["lr"]
+    assert guess.static == {"loss": hint}
+
+
+@pytest.mark.parametrize("hint", ["1e-9", "0.5", "0.99999999", "1.0", "7.5", "1e300", "3", "1000000", "-5", "0.05"])
+@pytest.mark.parametrize("name", ["lr", "dropout", "alpha", "momentum", "batch", "ratio", "other"])
+def test_every_range_holds_its_example_and_suits_its_scale(name: str, hint: str) -> None:
+    guess = guess_range(name, hint)
+    assert guess is not None
+    assert guess.low <= float(hint) <= guess.high
+    assert guess.low < guess.high
+    if guess.scaling is LOG:
+        assert guess.low > 0
+    if guess.scaling is REVERSE:
+        assert guess.low >= 0
+        assert guess.high < 1
+
+
+PLAN = TuningPlan(
+    strategy=StrategyKind.RANDOM,
+    definitions=(
+        Definition(
+            "",
+            Objective("loss", Direction.MINIMIZE),
+            (
+                ParameterRange("rate", RangeKind.CONTINUOUS, 0.1, 1.0),
+                ParameterRange("kind", RangeKind.CATEGORICAL, values=("a", "b")),
+                ParameterRange("fixed", RangeKind.INTEGER, 3, 3),
+            ),
+        ),
+    ),
+    max_parallel=2,
+)
+
+
+def test_everything_left_out_is_chosen() -> None:
+    chosen = autotuned(PLAN, given=())
+    assert chosen == replace(
+        PLAN,
+        strategy=StrategyKind.BAYESIAN,
+        max_trials=40,
+        early_stopping=EarlyStopping.CURVE,
+        completion=Completion(on_convergence=True),
+    )
+
+
+def test_what_is_given_stays() -> None:
+    given = replace(PLAN, max_trials=7)
+    assert autotuned(given, given=("strategy", "max_trials", "early_stopping", "completion")) == given
+
+
+def test_a_limit_on_the_time_is_limit_enough() -> None:
+    assert autotuned(replace(PLAN, max_runtime_s=600), given=("strategy",)).max_trials is None
+
+
+def test_hyperband_is_given_no_second_rule() -> None:
+    banded = replace(PLAN, strategy=StrategyKind.HYPERBAND)
+    assert autotuned(banded, given=("strategy",)).early_stopping is EarlyStopping.OFF

@@ -1,0 +1,133 @@
+import math
+from dataclasses import replace
+
+import pytest
+
+from trainyard.foundation.tuning import (
+    Completion,
+    Definition,
+    Direction,
+    Objective,
+    StopCause,
+    StrategyKind,
+    Trial,
+    TrialStatus,
+    TuningPlan,
+)
+from trainyard.insight.tuning.completion import Progress, after_trial, has_converged, progress_of, why_complete
+
+
+def plan(direction: Direction = Direction.MINIMIZE, completion: Completion = Completion()) -> TuningPlan:  # noqa: B008
+    return TuningPlan(
+        strategy=StrategyKind.BAYESIAN,
+        definitions=(Definition("", Objective("loss", direction), ()),),
+        max_parallel=2,
+        completion=completion,
+    )
+
+
+def ended(*values: float | None, status: TrialStatus = TrialStatus.COMPLETED) -> list[Trial]:
+    return [
+        Trial(number, f"job-{number}", "", {}, status, objective=value) for number, value in enumerate(values, start=1)
+    ]
+
+
+@pytest.mark.parametrize(("direction", "best"), [(Direction.MINIMIZE, 2), (Direction.MAXIMIZE, 1)])
+def test_the_best_trial_is_known_in_both_directions(direction: Direction, best: int) -> None:
+    progress = progress_of(plan(direction), ended(0.9, 0.1, 0.5))
+    assert (progress.best, progress.measured) == (best, 3)
+
+
+@pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf])
+def test_a_trial_without_a_finite_objective_is_not_measured(value: float | None) -> None:
+    progress = progress_of(plan(), ended(0.5, value))
+    assert (progress.best, progress.measured, progress.since_best) == (1, 1, 0)
+
+
+def test_trials_that_failed_or_that_a_rule_ended_are_never_the_best() -> None:
+    (failed,) = ended(0.1, status=TrialStatus.FAILED)
+    (stopped,) = ended(0.1, status=TrialStatus.STOPPED)
+    assert progress_of(plan(), [failed, replace(stopped, cause=StopCause.RULE)]) == Progress()
+    assert progress_of(plan(), [replace(stopped, cause=StopCause.EARLY)]).best == 1
+
+
+def test_a_trial_that_is_better_by_less_than_one_percent_is_the_best_but_no_improvement() -> None:
+    progress = progress_of(plan(), ended(1.0, 0.995))
+    assert (progress.best, progress.best_value, progress.since_best) == (2, 0.995, 1)
+
+
+def test_many_small_steps_make_one_improvement() -> None:
+    progress = progress_of(plan(), ended(1.0, 0.996, 0.992, 0.988))
+    assert (progress.best, progress.since_best) == (4, 0)
+
+
+def test_any_step_from_nought_is_an_improvement() -> None:
+    assert progress_of(plan(), ended(0.0, -1e-9)).since_best == 0
+    assert progress_of(plan(), ended(0.0, 0.0)).since_best == 1
+
+
+def test_trials_that_do_not_improve_are_counted_until_their_limit_ends_the_study() -> None:
+    limited = plan(completion=Completion(most_without_improvement=3))
+    progress = progress_of(limited, ended(0.5, 0.6, 0.7))
+    assert why_complete(limited, progress) is None
+    fourth = after_trial(progress, replace(ended(0.5)[0], number=4), plan=limited)
+    assert why_complete(limited, fourth) == (
+        "The best objective, 0.5 of trial 1, has not improved by 1% for 3 trials; the limit is 3."
+    )
+
+
+@pytest.mark.parametrize(
+    ("direction", "value", "is_over"),
+    [
+        (Direction.MINIMIZE, 0.2, True),
+        (Direction.MINIMIZE, 0.19, True),
+        (Direction.MINIMIZE, 0.21, False),
+        (Direction.MAXIMIZE, 0.2, True),
+        (Direction.MAXIMIZE, 0.19, False),
+    ],
+)
+def test_a_study_ends_when_its_target_is_reached(direction: Direction, value: float, is_over: bool) -> None:
+    aimed = plan(direction, Completion(target=0.2))
+    assert (why_complete(aimed, progress_of(aimed, ended(value))) is not None) is is_over
+
+
+def test_a_target_of_nought_is_a_target() -> None:
+    aimed = plan(completion=Completion(target=0.0))
+    assert why_complete(aimed, progress_of(aimed, ended(0.0))) == "Trial 1 reached 0; the target was 0."
+
+
+def test_without_criteria_a_study_goes_on() -> None:
+    assert why_complete(plan(), progress_of(plan(), ended(*[0.5] * 100))) is None
+
+
+def test_a_search_that_closes_in_on_its_best_converges() -> None:
+    closing = [0.5 + 2.0**-number for number in range(40)]
+    progress = progress_of(plan(), ended(*closing))
+    assert has_converged(progress)
+    converging = plan(completion=Completion(on_convergence=True))
+    why = why_complete(converging, progress)
+    assert why is not None
+    assert why.startswith("The search has converged: 40 further trials are expected to improve the best objective")
+    assert not has_converged(progress_of(plan(), ended(*closing[:19])))
+
+
+def test_a_search_whose_best_is_nearly_nought_converges_though_it_still_halves() -> None:
+    progress = progress_of(plan(), ended(*(2.0**-number for number in range(60))))
+    assert progress.since_best == 0
+    assert has_converged(progress)
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+def test_a_search_whose_values_are_still_spread_has_not_converged(direction: Direction) -> None:
+    spread = [(number * 0.618034) % 1.0 for number in range(1, 101)]
+    assert not has_converged(progress_of(plan(direction), ended(*spread)))
+
+
+def test_a_search_that_just_improved_has_not_converged() -> None:
+    assert not has_converged(progress_of(plan(), ended(*[0.5] * 40, 0.4)))
+
+
+def test_what_is_kept_of_many_trials_has_a_fixed_size() -> None:
+    progress = progress_of(plan(), ended(*(1 / number for number in range(1, 2000))))
+    assert len(progress.first) == len(progress.tail) == 10
+    assert progress.tail[0] == progress.best_value == 1 / 1999

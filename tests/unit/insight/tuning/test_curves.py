@@ -1,0 +1,134 @@
+import math
+import re
+
+import numpy as np
+import pytest
+
+from trainyard.foundation.tuning import Direction, Objective
+from trainyard.insight.tuning.contract import Run
+from trainyard.insight.tuning.curves import CurveRule
+
+EPOCHS = 27
+TIMES = np.arange(1, EPOCHS + 1)
+
+
+def rule() -> CurveRule:
+    return CurveRule(Objective("validation:error", Direction.MINIMIZE))
+
+
+def exponential(final: float, *, pace: float = 4.0, noise: float = 0.0, seed: int = 0) -> tuple[float, ...]:
+    curve = final + (1 - final) * np.exp(-TIMES / pace)
+    return tuple(curve + np.random.default_rng(seed).normal(0, noise, EPOCHS))
+
+
+def stepped(final: float) -> tuple[float, ...]:
+    """A plateau until the learning rate falls."""
+    return tuple(final + 0.3 * (TIMES < 15) + 0.5 * np.exp(-TIMES / 1.5))
+
+
+def humped(final: float) -> tuple[float, ...]:
+    """Worse before it gets better."""
+    return tuple(final + 0.5 * (TIMES / 5) * np.exp(1 - TIMES / 5))
+
+
+def finished(*curves: tuple[float, ...]) -> list[Run]:
+    return [Run(number, curve, is_over=True) for number, curve in enumerate(curves, start=2)]
+
+
+def ends_at(curve: tuple[float, ...], others: list[Run]) -> int | None:
+    reports = range(1, EPOCHS)
+    return next((report for report in reports if rule().verdict(Run(1, curve[:report]), others) is not None), None)
+
+
+FIVE = finished(*(exponential(final) for final in (0.2, 0.25, 0.3, 0.4, 0.5)))
+
+
+def test_a_trial_that_leads_nowhere_ends_early_and_the_figures_say_why() -> None:
+    curve = exponential(0.6)
+    report = ends_at(curve, FIVE)
+    assert report is not None
+    assert report <= 9
+    why = rule().verdict(Run(1, curve[:report]), FIVE)
+    assert why is not None
+    told = re.fullmatch(
+        rf"validation:error was ([\d.]+) at report {report} of about 27, "
+        r"which leads to ([\d.]+) give or take ([\d.]+); "
+        r"the chance that it becomes better than ([\d.]+), the best so far, is ([\d.]+)%\.",
+        why,
+    )
+    assert told is not None, why
+    now, final, spread, best, chance = map(float, told.groups())
+    assert now == pytest.approx(curve[report - 1], rel=1e-4)
+    assert abs(final - curve[-1]) < 3 * spread
+    assert best == pytest.approx(0.2009, abs=1e-3)
+    assert chance < 3
+
+
+@pytest.mark.parametrize("pace", [2.0, 4.0, 6.0])
+def test_a_trial_that_becomes_the_best_goes_on_however_fast_it_is(pace: float) -> None:
+    assert ends_at(exponential(0.1, pace=pace), FIVE) is None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_ends_no_trial_that_becomes_the_best(seed: int) -> None:
+    others = finished(*(exponential(0.3 + n / 20, noise=0.05, seed=n + 50) for n in range(8)))
+    assert ends_at(exponential(0.15, noise=0.05, seed=seed), others) is None
+
+
+def test_a_plateau_is_waited_through_where_the_finished_trials_dropped_after_it() -> None:
+    others = finished(*(stepped(final) for final in (0.2, 0.25, 0.3, 0.4)))
+    assert stepped(0.1)[10] > others[0].curve[-1]
+    assert ends_at(stepped(0.1), others) is None
+    hopeless = ends_at(stepped(0.6), others)
+    assert hopeless is not None
+    assert hopeless < 15
+
+
+def test_a_trial_that_gets_worse_first_goes_on_where_the_finished_ones_did_so() -> None:
+    others = finished(*(humped(final) for final in (0.2, 0.25, 0.3, 0.4)))
+    assert ends_at(humped(0.1), others) is None
+    assert ends_at(humped(0.7), others) is not None
+
+
+def test_nothing_is_judged_before_three_longer_trials_have_finished() -> None:
+    cut = [Run(9, (0.1,) * 20, is_over=True, is_cut_short=True), Run(10, (0.1,) * 26)]
+    assert rule().verdict(Run(1, (0.9,) * 20), [*FIVE[:2], *cut]) is None
+    assert rule().verdict(Run(1, (0.9,) * 20), [*FIVE[:3], *cut]) is not None
+
+
+def test_nothing_is_judged_before_the_third_report() -> None:
+    assert rule().verdict(Run(1, (99.0, 99.0)), FIVE) is None
+
+
+def test_a_trial_longer_than_all_that_finished_is_left_to_its_end() -> None:
+    assert rule().verdict(Run(1, (0.9,) * EPOCHS), FIVE) is None
+
+
+def test_trials_that_ended_by_themselves_sooner_are_learned_from_as_well() -> None:
+    sooner = [Run(each.number, each.curve[:20], is_over=True) for each in FIVE[1:]]
+    why = rule().verdict(Run(1, exponential(0.6)[:12]), [FIVE[0], *sooner])
+    assert why is not None
+    assert "of about 27" in why
+
+
+def test_the_best_may_have_been_ended_early_itself() -> None:
+    early = Run(9, (0.5, 0.05), is_over=True, is_cut_short=True)
+    curve = exponential(0.15)[:20]
+    assert rule().verdict(Run(1, curve), FIVE) is None
+    assert "than 0.05, the best so far" in (rule().verdict(Run(1, curve), [*FIVE, early]) or "")
+
+
+def test_a_trial_whose_last_report_is_not_finite_ends() -> None:
+    why = rule().verdict(Run(1, (0.5, 0.4, math.nan)), FIVE)
+    assert why == "validation:error was nan at report 3, while 5 other trials finished."
+
+
+def test_one_report_that_is_not_finite_is_got_over() -> None:
+    curve = exponential(0.1)
+    assert rule().verdict(Run(1, (*curve[:4], math.inf, *curve[5:15])), FIVE) is None
+
+
+def test_curves_of_thousands_of_reports_are_judged_as_short_ones_are() -> None:
+    long = [Run(each.number, tuple(np.repeat(each.curve, 200)), is_over=True) for each in FIVE]
+    assert rule().verdict(Run(1, tuple(np.repeat(exponential(0.6)[:12], 200))), long) is not None
+    assert rule().verdict(Run(1, tuple(np.repeat(exponential(0.1)[:12], 200))), long) is None

@@ -1,0 +1,44 @@
+from dataclasses import replace
+
+from trainyard.foundation.tuning import (
+    Definition,
+    Direction,
+    EarlyStopping,
+    Objective,
+    Resources,
+    StrategyKind,
+    TuningPlan,
+)
+from trainyard.insight.tuning.contract import Run
+from trainyard.insight.tuning.curves import CurveRule
+from trainyard.insight.tuning.hyperband import Hyperband
+from trainyard.insight.tuning.median import MedianRule
+from trainyard.insight.tuning.pruning import pruner_of
+
+PLAN = TuningPlan(
+    strategy=StrategyKind.RANDOM,
+    definitions=(Definition("", Objective("loss", Direction.MINIMIZE), ()),),
+    max_parallel=2,
+)
+
+
+def test_without_early_stopping_nothing_ends_trials() -> None:
+    assert pruner_of(PLAN, "") is None
+
+
+def test_the_kind_of_early_stopping_says_which_rule_it_is() -> None:
+    assert isinstance(pruner_of(replace(PLAN, early_stopping=EarlyStopping.MEDIAN), ""), MedianRule)
+    assert isinstance(pruner_of(replace(PLAN, early_stopping=EarlyStopping.CURVE), ""), CurveRule)
+
+
+def test_hyperband_ends_trials_by_itself() -> None:
+    plan = replace(PLAN, strategy=StrategyKind.HYPERBAND, resources=Resources(1, 9))
+    assert isinstance(pruner_of(plan, ""), Hyperband)
+
+
+def test_hyperband_knows_from_the_static_hyperparameters_when_programs_end() -> None:
+    plan = replace(PLAN, strategy=StrategyKind.HYPERBAND, resources=Resources(1, 9))
+    static = replace(plan, definitions=(replace(PLAN.definitions[0], static={"epochs": "9"}),))
+    run = Run(1, (0.5,) * 9)
+    verdicts = [pruner.verdict(run, []) for each in (plan, static) if (pruner := pruner_of(each, "")) is not None]
+    assert verdicts == ["It has made 9 reports of loss, all that a trial is given.", None]

@@ -1,0 +1,91 @@
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from trainyard.foundation.tuning import Definition, Direction, Objective, StrategyKind, TuningPlan
+from trainyard.insight.tuning.contract import Observation, State
+from trainyard.insight.tuning.several import preferred
+
+NAMES = ("linear", "trees", "network")
+Result = Callable[[str, int], Observation]
+
+
+def plan(direction: Direction = Direction.MINIMIZE, *, max_trials: int | None = 100) -> TuningPlan:
+    definitions = tuple(Definition(name, Objective("loss", direction), ()) for name in NAMES)
+    return TuningPlan(StrategyKind.RANDOM, definitions, max_parallel=1, max_trials=max_trials)
+
+
+def study(result: Result, *, trials: int, asked: TuningPlan | None = None) -> list[str]:
+    """The algorithms of a study's trials, where `result` says what comes of an algorithm's nth one."""
+    histories: dict[str, list[Observation]] = {name: [] for name in NAMES}
+    chosen: list[str] = []
+    for _ in range(trials):
+        chosen.append(preferred(asked or plan(), histories)[0])
+        histories[chosen[-1]].append(result(chosen[-1], len(histories[chosen[-1]])))
+    return chosen
+
+
+def noisy(means: Sequence[float]) -> Result:
+    generator = np.random.default_rng(0)
+    by_name = dict(zip(NAMES, means, strict=True))
+    return lambda name, _: Observation({}, State.MEASURED, by_name[name] + 0.1 * float(generator.random()))
+
+
+def test_every_algorithm_has_a_few_trials_first() -> None:
+    assert Counter(study(noisy([0.0, 5.0, 9.0]), trials=12)) == {"linear": 4, "trees": 4, "network": 4}
+
+
+def test_a_short_study_leaves_trials_for_the_better_ones() -> None:
+    chosen = study(noisy([5.0, 0.0, 9.0]), trials=9, asked=plan(max_trials=9))
+    assert set(chosen[:3]) == set(NAMES)
+    assert Counter(chosen)["trees"] >= 5
+
+
+def test_the_better_algorithm_has_most_trials_and_none_is_starved() -> None:
+    counts = Counter(study(noisy([5.0, 0.0, 9.0]), trials=100))
+    assert counts["trees"] > 75
+    assert min(counts.values()) >= 8
+
+
+def test_larger_is_better_where_the_objective_is_maximized() -> None:
+    counts = Counter(study(noisy([5.0, 0.0, 9.0]), trials=60, asked=plan(Direction.MAXIMIZE)))
+    assert counts.most_common(1)[0][0] == "network"
+
+
+def test_an_algorithm_that_still_improves_overtakes_one_that_does_not() -> None:
+    def result(name: str, count: int) -> Observation:
+        losses = {"linear": 1.0 + 0.001 * (count % 3), "trees": 3.0 * 0.93**count, "network": 9.0 + count % 2}
+        return Observation({}, State.MEASURED, losses[name])
+
+    chosen = study(result, trials=100)
+    assert Counter(chosen).most_common(1)[0][0] == "trees"
+    assert 3.0 * 0.93 ** (Counter(chosen)["trees"] - 1) < 0.1
+
+
+def test_an_algorithm_that_always_fails_has_only_its_least_share() -> None:
+    def result(name: str, count: int) -> Observation:
+        failed = Observation({}, State.FAILED)
+        return failed if name == "linear" else Observation({}, State.MEASURED, 1.0 + 0.1 * (count % 4))
+
+    assert Counter(study(result, trials=80))["linear"] <= 8
+
+
+def test_values_that_are_not_finite_or_enormous_are_no_obstacle() -> None:
+    def result(name: str, count: int) -> Observation:
+        values = {"linear": float("nan"), "trees": (-1.0) ** count * 1.7e308, "network": 1e-300 * count}
+        return Observation({}, State.MEASURED, values[name])
+
+    assert set(study(result, trials=40)) == set(NAMES)
+
+
+def test_slots_that_are_free_at_the_same_time_are_not_all_given_to_one() -> None:
+    histories: dict[str, list[Observation]] = {
+        name: [Observation({}, State.MEASURED, base + 0.1 * count) for count in range(6)]
+        for name, base in zip(NAMES, (1.0, 1.02, 9.0), strict=True)
+    }
+    chosen = []
+    for _ in range(6):
+        chosen.append(preferred(plan(), histories)[0])
+        histories[chosen[-1]].append(Observation({}, State.PENDING))
+    assert {"linear", "trees"} <= set(chosen)
