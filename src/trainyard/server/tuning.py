@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +18,7 @@ from trainyard.server.records.contract import (
     Resource,
     ResourceId,
     ResourceKey,
+    SortBy,
 )
 
 KIND = "tuning-job"
@@ -29,6 +31,11 @@ def tuning_job_arn(region: str, account: str, name: str) -> str:
     return arn("sagemaker", region, account, f"hyper-parameter-tuning-job/{name}")
 
 
+def tuning_key(account: str, name: str) -> ResourceKey:
+    """Under which a tuning job is found: names that differ in case only are the same, as AWS has it."""
+    return ResourceKey(account, KIND, name.lower())
+
+
 def trial_name(tuning_job: str, tuning_id: str, number: int) -> str:
     """The name of a trial's training job: the same however often the trial is begun."""
     digest = hashlib.sha256(f"{tuning_id}/{number}".encode()).hexdigest()[:8]
@@ -38,7 +45,7 @@ def trial_name(tuning_job: str, tuning_id: str, number: int) -> str:
 def draft_of(job: TuningJob, request: Mapping[str, Any], *, tags: Mapping[str, str]) -> Draft:
     """A tuning job that is due at once."""
     return Draft(
-        ResourceKey(job.account, KIND, job.name),
+        tuning_key(job.account, job.name),
         job.region,
         {"request": request, "job": to_plain(job)},
         status=job.status,
@@ -50,6 +57,12 @@ def draft_of(job: TuningJob, request: Mapping[str, Any], *, tags: Mapping[str, s
 
 def tuning_job_of(resource: Resource) -> TuningJob:
     return from_plain(TuningJob, resource.body["job"])
+
+
+def site_of(resource: Resource) -> str:
+    """The yard that a tuning job belongs to, read without the rest of it."""
+    site: str = resource.body["job"].get("site", "")
+    return site
 
 
 def request_of(resource: Resource) -> Mapping[str, Any]:
@@ -75,10 +88,19 @@ def events_of(before: TuningJob, after: TuningJob) -> list[NewEvent]:
     return [NewEvent("tuning-job.status", {"status": after.status, "reason": after.failure or after.stop_reason})]
 
 
+def trial_key(parent: Resource, number: int) -> ResourceKey:
+    return ResourceKey(parent.key.account, TRIAL, f"{parent.id}/{number:06}")
+
+
 def trial_draft(parent: Resource, trial: Trial) -> Draft:
     """A trial of a tuning job, which is forgotten with it."""
-    key = ResourceKey(parent.key.account, TRIAL, f"{parent.id}/{trial.number:06}")
+    key = trial_key(parent, trial.number)
     return Draft(key, parent.region, to_plain(trial), status=trial.status, parent=parent.id)
+
+
+def trial_change(trial: Trial) -> Change:
+    """What to write so that a trial is remembered as it is now."""
+    return Change(status=trial.status, body=to_plain(trial))
 
 
 def trial_of(resource: Resource) -> Trial:
@@ -87,10 +109,10 @@ def trial_of(resource: Resource) -> Trial:
 
 def trials_of(records: Records, parent: ResourceId, *, status: str = "") -> Iterator[Resource]:
     """The trials of a tuning job by their numbers, page after page."""
-    query = Query(TRIAL, parent=parent, status=status, limit=_PAGE)
+    query = Query(TRIAL, parent=parent, status=status, sort_by=SortBy.NAME, limit=_PAGE)
     while True:
         page = records.find(query)
         yield from page.resources
         if page.next_after is None:
             return
-        query = Query(TRIAL, parent=parent, status=status, limit=_PAGE, after=page.next_after)
+        query = replace(query, after=page.next_after)

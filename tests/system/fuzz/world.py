@@ -114,6 +114,8 @@ class World:
             "stat": "Average",
             "etag": hashlib.md5(b"part").hexdigest(),
             "trainingjobname": f"{word}-job",
+            "trainingjobnames": f"{word}-job",
+            "hyperparametertuningjobname": f"{word}-tuning",
             "instancetype": "ml.m5.large",
             "ruleconfigurationname": f"{word}-rule",
             "ruleevaluatorimage": RULES,
@@ -126,7 +128,11 @@ class World:
         several = {
             "versionid": ["null", "v1"],
             "policydocument": [policy_document(), trust_document()],
-            "resourcearn": [group_arn, f"arn:aws:sagemaker:us-east-1:{account}:training-job/{word}-job"],
+            "resourcearn": [
+                group_arn,
+                f"arn:aws:sagemaker:us-east-1:{account}:training-job/{word}-job",
+                f"arn:aws:sagemaker:us-east-1:{account}:hyper-parameter-tuning-job/{word}-tuning",
+            ],
         }
         return {name: [value] for name, value in named.items()} | several
 
@@ -157,6 +163,7 @@ def build_world(user: User, word: str, *, secret: str) -> World:
     _build_logs(user, word, secret)
     _build_metrics(user, word)
     _build_job(user, word, secret)
+    _build_tuning_job(user, word, secret)
     return World(word, user.account, user.name, user.access_key_id, upload, secret)
 
 
@@ -205,8 +212,10 @@ def _build_job(user: User, word: str, secret: str) -> None:
         AlgorithmSpecification={
             "TrainingImage": "pytorch-training:2.6",
             "TrainingInputMode": "File",
-            "ContainerEntrypoint": ["/bin/sh", "-c", f"echo {secret}"],
+            "ContainerEntrypoint": ["/bin/sh", "-c", f"echo {secret}; echo loss=1"],
+            "MetricDefinitions": [{"Name": f"{word}-loss", "Regex": "loss=([0-9]+)"}],
         },
+        HyperParameters={"note": secret},
         OutputDataConfig={"S3OutputPath": f"s3://{word}-bucket/out"},
         ResourceConfig={"InstanceType": "local", "InstanceCount": 1, "VolumeSizeInGB": 1},
         StoppingCondition={"MaxRuntimeInSeconds": 60},
@@ -222,6 +231,25 @@ def _build_job(user: User, word: str, secret: str) -> None:
         Tags=[{"Key": "secret", "Value": secret}],
     )
     eventually(lambda: sagemaker.describe_training_job(TrainingJobName=name)["TrainingJobStatus"] == "Completed")
+
+
+def _build_tuning_job(user: User, word: str, secret: str) -> None:
+    """One that has ended, made of that training job."""
+    with _api(user) as api:
+        api.call(
+            "trainyard",
+            "AdoptTrainingJobs",
+            HyperParameterTuningJobName=f"{word}-tuning",
+            Objective={"Type": "Minimize", "MetricName": f"{word}-loss"},
+            ParameterRanges={"CategoricalParameterRanges": [{"Name": "note", "Values": [secret, "other"]}]},
+            TrainingJobNames=[f"{word}-job"],
+        )
+    arn = f"arn:aws:sagemaker:{user.region}:{user.account}:hyper-parameter-tuning-job/{word}-tuning"
+    user.client("sagemaker").add_tags(ResourceArn=arn, Tags=[{"Key": "secret", "Value": secret}])
+
+
+def _api(user: User) -> "closing[Client]":
+    return closing(Client(user.endpoint, user.access_key_id, user.secret_access_key, user.region))
 
 
 def policy_document(identifier: str = "policy") -> str:
@@ -295,16 +323,29 @@ def _views(user: User, world: World) -> Iterator[tuple[str, Any]]:
     yield "job", {member: value for member, value in told.items() if member != "ResponseMetadata"}
     yield "jobs", sagemaker.list_training_jobs()["TrainingJobSummaries"]
     yield from _own_views(user, world)
+    yield from _tuning_views(sagemaker, f"{world.word}-tuning")
     yield "job tags", sagemaker.list_tags(ResourceArn=told["TrainingJobArn"])["Tags"]
     yield "tagged", user.client("resourcegroupstaggingapi").get_resources()["ResourceTagMappingList"]
+
+
+def _tuning_views(sagemaker: Any, name: str) -> Iterator[tuple[str, Any]]:
+    tuning = {"HyperParameterTuningJobName": name}
+    told = sagemaker.describe_hyper_parameter_tuning_job(**tuning)
+    yield "tuning job", {member: value for member, value in told.items() if member != "ResponseMetadata"}
+    yield "tuning jobs", sagemaker.list_hyper_parameter_tuning_jobs()["HyperParameterTuningJobSummaries"]
+    trials = sagemaker.list_training_jobs_for_hyper_parameter_tuning_job(**tuning)
+    yield "trials", trials["TrainingJobSummaries"]
+    yield "tuning tags", sagemaker.list_tags(ResourceArn=told["HyperParameterTuningJobArn"])["Tags"]
 
 
 def _own_views(user: User, world: World) -> Iterator[tuple[str, Any]]:
     """What the yard's own API tells."""
     job = f"{world.word}-job"
-    with closing(Client(user.endpoint, user.access_key_id, user.secret_access_key, user.region)) as api:
+    with _api(user) as api:
         told = api.call("trainyard", "DescribeJob", TrainingJobName=job)
         yield "job of the yard", {member: value for member, value in told.items() if member != "ResponseMetadata"}
+        tuning = api.call("trainyard", "DescribeTuningJob", HyperParameterTuningJobName=f"{world.word}-tuning")
+        yield "tuning job of the yard", {name: value for name, value in tuning.items() if name != "ResponseMetadata"}
         yield "quotas", api.call("trainyard", "ListQuotas")["Quotas"]
         yield "spot", api.call("trainyard", "DescribeSpot")["Types"]
         with api.stream("trainyard", "FollowJob", TrainingJobName=job) as lines:

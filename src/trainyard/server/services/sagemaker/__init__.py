@@ -1,8 +1,8 @@
-"""SageMaker: training jobs, their search and their tags."""
+"""SageMaker: training jobs, tuning jobs, their search and their tags."""
 
 from trainyard.foundation.errors import Conflict, InvalidRequest, LimitExceeded, NotFound, Unavailable
 from trainyard.server.services.contract import Operations
-from trainyard.server.services.sagemaker import creation, listing, search, tags, training, updating
+from trainyard.server.services.sagemaker import creation, listing, search, tags, training, tuning, updating
 from trainyard.wire.fault import FaultRow, FaultTable
 
 __all__ = ["FAULTS", "OPERATIONS"]
@@ -12,6 +12,7 @@ OPERATIONS: Operations = {
     **training.OPERATIONS,
     **updating.OPERATIONS,
     **listing.OPERATIONS,
+    **tuning.OPERATIONS,
     **search.OPERATIONS,
     **tags.OPERATIONS,
 }
@@ -24,5 +25,6 @@ FAULTS = FaultTable(
         Conflict: FaultRow("ValidationException"),
         LimitExceeded: FaultRow("ResourceLimitExceeded"),
         Unavailable: FaultRow("ServiceUnavailable", 503),
-    }
+    },
+    kinds={"tuning-job": FaultRow("ResourceNotFound")},
 )

@@ -1,6 +1,8 @@
 """CreateTrainingJob: everything that can be known to go wrong is refused before the job is accepted."""
 
 import re
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from trainyard.engines.placement import check_strictly, fit
@@ -19,7 +21,7 @@ from trainyard.server.jobs import (
 )
 from trainyard.server.quotas import Quotas
 from trainyard.server.records.contract import CounterFull, Draft, NewEvent, Resource, ResourceKey
-from trainyard.server.services.contract import Call, Operations, Shape
+from trainyard.server.services.contract import Call, Operations, Shape, Yard
 from trainyard.server.services.logs.storage import GROUP, ensure_group
 from trainyard.server.services.sagemaker.debugging import debugger_of, notes_on_debugger, require_locations_of
 from trainyard.server.services.sagemaker.inputs import channels_of, require_bucket, require_channels, require_object
@@ -36,38 +38,67 @@ from trainyard.wire.fault import Fault
 DEFAULT_MAX_RUNTIME_S = 86400
 
 
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """For whom a training job is made, where and when: for who calls, or for whose tuning job it is a trial of."""
+
+    yard: Yard
+    account: str
+    region: str
+    now: datetime
+
+
 def create_training_job(call: Call, shape: Shape) -> Shape:
-    _require_whole(shape)
-    require_served(shape)
-    tags = {tag["Key"]: tag["Value"] for tag in shape.get("Tags", ())}
-    require_tags(tags)
-    plan = _plan(call, shape)
-    require_isolation(plan, call.yard.workshop.engine)
-    require_encryption(shape, plan)
-    _require_locations(call, plan)
-    if plan.debugger:
-        require_locations_of(plan.debugger, shape, call.yard.objects, account=call.account)
-    name = shape["TrainingJobName"]
-    job = TrainingJob(
-        name=name,
-        arn=training_job_arn(call.region, call.account, name),
-        account=call.account,
-        region=call.region,
-        plan=plan,
-        created_at=call.now,
-        transitions=(first_transition(call.now),),
-        site=call.yard.workshop.site,
-        notes=(*_environment_notes(call, plan), *notes_on(shape), *notes_on_debugger(shape)),
-    )
-    request = {member: value for member, value in shape.items() if member != "Tags"}
-    # Before the first instance: an administrator without a group of its own would be shown those of others.
-    ensure_group(call.yard.records, ResourceKey(call.account, GROUP, LOG_GROUP), region=call.region, now=call.now)
-    created = _remembered(call, job, draft=draft_of(job, request, tags=tags))
-    call.yard.workshop.wake(created.id)
+    owner = Owner(call.yard, call.account, call.region, call.now)
+    job = checked_job(owner, shape)
+    begin_job(owner, job, shape)
     return {"TrainingJobArn": job.arn}
 
 
 OPERATIONS: Operations = {"CreateTrainingJob": create_training_job}
+
+
+def checked_job(owner: Owner, shape: Shape) -> TrainingJob:
+    """The job that a request asks for, not yet remembered. InvalidRequest when it cannot be had."""
+    _require_whole(shape)
+    require_served(shape)
+    require_tags(_tags(shape))
+    plan = _plan(owner, shape)
+    require_isolation(plan, owner.yard.workshop.engine)
+    require_encryption(shape, plan)
+    _require_locations(owner, plan)
+    if plan.debugger:
+        require_locations_of(plan.debugger, shape, owner.yard.objects, account=owner.account)
+    name = shape["TrainingJobName"]
+    return TrainingJob(
+        name=name,
+        arn=training_job_arn(owner.region, owner.account, name),
+        account=owner.account,
+        region=owner.region,
+        plan=plan,
+        created_at=owner.now,
+        transitions=(first_transition(owner.now),),
+        site=owner.yard.workshop.site,
+        notes=(*_environment_notes(owner, plan), *notes_on(shape), *notes_on_debugger(shape)),
+    )
+
+
+def begin_job(owner: Owner, job: TrainingJob, shape: Shape) -> Resource:
+    """Remember a checked job, which is then due. A Fault says that its name is taken, LimitExceeded that it must wait.
+
+    What is remembered of the request may have members that no create call has, such as `TuningJobArn`.
+    """
+    request = {member: value for member, value in shape.items() if member != "Tags"}
+    # Before the first instance: an administrator without a group of its own would be shown those of others.
+    group = ResourceKey(owner.account, GROUP, LOG_GROUP)
+    ensure_group(owner.yard.records, group, region=owner.region, now=owner.now)
+    created = _remembered(owner, job, draft=draft_of(job, request, tags=_tags(shape)))
+    owner.yard.workshop.wake(created.id)
+    return created
+
+
+def _tags(shape: Shape) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in shape.get("Tags", ())}
 
 
 def _require_whole(shape: Shape) -> None:
@@ -97,7 +128,7 @@ def _require_times(shape: Shape) -> None:
         )
 
 
-def _plan(call: Call, shape: Shape) -> TrainingPlan:
+def _plan(owner: Owner, shape: Shape) -> TrainingPlan:
     algorithm, resources = shape["AlgorithmSpecification"], shape["ResourceConfig"]
     hyperparameters = shape.get("HyperParameters", {})
     program = program_of(algorithm, hyperparameters)
@@ -105,13 +136,13 @@ def _plan(call: Call, shape: Shape) -> TrainingPlan:
     is_spot = shape.get("EnableManagedSpotTraining", False)
     groups, channels = groups_of(resources), channels_of(shape)
     require_known_groups(channels, groups)
-    types = [call.yard.workshop.catalog[group.instance_type] for group in groups for _ in range(group.count)]
+    types = [owner.yard.workshop.catalog[group.instance_type] for group in groups for _ in range(group.count)]
     return TrainingPlan(
         image=algorithm["TrainingImage"],
         instance_type=groups[0].instance_type,
         instance_count=len(types),
         groups=groups if resources.get("InstanceGroups") else (),
-        role=_role_name(call, shape["RoleArn"]),
+        role=_role_name(owner, shape["RoleArn"]),
         output_path=shape["OutputDataConfig"]["S3OutputPath"],
         entry_point=program.entry_point,
         submit_directory=program.submit_directory,
@@ -134,16 +165,16 @@ def _plan(call: Call, shape: Shape) -> TrainingPlan:
         tensorboard_path=tensorboard.path,
         keep_alive_s=resources.get("KeepAlivePeriodInSeconds", 0),
         pool_key=pool_key_of(shape),
-        debugger=debugger_of(shape, call.yard.workshop.gateways),
+        debugger=debugger_of(shape, owner.yard.workshop.gateways),
     )
 
 
-def _role_name(call: Call, arn: str) -> str:
+def _role_name(owner: Owner, arn: str) -> str:
     try:
-        role = roles.load_role(call.yard.records, arn)
+        role = roles.load_role(owner.yard.records, arn)
     except NotFound:
         role = None
-    if role is None or role.key.account != call.account:
+    if role is None or role.key.account != owner.account:
         raise InvalidRequest(
             f"Could not assume role {arn}: your account has no such role. `aws iam list-roles` shows those it has."
         )
@@ -160,9 +191,9 @@ def _metric(definition: dict[str, Any]) -> MetricDefinition:
     return MetricDefinition(definition["Name"], definition["Regex"])
 
 
-def _environment_notes(call: Call, plan: TrainingPlan) -> tuple[str, ...]:
+def _environment_notes(owner: Owner, plan: TrainingPlan) -> tuple[str, ...]:
     """What the image and the instance type mean here; InvalidRequest when they mean nothing."""
-    workshop = call.yard.workshop
+    workshop = owner.yard.workshop
     environment = workshop.images.environment(plan.image, strict=workshop.strict)
     types = [workshop.catalog[name] for name in plan.instance_types]
     if workshop.strict:
@@ -170,45 +201,45 @@ def _environment_notes(call: Call, plan: TrainingPlan) -> tuple[str, ...]:
     return (*environment.notes, *fit(types, workshop.engine.capacity()).shortfalls)
 
 
-def _require_locations(call: Call, plan: TrainingPlan) -> None:
-    objects, account = call.yard.objects, call.account
-    _require_code(call, plan)
+def _require_locations(owner: Owner, plan: TrainingPlan) -> None:
+    objects, account = owner.yard.objects, owner.account
+    _require_code(owner, plan)
     require_bucket(objects, plan.output_path, account=account, member="S3OutputPath")
     if plan.checkpoint_uri:
         require_bucket(objects, plan.checkpoint_uri, account=account, member="CheckpointConfig.S3Uri")
     if plan.tensorboard_uri:
         require_bucket(objects, plan.tensorboard_uri, account=account, member="TensorBoardOutputConfig.S3OutputPath")
-    file_systems = call.yard.workshop.file_systems
+    file_systems = owner.yard.workshop.file_systems
     require_channels(objects, plan.channels, account=account, file_systems=file_systems)
 
 
-def _require_code(call: Call, plan: TrainingPlan) -> None:
+def _require_code(owner: Owner, plan: TrainingPlan) -> None:
     channel = channel_of_code(plan.submit_directory)
     if channel and channel not in {each.name for each in plan.channels if each.mode != "Pipe"}:
         raise InvalidRequest(f'{DIRECTORY} is {plan.submit_directory}, but no channel of files is called "{channel}".')
     if plan.submit_directory and not channel:
-        require_object(call.yard.objects, plan.submit_directory, account=call.account, member=DIRECTORY)
+        require_object(owner.yard.objects, plan.submit_directory, account=owner.account, member=DIRECTORY)
 
 
-def _remembered(call: Call, job: TrainingJob, *, draft: Draft) -> Resource:
+def _remembered(owner: Owner, job: TrainingJob, *, draft: Draft) -> Resource:
     """The job in the records, with what reminds the yard of the limits to its time."""
-    records, quotas = call.yard.records, Quotas(call.yard.records)
+    records, quotas = owner.yard.records, Quotas(owner.yard.records)
     limits = quotas.limits(job.account, job.plan.instance_types, kind=capacity_kind_of(job))
-    reminders = [records.create(reminder, now=call.now) for reminder in reminders_of(job)]
+    reminders = [records.create(reminder, now=owner.now) for reminder in reminders_of(job)]
     try:
         event = NewEvent("training-job.created", {"name": job.name})
-        return records.create(draft, now=call.now, event=event, limits=limits)
+        return records.create(draft, now=owner.now, event=event, limits=limits)
     except (AlreadyExists, CounterFull) as error:
         for reminder in reminders:
-            records.delete(reminder, now=call.now)
-        raise (quotas.exceeded(error) if isinstance(error, CounterFull) else _taken(call, job.name)) from error
+            records.delete(reminder, now=owner.now)
+        raise (quotas.exceeded(error) if isinstance(error, CounterFull) else _taken(owner, job.name)) from error
 
 
-def _taken(call: Call, name: str) -> Fault:
+def _taken(owner: Owner, name: str) -> Fault:
     """The words and the code are AWS's; the SDK looks for them."""
     message = "Training job names must be unique within an AWS account and region"
     try:
-        arn = job_of(call.yard.records.load(ResourceKey(call.account, KIND, name))).arn
+        arn = job_of(owner.yard.records.load(ResourceKey(owner.account, KIND, name))).arn
     except NotFound:  # deleted meanwhile
         return Fault("ResourceInUse", f"{message}; {name} was in use a moment ago.")
     return Fault("ResourceInUse", f"{message}, and a training job with this name already exists ({arn})")

@@ -11,16 +11,17 @@ from trainyard.foundation.jobs import PRIMARY, SecondaryStatus
 from trainyard.server.records.contract import Query, TagFilter
 from trainyard.server.services.contract import Shape
 from trainyard.server.services.sagemaker.conditions import moment, operator_of, words_of
+from trainyard.server.services.sagemaker.searched import Searched
 
 _TAG = "Tags."
 _INSTANT = timedelta(microseconds=1)  # the records leave out the ends of a span
 _ABSENT = ("NotEquals", "NotExists")  # operators that also hold of a resource without the tag
 
 
-def narrowed(query: Query, expression: Shape | None) -> Query:
+def narrowed(query: Query, expression: Shape | None, searched: Searched) -> Query:
     """The query less what can be known not to fit; what fits is always found by it."""
     for each in _required(expression or {}):
-        query = _with(query, each)
+        query = _with(query, each, searched)
     return query
 
 
@@ -32,14 +33,14 @@ def _required(expression: Shape) -> Iterator[Shape]:
         yield from _required(each)
 
 
-def _with(query: Query, shape: Shape) -> Query:
+def _with(query: Query, shape: Shape, searched: Searched) -> Query:
     operator, value = operator_of(shape), shape.get("Value", "")
     match shape["Name"], operator:
-        case "TrainingJobName", "Equals":
-            return replace(query, name=value)
-        case "TrainingJobName", "Contains":
-            return replace(query, name_contains=value)
-        case "TrainingJobStatus", "Equals":
+        case searched.name, "Equals":
+            return replace(query, name=_folded(value, searched))
+        case searched.name, "Contains":
+            return replace(query, name_contains=_folded(value, searched))
+        case searched.status, "Equals":
             return replace(query, status=value)
         case "SecondaryStatus", "Equals" if value in set(SecondaryStatus):
             return replace(query, status=PRIMARY[SecondaryStatus(value)])
@@ -60,6 +61,10 @@ def _with(query: Query, shape: Shape) -> Query:
         case str(name), _ if name.startswith(_TAG) and operator not in _ABSENT:
             return replace(query, tags=(*query.tags, _tag(name.removeprefix(_TAG), operator, value)))
     return query
+
+
+def _folded(name: str, searched: Searched) -> str:
+    return name.lower() if searched.is_folded else name
 
 
 def _span(operator: str, value: str) -> tuple[datetime | None, datetime | None]:

@@ -1,4 +1,4 @@
-"""Search, over training jobs.
+"""Search, over training jobs and tuning jobs.
 
 The records give the jobs that fit by name, tags, status and times. Where the order asked for is one that they keep,
 jobs are read in it and looked at one by one until the page is full, or enough were looked at for one answer. Any other
@@ -14,84 +14,39 @@ from typing import Any
 
 from trainyard.foundation.clock import to_micros
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.server.jobs import KIND
 from trainyard.server.records.contract import Query, Resource, SortBy
 from trainyard.server.services.contract import Call, Operations, Shape
-from trainyard.server.services.sagemaker.conditions import Condition, condition_of, values_of
-from trainyard.server.services.sagemaker.described import described
+from trainyard.server.services.sagemaker.conditions import condition_of, values_of
 from trainyard.server.services.sagemaker.narrowing import narrowed
+from trainyard.server.services.sagemaker.searched import SEARCHED, Searched
 
 PAGE = 10
 MAX_READS = 20  # pages of the records for one answer, which may then be short and have a token
 MAX_SORTED = 5_000
 
-PROPERTIES = frozenset(
-    {
-        "TrainingJobName",
-        "TrainingJobArn",
-        "ModelArtifacts",
-        "TrainingJobStatus",
-        "SecondaryStatus",
-        "FailureReason",
-        "HyperParameters",
-        "AlgorithmSpecification",
-        "RoleArn",
-        "InputDataConfig",
-        "OutputDataConfig",
-        "ResourceConfig",
-        "VpcConfig",
-        "StoppingCondition",
-        "CreationTime",
-        "TrainingStartTime",
-        "TrainingEndTime",
-        "LastModifiedTime",
-        "SecondaryStatusTransitions",
-        "FinalMetricDataList",
-        "EnableNetworkIsolation",
-        "EnableInterContainerTrafficEncryption",
-        "EnableManagedSpotTraining",
-        "TrainingTimeInSeconds",
-        "BillableTimeInSeconds",
-        "DebugHookConfig",
-        "DebugRuleConfigurations",
-        "DebugRuleEvaluationStatuses",
-        "TensorBoardOutputConfig",
-        "ExperimentConfig",
-        "ProfilerConfig",
-        "Environment",
-        "RetryStrategy",
-        "WarmPoolStatus",
-        "Tags",
-        "Metrics",
-    }
-)
-
-# What DescribeTrainingJob tells, or a filter sees, and Search does not tell.
-_ONLY_SEEN = frozenset(
-    {"ProfilingStatus", "ProfilerRuleConfigurations", "RemoteDebugConfig", "InfraCheckConfig", "Metrics"}
-)
 _BATCH = 100
-_ORDERS = {
-    "TrainingJobName": SortBy.NAME,
-    "CreationTime": SortBy.CREATED,
-    "LastModifiedTime": SortBy.MODIFIED,
-    "TrainingJobStatus": SortBy.STATUS,
-}
 
 
 def search(call: Call, shape: Shape) -> Shape:
-    _require_request(shape)
-    condition = condition_of(shape.get("SearchExpression"), PROPERTIES)
+    look = _Look(call, shape, _searched(shape))
     sort_by = shape.get("SortBy", "LastModifiedTime")
-    if sort_by in _ORDERS:
-        found, token = _in_kept_order(call, shape, condition=condition, sort_by=_ORDERS[sort_by])
-    else:
-        found, token = _in_any_order(call, shape, condition=condition, sort_by=sort_by)
-    answer: Shape = {"Results": [{"TrainingJob": _told(job)} for job in found]}
+    orders = look.searched.orders
+    found, token = _in_kept_order(look, orders[sort_by]) if sort_by in orders else _in_any_order(look, sort_by)
+    answer: Shape = {"Results": [{look.searched.entity: _told(look.searched, job)} for job in found]}
     return answer | ({"NextToken": token} if token else {})
 
 
 OPERATIONS: Operations = {"Search": search}
+
+
+def _searched(shape: Shape) -> Searched:
+    if shape.get("CrossAccountFilterOption") == "CrossAccount" or shape.get("VisibilityConditions"):
+        raise InvalidRequest("Trainyard does not serve searches across accounts; leave that option out.")
+    searched = SEARCHED.get(shape["Resource"])
+    if searched is None:
+        known = " and ".join(SEARCHED)
+        raise InvalidRequest(f"Trainyard does not search for {shape['Resource']} yet; it does for {known}.")
+    return searched
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,59 +56,63 @@ class _Job:
     id: str
     candidate: Mapping[str, Any]
 
-    @classmethod
-    def of(cls, call: Call, resource: Resource) -> "_Job":
-        shape = described(resource, now=call.now)
-        tags = call.yard.records.tags(resource.key.account, shape["TrainingJobArn"])
-        metrics = {each["MetricName"]: each["Value"] for each in shape.get("FinalMetricDataList", ())}
-        return cls(resource.id, shape | {"Tags": tags, "Metrics": metrics})
+
+class _Look:
+    """One search: for what, and which of that fits."""
+
+    def __init__(self, call: Call, shape: Shape, searched: Searched) -> None:
+        self.call, self.shape, self.searched = call, shape, searched
+        self.fits = condition_of(shape.get("SearchExpression"), searched.properties)
+        self.is_descending = shape.get("SortOrder", "Descending") == "Descending"
+        self.limit = shape.get("MaxResults", PAGE)
+
+    @property
+    def query(self) -> Query:
+        """All jobs of the caller, less those that the records can leave out by themselves."""
+        every = Query(self.searched.kind, account=self.call.caller.scope, descending=self.is_descending, limit=_BATCH)
+        return narrowed(every, self.shape.get("SearchExpression"), self.searched)
+
+    def job(self, resource: Resource) -> _Job:
+        return _Job(resource.id, self.searched.candidate(self.call, resource))
 
 
-def _told(job: _Job) -> Shape:
-    told = {member: value for member, value in job.candidate.items() if member not in _ONLY_SEEN}
+def _told(searched: Searched, job: _Job) -> Shape:
+    told = {member: value for member, value in job.candidate.items() if member not in searched.only_seen}
     return told | {"Tags": [{"Key": key, "Value": value} for key, value in job.candidate["Tags"].items()]}
 
 
-def _require_request(shape: Shape) -> None:
-    if shape["Resource"] != "TrainingJob":
-        raise InvalidRequest(f"Trainyard does not search for {shape['Resource']} yet; it does for TrainingJob.")
-    if shape.get("CrossAccountFilterOption") == "CrossAccount" or shape.get("VisibilityConditions"):
-        raise InvalidRequest("Trainyard does not serve searches across accounts; leave that option out.")
-
-
-def _in_kept_order(call: Call, shape: Shape, *, condition: Condition, sort_by: SortBy) -> tuple[list[_Job], str | None]:
+def _in_kept_order(look: _Look, sort_by: SortBy) -> tuple[list[_Job], str | None]:
     """One page, and the token of the next."""
-    query = replace(_query(call, shape), sort_by=sort_by, after=shape.get("NextToken", ""))
+    records = look.call.yard.records
+    query = replace(look.query, sort_by=sort_by, after=look.shape.get("NextToken", ""))
     found: list[_Job] = []
     for _ in range(MAX_READS):
-        page = call.yard.records.find(query)
+        page = records.find(query)
         for number, resource in enumerate(page.resources, 1):
-            job = _Job.of(call, resource)
-            if not condition(job.candidate):
+            job = look.job(resource)
+            if not look.fits(job.candidate):
                 continue
             found.append(job)
-            if len(found) == shape.get("MaxResults", PAGE):
+            if len(found) == look.limit:
                 # The token that the records give for a page that ends just here.
-                return found, call.yard.records.find(replace(query, limit=number)).next_after
+                return found, records.find(replace(query, limit=number)).next_after
         if page.next_after is None:
             return found, None
         query = replace(query, after=page.next_after)
     return found, query.after
 
 
-def _in_any_order(call: Call, shape: Shape, *, condition: Condition, sort_by: str) -> tuple[list[_Job], str | None]:
+def _in_any_order(look: _Look, sort_by: str) -> tuple[list[_Job], str | None]:
     """One page of all that fit, sorted here; those without the property come last in either order."""
-    condition_of({"Filters": [{"Name": sort_by}]}, PROPERTIES)
-    is_descending = shape.get("SortOrder", "Descending") == "Descending"
-    placed = {_place(job, sort_by): job for job in _all(call, shape, condition)}
-    having = sorted((place for place in placed if not place.is_missing), reverse=is_descending)
+    condition_of({"Filters": [{"Name": sort_by}]}, look.searched.properties)
+    placed = {_place(job, sort_by): job for job in _all(look)}
+    having = sorted((place for place in placed if not place.is_missing), reverse=look.is_descending)
     ordered = [*having, *sorted(place for place in placed if place.is_missing)]
-    if shape.get("NextToken"):
-        passed = _parse_token(shape["NextToken"])
-        ordered = [place for place in ordered if place.is_beyond(passed, is_descending=is_descending)]
-    limit = shape.get("MaxResults", PAGE)
-    token = _token(ordered[limit - 1]) if len(ordered) > limit else None
-    return [placed[place] for place in ordered[:limit]], token
+    if look.shape.get("NextToken"):
+        passed = _parse_token(look.shape["NextToken"])
+        ordered = [place for place in ordered if place.is_beyond(passed, is_descending=look.is_descending)]
+    token = _token(ordered[look.limit - 1]) if len(ordered) > look.limit else None
+    return [placed[place] for place in ordered[: look.limit]], token
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -183,25 +142,18 @@ def _place(job: _Job, sort_by: str) -> _Place:
         return _Place(not is_text, is_text, 0.0, value if isinstance(value, str) else "", job.id)
 
 
-def _all(call: Call, shape: Shape, condition: Condition) -> Iterator[_Job]:
-    query = _query(call, shape)
+def _all(look: _Look) -> Iterator[_Job]:
+    query = look.query
     for _ in range(MAX_SORTED // _BATCH):
-        page = call.yard.records.find(query)
-        yield from (job for job in (_Job.of(call, each) for each in page.resources) if condition(job.candidate))
+        page = look.call.yard.records.find(query)
+        yield from (job for job in map(look.job, page.resources) if look.fits(job.candidate))
         if page.next_after is None:
             return
         query = replace(query, after=page.next_after)
     raise InvalidRequest(
         f"More than {MAX_SORTED} jobs are too many for this order; add filters on names, tags, statuses or times, "
-        f"or sort by {', '.join(_ORDERS)}."
+        f"or sort by {', '.join(look.searched.orders)}."
     )
-
-
-def _query(call: Call, shape: Shape) -> Query:
-    """All jobs of the caller, less those that the records can leave out by themselves."""
-    is_descending = shape.get("SortOrder", "Descending") == "Descending"
-    every = Query(KIND, account=call.caller.scope, descending=is_descending, limit=_BATCH)
-    return narrowed(every, shape.get("SearchExpression"))
 
 
 def _token(place: _Place) -> str:

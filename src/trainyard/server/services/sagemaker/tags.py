@@ -1,9 +1,11 @@
 """Tags of SageMaker's resources, by their ARN."""
 
 import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from trainyard.foundation.errors import InvalidRequest, NotFound
-from trainyard.server.jobs import KIND, job_of
+from trainyard.server import jobs, tuning
 from trainyard.server.records.contract import Resource, ResourceKey
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.server.services.tag_rules import require_tags
@@ -11,12 +13,19 @@ from trainyard.server.services.tag_rules import require_tags
 _ARN = re.compile(r"arn:aws:sagemaker:[a-z0-9-]*:(?P<account>[0-9]{12}):(?P<type>[a-z-]+)/(?P<name>[^/]+)")
 
 
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """A resource that exists, by the ARN under which its tags are kept."""
+
+    account: str
+    arn: str
+
+
 def add_tags(call: Call, shape: Shape) -> Shape:
     owner = tagged_resource(call, shape["ResourceArn"])
-    arn, account = job_of(owner).arn, owner.key.account
     tags = {tag["Key"]: tag["Value"] for tag in shape["Tags"]}
-    require_tags(tags, known=call.yard.records.tags(account, arn))
-    call.yard.records.set_tags(account, arn, tags)
+    require_tags(tags, known=call.yard.records.tags(owner.account, owner.arn))
+    call.yard.records.set_tags(owner.account, owner.arn, tags)
     return {"Tags": _shapes(call, owner)}
 
 
@@ -29,23 +38,42 @@ def list_tags(call: Call, shape: Shape) -> Shape:
 
 def delete_tags(call: Call, shape: Shape) -> Shape:
     owner = tagged_resource(call, shape["ResourceArn"])
-    call.yard.records.remove_tags(owner.key.account, job_of(owner).arn, shape["TagKeys"])
+    call.yard.records.remove_tags(owner.account, owner.arn, shape["TagKeys"])
     return {}
 
 
 OPERATIONS: Operations = {"AddTags": add_tags, "ListTags": list_tags, "DeleteTags": delete_tags}
 
 
-def tagged_resource(call: Call, arn: str) -> Resource:
+def tagged_resource(call: Call, arn: str) -> Tagged:
     """What an ARN of SageMaker's names; NotFound when the caller may not see it, or there is none."""
     named = _ARN.fullmatch(arn)
-    if named is None or named["type"] != KIND:
+    kind = _KINDS.get(named["type"]) if named else None
+    if named is None or kind is None:
         raise InvalidRequest(f'"{arn}" is not the ARN of something that Trainyard keeps tags of.')
-    if call.caller.scope not in (None, named["account"]):
-        raise NotFound(KIND, arn)
-    return call.yard.records.load(ResourceKey(named["account"], KIND, named["name"]))
+    key = kind.key(named["account"], named["name"])
+    if call.caller.scope not in (None, key.account):
+        raise NotFound(key.kind, key.name)
+    resource = call.yard.records.load(key)
+    return Tagged(resource.key.account, kind.arn(resource))
 
 
-def _shapes(call: Call, owner: Resource) -> list[Shape]:
-    tags = call.yard.records.tags(owner.key.account, job_of(owner).arn)
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """How resources of one type of ARN are found, and what theirs is."""
+
+    key: Callable[[str, str], ResourceKey]
+    arn: Callable[[Resource], str]
+
+
+_KINDS: Mapping[str, _Kind] = {
+    "training-job": _Kind(
+        lambda account, name: ResourceKey(account, jobs.KIND, name), lambda resource: jobs.job_of(resource).arn
+    ),
+    "hyper-parameter-tuning-job": _Kind(tuning.tuning_key, lambda resource: tuning.tuning_job_of(resource).arn),
+}
+
+
+def _shapes(call: Call, owner: Tagged) -> list[Shape]:
+    tags = call.yard.records.tags(owner.account, owner.arn)
     return [{"Key": key, "Value": value} for key, value in tags.items()]

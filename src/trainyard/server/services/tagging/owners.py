@@ -8,7 +8,6 @@ from typing import Protocol
 from trainyard.foundation.errors import InvalidRequest, NotFound
 from trainyard.foundation.locations import BucketRef
 from trainyard.server import roles
-from trainyard.server.jobs import job_of
 from trainyard.server.records.contract import ResourceKey, TaggedArn
 from trainyard.server.services.contract import Call
 from trainyard.server.services.iam import managed, profiles
@@ -124,9 +123,9 @@ def _instance_profile(call: Call, arn: str) -> TagOwner:
     return _Recorded(call, key.account, arn)
 
 
-def _training_job(call: Call, arn: str) -> TagOwner:
-    job = tagged_resource(call, arn)
-    return _Recorded(call, job.key.account, job_of(job).arn)
+def _job(call: Call, arn: str) -> TagOwner:
+    found = tagged_resource(call, arn)
+    return _Recorded(call, found.account, found.arn)
 
 
 def _policy(call: Call, arn: str) -> TagOwner:
@@ -136,7 +135,8 @@ def _policy(call: Call, arn: str) -> TagOwner:
 _OWNERS: Mapping[tuple[str, str], Callable[[Call, str], TagOwner]] = {
     ("s3", "bucket"): _bucket,
     ("logs", "log-group"): _log_group,
-    ("sagemaker", "training-job"): _training_job,
+    ("sagemaker", "training-job"): _job,
+    ("sagemaker", "hyper-parameter-tuning-job"): _job,
     ("iam", "role"): _role,
     ("iam", "policy"): _policy,
     ("iam", "instance-profile"): _instance_profile,

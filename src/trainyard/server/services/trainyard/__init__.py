@@ -2,12 +2,23 @@
 
 from trainyard.foundation.errors import Conflict, InvalidRequest, NotFound, NotPermitted, Unavailable
 from trainyard.server.services.contract import Operations
-from trainyard.server.services.trainyard import description, follow, interruption, quotas, quotes, spot, state
+from trainyard.server.services.trainyard import (
+    adoption,
+    description,
+    follow,
+    interruption,
+    quotas,
+    quotes,
+    spot,
+    state,
+    tuning,
+)
 from trainyard.wire.fault import FaultRow, FaultTable
 
 __all__ = ["FAULTS", "OPERATIONS"]
 
 OPERATIONS: Operations = {
+    **adoption.OPERATIONS,
     **description.OPERATIONS,
     **follow.OPERATIONS,
     **interruption.OPERATIONS,
@@ -15,6 +26,7 @@ OPERATIONS: Operations = {
     **quotas.OPERATIONS,
     **spot.OPERATIONS,
     **state.OPERATIONS,
+    **tuning.OPERATIONS,
 }
 
 FAULTS = FaultTable(

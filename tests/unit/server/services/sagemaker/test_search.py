@@ -8,10 +8,13 @@ from tests.unit.server.services.accounts import Accounts, As
 from tests.unit.server.services.sagemaker.requests import channel, create
 from tests.unit.server.services.sagemaker.rules import judged, rule
 from tests.unit.server.services.sagemaker.test_described import load, remember
+from tests.unit.server.services.sagemaker.tuning.requests import config, create_tuning, end_tuning, resource, trial
 from trainyard.foundation.jobs import Attempt, InstanceState, MetricSummary
 from trainyard.server.records.contract import Resource
 from trainyard.server.services.sagemaker import search as module
+from trainyard.server.services.sagemaker import searched
 from trainyard.server.services.sagemaker.described import described
+from trainyard.server.services.sagemaker.tuning.launching import Launcher
 from trainyard.wire.fault import Fault
 
 
@@ -205,7 +208,7 @@ def test_a_search_reads_only_the_jobs_that_have_the_tag(filled: As, monkeypatch:
         looked_at.append(resource.key.name)
         return described(resource, now=now)
 
-    monkeypatch.setattr(module, "described", watched)
+    monkeypatch.setattr(searched, "described", watched)
     deep = {"SubExpressions": [{"Filters": [where("Tags.team", "Equals", "a"), where("Tags.a.b")]}]}
     assert names(filled, SearchExpression=deep) == ["a-1", "a-2"]
     assert set(looked_at) == {"a-1", "a-2"}
@@ -224,3 +227,34 @@ def test_jobs_are_found_by_how_their_rules_stand(anna: As) -> None:
     status = "DebugRuleEvaluationStatuses.RuleEvaluationStatus"
     assert names(anna, where(status, "Equals", "InProgress")) == ["judged"]
     assert names(anna, where(status, "Equals", "Stopped")) == ["stopped"]
+
+
+def tuning_names(user: As, *filters: dict[str, Any], **asked: Any) -> list[str]:
+    asked = {"SortBy": "CreationTime", "SortOrder": "Ascending", "Resource": "HyperParameterTuningJob"} | asked
+    if filters:
+        asked["SearchExpression"] = {"Filters": list(filters)}
+    found = user("sagemaker", "Search", **asked)["Results"]
+    return [each["HyperParameterTuningJob"]["HyperParameterTuningJobName"] for each in found]
+
+
+def test_tuning_jobs_are_found_by_their_name_status_tags_and_what_came_of_them(accounts: Accounts, anna: As) -> None:
+    create_tuning(anna, "First", Tags=[{"Key": "team", "Value": "a"}])
+    create_tuning(anna.at(seconds(1)), "second", HyperParameterTuningJobConfig=config(Strategy="Bayesian"))
+    end_tuning(anna, "second", t1=0.5)
+    best = "BestTrainingJob.FinalHyperParameterTuningJobObjectiveMetric.Value"
+    assert tuning_names(anna) == ["First", "second"]
+    assert tuning_names(anna, where("HyperParameterTuningJobName", "Equals", "First")) == ["First"]
+    assert tuning_names(anna, where("HyperParameterTuningJobName", "Equals", "first")) == []
+    assert tuning_names(anna, where("HyperParameterTuningJobName", "Contains", "ir")) == ["First"]
+    assert tuning_names(anna, where("HyperParameterTuningJobStatus", "Equals", "Completed")) == ["second"]
+    assert tuning_names(anna, where("HyperParameterTuningJobConfig.Strategy", "Equals", "Bayesian")) == ["second"]
+    assert tuning_names(anna, where("Tags.team", "Equals", "a")) == ["First"]
+    assert tuning_names(anna, where(best, "LessThan", "0.6"), SortBy=best) == ["second"]
+    assert tuning_names(accounts.ben) == []
+
+
+def test_training_jobs_are_found_by_their_tuning_job(anna: As) -> None:
+    arn = create_tuning(anna)["HyperParameterTuningJobArn"]
+    create(anna, "plain")
+    Launcher(anna.yard).launch(resource(anna), trial(anna, 1), now=seconds(1))
+    assert names(anna, where("TuningJobArn", "Equals", arn)) == [trial(anna, 1).job]

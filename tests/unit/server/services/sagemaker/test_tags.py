@@ -2,6 +2,7 @@ import pytest
 
 from tests.unit.server.services.accounts import Accounts, As
 from tests.unit.server.services.sagemaker.requests import create
+from tests.unit.server.services.sagemaker.tuning.requests import create_tuning
 from trainyard.wire.fault import Fault
 
 
@@ -50,3 +51,17 @@ def test_the_tagging_api_sees_and_changes_the_same_tags(anna: As, arn: str) -> N
     assert tags(anna, arn) == {"team": "vision", "stage": "test"}
     found = anna("resourcegroupstaggingapi", "GetResources", ResourceTypeFilters=["sagemaker:training-job"])
     assert [each["ResourceARN"] for each in found["ResourceTagMappingList"]] == [arn]
+
+
+def test_a_tuning_job_has_tags_by_its_arn_whatever_the_case_of_its_name(accounts: Accounts, anna: As) -> None:
+    arn: str = create_tuning(anna, "Tune", Tags=[{"Key": "team", "Value": "vision"}])["HyperParameterTuningJobArn"]
+    anna("sagemaker", "AddTags", ResourceArn=arn.lower(), Tags=[{"Key": "a", "Value": "1"}])
+    assert tags(anna, arn) == {"team": "vision", "a": "1"}
+    asked = {"ResourceTypeFilters": ["sagemaker:hyper-parameter-tuning-job"]}
+    found = anna("resourcegroupstaggingapi", "GetResources", **asked)["ResourceTagMappingList"]
+    assert [each["ResourceARN"] for each in found] == [arn]
+    anna("resourcegroupstaggingapi", "UntagResources", ResourceARNList=[arn], TagKeys=["team"])
+    assert tags(anna, arn) == {"a": "1"}
+    with pytest.raises(Fault) as caught:
+        tags(accounts.ben, arn)
+    assert caught.value.code == "ResourceNotFound"
