@@ -38,6 +38,9 @@ from trainyard.server.control.loop import TrainingLoop
 from trainyard.server.control.showing import JobViews
 from trainyard.server.control.specs import SpecMaker, Surroundings
 from trainyard.server.control.training import TrainingWork
+from trainyard.server.control.tuning.advisor import ProcessAdvisor, PrunerJudge
+from trainyard.server.control.tuning.loop import TuningLoop
+from trainyard.server.control.tuning.work import TuningWork
 from trainyard.server.control.waiting import Waiting
 from trainyard.server.following import Followers
 from trainyard.server.gateways import Gateways, gateways_of
@@ -47,6 +50,7 @@ from trainyard.server.listeners import Listener, bind, listener, serve
 from trainyard.server.records.contract import Records
 from trainyard.server.records.sql import open_records
 from trainyard.server.services.contract import Workshop, Yard
+from trainyard.server.services.sagemaker.tuning.launching import Launcher
 from trainyard.server.settings import PREFIX, ServerSettings
 from trainyard.wire.models import Models
 from trainyard.wire.routing import Router
@@ -186,7 +190,13 @@ async def _jobs_moving(
     doorbell = _open_doorbell(home)
     work = _training_work(home, yard, surroundings=_surroundings(home, settings, endpoint=endpoint))
     training = TrainingLoop(work, bell, doorbell)
-    ending = [asyncio.create_task(training.run()), asyncio.create_task(_make_ready(yard.workshop.engine))]
+    advisor, judge = ProcessAdvisor(), PrunerJudge()
+    tuning = TuningLoop(_tuning_work(yard, worker=work.worker, judge=judge), advisor, bell)
+    ending = [
+        asyncio.create_task(training.run()),
+        asyncio.create_task(tuning.run()),
+        asyncio.create_task(_make_ready(yard.workshop.engine)),
+    ]
     endless = [
         asyncio.create_task(_keep_house(yard)),
         asyncio.create_task(Waiting(yard.records, utc_now, worker=work.worker).watch()),
@@ -197,7 +207,10 @@ async def _jobs_moving(
     finally:
         for task in endless:
             task.cancel()
+        tuning.close()
         training.close()
+        for asked in (advisor, judge):  # so that no round waits for an answer
+            asked.close()
         await asyncio.gather(*ending)
         if doorbell is not None:
             doorbell.close()
@@ -220,6 +233,20 @@ def _gateways(settings: ServerSettings) -> Gateways:
 def _action_work(yard: Yard, *, worker: str) -> ActionWork:
     workshop = yard.workshop
     return ActionWork(yard.records, workshop.gateways, utc_now, worker=worker, wake=workshop.wake)
+
+
+def _tuning_work(yard: Yard, *, worker: str, judge: PrunerJudge) -> TuningWork:
+    workshop = yard.workshop
+    return TuningWork(
+        records=yard.records,
+        launcher=Launcher(yard),
+        judge=judge,
+        jobs=workshop.jobs,
+        clock=utc_now,
+        worker=worker,
+        site=workshop.site,
+        wake=workshop.wake,
+    )
 
 
 def _surroundings(home: Home, settings: ServerSettings, *, endpoint: str) -> Surroundings:
