@@ -14,7 +14,7 @@ from trainyard.following import Description
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.foundation.locations import parse_s3_uri
-from trainyard.inputs import Inputs
+from trainyard.inputs import Inputs, Shape
 from trainyard.instance_group import InstanceGroup
 from trainyard.job_names import base_of, base_of_image, new_name
 from trainyard.session import Session, get_execution_role
@@ -79,15 +79,19 @@ class EstimatorBase(TrainingOptions, ABC):
         but Completed raises UnexpectedStatusException with the name of the job and the reason.
         """
         shows_lines = _shows_lines(logs)
-        require_consistent(self, inputs)
         name = job_name or new_name(self.base_job_name or base_of_image(self.training_image_uri()), utc_now())
-        request = training_request(self, self._placed(name), inputs)
+        request = self.request_of(name, inputs)
         if experiment_config:
             request["ExperimentConfig"] = dict(experiment_config)
         self.session.api.call("sagemaker", "CreateTrainingJob", **request)
         self.latest_training_job = TrainingJob(self.session.api, name)
         if wait:
             self.latest_training_job.wait(logs=shows_lines)
+
+    def request_of(self, name: str, inputs: Inputs | None = None) -> Shape:
+        """The CreateTrainingJob request of a job of that name; its code is brought to S3 for it."""
+        require_consistent(self, inputs)
+        return training_request(self, self._placed(name), inputs)
 
     def logs(self) -> None:
         """Show what the latest job writes until it has ended."""
@@ -149,12 +153,17 @@ class EstimatorBase(TrainingOptions, ABC):
         session = sagemaker_session or Session()
         job = TrainingJob(session.api, training_job_name)
         description = job.wait_for_end()
-        options = _options_of(description, model_channel_name)
-        options["sagemaker_session"] = session
-        options["tags"] = session.api.call("sagemaker", "ListTags", ResourceArn=description["TrainingJobArn"])["Tags"]
-        estimator = cls._of_description(description, options)
+        estimator = cls.described(description, session, model_channel_name=model_channel_name)
+        estimator.tags = session.api.call("sagemaker", "ListTags", ResourceArn=description["TrainingJobArn"])["Tags"]
         estimator.latest_training_job = job
         return estimator
+
+    @classmethod
+    def described(cls, description: Description, session: Session, *, model_channel_name: str = "model") -> Self:
+        """The estimator of a description, which need not be that of a job that there is."""
+        options = _options_of(description, model_channel_name)
+        options["sagemaker_session"] = session
+        return cls._of_description(description, options)
 
     @classmethod
     @abstractmethod
@@ -399,9 +408,9 @@ _LINES = {"All": True, "Training": True, "Rules": False, "None": False}
 
 def _script_of(description: Description) -> _Script:
     """The script of a described job, if it has one, and the hyperparameters that are the user's own."""
-    told: Mapping[str, str] = description.get("HyperParameters", {})
+    told = {name: text for name, text in description.get("HyperParameters", {}).items() if name not in OF_TUNING}
     if "sagemaker_program" not in told:
-        return _Script(None, None, dict(told))
+        return _Script(None, None, told)
     values = {name: hyperparameter(text) for name, text in told.items()}
     source = values["sagemaker_submit_directory"]
     if source == _ISOLATED_CODE:
@@ -409,6 +418,11 @@ def _script_of(description: Description) -> _Script:
     own = {name: value for name, value in values.items() if name not in _OF_SCRIPTS}
     return _Script(values["sagemaker_program"], source, own)
 
+
+# What a tuning job adds to the hyperparameters of its training jobs.
+ESTIMATOR_CLASS = "sagemaker_estimator_class_name"
+ESTIMATOR_MODULE = "sagemaker_estimator_module"
+OF_TUNING = (ESTIMATOR_CLASS, ESTIMATOR_MODULE, "_tuning_objective_metric")
 
 _OF_SCRIPTS = (
     "sagemaker_submit_directory",

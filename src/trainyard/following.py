@@ -63,7 +63,7 @@ def follow(
     twice. Jobs go on without their yard, so one that restarts is waited for; Unavailable when it stays away for over a
     minute.
     """
-    patience = _Patience(job_name, pause=pause, clock=clock)
+    patience = Patience(f'Training job "{job_name}"', f"trainyard logs -f {job_name}", pause=pause, clock=clock)
     begin: dict[str, Any] = {} if tail is None else {"Tail": tail}
     while True:
         try:
@@ -113,11 +113,22 @@ def _event(told: Mapping[str, Any]) -> Event | None:
     return None  # a beat, or what a later yard may tell
 
 
-class _Patience:
-    """Waits for a yard that is away, longer each time, and for over a minute in all at most."""
+class Patience:
+    """Waits for a yard that is away, longer each time, and for over a minute in all at most.
 
-    def __init__(self, job_name: str, *, pause: Callable[[float], None], clock: Callable[[], float]) -> None:
-        self._job_name, self._pause, self._clock = job_name, pause, clock
+    `what` goes on meanwhile, and `command` comes back to it.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        command: str,
+        *,
+        pause: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._what, self._command = what, command
+        self._pause, self._clock = pause, clock
         self.renew()
 
     def renew(self) -> None:
@@ -127,10 +138,9 @@ class _Patience:
     def wait(self, error: Exception | None) -> None:
         away_s = self._clock() - self._answered_at
         if away_s > PATIENCE_S:
-            name = self._job_name
             raise Unavailable(
-                f'The yard has not answered for {away_s:.0f} s. Training job "{name}" goes on without it: '
-                f"`trainyard up --detach` starts the yard again, and `trainyard logs -f {name}` comes back to the job."
+                f"The yard has not answered for {away_s:.0f} s. {self._what} goes on without it: `trainyard up "
+                f"--detach` starts the yard again, and `{self._command}` comes back to the job."
             ) from error
         self._pause(self._wait_s)
         self._wait_s = min(2 * self._wait_s, LONGEST_WAIT_S)

@@ -1,11 +1,13 @@
-"""Names of jobs that nobody named: a base and the time."""
+"""Names of jobs and studies that nobody named: a base and the time."""
 
 import re
 from datetime import datetime
 
 MAX_LENGTH = 63
+MAX_STUDY_LENGTH = 32
 
 _STAMPED = re.compile(r"(?P<base>.+)-\d{4}(-\d{2}){5}-\d{3}")
+_STUDY = re.compile(r"(?P<base>.+)-\d{6}-\d{4}(\d{2})?")  # the sagemaker SDK leaves the seconds out
 
 
 def new_name(base: str, now: datetime) -> str:
@@ -17,6 +19,18 @@ def new_name(base: str, now: datetime) -> str:
 def base_of(name: str) -> str:
     """What a name was made from, or the name itself."""
     stamped = _STAMPED.fullmatch(name)
+    return stamped["base"] if stamped else name
+
+
+def new_study_name(base: str, now: datetime) -> str:
+    """The name of a tuning job, which can be half as long: `base` with the time in seconds after it."""
+    stamp = f"{now:%y%m%d-%H%M%S}"
+    return f"{base[: MAX_STUDY_LENGTH - len(stamp) - 1].rstrip('-')}-{stamp}"
+
+
+def base_of_study(name: str) -> str:
+    """What the name of a tuning job was made from, or the name itself."""
+    stamped = _STUDY.fullmatch(name)
     return stamped["base"] if stamped else name
 
 

@@ -15,6 +15,7 @@ from trainyard.foundation.arns import role_arn
 from trainyard.foundation.errors import InvalidRequest, NotFound
 from trainyard.training_job import TrainingJob, require_no_failure
 from trainyard.transfers import download_object, joined, keys_below, place_below, upload_file, upload_folder
+from trainyard.tuning_job import TuningJob
 from trainyard.wire.client import CallFailed
 
 
@@ -157,6 +158,18 @@ class Session:
     def logs_for_job(self, job_name: str, wait: bool = False) -> None:
         """Show what a job has written, and go on until it has ended if asked to wait."""
         TrainingJob(self.api, job_name).logs(wait)
+
+    def describe_tuning_job(self, job_name: str) -> dict[str, Any]:
+        return TuningJob(self.api, job_name).describe()
+
+    def stop_tuning_job(self, name: str) -> None:
+        TuningJob(self.api, name).stop()
+
+    def wait_for_tuning_job(self, job: str) -> Description:
+        """Wait in silence for the end of a tuning job and return its description; a failure raises."""
+        found = TuningJob(self.api, job)
+        found.wait(logs=False)
+        return found.describe()
 
     def _make_bucket(self, name: str) -> None:
         try:

@@ -55,6 +55,8 @@ SEAMS: dict[str, set[str]] = {
     "numpy": {"formats.tensors", "insight", "instance", "testing", "trial", "drilling.tensors"},
     "pyarrow": {"formats.tensors.tabulation"},
     "polars": {"formats.tensors.tabulation"},
+    "pandas": {"analytics"},
+    "bokeh": {"tuning_charts"},
     "tensorflow": {"instance.compat"},
     "jax": {"instance.hook.jax"},
     "keras": {"instance.hook.keras"},

@@ -18,6 +18,7 @@ COMMANDS = {
     "down": "down",
     "status": "status",
     "run": "run",
+    "tune": "tune",
     "ls": "ls",
     "describe": "describe",
     "logs": "logs",

@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from pathlib import Path
 from typing import Any
 
 import click
@@ -29,47 +28,6 @@ class InputArgument:
     location: str
     distribution: str = DISTRIBUTIONS[0]
     mode: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """What was asked of `trainyard run`, by the names of the flags."""
-
-    script: str | None
-    entry_point: str | None
-    source_dir: str | None
-    dependencies: str | None  # gathered words
-    project_name: str | None
-    task_name: str | None
-    bucket_name: str | None
-    it: str | None
-    ic: int | None
-    group: tuple[str, ...]
-    volume_size: int
-    spot: bool
-    max_run_mins: int
-    max_wait_mins: int
-    keep_alive: int | None
-    isolated: bool
-    framework: str
-    fv: str | None
-    pv: str | None
-    image_uri: str | None
-    distribution: str | None
-    model_uri: str | None
-    checkpoint_s3_uri: str | None
-    checkpoint_local_path: str | None
-    input_mode: str
-    input_path: str | None  # gathered words
-    iis: tuple[str, ...]  # gathered words
-    md: tuple[tuple[str, str], ...]
-    tag: tuple[tuple[str, str], ...]
-    output_path: Path | None
-    download_model: bool
-    download_output: bool
-    download_state: bool
-    detach: bool
-    propagate: bool
 
 
 class RunCommand(Command):

@@ -3,15 +3,22 @@
 import os
 import select
 import signal
+import sys
 import termios
 import tty
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TextIO
 
 _ENTER = "\x1b[?1049h\x1b[?25l"  # the other screen, which leaves what was shown as it was; no cursor
 _LEAVE = "\x1b[?25h\x1b[?1049l"
 _HOME, _TO_LINE_END, _TO_SCREEN_END = "\x1b[H", "\x1b[K", "\x1b[J"
+
+
+def can_draw(environment: Mapping[str, str]) -> bool:
+    """Whether this process has a terminal that can be drawn over."""
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    return is_terminal and environment.get("TERM", "dumb") != "dumb"
 
 
 class Screen:

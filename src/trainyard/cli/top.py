@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import click
 from trainyard.cli.console import Command, home_option, json_option, print_json
 from trainyard.cli.drawing import block
 from trainyard.cli.jobs import calls, plain
-from trainyard.cli.screen import Screen
+from trainyard.cli.screen import Screen, can_draw
 from trainyard.cli.yard_view import yard_lines
 from trainyard.connection import Api
 from trainyard.foundation.errors import Unavailable
@@ -48,17 +48,12 @@ def top(once: bool, interval_s: float, folder: Path | None, as_json: bool) -> No
     with calls(folder) as api:
         if as_json:
             print_json(plain(_yard(api)))
-        elif once or not _can_draw(os.environ):
+        elif once or not can_draw(os.environ):
             for line in _look(api):
                 click.echo(line)
         else:
             with contextlib.suppress(KeyboardInterrupt):
                 _watch(lambda: _look(api), interval_s)
-
-
-def _can_draw(environment: Mapping[str, str]) -> bool:
-    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    return is_terminal and environment.get("TERM", "dumb") != "dumb"
 
 
 def _watch(look: Callable[[], Sequence[str]], interval_s: float) -> None:

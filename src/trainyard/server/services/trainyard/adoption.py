@@ -47,7 +47,7 @@ def adopt_training_jobs(call: Call, shape: Shape) -> Shape:
     parent = _remembered(call, job, request=_request(shape, found, static=definition.static))
     for trial in found.trials:
         with contextlib.suppress(AlreadyExists):
-            call.yard.records.create(trial_draft(parent, trial), now=call.now)
+            call.yard.records.create(trial_draft(parent, trial), now=trial.created_at or call.now)
     return {
         "HyperParameterTuningJobArn": job.arn,
         "AdoptedJobs": [trial.job for trial in found.trials],

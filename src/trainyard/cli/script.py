@@ -1,0 +1,282 @@
+"""A script and what it runs on: the options that `run`, which makes one job of it, shares with `tune`."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from trainyard.cli.console import say
+from trainyard.cli.run_arguments import InputArgument, instance_group, path_input, s3_input, words_of
+from trainyard.connection import Api
+from trainyard.estimator import Framework
+from trainyard.inputs import MODES, TrainingInput
+from trainyard.job_names import as_base
+from trainyard.pytorch import PyTorch
+from trainyard.session import Session
+from trainyard.tensorflow import TensorFlow
+from trainyard.transfers import joined
+
+INSTANCE_TYPE = "ml.m5.large"
+FRAMEWORKS: dict[str, type[PyTorch] | type[TensorFlow]] = {"pytorch": PyTorch, "tensorflow": TensorFlow}
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+    click.argument("script", required=False),
+    click.option("-e", "--entry_point", metavar="SCRIPT", help="The script, where it is not the first argument."),
+    click.option(
+        "-s", "--source_dir", metavar="DIR", help="Folder with the script and all it needs; SCRIPT is a path in it."
+    ),
+    click.option(
+        "-d", "--dependencies", metavar="PATH...", help="Files and folders to bring along, beside the script."
+    ),
+    click.option("-p", "--project_name", metavar="NAME", help="Project; part of the job's name and a tag."),
+    click.option("-t", "--task_name", metavar="NAME", help="Task in the project; part of the job's name and a tag."),
+    click.option("-b", "--bucket_name", metavar="NAME", help="Bucket to use. Default: one of your own."),
+    click.option("--it", "--instance_type", metavar="TYPE", help=f"Instance type. Default: {INSTANCE_TYPE}."),
+    click.option(
+        "--ic", "--instance_count", metavar="N", type=click.IntRange(1), help="Number of instances. Default: 1."
+    ),
+    click.option(
+        "--group",
+        metavar="NAME=TYPE:COUNT",
+        multiple=True,
+        help="Instances of one type among others, instead of --it and --ic. May be given several times.",
+    ),
+    click.option(
+        "-v", "--volume_size", metavar="GB", type=int, default=30, show_default=True, help="Disk of each instance."
+    ),
+    click.option(
+        "--use_spot_instances/--no_spot",
+        "spot",
+        default=False,
+        help="Whether the job costs less, may be interrupted, and goes on later from its checkpoints.",
+    ),
+    click.option(
+        "--max_run_mins", metavar="N", type=int, default=24 * 60, show_default=True, help="Time limit in minutes."
+    ),
+    click.option(
+        "--max_wait_mins",
+        metavar="N",
+        type=int,
+        default=0,
+        help="With spot: limit of waiting and running together. Default: that of --max_run_mins.",
+    ),
+    click.option(
+        "--keep_alive",
+        metavar="SECONDS",
+        type=click.IntRange(0, 21600),
+        help="How long to keep warm workers after the job.",
+    ),
+    click.option(
+        "--isolated", is_flag=True, help="Let the job reach no network: only its own instances, no yard, no AWS."
+    ),
+    click.option("-f", "--framework", type=click.Choice(list(FRAMEWORKS)), default="pytorch", show_default=True),
+    click.option(
+        "--fv", "--framework_version", metavar="V", help="Version of the framework. Default: the one there is."
+    ),
+    click.option("--pv", "--py_version", metavar="V", help="Python version, such as py312."),
+    click.option(
+        "--image_uri", metavar="IMAGE", help="Image that stands for the environment, instead of a framework's."
+    ),
+    click.option(
+        "--distribution",
+        metavar="NAME|JSON",
+        help="How processes are launched: torch_distributed, mpi …, or all of it as the sagemaker SDK writes it.",
+    ),
+    click.option("--model_uri", metavar="S3_URI", help="A model to begin with; it comes as the channel model."),
+    click.option(
+        "--checkpoint_s3_uri",
+        metavar="S3_URI",
+        help="Where the job's checkpoints are kept while it runs; those that are there, it begins with.",
+    ),
+    click.option(
+        "--checkpoint_local_path",
+        metavar="PATH",
+        help="Where the script saves and finds them. Default: /opt/ml/checkpoints.",
+    ),
+    click.option(
+        "-i",
+        "--input_path",
+        metavar="PATH [MODE] [DISTRIBUTION] [SUBFOLDER]",
+        help='Local or S3 data for the channel "data". MODE is as in --input_mode, DISTRIBUTION is FullyReplicated or '
+        "ShardedByS3Key: all of it for each instance, or a part.",
+    ),
+    click.option(
+        "--iis",
+        "--input_s3",
+        metavar="NAME S3_URI [MODE] [DISTRIBUTION] [SUBFOLDER]",
+        multiple=True,
+        help="S3 data for a channel of that name. May be given several times.",
+    ),
+    click.option(
+        "--input_mode",
+        type=click.Choice(MODES),
+        default=MODES[0],
+        show_default=True,
+        help="Mode of inputs that name none: File (files that may be changed), FastFile (files to read) or Pipe (a "
+        "FIFO for each epoch).",
+    ),
+    click.option(
+        "--md", "--metric_definitions", nargs=2, metavar="NAME REGEX", multiple=True, help="A metric to read."
+    ),
+    click.option("--tag", nargs=2, metavar="KEY VALUE", multiple=True, help="A tag of the job."),
+)
+
+
+def script_options(function: F) -> F:
+    """The options of a command, by the names of the fields of ScriptOptions."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptOptions:
+    """What was said of a script and its jobs, by the names of the flags."""
+
+    script: str | None
+    entry_point: str | None
+    source_dir: str | None
+    dependencies: str | None  # gathered words
+    project_name: str | None
+    task_name: str | None
+    bucket_name: str | None
+    it: str | None
+    ic: int | None
+    group: tuple[str, ...]
+    volume_size: int
+    spot: bool
+    max_run_mins: int
+    max_wait_mins: int
+    keep_alive: int | None
+    isolated: bool
+    framework: str
+    fv: str | None
+    pv: str | None
+    image_uri: str | None
+    distribution: str | None
+    model_uri: str | None
+    checkpoint_s3_uri: str | None
+    checkpoint_local_path: str | None
+    input_mode: str
+    input_path: str | None  # gathered words
+    iis: tuple[str, ...]  # gathered words
+    md: tuple[tuple[str, str], ...]
+    tag: tuple[tuple[str, str], ...]
+
+
+def require_sense(options: ScriptOptions) -> None:
+    """UsageError for flags that do not go together, or do nothing without another."""
+    if options.max_wait_mins and not options.spot:
+        raise click.UsageError("--max_wait_mins is only for spot jobs; add --use_spot_instances, or leave it out.")
+    if options.max_wait_mins and options.max_wait_mins < options.max_run_mins:
+        raise click.UsageError(
+            f"--max_wait_mins is {options.max_wait_mins} and --max_run_mins {options.max_run_mins}; waiting includes "
+            "the run, so raise the first or lower the second."
+        )
+    if options.group and (options.it or options.ic):
+        raise click.UsageError("--group has a type and a count of its own; leave --it and --ic out.")
+    if options.group and options.keep_alive:
+        raise click.UsageError("A job with --group keeps no warm workers after it; leave --keep_alive out.")
+
+
+def estimator_of(session: Session, options: ScriptOptions, hyperparameters: Mapping[str, Any]) -> Framework:
+    """The estimator of the script that was named."""
+    script = options.script or options.entry_point
+    if not script:
+        raise click.UsageError("Which script? Give it first, before the options.")
+    names = [name for name in (options.project_name, options.task_name) if name]
+    return FRAMEWORKS[options.framework](
+        entry_point=script,
+        framework_version=options.fv,
+        py_version=options.pv,
+        source_dir=options.source_dir,
+        dependencies=words_of(options.dependencies or "[]"),
+        hyperparameters=hyperparameters,
+        # Who names no version takes what there is; the name of one would be said to stand for another.
+        image_uri=options.image_uri or (None if options.fv else f"{options.framework}-training:latest"),
+        distribution=_distribution(options.distribution),
+        instance_type=None if options.group else options.it or INSTANCE_TYPE,
+        instance_count=options.ic or 1,
+        instance_groups=[instance_group(text) for text in options.group],
+        keep_alive_period_in_seconds=options.keep_alive,
+        enable_network_isolation=options.isolated,
+        volume_size=options.volume_size,
+        use_spot_instances=options.spot,
+        max_run=options.max_run_mins * 60,
+        max_wait=(options.max_wait_mins or options.max_run_mins) * 60 if options.spot else None,
+        input_mode=options.input_mode,
+        model_uri=options.model_uri,
+        checkpoint_s3_uri=options.checkpoint_s3_uri,
+        checkpoint_local_path=options.checkpoint_local_path,
+        metric_definitions=[{"Name": name, "Regex": regex} for name, regex in options.md],
+        tags=_tags(options),
+        base_job_name=as_base("-".join(names) or Path(script).stem),
+        sagemaker_session=session,
+    )
+
+
+def inputs_of(options: ScriptOptions) -> list[InputArgument]:
+    """The inputs that were named, of which those on this machine exist."""
+    found = [s3_input(words_of(words)) for words in options.iis]
+    if options.input_path:
+        found.insert(0, path_input(words_of(options.input_path)))
+    for given in found:
+        if not given.location.startswith("s3://") and not Path(given.location).exists():
+            raise click.UsageError(f'"{given.location}" is neither a file or folder here nor an S3 location.')
+    return found
+
+
+def brought(session: Session, given: InputArgument, estimator: Framework) -> TrainingInput:
+    """An input on S3, to which it is brought from this machine if need be."""
+    location = given.location
+    if not location.startswith("s3://"):
+        say(f"Bringing {location} to S3 …")
+        location = session.upload_data(
+            location, key_prefix=joined(estimator.base_job_name or "", "input", given.channel)
+        )
+    return TrainingInput(location, given.distribution, input_mode=given.mode)
+
+
+def quote_of(api: Api, estimator: Framework) -> Mapping[str, Any]:
+    """What a job of the estimator would cost, and what it would have to wait for."""
+    return api.call(
+        "trainyard",
+        "QuoteJob",
+        **_instances(estimator),
+        Spot=estimator.use_spot_instances,
+        MaxRuntimeInSeconds=estimator.max_run,
+    )
+
+
+def _distribution(text: str | None) -> Mapping[str, Any] | None:
+    """What an option says: all of it, or the name of one kind alone, which is then enabled."""
+    if text is None:
+        return None
+    if text.isidentifier():
+        return {text: {"enabled": True}}
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise click.UsageError(
+            f"--distribution is neither a name, such as torch_distributed, nor JSON: {error}."
+        ) from error
+    if not isinstance(found, dict):
+        raise click.UsageError("--distribution must be a name or a JSON object.")
+    return found
+
+
+def _tags(options: ScriptOptions) -> dict[str, str]:
+    """The tags asked for, and those by which ssm finds the jobs of a task again."""
+    own = {"SimpleSagemakerProject": options.project_name, "SimpleSagemakerTask": options.task_name}
+    return {key: value for key, value in own.items() if value} | dict(options.tag)
+
+
+def _instances(estimator: Framework) -> Mapping[str, Any]:
+    if estimator.instance_groups:
+        return {"InstanceGroups": [group.shape for group in estimator.instance_groups]}
+    return {"InstanceType": estimator.instance_type, "InstanceCount": estimator.instance_count}

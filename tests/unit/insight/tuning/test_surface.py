@@ -1,0 +1,86 @@
+import math
+
+import numpy as np
+import pytest
+
+from trainyard.foundation.tuning import ParameterRange, RangeKind, Scaling
+from trainyard.insight.tuning.space import Space
+from trainyard.insight.tuning.surface import Surface, surface_of
+
+RANGES = (
+    ParameterRange("lr", RangeKind.CONTINUOUS, low=1e-5, high=1e-1, scaling=Scaling.LOGARITHMIC),
+    ParameterRange("layers", RangeKind.INTEGER, low=1, high=8),
+    ParameterRange("opt", RangeKind.CATEGORICAL, values=("adam", "sgd")),
+    ParameterRange("seed", RangeKind.CONTINUOUS, low=0.0, high=1.0),
+)
+
+
+def points(count: int) -> list[dict[str, str]]:
+    space = Space(RANGES)
+    rows = space.sample(np.random.default_rng(3), count)
+    return [space.texts(space.decode(row)) for row in rows]
+
+
+def height(point: dict[str, str]) -> float:
+    """Mostly the learning rate, then the optimiser, a little the layers, and never the seed."""
+    steep = (math.log10(float(point["lr"])) + 3.0) ** 2
+    return steep + (2.0 if point["opt"] == "sgd" else 0.0) + 0.1 * int(point["layers"])
+
+
+@pytest.fixture(scope="module")
+def surface() -> Surface:
+    known = points(60)
+    found = surface_of(RANGES, known, [height(point) for point in known], is_maximized=False)
+    assert found is not None
+    return found
+
+
+def test_hyperparameters_are_ranked_by_the_variance_that_goes_with_them(surface: Surface) -> None:
+    found = {each.name: each for each in surface.importances()}
+    assert list(found) == ["lr", "opt", "layers", "seed"]
+    # By calculation: 1.42, 1 and 0.05 of 2.47 in all.
+    assert found["lr"].with_others == pytest.approx(0.575, abs=0.06)
+    assert found["opt"].alone == pytest.approx(0.404, abs=0.06)
+    assert found["seed"].with_others < 0.01
+    assert surface.explained > 0.95
+
+
+def test_interplay_is_told_from_what_goes_with_one_alone() -> None:
+    known = points(80)
+    values = [(float(point["seed"]) - 0.5) * (1.0 if point["opt"] == "sgd" else -1.0) for point in known]
+    found = surface_of(RANGES, known, values, is_maximized=False)
+    assert found is not None
+    shares = {each.name: each for each in found.importances()}
+    assert shares["opt"].alone < 0.1
+    assert shares["opt"].with_others > 0.8
+
+
+def test_a_profile_follows_the_objective_and_a_landscape_has_both(surface: Surface) -> None:
+    profile = surface.profile("lr")
+    lowest = profile.places[int(np.argmin(profile.values))]
+    assert lowest == pytest.approx(0.5, abs=0.06)  # 1e-3 is half way on the logarithmic scale
+    assert len(surface.profile("opt").places) == 2
+    land = surface.landscape("lr", "layers")
+    assert (len(land.values), len(land.values[0])) == (len(land.y_places), len(land.x_places)) == (8, 25)
+
+
+def test_what_it_says_is_the_same_each_time(surface: Surface) -> None:
+    assert surface.importances() == surface.importances()
+    assert surface.profile("seed") == surface.profile("seed")
+
+
+def test_a_divergence_does_not_hide_everything_else() -> None:
+    known = points(60)
+    values = [height(point) for point in known]
+    values[5] = 1e9
+    found = surface_of(RANGES, known, values, is_maximized=False)
+    assert found is not None
+    assert next(iter(found.importances())).name == "lr"
+    assert found.explained > 0.5
+
+
+@pytest.mark.parametrize("count", [0, 4])
+def test_few_trials_or_a_flat_objective_make_no_surface(count: int) -> None:
+    assert surface_of(RANGES, points(count), [float(each) for each in range(count)], is_maximized=True) is None
+    assert surface_of(RANGES, points(20), [1.0] * 20, is_maximized=True) is None
+    assert surface_of((), [{}] * 20, [float(each) for each in range(20)], is_maximized=True) is None
