@@ -1,0 +1,107 @@
+"""The process that a suggestion goes by: fitted to what is known, and imagined past what is still pending."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainyard.insight.tuning.bayesian import fitting
+from trainyard.insight.tuning.bayesian.evidence import Evidence
+from trainyard.insight.tuning.bayesian.gp import GaussianProcess
+from trainyard.insight.tuning.bayesian.kernels import Array, Geometry
+from trainyard.insight.tuning.bayesian.kinship import is_misled, targets_of
+
+_OF_FAILURES = fitting.Beliefs(noise=-3.0, noise_deviation=0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is computed for one suggestion, which bounds its time."""
+
+    fitted: int = 120  # observations that hyperparameters are fitted to
+    known: int = 400  # observations that a process knows
+    worlds: int = 16  # in which pending trials come out differently
+
+
+_BELIEFS = fitting.Beliefs()
+_LIMITS = Limits()
+
+
+class Modelling:
+    """Makes a process from evidence.
+
+    Where a study has parents, the parent that a point is from is one more axis; its weight, which is fitted as that of
+    any other, is how little they say about this study. Relatives that mislead are left out.
+    """
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        evidence: Evidence,
+        *,
+        generator: np.random.Generator,
+        beliefs: fitting.Beliefs = _BELIEFS,
+        limits: Limits = _LIMITS,
+    ) -> None:
+        self._geometry = geometry
+        self._evidence = evidence
+        self._beliefs = beliefs
+        self._limits = limits
+        self._generator = generator
+        self.has_relatives = not bool(np.all(evidence.own))
+
+    def process(self) -> GaussianProcess:
+        """The likeliest process, which has seen the evidence."""
+        targets = targets_of(self._evidence, self._geometry, beliefs=self._beliefs)
+        known = self._chosen(targets, self._limits.known)
+        rows, targets, doubts = self._rows()[known], targets[known], self._evidence.doubts[known]
+        geometry = self._wide_geometry()
+        few = self._chosen(targets, self._limits.fitted)
+        process = fitting.fitted(geometry, self._beliefs, points=rows[few], targets=targets[few], doubts=doubts[few])
+        if len(few) < len(known):
+            process = GaussianProcess(geometry, process.hyperparameters, points=rows, targets=targets, doubts=doubts)
+        if not self.has_relatives or not is_misled(process, beliefs=self._beliefs):
+            return process
+        self._evidence, self.has_relatives = self._evidence.alone(), False
+        return self.process()
+
+    def imagined(self, process: GaussianProcess) -> GaussianProcess:
+        """The process in several worlds, in each of which the pending trials have come to something else."""
+        pending = self.at_home(self._evidence.pending)
+        outcomes = process.sample(pending, self._generator, size=self._limits.worlds)
+        known = np.repeat(process.targets[:, None], self._limits.worlds, axis=1)
+        return GaussianProcess(
+            process.geometry,
+            process.hyperparameters,
+            points=np.concatenate([process.points, pending]),
+            targets=np.concatenate([known, outcomes]),
+            doubts=np.concatenate([process.doubts, np.zeros(len(pending))]),
+        )
+
+    def feasibility(self) -> GaussianProcess:
+        """A process that has seen 1 where trials of this study went well, and -1 where they failed."""
+        well, failed = self._evidence.rows[self._evidence.own], self._evidence.failed
+        rows, labels = np.concatenate([well, failed]), np.repeat([1.0, -1.0], [len(well), len(failed)])
+        few = self._chosen(labels, self._limits.fitted)
+        return fitting.fitted(self._geometry, _OF_FAILURES, points=rows[few], targets=labels[few])
+
+    def at_home(self, rows: Array) -> Array:
+        """Points of this study as its processes know them."""
+        return np.column_stack([rows, np.zeros(len(rows))]) if self.has_relatives else rows
+
+    def _rows(self) -> Array:
+        rows, sources = self._evidence.rows, self._evidence.sources
+        return np.column_stack([rows, sources]) if self.has_relatives else rows
+
+    def _wide_geometry(self) -> Geometry:
+        if not self.has_relatives:
+            return self._geometry
+        return Geometry((*self._geometry.categories, int(self._evidence.sources.max()) + 1))
+
+    def _chosen(self, targets: Array, most: int) -> NDArray[np.intp]:
+        """So many of them at most, in their order: the better half, and others by chance."""
+        if len(targets) <= most:
+            return np.arange(len(targets))
+        order = np.argsort(targets, kind="stable")
+        others = self._generator.choice(order[most // 2 :], size=most - most // 2, replace=False)
+        return np.sort(np.concatenate([order[: most // 2], others]))

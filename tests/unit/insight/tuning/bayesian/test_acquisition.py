@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+from scipy import integrate
+
+from trainyard.insight.tuning.bayesian.acquisition import (
+    Acquisition,
+    ExpectedImprovement,
+    Feasible,
+    log_improvement,
+)
+from trainyard.insight.tuning.bayesian.fitting import Beliefs
+from trainyard.insight.tuning.bayesian.gp import GaussianProcess, Hyperparameters
+from trainyard.insight.tuning.bayesian.kernels import Array, Geometry
+
+GEOMETRY = Geometry((0, 3, 0))
+
+
+def rows(count: int, *, seed: int) -> Array:
+    generator = np.random.default_rng(seed)
+    return np.column_stack([generator.random(count), generator.integers(3, size=count), generator.random(count)])
+
+
+def process(targets: Array, *, seed: int = 0) -> GaussianProcess:
+    vector = Beliefs(length=0.0, noise=-6.0).of(GEOMETRY).means
+    known = rows(len(targets), seed=seed)
+    return GaussianProcess(GEOMETRY, Hyperparameters.of(vector, GEOMETRY), points=known, targets=targets)
+
+
+@pytest.fixture
+def acquisition() -> Acquisition:
+    """A process with three worlds, and trials of which some failed."""
+    worlds = np.random.default_rng(3).standard_normal((10, 3))
+    improvement = ExpectedImprovement(process(worlds), worlds.min(axis=0), curiosity=0.5)
+    return Feasible(improvement, process(np.sign(worlds[:, 0]), seed=4))
+
+
+@pytest.mark.parametrize("z", [3.0, 0.0, -0.99, -1.01, -7.0, -30.0, -49.9, -50.1, -300.0, -5000.0])
+def test_the_improvement_is_what_integration_says_even_in_the_far_tail(z: float) -> None:
+    # The excess t over -z has the density of a normal number at t - z, of which a factor of t alone is taken out.
+    reach = 40.0 / max(1.0, -z)
+    rest, _ = integrate.quad(lambda t: t * np.exp(z * t - 0.5 * t * t), 0.0, reach + max(0.0, z), epsabs=0.0)
+    expected = np.log(rest) - 0.5 * z * z - 0.5 * np.log(2.0 * np.pi)
+    assert log_improvement(np.array([z]))[0] == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_value_is_the_mean_improvement_of_samples_of_the_posterior() -> None:
+    known = process(np.random.default_rng(0).standard_normal(8))
+    asked = rows(3, seed=9)
+    best = float(known.targets.min())
+    samples = known.sample(asked, np.random.default_rng(1), size=200_000)
+    improvement = np.maximum(best - samples, 0.0).mean(axis=1)
+    assert np.exp(ExpectedImprovement(known, np.array([best])).values(asked)) == pytest.approx(improvement, rel=0.1)
+
+
+def test_the_gradient_is_the_slope_of_the_value(acquisition: Acquisition) -> None:
+    asked = rows(6, seed=5)
+    worth = acquisition.values_and_gradients(asked)
+    assert worth.values == pytest.approx(acquisition.values(asked))
+    for axis in (0, 2):
+        step = 1e-6 * np.eye(3)[axis]
+        slopes = (acquisition.values(asked + step) - acquisition.values(asked - step)) / 2e-6
+        assert worth.gradients[:, axis] == pytest.approx(slopes, rel=1e-3, abs=1e-4)
+    assert not worth.gradients[:, 1].any()
+
+
+def test_a_point_where_trials_fail_is_worth_less() -> None:
+    known = process(np.zeros(6))
+    improvement = ExpectedImprovement(known, np.zeros(1))
+    labels = np.array([1.0, 1.0, 1.0, 1.0, 1.0, -1.0])
+    loss = improvement.values(known.points) - Feasible(improvement, process(labels)).values(known.points)
+    assert loss[5] > 2.0
+    assert np.all(loss[:5] < 0.2)
