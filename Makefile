@@ -40,6 +40,7 @@ bench: $(INSTALLED) ## Measure the yard beside moto, bare Python and Ray, each w
 	$(BIN)/python -m benchmarks.start
 	$(BIN)/python -m benchmarks.start_latency
 	$(BIN)/python -m benchmarks.short_jobs
+	$(BIN)/python -m benchmarks.tuning_throughput
 	$(BIN)/python -m benchmarks.file_channel
 	$(BIN)/python -m benchmarks.pipe_channel
 	$(BIN)/python -m benchmarks.fast_file
@@ -49,6 +50,8 @@ bench: $(INSTALLED) ## Measure the yard beside moto, bare Python and Ray, each w
 	$(BIN)/python -m benchmarks.log_flood
 	$(BIN)/python -m benchmarks.list_jobs
 	$(BIN)/python -m benchmarks.hook_overhead
+	$(BIN)/python -m benchmarks.tuning
+	$(BIN)/python -m benchmarks.tuning.early_stopping
 
 table: $(INSTALLED) ## Judge healthy and faulty trainings by every rule, and write what they find into docs/.
 	$(BIN)/python -m benchmarks.rule_table

@@ -38,16 +38,35 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "xgboost-cpu==3.2.0",
         "setuptools<81",
     ),
-    # Frameworks that the hook has adapters for; Keras runs on JAX here, and on TensorFlow in the environment below.
-    "jax": ("jax[cpu]==0.10.2", "keras==3.15.1"),
+    # Frameworks that the hook has adapters for; Keras runs on JAX and torch here, and on TensorFlow below.
+    "jax": ("jax[cpu]==0.10.2", "keras==3.15.1", "torch==2.13.0"),
     # Not a client: the environment that jobs of the TensorFlow image run in.
     "tensorflow": ("tensorflow-cpu==2.21.0",),
     # Not a client either, but a peer of the benchmarks.
     "ray": ("ray[default]==2.60.0",),
+    # The peers of benchmarks/tuning; numpy and scipy are what our own strategy needs.
+    "tuning": (
+        "torch==2.13.0",
+        "optuna==5.0.0",
+        "cmaes==0.13.1",
+        "botorch==0.18.1",
+        "scipy==1.17.1",
+        "numpy==2.4.6",
+        "scikit-learn==1.9.1",
+        "dill==0.4.1",
+        "pandas==3.1.1",
+        "psutil==7.2.2",
+        "sortedcontainers==2.4.0",
+        "tqdm==4.70.1",
+    ),
     # What `make demo` shows; small, so that it is there soon.
     "demo": ("awscli==1.46.2", "boto3==1.44.0"),
     "moto": ("moto[server]==5.2.5", "boto3==1.44.0"),
 }
+
+# Installed without what they require. Syne Tune requires xgboost, which brings CUDA libraries with it, and which its
+# Gaussian process does not use; what that does use is named above.
+ALONE: dict[str, tuple[str, ...]] = {"tuning": ("syne-tune==0.16.0",)}
 
 # Where a client needs torch, only this version may come.
 CONSTRAINTS = ("torch==2.13.0",)
@@ -70,7 +89,7 @@ def interpreter(name: str) -> Path:
 
 
 def _fingerprint(name: str) -> str:
-    pins = "\n".join((*REQUIREMENTS[name], *CONSTRAINTS, sys.version))
+    pins = "\n".join((*REQUIREMENTS[name], *ALONE.get(name, ()), *CONSTRAINTS, sys.version))
     return hashlib.sha256(pins.encode()).hexdigest()
 
 
@@ -88,9 +107,13 @@ def _make(name: str, folder: Path) -> None:
     constraints = folder / "constraints.txt"
     constraints.write_text("\n".join(CONSTRAINTS))
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    run = subprocess.run(
-        [*pip, "--constraint", str(constraints), *REQUIREMENTS[name]], capture_output=True, text=True, check=False
-    )
+    _install(name, [*pip, "--constraint", str(constraints), *REQUIREMENTS[name]])
+    if name in ALONE:
+        _install(name, [*pip, "--no-deps", *ALONE[name]])
+
+
+def _install(name: str, command: list[str]) -> None:
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode:
         raise PinsNotInstalled(f'The environment "{name}" could not be made:\n{run.stderr[-2000:]}')
 
@@ -100,7 +123,7 @@ def main(names: list[str]) -> None:
         print(interpreter(name))
     if not names:
         for name, pins in REQUIREMENTS.items():
-            print(f"{name:12} {' '.join(pins)}")
+            print(f"{name:12} {' '.join((*pins, *ALONE.get(name, ())))}")
 
 
 if __name__ == "__main__":

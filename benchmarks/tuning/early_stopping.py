@@ -1,0 +1,332 @@
+"""How many epochs the rules for early stopping save, and whether the best trial is found all the same.
+
+    python -m benchmarks.tuning.early_stopping [--development] [--seeds N] [--only NAME ...] [--strategies NAME ...]
+
+Studies of 50 trials on 4 workers are run on learning curves that are known to their end, once with each rule and once
+without any, everything else being equal. A trial reports after each epoch, trainings differ in speed, and the rule is
+asked after each report, as the yard does it. Chance draws trials from the table; another strategy is asked, and its
+suggestion stands for the nearest one in the table that was not tried.
+
+What is compared: the epochs that were trained, as a part of those without a rule, and what the best trial lost, as a
+part of what the study gained over its middle trial without a rule. Medians over the seeds.
+
+A run may be ended at any time and started again: what came of each study is kept, as long as the rule, the strategy and
+the curves are what they were.
+"""
+
+import argparse
+import hashlib
+import heapq
+import json
+import math
+import re
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, field, fields
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.tuning.fingerprint import fingerprint, meaning
+from benchmarks.tuning.learning_curves import DEVELOPMENT, EPOCHS, FINAL, TASKS, Table, read_table
+from benchmarks.tuning.synthetic_curves import DEVELOPMENT_CURVES, FINAL_CURVES, synthetic_table
+from trainyard.foundation.tuning import Direction, Objective, Resources, StrategyKind
+from trainyard.insight.tuning.bayesian import BayesianStrategy
+from trainyard.insight.tuning.contract import Observation, Pruner, Run, State
+from trainyard.insight.tuning.curves import CurveRule
+from trainyard.insight.tuning.hyperband import Hyperband
+from trainyard.insight.tuning.median import MedianRule
+from trainyard.insight.tuning.space import Space
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "tuning" / "early-stopping.md"
+TRIALS, WORKERS = 50, 4
+KEPT = Path(__file__).with_name("results") / "early_stopping.jsonl"
+
+RULES: Mapping[str, Callable[[Objective], Pruner] | None] = {
+    "none": None,
+    "median": MedianRule,
+    "curve": CurveRule,
+    "Hyperband": lambda objective: Hyperband(objective, Resources(1, EPOCHS)),
+}
+
+
+# What decides the verdicts of each: when one of them says something else, its studies are run again.
+MODULES = {"none": (), "median": ("median",), "curve": ("curves", "forecasting"), "Hyperband": ("hyperband",)}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    table: str
+    strategy: StrategyKind
+    rule: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a study came to: its best last value, and what it cost."""
+
+    best: float
+    middle: float
+    epochs: int
+    longest_verdict_s: float
+    mean_verdict_s: float
+
+
+@dataclass(slots=True)
+class _Trial:
+    number: int
+    row: int
+    pace: float  # seconds for an epoch
+    reports: int = 0
+    is_over: bool = False
+    is_cut_short: bool = False
+
+
+@dataclass(slots=True)
+class _Study:
+    table: Table
+    strategy: StrategyKind
+    pruner: Pruner | None
+    seed: int
+    trials: list[_Trial] = field(default_factory=list)
+    verdict_s: list[float] = field(default_factory=list)
+
+    def run(self) -> Outcome:
+        due = [(0.0, worker) for worker in range(WORKERS)]
+        running: dict[int, _Trial] = {}
+        while due:
+            now, worker = heapq.heappop(due)
+            trial = running.get(worker)
+            if trial is not None:
+                self._report(trial)
+            if trial is None or trial.is_over:
+                if len(self.trials) == TRIALS:
+                    continue
+                trial = running[worker] = self._begin()
+            heapq.heappush(due, (now + trial.pace, worker))
+        return self._outcome()
+
+    def _begin(self) -> _Trial:
+        number = len(self.trials) + 1
+        pace = float(np.random.default_rng([self.seed, number]).lognormal(0.0, 0.3))
+        trial = _Trial(number, self._row(number), pace)
+        self.trials.append(trial)
+        return trial
+
+    def _row(self, number: int) -> int:
+        """Which of the table's trials is next."""
+        if self.strategy is StrategyKind.RANDOM:
+            return int(np.random.default_rng([self.seed]).permutation(len(self.table.points))[number - 1])
+        space = Space(self.table.ranges)
+        strategy = BayesianStrategy(space, self.table.direction, seed=self.seed)
+        suggestion = strategy.suggest([self._observation(trial) for trial in self.trials], number=number)
+        wanted = space.encode(suggestion or {})
+        assert wanted is not None, "a suggestion is within the ranges"
+        tried = {trial.row for trial in self.trials}
+        rows = [row for row in range(len(self.table.points)) if row not in tried]
+        return min(rows, key=lambda row: self._distance(space, wanted, row))
+
+    def _distance(self, space: Space, wanted: np.ndarray, row: int) -> float:
+        apart = np.abs(wanted - space.encode(self.table.points[row]))
+        return float(np.square(np.where(space.categorical, apart > 0, apart)).sum())
+
+    def _observation(self, trial: _Trial) -> Observation:
+        values = self.table.points[trial.row]
+        curve = self._curve(trial)
+        if not trial.is_over:
+            return Observation(values, State.PENDING, curve=curve)
+        if not math.isfinite(curve[-1]):
+            return Observation(values, State.DIVERGED, curve=curve)
+        return Observation(values, State.CUT_SHORT if trial.is_cut_short else State.MEASURED, curve[-1], curve)
+
+    def _report(self, trial: _Trial) -> None:
+        trial.reports += 1
+        trial.is_over = trial.reports == len(self.table.curves[trial.row])
+        if trial.is_over or self.pruner is None:
+            return
+        others = [self._seen(other) for other in self.trials if other is not trial]
+        began = time.process_time()
+        verdict = self.pruner.verdict(self._seen(trial), others)
+        self.verdict_s.append(time.process_time() - began)
+        trial.is_over = trial.is_cut_short = verdict is not None
+
+    def _seen(self, trial: _Trial) -> Run:
+        return Run(trial.number, self._curve(trial), trial.is_over, trial.is_cut_short)
+
+    def _curve(self, trial: _Trial) -> tuple[float, ...]:
+        return self.table.curves[trial.row][: trial.reports]
+
+    def _outcome(self) -> Outcome:
+        sign = 1.0 if self.table.direction is Direction.MINIMIZE else -1.0
+        reached = [self._curve(trial)[-1] for trial in self.trials]
+        losses = sorted(sign * value for value in reached if math.isfinite(value))
+        return Outcome(
+            best=losses[0],
+            middle=statistics.median(losses),
+            epochs=sum(trial.reports for trial in self.trials),
+            longest_verdict_s=max(self.verdict_s, default=0.0),
+            mean_verdict_s=statistics.fmean(self.verdict_s) if self.verdict_s else 0.0,
+        )
+
+
+def study(case: Case) -> Outcome:
+    table = _read(case.table)
+    rule = RULES[case.rule]
+    pruner = rule(Objective("objective", table.direction)) if rule is not None else None
+    return _Study(table, case.strategy, pruner, case.seed).run()
+
+
+def _read(table: str) -> Table:
+    return read_table(table) if table in TASKS else synthetic_table(table)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What a rule came to on one table: medians over the seeds."""
+
+    table: str
+    strategy: str
+    rule: str
+    epochs: float  # as a part of those without a rule
+    loss: float  # of the best, as a part of what was gained
+    as_good: float  # the part of the seeds in which the best is no worse
+    worst_loss: float  # of nine in ten seeds
+
+
+def main() -> None:
+    arguments = _arguments()
+    names = arguments.only or _names(is_development=arguments.development)
+    cases = [
+        Case(name, StrategyKind(strategy), rule, seed)
+        for strategy in arguments.strategies
+        for name in names
+        for rule in RULES
+        for seed in range(arguments.seeds)
+    ]
+    outcomes = _outcomes(cases, processes=arguments.processes)
+    table = _table(list(_lines(outcomes)))
+    print(table)
+    print(_speed(outcomes))
+    if not arguments.development and not arguments.only:
+        _write(table)
+
+
+def _outcomes(cases: Sequence[Case], *, processes: int) -> dict[Case, Outcome]:
+    """What came of all cases; those that are not kept, or not as they would be now, are run and kept."""
+    known = dict(_kept())
+    missing = [case for case in cases if (case, _version(case)) not in known]
+    KEPT.parent.mkdir(exist_ok=True)
+    with ProcessPoolExecutor(processes) as pool, KEPT.open("a") as kept:
+        for case, outcome in zip(missing, pool.map(study, missing), strict=True):
+            known[case, _version(case)] = outcome
+            kept.write(json.dumps({**asdict(case), "version": _version(case), **asdict(outcome)}) + "\n")
+            kept.flush()
+    return {case: known[case, _version(case)] for case in cases}
+
+
+def _kept() -> Iterator[tuple[tuple[Case, str], Outcome]]:
+    if not KEPT.exists():
+        return
+    for line in KEPT.read_text().splitlines():
+        read = json.loads(line)
+        case = Case(read["table"], StrategyKind(read["strategy"]), read["rule"], read["seed"])
+        yield (case, read["version"]), Outcome(**{each.name: read[each.name] for each in fields(Outcome)})
+
+
+@cache
+def _version_of(table: str, strategy: StrategyKind, rule: str) -> str:
+    modules = [f"trainyard.insight.tuning.{name}" for name in MODULES[rule]]
+    parts = [meaning(Path(str(sys.modules[name].__file__)).read_text()) for name in modules]
+    parts.append(repr(_read(table)))
+    parts.append(fingerprint("trainyard.insight.tuning.bayesian") if strategy is StrategyKind.BAYESIAN else "")
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+
+
+def _version(case: Case) -> str:
+    return _version_of(case.table, case.strategy, case.rule)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure what early stopping saves, and what it costs.")
+    parser.add_argument("--development", action="store_true", help="the tables that rules are designed on")
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--only", nargs="+", default=[])
+    parser.add_argument("--strategies", nargs="+", default=["Random", "Bayesian"], choices=["Random", "Bayesian"])
+    parser.add_argument("--processes", type=int, default=1)
+    return parser.parse_args()
+
+
+def _names(*, is_development: bool) -> list[str]:
+    return [*DEVELOPMENT, *DEVELOPMENT_CURVES] if is_development else [*FINAL, *FINAL_CURVES]
+
+
+def _lines(outcomes: Mapping[Case, Outcome]) -> Iterator[Line]:
+    groups = dict.fromkeys((case.strategy, case.table, case.rule) for case in outcomes if case.rule != "none")
+    for strategy, table, rule in groups:
+        seeds = sorted({case.seed for case in outcomes})
+        pairs = [
+            (outcomes[Case(table, strategy, "none", seed)], outcomes[Case(table, strategy, rule, seed)])
+            for seed in seeds
+        ]
+        losses = sorted((ruled.best - free.best) / ((free.middle - free.best) or 1.0) for free, ruled in pairs)
+        yield Line(
+            table=table,
+            strategy=strategy.value,
+            rule=rule,
+            epochs=statistics.median(ruled.epochs / free.epochs for free, ruled in pairs),
+            loss=statistics.median(losses),
+            as_good=statistics.fmean(loss <= 0 for loss in losses),
+            worst_loss=losses[math.ceil(0.9 * len(losses)) - 1],
+        )
+
+
+def _table(lines: Sequence[Line]) -> str:
+    rows = [
+        "| strategy | learning curves | rule | epochs | loss of the best | in 9 of 10 seeds at most | best no worse |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    return "\n".join([*rows, *map(_row, lines), *map(_row, _middle(lines))])
+
+
+def _row(line: Line) -> str:
+    figures = (f"{line.epochs:.0%}", f"{line.loss:.1%}", f"{line.worst_loss:.1%}", f"{line.as_good:.0%}")
+    return f"| {line.strategy} | {line.table} | {line.rule} | {' | '.join(figures)} |"
+
+
+def _middle(lines: Sequence[Line]) -> Iterator[Line]:
+    """What each rule came to on all tables together."""
+    for strategy, rule in dict.fromkeys((line.strategy, line.rule) for line in lines):
+        same = [line for line in lines if line.strategy == strategy and line.rule == rule]
+        yield Line(
+            table="**all, in the middle**",
+            strategy=strategy,
+            rule=rule,
+            epochs=statistics.median(line.epochs for line in same),
+            loss=statistics.median(line.loss for line in same),
+            as_good=statistics.fmean(line.as_good for line in same),
+            worst_loss=statistics.median(line.worst_loss for line in same),
+        )
+
+
+def _speed(outcomes: Mapping[Case, Outcome]) -> str:
+    def told(rule: str) -> str:
+        own = [outcome for case, outcome in outcomes.items() if case.rule == rule]
+        mean = statistics.fmean(outcome.mean_verdict_s for outcome in own) * 1000
+        return f"{rule} {mean:.2g} ms, at most {max(outcome.longest_verdict_s for outcome in own) * 1000:.2g} ms"
+
+    return "CPU time of a verdict: " + "; ".join(told(rule) for rule in RULES if rule != "none") + "."
+
+
+def _write(table: str) -> None:
+    """Put the table where the page has it."""
+    page = PAGE.read_text()
+    PAGE.write_text(re.sub(r"\| strategy \|.*?\n\n", lambda _: f"{table}\n\n", page, count=1, flags=re.DOTALL))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Which of our modules decide a result, and whether they say the same as before."""
+
+import ast
+import contextlib
+import hashlib
+from collections.abc import Iterator
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+PACKAGE = "trainyard.insight.tuning"
+
+
+@cache
+def fingerprint(module: str) -> str:
+    """A digest of a module and of what it imports of our tuning; comments, layout and docstrings do not count."""
+    digest = hashlib.sha256()
+    for name, source in sorted(_reached(module).items()):
+        digest.update(f"{name}\n{meaning(source)}\n".encode())
+    return digest.hexdigest()[:12]
+
+
+def meaning(source: str) -> str:
+    """A program without what it is written with only for its readers."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return ast.dump(tree)
+
+
+def _reached(module: str) -> dict[str, str]:
+    """The sources of a module and of all that it leads to, whatever this process has imported besides."""
+    sources: dict[str, str] = {}
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        file = _file(name) if name.startswith(PACKAGE) and name not in sources else None
+        if file is not None:
+            sources[name] = file.read_text()
+            waiting += [*_imported(sources[name]), name.rpartition(".")[0]]
+    return sources
+
+
+def _file(name: str) -> Path | None:
+    """Where a module is; None for a name that is something within a module."""
+    with contextlib.suppress(ModuleNotFoundError):
+        spec = find_spec(name)
+        return Path(spec.origin) if spec is not None and spec.origin is not None else None
+    return None
+
+
+def _imported(source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)

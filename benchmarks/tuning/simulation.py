@@ -1,0 +1,73 @@
+"""Studies on a simulated clock: workers that take a trial each, and an engine that is asked when one is free."""
+
+import heapq
+import time
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.tuning.engines import Engine
+from benchmarks.tuning.problem import Problem, Values
+
+DEVIATION = 0.5  # of the logarithm of how long a trial takes
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A trial of a simulated study. `told` is what the engine was told, `truth` what it was without noise."""
+
+    number: int
+    values: Values
+    truth: float | None
+    told: float | None
+    at: float  # on the simulated clock; trials take a unit in the middle
+    asked_s: float  # of the processor, for the suggestion
+
+
+def simulate(problem: Problem, engine: Engine, *, workers: int, evaluations: int, seed: int) -> list[Ended]:
+    """Run a study, and return its trials in the order in which they ended.
+
+    Noise and durations come from the problem, the seed and the number of a trial alone: they are the same for every
+    engine.
+    """
+    ended: list[Ended] = []
+    running: list[tuple[float, int, Ended]] = []
+    now = 0.0
+    for number in range(1, evaluations + 1):
+        if len(running) == workers:
+            now = _end_first(running, ended, engine)
+        trial = _begin(problem, engine, number=number, now=now, seed=seed)
+        heapq.heappush(running, (trial.at, number, trial))
+    while running:
+        _end_first(running, ended, engine)
+    return ended
+
+
+def regrets(problem: Problem, ended: list[Ended]) -> list[float | None]:
+    """How far the trial that was measured best, as the study goes on, truly is from the optimum."""
+    curve: list[float | None] = []
+    best_told, regret = float("inf"), None
+    for trial in ended:
+        if trial.told is not None and trial.truth is not None and trial.told < best_told:
+            best_told, regret = trial.told, max(trial.truth - problem.least, 0.0)
+        curve.append(regret)
+    return curve
+
+
+def _begin(problem: Problem, engine: Engine, *, number: int, now: float, seed: int) -> Ended:
+    chance = np.random.default_rng([zlib.crc32(problem.name.encode()), seed, number])
+    duration, disturbance = float(chance.lognormal(0.0, DEVIATION)), problem.noise * float(chance.standard_normal())
+    started = time.process_time()
+    values = engine.ask(number)
+    asked_s = time.process_time() - started
+    truth = problem.truth(values)
+    told = None if truth is None else truth + disturbance
+    return Ended(number, values, truth, told, now + duration, asked_s)
+
+
+def _end_first(running: list[tuple[float, int, Ended]], ended: list[Ended], engine: Engine) -> float:
+    at, number, trial = heapq.heappop(running)
+    engine.tell(number, trial.told)
+    ended.append(trial)
+    return at
