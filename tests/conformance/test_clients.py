@@ -12,9 +12,9 @@ QUICK = [
     ("commands_with_aws_cli", "main"),
     ("objects_with_s3fs", "s3fs"),
     ("objects_with_obstore", "obstore"),
-    ("logdir_with_tensorboard", "tensorboard"),
 ]
 FURTHER = [
+    ("logdir_with_tensorboard", "tensorboard"),
     ("services_with_boto3", "main"),
     # Before 1.36 boto3 sends no checksum unless asked, and speaks the query protocol with CloudWatch.
     ("objects_with_boto3", "boto3-old"),

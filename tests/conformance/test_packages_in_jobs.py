@@ -49,6 +49,7 @@ def run(trainee: Trainee, name: str) -> list[str]:
     return trainee.printed(name)
 
 
+@pytest.mark.slow
 def test_packages_of_an_index_work_over_the_torch_that_is_there(trainee: Trainee) -> None:
     printed = run(trainee, "overlaid")
     found = {line.partition(" ")[0]: line for line in printed}

@@ -16,8 +16,6 @@ from trainyard.testing.yard import RunningYard
 IMAGES: Mapping[str, str] = {"my-pytorch": PROJECT, "tensorflow-training": "tensorflow"}
 FILE_SYSTEM = "fs-0123456789abcdef0"
 
-QUICK = "003_managed_training"
-
 
 @pytest.fixture
 def reviews(yard: RunningYard, tmp_path: Path) -> Path:
@@ -32,6 +30,7 @@ def reviews(yard: RunningYard, tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "package", "environment"),
     [
@@ -40,7 +39,6 @@ def reviews(yard: RunningYard, tmp_path: Path) -> Path:
             package,
             environment,
             id=f"{page.stem}-{package}",
-            marks=() if (page.stem, package) == (QUICK, "trainyard") else pytest.mark.slow,
         )
         for page in PAGES
         for package, environment in (("sagemaker", "main"), ("trainyard", PROJECT))

@@ -293,6 +293,7 @@ def test_checkpoints_that_cannot_be_stored_fail_the_job_and_name_the_key(anna: T
     assert "s3://fleeting/ck/a.pt could not be brought up to date" in told["FailureReason"]
 
 
+@pytest.mark.slow
 def test_tensorboard_files_are_where_clients_look_for_them_while_they_grow(anna: Trainee, yard: RunningYard) -> None:
     script = f"""{PRELUDE}
 import json

@@ -160,6 +160,7 @@ def test_each_rank_of_a_job_by_mpi_knows_its_place_cold_and_warm(anna: Trainee) 
 HOROVOD = (Path(__file__).parent / "ranks" / "horovod_script.py").read_text()
 
 
+@pytest.mark.slow
 def test_a_script_for_horovod_on_three_instances_leaves_the_model_of_one_process(anna: Trainee) -> None:
     """With the same batches: those of one process are as large as those of all three together."""
     models = {}
@@ -289,6 +290,7 @@ with Worker(model.named_parameters(), optimizer="SGD", lr=0.05) as server:
 SERVER = {"sagemaker_parameter_server_enabled": "true"}
 
 
+@pytest.mark.slow
 def test_a_worker_of_parameter_servers_is_replaced_while_the_others_train_on(anna: Trainee) -> None:
     told = run(anna, launched(anna, "served", SERVED, **SERVER))
 
@@ -315,6 +317,7 @@ else:
 """
 
 
+@pytest.mark.slow
 def test_servers_end_when_all_workers_have_ended_that_said_nothing(anna: Trainee) -> None:
     told = run(anna, launched(anna, "silent", LEFT, **SERVER))
 

@@ -81,6 +81,7 @@ def drills(owner: Trainee) -> list[str]:
     return sorted(each["TrainingJobName"] for each in found)
 
 
+@pytest.mark.slow
 def test_a_script_that_resumes_is_found_to_and_nothing_of_its_own_is_touched(
     owner: Trainee, yard: RunningYard, tmp_path: Path
 ) -> None:

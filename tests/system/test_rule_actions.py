@@ -54,7 +54,13 @@ def trainee_of(yard: RunningYard) -> Trainee:
     )
 
 
-@pytest.mark.parametrize("is_killed", [False, True], ids=["the yard goes on", "the yard is killed"])
+@pytest.mark.parametrize(
+    "is_killed",
+    [
+        pytest.param(False, id="the yard goes on"),
+        pytest.param(True, id="the yard is killed", marks=pytest.mark.slow),
+    ],
+)
 def test_a_rule_mails_posts_and_stops_once_however_often_gateways_fail(tmp_path: Path, is_killed: bool) -> None:
     with mail_server(refusals=1) as mailbox, http_server(503, 503, 200) as hook:
         settings = environment(mailbox, hook)

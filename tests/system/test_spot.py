@@ -360,6 +360,7 @@ def test_less_time_to_wait_than_to_run_is_refused(anna: Trainee) -> None:
         anna.start("impatient", GREET, **spot(run_s=10, wait_s=9))
 
 
+@pytest.mark.slow
 def test_an_interrupted_job_outlives_a_kill_of_the_yard(tmp_path: Path) -> None:
     home = tmp_path / "yard"
     first = start_yard(home, environment=ONE_SLOT)

@@ -264,7 +264,14 @@ def test_the_jobs_of_one_user_do_not_exist_for_another(administrator: User, anna
         ben.sagemaker.list_tags(ResourceArn=anna.describe("mine")["TrainingJobArn"])
 
 
-@pytest.mark.parametrize("status", ["Pending", "created", "Training", "Uploading", "Stopping"])
+@pytest.mark.parametrize(
+    "status",
+    [
+        "created",
+        "Training",
+        *(pytest.param(status, marks=pytest.mark.slow) for status in ("Pending", "Uploading", "Stopping")),
+    ],
+)
 def test_a_yard_that_is_killed_finds_its_jobs_again(tmp_path: Path, status: str) -> None:
     home, one_slot = tmp_path / "yard", {"TRAINYARD_SERVER_SLOTS": "1"}
     first = start_yard(home, environment=one_slot)

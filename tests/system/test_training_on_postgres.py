@@ -78,6 +78,7 @@ def test_two_yards_on_one_database_run_each_job_once(settings: dict[str, str], t
         assert attempts == [1] * len(names)
 
 
+@pytest.mark.slow
 def test_a_job_waits_for_its_own_yard_to_come_back(settings: dict[str, str], tmp_path: Path) -> None:
     """Only the yard that started it can reach its instances."""
     one = start_yard(tmp_path / "one", environment=settings)

@@ -177,6 +177,7 @@ def test_many_who_create_at_once_do_not_get_past_a_quota(anna: Trainee, quota: Q
     assert quota.use("anna", "*") == 0
 
 
+@pytest.mark.slow
 def test_what_is_in_use_is_right_after_a_kill(tmp_path: Path) -> None:
     home = tmp_path / "yard"
     first = start_yard(home)

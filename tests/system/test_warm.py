@@ -556,6 +556,7 @@ if __name__ == "__main__":
 
 
 @needs_torch
+@pytest.mark.slow
 def test_torch_trains_with_its_workers_and_a_seed_of_its_own(own_yard: WarmYard) -> None:
     cold = own_yard.run(TORCH, python=sys.executable)
     eventually(lambda: bool(own_yard.workers()), "a warm worker")
