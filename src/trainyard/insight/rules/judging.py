@@ -63,6 +63,7 @@ class Judge(StepSubscriber):
             self._numbers[step.worker] = step.number
         for standing in self._standings:
             standing.judge(step)
+        for standing in self._standings:  # when all have judged: what one finds may end the training at once
             self._tell_change(standing)
 
     def idle(self, seconds: float) -> None:

@@ -38,14 +38,18 @@ def joined(ml: Path, framework: str, *, teller: Teller) -> Audience:
 
 
 class RuleSubscriber(StepSubscriber):
-    """Has the steps of this process judged, and tells the agent. `fire` is called first with each step found."""
+    """Has the steps of this process judged, and tells the agent. `fire` is called first with each step found.
+
+    What all rules found in a step is told together: the agent may end the program as soon as it hears of one.
+    """
 
     def __init__(self, rules: Mapping[str, DebuggerRule], *, teller: Teller, fire: Fire) -> None:
-        self._judge = Judge(rules, on_change=self._tell, budget_s=_RULE_BUDGET_S, counts_gaps=True)
+        self._judge = Judge(rules, on_change=self._keep, budget_s=_RULE_BUDGET_S, counts_gaps=True)
         self._teller = teller
         self._fire = fire
         self._worker = ""
         self._told_us = 0
+        self._news: list[tuple[Evaluation, Finding | None]] = []
         self._has_found = False
 
     def takes_leave(self) -> bool:
@@ -53,8 +57,9 @@ class RuleSubscriber(StepSubscriber):
         return self._has_found
 
     def take(self, step: Step) -> None:
-        self._worker, self._has_found = step.worker, False
+        self._worker = step.worker
         self._judge.take(step)
+        self._tell_news()
         if step.at_us - self._told_us >= _NEWS_US:
             self._told_us = step.at_us
             for evaluation in self._judge.evaluations:
@@ -62,15 +67,22 @@ class RuleSubscriber(StepSubscriber):
 
     def end(self) -> None:
         self._judge.end()
+        self._tell_news()
         for evaluation in self._judge.evaluations:  # with the numbers of steps as they are in the end
             self._teller.tell_rule(evaluation, None, worker=self._worker)
         self._teller.flush(1.0)
 
-    def _tell(self, evaluation: Evaluation, finding: Finding | None) -> None:
-        if finding is not None:
-            self._has_found = True
-            self._fire(finding.step, evaluation.rule)
-        self._teller.tell_rule(evaluation, finding, worker=self._worker)
+    def _keep(self, evaluation: Evaluation, finding: Finding | None) -> None:
+        self._news.append((evaluation, finding))
+
+    def _tell_news(self) -> None:
+        news, self._news = self._news, []
+        found = [(finding.step, evaluation.rule) for evaluation, finding in news if finding is not None]
+        self._has_found = bool(found)
+        for step, rule in found:
+            self._fire(step, rule)
+        for evaluation, finding in news:
+            self._teller.tell_rule(evaluation, finding, worker=self._worker)
 
 
 def _audience(rules: Sequence[RuleSpec], teller: Teller, fire: Fire = lambda _step, _rule: None) -> Audience:

@@ -102,6 +102,17 @@ def test_the_first_finding_is_told_at_once_and_stays() -> None:
     assert len(judge.evaluations[0].findings) == 1
 
 
+def test_no_finding_is_told_before_all_rules_have_judged_the_step() -> None:
+    run = Run()
+    seen: list[list[str]] = []
+    judge = Judge(
+        {"first": vanishing(), "second": vanishing()},
+        on_change=lambda _evaluation, _finding: seen.append([str(each.status) for each in judge.evaluations]),
+    )
+    judge.take(run.step(FIRST_GONE))
+    assert seen == [["IssuesFound", "IssuesFound"]] * 2
+
+
 def test_other_tensors_are_told_when_the_first_has_cooled_down() -> None:
     told, run = Told(), Run()
     judge = Judge({"gradients": vanishing()}, on_change=told, cool_down_s=60)
