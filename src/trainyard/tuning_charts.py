@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from bokeh.embed import file_html
 from bokeh.io import output_notebook, show
 from bokeh.layouts import column, gridplot
@@ -149,18 +150,17 @@ def contour(study: Study, dots: Sequence[Dot], surface: Surface, *, x: str, y: s
     across, up = (next(ruler for ruler in surface.rulers if ruler.name == name) for name in (x, y))
     plot = _figure(f"{study.aim.metric} over {x} and {y}", height=460, x_axis_label=x, y_axis_label=y)
     land = surface.landscape(x, y)
-    flat = [value for row in land.values for value in row]
-    low, high = min(flat), max(flat)
+    heights = np.array(land.values)  # which must be an array: a browser draws no image of nested lists
+    low, high = float(heights.min()), float(heights.max())
     palette = _palette(study)
     mapper = LinearColorMapper(palette=palette, low=low, high=high)
     if across.is_categorical or up.is_categorical or low == high:
-        plot.image(image=[[list(row) for row in land.values]], x=0, y=0, dw=1, dh=1, color_mapper=mapper)
+        plot.image(image=[heights], x=0, y=0, dw=1, dh=1, color_mapper=mapper)
     else:
         levels = [low + (high - low) * step / _LEVELS for step in range(_LEVELS + 1)]
         colours = [palette[int(step * 255 / (_LEVELS - 1))] for step in range(_LEVELS)]
-        values = [list(row) for row in land.values]
         plot.contour(
-            list(land.x_places), list(land.y_places), values, levels, fill_color=colours, line_color="#ffffff40"
+            list(land.x_places), list(land.y_places), heights, levels, fill_color=colours, line_color="#ffffff40"
         )
     placed = [(dot, _places(surface.space, (across, up), dot)) for dot in dots]
     shown = [(dot, places) for dot, places in placed if None not in places]

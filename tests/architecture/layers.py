@@ -52,7 +52,7 @@ SEAMS: dict[str, set[str]] = {
     "ray": {"engines.ray"},
     "torch": {"instance", "data", "drilling.tensors"},
     "triton": {"instance.hook.statistics"},  # which comes with torch where there is a GPU
-    "numpy": {"formats.tensors", "insight", "instance", "testing", "trial", "drilling.tensors"},
+    "numpy": {"formats.tensors", "insight", "instance", "testing", "trial", "tuning_charts", "drilling.tensors"},
     "pyarrow": {"formats.tensors.tabulation"},
     "polars": {"formats.tensors.tabulation"},
     "pandas": {"analytics"},
