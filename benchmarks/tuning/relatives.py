@@ -10,7 +10,7 @@ from trainyard.foundation.tuning import ParameterRange, RangeKind
 from trainyard.insight.tuning.contract import Value
 
 NEARER, FARTHER = 0.3, 0.6  # how far ranges reach from the optimum to either side, where 1 is the whole range
-SHIFT = 0.05  # by how much of its range what is in the middle of it lies elsewhere in a relative
+SHIFT = 0.08  # by how much of its range what is in the middle of it lies elsewhere in a relative
 FACTOR, OFFSET = 3.0, 7.0  # what a relative's values are to those of its parent
 
 

@@ -89,8 +89,10 @@ def _section(results: Results, names: Sequence[str], mode: str) -> list[str]:
     functions, tasks = [each.name for each in FINAL], [each.name for each in FINAL_TASKS]
     columns = {"all": names, "functions": functions, "trainings": tasks}
     engines = results.engines(names, mode)
+    absent = ", ".join(each.title for each in ENGINES if each.name not in engines)
     return [
         "\n".join(rank_rows(results, columns, mode)),
+        *([f"Not in this table, as they have not yet run on every problem: {absent}."] if absent else []),
         f"![Regret of every engine, by evaluations](regret-{mode}.svg)",
         f"The median regret after {EVALUATIONS} evaluations:",
         "\n".join(median_rows(results, names, mode, engines=engines)),
