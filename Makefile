@@ -56,8 +56,8 @@ bench: $(INSTALLED) ## Measure the yard beside moto, bare Python and Ray, each w
 table: $(INSTALLED) ## Judge healthy and faulty trainings by every rule, and write what they find into docs/.
 	$(BIN)/python -m benchmarks.rule_table
 
-examples: $(INSTALLED) ## Run every program under examples/ against a yard of its own.
-	$(PYTEST) tests/docs/test_examples.py -m ""
+examples: $(INSTALLED) ## Run every program under examples/ and every page of docs/, each against a yard of its own.
+	$(PYTEST) tests/docs -m ""
 
 docs: $(INSTALLED) ## Write the generated pages of docs/ anew.
 	$(BIN)/python scripts/generate_docs.py

@@ -10,10 +10,10 @@ from tests.conformance.conftest import Person
 QUICK = [
     ("objects_with_boto3", "main"),
     ("commands_with_aws_cli", "main"),
-    ("objects_with_s3fs", "s3fs"),
     ("objects_with_obstore", "obstore"),
 ]
 FURTHER = [
+    ("objects_with_s3fs", "s3fs"),
     ("logdir_with_tensorboard", "tensorboard"),
     ("services_with_boto3", "main"),
     # Before 1.36 boto3 sends no checksum unless asked, and speaks the query protocol with CloudWatch.

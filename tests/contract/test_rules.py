@@ -45,6 +45,7 @@ def test_a_fault_is_found_when_it_is_there_and_not_before(fault: str, rule: str,
     assert SUBJECTS[fault].step <= found.step <= latest
 
 
+@pytest.mark.slow
 def test_a_run_that_repeats_another_is_found() -> None:
     assert {each.rule for each in found_in("fixed_seed", seeds=2)} == {"SimilarAcrossRuns"}
 

@@ -15,15 +15,22 @@ import pytest
 from tests.docs.blocks import NOT_RUN, RUN, Block, Step, blocks, is_printed, outcomes, script, steps
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+PAGES = {
+    str(page.relative_to(REPOSITORY)): page
+    for page in (REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md")))
+}
 WITH_YARD = "<!-- with a running yard -->"
+LONG = {"docs/data.md", "docs/debugger.md", "docs/distributed.md"}  # run by `make examples`
 TIMEOUT_S = 300
 
 UP = 'trainyard up --detach && eval "$(trainyard env)"'
 DOWN = "if trainyard status > /dev/null 2>&1; then trainyard down; fi"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, id=name, marks=[pytest.mark.slow] * (name in LONG)) for name, page in PAGES.items()],
+)
 def test_the_blocks_of_a_page_do_what_it_says(page: Path, tmp_path: Path) -> None:
     first = [Step(0, UP, ())] if WITH_YARD in page.read_text() else []
     wanted = [*first, *(step for block in blocks(page) if block.is_run for step in steps(block)), Step(0, DOWN, ())]
@@ -38,7 +45,7 @@ def test_the_blocks_of_a_page_do_what_it_says(page: Path, tmp_path: Path) -> Non
     assert len(results) == len(wanted), ran.stderr
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+@pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 def test_every_block_of_a_page_is_run_or_says_why_not(page: Path) -> None:
     assert [f"{block.line}: {block.language}" for block in blocks(page) if not _is_settled(block)] == []
 

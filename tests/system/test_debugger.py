@@ -376,6 +376,7 @@ def test_one_instance_that_is_poisoned_stops_them_all_and_isolation_keeps_nothin
     assert "worker_1" in workers  # the other may not have come to its first step
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_saved_before_a_stop_and_a_warm_start_captures_as_well(anna: Trainee) -> None:
     rule = rule_of("nan", "NotANumber", action_json='[{"name": "checkpointthenstop"}]')
     kept = {"CheckpointConfig": {"S3Uri": "s3://data/kept"}}

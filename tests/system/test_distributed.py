@@ -139,6 +139,7 @@ print(os.environ["RANK"], os.environ["WORLD_SIZE"], os.environ["NCCL_DEBUG"], os
 """
 
 
+@pytest.mark.slow
 def test_each_rank_of_a_job_by_mpi_knows_its_place_cold_and_warm(anna: Trainee) -> None:
     anna.run("has-a-worker-made", "import torch")
     for name, environment in (("mpi-cold", {"PYTHONHASHSEED": "1"}), ("mpi-warm", {})):

@@ -14,6 +14,8 @@ from tests.system.fuzz.world import User
 from tests.system.trainees import Trainee
 from trainyard.instance.compat import stand_ins
 
+pytestmark = pytest.mark.slow
+
 PROGRAMS = Path(__file__).parent / "ranks"
 
 Found = list[dict[str, Any]]  # by rank
