@@ -25,6 +25,13 @@ class Terminal:
     def seen(self) -> str:
         return os.read(self.keyboard, 65536).decode()
 
+    def seen_to(self, end: str) -> str:
+        """All that is shown up to an end: what was written in one go may be read in several."""
+        seen = self.seen()
+        while not seen.endswith(end):
+            seen += self.seen()
+        return seen
+
 
 @pytest.fixture
 def terminal() -> Iterator[Terminal]:
@@ -47,17 +54,14 @@ def test_the_terminal_is_left_as_it_was(terminal: Terminal) -> None:
         assert termios.tcgetattr(terminal.output.fileno()) != before
     assert termios.tcgetattr(terminal.output.fileno()) == before
     assert signal.getsignal(signal.SIGWINCH) is handler
-    seen = terminal.seen()
-    while not seen.endswith("\x1b[?25h\x1b[?1049l"):  # what was written in two goes may be read in two
-        seen += terminal.seen()
-    assert seen.startswith("\x1b[?1049h")
+    assert terminal.seen_to("\x1b[?25h\x1b[?1049l").startswith("\x1b[?1049h")
 
 
 def test_lines_are_cut_to_the_room_there_is_and_drawn_in_one_go(terminal: Terminal) -> None:
     with screen_of(terminal) as screen:
         terminal.seen()
         screen.draw(["a" * 20, "b", "c", "d"])
-        assert terminal.seen() == "\x1b[H" + "a" * 9 + "\x1b[K\r\nb\x1b[K\r\nc\x1b[K\x1b[J"
+        assert terminal.seen_to("\x1b[J") == "\x1b[H" + "a" * 9 + "\x1b[K\r\nb\x1b[K\r\nc\x1b[K\x1b[J"
 
 
 def test_a_terminal_that_does_not_know_its_size_has_the_usual_one(terminal: Terminal) -> None:
@@ -65,7 +69,7 @@ def test_a_terminal_that_does_not_know_its_size_has_the_usual_one(terminal: Term
     with screen_of(terminal) as screen:
         terminal.seen()
         screen.draw(["a" * 100] * 30)
-        shown = terminal.seen()
+        shown = terminal.seen_to("\x1b[J")
     assert (shown.count("\n"), shown.count("a")) == (23, 24 * 79)
 
 
