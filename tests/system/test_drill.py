@@ -125,9 +125,12 @@ def test_a_script_that_resumes_wrongly_is_told_by_how_much(owner: Trainee, yard:
 
 
 def test_a_job_that_is_over_at_once_cannot_be_judged(owner: Trainee, yard: RunningYard, tmp_path: Path) -> None:
-    abandoned(owner, "short", steps="1")
+    request = owner.request("short", "print('over')")
+    request["CheckpointConfig"] = {"S3Uri": f"s3://{owner.bucket}/checkpoints/short"}
+    owner.sagemaker.create_training_job(**request)
+    owner.reach("short", "Completed")
     code, told = drill(yard, tmp_path, "short", "--rm")
-    assert (code, told["Finding"]) == (7, "could not be interrupted"), told
+    assert (code, told["Finding"], len(told["Jobs"])) == (7, "could not be interrupted", 1), told
     assert "It was over in " in told["Sentence"]
 
 

@@ -10,7 +10,7 @@ from trainyard.connection import Api
 from trainyard.drilling.definition import Places, definition, drill_name
 from trainyard.drilling.models import Comparison, compare_models
 from trainyard.drilling.runs import Moment, Run, run_interrupted, run_whole
-from trainyard.drilling.verdict import Finding, Verdict, judge, not_comparable, without_checkpoints
+from trainyard.drilling.verdict import Finding, Verdict, judge, not_comparable, too_short, without_checkpoints
 from trainyard.drilling.work import work_of
 from trainyard.following import Description
 from trainyard.foundation.interruptions import share_between
@@ -21,6 +21,7 @@ from trainyard.training_job import TrainingJob
 from trainyard.transfers import download_object
 
 EARLIEST, LATEST = 0.35, 0.65  # of a run: between these shares it is interrupted, so that both parts have some work
+SHORTEST_S = 1.0  # of a run that can be interrupted at a moment that is meant
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ def drill(
     whole = run_whole(api, definition(job, first, is_spot=False))
     if whole.status != "Completed":
         return Drilled(not_comparable(whole), (whole,), (first,))
+    if whole.trained.total_seconds() < SHORTEST_S:
+        return Drilled(too_short(whole), (whole,), (first,))
     tell(f'Running "{second.job_name}", with one …')
     moment = Moment.in_run(whole, share_between(seed, EARLIEST, LATEST))
     again = run_interrupted(api, definition(job, second, is_spot=True), second, moment=moment)

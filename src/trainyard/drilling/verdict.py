@@ -50,11 +50,16 @@ def not_comparable(whole: Run) -> Verdict:
     )
 
 
+def too_short(run: Run) -> Verdict:
+    """On a run that is over before an interruption could come to it."""
+    seconds = run.trained.total_seconds()
+    return Verdict(Finding.TOO_SHORT, f"It was over in {seconds:.1f} s; drill a job that takes longer.")
+
+
 def judge(whole: Run, again: Run, *, work: Work, models: Comparison | None, tolerance: float) -> Verdict:
     """The verdict on two runs; `models` is None where none was saved, and then the metrics decide."""
     if not again.interruptions:
-        seconds = again.trained.total_seconds()
-        return Verdict(Finding.TOO_SHORT, f"It was over in {seconds:.1f} s; drill a job that takes longer.")
+        return too_short(again)
     if again.status != "Completed":
         return Verdict(Finding.FAILED, f"After the interruption it is {again.status}: {_reason(again)}")
     if not again.kept:
