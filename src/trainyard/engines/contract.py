@@ -1,31 +1,77 @@
 """Where instances run.
 
-`Engine` is the seam between the yard and the machines. `LocalEngine` stands behind it; every engine must pass
-`trainyard.testing.engines.EngineContract`. An engine decides nothing about jobs: what is started when, with which
-share, and what a report means for the job is for the yard to say.
+`Engine` is the seam between the yard and the machines. Each must pass `trainyard.testing.engines.EngineContract`. An
+engine decides nothing about jobs: what is started when, on which node, with which share, and what a report means for
+the job is for the yard to say.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.link.contract import Command, CommandKind, InstanceSpec
 from trainyard.link.folders import AttemptRef, InstanceRef
 from trainyard.link.spool import Read
 
-__all__ = ["AttemptRef", "Capacity", "Engine", "InstanceRef", "Read", "refs_of"]
+__all__ = ["AttemptRef", "Capabilities", "Capacity", "Engine", "InstanceRef", "Node", "Read", "refs_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Capacity:
-    """What all jobs together can have. `slots` is how many instances run at once; `gpus` are the indexes of GPUs."""
+class Node:
+    """A machine on which instances are placed.
 
+    `slots` is how many instances run there at once; `gpus` are the indexes of its GPUs. Where it `reserves`, cores and
+    memory are handed out so that no two instances have the same ones; otherwise instances share them below ceilings.
+    """
+
+    name: str  # unique in its engine; stays the same when the machine leaves and comes back
     slots: int
     cpus: float
     memory_bytes: int
     gpus: tuple[int, ...] = ()
+    reserves: bool = False
+    is_spot: bool = False  # may be taken away at any moment, so that only spot jobs are placed there
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What all jobs together can have, node by node."""
+
+    nodes: tuple[Node, ...]
+
+    @classmethod
+    def of_machine(cls, slots: int, cpus: float, memory_bytes: int, gpus: tuple[int, ...] = ()) -> Self:
+        """One machine, which instances share."""
+        return cls((Node("", slots, cpus, memory_bytes, gpus),))
+
+    @property
+    def slots(self) -> int:
+        return sum(node.slots for node in self.nodes)
+
+    @property
+    def cpus(self) -> float:
+        return sum(node.cpus for node in self.nodes)
+
+    @property
+    def memory_bytes(self) -> int:
+        return sum(node.memory_bytes for node in self.nodes)
+
+    @property
+    def gpus(self) -> tuple[int, ...]:
+        return tuple(gpu for node in self.nodes for gpu in node.gpus)
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What an engine does for jobs. Each is empty where it does, and otherwise a clause that says why not."""
+
+    limits: str = ""  # shares of cores and memory are enforced
+    gpus: str = ""  # an instance sees the GPUs that it was given and no others
+    warm_workers: str = ""  # programs start from interpreters that are kept
+    several_nodes: str = ""  # the instances of one job may lie on several machines
+    images: str = "the engine runs programs in the environments that images are mapped to"  # images really run
 
 
 def refs_of(specs: Sequence[InstanceSpec]) -> tuple[InstanceRef, ...]:
@@ -61,6 +107,10 @@ class Engine(Protocol):
         """Why a job of so many instances cannot be cut off from every network, as a clause; empty when it can be."""
         ...
 
+    def capabilities(self) -> Capabilities:
+        """What it does for jobs. It may change from one call to the next."""
+        ...
+
     def start(self, specs: Sequence[InstanceSpec]) -> tuple[InstanceRef, ...]:
         """Start one agent for each instance of one attempt: all of them or, when an error is raised, none.
 
@@ -90,6 +140,10 @@ class Engine(Protocol):
         An instance that is not alive and whose reports, read after that was found out, do not close with an ENDED
         frame, is lost.
         """
+        ...
+
+    def was_taken(self, instance: InstanceRef) -> bool:
+        """Whether an instance was lost because its node went away, and not by a fault of its own."""
         ...
 
     def end(self, attempt: AttemptRef, *, patience: timedelta = timedelta(seconds=10)) -> None:

@@ -167,6 +167,7 @@ class TrainingPlan:
     pool_key: str = ""  # the same for jobs of which one can take over what another has kept warm
     groups: tuple[InstanceGroup, ...] = ()  # empty where all instances are of one type
     debugger: DebuggerPlan | None = None  # None captures nothing
+    engine: str = ""  # which of the yard's engines runs it; empty is the first
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -240,11 +241,12 @@ class RuleState:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What of the machine an instance was given; None is not limited."""
+    """What of which node an instance was given; None is not limited."""
 
     cpus: float | None = None
     memory_bytes: int | None = None
     gpus: tuple[int, ...] = ()
+    node: str = ""  # empty on the yard's own machine
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-PROTOCOL = 4
+PROTOCOL = 5
 
 INTERRUPTED = "interrupted"  # the reason of a stop after which another attempt goes on, so that nothing is uploaded
 CACHE_BYTES = 10 * 1024**3  # what is kept on disk of a remote S3, unless it is set otherwise
+SERVED = "s3://"  # the url of objects that the yard serves
 ENVIRONMENTS_BYTES = 20 * 1024**3  # what the environments kept for one user may take, unless it is set otherwise
 
 
@@ -57,7 +58,8 @@ class ChannelSpec:
 class ObjectsSpec:
     """Where the yard keeps its objects: in a folder of this machine, or in an S3 where there is a `url`.
 
-    Of the S3 `folder` is where bodies are collected before they are sent.
+    Of the S3 `folder` is where bodies are collected before they are sent. Where the yard itself is that S3 and serves
+    its buckets under their own names, the url is SERVED.
     """
 
     folder: str
@@ -168,6 +170,17 @@ class WarmSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class ContainerSpec:
+    """The image in which the program really runs, and the program that runs images."""
+
+    image: str  # as `tool` knows it
+    tool: str = "podman"  # or docker; an absolute path or a name
+    options: Sequence[str] = ()  # for its `run`, that the machine needs
+    entrypoint: Sequence[str] = ()  # instead of the image's; with `arguments`, see ContainerEntrypoint
+    arguments: Sequence[str] = ("train",)
+
+
+@dataclass(frozen=True, slots=True)
 class InstanceSpec:
     """All an agent needs to know of its instance. Times are whole seconds."""
 
@@ -211,6 +224,10 @@ class InstanceSpec:
     tensorboard: SyncSpec | None = None
     debugger: DebuggerSpec | None = None  # None captures nothing
     warm: WarmSpec | None = None  # None starts every program cold
+    node: str = ""  # where it is placed; empty on the yard's own machine
+    addresses: Sequence[str] = ()  # of the hosts; empty where they lie on one machine, which has some for all jobs
+    lease_s: int = 0  # after which without a word of the yard nothing of it may run any more; 0 is for ever
+    container: ContainerSpec | None = None  # None runs the program in the environment of its interpreter
     doorbell: str = ""  # where the agent rings when it has reported what the yard waits for; empty where nobody listens
 
 

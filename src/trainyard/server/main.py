@@ -21,6 +21,7 @@ from trainyard.engines.contract import Engine
 from trainyard.engines.file_systems import FileSystems
 from trainyard.engines.images import Images
 from trainyard.engines.local import LocalEngine
+from trainyard.engines.several import Engines
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.errors import NotFound, TrainyardError, Unavailable
 from trainyard.foundation.journal import write_journal
@@ -101,7 +102,7 @@ def _open_yard(home: Home, settings: ServerSettings, *, bell: Bell) -> Iterator[
         _keep_credentials(home, records, identities=identities, region=settings.region)
         workshop = Workshop(
             jobs=home.jobs,
-            engine=LocalEngine(home.jobs, home.agents, slots=settings.slots or None),
+            engines=Engines([LocalEngine(home.jobs, home.agents, slots=settings.slots or None)]),
             catalog=Catalog.read(home.catalog_file),
             images=Images(home.images_file),
             file_systems=FileSystems(home.file_systems_file, cache=home.cache / "file_systems"),
@@ -195,7 +196,7 @@ async def _jobs_moving(
     ending = [
         asyncio.create_task(training.run()),
         asyncio.create_task(tuning.run()),
-        asyncio.create_task(_make_ready(yard.workshop.engine)),
+        *(asyncio.create_task(_make_ready(engine)) for engine in yard.workshop.engines),
     ]
     endless = [
         asyncio.create_task(_keep_house(yard)),
@@ -288,7 +289,7 @@ def _training_work(home: Home, yard: Yard, *, surroundings: Surroundings) -> Tra
     return TrainingWork(
         records=yard.records,
         identities=yard.identities,
-        engine=workshop.engine,
+        engines=workshop.engines,
         catalog=workshop.catalog,
         specs=SpecMaker(yard.objects, workshop.images, workshop.file_systems, surroundings),
         views=JobViews(yard.records, jobs=home.jobs, logs=home.logs, metrics=home.metrics),

@@ -7,6 +7,7 @@ from trainyard.engines.catalog import Catalog
 from trainyard.engines.contract import Engine
 from trainyard.engines.file_systems import FileSystems
 from trainyard.engines.images import Images
+from trainyard.engines.several import Engines
 from trainyard.server.services.contract import Workshop
 from trainyard.testing.engines.simulated import SimulatedEngine
 
@@ -17,7 +18,7 @@ def simulated_workshop(
     """Over a folder like a home: its `jobs`, and what it says of types, images and file systems."""
     return Workshop(
         jobs=folder / "jobs",
-        engine=engine or SimulatedEngine(folder / "jobs"),
+        engines=Engines([engine or SimulatedEngine(folder / "jobs")]),
         catalog=Catalog.read(folder / "catalog.toml"),
         images=Images(folder / "images.toml"),
         file_systems=FileSystems(folder / "file_systems.toml"),

@@ -11,8 +11,8 @@ from trainyard.link.contract import LimitSpec
 
 GIB = 1024**3
 CATALOG = Catalog.read(Path("no such file"))
-LAPTOP = Capacity(slots=2, cpus=2.0, memory_bytes=8 * GIB)
-SERVER = Capacity(slots=64, cpus=64.0, memory_bytes=512 * GIB, gpus=(0, 1, 2, 3))
+LAPTOP = Capacity.of_machine(slots=2, cpus=2.0, memory_bytes=8 * GIB)
+SERVER = Capacity.of_machine(slots=64, cpus=64.0, memory_bytes=512 * GIB, gpus=(0, 1, 2, 3))
 
 M5_LARGE = CATALOG["ml.m5.large"]
 P3 = CATALOG["ml.p3.2xlarge"]
@@ -116,7 +116,7 @@ def test_local_is_the_whole_machine_and_lacks_nothing() -> None:
 
 def test_instances_of_different_types_share_in_proportion() -> None:
     large, small = CATALOG["ml.m5.24xlarge"], CATALOG["ml.m5.12xlarge"]
-    machine = Capacity(slots=4, cpus=36.0, memory_bytes=144 * GIB)
+    machine = Capacity.of_machine(slots=4, cpus=36.0, memory_bytes=144 * GIB)
 
     fitted = fit([large, small], machine)
 
@@ -145,7 +145,7 @@ def test_every_job_can_start_on_every_empty_machine() -> None:
     for _ in range(500):
         job = chance.choices(types, k=chance.randrange(1, 30))
         cpus = chance.choice([0.5, 1, 2, 7, 64])
-        machine = Capacity(
+        machine = Capacity.of_machine(
             chance.randrange(1, 9), cpus, chance.randrange(1, 64) * GIB, tuple(range(chance.randrange(9)))
         )
 

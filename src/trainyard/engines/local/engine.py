@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from trainyard.engines import probe
-from trainyard.engines.contract import AttemptRef, Capacity, InstanceRef, Read, refs_of
+from trainyard.engines.contract import AttemptRef, Capabilities, Capacity, InstanceRef, Read, refs_of
 from trainyard.engines.local.births import Birth, spawn
 from trainyard.engines.local.code import AgentCode, ensure_copy
 from trainyard.engines.local.nursery import Nursery, NurseryLost
@@ -105,6 +105,9 @@ class LocalEngine:
         self._isolates = 1 if instances == 1 else sys.maxsize
         return ""
 
+    def capabilities(self) -> Capabilities:
+        return Capabilities(several_nodes="the engine has this machine alone")
+
     def start(self, specs: Sequence[InstanceSpec]) -> tuple[InstanceRef, ...]:
         refs = refs_of(specs)
         _check_names(refs)
@@ -133,15 +136,18 @@ class LocalEngine:
     def is_alive(self, instance: InstanceRef) -> bool:
         return _is_alive(instance.folder(self._jobs))
 
+    def was_taken(self, instance: InstanceRef) -> bool:  # noqa: ARG002 - the machine is the yard's own
+        return False
+
     def end(self, attempt: AttemptRef, *, patience: timedelta = timedelta(seconds=10)) -> None:
         with self._locked(attempt):
             self._end(attempt, Deadline(patience.total_seconds()))
 
     def _capacity(self) -> Capacity:
-        machine = probe.capacity(self._jobs)
-        reserved = min(_RESERVED_MOST, int(machine.memory_bytes * _RESERVED_SHARE))
-        slots = self._slots or max(1, int(machine.cores))
-        return Capacity(slots, machine.cores, machine.memory_bytes - reserved, tuple(range(machine.gpus)))
+        found = probe.capacity(self._jobs)
+        reserved = min(_RESERVED_MOST, int(found.memory_bytes * _RESERVED_SHARE))
+        slots = self._slots or max(1, int(found.cores))
+        return Capacity.of_machine(slots, found.cores, found.memory_bytes - reserved, tuple(range(found.gpus)))
 
     def _master_port(self, refs: Sequence[InstanceRef], specs: Sequence[InstanceSpec]) -> int:
         """The one that the specs have, or that an earlier call gave to those it prepared, or one chosen now."""

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from trainyard.engines.catalog import Catalog, InstanceType
 from trainyard.engines.contract import Engine
 from trainyard.engines.placement import Lack, fit, lacking, place
+from trainyard.engines.several import Engines
 from trainyard.foundation.clock import Clock
 from trainyard.foundation.errors import Corrupt, InvalidRequest, NotFound, TrainyardError, Unavailable
 from trainyard.foundation.failures import INTERNAL_ERROR
@@ -72,7 +73,7 @@ class TrainingWork:
 
     records: Records
     identities: Identities
-    engine: Engine
+    engines: Engines
     catalog: Catalog
     specs: SpecMaker
     views: JobViews
@@ -102,7 +103,7 @@ class TrainingWork:
         if job.attempt is not None:  # whoever worked on it was killed
             return True
         try:
-            lack = lacking(self._types(job), self.engine.capacity(), running=_taken(running))
+            lack = lacking(self._types(job), self._engine(job).capacity(), running=_taken(running))
         except InvalidRequest:  # which `place` will tell the user
             return True
         if lack == Lack(0, 0):
@@ -164,7 +165,7 @@ class TrainingWork:
         attempt = Attempt(len(job.attempts) + 1, now, key.id, tuple(instances), site=self.site)
         status = SecondaryStatus.RESTARTING if job.attempts else SecondaryStatus.STARTING
         placed = advance(replace(job, attempts=(*job.attempts, attempt)), status, at=now)
-        placed = placed.noted(*fit(self._types(job), self.engine.capacity()).shortfalls)
+        placed = placed.noted(*fit(self._types(job), self._engine(job).capacity()).shortfalls)
         applied = self._apply(claim, job, placed)
         if applied is None or job_of(applied.resource).attempt is None:  # a user's stop was first
             self.identities.revoke(job.account, key.id)
@@ -212,7 +213,7 @@ class TrainingWork:
     def _started(self, ref: AttemptRef, job: TrainingJob) -> TrainingJob:
         attempt, now = live_attempt(job), self.clock()
         shall_end = bool(job.stop_reason or attempt.interruption)
-        if shall_end and not any(self.engine.is_alive(each) for each in _instances(ref, attempt)):
+        if shall_end and not any(self._engine(job).is_alive(each) for each in _instances(ref, attempt)):
             return self._ended(ref, job)
         is_resumed = attempt.number > 1 and bool(job.attempts[-2].interruption)
         if attempt.number > 1 and not is_resumed and now - attempt.placed_at < START_PAUSE:
@@ -223,7 +224,7 @@ class TrainingWork:
         except (InvalidRequest, NotFound) as error:  # what was there at the create has gone since
             return self._given_up(ref, job, error)
         try:
-            self.engine.start(specs)
+            self._engine(job).start(specs)
         except Unavailable as error:
             return self._not_started(ref, job, error) if self._is_late(job) else self._placed_again(ref, job, error)
         except TrainyardError as error:
@@ -295,10 +296,10 @@ class TrainingWork:
         """The job after all that its instances have told, and after the death of those that cannot tell any more."""
         waiting = [instance for instance in live_attempt(job).instances if not instance.has_ended]
         # First who is dead, then what was said: an agent may report and go in between.
-        dead = [each.name for each in waiting if not self.engine.is_alive(InstanceRef(ref, each.name))]
+        dead = [each.name for each in waiting if not self._engine(job).is_alive(InstanceRef(ref, each.name))]
         known = set(live_attempt(job).metrics)
         try:
-            job = absorb(job, [self._report(ref, instance) for instance in waiting])
+            job = absorb(job, [self._report(ref, job, instance) for instance in waiting])
         except Corrupt as error:
             log.error("spool is damaged", exc_info=error, extra={"job": job.name, "id": ref.job_id})
             dead = [instance.name for instance in waiting]
@@ -308,10 +309,10 @@ class TrainingWork:
         self.views.open_metrics(ref, job, live_attempt(job).metrics.keys() - known, now=self.clock())
         return job
 
-    def _report(self, ref: AttemptRef, instance: InstanceState) -> Report:
+    def _report(self, ref: AttemptRef, job: TrainingJob, instance: InstanceState) -> Report:
         frames: list[Frame] = []
         offset = instance.cursor
-        while (read := self.engine.reports(InstanceRef(ref, instance.name), offset)).frames:
+        while (read := self._engine(job).reports(InstanceRef(ref, instance.name), offset)).frames:
             frames += read.frames
             offset = read.next_offset
         return Report(instance.name, frames, offset)
@@ -337,7 +338,7 @@ class TrainingWork:
             return job
         for instance in attempt.instances:
             if not instance.has_ended:
-                self.engine.command(InstanceRef(ref, instance.name), kind, {"reason": reason})
+                self._engine(job).command(InstanceRef(ref, instance.name), kind, {"reason": reason})
         return job.with_attempt(replace(attempt, told=told, told_at=self.clock()))
 
     def _is_over(self, attempt: Attempt) -> bool:
@@ -372,7 +373,7 @@ class TrainingWork:
         return _failed(job.with_attempt(replace(live_attempt(job), ended_at=now)), error.message, at=now)
 
     def _end(self, ref: AttemptRef, job: TrainingJob) -> None:
-        self.engine.end(ref)
+        self._engine(job).end(ref)
         self.identities.revoke(job.account, live_attempt(job).key_id)
 
     def _apply(self, claim: Claim, before: TrainingJob, after: TrainingJob) -> Claim | None:
@@ -412,7 +413,7 @@ class TrainingWork:
         found = ((key, self._found(key)) for key in running)
         jobs = {key: job for key, job in found if job is not None and not is_leaving(job)}
         staying = {key: running[key] for key in jobs}
-        lack = lacking(self._types(first), self.engine.capacity(), running=_taken(staying))
+        lack = lacking(self._types(first), self._engine(first).capacity(), running=_taken(staying))
         places = [_place(key, job, seat=staying[key]) for key, job in jobs.items() if job.plan.is_spot]
         for given in chosen(lack, places, now=self.clock()):
             self._interrupt(given.id, GIVE_WAY)
@@ -437,7 +438,10 @@ class TrainingWork:
                 return
 
     def _shares(self, job: TrainingJob, running: Seats) -> Sequence[LimitSpec] | None:
-        return place(self._types(job), self.engine.capacity(), running=_taken(running))
+        return place(self._types(job), self._engine(job).capacity(), running=_taken(running))
+
+    def _engine(self, job: TrainingJob) -> Engine:
+        return self.engines[job.plan.engine]
 
     def _types(self, job: TrainingJob) -> Sequence[InstanceType]:
         return [self.catalog[name] for name in job.plan.instance_types]

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from trainyard.engines.catalog import Catalog
-from trainyard.engines.contract import Engine
 from trainyard.engines.file_systems import FileSystems
 from trainyard.engines.images import Images
 from trainyard.engines.load import MachineLoad
+from trainyard.engines.several import Engines
 from trainyard.objects.contract import ObjectStore
 from trainyard.server.following import Followers
 from trainyard.server.gateways import Gateways
@@ -34,7 +34,7 @@ class Workshop:
     """Where jobs run, and what the yard knows of it. `wake` tells the controller that a job of that id has changed."""
 
     jobs: Path  # the folders of the attempts
-    engine: Engine
+    engines: Engines
     catalog: Catalog
     images: Images
     file_systems: FileSystems

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from trainyard.engines.contract import AttemptRef, Capacity, InstanceRef, Read, refs_of
+from trainyard.engines.contract import AttemptRef, Capabilities, Capacity, InstanceRef, Read, refs_of
 from trainyard.foundation.clock import Clock, to_micros, utc_now
 from trainyard.foundation.errors import Conflict, NotFound
 from trainyard.link.contract import Command, CommandKind, Frame, FrameKind, InstanceSpec
@@ -21,7 +21,7 @@ from trainyard.link.mailbox import Mailbox
 from trainyard.link.specs import read_spec, write_spec
 from trainyard.link.spool import SpoolWriter, last_frame, read_frames
 
-SMALL = Capacity(slots=2, cpus=2.0, memory_bytes=8 * 1024**3)
+SMALL = Capacity.of_machine(slots=2, cpus=2.0, memory_bytes=8 * 1024**3)
 
 
 class PlayedAgent:
@@ -99,6 +99,7 @@ class SimulatedEngine:
     ) -> None:
         self.role = role
         self.obstacle = ""  # why no job can be isolated
+        self.taken: set[InstanceRef] = set()  # whose nodes went away
         self._jobs = jobs
         self._capacity = capacity
         self._clock = clock
@@ -113,6 +114,9 @@ class SimulatedEngine:
 
     def why_not_isolated(self, instances: int) -> str:  # noqa: ARG002 - any number reaches as little as one
         return self.obstacle
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities()
 
     def agent(self, instance: InstanceRef) -> PlayedAgent:
         """The agent of an instance that was started; what a test plays with."""
@@ -143,6 +147,9 @@ class SimulatedEngine:
 
     def is_alive(self, instance: InstanceRef) -> bool:
         return self.agent(instance).is_alive
+
+    def was_taken(self, instance: InstanceRef) -> bool:
+        return instance in self.taken
 
     def end(self, attempt: AttemptRef, *, patience: timedelta = timedelta(0)) -> None:  # noqa: ARG002 - nothing waits
         with self._lock:

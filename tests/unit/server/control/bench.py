@@ -10,6 +10,7 @@ from typing import Any
 from tests.unit.server.services.accounts import NOON, Accounts, As, open_accounts
 from tests.unit.server.services.sagemaker import requests
 from trainyard.engines.contract import AttemptRef, Capacity, InstanceRef
+from trainyard.engines.several import Engines
 from trainyard.foundation.jobs import TrainingJob
 from trainyard.link.contract import ObjectsSpec
 from trainyard.server.control.showing import JobViews
@@ -20,7 +21,7 @@ from trainyard.server.records.contract import Claim, Resource, ResourceKey
 from trainyard.testing.engines import PlayedAgent, SimulatedEngine, run
 from trainyard.testing.workshop import simulated_workshop
 
-TWO_SLOTS = Capacity(slots=2, cpus=4.0, memory_bytes=16 * 1024**3)
+TWO_SLOTS = Capacity.of_machine(slots=2, cpus=4.0, memory_bytes=16 * 1024**3)
 
 
 class Watch:
@@ -106,7 +107,7 @@ def open_bench(folder: Path, *, capacity: Capacity = TWO_SLOTS, records_url: str
         work = TrainingWork(
             records=yard.records,
             identities=yard.identities,
-            engine=engine,
+            engines=Engines([engine]),
             catalog=yard.workshop.catalog,
             specs=SpecMaker(yard.objects, yard.workshop.images, yard.workshop.file_systems, surroundings),
             views=JobViews(yard.records, jobs=folder / "jobs", logs=yard.logs, metrics=yard.metrics),

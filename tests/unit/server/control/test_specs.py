@@ -1,8 +1,8 @@
-from dataclasses import replace
 from pathlib import Path
 
-from tests.unit.server.control.bench import TWO_SLOTS, Bench, open_bench
+from tests.unit.server.control.bench import Bench, open_bench
 from tests.unit.server.services.sagemaker.requests import channel
+from trainyard.engines.contract import Capacity
 from trainyard.link.contract import SyncSpec
 
 SCRIPT = {"sagemaker_program": "train.py", "sagemaker_submit_directory": "s3://data/code/sourcedir.tar.gz"}
@@ -75,7 +75,7 @@ def test_each_instance_has_the_type_and_the_channels_of_its_group(tmp_path: Path
         {"InstanceGroupName": "two", "InstanceType": "local", "InstanceCount": 2},
     ]
     shared_out = {"S3DataDistributionType": "ShardedByS3Key", "InstanceGroupNames": ["two"]}
-    with open_bench(tmp_path, capacity=replace(TWO_SLOTS, slots=3)) as bench:
+    with open_bench(tmp_path, capacity=Capacity.of_machine(slots=3, cpus=4.0, memory_bytes=16 * 1024**3)) as bench:
         bench.start(
             ResourceConfig={"InstanceGroups": groups, "VolumeSizeInGB": 1},
             InputDataConfig=[channel("all", "s3://data/train/"), channel("some", "s3://data/train/", **shared_out)],

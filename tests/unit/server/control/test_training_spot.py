@@ -23,7 +23,7 @@ from trainyard.server.records.contract import Claim, Query
 from trainyard.wire.fault import Fault
 from trainyard.wire.refusal import Refused
 
-ONE_SLOT = Capacity(slots=1, cpus=2.0, memory_bytes=8 * 1024**3)
+ONE_SLOT = Capacity.of_machine(slots=1, cpus=2.0, memory_bytes=8 * 1024**3)
 S = SecondaryStatus
 
 

@@ -64,7 +64,7 @@ def checked_job(owner: Owner, shape: Shape) -> TrainingJob:
     require_served(shape)
     require_tags(_tags(shape))
     plan = _plan(owner, shape)
-    require_isolation(plan, owner.yard.workshop.engine)
+    require_isolation(plan, owner.yard.workshop.engines.first)
     require_encryption(shape, plan)
     _require_locations(owner, plan)
     if plan.debugger:
@@ -197,8 +197,8 @@ def _environment_notes(owner: Owner, plan: TrainingPlan) -> tuple[str, ...]:
     environment = workshop.images.environment(plan.image, strict=workshop.strict)
     types = [workshop.catalog[name] for name in plan.instance_types]
     if workshop.strict:
-        check_strictly(types, workshop.engine.capacity())
-    return (*environment.notes, *fit(types, workshop.engine.capacity()).shortfalls)
+        check_strictly(types, workshop.engines.first.capacity())
+    return (*environment.notes, *fit(types, workshop.engines.first.capacity()).shortfalls)
 
 
 def _require_locations(owner: Owner, plan: TrainingPlan) -> None:

@@ -14,7 +14,7 @@ def quote_job(call: Call, shape: Shape) -> Shape:
     """Price and shares of a job on this machine, without creating it."""
     workshop = call.yard.workshop
     wanted = [workshop.catalog[group.instance_type] for group in groups_of(shape) for _ in range(group.count)]
-    machine = workshop.engine.capacity()
+    machine = workshop.engines.first.capacity()
     fitted, line = fit(wanted, machine), line_of(call.yard.records)
     gpus = iter(machine.gpus)
     shares = [Share(size.cpus, size.memory_bytes, tuple(next(gpus) for _ in range(size.gpus))) for size in fitted.sizes]

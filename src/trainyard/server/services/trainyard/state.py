@@ -11,12 +11,12 @@ from trainyard.server.services.trainyard.shares import shares_of
 def describe_yard(call: Call, shape: Shape) -> Shape:  # noqa: ARG001 - it has no members
     """Capacity and use of the machine, and the jobs on it that the caller may see."""
     workshop = call.yard.workshop
-    machine, load, line = workshop.engine.capacity(), workshop.load.now(), line_of(call.yard.records)
+    machine, load, line = workshop.engines.first.capacity(), workshop.load.now(), line_of(call.yard.records)
     workers = warm_workers(workshop.warm) if workshop.warm else []
     seen = [job for job in line.running if call.caller.is_admin or job.account == call.account]
     return {
         "Version": __version__,
-        "Engine": workshop.engine.name,
+        "Engine": workshop.engines.first.name,
         "Slots": machine.slots,
         "SlotsInUse": min(machine.slots, line.instances),
         "Cpus": machine.cpus,

@@ -25,7 +25,7 @@ from trainyard.server.services.sagemaker.tuning.launching import Launcher
 from trainyard.server.tuning import KIND, trial_of, trials_of, tuning_job_of
 
 METRIC = "loss"
-PLENTY = Capacity(slots=16, cpus=64.0, memory_bytes=64 * 1024**3)
+PLENTY = Capacity.of_machine(slots=16, cpus=64.0, memory_bytes=64 * 1024**3)
 
 
 def tuning_request(bench: Bench, name: str = "search", **changed: Any) -> dict[str, Any]:

@@ -280,7 +280,7 @@ def test_isolation_is_planned_and_told_back(anna: As) -> None:
 
 
 def test_isolation_that_cannot_be_had_is_refused_with_the_reason(anna: As) -> None:
-    engine = anna.yard.workshop.engine
+    engine = anna.yard.workshop.engines.first
     assert isinstance(engine, SimulatedEngine)
     engine.obstacle = "this machine does not allow it"
     with pytest.raises(Fault, match="EnableNetworkIsolation cannot be had here, because this machine does not allow"):

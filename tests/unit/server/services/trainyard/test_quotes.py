@@ -36,7 +36,7 @@ def test_a_quote_says_what_the_machine_has_less_of(anna: As) -> None:
 
 
 def test_a_quote_knows_what_runs_and_what_waits(anna: As) -> None:
-    slots = anna.yard.workshop.engine.capacity().slots
+    slots = anna.yard.workshop.engines.first.capacity().slots
     for number in range(3):
         create(anna.at(seconds(number)), f"job-{number}")
     start(anna, name="job-0")

@@ -22,8 +22,12 @@ from trainyard.server.services.trainyard import line
 
 def test_a_yard_tells_its_machine_and_what_of_it_is_in_use(anna: As) -> None:
     told = anna("trainyard", "DescribeYard")
-    machine = anna.yard.workshop.engine.capacity()
-    assert (told["Engine"], told["Slots"], told["SlotsInUse"]) == (anna.yard.workshop.engine.name, machine.slots, 0)
+    machine = anna.yard.workshop.engines.first.capacity()
+    assert (told["Engine"], told["Slots"], told["SlotsInUse"]) == (
+        anna.yard.workshop.engines.first.name,
+        machine.slots,
+        0,
+    )
     assert (told["Cpus"], told["MemoryBytes"], told["Gpus"]) == (machine.cpus, machine.memory_bytes, [*machine.gpus])
     assert 0 <= told["CpuUse"] <= (os.cpu_count() or 1) * 1.1
     assert told["MemoryUse"] > 0

@@ -22,7 +22,7 @@ def chosen(owner: Owner, choices: Sequence[Shape], *, is_spot: bool) -> Shape:
     types = [_types(owner, choice) for choice in choices]
     numbers = range(len(choices))
     having_room = [number for number in numbers if _has_room(owner, types[number], is_spot=is_spot)]
-    machine = owner.yard.workshop.engine.capacity()
+    machine = owner.yard.workshop.engines.first.capacity()
     in_full = [number for number in having_room if not fit(types[number], machine).shortfalls]
     return choices[next(iter(in_full or having_room or numbers))]
 

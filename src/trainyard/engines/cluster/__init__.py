@@ -1,0 +1,1 @@
+"""Instances on the nodes of a cluster."""
