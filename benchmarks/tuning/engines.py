@@ -105,7 +105,7 @@ ENGINES = (
     Offer("random", "random", Random, ("numpy",)),
     Offer("optuna-tpe", "Optuna TPE, multivariate", optuna_tpe, ("optuna",)),
     Offer("optuna-cma", "Optuna CMA-ES", optuna_cma, ("optuna", "cmaes")),
-    Offer("optuna-gp", "Optuna GP", optuna_gp, ("optuna", "torch")),
+    Offer("optuna-gp", "Optuna GP", optuna_gp, ("optuna", "torch"), seeds=10),
     Offer("botorch", "BoTorch qLogNEI", BoTorch, ("botorch", "torch"), seeds=10),
     Offer("syne-tune", "Syne Tune BO", SyneTune, ("syne-tune", "botorch"), seeds=10),
 )

@@ -95,6 +95,11 @@ class Engine(Protocol):
         """How users know this engine: local, ray …"""
         ...
 
+    @property
+    def is_here(self) -> bool:
+        """Whether its instances run on the yard's own machine, of which all such engines of a yard give the same."""
+        ...
+
     def make_ready(self) -> None:
         """Do now what the first start would otherwise wait for; Unavailable when it cannot be done."""
         ...
@@ -154,4 +159,8 @@ class Engine(Protocol):
         something does not die within `patience`; then ask again. Asking again, or for an attempt never started, is
         fine.
         """
+        ...
+
+    def close(self) -> None:
+        """Let go of connections and of processes that help; every instance runs on. Nothing is asked after that."""
         ...

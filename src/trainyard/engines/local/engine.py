@@ -67,6 +67,7 @@ class LocalEngine:
     """
 
     name = "local"
+    is_here = True
 
     def __init__(
         self, jobs: Path, agents: Path, *, slots: int | None = None, python: str = sys.executable, forks: bool = True
@@ -142,6 +143,10 @@ class LocalEngine:
     def end(self, attempt: AttemptRef, *, patience: timedelta = timedelta(seconds=10)) -> None:
         with self._locked(attempt):
             self._end(attempt, Deadline(patience.total_seconds()))
+
+    def close(self) -> None:
+        with self._lock:
+            self._birthplace = None  # and with it the nurse, which forked agents outlive
 
     def _capacity(self) -> Capacity:
         found = probe.capacity(self._jobs)

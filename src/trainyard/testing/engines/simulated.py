@@ -93,6 +93,7 @@ class SimulatedEngine:
     """Every instance plays `role` when it starts; a STOP or KILL ends those that still run as stopped."""
 
     name = "simulated"
+    is_here = True
 
     def __init__(
         self, jobs: Path, *, role: Role = complete, capacity: Capacity = SMALL, clock: Clock = utc_now
@@ -157,6 +158,9 @@ class SimulatedEngine:
             self._ended(attempt).touch()
             for folder in attempt.instances(self._jobs):
                 PlayedAgent(folder, self._clock).die()
+
+    def close(self) -> None:
+        """Nothing: what it plays is on disk."""
 
     def _start(self, agent: PlayedAgent, spec: InstanceSpec) -> None:
         if agent.is_alive or last_frame(agent.folder.spool) is not None:
