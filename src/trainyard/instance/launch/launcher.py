@@ -94,6 +94,7 @@ class Launcher:
         self._listen_to_signals()
         while self._running and self._is_awaited():
             self._step()
+        self._signal_all(signal.SIGKILL)  # what is left are servers that nobody asks any more
         self._end_announcers()
         return self._code
 

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from trainyard.foundation.launch_kinds import LaunchKind
 from trainyard.instance.launch.main import BOOT
 from trainyard.instance.launch.orders import LaunchOrders, decode, encode
 from trainyard.instance.launch.variables import Cluster
+from trainyard.testing.eventually import eventually
 
 PACKAGE = str(Path(trainyard.__file__).parent)
 
@@ -145,6 +147,17 @@ def test_a_worker_that_dies_again_and_again_has_failed(tmp_path: Path, served: d
     assert code == 5
     assert sum("it is started again" in line for line in lines) == 3
     assert [(told["rank"], told["code"]) for told in failures(tmp_path)] == [(1, 5)]
+    eventually(lambda: not _processes_that_know(tmp_path))
+
+
+def _processes_that_know(folder: Path) -> list[str]:
+    """Those that were started with the folder in a variable, and have not ended."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if os.fsencode(folder) in (process / "environ").read_bytes():
+                found.append(process.name)
+    return found
 
 
 def test_a_server_that_fails_is_told_without_a_rank(tmp_path: Path, served: dict[str, str]) -> None:
