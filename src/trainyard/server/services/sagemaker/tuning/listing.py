@@ -5,9 +5,10 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 
-from trainyard.foundation.errors import InvalidRequest
+from trainyard.foundation.errors import InvalidRequest, NotFound
+from trainyard.foundation.jobs import Status
 from trainyard.foundation.tuning import Trial, TrialStatus
-from trainyard.server.records.contract import Query, Resource, SortBy
+from trainyard.server.records.contract import Query, Resource, ResourceId, SortBy
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.server.services.sagemaker.tuning.described import objective_of, summarised, trial_shape
 from trainyard.server.services.sagemaker.tuning.moving import load_tuning_job
@@ -45,7 +46,7 @@ def list_training_jobs_for_hyper_parameter_tuning_job(call: Call, shape: Shape) 
     by_objective = shape.get("SortBy") == "FinalObjectiveMetricValue"
     trials, token = (_by_objective if by_objective else _in_kept_order)(call, shape, parent)
     job = tuning_job_of(parent)
-    shown = {"TrainingJobSummaries": [trial_shape(job, trial) for trial in trials]}
+    shown = {"TrainingJobSummaries": [_as_it_stands(call, trial, trial_shape(job, trial)) for trial in trials]}
     return shown | ({"NextToken": token} if token else {})
 
 
@@ -69,6 +70,17 @@ def _in_kept_order(call: Call, shape: Shape, parent: Resource) -> tuple[Sequence
     page = call.yard.records.find(query)
     trials = [trial_of(each) for each in page.resources if each.status != TrialStatus.PLANNED]
     return trials, page.next_after
+
+
+def _as_it_stands(call: Call, trial: Trial, shape: Shape) -> Shape:
+    """What is told of a trial, with Stopping where its training job is: the study learns of the end alone."""
+    if trial.status is not TrialStatus.IN_PROGRESS:
+        return shape
+    try:
+        status = call.yard.records.load_by_id(ResourceId(trial.job_id)).status
+    except NotFound:  # deleted, of which the study will hear
+        return shape
+    return shape | ({"TrainingJobStatus": str(Status.STOPPING)} if status == Status.STOPPING else {})
 
 
 def _by_objective(call: Call, shape: Shape, parent: Resource) -> tuple[Sequence[Trial], str | None]:

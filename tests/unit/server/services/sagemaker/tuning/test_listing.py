@@ -5,8 +5,11 @@ from typing import Any
 import pytest
 
 from tests.unit.server.services.accounts import NOON, Accounts, As
+from tests.unit.server.services.sagemaker.requests import create
 from tests.unit.server.services.sagemaker.tuning.requests import add_trials, create_tuning, end_tuning, trial
 from trainyard.foundation.tuning import TrialStatus
+from trainyard.server.jobs import KIND
+from trainyard.server.records.contract import Change, ResourceKey
 from trainyard.wire.fault import Fault
 
 S = TrialStatus
@@ -102,6 +105,18 @@ def test_a_training_job_is_told_with_its_failure_and_whether_its_objective_count
     assert [each["ObjectiveStatus"] for each in told] == ["Succeeded", "Failed", "Succeeded", "Failed", "Pending"]
     assert told[1]["FailureReason"] == "it broke"
     assert "FinalHyperParameterTuningJobObjectiveMetric" not in told[3]
+
+
+def test_a_training_job_that_is_told_to_stop_is_stopping_until_it_has_ended(anna: As) -> None:
+    create_tuning(anna)
+    create(anna, "running")
+    create(anna, "leaving")
+    records = anna.yard.records
+    jobs = [records.load(ResourceKey(anna.account, KIND, name)) for name in ("running", "leaving")]
+    records.apply(jobs[1], Change(status="Stopping"), now=NOON)
+    add_trials(anna, *(trial(anna, number, job_id=job.id) for number, job in enumerate(jobs, 1)))
+    page = anna("sagemaker", "ListTrainingJobsForHyperParameterTuningJob", HyperParameterTuningJobName="tune")
+    assert [each["TrainingJobStatus"] for each in page["TrainingJobSummaries"]] == ["InProgress", "Stopping"]
 
 
 @pytest.mark.parametrize("token", ["x", "WzFd", "W05hTiwgMV0="])
