@@ -121,7 +121,7 @@ def importance(study: Study, surface: Surface | None) -> figure:
     found = surface.importances()[::-1]
     names = [each.name for each in found]
     title = f"Share of the variation of {study.aim.metric}; the model foretells {surface.explained:.0%} of it"
-    plot = _figure(title, y_range=names, height=max(160, 60 + 28 * len(names)), x_axis_label="share")
+    plot = _figure(title, y_range=names, height=max(200, 100 + 28 * len(names)), x_axis_label="share")
     data = {
         "name": names,
         "alone": [each.alone for each in found],
@@ -133,7 +133,8 @@ def importance(study: Study, surface: Surface | None) -> figure:
     plot.add_tools(
         HoverTool(renderers=[drawn], tooltips=[("alone", "@alone{0.0%}"), ("with its interplay", "@whole{0.0%}")])
     )
-    plot.legend.location = "bottom_right"
+    plot.add_layout(plot.legend[0], "below")  # over the bars it would hide one
+    plot.legend.orientation = "horizontal"
     plot.x_range.start = 0
     return plot
 
