@@ -36,7 +36,9 @@ from trainyard.link.contract import ChannelSpec, InstanceSpec, ObjectsSpec
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.specs import write_spec
 from trainyard.link.spool import SpoolWriter
-from trainyard.objects.contract import Attributes, ObjectStore
+from trainyard.objects.contract import Attributes, ObjectAccess, ObjectStore
+from trainyard.objects.filesystem import FilesystemObjects
+from trainyard.objects.remote import RemoteObjects
 from trainyard.testing.yard import RunningYard, running_yard
 
 CLIENT = Path(__file__).with_name("fast_file_client.py")
@@ -84,15 +86,26 @@ class Bench:
         )
 
     def fill(self) -> None:
-        with closing(open_store(self.local)) as near:
+        with closing(FilesystemObjects(Path(self.local.folder))) as near:
             near.create_bucket(BucketRef(self.yard.credentials.account, "store"), region="us-east-1", now=utc_now())
-            with closing(open_store(self.remote)) as far:
+            with closing(self._far()) as far:
                 for store in (near, far):
                     store.create_bucket(self._bucket, region="us-east-1", now=utc_now())
                 for key, size in self.sizes.items():
                     body = os.urandom(size)
                     for store in (near, far):
                         _put(store, Location(self._bucket, key), body)
+
+    def _far(self) -> RemoteObjects:
+        there = self.remote
+        return RemoteObjects(
+            there.url,
+            staging=Path(there.folder),
+            endpoint=there.endpoint,
+            region=there.region,
+            access_key_id=there.access_key_id,
+            secret_access_key=there.secret_access_key,
+        )
 
     def spec(self, objects: ObjectsSpec) -> InstanceSpec:
         with closing(open_store(objects)) as store:
@@ -166,7 +179,7 @@ def _bench(arguments: argparse.Namespace) -> Iterator[Bench]:
         yield bench
 
 
-def _lay_out(store: ObjectStore, bench: Bench) -> None:
+def _lay_out(store: ObjectAccess, bench: Bench) -> None:
     """The same as plain files."""
     for key in bench.sizes:
         place = bench.root / "plain" / key.removeprefix("train/")

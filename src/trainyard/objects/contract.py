@@ -1,10 +1,12 @@
 """What it means to keep objects.
 
 `ObjectStore` is the seam. Two implementations stand behind it, `FilesystemObjects` and `RemoteObjects`; both must pass
-`trainyard.testing.objects.ObjectStoreContract`.
+`trainyard.testing.objects.ObjectStoreContract`. Instances need only `ObjectAccess` of it, which `ServedObjects` gives
+them where a yard on another machine has the store.
 """
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -283,8 +285,57 @@ class WritesTogether(Protocol):
         ...
 
 
-class ObjectStore(Protocol):
-    """Keeps bytes under an account's bucket and a key.
+Pause = Callable[[float], None]
+
+
+class ObjectVersion(Protocol):
+    """One version of an object that lies elsewhere; it may be read from any thread."""
+
+    @property
+    def where(self) -> Location: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def etag(self) -> str: ...
+
+    @property
+    def info(self) -> ObjectInfo | None:
+        """Known where it was looked up."""
+        ...
+
+    def read(self, offset: int, size: int, *, pause: Pause = time.sleep) -> bytes:
+        """Exactly `size` bytes from `offset`, fewer only at the end of the object.
+
+        What may pass is tried again; `pause` waits that many seconds in between, and may raise to give up. NotFound
+        when the object is gone, Replaced when it is another, Unavailable when the store cannot be used.
+        """
+        ...
+
+
+class ObjectVersions(Protocol):
+    """Finds versions. `pause` is as for reading them."""
+
+    def known(self, where: Location, *, etag: str, size: int) -> ObjectVersion:
+        """The version that a list has told of; nothing is asked."""
+        ...
+
+    def newest(self, where: Location, *, pause: Pause = time.sleep) -> ObjectVersion:
+        """The version that is there now; NotFound when there is none."""
+        ...
+
+
+@runtime_checkable
+class IsFar(Protocol):
+    """A store on another machine, from which much is fetched at once: in ranges, each retried, none of two versions."""
+
+    @property
+    def versions(self) -> ObjectVersions: ...
+
+
+class ObjectAccess(Protocol):
+    """Keeps bytes under an account's bucket and a key; here what instances do with them.
 
     Writes are atomic and durable: when a method returns, its effect survives kill -9 and power loss, and a reader sees
     the old object or the new one, never a mixture. All methods block and may be called from any thread.
@@ -293,24 +344,6 @@ class ObjectStore(Protocol):
     an unreachable remote raise Unavailable; nothing else leaks from the back end. Keys are any UTF-8 text of 1 to 1024
     bytes; the caller has checked that.
     """
-
-    def create_bucket(self, ref: BucketRef, *, region: str, now: datetime) -> Bucket:
-        """AlreadyExists when the account has it."""
-        ...
-
-    def delete_bucket(self, ref: BucketRef) -> None:
-        """Conflict while it holds an object. Uploads in progress go with it."""
-        ...
-
-    def bucket(self, ref: BucketRef) -> Bucket: ...
-
-    def buckets(self, *, account: str | None = None, name: str | None = None) -> Sequence[Bucket]:
-        """Those of one account, or of all, and of one name, or of any; ordered by name, then account."""
-        ...
-
-    def tag_bucket(self, ref: BucketRef, tags: Mapping[str, str]) -> None:
-        """Replace all tags of the bucket."""
-        ...
 
     def writer(
         self, where: Location, attributes: Attributes, *, algorithms: Sequence[ChecksumAlgorithm] = ()
@@ -334,6 +367,30 @@ class ObjectStore(Protocol):
 
     def delete(self, where: Location, *, precondition: Precondition = ANY_STATE) -> bool:
         """Whether there was an object; deleting an absent key is no error."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class ObjectStore(ObjectAccess, Protocol):
+    """All that a yard does with its objects, under the same promises."""
+
+    def create_bucket(self, ref: BucketRef, *, region: str, now: datetime) -> Bucket:
+        """AlreadyExists when the account has it."""
+        ...
+
+    def delete_bucket(self, ref: BucketRef) -> None:
+        """Conflict while it holds an object. Uploads in progress go with it."""
+        ...
+
+    def bucket(self, ref: BucketRef) -> Bucket: ...
+
+    def buckets(self, *, account: str | None = None, name: str | None = None) -> Sequence[Bucket]:
+        """Those of one account, or of all, and of one name, or of any; ordered by name, then account."""
+        ...
+
+    def tag_bucket(self, ref: BucketRef, tags: Mapping[str, str]) -> None:
+        """Replace all tags of the bucket."""
         ...
 
     def delete_many(self, bucket: BucketRef, keys: Sequence[str]) -> None: ...
@@ -405,5 +462,3 @@ class ObjectStore(Protocol):
         ...
 
     def abort_upload(self, where: Location, upload_id: str) -> None: ...
-
-    def close(self) -> None: ...

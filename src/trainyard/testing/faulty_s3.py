@@ -30,6 +30,11 @@ class Reset:
 
 
 @dataclass(frozen=True, slots=True)
+class Lose:
+    """What is asked is done, and then the connection is reset instead of an answer."""
+
+
+@dataclass(frozen=True, slots=True)
 class BreakOff:
     """Half of the body, then the connection ends."""
 
@@ -53,7 +58,7 @@ class First:
     do: Callable[[], object]
 
 
-Fault = Refuse | Reset | BreakOff | Shorten | Wait | First
+Fault = Refuse | Reset | Lose | BreakOff | Shorten | Wait | First
 
 
 @dataclass(slots=True)
@@ -177,6 +182,9 @@ class _Handler(BaseHTTPRequestHandler):
             data = response.read()
         finally:
             connection.close()
+        if isinstance(fault, Lose):
+            self._reset()
+            return
         kept = {name: value for name, value in response.getheaders() if name.lower() not in _HOP_BY_HOP}
         data = data[: len(data) // 2] if isinstance(fault, Shorten) else data
         length = response.getheader("Content-Length", "0") if self.command == "HEAD" else str(len(data))

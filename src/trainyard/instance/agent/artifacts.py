@@ -15,7 +15,7 @@ from trainyard.foundation.locations import Location, parse_s3_uri
 from trainyard.instance.agent.confined import open_file, open_folder
 from trainyard.instance.agent.failure import CannotRun, FailureKind
 from trainyard.link.contract import InstanceSpec
-from trainyard.objects.contract import Attributes, ObjectStore, ObjectWriter
+from trainyard.objects.contract import Attributes, ObjectAccess, ObjectWriter
 
 # The same files give the same bytes whenever and by whomever they were written. Not 0: some tools know no year before
 # 1980.
@@ -49,7 +49,7 @@ def output_location(spec: InstanceSpec) -> Location:
 
 
 def store_folders(
-    store: ObjectStore, roots: Sequence[Path], path: str, *, where: Location, check: Callable[[], None]
+    store: ObjectAccess, roots: Sequence[Path], path: str, *, where: Location, check: Callable[[], None]
 ) -> Stored | None:
     """Pack the folders at `path` below all `roots` into one object; None, and nothing stored, when they are empty.
 
@@ -62,13 +62,14 @@ def store_folders(
         return _store(store, folders, where=where, check=check) if folders else None
 
 
-def _store(store: ObjectStore, folders: Sequence[int], *, where: Location, check: Callable[[], None]) -> Stored:
+def _store(store: ObjectAccess, folders: Sequence[int], *, where: Location, check: Callable[[], None]) -> Stored:
     writer = store.writer(where, Attributes(headers=_TYPE))
     try:
         with _tar_gz(writer, check) as tar:
             packing = _Packing(tar)
             for folder in reversed(folders):
                 packing.add_tree(folder)
+        check()
         written = writer.commit(now=utc_now())
     except BaseException:
         writer.abort()

@@ -100,7 +100,7 @@ class Candidate(Protocol):
     ref: ObjectRef
 
     def open(self) -> Body:
-        """What an ObjectStore raises, when it cannot be read."""
+        """What an ObjectAccess raises, when it cannot be read."""
         ...
 
 

@@ -16,7 +16,7 @@ from trainyard.foundation.errors import NotFound
 from trainyard.foundation.locations import BucketRef, Location
 from trainyard.instance.agent.failure import CannotRun, FailureKind, absence
 from trainyard.link.contract import ChannelSpec
-from trainyard.objects.contract import ObjectStore, Replaced
+from trainyard.objects.contract import ObjectAccess, Replaced
 from trainyard.objects.filesystem import FilesystemObjects, StoredFile
 
 _NAME_BYTES = 255
@@ -28,7 +28,7 @@ _CANNOT_COPY_IN_KERNEL = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, err
 
 
 def bring_channels(
-    store: ObjectStore, channels: Sequence[ChannelSpec], *, account: str, root: Path, check: Callable[[], None]
+    store: ObjectAccess, channels: Sequence[ChannelSpec], *, account: str, root: Path, check: Callable[[], None]
 ) -> None:
     """Fill the folders of channels, one for each below `root`. CannotRun, also when the disk is too small for all."""
     if channels and not isinstance(store, FilesystemObjects):
@@ -44,7 +44,7 @@ def bring_channels(
 
 
 def bring_channel(
-    store: ObjectStore, channel: ChannelSpec, *, bucket: BucketRef, folder: Path, check: Callable[[], None]
+    store: ObjectAccess, channel: ChannelSpec, *, bucket: BucketRef, folder: Path, check: Callable[[], None]
 ) -> None:
     """Fill the folder of a channel, which is made. `check` is called now and then and may raise to end it.
 
@@ -168,7 +168,7 @@ def _bring(farm: _Farm, channel: ChannelSpec, where: Location, *, etag: str, fil
 
 
 def _download(
-    store: ObjectStore, channel: ChannelSpec, *, bucket: BucketRef, folder: Path, check: Callable[[], None]
+    store: ObjectAccess, channel: ChannelSpec, *, bucket: BucketRef, folder: Path, check: Callable[[], None]
 ) -> None:
     from trainyard.instance.agent.downloads import bring_files
     from trainyard.objects.remote.downloading import Wanted

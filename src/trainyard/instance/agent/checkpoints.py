@@ -17,7 +17,8 @@ from trainyard.instance.agent.syncing.folder import FolderSync
 from trainyard.instance.agent.syncing.sending import Place, Writer, catch_lease_signals
 from trainyard.link.contract import InstanceSpec, SyncSpec
 from trainyard.link.folders import InstanceFolder
-from trainyard.objects.contract import ObjectStore
+from trainyard.link.lease import may_write
+from trainyard.objects.contract import ObjectAccess
 
 RULE_OUTPUT = "/opt/ml/output/rule-output"  # what rules write, kept beside the tensors as on AWS
 
@@ -98,6 +99,7 @@ class SyncedFolders:
             open_store=self._store,
             note=self._reports.note,
             is_restless=is_restless,
+            may_write=lambda: may_write(self._folder, self._spec),
         )
 
     def _make(self, place: Place) -> None:
@@ -108,7 +110,7 @@ class SyncedFolders:
                 folder.mkdir()
                 self._owner.take(folder)
 
-    def _store(self) -> ObjectStore:
+    def _store(self) -> ObjectAccess:
         return open_store(self._spec.objects)
 
 

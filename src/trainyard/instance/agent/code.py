@@ -17,7 +17,7 @@ from trainyard.instance.agent.failure import CannotRun, FailureKind
 from trainyard.instance.sandbox.contract import ML
 from trainyard.link.contract import InstanceSpec
 from trainyard.link.folders import InstanceFolder
-from trainyard.objects.contract import ObjectStore
+from trainyard.objects.contract import ObjectAccess
 from trainyard.objects.filesystem import FilesystemObjects
 
 _MODULE = re.compile(r"(?!.*\.py$)[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -44,7 +44,7 @@ class ProgramCommand:
         return shlex.join(self.argv("python"))
 
 
-def fetch_code(store: ObjectStore, spec: InstanceSpec, ml: Path, *, check: Callable[[], None]) -> None:
+def fetch_code(store: ObjectAccess, spec: InstanceSpec, ml: Path, *, check: Callable[[], None]) -> None:
     """Unpack the submitted code into the code folder; nothing happens for a job that brings none.
 
     CannotRun when it is missing, or is not an archive that may be unpacked. `check` may raise to end a download.
@@ -92,7 +92,7 @@ def program_command(spec: InstanceSpec, code: Path, *, is_package: bool = False)
 
 
 @contextmanager
-def stored_file(store: ObjectStore, where: Location, ml: Path, *, check: Callable[[], None]) -> Iterator[BinaryIO]:
+def stored_file(store: ObjectAccess, where: Location, ml: Path, *, check: Callable[[], None]) -> Iterator[BinaryIO]:
     """An object as a file: the store's own, or one that was downloaded and goes again."""
     if isinstance(store, FilesystemObjects):
         with store.open(where) as reader:

@@ -9,8 +9,7 @@ from trainyard.foundation.errors import NotFound, Unavailable
 from trainyard.foundation.locations import Location
 from trainyard.instance.agent.disk import reserve_of
 from trainyard.instance.agent.failure import CannotRun, FailureKind, absence
-from trainyard.objects.contract import ObjectStore, Replaced
-from trainyard.objects.remote import RemoteObjects
+from trainyard.objects.contract import IsFar, ObjectAccess, ObjectVersions, Replaced
 from trainyard.objects.remote.downloading import Found, Wanted, download, look_up
 
 _ROUNDS = 5  # in which an object that is replaced all the time is tried
@@ -45,7 +44,7 @@ class FileTree:
         return True
 
 
-def bring_files(store: ObjectStore, wanted: Sequence[Wanted], *, what: str, check: Callable[[], None]) -> None:
+def bring_files(store: ObjectAccess, wanted: Sequence[Wanted], *, what: str, check: Callable[[], None]) -> None:
     """Download objects, of which `what` speaks to the user; their folders are made.
 
     CannotRun, which names the object, when one is gone, was replaced or cannot be read, and when the disk is too small.
@@ -54,7 +53,7 @@ def bring_files(store: ObjectStore, wanted: Sequence[Wanted], *, what: str, chec
     size_bytes = 0
     _make_folders(wanted)
     try:
-        found = look_up(_remote(store).versions, wanted, check=check)
+        found = look_up(_versions(store), wanted, check=check)
         size_bytes = sum(each.version.size for each in found)
         require_space(wanted[0].place.parent, size_bytes, what=what)
         download(found, check=check)
@@ -79,7 +78,7 @@ def bring_files(store: ObjectStore, wanted: Sequence[Wanted], *, what: str, chec
         raise full from error
 
 
-def bring_newest(store: ObjectStore, wanted: Sequence[Wanted], *, what: str, check: Callable[[], None]) -> list[Found]:
+def bring_newest(store: ObjectAccess, wanted: Sequence[Wanted], *, what: str, check: Callable[[], None]) -> list[Found]:
     """Download what is there now, whatever others do meanwhile: what is deleted is passed over.
 
     Unavailable when an object cannot be read, also because it is replaced all the time; CannotRun when the disk is too
@@ -93,7 +92,7 @@ def bring_newest(store: ObjectStore, wanted: Sequence[Wanted], *, what: str, che
             replaced[each] = error
 
     for _ in range(_ROUNDS):
-        found = look_up(_remote(store).versions, wanted, check=check, missed=missed)
+        found = look_up(_versions(store), wanted, check=check, missed=missed)
         for each in found[:1]:
             require_space(each.wanted.place.parent, sum(one.version.size for one in found), what=what)
         brought += download(found, check=check, missed=missed)
@@ -115,9 +114,9 @@ def require_space(folder: Path, size_bytes: int, *, what: str) -> None:
         raise _too_small(folder, size_bytes, what=what)
 
 
-def _remote(store: ObjectStore) -> RemoteObjects:
-    assert isinstance(store, RemoteObjects), "a store that is not of this machine is a remote one"
-    return store
+def _versions(store: ObjectAccess) -> ObjectVersions:
+    assert isinstance(store, IsFar), "a store that is not of this machine is a remote one"
+    return store.versions
 
 
 def _make_folders(wanted: Sequence[Wanted]) -> None:

@@ -34,7 +34,7 @@ from trainyard.instance.agent.bodies import (
 from trainyard.instance.agent.failure import CannotRun, FailureKind, absence
 from trainyard.instance.agent.store import open_store
 from trainyard.link.contract import ChannelSpec, InstanceSpec
-from trainyard.objects.contract import LiesInFile, ObjectReader, ObjectStore, Replaced
+from trainyard.objects.contract import IsFar, LiesInFile, ObjectAccess, ObjectReader, Replaced
 from trainyard.objects.filesystem import FilesystemObjects, StoredFile
 
 __all__ = ["Closing", "Feed", "Sink"]
@@ -204,7 +204,7 @@ class Feed:
                 while held := unpacked.read(_CHUNK):
                     sink.write(held)
 
-    def _lines(self, store: ObjectStore, *, epoch: int, sink: Sink) -> Generator[bytes | ObjectRef, None, None]:
+    def _lines(self, store: ObjectAccess, *, epoch: int, sink: Sink) -> Generator[bytes | ObjectRef, None, None]:
         """What each attribute of each line of the manifest gives."""
         where = Location(self._bucket, self._channel.keys[0])
         try:
@@ -288,13 +288,12 @@ def _send_long_record(unpacked: gzip.GzipFile, sink: Sink) -> None:
     sink.write(record_filling(size))
 
 
-def _bodies(store: ObjectStore, sink: Sink) -> Bodies:
+def _bodies(store: ObjectAccess, sink: Sink) -> Bodies:
     if isinstance(store, FilesystemObjects):
         return LocalBodies(store)
     from trainyard.instance.agent.prefetching import RemoteBodies
-    from trainyard.objects.remote import RemoteObjects
 
-    assert isinstance(store, RemoteObjects), "a store is of this machine or remote"
+    assert isinstance(store, IsFar), "a store is of this machine or remote"
     return RemoteBodies(store.versions, check=sink.check)
 
 

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import Self
 
 from trainyard.instance.agent.bodies import ObjectRef, Sink
-from trainyard.objects.remote.versions import RemoteVersion, RemoteVersions
+from trainyard.objects.contract import ObjectVersion, ObjectVersions
 
 PIECE_BYTES = 4 << 20
 HELD_BYTES = 64 << 20  # fetched or under way, and not sent yet
@@ -26,7 +26,7 @@ _LOOK_S = 0.05  # between two calls of `check` while nothing comes
 class RemoteBodies:
     """Implements `Bodies`. `check` may raise while one waits for the remote, to end it."""
 
-    def __init__(self, versions: RemoteVersions, *, check: Callable[[], None]) -> None:
+    def __init__(self, versions: ObjectVersions, *, check: Callable[[], None]) -> None:
         self._versions = versions
         self._check = check
         self._is_over = threading.Event()
@@ -80,7 +80,7 @@ class RemoteBodies:
         self._unfinished.appendleft(candidate)
         self.go_on()
 
-    def newest(self, ref: ObjectRef) -> RemoteVersion:
+    def newest(self, ref: ObjectRef) -> ObjectVersion:
         return self._versions.newest(ref.where, pause=self.pause)
 
     def _fill(self, rest: Iterator[bytes | ObjectRef]) -> bool:
@@ -115,7 +115,7 @@ class Piece:
 
     __slots__ = ("data", "version")
 
-    def __init__(self, version: RemoteVersion, data: bytes) -> None:
+    def __init__(self, version: ObjectVersion, data: bytes) -> None:
         self.version, self.data = version, data
 
 
@@ -126,7 +126,7 @@ class _GivenUp(Exception):
 class RemoteCandidate:
     """An object that is being fetched. Where no list has told its size, it is known with its first piece."""
 
-    def __init__(self, bodies: RemoteBodies, ref: ObjectRef, version: RemoteVersion | None) -> None:
+    def __init__(self, bodies: RemoteBodies, ref: ObjectRef, version: ObjectVersion | None) -> None:
         self.ref = ref
         self._bodies = bodies
         self._version = version
@@ -190,7 +190,7 @@ class RemoteCandidate:
 class RemoteBody:
     """Implements `Body`."""
 
-    def __init__(self, candidate: RemoteCandidate, version: RemoteVersion) -> None:
+    def __init__(self, candidate: RemoteCandidate, version: ObjectVersion) -> None:
         self.size, self.etag = version.size, version.etag
         self._candidate = candidate
         self._rest = memoryview(b"")

@@ -10,14 +10,14 @@ from trainyard.instance.agent.reports import Reports
 from trainyard.link.contract import DebuggerSpec, InstanceSpec
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.told import RESUMED
-from trainyard.objects.contract import ObjectStore
+from trainyard.objects.contract import ObjectAccess
 
 _MANIFEST = ".manifest.json"  # formats/tensors/layout.py says so too, which takes numpy
 _MANIFEST_BYTES = 1 << 20
 
 
 def leave_reached(
-    folder: InstanceFolder, spec: InstanceSpec, debugger: DebuggerSpec, *, store: ObjectStore, reports: Reports
+    folder: InstanceFolder, spec: InstanceSpec, debugger: DebuggerSpec, *, store: ObjectAccess, reports: Reports
 ) -> None:
     """Leave the manifests of the attempt before where the hook looks for them; nothing in a first attempt."""
     if spec.attempt == 1:
@@ -30,7 +30,7 @@ def leave_reached(
         reports.note(f"Steps are counted from 0 again, since how many there were before cannot be read: {error}")
 
 
-def _manifests(store: ObjectStore, where: Location) -> dict[str, Any]:
+def _manifests(store: ObjectAccess, where: Location) -> dict[str, Any]:
     """By the worker's name. They lie beside folders of files, of which there may be very many."""
     prefix, found, after = f"{where.key.rstrip('/')}/", {}, ""
     while True:

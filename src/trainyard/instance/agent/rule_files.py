@@ -13,7 +13,7 @@ from trainyard.foundation.locations import Location, parse_s3_uri
 from trainyard.instance.agent.code import stored_file
 from trainyard.instance.agent.syncing.restoring import file_path
 from trainyard.link.contract import InstanceSpec, RuleSpec
-from trainyard.objects.contract import ObjectStore
+from trainyard.objects.contract import ObjectAccess
 
 OTHER_RUNS = "other_trials"  # the parameter of a rule that names other runs, with commas between them
 
@@ -25,7 +25,7 @@ _PAGE = 1000
 
 
 def fetch_rule_files(
-    store: ObjectStore, spec: InstanceSpec, ml: Path, *, check: Callable[[], None]
+    store: ObjectAccess, spec: InstanceSpec, ml: Path, *, check: Callable[[], None]
 ) -> Mapping[str, str]:
     """Bring the file of each rule that has one; why it cannot be had, by the names of the rules that lack theirs."""
     missing = {}
@@ -43,7 +43,7 @@ def fetch_rule_files(
     return missing
 
 
-def fetch_other_runs(store: ObjectStore, spec: InstanceSpec, ml: Path, *, check: Callable[[], None]) -> None:
+def fetch_other_runs(store: ObjectAccess, spec: InstanceSpec, ml: Path, *, check: Callable[[], None]) -> None:
     """Bring what was told of the steps of other runs; of a run that is not there nothing is brought."""
     for uri, folder in other_runs(spec, seen_as=str(ml)).items():
         place = Path(folder)
@@ -77,7 +77,7 @@ def rule_file(spec: InstanceSpec, rule: RuleSpec, *, seen_as: str) -> str:
     return f"{seen_as}/{_FOLDER}/{number}/rule.py"
 
 
-def _keys(store: ObjectStore, location: Location) -> Iterator[str]:
+def _keys(store: ObjectAccess, location: Location) -> Iterator[str]:
     after: str | None = ""
     while after is not None:
         page = store.list_objects(location.bucket, prefix=location.key, after=after, limit=_PAGE)

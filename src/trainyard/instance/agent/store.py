@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from trainyard.link.contract import ObjectsSpec
-from trainyard.objects.contract import ObjectStore
+from trainyard.link.contract import SERVED, ObjectsSpec
+from trainyard.objects.contract import ObjectAccess
 
 
-def open_store(objects: ObjectsSpec, *, check: Callable[[], None] | None = None) -> ObjectStore:
+def open_store(objects: ObjectsSpec, *, check: Callable[[], None] | None = None) -> ObjectAccess:
     """Open the yard's objects; who opens them closes them. Unavailable when a remote S3 cannot be reached.
 
     `check` is called every moment while that S3 has not answered, and may raise to end it. Only a remote S3 needs more
@@ -17,12 +17,14 @@ def open_store(objects: ObjectsSpec, *, check: Callable[[], None] | None = None)
         from trainyard.objects.filesystem import FilesystemObjects
 
         return FilesystemObjects(Path(objects.folder))
+    if objects.url == SERVED:
+        return _open_served(objects)
     from trainyard.objects.remote.crew import do_attended
 
     return _open_remote(objects) if check is None else do_attended(lambda: _open_remote(objects), check=check)
 
 
-def _open_remote(objects: ObjectsSpec) -> ObjectStore:
+def _open_remote(objects: ObjectsSpec) -> ObjectAccess:
     from trainyard.objects.remote import RemoteObjects
     from trainyard.objects.remote.patience import Patience
 
@@ -35,4 +37,17 @@ def _open_remote(objects: ObjectsSpec) -> ObjectStore:
         secret_access_key=objects.secret_access_key or None,
         session_token=objects.session_token or None,
         patience=Patience(),
+    )
+
+
+def _open_served(objects: ObjectsSpec) -> ObjectAccess:
+    from trainyard.objects.served import ServedObjects
+
+    return ServedObjects(
+        objects.endpoint,
+        staging=Path(objects.folder),
+        access_key_id=objects.access_key_id,
+        secret_access_key=objects.secret_access_key,
+        session_token=objects.session_token,
+        region=objects.region or "us-east-1",
     )

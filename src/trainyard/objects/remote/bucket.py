@@ -82,6 +82,9 @@ class Fetched:
             for chunk in self.result.stream(min_chunk_size=1 << 20):
                 yield bytes(chunk)
 
+    def close(self) -> None:
+        """There is nothing to close; obstore's connections end with their last result."""
+
 
 class RemoteBucket:
     """The few things we ask of the remote bucket. May be called from any thread.

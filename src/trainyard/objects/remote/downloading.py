@@ -7,9 +7,8 @@ from pathlib import Path
 
 from trainyard.foundation.errors import NotFound
 from trainyard.foundation.locations import Location
-from trainyard.objects.contract import Replaced
+from trainyard.objects.contract import ObjectVersion, ObjectVersions, Replaced
 from trainyard.objects.remote.crew import Pause, do_all
-from trainyard.objects.remote.versions import RemoteVersion, RemoteVersions
 
 PIECE_BYTES = 4 << 20  # in memory at once for each request under way
 
@@ -29,14 +28,14 @@ class Found:
     """The version of an object that becomes the file."""
 
     wanted: Wanted
-    version: RemoteVersion
+    version: ObjectVersion
 
 
 Missed = Callable[[Wanted, Exception], None]
 
 
 def look_up(
-    versions: RemoteVersions, wanted: Sequence[Wanted], *, check: Callable[[], None], missed: Missed | None = None
+    versions: ObjectVersions, wanted: Sequence[Wanted], *, check: Callable[[], None], missed: Missed | None = None
 ) -> list[Found]:
     """The versions that are wanted, in any order; only what has no `etag` is asked for.
 

@@ -2,15 +2,25 @@
 
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from trainyard.foundation.errors import NotFound, Unavailable
-from trainyard.objects.contract import ObjectInfo, Replaced
-from trainyard.objects.remote.bucket import Fetched
+from trainyard.objects.contract import ObjectInfo, ObjectVersion, Replaced
 from trainyard.objects.remote.faults import Passing
-from trainyard.objects.remote.versions import RemoteVersion
 
 _KEPT_WHOLE = 1 << 20
+
+
+class Fetched(Protocol):
+    """The body of one answer, which is taken once."""
+
+    def read(self) -> bytes: ...
+
+    def chunks(self) -> Iterator[bytes]: ...
+
+    def close(self) -> None:
+        """Leave unread what has not been read."""
+        ...
 
 
 class RemoteReader:
@@ -21,10 +31,11 @@ class RemoteReader:
     bucket keeps versions; elsewhere Unavailable says so, and bytes of two versions are never mixed.
     """
 
-    def __init__(self, version: RemoteVersion, fetched: Fetched) -> None:
+    def __init__(self, version: ObjectVersion, fetched: Fetched) -> None:
         assert version.info is not None, "an object that was fetched is known"
         self.info: ObjectInfo = version.info
         self._version = version
+        self._fetched = fetched
         self._whole = self._read_whole(fetched) if self.info.size <= _KEPT_WHOLE else None
         self._stream = _Stream(fetched.chunks()) if self._whole is None else None
 
@@ -39,11 +50,13 @@ class RemoteReader:
                 return self._stream.take(wanted)
             except (Unavailable, EOFError):
                 self._stream = None  # the connection was lost; ranges still work
+                self._fetched.close()
         return self._read_range(offset, wanted)
 
     def close(self) -> None:
         self._stream = None
         self._whole = b"" if self._whole is None else self._whole
+        self._fetched.close()
 
     def __enter__(self) -> Self:
         return self

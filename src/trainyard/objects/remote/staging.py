@@ -1,5 +1,6 @@
 """Bodies on their way to the remote: in memory while small, in a nameless local file when not."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -46,8 +47,29 @@ class Staged:
         self._file.seek(0)
         return self._file.read() if self.size <= SMALL else cast(BinaryIO, self._file)
 
+    def part(self, offset: int, size: int) -> "StagedPart":
+        """Some bytes of a body that lies in a file, to be read beside others."""
+        assert self.size > SMALL, "a small body is in memory"
+        self._file.flush()
+        return StagedPart(self._file.fileno(), offset, min(size, self.size - offset))
+
     def close(self) -> None:
         self._file.close()
+
+
+class StagedPart:
+    """A piece of a staged body, as a file that is read once from front to back."""
+
+    def __init__(self, descriptor: int, offset: int, size: int) -> None:
+        self.size = size
+        self._descriptor = descriptor
+        self._place, self._end = offset, offset + size
+
+    def read(self, size: int = -1) -> bytes:
+        left = self._end - self._place
+        data = os.pread(self._descriptor, left if size < 0 else min(size, left), self._place)
+        self._place += len(data)
+        return data
 
 
 class StagedWriter:

@@ -1,19 +1,16 @@
 """Reading one version of an object of the remote in ranges: each retried, none of another version."""
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from trainyard.foundation.errors import NotFound
 from trainyard.foundation.locations import Location
-from trainyard.objects.contract import ObjectInfo, Replaced
+from trainyard.objects.contract import ObjectInfo, Pause, Replaced
 from trainyard.objects.remote.bucket import RemoteBucket
 from trainyard.objects.remote.described import Described, DescribedObjects
 from trainyard.objects.remote.faults import Absent, Moved
 from trainyard.objects.remote.paths import Layout
 from trainyard.objects.remote.patience import Patience, persist
-
-Pause = Callable[[float], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +27,6 @@ class RemoteVersion:
     info: ObjectInfo | None = None
 
     def read(self, offset: int, size: int, *, pause: Pause = time.sleep) -> bytes:
-        """Exactly `size` bytes from `offset`, fewer only at the end of the object.
-
-        What may pass is tried again; `pause` waits that many seconds in between, and may raise to give up. NotFound
-        when the object is gone, Replaced when it is another, Unavailable when the remote cannot be used.
-        """
         wanted = min(size, self.size - offset)
         if wanted <= 0:
             return b""

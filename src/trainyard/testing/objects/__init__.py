@@ -9,6 +9,18 @@ from trainyard.testing.objects.reading import ReadContract
 from trainyard.testing.objects.uploads import UploadContract
 from trainyard.testing.objects.writing import WriteContract
 
+__all__ = [
+    "BucketContract",
+    "ConcurrencyContract",
+    "ConditionContract",
+    "CopyContract",
+    "ListContract",
+    "ObjectStoreContract",
+    "ReadContract",
+    "UploadContract",
+    "WriteContract",
+]
+
 
 class ObjectStoreContract(
     BucketContract,

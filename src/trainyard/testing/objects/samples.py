@@ -12,6 +12,7 @@ from trainyard.objects.contract import (
     ANY_STATE,
     Attributes,
     ChecksumAlgorithm,
+    ObjectAccess,
     ObjectStore,
     Precondition,
     Upload,
@@ -81,7 +82,7 @@ def new_bucket(store: ObjectStore, account: str = ALICE) -> BucketRef:
 
 
 def put(
-    store: ObjectStore,
+    store: ObjectAccess,
     where: Location,
     body: bytes,
     *,
@@ -107,12 +108,12 @@ def put_part(
     return writer.commit(now=NOON)
 
 
-def body_of(store: ObjectStore, where: Location) -> bytes:
+def body_of(store: ObjectAccess, where: Location) -> bytes:
     with store.open(where) as reader:
         return reader.read(0, reader.info.size)
 
 
-def keys_of(store: ObjectStore, bucket: BucketRef) -> list[str]:
+def keys_of(store: ObjectAccess, bucket: BucketRef) -> list[str]:
     return [summary.key for summary in store.list_objects(bucket).objects]
 
 

@@ -33,6 +33,9 @@ class Remote:
                 raise Unavailable("the connection was lost")
             yield BODY[offset : offset + 70_000]
 
+    def close(self) -> None:
+        """What was not read is left."""
+
     def read_range(self, path: str, offset: int, size: int, *, etag: str, version: str | None) -> bytes:
         if self.is_replaced:
             raise Moved(path)

@@ -31,8 +31,7 @@ from trainyard.instance.sandbox.system_calls import unmount
 from trainyard.link.contract import ChannelSpec, InstanceSpec
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.specs import read_spec
-from trainyard.objects.contract import ObjectInfo, Replaced
-from trainyard.objects.remote import RemoteObjects
+from trainyard.objects.contract import IsFar, ObjectInfo, Replaced
 
 READY, REFUSED, CANNOT, TROUBLE = "ready", "refused", "cannot", "trouble"
 
@@ -98,7 +97,7 @@ class _Yard:
         self._spec = spec
         self._pool = ThreadPoolExecutor(_THREADS)
         store = open_store(spec.objects)
-        assert isinstance(store, RemoteObjects), "objects of this machine are shown as the files that they are"
+        assert isinstance(store, IsFar), "objects of this machine are shown as the files that they are"
         self._versions = store.versions
 
     def open(self, channels: Sequence[ChannelSpec], mounted: list[Path]) -> list[Session]:

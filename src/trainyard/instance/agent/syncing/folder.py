@@ -19,9 +19,9 @@ from trainyard.instance.agent.syncing.hints import Hints
 from trainyard.instance.agent.syncing.looks import MOST_FILES, Look, Scan, scan_folder
 from trainyard.instance.agent.syncing.restoring import restore
 from trainyard.instance.agent.syncing.sending import Place, Sender, Writer
-from trainyard.objects.contract import ObjectStore
+from trainyard.objects.contract import ObjectAccess
 
-OpenStore = Callable[[], ObjectStore]
+OpenStore = Callable[[], ObjectAccess]
 
 SETTLE_S = 0.5  # between two looks while things change
 RESCAN_S = 10.0  # between two looks when nothing hints at a change
@@ -69,7 +69,7 @@ class FolderSync:
 
     `restore`, `begin`, `finish` and `close` are called in this order by one thread; between `begin` and `finish` a
     second one works. `seen_as` is the path by which the program knows the folder; `is_restless` tells that its files
-    are written all the time.
+    are written all the time. When nothing `may_write` any more, it gives up.
     """
 
     def __init__(
@@ -82,11 +82,13 @@ class FolderSync:
         open_store: OpenStore,
         note: Callable[[str], None],
         is_restless: bool = False,
+        may_write: Callable[[], bool] = lambda: True,
     ) -> None:
         self._place = place
         self._location = location
         self._seen_as = seen_as
         self._open_store = open_store
+        self._may_write = may_write
         self._note = _Once(note)
         self._changes = Changes(is_restless=is_restless)
         self._sender = Sender(place, location, writer=writer, note=self._note, check=self._check)
@@ -102,7 +104,7 @@ class FolderSync:
     def folder(self) -> Path:
         return self._place.root / self._place.path
 
-    def restore(self, store: ObjectStore, *, owner: Owner, check: Callable[[], None]) -> None:
+    def restore(self, store: ObjectAccess, *, owner: Owner, check: Callable[[], None]) -> None:
         """Bring every object of the location. Before the first program has run."""
 
         def skipped(key: str) -> None:
@@ -187,7 +189,7 @@ class FolderSync:
             )
         return scan
 
-    def _carry_out(self, plan: Plan, store: ObjectStore, *, is_last: bool) -> _Round:
+    def _carry_out(self, plan: Plan, store: ObjectAccess, *, is_last: bool) -> _Round:
         troubles: list[Trouble] = []
         moved = 0
         for group in send_all(self._sender, store, plan.uploads):
@@ -233,7 +235,7 @@ class FolderSync:
             return Trouble(self._location, error)
 
     def _check(self) -> None:
-        if self._is_given_up.is_set():
+        if self._is_given_up.is_set() or not self._may_write():
             raise GaveUp
         with self._checking:  # several threads may send at once
             self._on_piece()

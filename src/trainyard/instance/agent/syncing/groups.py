@@ -12,7 +12,7 @@ from trainyard.foundation.errors import TrainyardError
 from trainyard.instance.agent.syncing.changes import Candidate
 from trainyard.instance.agent.syncing.looks import Look
 from trainyard.instance.agent.syncing.sending import Sender, Small
-from trainyard.objects.contract import ObjectStore, PreconditionFailed, WritesTogether
+from trainyard.objects.contract import ObjectAccess, PreconditionFailed, WritesTogether
 
 SMALL_BYTES = 256 * 1024  # of one file that is written with others
 GROUP_BYTES = 16 * 1024 * 1024  # which lie in memory
@@ -28,14 +28,14 @@ class Sent:
     outcome: Look | TrainyardError | OSError | None
 
 
-def send_all(sender: Sender, store: ObjectStore, candidates: Sequence[Candidate]) -> Iterator[Sequence[Sent]]:
+def send_all(sender: Sender, store: ObjectAccess, candidates: Sequence[Candidate]) -> Iterator[Sequence[Sent]]:
     """Store files group by group, each durable when it is given; who has enough takes no more."""
     if isinstance(store, WritesTogether):
         return _together(sender, store, candidates)
     return _side_by_side(sender, store, candidates)
 
 
-def _together(sender: Sender, store: ObjectStore, candidates: Sequence[Candidate]) -> Iterator[Sequence[Sent]]:
+def _together(sender: Sender, store: ObjectAccess, candidates: Sequence[Candidate]) -> Iterator[Sequence[Sent]]:
     group: list[Small] = []
     size = 0
     for candidate in candidates:
@@ -59,7 +59,7 @@ def _read(sender: Sender, candidate: Candidate) -> Small | None:
         return None
 
 
-def _write(sender: Sender, store: ObjectStore, group: Sequence[Small]) -> list[Sent]:
+def _write(sender: Sender, store: ObjectAccess, group: Sequence[Small]) -> list[Sent]:
     assert isinstance(store, WritesTogether), "the caller has looked"
     try:
         outcomes = sender.send_together(store, group)
@@ -74,7 +74,7 @@ def _write(sender: Sender, store: ObjectStore, group: Sequence[Small]) -> list[S
     ]
 
 
-def _side_by_side(sender: Sender, store: ObjectStore, candidates: Sequence[Candidate]) -> Iterator[Sequence[Sent]]:
+def _side_by_side(sender: Sender, store: ObjectAccess, candidates: Sequence[Candidate]) -> Iterator[Sequence[Sent]]:
     from concurrent.futures import ThreadPoolExecutor  # here, for an agent with a local store needs none
 
     with ThreadPoolExecutor(SIDE_BY_SIDE) as threads:
@@ -99,7 +99,7 @@ def _groups(sender: Sender, candidates: Sequence[Candidate]) -> Iterator[Sequenc
         yield group
 
 
-def _send(sender: Sender, store: ObjectStore, candidate: Candidate) -> Sent:
+def _send(sender: Sender, store: ObjectAccess, candidate: Candidate) -> Sent:
     try:
         return Sent(candidate.path, sender.send(store, candidate))
     except (TrainyardError, OSError) as error:

@@ -12,7 +12,7 @@ from trainyard.foundation.locations import Location
 from trainyard.instance.agent.channels import copy_file
 from trainyard.instance.agent.layout import Owner
 from trainyard.instance.agent.syncing.looks import Look
-from trainyard.objects.contract import ObjectInfo, ObjectStore
+from trainyard.objects.contract import ObjectAccess, ObjectInfo
 from trainyard.objects.filesystem import FilesystemObjects
 
 _BATCH = 1000
@@ -29,7 +29,7 @@ class Restored:
 
 
 def restore(
-    store: ObjectStore,
+    store: ObjectAccess,
     location: Location,
     folder: Path,
     *,
@@ -82,7 +82,7 @@ class _Restoring:
             except (FileExistsError, NotADirectoryError, IsADirectoryError):  # "a" and "a/b" cannot both be files
                 self.skipped(key)
 
-    def downloaded(self, store: ObjectStore) -> Iterator[Restored]:
+    def downloaded(self, store: ObjectAccess) -> Iterator[Restored]:
         """Many at once, for each takes its time."""
         from trainyard.instance.agent.downloads import FileTree, bring_newest
         from trainyard.objects.remote.crew import do_attended
@@ -131,7 +131,7 @@ def _as_it_was(place: Path, path: str, info: ObjectInfo, *, owner: Owner) -> Res
     return Restored(path, Look.of(place.stat()), info)
 
 
-def _keys(store: ObjectStore, location: Location) -> Iterator[str]:
+def _keys(store: ObjectAccess, location: Location) -> Iterator[str]:
     after: str | None = ""
     while after is not None:
         page = store.list_objects(location.bucket, prefix=location.key, after=after, limit=_BATCH)

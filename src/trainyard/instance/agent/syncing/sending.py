@@ -20,8 +20,8 @@ from trainyard.objects.contract import (
     ANY_STATE,
     Attributes,
     NewObject,
+    ObjectAccess,
     ObjectInfo,
-    ObjectStore,
     Precondition,
     PreconditionFailed,
     WritesTogether,
@@ -70,7 +70,8 @@ class Sender:
     """Stores and deletes the objects of one folder, and knows which of them are its own.
 
     An object that another instance has put under the same key is replaced, and `note` is told. Several threads may send
-    different files at once. `check` is called between two pieces of a file, and may raise to give up.
+    different files at once. `check` is called between two pieces of a file and before anything is changed in the store,
+    and may raise to give up.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class Sender:
         is_own = self._writer.is_alone or info.attributes.metadata.get(_INSTANCE) == self._writer.instance
         self._known[path] = _Known(info.etag, is_own)
 
-    def send(self, store: ObjectStore, candidate: Candidate) -> Look | None:
+    def send(self, store: ObjectAccess, candidate: Candidate) -> Look | None:
         """Store a file; the look at it that the object is the same as. None when it is gone, changes, or is written."""
         with self._opened(candidate.path) as descriptor:
             if descriptor is None or not (candidate.even_if_open or is_at_rest(descriptor)):
@@ -137,16 +138,18 @@ class Sender:
             for each, path in ((each, each.candidate.path) for each in files)
         ]
         outcomes: list[Look | TrainyardError | None] = []
+        self._check()
         for each, outcome in zip(files, store.put_together(new, now=utc_now()), strict=True):
             if isinstance(outcome, Written):
                 self._known[each.candidate.path] = _Known(outcome.etag, is_own=True)
             outcomes.append(each.look if isinstance(outcome, Written) else outcome)
         return outcomes
 
-    def delete(self, store: ObjectStore, path: str) -> None:
+    def delete(self, store: ObjectAccess, path: str) -> None:
         """Delete the object of a file that is gone, unless it is another's, or was replaced by somebody."""
         known = self._known.get(path)
         if known is not None and known.is_own:
+            self._check()
             with suppress(PreconditionFailed):
                 store.delete(self.where(path), precondition=Precondition(etag=known.etag))
         self._known.pop(path, None)
@@ -167,7 +170,7 @@ class Sender:
                 if descriptor is not None:
                     os.close(descriptor)
 
-    def _put(self, store: ObjectStore, candidate: Candidate, descriptor: int, *, look: Look) -> Written | None:
+    def _put(self, store: ObjectAccess, candidate: Candidate, descriptor: int, *, look: Look) -> Written | None:
         expected = self._expected(candidate.path)
         try:
             return self._put_once(store, candidate, descriptor, look=look, precondition=expected)
@@ -176,7 +179,7 @@ class Sender:
             return self._put_once(store, candidate, descriptor, look=look, precondition=ANY_STATE)
 
     def _put_once(
-        self, store: ObjectStore, candidate: Candidate, descriptor: int, *, look: Look, precondition: Precondition
+        self, store: ObjectAccess, candidate: Candidate, descriptor: int, *, look: Look, precondition: Precondition
     ) -> Written | None:
         writer = store.writer(self.where(candidate.path), self._attributes)
         try:
@@ -190,6 +193,7 @@ class Sender:
             if offset < look.size or not is_same:
                 writer.abort()
                 return None
+            self._check()
             return writer.commit(now=utc_now(), precondition=precondition)
         except BaseException:
             writer.abort()
@@ -199,7 +203,7 @@ class Sender:
         known = self._known.get(path)
         return Precondition(etag=known.etag) if known else Precondition(absent=True)
 
-    def _note_clash(self, store: ObjectStore, path: str) -> None:
+    def _note_clash(self, store: ObjectAccess, path: str) -> None:
         try:
             metadata: Mapping[str, str] = store.info(self.where(path)).attributes.metadata
         except NotFound:

@@ -16,7 +16,7 @@ from trainyard.instance.agent.layout import Owner
 from trainyard.instance.agent.orders import Ordered
 from trainyard.instance.agent.syncing import folder as folder_module
 from trainyard.instance.agent.syncing.changes import Candidate
-from trainyard.instance.agent.syncing.folder import FolderSync
+from trainyard.instance.agent.syncing.folder import FolderSync, GaveUp
 from trainyard.instance.agent.syncing.looks import Look
 from trainyard.instance.agent.syncing.sending import Place, Sender, Writer, catch_lease_signals, is_at_rest
 from trainyard.objects.filesystem import FilesystemObjects
@@ -42,7 +42,13 @@ class World:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
-    def sync(self, writer: Writer = ALONE, *, open_store: Callable[[], FilesystemObjects] | None = None) -> FolderSync:
+    def sync(
+        self,
+        writer: Writer = ALONE,
+        *,
+        open_store: Callable[[], FilesystemObjects] | None = None,
+        may_write: Callable[[], bool] = lambda: True,
+    ) -> FolderSync:
         """One that has restored what there is."""
         made = FolderSync(
             Place(self.folder(writer.instance).parent, "checkpoints"),
@@ -51,6 +57,7 @@ class World:
             writer=writer,
             open_store=open_store or (lambda: FilesystemObjects(self.root / "objects")),
             note=self.notes.append,
+            may_write=may_write,
         )
         self._opened.append(made)
         with self.store() as store:
@@ -265,7 +272,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_stored(world: World) -> Non
         size = path.stat().st_size
         assert changing.send(store, Candidate("model.pt", as_it_is=True)) is not None
     assert len(world.objects()["model.pt"]) == size
-    assert len(pieces) == 6
+    assert len(pieces) == 7  # three each time, and once before it is stored
 
 
 def test_a_file_that_is_gone_is_no_error(world: World) -> None:
@@ -280,3 +287,16 @@ def test_a_file_that_is_nothing_but_holes_is_told_and_not_stored(world: World) -
     world.sync().finish(nothing)
     assert world.objects() == {}
     assert "nearly empty but very large" in world.notes[0]
+
+
+def test_after_the_lease_nothing_is_stored_and_nothing_deleted(world: World) -> None:
+    world.put("old.pt", b"of the attempt before")
+    sync = world.sync(may_write=lambda: False)
+    (world.folder() / "old.pt").unlink()
+    (world.folder() / "new.pt").write_bytes(b"x" * 3_000_000)
+    (world.folder() / "small.json").write_text("{}")
+
+    with pytest.raises(GaveUp):
+        sync.finish(lambda: None)
+
+    assert world.objects() == {"old.pt": b"of the attempt before"}
