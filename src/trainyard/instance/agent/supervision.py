@@ -3,11 +3,11 @@
 import fcntl
 import os
 import select
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from trainyard.foundation.clock import boottime
 from trainyard.instance.agent.debugging import Debugging
 from trainyard.instance.agent.disk import DiskWatch
 from trainyard.instance.agent.hangs import HangWatch
@@ -15,18 +15,12 @@ from trainyard.instance.agent.orders import POLL_S, Orders
 from trainyard.instance.agent.output import Output
 from trainyard.instance.agent.pipes import Pipes
 from trainyard.instance.agent.reports import now_us
-from trainyard.instance.sandbox.contract import Ended, Sandboxed, SandboxRequest
-from trainyard.instance.sandbox.launcher import launch
+from trainyard.instance.sandbox.contract import Ended, Sandboxed
 
 MAX_RUNTIME = "max_runtime"  # the reason of a stop that nobody ordered
 
 _PIPE_BYTES = 1 << 20
 _READ_BYTES = 1 << 20
-
-
-def boottime() -> float:
-    """Seconds that also pass while the machine sleeps, and that no correction of the clock touches."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +90,16 @@ class Supervision:
         self._debugging = debugging
 
     def run(
-        self, request: SandboxRequest, *, limit_s: float | None = None, on_start: Callable[[Sandboxed], None]
+        self,
+        start: Callable[[OutputPipe], Sandboxed],
+        *,
+        limit_s: float | None = None,
+        on_start: Callable[[Sandboxed], None],
     ) -> RunEnd:
-        """Launch a program and see it through; raises what `launch` raises."""
+        """Start a program that writes to a pipe, and see it through; raises what `start` raises."""
         pipe = OutputPipe()
         try:
-            program = launch(request, pipe.writer)
+            program = start(pipe)
             pipe.close_writer()
             try:
                 on_start(program)
@@ -222,5 +220,5 @@ class _Run:
     def _stop(self, reason: str) -> None:
         if self._stop_reason is None:
             self._stop_reason = reason
-            self._kill_at = boottime() + self._grace_s
+            self._kill_at = boottime() + self._orders.grace_s(self._grace_s)
             self._program.terminate()

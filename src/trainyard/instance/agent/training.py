@@ -4,14 +4,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from trainyard.formats.extraction import MetricScanner
+from trainyard.foundation.clock import boottime
 from trainyard.foundation.rule_status import RuleStatus
+from trainyard.instance.agent.attendance import Attendance
 from trainyard.instance.agent.code import ProgramCommand, program_command
 from trainyard.instance.agent.debugging import Debugging
-from trainyard.instance.agent.disk import DiskWatch
 from trainyard.instance.agent.environment import cpu_count
 from trainyard.instance.agent.executables import find_executable
-from trainyard.instance.agent.hangs import HangWatch
 from trainyard.instance.agent.installation import Installation, Overlay
 from trainyard.instance.agent.judging import DRAIN_S, STOPPED_DRAIN_S, Judges
 from trainyard.instance.agent.launching import launcher_words, require_launchable, uses_mpirun
@@ -23,11 +22,10 @@ from trainyard.instance.agent.pipes import Pipes
 from trainyard.instance.agent.placing import ChannelPlaces
 from trainyard.instance.agent.program import Program, ProgramRunner
 from trainyard.instance.agent.reports import Reports, now_us
-from trainyard.instance.agent.series import MetricSeries
-from trainyard.instance.agent.supervision import RunEnd, Supervision, boottime
+from trainyard.instance.agent.supervision import RunEnd
 from trainyard.instance.sandbox.contract import ML, Sandboxed
 from trainyard.instance.warm.warmth import Warmth
-from trainyard.link.contract import INTERRUPTED, InstanceSpec
+from trainyard.link.contract import INTERRUPTED, LEASE, InstanceSpec
 from trainyard.link.folders import InstanceFolder
 
 
@@ -50,17 +48,14 @@ class Training:
         self.command = ""
         self._folder = folder
         self._spec = spec
-        self._output = output
         self._orders = orders
         self._reports = reports
-        self._pipes = pipes
-        disk = DiskWatch((folder.ml, folder.scratch, folder.logs))
-        self._hangs = HangWatch(folder, spec, output=output, reports=reports)
         self._debugging = debugging
-        supervision = Supervision(
-            output, orders, grace_s=spec.grace_s, disk=disk, pipes=pipes, hangs=self._hangs, debugging=debugging
+        self._attendance = Attendance(
+            folder, spec, output=output, orders=orders, reports=reports, pipes=pipes, debugging=debugging
         )
         places = ChannelPlaces(folder, spec.channels, owner=owner)
+        supervision = self._attendance.supervision
         self._runner = ProgramRunner(folder, spec, supervision=supervision, places=places, network=network)
         self._judges = self._judges_of(debugging)
         self._installation = Installation(
@@ -73,8 +68,6 @@ class Training:
             owner=owner,
             on_start=self._note_limits,
         )
-        self._noted: set[str] = set()
-        self._started_us = 0
 
     @property
     def code_folder(self) -> str:
@@ -113,7 +106,7 @@ class Training:
         begun_us = now_us()
         try:
             end = self._runner.run(program, on_start=self._begin)
-            self._finish(end, begun_us)
+            self._attendance.finish(end, begun_us)
             self._conclude_rules(end)
         finally:
             if self._judges is not None:
@@ -155,23 +148,11 @@ class Training:
         return warmth
 
     def _note_limits(self, sandboxed: Sandboxed) -> None:
-        for sentence in (*sandboxed.not_enforced, *self._runner.not_enforced):
-            if sentence not in self._noted:
-                self._noted.add(sentence)
-                self._reports.note(sentence)
+        self._attendance.note((*sandboxed.not_enforced, *self._runner.not_enforced))
 
     def _begin(self, sandboxed: Sandboxed) -> None:
-        self._started_us = now_us()
-        self._pipes.start()
-        if sandboxed.is_warm:
-            self._reports.note("The program was started warm: forked from an interpreter that was ready for it.")
+        self._attendance.begin(sandboxed)
         self._note_limits(sandboxed)
-        if self._spec.metrics:
-            # Only now, because it imports what is not of the standard library: the program need not wait for that.
-            scanner = MetricScanner(self._spec.metrics, note=self._reports.note)
-            self._output.metrics = MetricSeries(scanner, self._folder.metrics, reports=self._reports)
-        self._output.first_us = None
-        self._hangs.begin(sandboxed.pid, boottime())
         if self._judges is not None:
             self._judges.begin()
 
@@ -179,7 +160,7 @@ class Training:
         """Let what judges beside the program come to its end, and report how the rules stand then."""
         if self._debugging is None or self._judges is None:
             return
-        if not end.is_killed and end.stop_reason != INTERRUPTED:
+        if not end.is_killed and end.stop_reason not in (INTERRUPTED, LEASE):
             if self._spec.instance == self._spec.hosts[0]:
                 self._debugging.mark_end()
             patience_s = STOPPED_DRAIN_S if end.stop_reason is not None else DRAIN_S
@@ -188,16 +169,3 @@ class Training:
         self._debugging.hear_out(boottime())
         is_stopped = end.is_killed or (end.stop_reason is not None and self._debugging.stop_reason is None)
         self._debugging.conclude(RuleStatus.STOPPED if is_stopped else RuleStatus.NO_ISSUES_FOUND)
-
-    def _finish(self, end: RunEnd, begun_us: int) -> None:
-        self._hangs.end()
-        if self._output.metrics is not None:
-            self._output.metrics.finish()
-            self._output.metrics = None
-        if self._output.lost_bytes:
-            self._reports.note(f"{self._output.lost_bytes} bytes of the log are lost, because the disk took no more.")
-        self._reports.passed("sandbox", begun_us, self._started_us)
-        if self._output.first_us is not None:
-            self._reports.passed("import", self._started_us, self._output.first_us)
-        self._reports.passed("train", self._started_us, now_us())
-        self._reports.exited(end.ended)
