@@ -42,7 +42,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "jax": ("jax[cpu]==0.10.2", "keras==3.15.1", "torch==2.13.0"),
     # Not a client: the environment that jobs of the TensorFlow image run in.
     "tensorflow": ("tensorflow-cpu==2.21.0",),
-    # Not a client either, but a peer of the benchmarks.
+    # Not a client either, but a peer of the benchmarks, and the cluster of the Ray engine.
     "ray": ("ray[default]==2.60.0",),
     # The peers of benchmarks/tuning; numpy and scipy are what our own strategy needs.
     "tuning": (

@@ -1,4 +1,4 @@
-"""The small services as boto3 users call them: identity, roles, log events, metrics, tags."""
+"""The small services as boto3 users call them: identity, roles, log events, metrics, tags, repositories of images."""
 
 import json
 import time
@@ -24,6 +24,7 @@ def main() -> None:
     roles(account)
     log_events()
     metrics()
+    repositories(account)
 
 
 def identity() -> str:
@@ -44,6 +45,22 @@ def identity() -> str:
     )
     assert assumed.get_caller_identity()["Arn"].endswith(f"assumed-role/{role}/conformance")
     return account
+
+
+def repositories(account: str) -> None:
+    ecr = boto3.client("ecr")
+    name = f"team/{uuid.uuid4().hex[:12]}"
+    made = ecr.create_repository(repositoryName=name, tags=[{"Key": "team", "Value": "red"}])["repository"]
+    assert made["repositoryUri"].startswith(f"{account}.dkr.ecr.")
+    pages = ecr.get_paginator("describe_repositories").paginate()
+    assert name in [each["repositoryName"] for page in pages for each in page["repositories"]]
+    assert ecr.list_tags_for_resource(resourceArn=made["repositoryArn"])["tags"] == [{"Key": "team", "Value": "red"}]
+    assert ecr.get_authorization_token()["authorizationData"][0]["expiresAt"] > datetime.now(UTC)
+    wanted = {"repositoryName": name, "imageIds": [{"imageTag": "latest"}]}
+    assert code(lambda: ecr.create_repository(repositoryName=name)) == "RepositoryAlreadyExistsException"
+    assert code(lambda: ecr.list_images(repositoryName=f"{name}-absent")) == "RepositoryNotFoundException"
+    assert code(lambda: ecr.describe_images(**wanted)) == "ImageNotFoundException"
+    ecr.delete_repository(repositoryName=name)
 
 
 def roles(account: str) -> None:

@@ -124,6 +124,10 @@ class World:
             "s3uri": f"s3://{self.bucket}/{self.key}",
             "s3outputpath": f"s3://{self.bucket}",
             "resourcearnlist": f"arn:aws:s3:::{self.bucket}",
+            "repositoryname": f"{word}/images",
+            "repositorynames": f"{word}/images",
+            "registryid": account,
+            "registryids": account,
         }
         several = {
             "versionid": ["null", "v1"],
@@ -132,6 +136,7 @@ class World:
                 group_arn,
                 f"arn:aws:sagemaker:us-east-1:{account}:training-job/{word}-job",
                 f"arn:aws:sagemaker:us-east-1:{account}:hyper-parameter-tuning-job/{word}-tuning",
+                f"arn:aws:ecr:us-east-1:{account}:repository/{word}/images",
             ],
         }
         return {name: [value] for name, value in named.items()} | several
@@ -162,6 +167,7 @@ def build_world(user: User, word: str, *, secret: str) -> World:
     _build_identities(user, word, secret)
     _build_logs(user, word, secret)
     _build_metrics(user, word)
+    user.client("ecr").create_repository(repositoryName=f"{word}/images", tags=tags)
     _build_job(user, word, secret)
     _build_tuning_job(user, word, secret)
     return World(word, user.account, user.name, user.access_key_id, upload, secret)
@@ -317,6 +323,10 @@ def _views(user: User, world: World) -> Iterator[tuple[str, Any]]:
     yield "streams", logs.describe_log_streams(**group)["logStreams"]
     yield "events", logs.get_log_events(**group, logStreamName=f"{world.word}/stream", startFromHead=True)["events"]
     yield "group tags", logs.list_tags_log_group(**group)["tags"]
+    repositories = user.client("ecr").describe_repositories()["repositories"]
+    yield "repositories", repositories
+    arns = [each["repositoryArn"] for each in repositories]
+    yield "repository tags", [user.client("ecr").list_tags_for_resource(resourceArn=arn)["tags"] for arn in arns]
     yield from _metric_views(user, world)
     sagemaker, job = user.client("sagemaker"), {"TrainingJobName": f"{world.word}-job"}
     told = sagemaker.describe_training_job(**job)

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.engines.images import Environment, Images, Reference, installed_version
+from trainyard.engines.images import ContainerImage, Environment, Images, Reference, installed_version
 from trainyard.foundation.errors import InvalidRequest, NotFound
 
 REGISTRY = "123456789012.dkr.ecr.eu-central-1.amazonaws.com"
@@ -38,6 +38,20 @@ def make_python(folder: Path, name: str) -> str:
 )
 def test_the_name_of_an_image_is_taken_apart(image: str, repository: str, tag: str) -> None:
     assert Reference.parse(image) == Reference(repository, tag)
+
+
+@pytest.mark.parametrize(
+    ("image", "account"),
+    [
+        (f"{REGISTRY}/mine:1", "123456789012"),
+        ("123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn/mine", "123456789012"),
+        ("mine:1", ""),
+        ("registry.example/mine:1", ""),
+        (f"{REGISTRY}.example/mine:1", ""),
+    ],
+)
+def test_an_image_in_a_registry_of_amazons_is_of_an_account(image: str, account: str) -> None:
+    assert Reference.parse(image).account == account
 
 
 @pytest.mark.parametrize("image", ["", ":", "registry.example/"])
@@ -83,11 +97,12 @@ def test_a_strict_yard_refuses_another_version(images: Images) -> None:
 
 
 @pytest.mark.parametrize("image", ["team/mine:v1", f"{REGISTRY}/image-classification:1"])
-def test_an_image_that_stands_for_nothing_is_refused_with_the_command_that_helps(images: Images, image: str) -> None:
-    with pytest.raises(InvalidRequest, match="trainyard images map") as caught:
+def test_an_image_that_stands_for_nothing_is_refused_with_both_commands_that_help(images: Images, image: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"trainyard images map \S+ /path/to/python") as caught:
         images.environment(image)
 
     assert image in caught.value.message
+    assert f"trainyard images map {Reference.parse(image)} --container" in caught.value.message
 
 
 def test_a_mapped_image_stands_for_its_python_in_every_registry(images: Images, tmp_path: Path) -> None:
@@ -135,9 +150,53 @@ def test_a_mapped_version_is_nearer_than_an_own_python_without_the_framework(ima
     assert images.environment("tensorflow-training:2.19").python == python
 
 
+def test_an_image_may_stand_for_a_container_image(images: Images) -> None:
+    images.map_container(f"{REGISTRY}/mine:1", "localhost/mine:1")
+
+    assert images.resolve("mine:1") == ContainerImage("localhost/mine:1")
+    assert images.container_of(f"{REGISTRY}/mine:1") == "localhost/mine:1"
+    assert images.mapped() == {"mine:1": "container:localhost/mine:1"}
+    with pytest.raises(InvalidRequest, match=r"localhost/mine:1, which only the container engine runs"):
+        images.environment("mine:1")
+
+
+def test_a_container_image_stands_for_the_names_that_were_mapped_and_for_none_near_them(images: Images) -> None:
+    images.map_container("pytorch-training:2.6", "localhost/torch:2.6")
+
+    assert images.container_of("pytorch-training:2.6") == "localhost/torch:2.6"
+    assert images.container_of("pytorch-training:2.5") == ""
+    assert images.environment("pytorch-training:2.5").python == sys.executable
+
+
+def test_an_image_without_a_tag_is_the_latest(images: Images) -> None:
+    images.map_container("mine:latest", "localhost/mine:latest")
+    images.map_container("ours", "localhost/ours:1")
+    images.map_container("ours:latest", "localhost/ours:2")
+
+    assert images.container_of("mine") == "localhost/mine:latest"
+    assert images.container_of("ours") == "localhost/ours:1"  # which was mapped by that very name
+    assert images.container_of("ours:latest") == "localhost/ours:2"
+
+
+def test_an_image_that_stands_for_nothing_runs_under_its_own_name(images: Images, tmp_path: Path) -> None:
+    images.map("theirs", make_python(tmp_path, "python"))
+
+    assert images.container_of(f"{REGISTRY}/mine:1") == f"{REGISTRY}/mine:1"
+    assert images.container_of("theirs:1") == ""
+    assert images.container_of("pytorch-training:2.6") == ""
+
+
+@pytest.mark.parametrize("name", ["", "-v", "two words", "/mine", "mine:1:2", "https://mine"])
+def test_what_is_no_name_of_a_container_image_is_refused(images: Images, name: str) -> None:
+    with pytest.raises(InvalidRequest, match="not the name of a container image"):
+        images.map_container("mine", name)
+
+
 def test_an_image_is_mapped_anew_and_forgotten(images: Images, tmp_path: Path) -> None:
     first, second = make_python(tmp_path, "first"), make_python(tmp_path, "second")
     images.map("mine", first)
+    images.map_container("mine", "localhost/mine:1")
+    assert images.resolve("mine") == ContainerImage("localhost/mine:1")
     images.map("mine", second)
     assert images.environment("mine").python == second
 

@@ -10,6 +10,8 @@ from trainyard.foundation.locations import BucketRef
 from trainyard.server import roles
 from trainyard.server.records.contract import ResourceKey, TaggedArn
 from trainyard.server.services.contract import Call
+from trainyard.server.services.ecr.repositories import repository_arn
+from trainyard.server.services.ecr.tags import repository_of_arn
 from trainyard.server.services.iam import managed, profiles
 from trainyard.server.services.logs.groups import group_arn, load_group
 from trainyard.server.services.s3.addressing import resolve
@@ -111,6 +113,11 @@ def _log_group(call: Call, arn: str) -> TagOwner:
     return _Recorded(call, group.key.account, group_arn(group))
 
 
+def _repository(call: Call, arn: str) -> TagOwner:
+    repository = repository_of_arn(call, arn)
+    return _Recorded(call, repository.key.account, repository_arn(repository))
+
+
 def _role(call: Call, arn: str) -> TagOwner:
     return _Recorded(call, roles.load_role(call.yard.records, arn).key.account, arn)
 
@@ -135,6 +142,7 @@ def _policy(call: Call, arn: str) -> TagOwner:
 _OWNERS: Mapping[tuple[str, str], Callable[[Call, str], TagOwner]] = {
     ("s3", "bucket"): _bucket,
     ("logs", "log-group"): _log_group,
+    ("ecr", "repository"): _repository,
     ("sagemaker", "training-job"): _job,
     ("sagemaker", "hyper-parameter-tuning-job"): _job,
     ("iam", "role"): _role,
