@@ -5,18 +5,21 @@ import signal
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from trainyard.engines.contract import AttemptRef, Engine
+from trainyard.engines.contract import AttemptRef, Engine, InstanceRef, Node
 from trainyard.engines.local import LocalEngine
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.locations import BucketRef
-from trainyard.link.contract import FrameKind
+from trainyard.link.contract import FrameKind, InstanceSpec
+from trainyard.link.folders import InstanceFolder
 from trainyard.link.presence import presence_of
 from trainyard.objects.filesystem import FilesystemObjects
 from trainyard.testing.engines import EngineContract, PlayedAgent, SimulatedEngine, complete, fail, run
+from trainyard.testing.engines.loopback import Loopback
 from trainyard.testing.engines.samples import (
     ACCOUNT,
     BUCKET,
@@ -26,7 +29,9 @@ from trainyard.testing.engines.samples import (
     Surroundings,
     attempt_specs,
 )
+from trainyard.testing.engines.simulated_cluster import LEASE, MARGIN, Plot, SimulatedCluster
 from trainyard.testing.eventually import eventually
+from trainyard.testing.simulated_time import SimulatedTime
 
 JOB_USER = 20001  # of the jobs, where the tests run as root
 
@@ -37,6 +42,12 @@ def play(agent: PlayedAgent) -> None:
     {ENDLESS: run, FAILING: fail}.get(code, complete)(agent)
 
 
+def plot(spec: InstanceSpec) -> Plot:
+    """What that program would do, and how long it would take."""
+    code = spec.program.command[-1]
+    return Plot(timedelta(hours=1) if code == ENDLESS else timedelta(), code=3 if code == FAILING else 0)
+
+
 @pytest.fixture
 def surroundings(tmp_path: Path) -> Surroundings:
     return Surroundings(tmp_path / "objects")
@@ -44,24 +55,75 @@ def surroundings(tmp_path: Path) -> Surroundings:
 
 class TestSimulatedEngine(EngineContract):
     @pytest.fixture
-    def reopen(self, tmp_path: Path) -> Callable[[], Engine]:
+    def reopen(self, tmp_path: Path) -> Callable[[], SimulatedEngine]:
         return lambda: SimulatedEngine(tmp_path / "jobs", role=play)
 
     @pytest.fixture
-    def engine(self, reopen: Callable[[], Engine]) -> Engine:
+    def engine(self, reopen: Callable[[], SimulatedEngine]) -> SimulatedEngine:
         return reopen()
+
+    @pytest.fixture
+    def kill(self, engine: SimulatedEngine) -> Callable[[InstanceRef], None]:
+        return lambda instance: engine.agent(instance).die()
+
+
+@pytest.fixture(scope="module")
+def agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the code of agents is copied to, once for all tests."""
+    return tmp_path_factory.mktemp("agents")
+
+
+@pytest.fixture
+def real_surroundings(tmp_path: Path) -> Surroundings:
+    """Of instances that really run."""
+    with closing(FilesystemObjects(tmp_path / "objects")) as objects:
+        objects.create_bucket(BucketRef(ACCOUNT, BUCKET), region=REGION, now=utc_now())
+    return Surroundings(tmp_path / "objects", uid=JOB_USER if os.geteuid() == 0 else None)
+
+
+class TestSimulatedCluster(EngineContract):
+    @pytest.fixture
+    def clock(self) -> SimulatedTime:
+        return SimulatedTime()
+
+    @pytest.fixture
+    def reopen(self, tmp_path: Path, clock: SimulatedTime) -> Callable[[], SimulatedCluster]:
+        nodes = [Node(name, 4, 4.0, 1 << 34, reserves=True) for name in ("left", "right")]
+        return lambda: SimulatedCluster(tmp_path / "jobs", nodes=nodes, plot=plot, clock=clock)
+
+    @pytest.fixture
+    def engine(self, reopen: Callable[[], SimulatedCluster]) -> SimulatedCluster:
+        return reopen()
+
+    @pytest.fixture
+    def kill(self, engine: SimulatedCluster) -> Callable[[InstanceRef], None]:
+        return lambda instance: engine.agent(instance).die()
+
+    @pytest.fixture
+    def node_of(self, engine: SimulatedCluster) -> Callable[[InstanceRef], str]:
+        return lambda instance: engine.works[instance].node
+
+    @pytest.fixture
+    def take(self, engine: SimulatedCluster, clock: SimulatedTime) -> Callable[[str], None]:
+        def take(name: str) -> None:
+            engine.cut_off(name)
+            clock.forward((LEASE + MARGIN).total_seconds())
+
+        return take
 
 
 class TestLocalEngine(EngineContract):
     @pytest.fixture
-    def surroundings(self, tmp_path: Path) -> Surroundings:
-        with closing(FilesystemObjects(tmp_path / "objects")) as objects:
-            objects.create_bucket(BucketRef(ACCOUNT, BUCKET), region=REGION, now=utc_now())
-        return Surroundings(tmp_path / "objects", uid=JOB_USER if os.geteuid() == 0 else None)
+    def surroundings(self, real_surroundings: Surroundings) -> Surroundings:
+        return real_surroundings
 
     @pytest.fixture
-    def reopen(self, tmp_path: Path) -> Callable[[], Engine]:
-        return lambda: LocalEngine(tmp_path / "jobs", tmp_path / "agents", slots=4)
+    def kill(self, tmp_path: Path) -> Callable[[InstanceRef], None]:
+        return lambda instance: kill_agent(instance.folder(tmp_path / "jobs"))
+
+    @pytest.fixture
+    def reopen(self, tmp_path: Path, agents: Path) -> Callable[[], Engine]:
+        return lambda: LocalEngine(tmp_path / "jobs", agents, slots=4)
 
     @pytest.fixture
     def engine(self, reopen: Callable[[], Engine], tmp_path: Path) -> Iterator[Engine]:
@@ -76,10 +138,8 @@ class TestLocalEngine(EngineContract):
         mark = uuid.uuid4().hex
         (instance,) = engine.start(attempt_specs(surroundings, f"{ENDLESS}  # {mark}"))
         eventually(lambda: pids_running(mark))
-        presence = presence_of(instance.folder(tmp_path / "jobs").root)
-        assert presence is not None
 
-        os.kill(presence.pid, signal.SIGKILL)
+        kill_agent(instance.folder(tmp_path / "jobs"))
 
         eventually(lambda: not engine.is_alive(instance))
         assert engine.reports(instance, 0).frames[-1].kind is not FrameKind.ENDED
@@ -94,6 +154,61 @@ class TestLocalEngine(EngineContract):
         engine.end(instance.attempt)
 
         assert pids_running(mark) == []
+
+
+class TestClusterEngine(EngineContract):
+    """On nodes that are folders of this machine; tests/contract/test_ray_engine.py has real ones."""
+
+    @pytest.fixture
+    def surroundings(self, real_surroundings: Surroundings) -> Surroundings:
+        return real_surroundings
+
+    @pytest.fixture
+    def loopback(self, tmp_path: Path, agents: Path) -> Loopback:
+        return Loopback(tmp_path / "nodes", tmp_path / "jobs", tmp_path / "engine", agents)
+
+    @pytest.fixture
+    def reopen(self, loopback: Loopback) -> Iterator[Callable[[], Engine]]:
+        opened: list[Engine] = []
+
+        def open_anew() -> Engine:
+            for earlier in opened:
+                earlier.close()
+            opened.append(loopback.engine())
+            opened[-1].make_ready()
+            return opened[-1]
+
+        yield open_anew
+        for engine in opened:
+            engine.close()
+
+    @pytest.fixture
+    def engine(self, reopen: Callable[[], Engine], loopback: Loopback) -> Iterator[Engine]:
+        yield reopen()
+        last = reopen()
+        for node in loopback.nodes:
+            loopback.node(node.name).join_again()
+        for attempt in loopback.jobs.glob("*/*"):
+            last.end(AttemptRef(attempt.parent.name, int(attempt.name)))
+
+    @pytest.fixture
+    def kill(self, loopback: Loopback) -> Callable[[InstanceRef], None]:
+        node_of = loopback.cluster.node_of
+        return lambda instance: kill_agent(loopback.node(node_of(instance)).instance(instance))
+
+    @pytest.fixture
+    def node_of(self, loopback: Loopback) -> Callable[[InstanceRef], str]:
+        return loopback.cluster.node_of
+
+    @pytest.fixture
+    def take(self, loopback: Loopback) -> Callable[[str], None]:
+        return lambda name: loopback.node(name).leave()
+
+
+def kill_agent(folder: InstanceFolder) -> None:
+    presence = presence_of(folder.root)
+    assert presence is not None
+    os.kill(presence.pid, signal.SIGKILL)
 
 
 def pids_running(mark: str) -> list[int]:

@@ -5,6 +5,7 @@ engine decides nothing about jobs: what is started when, on which node, with whi
 the job is for the yard to say.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,6 +15,8 @@ from trainyard.foundation.errors import InvalidRequest
 from trainyard.link.contract import Command, CommandKind, InstanceSpec
 from trainyard.link.folders import AttemptRef, InstanceRef
 from trainyard.link.spool import Read
+
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 __all__ = ["AttemptRef", "Capabilities", "Capacity", "Engine", "InstanceRef", "Node", "Read", "refs_of"]
 
@@ -33,6 +36,7 @@ class Node:
     gpus: tuple[int, ...] = ()
     reserves: bool = False
     is_spot: bool = False  # may be taken away at any moment, so that only spot jobs are placed there
+    address: str = ""  # by which other machines reach it; empty on the yard's own machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,7 @@ class Capacity:
     """What all jobs together can have, node by node."""
 
     nodes: tuple[Node, ...]
+    obstacle: str = ""  # why nothing can be placed for now, as a sentence; the nodes are then those last seen, slotless
 
     @classmethod
     def of_machine(cls, slots: int, cpus: float, memory_bytes: int, gpus: tuple[int, ...] = ()) -> Self:
@@ -75,10 +80,16 @@ class Capabilities:
 
 
 def refs_of(specs: Sequence[InstanceSpec]) -> tuple[InstanceRef, ...]:
-    """The instances that specs describe; InvalidRequest when they are not those of one attempt, each once."""
+    """The instances that specs describe.
+
+    InvalidRequest when they are not those of one attempt, each once, or their names cannot be those of folders.
+    """
     refs = tuple(map(InstanceRef.of, specs))
     if len({ref.attempt for ref in refs}) != 1 or len(set(refs)) != len(refs):
         raise InvalidRequest("Started together are the instances of one attempt, each once.")
+    for name in (refs[0].attempt.job_id, *(ref.name for ref in refs)):
+        if not _PLAIN_NAME.fullmatch(name):
+            raise InvalidRequest(f'"{name}" cannot be the name of a folder of its own.')
     return refs
 
 

@@ -1,5 +1,6 @@
 """Time as the yard keeps it: aware UTC datetimes in memory, integer microseconds on disk."""
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -19,3 +20,8 @@ def to_micros(moment: datetime) -> int:
 
 def from_micros(micros: int) -> datetime:
     return EPOCH + timedelta(microseconds=micros)
+
+
+def boottime() -> float:
+    """Seconds that also pass while the machine sleeps, and that no correction of the clock touches."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

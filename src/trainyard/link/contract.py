@@ -15,6 +15,7 @@ from typing import Any
 PROTOCOL = 5
 
 INTERRUPTED = "interrupted"  # the reason of a stop after which another attempt goes on, so that nothing is uploaded
+LEASE = "lease"  # the reason of a stop because the yard was not heard of; nothing is uploaded, and no last frame left
 CACHE_BYTES = 10 * 1024**3  # what is kept on disk of a remote S3, unless it is set otherwise
 SERVED = "s3://"  # the url of objects that the yard serves
 ENVIRONMENTS_BYTES = 20 * 1024**3  # what the environments kept for one user may take, unless it is set otherwise
@@ -176,6 +177,7 @@ class ContainerSpec:
     image: str  # as `tool` knows it
     tool: str = "podman"  # or docker; an absolute path or a name
     options: Sequence[str] = ()  # for its `run`, that the machine needs
+    limits: Sequence[str] = ("cpu", "memory", "pids")  # those that it enforces here
     entrypoint: Sequence[str] = ()  # instead of the image's; with `arguments`, see ContainerEntrypoint
     arguments: Sequence[str] = ("train",)
 
@@ -239,7 +241,9 @@ class FrameKind(StrEnum):
     NOTE = "note"  # text: something a user should know: what is not enforced, what was substituted
     # name, value, at_us, count: the newest value of a metric and how many there were; has_lapsed, see MetricSummary
     METRIC = "metric"
-    RULE = "rule"  # rule, status, details, finding (or None), judged, dropped: how a rule stands, whenever that changes
+    # rule, status, details, finding (or None), judged, dropped: how a rule stands, whenever that changes; stops, where
+    # the yard has to stop all instances because of it, and now
+    RULE = "rule"
     EXITED = "exited"  # code, signal, is_oom: how the program ended
     ARTIFACT = "artifact"  # kind: model|output, uri, size
     ENDED = "ended"  # outcome: completed|failed|stopped, reason, card: the failure card; the last frame of all

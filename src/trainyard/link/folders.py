@@ -121,6 +121,16 @@ class InstanceFolder:
         return self.root / "activity"
 
     @property
+    def lease(self) -> Path:
+        """Until when anything of the instance may run, where it has a lease."""
+        return self.root / "lease"
+
+    @property
+    def taken(self) -> Path:
+        """There when the instance ended because its lease did."""
+        return self.root / "taken"
+
+    @property
     def scratch(self) -> Path:
         """What is thrown away at the end: /tmp, /dev/shm, unpacked code."""
         return self.root / "scratch"

@@ -24,6 +24,8 @@ class LedgerKind(StrEnum):
     MOUNT = "mount"  # path: where it is mounted, in the namespace of the agent
     FOLDER = "folder"  # path: removed with all that is in it
     PROCESS = "process"  # pid, started: as foundation.home.process_start tells it
+    CONTAINER = "container"  # tool, instance: the folder that its label names, see link.containers
+    KEEPER = "keeper"  # pid, started: of a process that removes what it keeps, and ends, once its agent is gone
 
 
 @dataclass(frozen=True, slots=True)

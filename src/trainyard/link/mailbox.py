@@ -8,7 +8,8 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,20 +28,32 @@ class Mailbox:
 
     def put(self, kind: CommandKind, payload: Mapping[str, Any] | None = None) -> Command:
         """Leave a command; it is there, also after a power cut, when this returns."""
-        self._folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
         content = dict(payload or {})
-        data = json.dumps({"kind": kind.value, "payload": content}).encode()
-        with tempfile.NamedTemporaryFile(dir=self._folder, prefix=".new-") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-            number = self._link(Path(file.name))
-        sync_folder(self._folder)
+        with self._written(kind, content) as file:
+            number = self._link(file)
         return Command(number, kind, content)
+
+    def copy(self, command: Command) -> None:
+        """Leave a command of another mailbox under its own number; nothing happens when there is one already."""
+        if self._file(command.number).exists():
+            return
+        with self._written(command.kind, command.payload) as file, suppress(FileExistsError):
+            self._file(command.number).hardlink_to(file)
 
     def read(self, after: int) -> list[Command]:
         """The commands with a higher number, in order; none when nothing was ever put."""
         return [self._command(number) for number in self._numbers() if number > after]
+
+    @contextmanager
+    def _written(self, kind: CommandKind, payload: Mapping[str, Any]) -> Iterator[Path]:
+        """A file with a command, to be linked to its name meanwhile, which is durable after that."""
+        self._folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=self._folder, prefix=".new-") as file:
+            file.write(json.dumps({"kind": kind.value, "payload": dict(payload)}).encode())
+            file.flush()
+            os.fsync(file.fileno())
+            yield Path(file.name)
+        sync_folder(self._folder)
 
     def _link(self, source: Path) -> int:
         # A link fails when the name is taken, so of two that put at once one moves on to the next number.

@@ -104,7 +104,7 @@ def read_frames(path: Path, offset: int) -> Read:
     frames: list[Frame] = []
     position = 0
     while (end := data.find(b"\n", position)) >= 0:
-        frame = _decode(data[position:end])
+        frame = decode_frame(data[position:end])
         if frame is None and _has_frame_after(data, end):
             raise Corrupt(f"{path} is damaged at byte {offset + position}.")
         if frame is None:
@@ -120,6 +120,18 @@ def read_frames(path: Path, offset: int) -> Read:
 def last_frame(path: Path) -> Frame | None:
     """The newest whole frame, read from the end; None when there is none."""
     return _tail(path).frame
+
+
+def decode_frame(line: bytes) -> Frame | None:
+    """The frame of a line without its end; None when the line is damaged or not whole."""
+    body = line[_CRC_DIGITS + 1 :]
+    if line[: _CRC_DIGITS + 1] != b"%08x " % zlib.crc32(body):
+        return None
+    try:
+        sequence, kind, at_us, payload = json.loads(body)
+        return Frame(sequence, FrameKind(kind), at_us, payload)
+    except ValueError as error:
+        raise Corrupt(f"A frame of the spool is whole but not understood: {error}.") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +158,7 @@ def _tail(path: Path) -> _Tail:
     end = data.rfind(b"\n")
     while end >= 0:
         begin = data.rfind(b"\n", 0, end) + 1
-        frame = _decode(data[begin:end])
+        frame = decode_frame(data[begin:end])
         if frame is not None:
             return _Tail(frame, start + end + 1)
         end = begin - 1
@@ -163,19 +175,8 @@ def _encode(frame: Frame) -> bytes:
     return b"%08x %s\n" % (zlib.crc32(body), body)
 
 
-def _decode(line: bytes) -> Frame | None:
-    body = line[_CRC_DIGITS + 1 :]
-    if line[: _CRC_DIGITS + 1] != b"%08x " % zlib.crc32(body):
-        return None
-    try:
-        sequence, kind, at_us, payload = json.loads(body)
-        return Frame(sequence, FrameKind(kind), at_us, payload)
-    except ValueError as error:
-        raise Corrupt(f"A frame of the spool is whole but not understood: {error}.") from error
-
-
 def _has_frame_after(data: bytes, position: int) -> bool:
-    return any(_decode(line) for line in data[position + 1 :].split(b"\n")[:-1])
+    return any(decode_frame(line) for line in data[position + 1 :].split(b"\n")[:-1])
 
 
 def _check_sequence(frames: list[Frame], frame: Frame, path: Path) -> None:

@@ -72,3 +72,14 @@ def test_a_file_that_is_no_command_is_an_error(folder: Path, text: str) -> None:
 
     with pytest.raises(Corrupt, match=r"00000001\.json"):
         Mailbox(folder).read(0)
+
+
+def test_a_copied_command_keeps_its_number_and_is_there_once(folder: Path) -> None:
+    mailbox = Mailbox(folder)
+    stop, kill = Command(1, CommandKind.STOP, {"reason": "user"}), Command(2, CommandKind.KILL, {})
+
+    for command in (kill, stop, kill, stop):
+        mailbox.copy(command)
+
+    assert mailbox.read(0) == [stop, kill]
+    assert mailbox.put(CommandKind.KILL).number == 3

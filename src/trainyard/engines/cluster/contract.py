@@ -38,48 +38,76 @@ class ClusterNode:
 
     node: Node
     address: str
+    isolation: str = ""  # why an instance there cannot be cut off from every network, as a clause; empty where it can
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Bytes that a file of an instance's folder has from `offset` on. Files there only ever grow."""
+    """Bytes that a file of an instance's folder has from `offset` on. Files there only ever grow, or go as a whole."""
 
     path: str  # below the folder
     offset: int
     data: bytes
+    is_removed: bool = False  # the file is gone: a segment of a log that passed its limit
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An instance that is laid out. `port` is the master's where it is the first of its job, and 0 otherwise."""
+
+    port: int
+    stamp: str
 
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """What a pull brought. Of an instance that is not alive and `is_all`, nothing more will ever come."""
+    """What a pull brought. Of an instance that is not alive and `is_all`, nothing more will ever come.
+
+    Whether it is alive was asked before anything was read. The last frame of all comes only when all else is in the
+    mirror or among the pieces before it: who reads it there finds all that led to it.
+    """
 
     pieces: Sequence[Piece]
     is_alive: bool
     is_all: bool  # there was nothing more to bring when it was asked
     is_known: bool = True  # whether the node has the instance at all; a machine that was set up anew has not
+    was_taken: bool = False  # it is not alive because its lease ran out or its machine was started anew
+    stamp: str = ""
 
 
 class Keeper(Protocol):
-    """One instance, on its node. Every call may come twice, and again after the keeper itself was started anew."""
+    """One instance, on its node.
 
-    def prepare(self, spec: InstanceSpec) -> int:
-        """Lay out the instance, and choose the master port where it is the first of its job; 0 otherwise.
+    Every call may come twice, while another one goes on, and again after the keeper itself was started anew.
+
+    A call may also come late: it may lie on a link that was cut, and arrive when the yard has long given the instance
+    up. So a lease counts from the last answer that the yard has had. Each answer carries a `stamp`, the node's clock
+    in the node's own words, and the yard hands back as `heard` the last one that it got. A lease ends `lease_s` after
+    what was heard, on the node's clock; the yard counts the same time from when it got that answer, which was later.
+    """
+
+    def prepare(self, spec: InstanceSpec) -> Prepared:
+        """Lay out the instance, and choose the master port where it is the first of its job.
 
         Unavailable when the node refuses it for now.
         """
         ...
 
-    def start(self, spec: InstanceSpec) -> None:
-        """Start the agent, once and for all, with a lease of `spec.lease_s` from now on.
+    def start(self, spec: InstanceSpec, *, heard: str) -> None:
+        """Start the agent, once and for all, with a lease of `spec.lease_s` after `heard`.
 
-        Conflict when the attempt was ended here, Unavailable when the node refuses it for now.
+        Conflict when the attempt was ended here, Unavailable when the node refuses it for now, or when that lease has
+        run out already.
         """
         ...
 
-    def pull(self, cursors: Mapping[str, int], commands: Sequence[Command], *, wait_s: float) -> Pulled:
+    def pull(
+        self, cursors: Mapping[str, int], commands: Sequence[Command], *, wait_s: float, heard: str = ""
+    ) -> Pulled:
         """Renew the lease, put commands into the mailbox that are not there yet, and bring what is new.
 
-        `cursors` are the sizes of the files that the yard has. Waits up to `wait_s` for something to bring.
+        `cursors` are the sizes of the files that the yard has. Waits up to `wait_s` for something to bring. Nothing is
+        renewed by what was heard before the machine was started, nor by nothing.
         """
         ...
 
@@ -92,7 +120,11 @@ class Keeper(Protocol):
         ...
 
     def part(self, path: str, offset: int) -> bytes:
-        """A piece of the tar of a folder below the instance's, for another instance of the job; empty at its end."""
+        """What another instance of the job may have of this one, from an offset on; empty at its end.
+
+        That is its spool, as it stands; the tar of `ml/model` and of `ml/output/data`, once its program has ended; and
+        its `activity`: a JSON object of instances, with the seconds since each did anything that is known here.
+        """
         ...
 
 

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard.engines.local.code import AgentCode
+from trainyard.engines.local.start import ORPHANED
 
 # What an agent may know of the yard's environment; the rest may hold the yard's secrets.
 _PASSED_ON = re.compile(
     r"PATH|HOME|LANG|LC_\w+|TZ|TMPDIR|LD_LIBRARY_PATH|SSL_CERT_(FILE|DIR)|(PIP|UV|CUDA|NVIDIA)_\w+|\w+_(proxy|PROXY)"
+    # By which podman and docker find their own.
+    r"|XDG_RUNTIME_DIR|DBUS_SESSION_BUS_ADDRESS|(DOCKER|CONTAINERS?)_\w+"
 )
 
 
@@ -34,10 +37,16 @@ def agent_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if _PASSED_ON.fullmatch(name)}
 
 
-def spawn(birth: Birth, code: AgentCode, *, python: str) -> int:
-    """Start the agent and return its pid; OSError when the machine refuses."""
+def spawn(birth: Birth, code: AgentCode, *, python: str, orphaned: bool = False) -> int:
+    """Start the agent and return its pid; OSError when the machine refuses.
+
+    One that is `orphaned` is no child of this process, but of one that ends at once, and whose pid this is.
+    """
     process = subprocess.Popen(
-        [python, "-I", str(code.start), str(birth.folder), str(birth.held), str(birth.using)],
+        [
+            *(python, "-I", str(code.start), *([ORPHANED] if orphaned else [])),
+            *(str(birth.folder), str(birth.held), str(birth.using)),
+        ],
         stdin=subprocess.DEVNULL,
         stdout=birth.log,
         stderr=birth.log,
@@ -46,7 +55,10 @@ def spawn(birth: Birth, code: AgentCode, *, python: str) -> int:
         pass_fds=(birth.held, birth.using),
         start_new_session=True,
     )
-    reap(process)
+    if not orphaned:
+        reap(process)
+    elif process.wait():
+        raise OSError(f"the process that starts an agent ended with {process.returncode}")
     return process.pid
 
 

@@ -10,7 +10,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,9 @@ PARTS = ("foundation", "formats", "link", "objects", "insight", "instance")
 MODULES = ("__init__.py", "data.py", "hook.py", "parameter_server.py", "trial.py")
 
 PACKAGE = Path(__file__).parents[2]
+
+# Where the package was sent to this machine, the folder beside it with what it needs and the machine does not have.
+LIBRARIES = "trainyard_libraries"
 
 # The programs that lie at the top of a copy: one becomes an agent, the other forks agents.
 _START, _NURSE = Path(__file__).with_name("start.py"), Path(__file__).with_name("nurse.py")
@@ -61,31 +64,36 @@ def ensure_copy(agents: Path, package: Path = PACKAGE) -> AgentCode:
     return current
 
 
-def _fingerprint(package: Path) -> str:
-    digest = hashlib.sha256(_START.read_bytes() + _NURSE.read_bytes())
-    for path in _sources(package):
-        digest.update(f"{path.relative_to(package)}\0{path.stat().st_size}\0".encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]
-
-
-def _sources(package: Path) -> Iterator[Path]:
+def sources(package: Path, parts: Sequence[str] = PARTS) -> Iterator[Path]:
+    """The files of some parts of the package, and the modules for programs."""
     yield from (package / name for name in MODULES)
-    for part in PARTS:
+    for part in parts:
         for path in sorted((package / part).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 yield path
 
 
+def _fingerprint(package: Path) -> str:
+    digest = hashlib.sha256(_START.read_bytes() + _NURSE.read_bytes())
+    for path in sources(package):
+        digest.update(f"{path.relative_to(package)}\0{path.stat().st_size}\0".encode())
+        digest.update(path.read_bytes())
+    for path in sorted(package.with_name(LIBRARIES).glob("*")):  # names of distributions have their versions
+        digest.update(f"{path.name}\0".encode())
+    return digest.hexdigest()[:12]
+
+
 def _make(code: AgentCode, package: Path) -> None:
     """Laid out beside its place and then renamed, so that a copy is whole or absent."""
     staging = Path(tempfile.mkdtemp(prefix=".new-", dir=code.folder.parent))
-    for path in _sources(package):
+    for path in sources(package):
         target = staging / "trainyard" / path.relative_to(package)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
     for program in (_START, _NURSE):
         shutil.copyfile(program, staging / program.name)
+    if package.with_name(LIBRARIES).is_dir():
+        shutil.copytree(package.with_name(LIBRARIES), staging / LIBRARIES)
     compileall.compile_dir(staging, quiet=2, stripdir=str(staging))
     with contextlib.suppress(OSError):  # another process was faster with the same copy
         staging.rename(code.folder)

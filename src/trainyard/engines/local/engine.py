@@ -9,10 +9,10 @@ import contextlib
 import fcntl
 import logging
 import os
-import re
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -27,7 +27,7 @@ from trainyard.engines.local.nursery import Nursery, NurseryLost
 from trainyard.engines.local.ports import Ports
 from trainyard.engines.local.processes import Deadline, kill, wait_for_end
 from trainyard.engines.local.sweep import sweep_instance
-from trainyard.foundation.errors import Conflict, InvalidRequest, NotFound, Unavailable
+from trainyard.foundation.errors import Conflict, NotFound, Unavailable
 from trainyard.foundation.files import PRIVATE_FOLDER, sync_folder
 from trainyard.link.contract import Command, CommandKind, FrameKind, InstanceSpec
 from trainyard.link.folders import InstanceFolder
@@ -41,14 +41,13 @@ from trainyard.link.spool import last_frame, read_frames
 log = logging.getLogger(__name__)
 
 _PAUSE_S = 0.005
+_TRIES = 10  # to get hold of a copy of the code
 LEAVING_S = 5.0  # how long an agent that left its last frame may take to go by itself
 
 # Of the machine's memory, this much is not given to jobs: the yard and the kernel need some.
 _RESERVED_SHARE = 0.1
 _RESERVED_MOST = 1024**3
 _MEASURED_FOR_S = 1.0  # every create and every placement asks; the machine seldom changes
-
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +63,32 @@ class LocalEngine:
 
     `slots` is how many instances run at once, by default one for each core; `python` runs the agents. With `forks`
     they are forked from a process that has their code loaded; each is a Python of its own where that does not answer.
+    With `orphans` it is no child of this process, for whoever ends this one may end its children too.
     """
 
     name = "local"
     is_here = True
 
     def __init__(
-        self, jobs: Path, agents: Path, *, slots: int | None = None, python: str = sys.executable, forks: bool = True
+        self,
+        jobs: Path,
+        agents: Path,
+        *,
+        slots: int | None = None,
+        python: str = sys.executable,
+        forks: bool = True,
+        orphans: bool = False,
     ) -> None:
         self._jobs = jobs
         self._agents = agents
         self._slots = slots
         self._python = python
         self._forks = forks
+        self._orphans = orphans
         self._lock = threading.Lock()
         self._ports = Ports()
         self._birthplace: _Birthplace | None = None
+        self._keeping: weakref.finalize[[int], LocalEngine] | None = None  # lets go of the code of agents
         self._measured: tuple[float, Capacity] | None = None
         self._isolates = 0  # how many instances of a job are known to be isolated from all others
 
@@ -111,7 +120,6 @@ class LocalEngine:
 
     def start(self, specs: Sequence[InstanceSpec]) -> tuple[InstanceRef, ...]:
         refs = refs_of(specs)
-        _check_names(refs)
         attempt = refs[0].attempt
         with self._locked(attempt):
             if self._ended(attempt).exists():
@@ -147,6 +155,8 @@ class LocalEngine:
     def close(self) -> None:
         with self._lock:
             self._birthplace = None  # and with it the nurse, which forked agents outlive
+            if self._keeping is not None:
+                self._keeping()
 
     def _capacity(self) -> Capacity:
         found = probe.capacity(self._jobs)
@@ -165,9 +175,20 @@ class LocalEngine:
         """Made once, which takes a copy of the code the first time that a version of it runs here."""
         with self._lock:
             if self._birthplace is None:
-                code = ensure_copy(self._agents)
+                code = self._kept_copy()
                 self._birthplace = _Birthplace(code, Nursery(code, python=self._python) if self._forks else None)
             return self._birthplace
+
+    def _kept_copy(self) -> AgentCode:
+        """A copy that stays: another engine here, of code that was installed meanwhile, would otherwise remove it."""
+        for _ in range(_TRIES):
+            code = ensure_copy(self._agents)
+            with contextlib.suppress(FileNotFoundError):  # removed in between
+                kept = hold(code.in_use, shared=True)
+                if kept is not None:
+                    self._keeping = weakref.finalize(self, os.close, kept)
+                    return code
+        raise OSError(f"{self._agents} is being changed all the time")
 
     def _start(self, folder: InstanceFolder, spec: InstanceSpec) -> None:
         try:
@@ -198,7 +219,7 @@ class LocalEngine:
             pid = nursery.bear(birth) if nursery is not None else None
             is_forked = pid is not None
             if pid is None:
-                pid = spawn(birth, code, python=self._python)
+                pid = spawn(birth, code, python=self._python, orphaned=self._orphans)
         log.info("agent started", extra={"instance": str(folder.root), "pid": pid, "forked": is_forked})
 
     def _end(self, attempt: AttemptRef, deadline: Deadline) -> None:
@@ -235,12 +256,6 @@ class LocalEngine:
             yield
         finally:
             os.close(descriptor)
-
-
-def _check_names(refs: Sequence[InstanceRef]) -> None:
-    for name in (refs[0].attempt.job_id, *(ref.name for ref in refs)):
-        if not _PLAIN_NAME.fullmatch(name):
-            raise InvalidRequest(f'"{name}" cannot be the name of a folder of its own.')
 
 
 def _is_alive(folder: InstanceFolder) -> bool:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 AGENT = "trainyard.instance.agent.main"
+LIBRARIES = "trainyard_libraries"  # what agents need and the machine does not have, where they were sent to it
 READY = b"ready"
 MOST_BYTES = 1 << 17
 
@@ -32,7 +33,9 @@ _DESCRIPTORS = 3
 
 
 def main(descriptor: str, _room: str) -> None:
-    sys.path.insert(0, str(Path(__file__).resolve().parent))
+    here = Path(__file__).resolve().parent
+    sys.path.insert(0, str(here))
+    sys.path.append(str(here / LIBRARIES))
     # The kernel then forgets agents that end, so that nobody has to wait for them.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     # An engine that goes with a word of ours unread leaves a broken connection, not a closed one.

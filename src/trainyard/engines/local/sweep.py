@@ -1,5 +1,6 @@
 """Clearing away what an instance made, once its agent is dead."""
 
+import contextlib
 import ctypes
 import os
 import re
@@ -9,6 +10,7 @@ from pathlib import Path
 from trainyard.engines.local.processes import Deadline, empty_group, kill, wait_for_end
 from trainyard.foundation import files
 from trainyard.foundation.errors import Unavailable
+from trainyard.link.containers import remove_containers, take_back
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.ledger import Entry, Ledger, LedgerKind
 from trainyard.link.presence import Presence
@@ -37,12 +39,12 @@ def sweep_instance(folder: InstanceFolder, deadline: Deadline) -> None:
 
 def remove_tree(folder: Path) -> None:
     """Remove a folder in which a job could do what it liked; refused while something is mounted there."""
-    if not folder.exists():
-        return
-    mounted = [mount for mount in _mounts() if mount.is_relative_to(folder.resolve())]
-    if mounted:
-        raise Unavailable(f"{mounted[0]} is still mounted, so {folder} is not removed.")
-    files.remove_tree(folder)
+    while folder.exists():
+        mounted = [mount for mount in _mounts() if mount.is_relative_to(folder.resolve())]
+        if mounted:
+            raise Unavailable(f"{mounted[0]} is still mounted, so {folder} is not removed.")
+        with contextlib.suppress(FileNotFoundError):  # another does the same, such as the warden of a lease
+            files.remove_tree(folder)
 
 
 def _end_process(entry: Entry, deadline: Deadline) -> None:
@@ -50,6 +52,19 @@ def _end_process(entry: Entry, deadline: Deadline) -> None:
     kill(process)
     if not wait_for_end(process, deadline):
         raise Unavailable(f"Process {process.pid} does not end.")
+
+
+def _outlast_keeper(entry: Entry, deadline: Deadline) -> None:
+    """Wait for it, because it must not be disturbed while it makes something; one that does not end is killed."""
+    process = Presence(entry.details["pid"], entry.details["started"])
+    if not wait_for_end(process, Deadline(deadline.left_s / 2)):
+        _end_process(entry, deadline)
+
+
+def _remove_containers(entry: Entry, deadline: Deadline) -> None:
+    tool, instance = entry.details["tool"], Path(entry.details["instance"])
+    remove_containers(tool, instance, within_s=deadline.left_s)
+    take_back(tool, InstanceFolder(instance).ml)
 
 
 def _empty_group(entry: Entry, deadline: Deadline) -> None:
@@ -73,6 +88,8 @@ _SWEEPERS: dict[LedgerKind, Callable[[Entry, Deadline], None]] = {
     LedgerKind.CGROUP: _empty_group,
     LedgerKind.MOUNT: _unmount,
     LedgerKind.FOLDER: _remove_folder,
+    LedgerKind.CONTAINER: _remove_containers,
+    LedgerKind.KEEPER: _outlast_keeper,
 }
 
 

@@ -27,6 +27,7 @@ from trainyard.link.told import WANTED, Told, ToldKind
 _PAUSE_S = 1.0  # between two reports of the same rule, but for the first issue that it finds
 _CHECKPOINT_S = 30.0  # in which a checkpoint that is wanted may be saved
 _SETTLE_S = 0.5  # in which another rank may tell that it began there, where there are several
+_YARD_S = 2.0  # in which the yard stops all instances at once, where the agents cannot tell each other
 _GRADIENT = "gradient/"
 _MOST_NOTES = 20  # of a program
 _MOST_WAITING = 20  # findings of one rule that wait to be reported
@@ -47,11 +48,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Why the program has to be stopped, and from when on. `order` is less the nearer the finding is to the cause."""
+    """Why the program has to be stopped, by which rule, and from when on.
+
+    `order` is less the nearer the finding is to the cause. `is_told` when the yard knows that the time has come.
+    """
 
     reason: str
+    rule: str
     at: float
     order: tuple[int, bool] = (0, False)
+    is_told: bool = False
 
 
 @dataclass(slots=True)
@@ -100,6 +106,7 @@ class Debugging:
         self._job = spec.job_name
         self._reports = reports
         self._siblings = Siblings(folder, spec)
+        self._asks_yard = bool(spec.node) and len(spec.hosts) > 1
         self._settle_s = _SETTLE_S if sum(spec.launch.processes.values()) > 1 else 0.0
         self._tensors = place_of(folder, spec, debugger.tensors.path)
         self._rules = {rule.name: rule for rule in debugger.rules}
@@ -129,8 +136,7 @@ class Debugging:
         self._companion()
         self._report(now)
         if self._stop is not None and now >= self._stop.at and self.stop_reason is None:
-            self.stop_reason = self._stop.reason
-            self._stop_siblings(self._stop.reason)
+            self._stop_all(self._stop, now)
         return self.stop_reason
 
     def hear_out(self, now: float) -> None:
@@ -165,6 +171,12 @@ class Debugging:
         with suppress(OSError):  # then they see for themselves that nothing comes
             replace_text(root, f"{path}/{_ENDED}", json.dumps({"at_us": now_us()}))
 
+    def note(self, text: str) -> None:
+        """Tell the user something, once, and not without end."""
+        if len(self._notes) < _MOST_NOTES and text not in self._notes:
+            self._notes.add(text)
+            self._reports.note(text)
+
     def close(self) -> None:
         self._hearing.close()
 
@@ -176,9 +188,8 @@ class Debugging:
             self._dropped[_text(payload.get("worker"))] = _count(payload.get("dropped"))
         elif told.kind is ToldKind.SAVED:
             self._take_saved(payload, now)
-        elif len(self._notes) < _MOST_NOTES and (text := _text(payload.get("text"))) not in self._notes:
-            self._notes.add(text)
-            self._reports.note(text)
+        else:
+            self.note(_text(payload.get("text")))
 
     def _take_rule(self, payload: Mapping[str, Any], now: float) -> None:
         rule = self._rules.get(_text(payload.get("rule")))
@@ -204,18 +215,18 @@ class Debugging:
         reason, order = _reason(rule, finding, details), _order(finding)
         if self._stop is not None:  # of ranks that find the same, the one that it began with may be heard later
             if finding and order < self._stop.order:
-                self._stop = replace(self._stop, reason=reason, order=order)
+                self._stop = replace(self._stop, reason=reason, rule=rule.name, order=order)
             return
         if not wants_checkpoint(rule, self._job):
-            self._stop = Stop(reason, now + self._settle_s, order)
+            self._stop = Stop(reason, rule.name, now + self._settle_s, order)
             return
-        self._stop = Stop(reason, now + _CHECKPOINT_S, order)
+        self._stop = Stop(reason, rule.name, now + _CHECKPOINT_S, order)
         wanted = {"checkpoint": _count(finding.get("step")), "rule": rule.name}
         with suppress(OSError):  # then the stop comes without it
             replace_text(self._folder.ml, WANTED, json.dumps(wanted))
 
     def _take_saved(self, payload: Mapping[str, Any], now: float) -> None:
-        if self._stop is None or self.stop_reason is not None:
+        if self._stop is None or self._stop.is_told or self.stop_reason is not None:
             return
         why, path = _text(payload.get("why")), _text(payload.get("path"))
         self._reports.note(f"No checkpoint was saved before the stop: {why}" if why else f"{path} was saved before it.")
@@ -234,6 +245,17 @@ class Debugging:
             finding = standing.waiting.pop(0) if standing.waiting else None
             self._reports.rule({"rule": name, **payload, "finding": finding})
             standing.told, standing.next_at = payload, now + _PAUSE_S
+
+    def _stop_all(self, stop: Stop, now: float) -> None:
+        """Stop the program here, and have the others stopped; on nodes all commands come from the yard."""
+        if self._asks_yard and not stop.is_told:
+            payload = self._standings[stop.rule].payload
+            self._reports.rule({"rule": stop.rule, **payload, "finding": None, "stops": True})
+            self._stop = replace(stop, at=now + _YARD_S, is_told=True)
+            return
+        self.stop_reason = stop.reason
+        if not self._asks_yard:
+            self._stop_siblings(stop.reason)
 
     def _stop_siblings(self, reason: str) -> None:
         for name in self._siblings.at_work():

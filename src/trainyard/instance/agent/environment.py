@@ -21,6 +21,7 @@ from trainyard.instance.agent.hosts import network_interface
 from trainyard.instance.agent.launching import address_of, launch_variables
 from trainyard.instance.sandbox.contract import ML
 from trainyard.link.contract import InstanceSpec
+from trainyard.link.neighbours import is_spread
 
 _DEFAULT_LOG_LEVEL = 20
 
@@ -77,6 +78,11 @@ def program_environment(spec: InstanceSpec, surroundings: Surroundings) -> dict[
         **_paths(spec, surroundings),
         **toolkit_variables(spec, surroundings.ml),
     }
+
+
+def container_environment(spec: InstanceSpec) -> dict[str, str]:
+    """What a program in an image of its own is told. All else is the image's: its paths, its Python, its toolkit."""
+    return {**_platform_variables(spec, Surroundings(ML, "/tmp", Path())), **spec.environment}
 
 
 def toolkit_variables(spec: InstanceSpec, ml: str) -> dict[str, str]:
@@ -233,6 +239,8 @@ def _platform_variables(spec: InstanceSpec, surroundings: Surroundings) -> dict[
         "MASTER_ADDR": address_of(spec, min(spec.hosts), seen_as=surroundings.ml),
         **({"MASTER_PORT": str(spec.master_port)} if spec.master_port else {}),
         "NCCL_SOCKET_IFNAME": network_interface(spec),
+        # Without a sandbox the name of a machine may stand for an address that only the machine itself can reach.
+        **({"GLOO_SOCKET_IFNAME": network_interface(spec)} if is_spread(spec) and surroundings.ml != ML else {}),
     }
 
 

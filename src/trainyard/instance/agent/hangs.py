@@ -13,8 +13,7 @@ from trainyard.instance.agent.stacks import Stacks, take_stacks
 from trainyard.instance.sandbox.processes import descendants
 from trainyard.link.contract import InstanceSpec
 from trainyard.link.folders import InstanceFolder
-
-VARIABLE = "TRAINYARD_HANG_AFTER_SECONDS"  # of a job's environment: its own limit, 0 for none
+from trainyard.link.hanging import hang_limit_s
 
 _LOOKS_IN_LIMIT = 10
 _LONGEST_PAUSE_S = 10.0
@@ -24,18 +23,12 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _SHOWN_PLACES = 8
 
 
-def hang_limit_s(spec: InstanceSpec) -> float:
-    """How long the processes of a job may do nothing before their stacks are taken; 0 is for ever."""
-    with suppress(ValueError):
-        return max(0.0, float(spec.environment.get(VARIABLE, spec.hang_after_s)))
-    return float(spec.hang_after_s)
-
-
 class HangWatch:
     """Looks now and then whether a program writes anything or uses the processor.
 
     An instance may well wait for another that computes. So each leaves a mark when it was active, and when the marks of
-    all are old, they have come to a halt. Then the stacks are shown, once until something moves again.
+    all are old, they have come to a halt. Then the stacks are shown, once until something moves again. Between machines
+    the keepers of the instances carry the marks.
     """
 
     def __init__(self, folder: InstanceFolder, spec: InstanceSpec, *, output: Output, reports: Reports) -> None:

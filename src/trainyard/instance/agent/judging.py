@@ -3,7 +3,7 @@
 Such a rule needs raw values, or all workers, or to know that nothing happens; or it is the user's own code. The rules
 of ours share a process, and each of a user has one for itself, so that whatever it does is done to nobody else. They
 are in the sandbox that the program has, without its channels, and reach nobody. They run on the first instance, which
-sees the tensors of the others as well.
+sees the tensors of the others on the same machine as well.
 """
 
 import json
@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainyard.foundation.clock import boottime
 from trainyard.foundation.errors import TrainyardError
 from trainyard.instance.agent.checkpoints import RULE_OUTPUT
 from trainyard.instance.agent.debugging import Debugging
@@ -23,12 +24,12 @@ from trainyard.instance.agent.layout import place_of
 from trainyard.instance.agent.program import Program, ProgramRunner
 from trainyard.instance.agent.rule_files import other_runs, rule_file
 from trainyard.instance.agent.siblings import Siblings
-from trainyard.instance.agent.supervision import boottime
 from trainyard.instance.compat import seen_package
 from trainyard.instance.sandbox.contract import ML, Bind, Ended, Sandboxed, SandboxLost
 from trainyard.instance.sandbox.interpreters import interpreter_folders
 from trainyard.link.contract import DebuggerSpec, InstanceSpec, LimitSpec, RuleSpec
 from trainyard.link.folders import InstanceFolder
+from trainyard.link.neighbours import elsewhere
 
 DRAIN_S = 30.0  # in which a judge may judge what is left when the program has ended
 STOPPED_DRAIN_S = 5.0  # and when it was stopped
@@ -69,6 +70,8 @@ class Judges:
         self._runner = runner
         self._debugging = debugging
         self._siblings = Siblings(folder, spec)
+        self._elsewhere = elsewhere(spec)
+        self._hosts = [host for host in spec.hosts if host not in self._elsewhere]
         self._waiting: list[Sequence[RuleSpec]] = []
         self._judges: list[_Judge] = []
 
@@ -79,11 +82,16 @@ class Judges:
         custom = [[rule] for rule in self._debugger.rules if rule.source]
         ours = [rule for rule in self._debugger.rules if not rule.source and rule.is_beside]
         self._waiting = [group for group in (ours, *custom) if group]
+        if self._waiting and self._elsewhere:
+            self._debugging.note(
+                f"Rules that are judged beside the program see the tensors of {', '.join(self._hosts)} alone. "
+                "The other instances lie on other nodes."
+            )
         self.look()
 
     def look(self) -> None:
         """Start them as soon as the folders of all instances are there."""
-        if self._waiting and all(_is_laid_out(self._tensors(name)) for name in self._spec.hosts):
+        if self._waiting and all(_is_laid_out(self._tensors(name)) for name in self._hosts):
             waiting, self._waiting = self._waiting, []
             for group in waiting:
                 self._start(group)
@@ -137,7 +145,7 @@ class Judges:
                 "ml": seen_as,
                 "rules": [rule.name for rule in rules],
                 "files": {rule.name: rule_file(self._spec, rule, seen_as=seen_as) for rule in rules if rule.source},
-                "folders": [self._seen_tensors(name) for name in self._spec.hosts],
+                "folders": [self._seen_tensors(name) for name in self._hosts],
                 "runs": other_runs(self._spec, seen_as=seen_as),
                 "output": self._seen_as(RULE_OUTPUT, seen_as),
                 "fallback": sys.executable,
@@ -153,7 +161,7 @@ class Judges:
         )
 
     def _binds(self) -> list[Bind]:
-        others = [name for name in self._spec.hosts if name != self._spec.instance]
+        others = [name for name in self._hosts if name != self._spec.instance]
         return [Bind(root, f"{_SIBLINGS}/{name}", below) for name in others for root, below in [self._tensors(name)]]
 
     def _tensors(self, name: str) -> tuple[Path, str]:

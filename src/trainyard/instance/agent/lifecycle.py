@@ -11,6 +11,7 @@ from trainyard.instance.agent.channels import bring_channels, gets_nothing
 from trainyard.instance.agent.checkpoints import SyncedFolders
 from trainyard.instance.agent.code import fetch_code
 from trainyard.instance.agent.confined import read_text
+from trainyard.instance.agent.contained import ContainedTraining
 from trainyard.instance.agent.debugging import Debugging
 from trainyard.instance.agent.failure import (
     CannotRun,
@@ -42,12 +43,13 @@ from trainyard.instance.agent.supervision import MAX_RUNTIME, RunEnd
 from trainyard.instance.agent.tracebacks import find_exception
 from trainyard.instance.agent.training import Training
 from trainyard.instance.sandbox.contract import ML
-from trainyard.link.contract import INTERRUPTED, ChannelSpec, InstanceSpec
+from trainyard.link.contract import INTERRUPTED, LEASE, ChannelSpec, InstanceSpec
 from trainyard.link.folders import InstanceFolder
-from trainyard.objects.contract import ObjectStore
+from trainyard.objects.contract import ObjectAccess
 
 COMPLETED, FAILED, STOPPED = "completed", "failed", "stopped"
 
+_GOES_ON_ELSEWHERE = (INTERRUPTED, LEASE)  # reasons of a stop after which another attempt goes on
 _KILLED_SYNC_S = 3.0  # after a kill, in which the yard still waits for the instance
 _WRITTEN_BYTES = 16 * 1024  # of output/failure that are read
 
@@ -107,7 +109,7 @@ class Instance:
         with self._reports.phase("download"):
             self._prepare()
         self._reports.status("Training", "Training image download completed. Training in progress.")
-        training = Training(
+        training = (Training if self._spec.container is None else ContainedTraining)(
             self._folder,
             self._spec,
             output=self._output,
@@ -126,7 +128,7 @@ class Instance:
             self._note_unopened()
         unsynced = self._finish_syncing()
         verdict = self._with_checkpoints(self._judge(end, training), unsynced)
-        if verdict.reason == INTERRUPTED:
+        if verdict.reason in _GOES_ON_ELSEWHERE:
             return verdict
         self._reports.status("Uploading", "Uploading generated training model")
         results = Results(self._folder, self._spec, reports=self._reports, orders=self._orders)
@@ -152,7 +154,7 @@ class Instance:
     def _finish_syncing(self) -> CannotRun | None:
         if not self._synced:
             return None
-        if self._orders.stop_reason != INTERRUPTED and not self._orders.is_killed:
+        if self._orders.stop_reason not in _GOES_ON_ELSEWHERE and not self._orders.is_killed:
             self._reports.status("Uploading", "Uploading generated training model")
         with self._reports.phase("sync"):
             return self._synced.finish(self._check_kill)
@@ -166,7 +168,7 @@ class Instance:
         """The verdict after the last checkpoints were stored, or could not be."""
         if unsynced is None:
             return verdict
-        if verdict.outcome == FAILED or verdict.reason == INTERRUPTED:
+        if verdict.outcome == FAILED or verdict.reason in _GOES_ON_ELSEWHERE:
             self._reports.note(unsynced.message)
             return verdict
         return Verdict.of(failure_before_program(unsynced, instance=self._spec.instance, tail=self._output.tail))
@@ -191,7 +193,7 @@ class Instance:
         self._owner.take_tree(self._folder.ml / "code")
         self._synced.restore(self._orders.check)
 
-    def _fetch_rules(self, store: ObjectStore) -> None:
+    def _fetch_rules(self, store: ObjectAccess) -> None:
         if self._debugging is None:
             return
         missing = fetch_rule_files(store, self._spec, self._folder.ml, check=self._orders.check)
@@ -215,7 +217,7 @@ class Instance:
             return channels
         return [channel for channel in channels if channel not in streamed]
 
-    def _judge(self, end: RunEnd, training: Training) -> Verdict:
+    def _judge(self, end: RunEnd, training: Training | ContainedTraining) -> Verdict:
         if end.is_killed or (self._orders.is_killed and exit_status(end.ended) == 0):
             raise Ordered
         if end.overuse:
@@ -243,7 +245,7 @@ class Instance:
             return found
         return ordered or first
 
-    def _program_end(self, end: RunEnd, training: Training, written: str | None) -> ProgramEnd:
+    def _program_end(self, end: RunEnd, training: Training | ContainedTraining, written: str | None) -> ProgramEnd:
         """How the program ended, or the rank of it that failed first."""
         failed = first_failure(self._folder)
         tail = failed.tail if failed else self._output.tail

@@ -150,7 +150,9 @@ class ProgramRunner:
             if program.warmth is not None and not sandboxed.is_warm and self._isolation is Isolation.NAMESPACES:
                 program.warmth.make_ready(request.environment)
 
-        return self._supervision.run(request, limit_s=program.limit_s, on_start=started)
+        return self._supervision.run(
+            lambda pipe: launch(request, pipe.writer), limit_s=program.limit_s, on_start=started
+        )
 
     def _request(self, program: Program) -> SandboxRequest:
         spec, seen_as = self._spec, self.seen_as

@@ -21,7 +21,10 @@ from trainyard.link.folders import InstanceFolder
 
 
 class Results:
-    """Stores the results of one job, as seen from one of its instances. An order to kill ends it, with Ordered."""
+    """Stores the results of one job, as seen from one of its instances.
+
+    An order to kill, and the end of the lease, end it with Ordered.
+    """
 
     def __init__(self, folder: InstanceFolder, spec: InstanceSpec, *, reports: Reports, orders: Orders) -> None:
         self._folder = folder
@@ -94,7 +97,7 @@ class Results:
 
     def _check_kill(self) -> None:
         self._orders.read()
-        if self._orders.is_killed:
+        if self._orders.is_killed or self._orders.is_taken:
             raise Ordered
 
 

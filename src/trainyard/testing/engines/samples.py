@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trainyard.link.contract import PROTOCOL, InstanceSpec, LimitSpec, ObjectsSpec, ProgramSpec
+from trainyard.link.contract import PROTOCOL, ContainerSpec, InstanceSpec, LimitSpec, ObjectsSpec, ProgramSpec
 
 ACCOUNT = "111111111111"
 REGION = "eu-central-1"
@@ -19,10 +19,14 @@ ENDLESS = "import time; time.sleep(3600)"
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Where the instances of a test find their objects, and as whom they run where the tests run as root."""
+    """Where the instances of a test find their objects, and as whom they run where the tests run as root.
+
+    With an `image`, they run their Python in it.
+    """
 
     objects_root: Path
     uid: int | None = None
+    image: str = ""
 
 
 def attempt_specs(
@@ -58,4 +62,9 @@ def _spec(surroundings: Surroundings, code: str, hosts: Sequence[str]) -> Instan
         objects=ObjectsSpec(str(surroundings.objects_root)),
         grace_s=5,
         uid=surroundings.uid,
+        container=_container(surroundings.image, code) if surroundings.image else None,
     )
+
+
+def _container(image: str, code: str) -> ContainerSpec:
+    return ContainerSpec(image, entrypoint=("python3", "-c", code), arguments=())

@@ -27,13 +27,15 @@ SMALL = Capacity.of_machine(slots=2, cpus=2.0, memory_bytes=8 * 1024**3)
 class PlayedAgent:
     """One agent on its folder. It lives until it ends, dies or is ended."""
 
-    def __init__(self, folder: InstanceFolder, clock: Clock) -> None:
+    def __init__(self, folder: InstanceFolder, clock: Clock, spec: InstanceSpec | None = None) -> None:
         self.folder = folder
         self._clock = clock
+        self._spec = spec
 
     @property
     def spec(self) -> InstanceSpec:
-        return read_spec(self.folder.root)
+        self._spec = self._spec or read_spec(self.folder.root)
+        return self._spec
 
     @property
     def is_alive(self) -> bool:
@@ -92,17 +94,24 @@ def vanish(agent: PlayedAgent) -> None:
 class SimulatedEngine:
     """Every instance plays `role` when it starts; a STOP or KILL ends those that still run as stopped."""
 
-    name = "simulated"
-    is_here = True
-
     def __init__(
-        self, jobs: Path, *, role: Role = complete, capacity: Capacity = SMALL, clock: Clock = utc_now
+        self,
+        jobs: Path,
+        *,
+        name: str = "simulated",
+        is_here: bool = True,
+        role: Role = complete,
+        capacity: Capacity = SMALL,
+        clock: Clock = utc_now,
     ) -> None:
+        self.name = name
+        self.is_here = is_here
         self.role = role
+        self.able = Capabilities()  # what it says that it can do
         self.obstacle = ""  # why no job can be isolated
         self.taken: set[InstanceRef] = set()  # whose nodes went away
         self._jobs = jobs
-        self._capacity = capacity
+        self.offered = capacity  # nodes come and go as a test changes it
         self._clock = clock
         self._lock = RLock()
         self._free_ports = count(20_000, 1_000)
@@ -111,13 +120,13 @@ class SimulatedEngine:
         """Nothing: what it plays is always ready."""
 
     def capacity(self) -> Capacity:
-        return self._capacity
+        return self.offered
 
     def why_not_isolated(self, instances: int) -> str:  # noqa: ARG002 - any number reaches as little as one
         return self.obstacle
 
     def capabilities(self) -> Capabilities:
-        return Capabilities()
+        return self.able
 
     def agent(self, instance: InstanceRef) -> PlayedAgent:
         """The agent of an instance that was started; what a test plays with."""
@@ -168,7 +177,7 @@ class SimulatedEngine:
         agent.folder.root.mkdir(parents=True, exist_ok=True)
         write_spec(agent.folder.root, spec)
         agent.folder.agent.touch()
-        self.role(agent)
+        self.role(PlayedAgent(agent.folder, self._clock, spec))
 
     def _folder(self, instance: InstanceRef) -> InstanceFolder:
         return instance.folder(self._jobs)

@@ -11,6 +11,7 @@ import pytest
 
 from trainyard.engines.contract import AttemptRef
 from trainyard.engines.local import LocalEngine
+from trainyard.engines.local.code import MODULES, ensure_copy
 from trainyard.engines.probe import Answer
 from trainyard.foundation.errors import Conflict, InvalidRequest, Unavailable
 from trainyard.testing.engines.samples import Surroundings, attempt_specs
@@ -37,6 +38,23 @@ def make_python(tmp_path: Path, script: str) -> str:
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     return str(program)
+
+
+def test_the_code_that_an_engine_starts_agents_from_stays_until_it_is_closed(tmp_path: Path) -> None:
+    """Code that is installed while a yard runs comes with the next engine on its folder."""
+    engine, agents, installed = engine_with(tmp_path, "/bin/true"), tmp_path / "agents", tmp_path / "installed"
+    engine.make_ready()
+    (copy,) = agents.iterdir()
+    installed.mkdir()
+    for name in MODULES:
+        (installed / name).touch()
+
+    newer = ensure_copy(agents, installed)
+    assert set(agents.iterdir()) == {copy, newer.folder}
+
+    engine.close()
+    ensure_copy(agents, installed)
+    assert set(agents.iterdir()) == {newer.folder}
 
 
 def test_slots_are_as_many_as_cores_unless_set(tmp_path: Path) -> None:

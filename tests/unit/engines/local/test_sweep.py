@@ -45,6 +45,26 @@ def test_a_process_in_the_ledger_is_ended(folder: InstanceFolder) -> None:
         assert process.wait() == -9
 
 
+def test_a_keeper_in_the_ledger_may_clear_up_before_it_ends(folder: InstanceFolder, tmp_path: Path) -> None:
+    code = f"import time; time.sleep(0.3); open({str(tmp_path / 'cleared')!r}, 'w')"
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        Ledger(folder.ledger).add(LedgerKind.KEEPER, pid=process.pid, started=process_start(process.pid))
+
+        sweep_instance(folder, Deadline(20))
+
+        assert process.wait() == 0
+    assert (tmp_path / "cleared").exists()
+
+
+def test_a_keeper_that_does_not_end_is_killed(folder: InstanceFolder) -> None:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
+        Ledger(folder.ledger).add(LedgerKind.KEEPER, pid=process.pid, started=process_start(process.pid))
+
+        sweep_instance(folder, Deadline(0.4))
+
+        assert process.wait() == -9
+
+
 def test_a_folder_in_the_ledger_is_removed_also_when_it_was_never_made(folder: InstanceFolder, tmp_path: Path) -> None:
     made = tmp_path / "made"
     made.mkdir()

@@ -26,13 +26,14 @@ STOPS = ({"name": "StopTraining"},)
 class Stage:
     """The first of two instances, and its workers."""
 
-    def __init__(self, root: Path, rules: tuple[RuleSpec, ...], *, ranks: int = 1) -> None:
+    def __init__(self, root: Path, rules: tuple[RuleSpec, ...], *, ranks: int = 1, node: str = "") -> None:
         self.root = root
         self.folder = InstanceFolder(root / "algo-1")
         self.folder.root.mkdir()
         (root / "algo-2").mkdir()
         debugger = DebuggerSpec({}, SyncSpec("s3://yard/tensors", "/opt/ml/output/tensors"), rules)
-        spec = changed(debugger=debugger, hosts=("algo-1", "algo-2"), launch=LaunchSpec("torchrun", {"algo-1": ranks}))
+        launch = LaunchSpec("torchrun", {"algo-1": ranks})
+        spec = changed(debugger=debugger, hosts=("algo-1", "algo-2"), launch=launch, node=node)
         lay_out(self.folder, spec, Owner(None))
         self.spool = SpoolWriter(self.folder.spool)
         self.debugging = Debugging(self.folder, spec, debugger, reports=Reports(self.spool), owner=Owner(None))
@@ -129,6 +130,22 @@ def test_a_stop_after_a_checkpoint_waits_for_it(stage: Stage) -> None:
     assert json.loads((stage.folder.ml / WANTED).read_text())["checkpoint"] == 12
     stage.workers["worker_0"].tell(ToldKind.SAVED, {"path": "/opt/ml/checkpoints/trainyard-step-13.pt"})
     assert stage.debugging.look(2.0) is not None
+
+
+def test_on_a_node_the_yard_is_told_when_all_have_to_stop_and_has_a_moment_for_it(tmp_path: Path) -> None:
+    rule = RuleSpec("saves", "VanishingGradient", actions=({"name": "checkpoint-then-stop"},))
+    stage = Stage(tmp_path, (rule,), node="node-1")
+    stage.tell("worker_0", "saves", "IssuesFound", finding=FINDING)
+    stage.debugging.look(1.0)
+    assert not any(payload.get("stops") for payload in stage.reported())
+    stage.workers["worker_0"].tell(ToldKind.SAVED, {"path": "/opt/ml/checkpoints/trainyard-step-13.pt"})
+
+    assert stage.debugging.look(2.0) is None
+    assert (stage.reported()[-1]["rule"], stage.reported()[-1]["stops"]) == ("saves", True)
+    assert stage.debugging.look(3.9) is None
+    assert stage.debugging.look(4.0) is not None
+    assert not (stage.root / "algo-2" / "mailbox").exists()
+    stage.debugging.close()
 
 
 def test_a_checkpoint_that_does_not_come_holds_the_stop_up_for_a_limited_time(stage: Stage) -> None:

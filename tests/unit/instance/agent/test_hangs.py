@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from tests.unit.instance.agent.samples import SPEC, changed
-from trainyard.instance.agent.hangs import VARIABLE, HangWatch, hang_limit_s
+from trainyard.instance.agent.hangs import HangWatch
 from trainyard.instance.agent.output import Output
 from trainyard.instance.agent.reports import Reports
 from trainyard.link.contract import FrameKind, InstanceSpec
 from trainyard.link.folders import InstanceFolder
+from trainyard.link.hanging import VARIABLE, hang_limit_s
 from trainyard.link.spool import SpoolWriter, read_frames
 
 HOSTS = ("algo-1", "algo-2")

@@ -1,4 +1,4 @@
-"""Addresses of instances on one machine."""
+"""Addresses of instances, on one machine and on several."""
 
 from ipaddress import IPv4Address, IPv4Network
 
@@ -35,3 +35,14 @@ def test_an_isolated_instance_without_others_has_only_its_loopback() -> None:
     lone = changed(is_isolated=True)
     assert host_lines(lone) == host_lines(changed())
     assert network_interface(lone) == network_interface(changed(hosts=HOSTS)) == "lo"
+
+
+def test_instances_on_several_machines_have_the_addresses_of_those() -> None:
+    spread = changed(hosts=HOSTS[:3], addresses=("10.0.0.1", "10.0.0.2", "10.0.0.2"))
+    assert host_lines(spread) == ["10.0.0.1 algo-1", "10.0.0.2 algo-2", "10.0.0.2 algo-3"]
+
+
+def test_instances_that_share_a_node_meet_as_they_do_on_the_yards_machine() -> None:
+    together = changed(hosts=HOSTS[:2], addresses=("10.0.0.1", "10.0.0.1"))
+    assert host_lines(together) == host_lines(changed(hosts=HOSTS[:2]))
+    assert network_interface(together) == "lo"

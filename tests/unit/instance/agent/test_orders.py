@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from trainyard.instance.agent.orders import POLL_S, Ordered, Orders
-from trainyard.link.contract import CommandKind
+from trainyard.link.contract import LEASE, CommandKind
+from trainyard.link.lease import Lease, stamp
 from trainyard.link.mailbox import Mailbox
 
 
@@ -90,3 +91,62 @@ def test_a_kill_counts_from_its_first_order(mailbox: Mailbox) -> None:
     for _ in range(8):
         orders.read()
     assert orders.is_killed_for(10 * POLL_S)
+
+
+class Ended(BaseException):
+    """Stands for the end of the process, after which nothing is done."""
+
+
+def end() -> None:
+    raise Ended
+
+
+@pytest.fixture
+def lease(tmp_path: Path) -> Lease:
+    return Lease(tmp_path / "lease")
+
+
+def leased(mailbox: Mailbox, lease: Lease, *, left_s: float) -> Orders:
+    """Orders in the last seconds of a lease of a minute, of which twenty are the grace."""
+    seconds, _, boot = stamp().partition("@")
+    lease.renew(f"{float(seconds) + left_s - 60:.3f}@{boot}", 60)
+    return Orders(mailbox, monotonic=Hands(), lease=lease, grace_s=20, give_up=end)
+
+
+def test_a_lease_that_goes_on_orders_nothing(mailbox: Mailbox, lease: Lease) -> None:
+    orders = leased(mailbox, lease, left_s=50)
+    orders.check()
+    assert not orders.is_taken
+    assert orders.grace_s(10) == 10
+
+
+def test_when_only_the_grace_is_left_of_a_lease_the_instance_stops(mailbox: Mailbox, lease: Lease) -> None:
+    orders = leased(mailbox, lease, left_s=19)
+    with pytest.raises(Ordered):
+        orders.check()
+    assert orders.is_taken
+    assert orders.stop_reason == LEASE
+    assert not orders.is_killed
+
+
+def test_a_stop_by_the_lease_is_not_taken_back(mailbox: Mailbox, lease: Lease) -> None:
+    orders = leased(mailbox, lease, left_s=19)
+    orders.read()
+    lease.renew(stamp(), 60)
+    mailbox.put(CommandKind.STOP, {"reason": "user"})
+    orders.read()
+    assert orders.is_taken
+
+
+def test_a_program_ends_early_enough_for_its_checkpoints_to_be_stored_in_the_lease(
+    mailbox: Mailbox, lease: Lease
+) -> None:
+    orders = leased(mailbox, lease, left_s=19)
+    assert orders.grace_s(120) == pytest.approx(14, abs=0.5)
+    assert orders.grace_s(5) == 5
+
+
+def test_at_the_end_of_the_lease_the_agent_ends_at_once(mailbox: Mailbox, lease: Lease) -> None:
+    orders = leased(mailbox, lease, left_s=-1)
+    with pytest.raises(Ended):
+        orders.read()

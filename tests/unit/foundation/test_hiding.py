@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from trainyard.server.control.hiding import hidden_places, outermost
+from trainyard.foundation.hiding import hidden_places, outermost
 
 
 def test_the_yard_and_the_homes_of_people_are_hidden() -> None:

@@ -1,4 +1,4 @@
-"""What no job may see of this machine, wherever it lies."""
+"""What no job may see of a machine, wherever it lies."""
 
 import os
 import pwd

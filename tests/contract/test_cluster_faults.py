@@ -1,0 +1,297 @@
+"""What an engine of a cluster promises when its nodes, keepers and ferry fail, on nodes that are folders."""
+
+import os
+import random
+import signal
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from trainyard.engines.cluster import mirror
+from trainyard.engines.cluster.engine import ClusterEngine
+from trainyard.engines.contract import AttemptRef, InstanceRef
+from trainyard.foundation.clock import utc_now
+from trainyard.foundation.errors import Unavailable
+from trainyard.foundation.locations import BucketRef
+from trainyard.link.contract import CommandKind, InstanceSpec
+from trainyard.objects.filesystem import FilesystemObjects
+from trainyard.testing.engines.contract import reports_to_the_end, wait_for_training
+from trainyard.testing.engines.loopback import Loopback
+from trainyard.testing.engines.samples import ACCOUNT, BUCKET, ENDLESS, REGION, Surroundings, attempt_specs
+from trainyard.testing.eventually import eventually
+
+JOB_USER = 20001  # of the jobs, where the tests run as root
+LEASE_S = 5
+LINES = 10_000
+COUNTING = f"""
+import time
+for number in range({LINES}):
+    print(f"line {{number}}", flush=number % 10 == 0)
+    if number % 250 == 0:
+        time.sleep(PAUSE)
+"""
+FAST, SLOW = COUNTING.replace("PAUSE", "0.04"), COUNTING.replace("PAUSE", "0.1")
+
+
+@pytest.fixture(scope="module")
+def agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("agents")
+
+
+@pytest.fixture
+def loopback(tmp_path: Path, agents: Path) -> Loopback:
+    return Loopback(tmp_path / "nodes", tmp_path / "jobs", tmp_path / "engine", agents)
+
+
+@pytest.fixture
+def engine(loopback: Loopback) -> Iterator[ClusterEngine]:
+    yield from opened(loopback, as_process=False)
+
+
+@pytest.fixture
+def engine_with_process(loopback: Loopback) -> Iterator[ClusterEngine]:
+    yield from opened(loopback, as_process=True)
+
+
+def opened(loopback: Loopback, *, as_process: bool) -> Iterator[ClusterEngine]:
+    engine = loopback.engine(as_process=as_process)
+    engine.make_ready()
+    yield engine
+    engine.close()
+    for node in loopback.nodes:
+        loopback.node(node.name).join_again()
+    with closing(loopback.engine()) as last:
+        last.make_ready()
+        for attempt in loopback.jobs.glob("*/*"):
+            ref = AttemptRef(attempt.parent.name, int(attempt.name))
+            eventually(partial(ends, last, ref))
+
+
+Placed = Callable[..., list[InstanceSpec]]
+
+
+@pytest.fixture
+def specs(tmp_path: Path) -> Placed:
+    """Makes the instances of an attempt at a new job, one on each node that is named."""
+    with closing(FilesystemObjects(tmp_path / "objects")) as objects:
+        objects.create_bucket(BucketRef(ACCOUNT, BUCKET), region=REGION, now=utc_now())
+    surroundings = Surroundings(tmp_path / "objects", uid=JOB_USER if os.geteuid() == 0 else None)
+
+    def placed(code: str, *nodes: str, lease_s: int = 0) -> list[InstanceSpec]:
+        each = attempt_specs(surroundings, code, count=len(nodes))
+        return [replace(spec, node=node, grace_s=1, lease_s=lease_s) for spec, node in zip(each, nodes, strict=True)]
+
+    return placed
+
+
+def test_a_node_that_is_back_before_the_end_of_the_lease_has_lost_nothing(
+    engine: ClusterEngine, loopback: Loopback, specs: Placed
+) -> None:
+    (instance,) = engine.start(specs(FAST, "south"))
+    wait_for_training(engine, instance)
+
+    loopback.node("south").cut_off()
+    wait_for_silence(loopback, instance)
+    assert engine.is_alive(instance)
+    loopback.node("south").join_again()
+
+    assert reports_to_the_end(engine, instance)[-1].payload["outcome"] == "completed"
+    eventually(lambda: not engine.is_alive(instance))
+    assert not engine.was_taken(instance)
+    assert_mirrored(loopback, instance, "south")
+
+
+def test_an_unreachable_attempt_has_ended_when_its_lease_has_and_never_before(
+    engine: ClusterEngine, loopback: Loopback, specs: Placed
+) -> None:
+    mark = uuid.uuid4().hex
+    (instance,) = engine.start(specs(f"{ENDLESS}  # {mark}", "south", lease_s=LEASE_S))
+    eventually(lambda: pids_running(mark))
+
+    loopback.node("south").cut_off()
+    cut_at = time.monotonic()
+    with pytest.raises(Unavailable, match="south"):
+        engine.end(instance.attempt)
+    eventually(lambda: ends(engine, instance.attempt))
+
+    assert pids_running(mark) == []
+    assert time.monotonic() - cut_at >= LEASE_S - loopback.patience.poll
+    assert engine.was_taken(instance)
+    loopback.node("south").join_again()
+    assert not engine.is_alive(instance)
+
+
+def test_an_instance_that_is_out_of_reach_beyond_its_lease_was_taken_and_the_rest_of_the_cluster_goes_on(
+    engine: ClusterEngine, loopback: Loopback, specs: Placed
+) -> None:
+    mark = uuid.uuid4().hex
+    (cut,) = engine.start(specs(f"{ENDLESS}  # {mark}", "spot", lease_s=LEASE_S))
+    (gone,) = engine.start(specs(ENDLESS, "south", lease_s=LEASE_S))
+    (other,) = engine.start(specs(ENDLESS, "north", lease_s=LEASE_S))
+    eventually(lambda: pids_running(mark))
+    wait_for_training(engine, gone)
+    began = time.monotonic()
+
+    loopback.node("spot").cut_off(hangs=True)
+    loopback.node("south").leave()
+    loopback.node("south").set_up_anew()  # which proves nothing of the machine that had the name before
+    eventually(lambda: not engine.is_alive(cut) and not engine.is_alive(gone))
+
+    assert pids_running(mark) == []
+    assert time.monotonic() - began >= LEASE_S - loopback.patience.poll
+    assert engine.was_taken(cut)
+    assert engine.was_taken(gone)
+    assert engine.is_alive(other)
+    (late,) = engine.start(specs("print('done')", "north"))
+    assert reports_to_the_end(engine, late)[-1].payload["outcome"] == "completed"
+    engine.end(cut.attempt)
+    engine.end(gone.attempt)
+
+
+def test_a_keeper_that_dies_is_replaced_and_the_job_goes_on(
+    engine: ClusterEngine, loopback: Loopback, specs: Placed
+) -> None:
+    instances = engine.start(specs(FAST, "south", "north", "south"))
+    for instance in instances:
+        wait_for_training(engine, instance)
+
+    for name in ("south", "north"):
+        loopback.node(name).kill_keepers()
+
+    for instance in instances:
+        assert reports_to_the_end(engine, instance)[-1].payload["outcome"] == "completed"
+    for instance, name in zip(instances, ("south", "north", "south"), strict=True):
+        assert_mirrored(loopback, instance, name)
+    engine.end(instances[0].attempt)
+    assert loopback.node("south").instances() == loopback.node("north").instances() == []
+
+
+def test_nothing_is_left_of_an_attempt_of_which_one_node_does_not_answer(
+    engine: ClusterEngine, loopback: Loopback, specs: Placed
+) -> None:
+    placed = specs(ENDLESS, "north", "south")
+    loopback.node("south").cut_off()
+
+    with pytest.raises(Unavailable, match="south"):
+        engine.start(placed)
+
+    engine.end(InstanceRef.of(placed[0]).attempt)
+    assert loopback.node("north").instances() == []
+    assert list((loopback.root / "reserved").glob("*")) == []
+
+
+def test_a_command_reaches_its_instance_at_once(engine: ClusterEngine, specs: Placed) -> None:
+    (instance,) = engine.start(specs(ENDLESS, "south"))
+    wait_for_training(engine, instance)
+
+    engine.command(instance, CommandKind.STOP, {"reason": "user"})
+
+    assert reports_to_the_end(engine, instance)[-1].payload["outcome"] == "stopped"
+
+
+def test_a_ferry_that_is_killed_again_and_again_loses_and_doubles_nothing(
+    engine_with_process: ClusterEngine, loopback: Loopback, specs: Placed
+) -> None:
+    instances = engine_with_process.start(specs(SLOW, "south", "north"))
+    killed: set[int] = set()
+    for _ in range(4):
+        pid = eventually(lambda: sorted({*ferries(loopback)} - killed))[0]
+        time.sleep(random.uniform(0.0, 1.5))  # at any moment of its life, from its birth on
+        killed.add(pid)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+    for instance in instances:
+        assert reports_to_the_end(engine_with_process, instance)[-1].payload["outcome"] == "completed"
+    eventually(lambda: not any(map(engine_with_process.is_alive, instances)))
+    assert_mirrored(loopback, instances[0], "south")
+    assert_mirrored(loopback, instances[1], "north")
+
+
+def test_while_there_is_no_ferry_the_mirrors_answer_and_what_needs_it_is_unavailable(
+    engine: ClusterEngine, loopback: Loopback, specs: Placed
+) -> None:
+    (instance,) = engine.start(specs(ENDLESS, "south"))
+    wait_for_training(engine, instance)
+    frames = engine.reports(instance, 0).frames
+
+    engine.close()
+
+    assert engine.is_alive(instance)
+    assert engine.reports(instance, 0).frames[: len(frames)] == frames
+    with pytest.raises(Unavailable):
+        engine.end(instance.attempt)
+    with pytest.raises(Unavailable):
+        engine.start(specs(ENDLESS, "south"))
+    with closing(loopback.engine()) as anew:
+        anew.make_ready()
+        anew.end(instance.attempt)
+        assert not anew.is_alive(instance)
+
+
+def test_the_process_of_a_ferry_ends_with_its_engine(engine_with_process: ClusterEngine, loopback: Loopback) -> None:
+    assert len(ferries(loopback)) == 1
+
+    engine_with_process.close()
+
+    assert ferries(loopback) == []
+
+
+def test_a_cluster_that_is_away_has_no_room_and_says_why(engine: ClusterEngine, loopback: Loopback) -> None:
+    for node in loopback.nodes:
+        loopback.node(node.name).cut_off()
+
+    eventually(lambda: engine.capacity().obstacle)
+
+    capacity = engine.capacity()
+    assert "answers" in capacity.obstacle
+    assert capacity.slots == 0
+    assert [node.name for node in capacity.nodes] == [node.name for node in loopback.nodes]
+    for node in loopback.nodes:
+        loopback.node(node.name).join_again()
+    eventually(lambda: engine.capacity().slots)
+
+
+def ends(engine: ClusterEngine, attempt: AttemptRef) -> bool:
+    try:
+        engine.end(attempt)
+    except Unavailable:
+        return False
+    return True
+
+
+def wait_for_silence(loopback: Loopback, instance: InstanceRef) -> None:
+    """Until the node has more of the log than came through."""
+    node, yard = loopback.node("south").instance(instance), instance.folder(loopback.jobs)
+    eventually(lambda: sum(mirror.cursors(node).values()) > sum(mirror.cursors(yard).values()) + 5000)
+
+
+def assert_mirrored(loopback: Loopback, instance: InstanceRef, node: str) -> None:
+    """The yard has every byte that the node has, and the program's lines each once."""
+    there, here = loopback.node(node).instance(instance), instance.folder(loopback.jobs)
+    eventually(lambda: mirror.cursors(here) == mirror.cursors(there), within=timedelta(seconds=5))
+    for path in mirror.cursors(there):
+        assert (here.root / path).read_bytes() == (there.root / path).read_bytes(), path
+    log = b"".join(file.read_bytes() for file in sorted(here.logs.glob("*.log"))).splitlines()
+    assert [line for line in log if line.startswith(b"line ")] == [b"line %d" % number for number in range(LINES)]
+
+
+def ferries(loopback: Loopback) -> list[int]:
+    return pids_running(f'"{loopback.folder}"')
+
+
+def pids_running(mark: str) -> list[int]:
+    """The processes whose command line holds a mark."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if mark.encode() in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return found

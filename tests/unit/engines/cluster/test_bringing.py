@@ -1,0 +1,153 @@
+"""What comes to the first instance of the others."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from trainyard.engines.cluster import bringing
+from trainyard.engines.cluster.bringing import Bringing
+from trainyard.engines.cluster.parts import FolderTar
+from trainyard.foundation.errors import Unavailable
+from trainyard.link.contract import FrameKind, InstanceSpec
+from trainyard.link.folders import InstanceFolder, InstanceRef
+from trainyard.link.spool import SpoolWriter, read_frames
+from trainyard.testing.engines.samples import Surroundings, attempt_specs
+from trainyard.testing.eventually import eventually
+
+
+class Cluster:
+    """Another node, which does not always answer, and where the second of two instances lies; the first lies here."""
+
+    def __init__(self, root: Path) -> None:
+        specs = attempt_specs(Surroundings(root), count=2)
+        self.spec: InstanceSpec = replace(specs[0], addresses=("10.0.0.1", "10.0.0.2"))
+        self.here = root / "here"
+        other = InstanceRef.of(specs[1])
+        self.other, self.brought = other.folder(root / "there"), other.folder(self.here)
+        for folder in (self.other, InstanceRef.of(self.spec).folder(self.here)):
+            folder.root.mkdir(parents=True)
+        self.spool = SpoolWriter(self.other.spool)
+        self.asked: list[str] = []
+        self._calls = 0
+
+    def fetch(self, name: str, path: str, offset: int) -> bytes:
+        assert name == "algo-2"
+        self.asked.append(path)
+        self._calls += 1
+        if self._calls % 3 == 0:
+            raise Unavailable("The node does not answer.")
+        if path == "spool":
+            return self.other.spool.read_bytes()[offset:]
+        if path == "activity":
+            return json.dumps({"algo-1": 5000.0, "algo-2": 100.0}).encode()
+        return FolderTar(self.other.root / path).read(offset)
+
+    def seen(self) -> list[FrameKind]:
+        return [frame.kind for frame in read_frames(self.brought.spool, 0).frames]
+
+    @contextmanager
+    def bringing(self) -> Iterator[Bringing]:
+        is_over = threading.Event()
+        brings = Bringing(self.here, self.spec, self.fetch, is_over=is_over.is_set)
+        brings.start()
+        yield brings
+        is_over.set()
+        eventually(lambda: not brings.is_alive)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    monkeypatch.setattr(bringing, "_PAUSE_S", 0.005)
+    return Cluster(tmp_path)
+
+
+def write_results(folder: InstanceFolder) -> None:
+    for path in ("model", "output/data"):
+        (folder.ml / path).mkdir(parents=True)
+        (folder.ml / path / "left").write_text(path)
+
+
+def test_frames_come_as_they_are_reported_and_the_last_activity_with_them(cluster: Cluster) -> None:
+    with cluster.bringing():
+        cluster.spool.append(FrameKind.STATUS, {"status": "Training"}, at_us=1)
+        eventually(lambda: cluster.seen() == [FrameKind.STATUS])
+        eventually(cluster.brought.activity.exists)
+        cluster.spool.append(FrameKind.NOTE, {"text": "more"}, at_us=2)
+        eventually(lambda: cluster.seen() == [FrameKind.STATUS, FrameKind.NOTE])
+
+    assert "ml/model" not in cluster.asked
+    assert time.time() - cluster.brought.activity.stat().st_mtime == pytest.approx(100, abs=20)
+    assert not (cluster.brought.root.parent / "algo-1" / "activity").exists()  # which its own agent knows better
+
+
+@pytest.mark.parametrize("kinds", [[FrameKind.EXITED], [FrameKind.ENDED], [FrameKind.EXITED, FrameKind.ENDED]])
+def test_who_is_seen_to_be_at_rest_has_its_results_here(cluster: Cluster, kinds: list[FrameKind]) -> None:
+    write_results(cluster.other)
+    cluster.spool.append(FrameKind.NOTE, {"text": "before"}, at_us=1)
+    for kind in kinds:
+        cluster.spool.append(kind, {"outcome": "completed"}, at_us=2)
+
+    def is_at_rest() -> bool:
+        seen = cluster.seen()
+        left = [path.read_text() for path in cluster.brought.ml.rglob("left")]
+        assert len(seen) < 2 or sorted(left) == ["model", "output/data"]
+        return seen == [FrameKind.NOTE, *kinds]
+
+    with cluster.bringing():
+        eventually(is_at_rest)
+
+
+def test_one_that_left_nothing_is_at_rest_too(cluster: Cluster) -> None:
+    cluster.spool.append(FrameKind.ENDED, {"outcome": "failed"}, at_us=1)
+
+    with cluster.bringing():
+        eventually(lambda: cluster.seen() == [FrameKind.ENDED])
+
+    assert list((cluster.brought.ml / "model").iterdir()) == []
+
+
+def test_a_keeper_made_anew_goes_on_with_what_was_brought(cluster: Cluster) -> None:
+    write_results(cluster.other)
+    with cluster.bringing():
+        cluster.spool.append(FrameKind.STATUS, {"status": "Training"}, at_us=1)
+        eventually(lambda: cluster.seen() == [FrameKind.STATUS])
+    (cluster.brought.root / "coming").mkdir()
+    (cluster.brought.root / "coming" / "half").write_text("of what a crash left")
+    cluster.spool.append(FrameKind.ENDED, {"outcome": "completed"}, at_us=2)
+
+    with cluster.bringing():
+        eventually(lambda: cluster.seen() == [FrameKind.STATUS, FrameKind.ENDED])
+
+    assert [path.name for path in (cluster.brought.ml / "model").iterdir()] == ["left"]
+    assert cluster.brought.spool.read_bytes() == cluster.other.spool.read_bytes()
+
+
+def test_another_node_than_the_first_learns_only_how_active_the_others_are(tmp_path: Path) -> None:
+    specs = attempt_specs(Surroundings(tmp_path), count=4)
+    addresses = ("10.0.0.1", "10.0.0.2", "10.0.0.2", "10.0.0.3")
+    spread = [replace(spec, addresses=addresses) for spec in specs]
+    own = InstanceRef.of(spread[1]).folder(tmp_path)
+    own.root.mkdir(parents=True)
+    asked: list[tuple[str, str]] = []
+
+    def fetch(name: str, path: str, offset: int) -> bytes:
+        assert offset == 0
+        asked.append((name, path))
+        return json.dumps(dict.fromkeys(spread[0].hosts, 3.0)).encode()
+
+    is_over = threading.Event()
+    brings = Bringing(tmp_path, spread[1], fetch, is_over=is_over.is_set)
+    brings.start()
+    eventually((own.root.parent / "algo-4" / "activity").exists)
+    is_over.set()
+    eventually(lambda: not brings.is_alive)
+
+    assert set(asked) == {("algo-1", "activity")}
+    assert sorted(path.parent.name for path in own.root.parent.glob("*/activity")) == ["algo-1", "algo-4"]
+    assert [Bringing.is_needed(spec) for spec in spread] == [True, True, False, True]

@@ -1,0 +1,243 @@
+"""A mirror is what the node had at some moment, whoever dies."""
+
+import fcntl
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from trainyard.engines.cluster.contract import Piece
+from trainyard.engines.cluster.mirror import News, apply, cursors, news, settle
+from trainyard.formats.logs import LogReader, LogWriter
+from trainyard.formats.logs.segments import RECORD_BYTES, segments_of
+from trainyard.formats.metrics import Point, PointsFile, series_file
+from trainyard.foundation.errors import Conflict, Corrupt
+from trainyard.link.contract import FrameKind
+from trainyard.link.folders import InstanceFolder
+from trainyard.link.spool import SpoolWriter, last_frame, read_frames
+
+SEGMENT = 4096
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> InstanceFolder:
+    (tmp_path / "node").mkdir()
+    return InstanceFolder(tmp_path / "node")
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> InstanceFolder:
+    return InstanceFolder(tmp_path / "mirror")
+
+
+class Agent:
+    """Writes what agents write, a little at a time."""
+
+    def __init__(self, folder: InstanceFolder, random_: random.Random) -> None:
+        self.folder = folder
+        self.spool = SpoolWriter(folder.spool)
+        self.log = LogWriter(folder.logs, segment_bytes=SEGMENT)
+        self._random = random_
+        self._written = 0
+
+    def work(self) -> None:
+        self._written += 1
+        self._random.choice((self._report, self._print, self._measure, self._note))()
+
+    def end(self) -> None:
+        self.log.close()
+        self.spool.append(FrameKind.ENDED, {"outcome": "completed"}, at_us=self._written)
+        self.spool.close()
+
+    def _report(self) -> None:
+        self.spool.append(FrameKind.NOTE, {"text": "x" * self._random.randrange(300)}, at_us=self._written)
+
+    def _print(self) -> None:
+        self.log.append(f"line {self._written} {'y' * self._random.randrange(900)}\n".encode(), self._written)
+
+    def _measure(self) -> None:
+        series = series_file(self.folder.metrics, self._random.choice(("loss", "a/b c", "lr")))
+        PointsFile(series).append([Point.of(float(self._written), self._written)], durable=False)
+
+    def _note(self) -> None:
+        with self.folder.agent_log.open("a") as file:
+            file.write(f"said {self._written}\n")
+
+
+def pull(node: InstanceFolder, mirror: InstanceFolder, *, limit_bytes: int = 1 << 20) -> News:
+    found = news(node, cursors(mirror), limit_bytes=limit_bytes)
+    apply(mirror, found.pieces)
+    return found
+
+
+def contents(folder: InstanceFolder) -> dict[str, bytes]:
+    return {str(path.relative_to(folder.root)): path.read_bytes() for path in folder.root.rglob("*") if path.is_file()}
+
+
+def interrupted(pieces: Sequence[Piece], random_: random.Random) -> list[Piece]:
+    """What is applied of pieces when the one who applies is killed: some, and a part of the next."""
+    count = random_.randrange(len(pieces) + 1)
+    cut = [replace(piece, data=piece.data[: random_.randrange(len(piece.data) + 1)]) for piece in pieces[count:][:1]]
+    return [*pieces[:count], *cut]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_mirror_is_true_at_every_moment_and_whole_in_the_end(
+    node: InstanceFolder, mirror: InstanceFolder, seed: int
+) -> None:
+    random_ = random.Random(seed)
+    agent = Agent(node, random_)
+    for _ in range(60):
+        for _ in range(random_.randrange(8)):
+            agent.work()
+        found = news(node, cursors(mirror), limit_bytes=random_.choice((100, 2000, 1 << 20)))
+        apply(mirror, interrupted(found.pieces, random_))
+        assert all(contents(node)[path].startswith(data) for path, data in contents(mirror).items())
+        assert_readable(mirror)
+    agent.end()
+    while not pull(node, mirror, limit_bytes=random_.choice((100, 2000))).is_all:
+        assert_readable(mirror)
+    assert contents(mirror) == contents(node)
+
+
+def assert_readable(mirror: InstanceFolder) -> None:
+    """The readers of a yard never meet an index without its bytes, nor the end before what came before it."""
+    for segment in segments_of(mirror.logs):
+        assert segment.count == segment.index_file.stat().st_size // RECORD_BYTES
+    for event in LogReader(mirror.logs).scan():
+        assert event.text.startswith("line ")
+    frames = read_frames(mirror.spool, 0).frames
+    assert [frame.sequence for frame in frames] == list(range(1, len(frames) + 1))
+
+
+def test_the_last_frame_comes_when_all_else_is_there(node: InstanceFolder, mirror: InstanceFolder) -> None:
+    agent = Agent(node, random.Random(1))
+    for _ in range(100):
+        agent.work()
+    agent.end()
+
+    pulls = 1
+    while not pull(node, mirror, limit_bytes=1000).is_all:
+        pulls += 1
+        last = last_frame(mirror.spool)
+        assert last is None or last.kind is not FrameKind.ENDED
+
+    assert pulls > 10
+    assert contents(mirror) == contents(node)
+
+
+def test_frames_are_not_held_up_by_a_flood_of_log(node: InstanceFolder, mirror: InstanceFolder) -> None:
+    agent = Agent(node, random.Random(1))
+    agent.log.append(b"z" * 3000 + b"\n", 1)
+    agent.spool.append(FrameKind.STATUS, {"status": "Training"}, at_us=1)
+
+    assert not pull(node, mirror, limit_bytes=500).is_all
+
+    assert [frame.kind for frame in read_frames(mirror.spool, 0).frames] == [FrameKind.STATUS]
+
+
+def test_a_frame_that_is_being_written_is_not_brought(node: InstanceFolder, mirror: InstanceFolder) -> None:
+    agent = Agent(node, random.Random(1))
+    agent.spool.append(FrameKind.NOTE, {"text": "whole"}, at_us=1)
+    with node.spool.open("ab") as spool:
+        spool.write(b'12345678 [2,"note"')
+
+    pull(node, mirror)
+
+    assert mirror.spool.read_bytes().endswith(b"\n")
+
+
+def test_bytes_of_a_log_that_no_record_tells_of_may_be_taken_back(node: InstanceFolder, mirror: InstanceFolder) -> None:
+    agent = Agent(node, random.Random(1))
+    agent.log.append(b"line kept\n", 1)
+    segment = segments_of(node.logs)[0]
+    with segment.log_file.open("ab") as log:
+        log.write(b"line that the disk refused the rest of")
+
+    pull(node, mirror)
+
+    assert (mirror.logs / segment.log_file.name).read_bytes() == b"line kept\n"
+
+
+def test_points_that_are_being_appended_wait(node: InstanceFolder, mirror: InstanceFolder) -> None:
+    series = series_file(node.metrics, "loss")
+    PointsFile(series).append([Point.of(1.0, 1)])
+    with series.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert not pull(node, mirror).is_all
+        assert not mirror.metrics.exists()
+
+    assert pull(node, mirror).is_all
+    assert PointsFile(series_file(mirror.metrics, "loss")).last_micros() == 1
+
+
+def test_what_the_limit_of_a_log_drops_goes_from_the_mirror_too(node: InstanceFolder, mirror: InstanceFolder) -> None:
+    with LogWriter(node.logs, segment_bytes=100) as log:
+        for number in range(10):
+            log.append(f"line {number} {'x' * 80}\n".encode(), number)
+            pull(node, mirror)
+        for segment in segments_of(node.logs)[3:6]:
+            segment.index_file.unlink()
+            segment.log_file.unlink()
+
+        found = pull(node, mirror)
+
+    assert [Path(piece.path).suffix for piece in found.pieces] == [".index"] * 3 + [".log"] * 3
+    assert contents(mirror) == contents(node)
+    assert [event.text[:6] for event in LogReader(mirror.logs).scan()] == [f"line {n}" for n in (0, 1, 2, 6, 7, 8, 9)]
+
+
+def test_a_node_that_lost_everything_takes_nothing_from_the_mirror(
+    node: InstanceFolder, mirror: InstanceFolder, tmp_path: Path
+) -> None:
+    agent = Agent(node, random.Random(3))
+    for _ in range(30):
+        agent.work()
+    pull(node, mirror)
+    before = contents(mirror)
+
+    assert pull(InstanceFolder(tmp_path / "anew"), mirror) == News([], is_all=True)
+
+    assert contents(mirror) == before
+
+
+def test_what_was_applied_before_is_ignored(mirror: InstanceFolder) -> None:
+    for piece in (Piece("spool", 0, b"abc"), Piece("spool", 0, b"abc"), Piece("spool", 1, b"bcdef")):
+        apply(mirror, [piece])
+
+    assert mirror.spool.read_bytes() == b"abcdef"
+
+
+def test_a_piece_that_would_leave_a_gap_is_refused(mirror: InstanceFolder) -> None:
+    apply(mirror, [Piece("spool", 0, b"abc")])
+
+    with pytest.raises(Conflict, match="3 bytes"):
+        apply(mirror, [Piece("spool", 4, b"e")])
+
+    assert mirror.spool.read_bytes() == b"abc"
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        Piece("../spool", 0, b"x"),
+        Piece("/etc/hosts", 0, b"x"),
+        Piece("spec.json", 0, b"x"),
+        Piece("logs/../spec.json", 0, b"x"),
+        Piece("metrics/a/b.points", 0, b"x"),
+        Piece("spool", 0, b"", is_removed=True),
+    ],
+)
+def test_a_node_writes_and_removes_nothing_but_what_is_mirrored(mirror: InstanceFolder, piece: Piece) -> None:
+    with pytest.raises(Corrupt):
+        apply(mirror, [piece])
+
+    assert not mirror.root.exists()
+
+
+def test_a_mirror_of_nothing_settles(mirror: InstanceFolder) -> None:
+    mirror.root.mkdir()
+    settle(mirror)
+    assert cursors(mirror) == {}
