@@ -1,0 +1,155 @@
+"""Machines that a test pretends to have: each with a network and processes of its own, joined by a bridge.
+
+They share this machine's files. Nothing of them is seen on its network, and a machine that is switched off takes all
+its processes with it, whatever they did to get away. When the test itself is killed they all go.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from trainyard.testing.eventually import eventually
+
+_NETWORK = "10.77.0"
+_LINK = "eth0"
+
+
+class MachinesMissing(Exception):
+    """This machine does not allow it; the message says why."""
+
+
+@dataclass(slots=True)
+class Machine:
+    """One of them. `pid` is its first process, whose end is the end of all others."""
+
+    number: int
+    address: str
+    _network: "Machines"
+    _holder: "subprocess.Popen[bytes]"
+    pid: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.pid = _only_child(self._holder.pid)
+
+    def command(self, *words: str | Path) -> list[str]:
+        """A command line that runs another one there."""
+        return [*_enter(self.pid), *map(str, words)]
+
+    def command_beside(self, *words: str | Path) -> list[str]:
+        """A command line that runs another one on its network, from where the processes of all machines are seen."""
+        return [*_enter(self.pid, "--net"), *map(str, words)]
+
+    def start(self, *words: str | Path, environment: Mapping[str, str], output: IO[bytes]) -> None:
+        """Start a process that ends with the machine at the latest."""
+        self._network.started.append(
+            subprocess.Popen(
+                self.command(*words),
+                env=dict(environment),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+        )
+
+    def run(self, *words: str | Path) -> str:
+        return _run(self.command(*words))
+
+    def cut(self) -> None:
+        """Take it off the network; its processes go on."""
+        self._network.run("ip", "link", "set", f"port{self.number}", "down")
+
+    def join(self) -> None:
+        """Put it back."""
+        self._network.run("ip", "link", "set", f"port{self.number}", "up")
+
+    def switch_off(self) -> None:
+        """End it and all that runs there, at once."""
+        self._holder.kill()
+        self._holder.wait()
+
+
+class Machines:
+    """The bridge between them."""
+
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        self._stack = stack
+        self.started: list[subprocess.Popen[bytes]] = []
+        stack.callback(self._reap)
+        self._pid = _only_child(self._hold(["unshare", *_AS_ROOT, "--net"]).pid)
+        self.run("ip", "link", "add", "bridge0", "type", "bridge")
+        self.run("ip", "link", "set", "bridge0", "up")
+
+    def run(self, *words: str) -> str:
+        """Run a command on the bridge."""
+        return _run([*_enter(self._pid, "--net"), *words])
+
+    def switch_on(self, number: int) -> Machine:
+        """A machine of that number, which may be that of one that was switched off."""
+        with contextlib.suppress(subprocess.CalledProcessError):  # of that other one, which the kernel removes later
+            self.run("ip", "link", "delete", f"port{number}")
+        holder = self._hold([*_enter(self._pid, "--net"), "unshare", "--net", "--pid", "--mount-proc"])
+        machine = Machine(number, address := f"{_NETWORK}.{number}", self, holder)
+        peer = ["peer", "name", _LINK, "netns", str(machine.pid)]
+        self.run("ip", "link", "add", f"port{number}", "type", "veth", *peer)
+        self.run("ip", "link", "set", f"port{number}", "master", "bridge0", "up")
+        machine.run("ip", "address", "add", f"{address}/24", "dev", _LINK)
+        for link in ("lo", _LINK):
+            machine.run("ip", "link", "set", link, "up")
+        return machine
+
+    def _reap(self) -> None:
+        for process in self.started:
+            process.wait()
+
+    def _hold(self, unshare: Sequence[str]) -> "subprocess.Popen[bytes]":
+        """Start what ends with its input: when it is told to, or when this process is no more."""
+        command = [*unshare, "--fork", "--kill-child", sys.executable, "-I", "-S", "-c", _FIRST]
+        holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self._stack.callback(_let_go, holder)
+        return holder
+
+
+@contextlib.contextmanager
+def machines(count: int) -> Iterator[tuple[Machines, list[Machine]]]:
+    """The network and some machines on it, for the length of a block; MachinesMissing where that is not allowed."""
+    with contextlib.ExitStack() as stack:
+        try:
+            network = Machines(stack)
+            started = [network.switch_on(number) for number in range(1, count + 1)]
+        except (OSError, subprocess.CalledProcessError, AssertionError) as error:
+            why = getattr(error, "stderr", None) or error
+            raise MachinesMissing(f"this machine allows no networks and processes of their own: {why}") from error
+        yield network, started
+
+
+# The first process of a machine inherits all others that nobody waits for.
+_FIRST = "import signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); sys.stdin.read()"
+
+_AS_ROOT = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+
+
+def _enter(pid: int, *kinds: str) -> list[str]:
+    user = ["--user", "--preserve-credentials"] if _AS_ROOT else []
+    return ["nsenter", "--target", str(pid), *user, *(kinds or ("--net", "--pid", "--mount"))]
+
+
+def _run(command: Sequence[str]) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout
+
+
+def _only_child(pid: int) -> int:
+    def child() -> str:
+        return Path(f"/proc/{pid}/task/{pid}/children").read_text().strip()
+
+    return int(eventually(child))
+
+
+def _let_go(holder: "subprocess.Popen[bytes]") -> None:
+    holder.kill()
+    holder.communicate()

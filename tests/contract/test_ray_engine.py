@@ -1,0 +1,355 @@
+"""The engine of a Ray cluster keeps the contract of engines, on three nodes that each have a network of their own."""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.ray_cluster import RayCluster, ray_cluster
+from trainyard.engines.cluster.engine import ClusterEngine
+from trainyard.engines.contract import AttemptRef, Engine, InstanceRef
+from trainyard.engines.ray import open_ray_engine
+from trainyard.foundation.clock import utc_now
+from trainyard.foundation.errors import Unavailable
+from trainyard.foundation.locations import BucketRef
+from trainyard.link.contract import CommandKind, LimitSpec
+from trainyard.link.folders import InstanceFolder
+from trainyard.link.presence import presence_of
+from trainyard.link.specs import read_spec
+from trainyard.objects.filesystem import FilesystemObjects
+from trainyard.testing.engines import EngineContract
+from trainyard.testing.engines.contract import reports_to_the_end, specs_on, wait_for_training
+from trainyard.testing.engines.samples import ACCOUNT, BUCKET, ENDLESS, REGION, Surroundings
+from trainyard.testing.eventually import eventually
+from trainyard.testing.machines import Machine, MachinesMissing
+
+pytestmark = pytest.mark.slow
+
+NODES, CPUS = 3, 4
+LEASE = timedelta(seconds=45)
+START = timedelta(minutes=2)
+JOB_USER = 20001
+CHATTY = "import time\nwhile True: print('x' * 500, flush=True); time.sleep(0.02)"
+
+
+@dataclass
+class Yard:
+    """What is of a yard beside its cluster. `opened` is the engine that it has now."""
+
+    folder: Path
+    cluster: RayCluster
+    opened: ClusterEngine | None = None
+
+    @property
+    def jobs(self) -> Path:
+        return self.folder / "jobs"
+
+    def open(self, *, token: str = "", address: str = "") -> ClusterEngine:
+        """Make the engine anew, as a yard does that was killed and started again."""
+        self.close()
+        self.opened = open_ray_engine(
+            self.jobs,
+            work=self.folder / "ray",
+            address=address or self.cluster.address,
+            token=token or self.cluster.token,
+            python=str(self.cluster.python(self.cluster.head)),
+            folder=str(self.cluster.node_folder),
+            lease=LEASE,
+        )
+        return self.opened
+
+    def close(self) -> None:
+        if self.opened is not None:
+            self.opened.close()
+
+    def instance(self, instance: InstanceRef) -> InstanceFolder:
+        """The folder of an instance on the node that runs it; the first of a job has some of the others' too."""
+        name, attempt = (self.folder / "ray" / "id").read_text(), instance.attempt
+        pattern = f"*/{name}/jobs/{attempt.job_id}/{attempt.attempt}/{instance.name}/spec.json"
+        (spec,) = self.cluster.node_folder.glob(pattern)
+        return InstanceFolder(spec.parent)
+
+    def node_of(self, instance: InstanceRef) -> Machine:
+        name = self.instance(instance).root.relative_to(self.cluster.node_folder).parts[0]
+        return self.cluster.nodes[name]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RayCluster]:
+    try:
+        with ray_cluster(nodes=NODES, cpus=CPUS, of_last=['--resources={"spot": 1}', "--num-gpus=2"]) as started:
+            yield started
+    except MachinesMissing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="module")
+def yard(cluster: RayCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    yard = Yard(tmp_path_factory.mktemp("yard"), cluster)
+    yard.open()
+    yield yard
+    yard.close()
+
+
+@pytest.fixture
+def surroundings(yard: Yard) -> Surroundings:
+    """One object store for all, on the files that the nodes share."""
+    root = yard.folder / "objects"
+    if not root.exists():
+        with closing(FilesystemObjects(root)) as objects:
+            objects.create_bucket(BucketRef(ACCOUNT, BUCKET), region=REGION, now=utc_now())
+    return Surroundings(root, uid=JOB_USER if os.geteuid() == 0 else None)
+
+
+@pytest.fixture
+def reopen(yard: Yard) -> Callable[[], Engine]:
+    def reopened() -> Engine:
+        engine = yard.open()
+        await_nodes(engine)
+        return engine
+
+    return reopened
+
+
+@pytest.fixture
+def engine(yard: Yard) -> Iterator[Engine]:
+    assert yard.opened is not None
+    await_nodes(yard.opened)
+    yield yard.opened
+    eventually(lambda: all(has_ended(yard, attempt) for attempt in attempts_of(yard)), within=START)
+
+
+class TestRayEngine(EngineContract):
+    @pytest.fixture
+    def kill(self, yard: Yard) -> Callable[[InstanceRef], None]:
+        def kill(instance: InstanceRef) -> None:
+            yard.node_of(instance).run("kill", "-KILL", str(agent_of(yard, instance)))
+
+        return kill
+
+    @pytest.fixture
+    def node_of(self, yard: Yard) -> Callable[[InstanceRef], str]:
+        return lambda instance: yard.node_of(instance).address
+
+    @pytest.fixture
+    def take(self, yard: Yard) -> Iterator[Callable[[str], None]]:
+        taken: list[Machine] = []
+
+        def take(node: str) -> None:
+            taken.append(yard.cluster.nodes[node])
+            taken[-1].switch_off()
+
+        yield take
+        for machine in taken:
+            yard.cluster.restart(machine)
+
+
+def test_nodes_are_told_by_their_addresses_with_what_they_have(engine: Engine, yard: Yard) -> None:
+    *others, last = sorted(engine.capacity().nodes, key=lambda node: node.name)
+
+    assert [*(node.name for node in others), last.name] == sorted(yard.cluster.nodes)
+    assert {(node.cpus, node.is_spot, node.gpus, node.reserves) for node in others} == {(CPUS, False, (), True)}
+    assert (last.cpus, last.is_spot, last.gpus) == (CPUS, True, (0, 1))
+
+
+def test_instances_have_the_gpus_that_ray_gave_them(engine: Engine, yard: Yard, surroundings: Surroundings) -> None:
+    (node,) = [node.name for node in engine.capacity().nodes if node.gpus]
+    one = LimitSpec(cpus=0.5, gpus=(0,))  # which the yard cannot choose
+    pair = [replace(each, node=node, limits=one) for each in specs_on(engine, surroundings, ENDLESS, count=2)]
+
+    instances = engine.start(pair)
+
+    given = [tuple(read_spec(yard.instance(instance).root).limits.gpus) for instance in instances]
+    assert sorted(given) == [(0,), (1,)]
+
+
+def test_agents_have_the_priority_of_ray_and_not_that_of_its_workers(
+    engine: Engine, yard: Yard, surroundings: Surroundings
+) -> None:
+    (instance,) = engine.start(specs_on(engine, surroundings, ENDLESS))
+    wait_for_training(engine, instance)
+    machine, agent = yard.node_of(instance), str(agent_of(yard, instance))
+    (raylet,) = machine.run("pgrep", "--exact", "raylet").split()
+
+    assert machine.run("cat", f"/proc/{agent}/oom_score_adj") == machine.run("cat", f"/proc/{raylet}/oom_score_adj")
+    if os.geteuid() == 0:
+        assert machine.run("ps", "-o", "nice=", agent) == machine.run("ps", "-o", "nice=", raylet)
+
+
+def test_a_keeper_that_dies_is_made_again_and_nothing_of_the_instance_is_lost(
+    engine: Engine, yard: Yard, surroundings: Surroundings
+) -> None:
+    (instance,) = engine.start(specs_on(engine, surroundings, CHATTY))
+    wait_for_training(engine, instance)
+    agent = agent_of(yard, instance)
+
+    kill_all(yard.node_of(instance), r"ray::\S*InstanceActor")
+
+    assert_goes_on(engine, yard, instance)
+    assert agent_of(yard, instance) == agent
+
+
+def test_an_instance_outlives_the_raylet_of_its_node(engine: Engine, yard: Yard, surroundings: Surroundings) -> None:
+    (instance,) = engine.start(specs_on(engine, surroundings, CHATTY))
+    wait_for_training(engine, instance)
+    machine, agent = yard.node_of(instance), agent_of(yard, instance)
+
+    kill_all(machine, "raylet/raylet")
+    eventually(lambda: "ray::" not in machine.run("ps", "-ww", "-eo", "args="))
+    yard.cluster.start_node(machine)
+
+    assert_goes_on(engine, yard, instance)
+    assert agent_of(yard, instance) == agent
+
+
+def test_a_node_that_is_cut_off_for_less_than_the_lease_goes_on(
+    engine: Engine, yard: Yard, surroundings: Surroundings
+) -> None:
+    (instance,) = engine.start(specs_on(engine, surroundings, CHATTY))
+    wait_for_training(engine, instance)
+    machine, agent = yard.node_of(instance), agent_of(yard, instance)
+
+    machine.cut()
+    eventually(lambda: size_of_log(yard.instance(instance)) > size_of_log(instance.folder(yard.jobs)) + 100_000)
+    machine.join()
+
+    assert_goes_on(engine, yard, instance)
+    assert agent_of(yard, instance) == agent
+
+
+def test_instances_outlive_the_head_when_the_cluster_is_started_again_in_time(
+    engine: Engine, yard: Yard, surroundings: Surroundings
+) -> None:
+    in_time = int(START.total_seconds())
+    (instance,) = engine.start([replace(each, lease_s=in_time) for each in specs_on(engine, surroundings, CHATTY)])
+    wait_for_training(engine, instance)
+
+    kill_all(yard.cluster.head, "gcs_server")
+    for machine in (yard.cluster.head, *yard.cluster.nodes.values()):
+        kill_all(machine, "raylet/raylet")
+    eventually(lambda: engine.capacity().obstacle)
+    yard.cluster.start_head()
+    for machine in yard.cluster.nodes.values():
+        yard.cluster.start_node(machine)
+
+    assert_goes_on(engine, yard, instance)
+
+
+def test_a_process_that_speaks_to_ray_is_started_again_and_goes_on(
+    engine: Engine, yard: Yard, surroundings: Surroundings
+) -> None:
+    (instance,) = engine.start(specs_on(engine, surroundings, CHATTY))
+    wait_for_training(engine, instance)
+
+    kill_all(yard.cluster.head, "trainyard.engines.ray.main")
+
+    assert_goes_on(engine, yard, instance)
+
+
+def test_a_node_that_is_cut_off_for_longer_than_the_lease_runs_nothing_of_it_then(
+    engine: Engine, yard: Yard, surroundings: Surroundings
+) -> None:
+    (instance,) = engine.start(specs_on(engine, surroundings, ENDLESS))
+    wait_for_training(engine, instance)
+    machine, agent = yard.node_of(instance), agent_of(yard, instance)
+
+    machine.cut()
+    try:
+        eventually(lambda: not engine.is_alive(instance), within=LEASE * 3)
+        assert not is_running(machine, agent)
+    finally:
+        yard.cluster.restart(machine)  # which Ray takes for dead, and does not let in again as it is
+
+    assert engine.was_taken(instance)
+
+
+def test_room_that_others_of_the_cluster_use_is_not_given_twice(
+    engine: Engine, yard: Yard, surroundings: Surroundings, tmp_path: Path
+) -> None:
+    other = Yard(tmp_path, yard.cluster)
+    await_nodes(theirs := other.open())
+    all_of_it = LimitSpec(cpus=CPUS)
+    mine = [replace(each, limits=all_of_it) for each in specs_on(engine, surroundings, ENDLESS)]
+    (instance,) = engine.start(mine)
+
+    with closing(theirs), pytest.raises(Unavailable, match="no room"):
+        theirs.start([replace(each, job_id="theirs") for each in mine])
+
+    assert engine.is_alive(instance)
+
+
+@pytest.mark.parametrize(
+    ("token", "port", "why"),
+    [("0" * 64, "6379", "does not accept the token"), ("", "1", "Nothing answers at")],
+    ids=["wrong token", "nothing listens"],
+)
+def test_why_there_is_no_cluster_is_told(yard: Yard, tmp_path: Path, token: str, port: str, why: str) -> None:
+    host = yard.cluster.head.address
+    stranger = Yard(tmp_path, yard.cluster)
+    with closing(stranger.open(token=token, address=f"{host}:{port}")) as engine:
+        assert eventually(lambda: why in engine.capacity().obstacle, within=START)
+        assert engine.capacity().slots == 0
+
+
+def await_nodes(engine: Engine) -> None:
+    eventually(lambda: len(engine.capacity().nodes) == NODES and not engine.capacity().obstacle, within=START)
+
+
+def assert_goes_on(engine: Engine, yard: Yard, instance: InstanceRef) -> None:
+    """What was printed while nobody listened comes too, and in the end the yard has every byte once."""
+    missed = size_of_log(yard.instance(instance))
+    eventually(lambda: size_of_log(instance.folder(yard.jobs)) > missed, within=START)
+
+    engine.command(instance, CommandKind.STOP, {"reason": "user"})
+
+    eventually(lambda: not engine.is_alive(instance), within=START)
+    frames = reports_to_the_end(engine, instance)
+    assert frames[-1].payload["outcome"] == "stopped"
+    assert [frame.sequence for frame in frames] == list(range(1, len(frames) + 1))
+    assert log_of(instance.folder(yard.jobs)) == log_of(yard.instance(instance))
+
+
+def size_of_log(folder: InstanceFolder) -> int:
+    return sum(path.stat().st_size for path in folder.logs.glob("*"))
+
+
+def log_of(folder: InstanceFolder) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.logs.glob("*")}
+
+
+def attempts_of(yard: Yard) -> list[AttemptRef]:
+    return [AttemptRef(folder.parent.name, int(folder.name)) for folder in yard.jobs.glob("*/*")]
+
+
+def has_ended(yard: Yard, attempt: AttemptRef) -> bool:
+    """Whether it was ended; a node that is out of reach keeps an attempt until its lease is over."""
+    assert yard.opened is not None
+    try:
+        yard.opened.end(attempt)
+    except Unavailable:
+        return False
+    return True
+
+
+def agent_of(yard: Yard, instance: InstanceRef) -> int:
+    """The pid of its agent, as its machine counts."""
+    presence = presence_of(yard.instance(instance).root)
+    assert presence is not None
+    return presence.pid
+
+
+def kill_all(machine: Machine, pattern: str) -> None:
+    """End the processes whose command line has the pattern."""
+    processes = machine.run("ps", "-ww", "-eo", "pid=,args=").splitlines()
+    found = [line.split()[0] for line in processes if re.search(pattern, line)]
+    assert found, processes
+    machine.run("kill", "-KILL", *found)
+
+
+def is_running(machine: Machine, pid: int) -> bool:
+    return str(pid) in machine.run("ps", "-eo", "pid=").split()

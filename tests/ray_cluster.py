@@ -1,0 +1,129 @@
+"""A Ray cluster on pretended machines, with a token that is made for it.
+
+The first machine has the head and no cores, so that nothing of a job runs there: it is the yard's. Each has a folder of
+its own for Ray, whose sockets need short paths. As a program, `python -m tests.ray_cluster NODES CPUS COMMAND…` runs a
+command on the network of the first machine, with the settings by which a yard there uses the cluster.
+"""
+
+import contextlib
+import os
+import secrets
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.conformance.environments import interpreter
+from trainyard.testing.machines import Machine, Machines, machines
+from trainyard.testing.yard import ENGINE_SWITCH
+
+PORT = 6379
+STORE_BYTES = 80_000_000
+
+
+@dataclass(slots=True)
+class RayCluster:
+    """The cluster. `nodes` are the machines with cores, by their addresses."""
+
+    head: Machine
+    nodes: dict[str, Machine]
+    options: dict[str, Sequence[str]]
+    token: str
+    folder: Path
+    cpus: int
+    network: Machines
+
+    @property
+    def address(self) -> str:
+        return f"{self.head.address}:{PORT}"
+
+    @property
+    def node_folder(self) -> Path:
+        """Where nodes have what is of the yard's; each has a folder of its own below it."""
+        return self.folder / "nodes"
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """Those of a yard on the first machine."""
+        return {
+            "TRAINYARD_SERVER_ENGINES": "ray",
+            "TRAINYARD_SERVER_RAY_ADDRESS": self.address,
+            "TRAINYARD_SERVER_RAY_TOKEN": self.token,
+            "TRAINYARD_SERVER_RAY_PYTHON": str(interpreter("ray")),
+            "TRAINYARD_SERVER_RAY_FOLDER": str(self.node_folder),
+            "TRAINYARD_SERVER_HOST": self.head.address,
+        }
+
+    def python(self, machine: Machine) -> Path:
+        """A program that is Ray's Python on a machine, for whoever runs it from this one."""
+        path = self.folder / f"python-{machine.number}"
+        words = shlex.join(machine.command(interpreter("ray")))
+        path.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+        path.chmod(0o755)
+        return path
+
+    def start_head(self) -> None:
+        self._start(self.head, "--head", f"--port={PORT}", "--include-dashboard=false", "--num-cpus=0")
+
+    def start_node(self, machine: Machine) -> None:
+        """Have a machine join; also one that has left."""
+        self.nodes[machine.address] = machine
+        options = self.options.get(machine.address, ())
+        self._start(machine, f"--address={self.address}", f"--num-cpus={self.cpus}", *options)
+
+    def restart(self, machine: Machine) -> None:
+        """Switch a machine off, if it is on, and on again, and have it join."""
+        machine.switch_off()
+        self.start_node(self.network.switch_on(machine.number))
+
+    def _start(self, machine: Machine, *options: str) -> None:
+        folder = self.folder / str(machine.number)
+        ray = [str(interpreter("ray").with_name("ray")), "start", "--block", "--disable-usage-stats", *options]
+        ray += [f"--node-ip-address={machine.address}", f"--temp-dir={folder}"]
+        ray += [f"--object-store-memory={STORE_BYTES}", "--include-log-monitor=false"]
+        with (self.folder / f"{machine.number}.log").open("ab") as log:
+            machine.start(*ray, environment=self._environment, output=log)
+
+    @property
+    def _environment(self) -> Mapping[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.folder),
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": self.token,
+            "OMP_NUM_THREADS": "1",
+        }
+
+
+@contextlib.contextmanager
+def ray_cluster(*, nodes: int, cpus: int, of_last: Sequence[str] = ()) -> Iterator[RayCluster]:
+    """A cluster for the length of a block; MachinesMissing where machines cannot be pretended.
+
+    Its nodes join while the block runs, the last of them with further options.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
+    folder.chmod(0o755)  # users of jobs read the code that lies below
+    try:
+        with machines(nodes + 1) as (network, (head, *others)):
+            options = {others[-1].address: of_last}
+            cluster = RayCluster(head, {}, options, secrets.token_hex(32), folder, cpus, network)
+            cluster.start_head()
+            for machine in others:
+                cluster.start_node(machine)
+            yield cluster
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def main(nodes: str, cpus: str, *command: str) -> int:
+    with ray_cluster(nodes=int(nodes), cpus=int(cpus)) as cluster:
+        environment = {**os.environ, **cluster.settings, ENGINE_SWITCH: "ray"}
+        return subprocess.run(cluster.head.command_beside(*command), env=environment, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

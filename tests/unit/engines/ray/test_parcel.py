@@ -1,0 +1,67 @@
+"""What a yard sends to nodes."""
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from trainyard.engines.local.code import MODULES
+from trainyard.engines.ray.parcel import LIBRARIES, Parcel, ensure_parcel
+
+
+@pytest.fixture(scope="module")
+def parcel(tmp_path_factory: pytest.TempPathFactory) -> Parcel:
+    return ensure_parcel(tmp_path_factory.mktemp("parcels"))
+
+
+def test_a_parcel_has_what_runs_on_nodes_and_nothing_of_the_server(parcel: Parcel) -> None:
+    names = names_in(parcel.code())
+
+    assert {"trainyard/engines/cluster/keeper.py", "trainyard/instance/agent/main.py"} <= names
+    assert not any(name.startswith(("trainyard/server", "trainyard/wire", "trainyard/cli")) for name in names)
+    assert not any("__pycache__" in name for name in names)
+
+
+def test_a_parcel_has_each_library_with_its_modules_and_its_name(parcel: Parcel) -> None:
+    libraries = parcel.libraries()
+
+    assert {name.replace("_", "-") for name in libraries} == set(LIBRARIES)
+    assert "obstore/__init__.py" in names_in(libraries["obstore"])
+    assert any(name.endswith(".dist-info/METADATA") for name in names_in(libraries["regex"]))
+
+
+def test_the_same_code_is_packed_once(parcel: Parcel) -> None:
+    before = parcel.folder.stat().st_mtime_ns
+
+    again = ensure_parcel(parcel.folder.parent)
+
+    assert again == parcel
+    assert again.folder.stat().st_mtime_ns == before
+
+
+def test_other_code_is_another_parcel_and_the_old_one_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainyard.engines.ray.parcel.LIBRARIES", ())  # which take their time
+    package = a_package(tmp_path / "trainyard")
+    old = ensure_parcel(tmp_path / "parcels", package)
+    (package / "engines" / "new.py").write_text("")
+
+    new = ensure_parcel(tmp_path / "parcels", package)
+
+    assert new.digest != old.digest
+    assert "trainyard/engines/new.py" in names_in(new.code())
+    assert [path.name for path in (tmp_path / "parcels").iterdir()] == [new.digest]
+
+
+def a_package(folder: Path) -> Path:
+    (folder / "engines").mkdir(parents=True)
+    for name in (*MODULES, "engines/__init__.py"):
+        (folder / name).write_text("")
+    return folder
+
+
+def names_in(archive: bytes) -> set[str]:
+    with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
+        return set(opened.getnames())
