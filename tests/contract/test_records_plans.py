@@ -178,6 +178,24 @@ def test_those_that_are_due_until_a_moment_are_found_without_those_that_are_due_
     assert "resources_leased" in held.text
 
 
+def test_the_first_of_each_account_in_a_line_are_found_without_those_behind_them(records: SqlRecords) -> None:
+    heads = partial(SqlRecords.heads, kind=KIND, lines=["here", "there", "nowhere"], after=NOON)
+    behind = partial(SqlRecords.waiting, kind=KIND, line="here", account=BOB, after=NOON, limit=PAGE)
+    assert len(heads(records)) == 6
+    assert len(behind(records)) == PAGE
+    for plan in (*plans(records, heads), *plans(records, behind)):
+        assert plan.is_short, plan.text
+        assert "resources_in_line" in plan.text
+
+
+def test_those_in_a_line_are_counted_by_its_index_alone(records: SqlRecords) -> None:
+    soon = NOON + timedelta(seconds=ROWS // 2 + 40)
+    count = partial(SqlRecords.count_due, kind=KIND, lines=["here"], account=BOB, after=NOON, before=soon)
+    for plan in plans(records, count):
+        assert plan.is_short, plan.text
+        assert "resources_in_line" in plan.text
+
+
 def test_an_idle_worker_learns_quickly_that_there_is_nothing_to_do(records: SqlRecords) -> None:
     for kind, now in ((KIND, NOON - timedelta(days=1)), ("model", LATER), ("unknown", LATER)):
         for plan in plans(records, partial(SqlRecords.claim_next, kind=kind, worker="w", lease=LEASE, now=now)):
@@ -320,6 +338,7 @@ def row(number: int, chance: random.Random) -> dict[str, Any]:
         "parent": None if number % 10 else PARENT,
         "arn": f"arn:{number}",
         "due_at": to_micros(created) if number % 2 else None,
+        "line": ("here", "there")[number % 7 == 0],
         # Half of what is due is in the hands of a worker, and first in line.
         "lease_token": "t" if number % 2 and number < ROWS // 2 else None,
         "lease_worker": None,

@@ -5,7 +5,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -75,6 +77,23 @@ def test_an_upgrade_counts_the_instances_of_jobs_that_have_not_ended(url: str) -
             "training-instances/on-demand/local": 4,
             "training-instances/on-demand/ml.m5.large": 3,
         }
+
+
+def test_an_upgrade_puts_jobs_that_have_not_ended_in_their_lines(url: str) -> None:
+    def fill(connection: Connection) -> None:
+        upgrade(connection, "0005")
+        whole = {"region": REGION, "created_at": NOON, "modified_at": NOON, "revision": 1, "arn": "", "kind": KIND}
+        jobs: dict[str, dict[str, Any]] = {"here": {"plan": {}}, "there": {"site": "x", "plan": {"engine": "ray"}}}
+        for name, job in (*jobs.items(), ("ended", {"plan": {}})):
+            named = {"id": f"id-{name}", "account": ALICE, "name": name, "status": ""}
+            due_at = None if name == "ended" else NOON
+            connection.execute(insert(resources), whole | named | {"body": {"job": job}, "due_at": due_at})
+
+    run(url, fill)
+    with closing(open_records(url)) as records:
+        after = NOON - timedelta(seconds=1)
+        assert [each.id for each in records.heads(KIND, ["/"], after=after)] == ["id-here"]
+        assert [each.id for each in records.heads(KIND, ["x/ray"], after=after)] == ["id-there"]
 
 
 def test_a_current_database_is_opened_without_a_write_or_the_migration_tool(url: str) -> None:

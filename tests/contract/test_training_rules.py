@@ -10,8 +10,9 @@ import pytest
 
 from tests.unit.server.control.bench import Bench, open_bench
 from tests.unit.server.services.sagemaker.requests import create, describe
-from trainyard.foundation.jobs import SecondaryStatus, Status
+from trainyard.foundation.jobs import SecondaryStatus, Share, Status
 from trainyard.link.contract import FrameKind
+from trainyard.server.control.lines import Offer
 from trainyard.server.control.waiting import Waiting
 from trainyard.server.jobs import KIND
 from trainyard.server.quotas import CapacityKind, Quota, Quotas
@@ -110,13 +111,14 @@ def test_a_lost_job_is_tried_again(bench: Bench) -> None:
 
 def test_a_pool_is_taken_over_by_one_of_those_who_want_it(bench: Bench) -> None:
     bench.engine.role = complete
-    kept = {"ResourceConfig": resources(KeepAlivePeriodInSeconds=60)}
+    kept: dict[str, Any] = {"ResourceConfig": resources(KeepAlivePeriodInSeconds=60)}
     bench.create("first", **kept)
     bench.turn(bench.place(), times=3)
     for name in ("second", "third"):
         bench.create(name, **kept)
-    claims = [claim for worker in (bench.work, bench.another_worker()) if (claim := worker.claim()) is not None]
-    in_threads(2, lambda number: bench.work.place(claims[number], {}))
+    offers = [Offer(bench.resource(name).id, (Share(),)) for name in ("second", "third")]
+    placed = in_threads(2, lambda number: bench.work.place(offers[number]))
+    assert all(claim is not None for claim in placed)
     told = describe(bench.anna.at(bench.watch()), "first")["WarmPoolStatus"]
     assert told["Status"] == "Reused"
     assert told["ReusedByJob"] in ("second", "third")

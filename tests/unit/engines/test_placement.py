@@ -7,7 +7,7 @@ from trainyard.engines.catalog import Catalog
 from trainyard.engines.contract import Capacity
 from trainyard.engines.placement import Lack, check_strictly, fit, lacking, place
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.link.contract import LimitSpec
+from trainyard.foundation.jobs import Share
 
 GIB = 1024**3
 CATALOG = Catalog.read(Path("no such file"))
@@ -21,7 +21,7 @@ P4D = CATALOG["ml.p4d.24xlarge"]
 
 
 def test_a_job_that_fits_gets_what_its_type_promises() -> None:
-    assert place([M5_LARGE, M5_LARGE], SERVER, running=[]) == (LimitSpec(2.0, 8 * GIB), LimitSpec(2.0, 8 * GIB))
+    assert place([M5_LARGE, M5_LARGE], SERVER, running=[]) == (Share(2.0, 8 * GIB), Share(2.0, 8 * GIB))
     assert fit([M5_LARGE, M5_LARGE], SERVER).shortfalls == ()
 
 
@@ -52,7 +52,7 @@ def test_as_many_instances_as_there_are_slots_run_at_once() -> None:
 
 
 def test_all_instances_of_a_job_start_or_none() -> None:
-    running = [LimitSpec(2.0, GIB)]
+    running = [Share(2.0, GIB)]
 
     assert place([M5_LARGE, M5_LARGE], LAPTOP, running=running) is None
     assert place([M5_LARGE], LAPTOP, running=running) is not None
@@ -69,7 +69,7 @@ def test_a_gpu_is_never_given_to_two_instances() -> None:
 
 
 def test_gpus_that_came_back_are_given_again() -> None:
-    running = [LimitSpec(gpus=(0,)), LimitSpec(gpus=(3,))]
+    running = [Share(gpus=(0,)), Share(gpus=(3,))]
 
     shares = place([P3, P3], SERVER, running=running)
 
@@ -78,7 +78,7 @@ def test_gpus_that_came_back_are_given_again() -> None:
 
 
 def test_a_job_that_wants_more_gpus_than_there_are_waits_for_all_of_them() -> None:
-    assert place([P4D], SERVER, running=[LimitSpec(gpus=(2,))]) is None
+    assert place([P4D], SERVER, running=[Share(gpus=(2,))]) is None
 
     shares = place([P4D], SERVER, running=[])
 
@@ -102,15 +102,15 @@ def test_gpus_too_few_for_every_instance_are_given_to_none() -> None:
 
 
 def test_cpu_jobs_start_while_all_gpus_are_taken() -> None:
-    assert place([M5_LARGE], SERVER, running=[LimitSpec(gpus=(0, 1, 2, 3))]) is not None
+    assert place([M5_LARGE], SERVER, running=[Share(gpus=(0, 1, 2, 3))]) is not None
 
 
 def test_local_is_the_whole_machine_and_lacks_nothing() -> None:
     local, local_gpu = CATALOG["local"], CATALOG["local_gpu"]
 
-    assert place([local], SERVER, running=[]) == (LimitSpec(64.0, 512 * GIB),)
-    assert place([local_gpu], SERVER, running=[]) == (LimitSpec(64.0, 512 * GIB, gpus=(0, 1, 2, 3)),)
-    assert place([local, local], SERVER, running=[]) == (LimitSpec(32.0, 256 * GIB), LimitSpec(32.0, 256 * GIB))
+    assert place([local], SERVER, running=[]) == (Share(64.0, 512 * GIB),)
+    assert place([local_gpu], SERVER, running=[]) == (Share(64.0, 512 * GIB, gpus=(0, 1, 2, 3)),)
+    assert place([local, local], SERVER, running=[]) == (Share(32.0, 256 * GIB), Share(32.0, 256 * GIB))
     assert fit([local, local_gpu], SERVER).shortfalls == ()
 
 
@@ -128,8 +128,8 @@ def test_what_a_job_lacks_is_told_in_slots_and_gpus() -> None:
     taken = place([P3_OF_FOUR], SERVER, running=[]) or ()
     assert lacking([M5_LARGE], SERVER, running=taken) == Lack(0, 0)
     assert lacking([P3, P3], SERVER, running=taken) == Lack(0, 2)
-    assert lacking([M5_LARGE], LAPTOP, running=[LimitSpec()] * 2) == Lack(1, 0)
-    assert lacking([P4D] * 3, LAPTOP, running=[LimitSpec()]) == Lack(1, 0)  # which takes all there is, alone
+    assert lacking([M5_LARGE], LAPTOP, running=[Share()] * 2) == Lack(1, 0)
+    assert lacking([P4D] * 3, LAPTOP, running=[Share()]) == Lack(1, 0)  # which takes all there is, alone
 
 
 def test_a_strict_yard_refuses_what_it_does_not_have() -> None:

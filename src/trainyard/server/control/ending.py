@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from trainyard.foundation.failures import LOST_INSTANCE, is_of_the_platform
 from trainyard.foundation.jobs import Attempt, InstanceState, Outcome, SecondaryStatus, TrainingJob
-from trainyard.foundation.transitions import advance, may_become, stopped_status
+from trainyard.foundation.transitions import advance, interrupt, may_become, stopped_status
 from trainyard.link.contract import INTERRUPTED, CommandKind
 from trainyard.server.control.reports import MAX_NOTES, live_attempt
 
@@ -54,11 +54,30 @@ def lost(job: TrainingJob, name: str, *, at: datetime) -> TrainingJob:
     return replace(after, failure=reason, card=card)
 
 
+def taken(job: TrainingJob, name: str, *, at: datetime) -> TrainingJob:
+    """The job after an instance was lost because its node went away: interrupted if it is on spot, else failed by that.
+
+    Those that failed with it did so because it was gone, unless one of them has a reason of its own.
+    """
+    attempt = live_attempt(job)
+    summary = f'The node "{attempt.instance(name).share.node}" went away, on which {name} ran.'
+    instance = replace(attempt.instance(name), outcome=Outcome.LOST, reason=summary, ended_at=at)
+    after = job.with_attempt(attempt.with_instance(instance))
+    if job.plan.is_spot and (not job.failure or job.card.get("is_consequence")):
+        return interrupt(replace(after, failure="", card={}), summary)
+    if job.failure and not job.card.get("is_consequence"):
+        return after
+    advice = "Give the job a RetryStrategy, by which it is started again on another node when this happens."
+    card = {"kind": LOST_INSTANCE, "instance": name, "summary": summary, "advice": advice}
+    return replace(after, failure=f"InternalServerError: {summary}", card=card)
+
+
 def may_be_retried(job: TrainingJob, *, now: datetime) -> bool:
     """Whether a job whose attempt failed is to be tried again: nobody has stopped it, and it was not its own fault."""
     if job.stop_reason or not is_of_the_platform(job.card) or job.retries_used >= job.plan.retries:
         return False
-    return _has_time(_closed(job, now=now)) and may_become(job, SecondaryStatus.RESTARTING)
+    may_restart = job.secondary is SecondaryStatus.RESTARTING or may_become(job, SecondaryStatus.RESTARTING)
+    return _has_time(_closed(job, now=now)) and may_restart
 
 
 def retried(job: TrainingJob, again: Attempt) -> TrainingJob:
@@ -69,8 +88,25 @@ def retried(job: TrainingJob, again: Attempt) -> TrainingJob:
     )
     failed = replace(attempt, failure=job.failure, card=job.card)
     after = replace(job, attempts=(*job.attempts[:-1], failed, again), failure="", card={})
-    after = advance(after, SecondaryStatus.RESTARTING, at=again.placed_at, message=message)
+    if job.secondary is not SecondaryStatus.RESTARTING:  # as it is where the attempt before could not be started
+        after = advance(after, SecondaryStatus.RESTARTING, at=again.placed_at, message=message)
     return after.noted(f"{message} {failed.failure}")
+
+
+def waits_again(job: TrainingJob, *, now: datetime) -> TrainingJob:
+    """The job without a place, in line for another one, after an attempt whose nodes are gone.
+
+    One that failed by that has used one of its retries; one that had not started has not.
+    """
+    closed = _closed(job, now=now)
+    attempt = replace(closed.attempts[-1], failure=job.failure, card=job.card)
+    after = replace(closed.with_attempt(attempt), failure="", card={})
+    if job.secondary is SecondaryStatus.RESTARTING:
+        return after
+    message = f"Attempt {attempt.number} lost its nodes. The job starts again when there is room."
+    return advance(after, SecondaryStatus.RESTARTING, at=attempt.ended_at or now, message=message).noted(
+        f"{message} {attempt.failure}".strip()
+    )
 
 
 def gave_way(job: TrainingJob) -> bool:
@@ -78,6 +114,8 @@ def gave_way(job: TrainingJob) -> bool:
     instances = live_attempt(job).instances
     if not live_attempt(job).interruption or job.stop_reason:
         return False
+    if any(each.outcome is Outcome.LOST and each.reason == live_attempt(job).interruption for each in instances):
+        return True
     if any(map(_ran_out_of_time, instances)) or all(each.outcome is Outcome.COMPLETED for each in instances):
         return False
     if any(each.outcome is Outcome.FAILED for each in instances):

@@ -7,7 +7,8 @@ from datetime import timedelta
 from trainyard.foundation.errors import TrainyardError, Unavailable
 from trainyard.link.doorbell import Doorbell
 from trainyard.server.control.bell import Bell
-from trainyard.server.control.training import Seat, TrainingWork, seat_of
+from trainyard.server.control.lines import Offer, Seat
+from trainyard.server.control.training import LEASE, TrainingWork, seat_of
 from trainyard.server.jobs import job_of
 from trainyard.server.records.contract import Claim, ResourceId
 
@@ -83,32 +84,32 @@ class TrainingLoop:
     async def _look_for_work(self) -> bool:
         """Whether a job was taken up, so that there may be another."""
         try:
-            has_forgotten = bool(self._running.keys() - self._drives.keys())
-            if not has_forgotten and not await asyncio.to_thread(self._work.has_room_for_first, self._running):
-                return False
             claim = await asyncio.to_thread(self._work.claim)
-            return claim is not None and await self._take_up(claim)
+            if claim is not None:
+                await self._take_up(claim)
+                return True
+            offers = await asyncio.to_thread(self._work.offers, dict(self._running))
+            return any([await self._start(offer) for offer in offers])
         except Exception:
             log.exception("looking for work failed")
             await asyncio.sleep(AFTER_ERROR_S)
             return False
 
-    async def _take_up(self, claim: Claim) -> bool:
+    async def _start(self, offer: Offer) -> bool:
+        claim = await asyncio.to_thread(self._work.place, offer)
+        if claim is not None:
+            await self._take_up(claim)
+        return claim is not None
+
+    async def _take_up(self, claim: Claim) -> None:
         job, job_id = job_of(claim.resource), claim.resource.id
         if job.is_final:
             await asyncio.to_thread(self._work.release, claim)
             self._running.pop(job_id, None)
-            return True
-        if job.attempt is None:
-            placed = await asyncio.to_thread(self._work.place, claim, self._running)
-            if placed is None:
-                return False
-            claim = placed
-        job = job_of(claim.resource)
+            return
         assert job.attempt is not None, "a job that was placed and has not ended has an attempt that goes on"
         self._running[job_id] = seat_of(job)
         self._drives[job_id] = asyncio.create_task(self._drive(claim, self._drives.get(job_id)))
-        return True
 
     async def _drive(self, claim: Claim, previous: asyncio.Task[None] | None) -> None:
         """Work on one job until it has ended or lost its place, or the claim on it is lost."""
@@ -122,7 +123,7 @@ class TrainingLoop:
             is_woken = await ring.wait(pause_s)
             before = held
             try:
-                held = await asyncio.to_thread(self._work.step, held, is_woken=is_woken)
+                held = await self._stepped(held, is_woken=is_woken)
             except Unavailable as error:
                 log.warning("work on a job must wait", extra={"id": job_id, "why": error.message})
                 pause_s = AFTER_ERROR_S
@@ -135,6 +136,13 @@ class TrainingLoop:
             silent_s = silent_s + pause_s if held is not None and _is_as_far(held, before) else 0.0
             pause_s = min(SLOWEST, max(QUICKEST, silent_s / _PATIENCE))
         await self._let_go(job_id, held)
+
+    async def _stepped(self, held: Claim, *, is_woken: bool) -> Claim | None:
+        """One round, which may take as long as a node does to answer; the job is held all the while."""
+        round_ = asyncio.create_task(asyncio.to_thread(self._work.step, held, is_woken=is_woken))
+        while not (await asyncio.wait({round_}, timeout=(LEASE / 3).total_seconds()))[0]:
+            await asyncio.to_thread(self._work.keep, held)
+        return round_.result()
 
     async def _let_go(self, job_id: ResourceId, held: Claim | None) -> None:
         try:

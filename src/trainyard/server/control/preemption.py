@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from trainyard.engines.placement import Lack
-from trainyard.foundation.jobs import SecondaryStatus, Status, TrainingJob
+from trainyard.engines.contract import Capacity
+from trainyard.engines.placement import Demand, Lack, Room
+from trainyard.foundation.jobs import SecondaryStatus, Share, Status, TrainingJob
 from trainyard.server.records.contract import ResourceId
 
 
@@ -33,6 +34,38 @@ def chosen(lack: Lack, places: Iterable[Place], *, now: datetime) -> Sequence[Pl
             if more not in best or _loss(choice, now) < _loss(best[more], now):
                 best[more] = choice
     return best.get(lack, ())
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlace:
+    """What a spot job has of which nodes, and since when."""
+
+    id: ResourceId
+    shares: Sequence[Share]
+    since: datetime
+
+
+def outplaced(
+    demand: Demand, machine: Capacity, *, others: Sequence[Share], places: Sequence[NodePlace]
+) -> Sequence[NodePlace]:
+    """Those that must go so that a job has room on the nodes beside `others`: the youngest, and none that could stay.
+
+    Nobody is chosen where all of them together are not enough.
+    """
+    if not places:
+        return ()
+    room = Room(machine, others)
+    if room.place(demand) is None:
+        return ()
+    gone = []
+    for each in sorted(places, key=lambda each: each.since):
+        fuller = room.copy()
+        fuller.take(each.shares)
+        if fuller.place(demand) is None:
+            gone.append(each)
+        else:
+            room = fuller
+    return gone
 
 
 def is_leaving(job: TrainingJob) -> bool:

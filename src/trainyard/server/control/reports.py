@@ -102,6 +102,7 @@ def _rule(state: InstanceState, frame: Frame) -> InstanceState:
         judged=_count(payload.get("judged")),
         dropped=_count(payload.get("dropped")),
         findings=(*known, *_finding(payload.get("finding"), has_evidence=len(known) < MAX_EVIDENT))[:MAX_FINDINGS],
+        stops=payload.get("stops") is True,
     )
     return replace(state, rules={**state.rules, name: told})
 

@@ -1,10 +1,11 @@
 """What each instance of an attempt is told: the plan, its share of the machine and of the data, the credentials."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
+from trainyard.engines.contract import Engine
 from trainyard.engines.file_systems import FileSystems
 from trainyard.engines.images import Environment, Images
 from trainyard.foundation.jobs import Attempt, DebuggerPlan, InstanceState, Share, TrainingJob, TrainingPlan
@@ -12,7 +13,9 @@ from trainyard.foundation.launch_kinds import LaunchKind
 from trainyard.link.contract import (
     ENVIRONMENTS_BYTES,
     PROTOCOL,
+    SERVED,
     ChannelSpec,
+    ContainerSpec,
     DebuggerSpec,
     GroupSpec,
     InstanceSpec,
@@ -50,6 +53,7 @@ class Surroundings:
     doorbell: Path | None = None  # where agents ring
     hang_after: timedelta = timedelta(minutes=10)  # without output and processor time, stacks are taken
     environments_limit_bytes: int = ENVIRONMENTS_BYTES
+    advertised: str = ""  # the endpoint for programs and agents on other machines
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +66,24 @@ class SpecMaker:
     surroundings: Surroundings
 
     def specs(
-        self, job_id: str, job: TrainingJob, attempt: Attempt, *, key: AccessKey, uid: int | None
+        self, job_id: str, job: TrainingJob, attempt: Attempt, *, key: AccessKey, uid: int | None, engine: Engine
     ) -> tuple[InstanceSpec, ...]:
         """One for each instance; InvalidRequest when the data or the environment has gone since the create."""
         contents = {
             each.name: contents_of(self.objects, each, account=job.account, file_systems=self.file_systems)
             for each in job.plan.channels
         }
-        base = self.images.environment(job.plan.image)
-        environment = {**self._variables(job, key), **job.plan.environment}
-        return tuple(
+        container = None if engine.capabilities().images else self._container(job.plan)
+        base = Environment("") if container else self.images.environment(job.plan.image)
+        environment = {**self._variables(job, key, is_here=engine.is_here), **job.plan.environment}
+        objects = self.surroundings.objects if engine.is_here else self._objects(job, key)
+        specs = (
             self._spec(
                 job_id, job, attempt, state=state, contents=contents, base=base, environment=environment, uid=uid
             )
             for state in attempt.instances
         )
+        return tuple(replace(spec, container=container, objects=objects) for spec in specs)
 
     def _spec(
         self,
@@ -132,7 +139,15 @@ class SpecMaker:
             debugger=_debugger(plan.debugger, job.name),
             warm=self._warm(job),
             doorbell=str(self.surroundings.doorbell or ""),
+            node=state.share.node,
         )
+
+    def _container(self, plan: TrainingPlan) -> ContainerSpec:
+        """The image that really runs; which program runs it, and how, the engine adds."""
+        image = self.images.container_of(plan.image) or plan.image
+        if plan.command:
+            return ContainerSpec(image, entrypoint=plan.command, arguments=())
+        return ContainerSpec(image, arguments=plan.arguments or ("train",))
 
     def _warm(self, job: TrainingJob) -> WarmSpec | None:
         if self.surroundings.warm is None:
@@ -140,7 +155,21 @@ class SpecMaker:
         keep_s = max(job.plan.keep_alive_s, int(self.surroundings.warm_idle.total_seconds()))
         return WarmSpec(str(self.surroundings.warm / job.account), keep_s)
 
-    def _variables(self, job: TrainingJob, key: AccessKey) -> dict[str, str]:
+    def _objects(self, job: TrainingJob, key: AccessKey) -> ObjectsSpec:
+        """Where instances on other machines find objects: with the yard, which knows them by the attempt's own key."""
+        if self.surroundings.objects.url:
+            return self.surroundings.objects
+        return replace(
+            self.surroundings.objects,
+            url=SERVED,
+            endpoint=self.surroundings.advertised,
+            region=job.region,
+            access_key_id=key.id,
+            secret_access_key=key.secret,
+            session_token=key.session_token or "",
+        )
+
+    def _variables(self, job: TrainingJob, key: AccessKey, *, is_here: bool) -> dict[str, str]:
         """By which AWS clients in the job find the yard and speak as the job's role, unless it is cut off from it."""
         always = {
             "AWS_REGION": job.region,
@@ -150,7 +179,7 @@ class SpecMaker:
         if job.plan.is_isolated:
             return always
         return always | {
-            "AWS_ENDPOINT_URL": self.surroundings.endpoint,
+            "AWS_ENDPOINT_URL": self.surroundings.endpoint if is_here else self.surroundings.advertised,
             "AWS_ACCESS_KEY_ID": key.id,
             "AWS_SECRET_ACCESS_KEY": key.secret,
             "AWS_SESSION_TOKEN": key.session_token or "",
@@ -217,7 +246,3 @@ def _outside(*paths: str) -> tuple[str, ...]:
 def limits_of(share: Share) -> LimitSpec:
     processes = _LEAST_PROCESSES + int(_PROCESSES_PER_CPU * (share.cpus or 0))
     return LimitSpec(cpus=share.cpus, memory_bytes=share.memory_bytes, processes=processes, gpus=share.gpus)
-
-
-def share_of(limits: LimitSpec) -> Share:
-    return Share(cpus=limits.cpus, memory_bytes=limits.memory_bytes, gpus=tuple(limits.gpus))

@@ -1,4 +1,4 @@
-"""Moves training jobs: places the first in line, starts its instances, takes in what they report, and ends them.
+"""Moves training jobs: places those whose turn it is, starts their instances, takes in their reports, and ends them.
 
 Each round loads a job, works with nothing locked, and applies what came of it under a claim. A round that is cut short
 at any point is simply done again: an attempt is remembered before anything of it exists, the engine starts an instance
@@ -6,20 +6,20 @@ once however often it is asked, and the cursor of a spool moves in the apply tha
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from trainyard.engines.catalog import Catalog, InstanceType
-from trainyard.engines.contract import Engine
-from trainyard.engines.placement import Lack, fit, lacking, place
+from trainyard.engines.catalog import Catalog
+from trainyard.engines.contract import Capacity, Engine
+from trainyard.engines.placement import Room, fit_demand, lacking
 from trainyard.engines.several import Engines
-from trainyard.foundation.clock import Clock
+from trainyard.foundation.clock import EPOCH, Clock
 from trainyard.foundation.errors import Corrupt, InvalidRequest, NotFound, TrainyardError, Unavailable
 from trainyard.foundation.failures import INTERNAL_ERROR
-from trainyard.foundation.jobs import Attempt, InstanceState, SecondaryStatus, Status, TrainingJob
+from trainyard.foundation.jobs import Attempt, InstanceState, SecondaryStatus, Share, TrainingJob
 from trainyard.foundation.transitions import advance, give_up, interrupt
-from trainyard.link.contract import INTERRUPTED, CommandKind, Frame, InstanceSpec, LimitSpec
+from trainyard.link.contract import INTERRUPTED, CommandKind, Frame, InstanceSpec
 from trainyard.link.folders import AttemptRef, InstanceRef
 from trainyard.server.control.actions.asking import ask_for_actions, noted, stopped_by_rules
 from trainyard.server.control.ending import (
@@ -32,16 +32,30 @@ from trainyard.server.control.ending import (
     lost,
     may_be_retried,
     retried,
+    taken,
+    waits_again,
+)
+from trainyard.server.control.lines import (
+    Asking,
+    Line,
+    Memory,
+    Offer,
+    Seat,
+    Seats,
+    demand_of,
+    is_shared,
+    keys_of,
+    lines_of,
 )
 from trainyard.server.control.pools import WarmPools
-from trainyard.server.control.preemption import Place, chosen, is_leaving
+from trainyard.server.control.preemption import NodePlace, Place, chosen, is_leaving, outplaced
 from trainyard.server.control.reports import Report, absorb, live_attempt
 from trainyard.server.control.showing import JobViews
-from trainyard.server.control.specs import GRACE, SpecMaker, limits_of, share_of
+from trainyard.server.control.specs import GRACE, SpecMaker
 from trainyard.server.control.uids import uid_of
 from trainyard.server.identity import Identities
 from trainyard.server.jobs import KIND, change_to, due_at, events_of, job_of
-from trainyard.server.records.contract import AccessKey, Change, Claim, Query, Records, Resource, ResourceId
+from trainyard.server.records.contract import AccessKey, Change, Claim, Records, Resource, ResourceId, Waiting
 
 log = logging.getLogger(__name__)
 
@@ -51,20 +65,7 @@ START_PAUSE = timedelta(seconds=2)  # before it is asked again, or a job that wa
 KILL_PATIENCE = timedelta(seconds=5)  # with instances that were told to end because another one failed
 UPLOAD_TIME = timedelta(hours=12)  # for which credentials outlive the time a program may run
 
-_PAGE = 1000
-
 GIVE_WAY = "A job that is not spot needed its place."
-
-
-@dataclass(frozen=True, slots=True)
-class Seat:
-    """What a job that has been placed takes of the machine."""
-
-    shares: Sequence[LimitSpec]
-    is_spot: bool
-
-
-Seats = Mapping[ResourceId, Seat]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,54 +82,36 @@ class TrainingWork:
     worker: str
     site: str  # of this yard among several on one database; empty where it is the only one
     runs_as_root: bool
+    memory: Memory = field(default_factory=Memory, compare=False)
 
     def running(self) -> dict[ResourceId, Seat]:
         """The seats of all jobs that have been placed here and have not ended."""
-        found = {}
-        for status in (Status.IN_PROGRESS, Status.STOPPING):
-            for resource in self._jobs(status):
-                job = job_of(resource)
-                if job.attempt is not None and job.attempt.site == self.site:
-                    found[resource.id] = seat_of(job)
-        return found
+        placed = self.records.due_until(KIND, EPOCH)
+        found = ((resource.id, job_of(resource)) for resource in placed)
+        return {key: seat_of(job) for key, job in found if job.attempt is not None and job.attempt.site == self.site}
 
-    def has_room_for_first(self, running: Seats) -> bool:
-        """Whether a claim may find work: the first in line can start beside those that run, or none is seen.
+    def offers(self, running: Seats) -> Sequence[Offer]:
+        """Who can start now beside those that run: one from each line in which there is such a one.
 
-        Where there is no room for one that is not spot, spot jobs that have the room are told to give it away.
+        Where there is no room for the first in line, and it is not spot, spot jobs that have the room are told to give
+        it away.
         """
-        job = self._first_in_line()
-        if job is None:  # but one may be held by a worker that was killed, which only a claim finds out
-            return True
-        if job.attempt is not None:  # whoever worked on it was killed
-            return True
-        try:
-            lack = lacking(self._types(job), self._engine(job).capacity(), running=_taken(running))
-        except InvalidRequest:  # which `place` will tell the user
-            return True
-        if lack == Lack(0, 0):
-            return True
-        if not job.plan.is_spot and any(seat.is_spot for seat in running.values()):
-            self._make_room(job, running)
-        return False
-
-    def is_here(self, job: TrainingJob) -> bool:
-        """Whether the data of a job is here: several yards on one database have objects of their own."""
-        return job.site in ("", self.site)
+        looked = (self._offer_of(name, running) for name in lines_of(self.engines))
+        return [offer for offer in looked if offer is not None]
 
     def is_ours(self, job: TrainingJob) -> bool:
-        """Whether a job is for this yard to work on: it waits and its data is here, or it was placed here."""
-        return self.is_here(job) if job.attempt is None else job.attempt.site == self.site
+        """Whether a job that has been placed is for this yard to work on: it was placed here, on an engine of ours."""
+        return job.attempt is not None and job.attempt.site == self.site and self._has_engine(job)
 
     def claim(self) -> Claim | None:
-        """The job that is due first: one that was placed and that nobody holds, else the first in line.
+        """A job that was placed and that nobody holds, as after a kill.
 
         What is for another yard on the same database is left as it is, however slow that one may be.
         """
-        first = self.records.first_due(KIND, now=self.clock())
+        first = self.records.first_due(KIND, now=EPOCH)
         if first is not None and not self.is_ours(job_of(first)):
             return self._claim_of_ours()
-        claim = self.records.claim_next(KIND, worker=self.worker, lease=LEASE, now=self.clock())
+        claim = self._claimed(until=EPOCH)
         if claim is None or self.is_ours(job_of(claim.resource)):
             return claim
         self.release(claim)  # one that another yard held until now
@@ -139,6 +122,10 @@ class TrainingWork:
         change = Change(due_at=due_at(job_of(claim.resource)), is_quiet=True)
         self.records.apply_claimed(claim, change, now=self.clock(), release=True)
 
+    def keep(self, claim: Claim) -> None:
+        """Hold a job for longer, while work on it goes on elsewhere; in vain where the claim is lost."""
+        self.records.renew(claim, lease=LEASE, now=self.clock())
+
     def has_left(self, id: ResourceId) -> bool:  # noqa: A002 - the domain's word
         """Whether a job has no place any more, or is gone altogether."""
         try:
@@ -146,31 +133,41 @@ class TrainingWork:
         except NotFound:
             return True
 
-    def place(self, claim: Claim, running: Seats) -> Claim | None:
-        """Give the job its share and its credentials, and remember the attempt; None when that was not to be."""
+    def place(self, offer: Offer) -> Claim | None:
+        """Give a job its shares and its credentials, and remember the attempt; None when that was not to be."""
+        claim = self._claimed(only=offer.id)
+        if claim is None:
+            return None
         job, now = job_of(claim.resource), self.clock()
+        if job.attempt is not None:  # another yard was quicker
+            self.release(claim)
+            return None
         if (stopped := give_up(job, at=now)) != job:  # as after a night on which no yard ran
             self._apply(claim, job, stopped)
             return None
-        try:
-            shares = self._shares(job, running)
-        except InvalidRequest as error:  # the catalog has changed since the create
-            self._apply(claim, job, _failed(job, error.message, at=now))
+        if offer.refusal:
+            self._apply(claim, job, _failed(job, offer.refusal, at=now))
             return None
-        if shares is None:
-            self.release(claim)
-            return None
+        return self._placed(claim, offer)
+
+    def _placed(self, claim: Claim, offer: Offer) -> Claim | None:
+        job, now = job_of(claim.resource), self.clock()
         key = self._new_key(job)
-        instances = (InstanceState(host, share_of(share)) for host, share in zip(job.plan.hosts, shares, strict=True))
+        instances = (InstanceState(host, share) for host, share in zip(job.plan.hosts, offer.shares, strict=True))
         attempt = Attempt(len(job.attempts) + 1, now, key.id, tuple(instances), site=self.site)
-        status = SecondaryStatus.RESTARTING if job.attempts else SecondaryStatus.STARTING
-        placed = advance(replace(job, attempts=(*job.attempts, attempt)), status, at=now)
-        placed = placed.noted(*fit(self._types(job), self._engine(job).capacity()).shortfalls)
+        placed = replace(job, attempts=(*job.attempts, attempt))
+        if job.secondary is not SecondaryStatus.RESTARTING:
+            status = SecondaryStatus.RESTARTING if job.attempts else SecondaryStatus.STARTING
+            placed = advance(placed, status, at=now)
+        fitted = fit_demand(demand_of(job, self.catalog), self._engine(job).capacity())
+        placed = placed.noted(*fitted.shortfalls)
         applied = self._apply(claim, job, placed)
         if applied is None or job_of(applied.resource).attempt is None:  # a user's stop was first
             self.identities.revoke(job.account, key.id)
             return None
         WarmPools(self.records).take_over(job, now=now)
+        if not offer.overtakes:
+            self.memory.turns[self.engines.line_of(job.plan.engine), job.account] = now
         return applied
 
     def step(self, claim: Claim, *, is_woken: bool = False) -> Claim | None:
@@ -235,18 +232,23 @@ class TrainingWork:
         return advance(job, SecondaryStatus.STARTING, at=now) if is_back else job
 
     def _is_late(self, job: TrainingJob) -> bool:
-        """Whether the machine has refused for too long, since the job was placed or last tried again."""
+        """Whether the machine has refused for too long, since the job was placed or last tried again.
+
+        Time that it spent in line, because its nodes were gone, is not the machine's.
+        """
         first = live_attempt(job)
         for attempt in reversed(job.attempts[:-1]):
-            if attempt.failure or attempt.interruption:
+            if attempt.failure or attempt.interruption or attempt.ended_at != first.placed_at:
                 break
             first = attempt
         return self.clock() - first.placed_at > START_PATIENCE
 
     def _placed_again(self, ref: AttemptRef, job: TrainingJob, error: Unavailable) -> TrainingJob:
-        """The job with another attempt, after the machine refused to start this one."""
+        """The job with another attempt, after the machine refused to start this one; in line if its nodes are gone."""
         log.warning("instances could not be started; will try again", exc_info=error, extra={"job": job.name})
         self._end(ref, job)
+        if not self._has_nodes(job):
+            return waits_again(job, now=self.clock())
         attempt, again = live_attempt(job), self._next_attempt(job)
         return replace(job, attempts=(*job.attempts[:-1], replace(attempt, ended_at=again.placed_at), again))
 
@@ -261,9 +263,15 @@ class TrainingWork:
     def _tried_again(self, ref: AttemptRef, job: TrainingJob) -> TrainingJob:
         """The job with another attempt, after the proof that nothing of this one runs or can write any more."""
         self._end(ref, job)
-        after = retried(job, self._next_attempt(job))
+        is_placed = self._has_nodes(job)
+        after = retried(job, self._next_attempt(job)) if is_placed else waits_again(job, now=self.clock())
         log.warning("job is tried again", extra={"job": job.name, "id": ref.job_id, "retry": after.retries_used})
         return after
+
+    def _has_nodes(self, job: TrainingJob) -> bool:
+        """Whether the nodes are there on which the job has its place."""
+        there = {node.name for node in self._engine(job).capacity().nodes}
+        return all(instance.share.node in there for instance in live_attempt(job).instances)
 
     def _next_attempt(self, job: TrainingJob) -> Attempt:
         """One with the same share, which the job still has."""
@@ -290,7 +298,7 @@ class TrainingWork:
         attempt = live_attempt(job)
         key = self.records.access_key(attempt.key_id)
         uid = uid_of(self.records, job.account, now=self.clock()) if self.runs_as_root else None
-        return self.specs.specs(ref.job_id, job, attempt, key=key, uid=uid)
+        return self.specs.specs(ref.job_id, job, attempt, key=key, uid=uid, engine=self._engine(job))
 
     def _heard(self, ref: AttemptRef, job: TrainingJob) -> TrainingJob:
         """The job after all that its instances have told, and after the death of those that cannot tell any more."""
@@ -305,9 +313,13 @@ class TrainingWork:
             dead = [instance.name for instance in waiting]
         for name in dead:
             if not live_attempt(job).instance(name).has_ended:
-                job = lost(job, name, at=self.clock())
+                job = self._lost(ref, job, name)
         self.views.open_metrics(ref, job, live_attempt(job).metrics.keys() - known, now=self.clock())
         return job
+
+    def _lost(self, ref: AttemptRef, job: TrainingJob, name: str) -> TrainingJob:
+        is_taken = self._engine(job).was_taken(InstanceRef(ref, name))
+        return taken(job, name, at=self.clock()) if is_taken else lost(job, name, at=self.clock())
 
     def _report(self, ref: AttemptRef, job: TrainingJob, instance: InstanceState) -> Report:
         frames: list[Frame] = []
@@ -353,6 +365,8 @@ class TrainingWork:
 
         One that was lost is tried again, as long as it may be. One that gave its place away waits for another.
         """
+        if not has_ended(live_attempt(job)):
+            job = self._killed(ref, job)
         if gave_way(job):
             self._end(ref, job)
             log.info("job gave its place away", extra={"job": job.name, "id": ref.job_id, "attempt": ref.attempt})
@@ -364,6 +378,14 @@ class TrainingWork:
         WarmPools(self.records).leave(ref.job_id, after, now=self.clock())
         log.info("job ended", extra={"job": job.name, "id": ref.job_id, "status": after.secondary})
         return after
+
+    def _killed(self, ref: AttemptRef, job: TrainingJob) -> TrainingJob:
+        """The job after its instances were killed that did not end; some may have been gone with their nodes."""
+        self._end(ref, job)
+        for instance in live_attempt(job).instances:
+            if not instance.has_ended and self._engine(job).was_taken(InstanceRef(ref, instance.name)):
+                job = taken(job, instance.name, at=self.clock())
+        return job
 
     def _given_up(self, ref: AttemptRef, job: TrainingJob, error: TrainyardError) -> TrainingJob:
         """The job failed, after an attempt whose instances could not be started."""
@@ -388,35 +410,80 @@ class TrainingWork:
             return self.records.renew(claim, lease=LEASE, now=now)
         return None if is_over else applied
 
-    def _first_in_line(self) -> TrainingJob | None:
-        due = self.records.first_due(KIND, now=self.clock())
-        job = job_of(due) if due is not None else None
-        if job is None or self.is_ours(job):
-            return job
-        return next((job_of(each) for each in self._ours() if job_of(each).attempt is None), None)
+    def _claimed(self, *, only: ResourceId | None = None, until: datetime | None = None) -> Claim | None:
+        now = self.clock()
+        return self.records.claim_next(KIND, worker=self.worker, lease=LEASE, now=now, only=only, until=until)
 
     def _claim_of_ours(self) -> Claim | None:
-        claims = (
-            self.records.claim_next(KIND, worker=self.worker, lease=LEASE, now=self.clock(), only=resource.id)
-            for resource in self._ours()
-        )
+        claims = (self._claimed(only=resource.id) for resource in self._ours())
         return next((claim for claim in claims if claim is not None), None)
 
-    def _ours(self) -> Sequence[Resource]:
-        """The jobs for this yard, the first that is due first. Only yards that share a database ask."""
-        found = (resource for status in (Status.IN_PROGRESS, Status.STOPPING) for resource in self._jobs(status))
-        ours = (resource for resource in found if self.is_ours(job_of(resource)))
-        return sorted(ours, key=lambda resource: due_at(job_of(resource)) or resource.created_at)
+    def _ours(self) -> Iterable[Resource]:
+        """The jobs that were placed here, the oldest first."""
+        return (each for each in self.records.due_until(KIND, EPOCH) if self.is_ours(job_of(each)))
 
-    def _make_room(self, first: TrainingJob, running: Seats) -> None:
+    def _offer_of(self, name: str, running: Seats) -> Offer | None:
+        """Who starts next of a line; nobody while its engine cannot be asked."""
+        engines = {each for each in {seat.engine for seat in running.values()} if self.engines.line_of(each) == name}
+        seats = {key: seat for key, seat in running.items() if seat.engine in engines}
+        keys = keys_of(name, self.engines, site=self.site)
+        line = Line(self.records, self.catalog, self.memory, name=name, keys=keys, seats=seats)
+        ranked = line.ranked()
+        if not ranked:
+            return None
+        try:
+            first = line.asking(ranked[0])
+            machine = self.engines[first.engine].capacity()
+        except InvalidRequest as error:  # the catalog has changed since the create
+            return Offer(ranked[0].id, refusal=error.message)
+        except (NotFound, Unavailable) as error:
+            log.debug("a line has to wait", extra={"line": name, "why": error.message})
+            return None
+        room = line.room(machine)
+        shares = room.place(first.demand)
+        if shares is not None:
+            return Offer(first.id, shares)
+        return self._beside(line, first, room=room, others=ranked)
+
+    def _beside(self, line: Line, first: Asking, *, room: Room, others: Sequence[Waiting]) -> Offer | None:
+        """Who starts before the first in line, which has no room, without delaying it."""
+        machine, has_spot = room.machine, any(seat.is_spot for seat in line.seats.values())
+        gives_way = has_spot and not first.demand.is_spot
+        if is_shared(machine):
+            if gives_way:
+                self._make_room(first, line.seats, machine=machine)
+            return None
+        kept = self._make_room_on_nodes(first, line.seats, room=room) if gives_way else None
+        room.take(kept or Room(machine).place(first.demand, beside=room) or ())
+        return line.overtaker(room, others)
+
+    def _make_room(self, first: Asking, seats: Seats, *, machine: Capacity) -> None:
         """Tell the spot jobs to go whose places let the first in line start, once all who leave anyway have left."""
-        found = ((key, self._found(key)) for key in running)
-        jobs = {key: job for key, job in found if job is not None and not is_leaving(job)}
-        staying = {key: running[key] for key in jobs}
-        lack = lacking(self._types(first), self._engine(first).capacity(), running=_taken(staying))
+        jobs = self._staying(seats)
+        staying = {key: seats[key] for key in jobs}
+        lack = lacking(first.demand.types, machine, running=_shares_of(staying))
         places = [_place(key, job, seat=staying[key]) for key, job in jobs.items() if job.plan.is_spot]
         for given in chosen(lack, places, now=self.clock()):
             self._interrupt(given.id, GIVE_WAY)
+
+    def _make_room_on_nodes(self, first: Asking, seats: Seats, *, room: Room) -> tuple[Share, ...] | None:
+        """The same on nodes: where the first in line will be, once the spot jobs there that must go have gone."""
+        fixed = {key: seat for key, seat in seats.items() if not seat.is_spot}
+        kept = Room(room.machine, _shares_of(fixed)).place(first.demand, beside=room)
+        if kept is None:
+            return None
+        spot, nodes = {key: seat for key, seat in seats.items() if seat.is_spot}, {share.node for share in kept}
+        near = {key: seat for key, seat in spot.items() if nodes & {share.node for share in seat.shares}}
+        others = {key: seat for key, seat in seats.items() if key not in near}
+        places = [NodePlace(key, near[key].shares, near[key].since) for key in self._staying(near)]
+        for given in outplaced(first.demand, room.machine, others=_shares_of(others), places=places):
+            self._interrupt(given.id, GIVE_WAY)
+        return kept
+
+    def _staying(self, seats: Seats) -> dict[ResourceId, TrainingJob]:
+        """The jobs whose places will not soon be free anyway."""
+        found = ((key, self._found(key)) for key in seats)
+        return {key: job for key, job in found if job is not None and not is_leaving(job)}
 
     def _found(self, id: ResourceId) -> TrainingJob | None:  # noqa: A002 - the domain's word
         try:
@@ -437,30 +504,21 @@ class TrainingWork:
             if self.records.apply(resource, change_to(resource, after), now=self.clock()) is not None:
                 return
 
-    def _shares(self, job: TrainingJob, running: Seats) -> Sequence[LimitSpec] | None:
-        return place(self._types(job), self._engine(job).capacity(), running=_taken(running))
-
     def _engine(self, job: TrainingJob) -> Engine:
         return self.engines[job.plan.engine]
 
-    def _types(self, job: TrainingJob) -> Sequence[InstanceType]:
-        return [self.catalog[name] for name in job.plan.instance_types]
-
-    def _jobs(self, status: Status) -> Iterator[Resource]:
-        """Those of a status, the oldest first."""
-        after: str | None = ""
-        while after is not None:
-            found = self.records.find(Query(KIND, status=status, limit=_PAGE, after=after))
-            yield from found.resources
-            after = found.next_after
+    def _has_engine(self, job: TrainingJob) -> bool:
+        return not job.plan.engine or job.plan.engine in self.engines
 
 
 def seat_of(job: TrainingJob) -> Seat:
-    return Seat([limits_of(instance.share) for instance in live_attempt(job).instances], job.plan.is_spot)
+    attempt = live_attempt(job)
+    shares = [instance.share for instance in attempt.instances]
+    return Seat(shares, job.plan.is_spot, job.plan.engine, job.account, attempt.placed_at)
 
 
-def _taken(running: Seats) -> Sequence[LimitSpec]:
-    return [share for seat in running.values() for share in seat.shares]
+def _shares_of(seats: Seats) -> list[Share]:
+    return [share for seat in seats.values() for share in seat.shares]
 
 
 def _place(id: ResourceId, job: TrainingJob, *, seat: Seat) -> Place:  # noqa: A002 - the domain's word

@@ -57,6 +57,7 @@ class Draft:
     tags: Mapping[str, str] = field(default_factory=dict)
     arn: str = ""  # under which its tags are found, now or later; they go when it is deleted
     due_at: datetime | None = None
+    line: str | None = None  # in which it is due, for good; None is none
     counts: Mapping[str, int] = field(default_factory=dict)  # what is added to which counters of its account
 
 
@@ -83,6 +84,16 @@ class Claim:
     resource: Resource
     token: str
     expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A resource that is due in a line and that nobody holds, as an index tells of it."""
+
+    id: ResourceId
+    account: str
+    line: str
+    due_at: datetime
 
 
 class SortBy(StrEnum):
@@ -260,8 +271,35 @@ class Records(Protocol):
         """What `claim_next` would take now, apart from what a worker that was killed holds; it is left as it is."""
         ...
 
-    def count_due(self, kind: str, *, after: datetime, before: datetime) -> int:
-        """How many that nobody holds are due between two moments, both excluded; read from an index alone."""
+    def heads(self, kind: str, lines: Sequence[str], *, after: datetime) -> Sequence[Waiting]:
+        """Of each account the one in each line that is due first after a moment and that nobody holds.
+
+        An account costs the same however many it has in line.
+        """
+        ...
+
+    def waiting(
+        self, kind: str, line: str, *, accounts: Sequence[str], after: datetime, limit: int
+    ) -> Sequence[Waiting]:
+        """The first of each of some accounts in a line that are due after a moment and that nobody holds, in order.
+
+        No more than `limit` of each, one account after the other.
+        """
+        ...
+
+    def count_due(
+        self,
+        kind: str,
+        *,
+        after: datetime,
+        before: datetime,
+        lines: Sequence[str] | None = None,
+        account: str | None = None,
+    ) -> int:
+        """How many that nobody holds are due between two moments, both excluded; read from an index alone.
+
+        With `lines`, those in these alone, of all accounts or of one.
+        """
         ...
 
     def due_until(self, kind: str, moment: datetime) -> Sequence[Resource]:
@@ -272,12 +310,19 @@ class Records(Protocol):
         ...
 
     def claim_next(
-        self, kind: str, *, worker: str, lease: timedelta, now: datetime, only: ResourceId | None = None
+        self,
+        kind: str,
+        *,
+        worker: str,
+        lease: timedelta,
+        now: datetime,
+        only: ResourceId | None = None,
+        until: datetime | None = None,
     ) -> Claim | None:
         """Take the resource of this kind whose `due_at` passed longest ago and that nobody holds a live lease on.
 
-        With `only`, that one or none. Of several workers each resource is claimed by one at a time. A resource never
-        given a `due_at` is never due.
+        With `only`, that one or none; with `until`, one that was due at that moment or none. Of several workers each
+        resource is claimed by one at a time. A resource never given a `due_at` is never due.
         """
         ...
 

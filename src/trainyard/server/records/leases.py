@@ -4,18 +4,19 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, bindparam, func, select, update
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, select, update
 
 from trainyard.server.records import counting, events, resources
-from trainyard.server.records.contract import Change, Claim, NewEvent, Resource, ResourceId
+from trainyard.server.records.contract import Change, Claim, NewEvent, Resource, ResourceId, Waiting
 from trainyard.server.records.schema import RESOURCE_COLUMNS, Moment
 from trainyard.server.records.schema import resources as table
 
 _NOW = bindparam("moment", type_=Moment)
 _KIND = table.c.kind == bindparam("of_kind")
 _DUE = (_KIND, table.c.lease_token.is_(None), table.c.due_at <= _NOW)
-_EXPIRED = (_KIND, table.c.lease_token.is_not(None), table.c.lease_expires_at <= _NOW)
+_EXPIRED = (_KIND, table.c.lease_token.is_not(None), table.c.lease_expires_at <= bindparam("now", type_=Moment))
 _FREE = {"lease_token": None, "lease_worker": None, "lease_expires_at": None}
 
 # The first in the order of an index rather than EXISTS, for which PostgreSQL may read the table in the hope of a hit.
@@ -34,9 +35,44 @@ _FREE_EXPIRED = (
 )
 
 
-def has_work(connection: Connection, kind: str, *, now: datetime) -> bool:
+def _heads() -> Select[Any]:
+    """The accounts of a line one after the other, each found from the one before, and the first of each."""
+    c = table.alias("other").c
+    in_line = (
+        c.kind == bindparam("of_kind"),
+        c.line == bindparam("of_line"),
+        c.lease_token.is_(None),
+        c.due_at > bindparam("after", type_=Moment),
+    )
+    accounts = select(c.account).where(*in_line).order_by(c.account).limit(1)
+    # Any account is more than nothing; said here, because SQLite else takes the index of all that is due.
+    anyone = accounts.where(c.account > "")
+    found = select(anyone.scalar_subquery().label("account")).cte("found", recursive=True)
+    following = accounts.where(c.account > found.c.account).correlate(found)
+    found = found.union_all(select(following.scalar_subquery()).where(found.c.account.is_not(None)))
+    first = select(c.id).where(*in_line, c.account == found.c.account).order_by(c.due_at, c.id).limit(1)
+    columns = (first.with_only_columns(column).correlate(found).scalar_subquery() for column in (c.id, c.due_at))
+    return select(found.c.account, *columns).where(found.c.account.is_not(None))
+
+
+_HEADS = _heads()
+_WAITING = (
+    select(table.c.id, table.c.due_at)
+    .where(
+        _KIND,
+        table.c.line == bindparam("of_line"),
+        table.c.account == bindparam("of_account"),
+        table.c.lease_token.is_(None),
+        table.c.due_at > bindparam("after", type_=Moment),
+    )
+    .order_by(table.c.due_at, table.c.id)
+    .limit(bindparam("at_most"))
+)
+
+
+def has_work(connection: Connection, kind: str, *, now: datetime, until: datetime) -> bool:
     """Whether a claim could succeed; asked first, so that an idle worker takes no write lock."""
-    return connection.execute(_ANY, {"of_kind": kind, "moment": now}).scalar_one() is not None
+    return connection.execute(_ANY, {"of_kind": kind, "moment": until, "now": now}).scalar_one() is not None
 
 
 def first_due(connection: Connection, kind: str, *, now: datetime) -> Resource | None:
@@ -44,10 +80,41 @@ def first_due(connection: Connection, kind: str, *, now: datetime) -> Resource |
     return resources.resource_of(found) if found is not None else None
 
 
-def count_due(connection: Connection, kind: str, *, after: datetime, before: datetime) -> int:
+def heads(connection: Connection, kind: str, lines: Sequence[str], *, after: datetime) -> Sequence[Waiting]:
+    return [
+        Waiting(row[1], row[0], line, row[2])
+        for line in lines
+        for row in connection.execute(_HEADS, {"of_kind": kind, "of_line": line, "after": after})
+    ]
+
+
+def waiting(
+    connection: Connection, kind: str, line: str, *, accounts: Sequence[str], after: datetime, limit: int
+) -> Sequence[Waiting]:
+    asked = {"of_kind": kind, "of_line": line, "after": after, "at_most": limit}
+    return [
+        Waiting(row[0], account, line, row[1])
+        for account in accounts
+        for row in connection.execute(_WAITING, asked | {"of_account": account})
+    ]
+
+
+def count_due(
+    connection: Connection,
+    kind: str,
+    *,
+    after: datetime,
+    before: datetime,
+    lines: Sequence[str] | None,
+    account: str | None,
+) -> int:
     c = table.c
-    between = (c.kind == kind, c.lease_token.is_(None), c.due_at > after, c.due_at < before)
-    return int(connection.execute(select(func.count()).where(*between)).scalar_one())
+    wanted = [c.kind == kind, c.lease_token.is_(None), c.due_at > after, c.due_at < before]
+    if lines is not None:
+        wanted.append(c.line.in_(lines))
+    if account is not None:
+        wanted.append(c.account == account)
+    return int(connection.execute(select(func.count()).where(*wanted)).scalar_one())
 
 
 def due_until(connection: Connection, kind: str, moment: datetime) -> Sequence[Resource]:
@@ -57,12 +124,19 @@ def due_until(connection: Connection, kind: str, moment: datetime) -> Sequence[R
 
 
 def claim_next(
-    connection: Connection, kind: str, *, worker: str, lease: timedelta, now: datetime, only: ResourceId | None
+    connection: Connection,
+    kind: str,
+    *,
+    worker: str,
+    lease: timedelta,
+    now: datetime,
+    only: ResourceId | None,
+    until: datetime,
 ) -> Claim | None:
     # A lost lease is cleared once instead of being stepped over by every claim.
-    connection.execute(_FREE_EXPIRED, {"of_kind": kind, "moment": now})
+    connection.execute(_FREE_EXPIRED, {"of_kind": kind, "now": now})
     wanted = _NEXT if only is None else _NEXT.where(table.c.id == only)
-    found = connection.execute(wanted, {"of_kind": kind, "moment": now}).one_or_none()
+    found = connection.execute(wanted, {"of_kind": kind, "moment": until}).one_or_none()
     if found is None:
         return None
     claim = Claim(resources.resource_of(found), secrets.token_hex(16), now + lease)

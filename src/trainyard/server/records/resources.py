@@ -151,4 +151,5 @@ def _row(resource: Resource, draft: Draft) -> dict[str, Any]:
         "parent": resource.parent,
         "arn": draft.arn,
         "due_at": draft.due_at,
+        "line": draft.line,
     }

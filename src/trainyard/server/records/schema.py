@@ -26,7 +26,7 @@ from trainyard.foundation.clock import from_micros, to_micros
 from trainyard.foundation.errors import Corrupt, InvalidRequest
 from trainyard.server.records.contract import Body
 
-REVISION = "0005"  # of the newest migration
+REVISION = "0006"  # of the newest migration
 
 
 class Word(TypeDecorator[str]):
@@ -109,6 +109,7 @@ resources = Table(
     Column("parent", Word, ForeignKey("resources.id", ondelete="CASCADE", deferrable=True, initially="IMMEDIATE")),
     Column("arn", Word, nullable=False),
     Column("due_at", Moment),
+    Column("line", Word),
     Column("lease_token", Word),
     Column("lease_worker", Word),
     Column("lease_expires_at", Moment),
@@ -183,7 +184,9 @@ facts = Table(
 # Alembic's own table, spelled here so that the usual start reads it without importing Alembic.
 version = Table("alembic_version", MetaData(), Column("version_num", Text, primary_key=True))
 
-RESOURCE_COLUMNS = [column for column in resources.columns if not column.name.startswith(("arn", "due_", "lease_"))]
+RESOURCE_COLUMNS = [
+    column for column in resources.columns if not column.name.startswith(("arn", "due_", "line", "lease_"))
+]
 
 
 def _partial_index(name: str, *columns: Column[Any], where: Any, unique: bool = False) -> None:
@@ -216,9 +219,11 @@ def _listing_indexes() -> None:
 
 
 def _claiming_indexes() -> None:
-    """Free and leased apart, so that a claim never walks over what others hold."""
+    """Free and leased apart, so that a claim never walks over what others hold; and each account's own of a line."""
     c = resources.columns
-    _partial_index("resources_due", c.kind, c.due_at, c.id, where=c.due_at.is_not(None) & c.lease_token.is_(None))
+    free = c.due_at.is_not(None) & c.lease_token.is_(None)
+    _partial_index("resources_due", c.kind, c.due_at, c.id, where=free)
+    _partial_index("resources_in_line", c.kind, c.line, c.account, c.due_at, c.id, where=free & c.line.is_not(None))
     _partial_index("resources_leased", c.kind, c.lease_expires_at, where=c.lease_token.is_not(None))
 
 

@@ -31,6 +31,7 @@ from trainyard.server.records.contract import (
     ResourceKey,
     TaggedArn,
     User,
+    Waiting,
 )
 from trainyard.server.records.database import Database, open_database
 
@@ -103,19 +104,51 @@ class SqlRecords:
     def first_due(self, kind: str, *, now: datetime) -> Resource | None:
         return self.database.read(lambda connection: leases.first_due(connection, kind, now=now))
 
-    def count_due(self, kind: str, *, after: datetime, before: datetime) -> int:
-        return self.database.read(lambda connection: leases.count_due(connection, kind, after=after, before=before))
+    def heads(self, kind: str, lines: Sequence[str], *, after: datetime) -> Sequence[Waiting]:
+        return self.database.read(lambda connection: leases.heads(connection, kind, lines, after=after))
+
+    def waiting(
+        self, kind: str, line: str, *, accounts: Sequence[str], after: datetime, limit: int
+    ) -> Sequence[Waiting]:
+        return self.database.read(
+            lambda connection: leases.waiting(connection, kind, line, accounts=accounts, after=after, limit=limit)
+        )
+
+    def count_due(
+        self,
+        kind: str,
+        *,
+        after: datetime,
+        before: datetime,
+        lines: Sequence[str] | None = None,
+        account: str | None = None,
+    ) -> int:
+        return self.database.read(
+            lambda connection: leases.count_due(
+                connection, kind, after=after, before=before, lines=lines, account=account
+            )
+        )
 
     def due_until(self, kind: str, moment: datetime) -> Sequence[Resource]:
         return self.database.read(lambda connection: leases.due_until(connection, kind, moment))
 
     def claim_next(
-        self, kind: str, *, worker: str, lease: timedelta, now: datetime, only: ResourceId | None = None
+        self,
+        kind: str,
+        *,
+        worker: str,
+        lease: timedelta,
+        now: datetime,
+        only: ResourceId | None = None,
+        until: datetime | None = None,
     ) -> Claim | None:
-        if not self.database.read(lambda connection: leases.has_work(connection, kind, now=now)):
+        last = now if until is None else until
+        if not self.database.read(lambda connection: leases.has_work(connection, kind, now=now, until=last)):
             return None
         return self.database.write(
-            lambda connection: leases.claim_next(connection, kind, worker=worker, lease=lease, now=now, only=only)
+            lambda connection: leases.claim_next(
+                connection, kind, worker=worker, lease=lease, now=now, only=only, until=last
+            )
         )
 
     def renew(self, claim: Claim, *, lease: timedelta, now: datetime) -> Claim | None:

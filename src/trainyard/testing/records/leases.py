@@ -1,11 +1,11 @@
 """Of several workers, one at a time holds a resource that is due."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from trainyard.server.records.contract import Change, Claim, NewEvent, Query, Records, Resource
+from trainyard.server.records.contract import Change, Claim, NewEvent, Query, Records, Resource, Waiting
 from trainyard.testing.records.samples import (
     ALICE,
     BOB,
@@ -170,6 +170,70 @@ class LeaseContract:
         held(records)
         assert records.count_due(KIND, after=minutes(-9), before=minutes(9)) == 3
 
+    def test_the_first_of_each_account_in_a_line_is_told(self, records: Records) -> None:
+        jobs = (
+            ("a", ALICE, "x", 3),
+            ("b", ALICE, "x", 1),
+            ("c", BOB, "x", 2),
+            ("d", BOB, "y", 1),
+            ("e", ALICE, "y", 2),
+        )
+        made = {
+            name: records.create(draft(name, account=account, line=line, due_at=minutes(due)), now=NOON)
+            for name, account, line, due in jobs
+        }
+        records.create(draft("none", due_at=minutes(1)), now=NOON)
+        records.create(draft("other", kind="model", line="x", due_at=minutes(1)), now=NOON)
+        records.create(draft("early", line="x", due_at=NOON), now=NOON)
+
+        assert heads(records, "x") == [
+            Waiting(made["b"].id, ALICE, "x", minutes(1)),
+            Waiting(made["c"].id, BOB, "x", minutes(2)),
+        ]
+        assert sorted(each.id for each in heads(records, "y", "x")) == sorted(made[name].id for name in "bcde")
+        assert heads(records, "nobody's") == heads(records) == []
+
+    def test_what_is_held_or_has_settled_is_in_no_line(self, records: Records) -> None:
+        first = records.create(draft("a", line="x", due_at=minutes(1)), now=NOON)
+        second = records.create(draft("b", line="x", due_at=minutes(2)), now=NOON)
+        claimed = claim(records, at=5)
+        assert claimed is not None
+        assert [each.id for each in heads(records, "x")] == [second.id]
+        records.apply_claimed(claimed, Change(due_at=minutes(3)), now=minutes(5), release=True)
+        assert [each.id for each in heads(records, "x")] == [second.id]
+        records.apply(second, Change(is_settling=True), now=NOON)
+        assert heads(records, "x") == [Waiting(first.id, ALICE, "x", minutes(3))]
+
+    def test_more_of_an_account_are_told_in_their_order(self, records: Records) -> None:
+        for number in (3, 1, 2):
+            records.create(draft(f"job-{number}", line="x", due_at=minutes(number)), now=NOON)
+        records.create(draft("bobs", account=BOB, line="x", due_at=minutes(1)), now=NOON)
+        found = records.waiting(KIND, "x", account=ALICE, after=NOON, limit=2)
+        assert [each.due_at for each in found] == [minutes(1), minutes(2)]
+        found = records.waiting(KIND, "x", account=ALICE, after=minutes(1), limit=9)
+        assert [each.due_at for each in found] == [minutes(2), minutes(3)]
+
+    def test_those_that_wait_are_counted_by_line_and_account(self, records: Records) -> None:
+        for number, (account, line) in enumerate(((ALICE, "x"), (ALICE, "x"), (BOB, "x"), (BOB, "y"), (ALICE, None))):
+            records.create(draft(f"job-{number}", account=account, line=line, due_at=minutes(number)), now=NOON)
+
+        def counted(lines: list[str] | None, account: str | None = None) -> int:
+            return records.count_due(KIND, after=minutes(-1), before=minutes(9), lines=lines, account=account)
+
+        assert (counted(None), counted(["x"]), counted(["x", "y"]), counted([])) == (5, 3, 4, 0)
+        assert (counted(["x"], ALICE), counted(["x", "y"], BOB)) == (2, 2)
+
+    def test_a_claim_may_be_of_what_was_due_at_a_moment(self, records: Records) -> None:
+        records.create(draft("a", due_at=minutes(1)), now=NOON)
+
+        def until(due: float, *, at: float) -> Claim | None:
+            return records.claim_next(KIND, worker="w", lease=LEASE, now=minutes(at), until=minutes(due))
+
+        assert until(0.9, at=5) is None
+        assert until(1, at=5) is not None
+        assert until(0.9, at=60) is None  # the lease is over, but it is not due so early
+        assert claim(records, at=60) is not None
+
     def test_those_that_are_due_until_a_moment_are_listed_held_or_not(self, records: Records) -> None:
         for number, (name, due) in enumerate({"a": -3, "b": -2, "c": -2, "d": 5}.items()):
             records.create(draft(name, due_at=minutes(due)), now=minutes(number))
@@ -306,3 +370,8 @@ def claimed_name(records: Records, *, at: float) -> str | None:
 
 def found(records: Records) -> list[Resource]:
     return list(records.find(Query(KIND, limit=1000)).resources)
+
+
+def heads(records: Records, *lines: str) -> Sequence[Waiting]:
+    """Those that are due after noon."""
+    return records.heads(KIND, lines, after=NOON)

@@ -32,9 +32,11 @@ def draft(
     arn: str = "",
     tags: Mapping[str, str] | None = None,
     due_at: datetime | None = None,
+    line: str | None = None,
 ) -> Draft:
     parent_id: ResourceId | None = None if parent is None else parent.id
-    return Draft(key(name, account=account, kind=kind), REGION, body or {}, status, parent_id, tags or {}, arn, due_at)
+    whose = key(name, account=account, kind=kind)
+    return Draft(whose, REGION, body or {}, status, parent_id, tags or {}, arn, due_at, line)
 
 
 def minutes(count: float) -> datetime:

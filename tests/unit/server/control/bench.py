@@ -1,6 +1,6 @@
 """A yard whose controller a test turns by hand, with agents that it plays itself."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -10,9 +10,9 @@ from typing import Any
 from tests.unit.server.services.accounts import NOON, Accounts, As, open_accounts
 from tests.unit.server.services.sagemaker import requests
 from trainyard.engines.contract import AttemptRef, Capacity, InstanceRef
-from trainyard.engines.several import Engines
 from trainyard.foundation.jobs import TrainingJob
 from trainyard.link.contract import ObjectsSpec
+from trainyard.server.control.lines import Offer
 from trainyard.server.control.showing import JobViews
 from trainyard.server.control.specs import SpecMaker, Surroundings
 from trainyard.server.control.training import TrainingWork
@@ -45,9 +45,10 @@ class Bench:
     work: TrainingWork
     watch: Watch
 
-    def create(self, name: str = "mnist", **changed: Any) -> Resource:
-        requests.create(self.anna.at(self.watch()), name, **changed)
-        return self.resource(name)
+    def create(self, name: str = "mnist", *, by: As | None = None, **changed: Any) -> Resource:
+        user = by or self.anna
+        requests.create(user.at(self.watch()), name, **changed)
+        return self.work.records.load(ResourceKey(user.account, KIND, name))
 
     def resource(self, name: str = "mnist") -> Resource:
         return self.work.records.load(ResourceKey(self.anna.account, KIND, name))
@@ -59,12 +60,17 @@ class Bench:
         self.anna.at(self.watch())("sagemaker", "StopTrainingJob", TrainingJobName=name)
 
     def place(self) -> Claim:
-        """Claim what is due and place it."""
-        claim = self.work.claim()
-        assert claim is not None, "nothing is due"
-        placed = self.work.place(claim, self.work.running())
-        assert placed is not None, "there is no room"
+        """Place who is next."""
+        offer = self.offer()
+        assert offer is not None, "nobody waits for whom there is room"
+        placed = self.work.place(offer)
+        assert placed is not None, "it was not to be"
         return placed
+
+    def offer(self) -> Offer | None:
+        """Who is next, where there is one engine."""
+        offers = self.work.offers(self.work.running())
+        return offers[0] if offers else None
 
     def turn(self, claim: Claim | None, *, times: int = 1) -> Claim | None:
         """Some rounds, as long as the claim is held."""
@@ -90,11 +96,13 @@ class Bench:
 
 
 @contextmanager
-def open_bench(folder: Path, *, capacity: Capacity = TWO_SLOTS, records_url: str = "") -> Iterator[Bench]:
+def open_bench(
+    folder: Path, *, capacity: Capacity = TWO_SLOTS, records_url: str = "", more: Sequence[SimulatedEngine] = ()
+) -> Iterator[Bench]:
     with open_accounts(folder, records_url=records_url) as accounts:
         watch = Watch()
         engine = SimulatedEngine(folder / "jobs", role=run, capacity=capacity, clock=watch)
-        yard = replace(accounts.yard, workshop=simulated_workshop(folder, engine=engine))
+        yard = replace(accounts.yard, workshop=simulated_workshop(folder, engine=engine, more=more))
         anna = requests.prepare(replace(accounts.anna, yard=yard))
         surroundings = Surroundings(
             "http://127.0.0.1:4780",
@@ -107,7 +115,7 @@ def open_bench(folder: Path, *, capacity: Capacity = TWO_SLOTS, records_url: str
         work = TrainingWork(
             records=yard.records,
             identities=yard.identities,
-            engines=Engines([engine]),
+            engines=yard.workshop.engines,
             catalog=yard.workshop.catalog,
             specs=SpecMaker(yard.objects, yard.workshop.images, yard.workshop.file_systems, surroundings),
             views=JobViews(yard.records, jobs=folder / "jobs", logs=yard.logs, metrics=yard.metrics),

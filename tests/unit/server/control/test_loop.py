@@ -1,21 +1,28 @@
 import asyncio
-from collections.abc import Awaitable, Callable
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.unit.server.control.bench import Bench
+from trainyard.engines.contract import InstanceRef
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.jobs import Status
+from trainyard.link.contract import InstanceSpec
 from trainyard.link.doorbell import Doorbell, ring
 from trainyard.server.control import loop as control
+from trainyard.server.control import training
 from trainyard.server.control.bell import Bell
 from trainyard.server.control.loop import TrainingLoop
 from trainyard.server.jobs import job_of
 from trainyard.server.records.contract import Query
-from trainyard.testing.engines import complete
+from trainyard.testing.engines import SimulatedEngine, complete
 
 Scene = Callable[[Bell], Awaitable[None]]
 
@@ -89,7 +96,7 @@ def test_a_stop_is_heard_while_the_job_runs(bench: Bench) -> None:
 
 def test_spot_jobs_give_way_and_come_back_by_themselves(bench: Bench) -> None:
     times = {"MaxRuntimeInSeconds": 600, "MaxWaitTimeInSeconds": 10**9}
-    spot = {"EnableManagedSpotTraining": True, "StoppingCondition": times}
+    spot: dict[str, Any] = {"EnableManagedSpotTraining": True, "StoppingCondition": times}
     for number in range(2):
         bench.create(f"spot-{number}", **spot)
         bench.watch.forward(0.001)
@@ -163,3 +170,28 @@ def test_news_of_a_job_are_heard_when_its_agent_rings(
 
     with closing(Doorbell(tmp_path / "doorbell")) as doorbell:
         play(bench, scene, doorbell=doorbell)
+
+
+def test_a_job_is_held_for_as_long_as_its_start_takes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    lease = timedelta(seconds=0.6)
+    for module in (control, training):
+        monkeypatch.setattr(module, "LEASE", lease)
+    begun, other = threading.Event(), replace(bench.work, clock=utc_now, worker="another")
+
+    def start_slowly(specs: Sequence[InstanceSpec]) -> tuple[InstanceRef, ...]:
+        begun.set()
+        time.sleep(3 * lease.total_seconds())
+        return SimulatedEngine.start(bench.engine, specs)
+
+    monkeypatch.setattr(bench.engine, "start", start_slowly)
+
+    async def scene(bell: Bell) -> None:
+        bell.ring((await asyncio.to_thread(bench.create)).id)
+        await asyncio.to_thread(begun.wait)
+        found = []
+        while not bench.job().attempts[0].is_started:
+            found.append(await asyncio.to_thread(other.claim))
+        assert len(found) > 1
+        assert found == [None] * len(found)
+
+    play(bench, scene)

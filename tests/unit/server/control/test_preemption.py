@@ -1,13 +1,17 @@
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from tests.unit.foundation.jobs import NOON, pending, placed, seconds
-from trainyard.engines.placement import Lack
-from trainyard.foundation.jobs import SecondaryStatus, TrainingJob
+from trainyard.engines.catalog import Catalog
+from trainyard.engines.contract import Capacity, Node
+from trainyard.engines.placement import Demand, Lack
+from trainyard.foundation.jobs import SecondaryStatus, Share, TrainingJob
 from trainyard.foundation.transitions import advance, ask_to_stop, interrupt
-from trainyard.server.control.preemption import Place, chosen, is_leaving
+from trainyard.server.control.preemption import NodePlace, Place, chosen, is_leaving, outplaced
 from trainyard.server.records.contract import ResourceId
 
 NOW = NOON + timedelta(hours=1)
@@ -55,6 +59,34 @@ def test_slots_and_gpus_may_come_from_different_jobs() -> None:
 def test_the_choice_is_quick_for_a_machine_full_of_small_jobs() -> None:
     places = [place(f"job-{number:03}", gpus=number % 2, ran_s=number) for number in range(256)]
     assert len(names(Lack(64, 8), *places)) == 64
+
+
+GIB = 1024**3
+LARGE = Catalog.read(Path("no such file"))["ml.m5.4xlarge"]  # 16 cores
+NODES = Capacity(tuple(Node(name, 16, 16.0, 64 * GIB, reserves=True) for name in ("a", "b")))
+
+
+def on(node: str, name: str, *, cpus: float, ran_s: float = 60) -> NodePlace:
+    return NodePlace(ResourceId(name), [Share(cpus, GIB, node=node)], NOW - timedelta(seconds=ran_s))
+
+
+def gone(*places: NodePlace, others: Sequence[Share] = ()) -> list[str]:
+    return [each.id for each in outplaced(Demand((LARGE,)), NODES, others=others, places=places)]
+
+
+def test_on_nodes_only_those_go_whose_nodes_are_needed() -> None:
+    full = [Share(16.0, GIB, node="b")]
+    assert sorted(gone(on("a", "x", cpus=4), on("a", "y", cpus=4), others=full)) == ["x", "y"]
+    assert gone(on("a", "x", cpus=4)) == []  # b is free
+
+
+def test_on_nodes_who_has_run_longest_stays() -> None:
+    assert gone(on("a", "old", cpus=4, ran_s=900), on("b", "young", cpus=16, ran_s=10)) == ["young"]
+
+
+def test_on_nodes_nobody_goes_in_vain() -> None:
+    taken = [Share(2.0, GIB, node="a"), Share(2.0, GIB, node="b")]
+    assert gone(on("a", "x", cpus=4), on("b", "y", cpus=4), others=taken) == []
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,13 @@
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.unit.server.control.bench import Bench, open_bench
 from tests.unit.server.services.sagemaker.requests import channel
-from trainyard.engines.contract import Capacity
-from trainyard.link.contract import SyncSpec
+from trainyard.engines.contract import Capabilities, Capacity
+from trainyard.link.contract import SERVED, ObjectsSpec, SyncSpec
 
 SCRIPT = {"sagemaker_program": "train.py", "sagemaker_submit_directory": "s3://data/code/sourcedir.tar.gz"}
 
@@ -23,6 +27,41 @@ def test_an_isolated_instance_has_neither_credentials_nor_the_address_of_the_yar
     assert names == {"AWS_REGION", "AWS_DEFAULT_REGION", "AWS_EC2_METADATA_DISABLED"}
 
 
+def elsewhere(bench: Bench, **surroundings: Any) -> Bench:
+    """The yard with its engine on other machines."""
+    bench.engine.is_here = False
+    specs = bench.work.specs
+    made = replace(specs, surroundings=replace(specs.surroundings, advertised="http://yard.lan:4780", **surroundings))
+    return replace(bench, work=replace(bench.work, specs=made))
+
+
+def test_an_instance_elsewhere_gets_objects_from_the_yard_with_the_keys_of_its_attempt(bench: Bench) -> None:
+    elsewhere(bench).start()
+    spec = bench.agent().spec
+    assert (spec.objects.url, spec.objects.endpoint, spec.objects.region) == (
+        SERVED,
+        "http://yard.lan:4780",
+        "eu-west-3",
+    )
+    key = bench.work.records.access_key(bench.job().attempts[0].key_id)
+    assert (spec.objects.access_key_id, spec.objects.secret_access_key) == (key.id, key.secret)
+    assert spec.objects.session_token == key.session_token
+    assert spec.environment["AWS_ENDPOINT_URL"] == "http://yard.lan:4780"
+
+
+def test_an_isolated_instance_elsewhere_gets_its_data_and_its_program_no_keys(bench: Bench) -> None:
+    elsewhere(bench).start(EnableNetworkIsolation=True)
+    spec = bench.agent().spec
+    assert spec.objects.url == SERVED
+    assert not {"AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID"} & spec.environment.keys()
+
+
+def test_an_instance_elsewhere_reads_a_shared_s3_itself(bench: Bench) -> None:
+    shared = ObjectsSpec("/staging", url="s3://shared/yard", endpoint="http://s3.lan", access_key_id="AKIA")
+    elsewhere(bench, objects=shared).start()
+    assert bench.agent().spec.objects == shared
+
+
 def test_every_instance_knows_all_hosts_and_what_it_must_not_see(bench: Bench) -> None:
     bench.start(ResourceConfig={"InstanceType": "local", "InstanceCount": 2, "VolumeSizeInGB": 1})
     for number in (1, 2):
@@ -34,6 +73,26 @@ def test_every_instance_knows_all_hosts_and_what_it_must_not_see(bench: Bench) -
             "homogeneousCluster",
         )
         assert list(spec.hidden) == [str(bench.anna.yard.workshop.jobs.parent)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "entrypoint", "arguments"),
+    [
+        ({}, (), ("train",)),
+        ({"ContainerArguments": ["fit"]}, (), ("fit",)),
+        ({"ContainerEntrypoint": ["python", "-m"], "ContainerArguments": ["fit"]}, ("python", "-m", "fit"), ()),
+    ],
+)
+def test_where_images_run_an_instance_is_told_its_image_and_what_to_run_in_it(
+    bench: Bench, asked: dict[str, Any], entrypoint: tuple[str, ...], arguments: tuple[str, ...]
+) -> None:
+    bench.engine.able = Capabilities(images="")
+    own = {"TrainingImage": "mine:1", "TrainingInputMode": "File", **asked}
+    bench.start(AlgorithmSpecification=own, HyperParameters=None)
+    spec = bench.agent().spec
+    assert spec.container is not None
+    told = (spec.container.image, tuple(spec.container.entrypoint), tuple(spec.container.arguments))
+    assert told == ("mine:1", entrypoint, arguments)
 
 
 def test_an_instance_is_told_what_its_image_stands_for_and_where_its_users_environments_are(bench: Bench) -> None:

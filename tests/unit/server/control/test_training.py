@@ -13,6 +13,7 @@ from trainyard.foundation.locations import BucketRef
 from trainyard.link.contract import CommandKind, FrameKind
 from trainyard.link.mailbox import Mailbox
 from trainyard.server.control.training import KILL_PATIENCE, LEASE, START_PATIENCE
+from trainyard.server.jobs import KIND
 from trainyard.server.records.contract import Query
 from trainyard.testing.engines import complete, fail, vanish
 from trainyard.wire.refusal import Refused
@@ -41,6 +42,7 @@ def test_an_ended_job_is_never_due_again(bench: Bench) -> None:
     bench.turn(bench.place(), times=5)
     bench.watch.forward(3600)
     assert bench.work.claim() is None
+    assert bench.offer() is None
     assert bench.work.running() == {}
 
 
@@ -170,26 +172,27 @@ def test_a_stop_wins_over_an_apply_that_did_not_know_of_it(bench: Bench) -> None
 
 
 def test_a_job_whose_worker_was_killed_before_it_was_placed_is_found_again(bench: Bench) -> None:
-    bench.create()
-    assert bench.work.claim() is not None
+    job = bench.create()
+    assert bench.work.records.claim_next(KIND, worker="killed", lease=LEASE, now=bench.watch()) is not None
+    assert bench.offer() is None
     bench.watch.forward(60)
-    assert bench.another_worker().has_room_for_first({})
-    assert bench.another_worker().claim() is not None
+    assert bench.another_worker().claim() is None  # which looks for such
+    assert [offer.id for offer in bench.another_worker().offers({})] == [job.id]
 
 
 def test_a_job_that_waits_is_stopped_at_once(bench: Bench) -> None:
     bench.create()
     bench.stop()
     assert secondaries(bench) == ["Pending", "Stopping", "Stopped"]
-    assert bench.work.claim() is None
+    assert bench.offer() is None
 
 
-def test_a_stop_between_claim_and_placing_starts_nothing(bench: Bench) -> None:
+def test_a_stop_just_before_the_placing_starts_nothing(bench: Bench) -> None:
     bench.create()
-    claim = bench.work.claim()
-    assert claim is not None
+    offer = bench.offer()
+    assert offer is not None
     bench.stop()
-    assert bench.work.place(claim, {}) is None
+    assert bench.work.place(offer) is None
     assert bench.job().attempts == ()
     assert bench.job().status is Status.STOPPED
 
@@ -267,11 +270,10 @@ def test_jobs_start_in_the_order_they_came_and_nobody_overtakes(bench: Bench) ->
     bench.create("wide", **two_instances())
     bench.watch.forward(0.1)
     bench.create("narrow")
-    running = bench.work.running()
-    assert not bench.work.has_room_for_first(running)
+    assert bench.offer() is None
     bench.agent("first").end()
     assert bench.turn(first) is None
-    assert bench.work.has_room_for_first(bench.work.running())
+    assert bench.offer() is not None
     assert bench.place().resource.key.name == "wide"
 
 
@@ -280,7 +282,7 @@ def test_a_job_larger_than_the_machine_runs_alone(bench: Bench) -> None:
     bench.start("huge", **large)
     assert [bench.agent("huge", name).is_alive for name in ("algo-1", "algo-2", "algo-3")] == [True] * 3
     bench.create("next")
-    assert not bench.work.has_room_for_first(bench.work.running())
+    assert bench.offer() is None
     assert any("p4d.24xlarge" in note for note in bench.job("huge").notes)
 
 
@@ -365,21 +367,21 @@ def refuse(specs: object) -> None:
 
 
 def test_a_job_waits_for_the_yard_that_has_its_data(bench: Bench) -> None:
-    bench.create()
-    other = replace(bench.work, site="another")
-    assert bench.work.has_room_for_first({})
-    assert other.is_here(bench.job())  # of a yard that is alone, which may have got another name
-    away = replace(bench.job(), site="far")
-    assert not other.is_here(away)
-    assert replace(bench.work, site="far").is_here(away)
+    of_a_yard_alone = bench.create("first")  # which may have got a name since
+    far = replace(bench.anna.yard, workshop=replace(bench.anna.yard.workshop, site="far"))
+    bench.watch.forward(1)
+    theirs = bench.create("theirs", by=replace(bench.anna, yard=far))
+
+    def offered(site: str) -> list[str]:
+        return [offer.id for offer in replace(bench.work, site=site).offers({})]
+
+    assert offered("far") == offered("another") == [of_a_yard_alone.id]
+    bench.stop("first")
+    assert (offered("far"), offered("another"), offered("")) == ([theirs.id], [], [])
 
 
 def test_what_is_for_another_yard_is_left_as_it_is(bench: Bench) -> None:
     bench.create()
-    claim = bench.work.claim()
-    assert claim is not None
-    placed = bench.work.place(claim, {})
-    assert placed is not None
-    bench.work.release(placed)
+    bench.work.release(bench.place())
     assert replace(bench.work, site="another").claim() is None
     assert bench.work.claim() is not None

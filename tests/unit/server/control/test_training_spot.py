@@ -91,18 +91,18 @@ def test_a_spot_job_gives_way_and_goes_on_when_there_is_room(yard: Bench) -> Non
     cheap = yard.start("cheap", **spot())
     yard.watch.forward(1)
     yard.create("urgent")
-    assert not yard.work.has_room_for_first(yard.work.running())
+    assert yard.offer() is None
     assert yard.job("cheap").attempts[-1].interruption == GIVE_WAY
     assert yard.job("cheap").secondary is S.TRAINING  # until it has gone
     assert yard.turn(cheap, times=3) is None
     assert (yard.job("cheap").status, yard.job("cheap").secondary) == (Status.IN_PROGRESS, S.INTERRUPTED)
-    assert yard.work.has_room_for_first(yard.work.running())
+    assert yard.offer() is not None
     urgent = resume(yard, "urgent")
-    assert not yard.work.has_room_for_first(yard.work.running())
+    assert yard.offer() is None
     assert yard.job("urgent").attempts[-1].interruption == ""
     yard.agent("urgent").end()
     assert yard.turn(urgent) is None
-    assert yard.work.has_room_for_first(yard.work.running())
+    assert yard.offer() is not None
     cheap = resume(yard, "cheap")
     yard.agent("cheap", attempt=2).end()
     assert yard.turn(cheap) is None
@@ -151,7 +151,7 @@ def test_only_as_many_give_way_as_must_and_the_youngest_first(bench: Bench) -> N
     bench.watch.forward(1)
     bench.create("urgent")
     for _ in range(3):
-        assert not bench.work.has_room_for_first(bench.work.running())
+        assert bench.offer() is None
     assert [bool(bench.job(name).attempts[-1].interruption) for name in ("older", "younger")] == [False, True]
 
 
@@ -160,7 +160,7 @@ def test_nobody_gives_way_while_another_leaves_anyway(bench: Bench) -> None:
     bench.start("done")
     bench.stop("done")
     bench.create("urgent")
-    assert not bench.work.has_room_for_first(bench.work.running())
+    assert bench.offer() is None
     assert bench.job("cheap").attempts[-1].interruption == ""
 
 
@@ -168,14 +168,14 @@ def test_nobody_gives_way_in_vain(bench: Bench) -> None:
     bench.start("cheap", **spot())
     bench.start("own")
     bench.create("wide", **two_instances())
-    assert not bench.work.has_room_for_first(bench.work.running())
+    assert bench.offer() is None
     assert bench.job("cheap").attempts[-1].interruption == ""
 
 
 def test_a_spot_job_does_not_give_way_to_another(yard: Bench) -> None:
     yard.start("cheap", **spot())
     yard.create("cheaper", **spot())
-    assert not yard.work.has_room_for_first(yard.work.running())
+    assert yard.offer() is None
     assert yard.job("cheap").attempts[-1].interruption == ""
 
 
@@ -284,7 +284,7 @@ def test_a_job_can_be_stopped_while_it_waits_for_another_place(yard: Bench) -> N
     interrupted(yard)
     yard.stop()
     assert statuses(yard)[-3:] == ["Interrupted", "Stopping", "Stopped"]
-    assert yard.work.claim() is None
+    assert yard.offer() is None
     assert describe(yard.anna)["TrainingTimeInSeconds"] == 10
 
 
@@ -333,9 +333,8 @@ def test_another_yard_goes_on_after_a_kill_in_any_status(yard: Bench) -> None:
         claim = successor.step(claim, is_woken=True)
     assert yard.job().secondary is S.INTERRUPTED
     assert successor.running() == {}
-    claim = successor.claim()
-    assert claim is not None
-    assert successor.place(claim, {}) is not None
+    (offer,) = successor.offers({})
+    assert successor.place(offer) is not None
     assert statuses(yard)[-2:] == ["Interrupted", "Restarting"]
     yard.watch.forward(2 * LEASE.total_seconds())
     claim = yard.turn(yard.work.claim(), times=2)
@@ -363,16 +362,16 @@ def test_a_job_that_waits_too_long_for_another_place_ends(yard: Bench) -> None:
     yard.watch.forward(90)
     overdue(yard)
     assert statuses(yard)[-3:] == ["Interrupted", "Stopping", "MaxWaitTimeExceeded"]
-    assert yard.work.claim() is None
+    assert yard.offer() is None
     assert yard.work.records.find(Query(PENDING_LIMIT)).resources == []
 
 
 def test_a_job_that_is_overdue_when_it_is_placed_is_not_started(yard: Bench) -> None:
     interrupted(yard, **spot(run_s=60, wait_s=100))
     yard.watch.forward(3600)  # in which no yard ran
-    claim = yard.work.claim()
-    assert claim is not None
-    assert yard.work.place(claim, {}) is None
+    offer = yard.offer()
+    assert offer is not None
+    assert yard.work.place(offer) is None
     assert yard.job().secondary is S.MAX_WAIT_TIME_EXCEEDED
 
 

@@ -49,7 +49,7 @@ def test_a_job_behind_others_gives_up_too_and_those_before_it_stay(bench: Bench)
     waiting(bench).end_overdue()
     assert (bench.job("first").status, bench.job("second").status) == (Status.IN_PROGRESS, Status.STOPPED)
     assert bench.place().resource.key.name == "first"
-    assert bench.work.claim() is None  # the one that gave up is due no more
+    assert bench.offer() is None  # the one that gave up is due no more
 
 
 def test_a_job_that_was_placed_in_time_is_left_alone(bench: Bench) -> None:
@@ -63,21 +63,21 @@ def test_a_job_that_was_placed_in_time_is_left_alone(bench: Bench) -> None:
 def test_a_job_whose_time_was_over_before_any_yard_looked_is_not_started(bench: Bench) -> None:
     bench.create(**patient())
     bench.watch.forward(1800)
-    claim = bench.work.claim()
-    assert claim is not None
-    assert bench.work.place(claim, {}) is None
+    offer = bench.offer()
+    assert offer is not None
+    assert bench.work.place(offer) is None
     assert (bench.job().status, bench.job().attempts) == (Status.STOPPED, ())
     waiting(bench).end_overdue()
-    assert (bench.work.claim(), reminders(bench)) == (None, 0)
+    assert (bench.offer(), reminders(bench)) == (None, 0)
 
 
-def test_a_job_between_claim_and_placing_is_either_placed_or_stopped(bench: Bench) -> None:
+def test_a_job_that_is_about_to_be_placed_is_either_placed_or_stopped(bench: Bench) -> None:
     bench.create(**patient())
     bench.watch.forward(1800)
-    claim = bench.work.claim()
-    assert claim is not None
+    offer = bench.offer()
+    assert offer is not None
     waiting(bench).end_overdue()
-    assert bench.work.place(claim, {}) is None
+    assert bench.work.place(offer) is None
     assert (bench.job().status, bench.job().attempts) == (Status.STOPPED, ())
 
 

@@ -42,14 +42,15 @@ def ask_for_actions(
 def stopped_by_rules(before: TrainingJob, after: TrainingJob, *, now: datetime) -> TrainingJob:
     """The job on its way to its end, if a rule with that action has come to find something.
 
-    The agent of the instance that found it has stopped its program already; this stops the others.
+    The agent of the instance that found it has stopped its program already; this stops the others. On nodes the agents
+    say when that has to be, after a checkpoint perhaps.
     """
     if after.status is not Status.IN_PROGRESS or after.attempt is None:
         return after
     if not any(map(_may_be_stopped, after.attempt.instances)):
         return after
-    for rule, state in _news(before, after):
-        if not rule.is_dry and any(is_own_stop(action, after.name) for action in rule.actions):
+    for rule, state in [*_news(before, after), *_stopping(after)]:
+        if state.stops or (not rule.is_dry and any(is_own_stop(action, after.name) for action in rule.actions)):
             message = f"Rule {rule.name} stops the training job: {state.details}"
             return ask_to_stop(after, BY_RULE, at=now, message=message[:_MESSAGE_LENGTH])
     return after
@@ -98,6 +99,13 @@ def _news(before: TrainingJob, after: TrainingJob) -> list[tuple[RulePlan, RuleS
     return [
         (rule, state) for rule, state in pairs if state.status is RuleStatus.ISSUES_FOUND and rule.name not in known
     ]
+
+
+def _stopping(job: TrainingJob) -> list[tuple[RulePlan, RuleState]]:
+    """The rules because of which an instance has asked to stop them all."""
+    plan = job.plan.debugger
+    pairs = zip(plan.rules, rule_states(job), strict=True) if plan else ()
+    return [(rule, state) for rule, state in pairs if state.stops]
 
 
 def _may_be_stopped(instance: InstanceState) -> bool:

@@ -145,6 +145,22 @@ def test_a_job_that_saves_a_checkpoint_first_is_not_stopped_from_here(bench: Ben
     assert bench.job().secondary is SecondaryStatus.STOPPED
 
 
+def test_an_instance_on_a_node_has_the_others_stopped_when_its_checkpoint_is_saved(bench: Bench) -> None:
+    then_stop = rule(action_json=actions({"name": "checkpointthenstop"}))
+    claim = bench.start(**judged(then_stop, CheckpointConfig={"S3Uri": "s3://data/ck"}), ResourceConfig=TWO)
+    find(bench.agent())
+    claim = bench.turn(claim) or claim
+    assert bench.job().status is Status.IN_PROGRESS
+
+    find(bench.agent(), finding=None, stops=True)
+    bench.turn(claim)
+
+    assert bench.job().status is Status.STOPPING
+    for instance in ("algo-1", "algo-2"):
+        (command,) = Mailbox(bench.agent(instance=instance).folder.mailbox).read(0)
+        assert (command.kind, command.payload) == (CommandKind.STOP, {"reason": "rule"})
+
+
 def test_a_dry_run_tells_and_does_nothing(bench: Bench) -> None:
     claim = bench.start(**stopping(dry_run="true"))
     find(bench.agent())
