@@ -33,7 +33,8 @@ conformance: $(INSTALLED) packages ## Run every client of the matrix, each in it
 	$(PYTEST) tests/conformance -m "" -n $(WORKERS) --dist worksteal
 
 faults: $(INSTALLED) packages ## Run the long crash runs and the long fuzz runs.
-	$(PYTEST) tests/faults tests/system tests/contract/test_rules.py -m ""
+	$(PYTEST) tests/faults tests/system tests/contract/test_rules.py tests/contract/test_container_engine.py \
+		tests/contract/test_ray_engine.py -m ""
 
 bench: $(INSTALLED) ## Measure the yard beside moto, bare Python and Ray, each with its goal.
 	$(BIN)/python -m benchmarks.s3_front
@@ -49,6 +50,7 @@ bench: $(INSTALLED) ## Measure the yard beside moto, bare Python and Ray, each w
 	$(BIN)/python -m benchmarks.tensor_reading
 	$(BIN)/python -m benchmarks.log_flood
 	$(BIN)/python -m benchmarks.list_jobs
+	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.hook_overhead
 	$(BIN)/python -m benchmarks.tuning
 	$(BIN)/python -m benchmarks.tuning.early_stopping

@@ -5,6 +5,7 @@ from typing import Any
 
 from trainyard.connection import Api
 from trainyard.following import Description
+from trainyard.foundation.engine_names import ENGINE_TAG
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.foundation.locations import parse_s3_uri
 from trainyard.job_names import new_name
@@ -44,8 +45,8 @@ def recorded_steps(api: Api, description: Description) -> list[int]:
     return sorted(int(step) for step in found if step.isdecimal())
 
 
-def replay_request(description: Description, step: int, *, now: datetime) -> dict[str, Any]:
-    """A request for a job that runs one recorded step of another, and nothing else."""
+def replay_request(description: Description, step: int, *, engine: str, now: datetime) -> dict[str, Any]:
+    """A request for a job that runs one recorded step of another, and nothing else, on the engine that ran it."""
     source = {"S3DataType": "S3Prefix", "S3Uri": records_of(description), "S3DataDistributionType": "FullyReplicated"}
     records = {"ChannelName": CHANNEL, "InputMode": "File", "DataSource": {"S3DataSource": source}}
     output = {name: value for name, value in description["OutputDataConfig"].items() if value}
@@ -57,4 +58,5 @@ def replay_request(description: Description, step: int, *, now: datetime) -> dic
         "OutputDataConfig": output,
         "StoppingCondition": {"MaxRuntimeInSeconds": seconds},
         "Environment": {**description.get("Environment", {}), VARIABLE: str(step)},
+        "Tags": [{"Key": ENGINE_TAG, "Value": engine}],
     }

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from trainyard.debugger import DebuggerHookConfig, Rule, TensorBoardOutputConfig
+from trainyard.foundation.engine_names import ENGINE_TAG
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.inputs import (
     MODES,
@@ -41,6 +42,7 @@ class LaterKeywords(TypedDict, total=False):
     container_arguments: Sequence[str] | None
     disable_output_compression: bool
     instance_groups: Sequence[InstanceGroup] | None
+    engine: str | None
 
 
 class TrainingKeywords(LaterKeywords, total=False):
@@ -117,6 +119,7 @@ class TrainingOptions:
     container_arguments: Sequence[str] | None = None
     disable_output_compression: bool = False
     instance_groups: Sequence[InstanceGroup] | None = None
+    engine: str | None = None  # of the yard's, by its name; otherwise the yard's rules choose one
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +162,7 @@ def training_request(options: TrainingOptions, placed: Placed, inputs: Inputs | 
         InputDataConfig=_channels(options, placed, inputs),
         HyperParameters=dict(placed.hyperparameters),
         Environment=dict(options.environment or {}),
-        Tags=_tags(options.tags),
+        Tags=tags_of(options),
         VpcConfig=_network(options),
         CheckpointConfig=_checkpoints(options),
         EnableNetworkIsolation=options.enable_network_isolation,
@@ -270,10 +273,16 @@ def _channels(options: TrainingOptions, placed: Placed, inputs: Inputs | None) -
     return found
 
 
-def _tags(tags: Tags | None) -> list[Shape]:
-    if isinstance(tags, Mapping):
-        return [{"Key": key, "Value": value} for key, value in tags.items()]
-    return [dict(tag) for tag in tags or ()]
+def tags_of(options: TrainingOptions) -> list[Shape]:
+    """The tags of a job; that which names its engine is one of them."""
+    tags = options.tags
+    listed = (
+        [{"Key": key, "Value": tags[key]} for key in tags] if isinstance(tags, Mapping) else [*map(dict, tags or ())]
+    )
+    if options.engine is None:
+        return listed
+    others = [tag for tag in listed if tag["Key"] != ENGINE_TAG]
+    return [*others, {"Key": ENGINE_TAG, "Value": options.engine}]
 
 
 def _network(options: TrainingOptions) -> Shape | None:

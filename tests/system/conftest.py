@@ -5,7 +5,16 @@ from collections.abc import Iterator
 import pytest
 
 from tests.system.fuzz.world import User
-from trainyard.testing.yard import RunningYard, running_yard
+from trainyard.testing.yard import RunningYard, engine_of_tests, running_yard
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what cannot hold on the engine that the run was told to use."""
+    for item in items:
+        for marker in item.iter_markers("not_on"):
+            if engine_of_tests() in marker.args:
+                reason = f"on the engine {engine_of_tests()}: {marker.kwargs['because']}"
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(scope="module")

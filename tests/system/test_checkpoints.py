@@ -10,10 +10,9 @@ from botocore.exceptions import ClientError
 
 from tests.system.fuzz.world import User
 from tests.system.trainees import Trainee
-from tests.system.watching import folder_of, folders_of
+from tests.system.watching import folder_of, living_agents, place_of
 from trainyard.link.contract import FrameKind
 from trainyard.link.folders import InstanceFolder
-from trainyard.link.presence import presence_of
 from trainyard.link.spool import read_frames
 from trainyard.testing.eventually import eventually
 from trainyard.testing.yard import RunningYard
@@ -121,11 +120,11 @@ def test_checkpoints_are_in_s3_while_the_job_runs_and_whole_at_its_end(anna: Tra
     early = {"first.pt": b"1" * 3_000_000, "été/step 2/ü.pt": b"2", "train.log": b"line 1\n"}
     # A file that is being written is not there, but for a log.
     eventually(lambda: stored(anna, "ck/saves") == early, within=timedelta(seconds=60))
-    let_go(folder_of(yard, "saves"), 1)
+    let_go(place_of(yard, "saves"), 1)
     eventually(lambda: stored(anna, "ck/saves").get("held.pt") == b"half and half", within=timedelta(seconds=60))
     eventually(lambda: set(stored(anna, "ck/saves")) == {"held.pt", "été/step 3/ü.pt", "train.log"})
     eventually(lambda: len(stored(anna, "ck/saves")["train.log"]) > len(b"line 1\n"), within=timedelta(seconds=60))
-    let_go(folder_of(yard, "saves"), 2)
+    let_go(place_of(yard, "saves"), 2)
     told = anna.reach("saves", "Completed", "Failed")
     assert told["TrainingJobStatus"] == "Completed", told.get("FailureReason")
     assert told["CheckpointConfig"] == {"S3Uri": "s3://data/ck/saves"}
@@ -171,14 +170,12 @@ def test_a_job_whose_agent_is_killed_resumes_from_its_checkpoint(anna: Trainee, 
     retry = {"RetryStrategy": {"MaximumRetryAttempts": 1}}
     anna.start("killed", PRELUDE + LIVES_ON, **checkpoints("killed"), **retry)
     anna.await_line("killed", "at 1")
-    let_go(folder_of(yard, "killed"), 1)
+    let_go(place_of(yard, "killed"), 1)
     eventually(lambda: stored(anna, "ck/killed") == {"step": b"2"}, within=timedelta(seconds=60))
-    agent = presence_of(folder_of(yard, "killed").root)
-    assert agent is not None
-    os.kill(agent.pid, signal.SIGKILL)
+    (agent,) = living_agents(yard, "killed")
+    os.kill(agent, signal.SIGKILL)
     eventually(lambda: "begins at 2" in anna.printed("killed", instance=1), within=timedelta(seconds=60))
-    (_, again) = folders_of(yard, "killed")
-    let_go(again, 3)
+    let_go(place_of(yard, "killed"), 3)
     told = anna.reach("killed", "Completed", "Failed")
     assert told["TrainingJobStatus"] == "Completed", told.get("FailureReason")
     assert stored(anna, "ck/killed") == {"step": b"3"}
@@ -187,14 +184,13 @@ def test_a_job_whose_agent_is_killed_resumes_from_its_checkpoint(anna: Trainee, 
 def test_a_job_that_is_lost_leaves_its_checkpoints_to_the_next_one(anna: Trainee, yard: RunningYard) -> None:
     anna.start("lost", PRELUDE + LIVES_ON, **checkpoints("lost"))
     eventually(lambda: stored(anna, "ck/lost") == {"step": b"1"}, within=timedelta(seconds=90))
-    agent = presence_of(folder_of(yard, "lost").root)
-    assert agent is not None
-    os.kill(agent.pid, signal.SIGKILL)
+    (agent,) = living_agents(yard, "lost")
+    os.kill(agent, signal.SIGKILL)
     assert anna.reach("lost", "Failed", "Completed")["TrainingJobStatus"] == "Failed"
     anna.start("found", PRELUDE + LIVES_ON, **checkpoints("lost"))
     anna.await_line("found", "begins at 1")
     for step in (2, 3):
-        let_go(folder_of(yard, "found"), step)
+        let_go(place_of(yard, "found"), step)
     assert anna.reach("found", "Completed", "Failed")["TrainingJobStatus"] == "Completed"
     assert stored(anna, "ck/lost") == {"step": b"3"}
 
@@ -237,15 +233,15 @@ os.remove(f"{{root}}/{{host}}/b.pt")
     kept = {"kept": b"old", "old-algo-1": b"old", "old-algo-2": b"old"}
     wanted = {"algo-1/a.pt", "algo-1/b.pt", "algo-2/a.pt", "algo-2/b.pt", "same.pt", *kept}
     eventually(lambda: set(stored(anna, "ck/shared")) == wanted, within=timedelta(seconds=90))
-    first = folder_of(yard, "shared")
-    both = [first, InstanceFolder(first.root.with_name("algo-2"))]
-    for folder in both:
-        let_go(folder, 1)
+    for instance in ("algo-1", "algo-2"):
+        let_go(place_of(yard, "shared", instance=instance), 1)
     told = anna.reach("shared", "Completed", "Failed")
     assert told["TrainingJobStatus"] == "Completed", told.get("FailureReason")
     found = stored(anna, "ck/shared")
     assert found.pop("same.pt") in (b"algo-1", b"algo-2")
     assert found == {**kept, "algo-1/a.pt": b"algo-1", "algo-2/a.pt": b"algo-2"}
+    first = folder_of(yard, "shared")
+    both = [first, InstanceFolder(first.root.with_name("algo-2"))]
     assert any("s3://data/ck/shared/same.pt is written by" in note for folder in both for note in notes(folder))
 
 
@@ -287,7 +283,7 @@ def test_checkpoints_that_cannot_be_stored_fail_the_job_and_name_the_key(anna: T
     anna.start("unstored", f'{PRELUDE}\ngo(1)\nsave("a.pt", b"a")\n', **config)
     anna.await_line("unstored", "at 1")
     s3.delete_bucket(Bucket="fleeting")
-    let_go(folder_of(yard, "unstored"), 1)
+    let_go(place_of(yard, "unstored"), 1)
     told = anna.reach("unstored", "Completed", "Failed")
     assert told["TrainingJobStatus"] == "Failed"
     assert "s3://fleeting/ck/a.pt could not be brought up to date" in told["FailureReason"]
@@ -313,7 +309,7 @@ events.write(b"end")
     eventually(lambda: name in stored(anna, key), within=timedelta(seconds=90))
     early = len(stored(anna, key)[name])
     eventually(lambda: len(stored(anna, key)[name]) > early, within=timedelta(seconds=60))
-    let_go(folder_of(yard, "curves"), 1)
+    let_go(place_of(yard, "curves"), 1)
     told = anna.reach("curves", "Completed", "Failed")
     assert told["TrainingJobStatus"] == "Completed", (told.get("FailureReason"), anna.lines("curves"))
     assert told["TensorBoardOutputConfig"] == {"S3OutputPath": "s3://data/tb"}

@@ -17,9 +17,9 @@ from botocore.exceptions import ClientError
 
 from tests.system.fuzz.world import User
 from tests.system.trainees import Trainee
+from tests.system.watching import living_agents
 from tests.system.yards import trainee_of
 from trainyard.formats.tensors.trial import create_trial
-from trainyard.link.presence import presence_of
 from trainyard.testing.eventually import eventually
 from trainyard.testing.yard import RunningYard, running_yard, start_yard
 
@@ -167,11 +167,6 @@ def stop(trainee: Trainee, name: str) -> dict[str, Any]:
     return trainee.reach(name, "Stopped")
 
 
-def living_agents(yard: RunningYard) -> int:
-    found = (presence_of(folder) for folder in yard.home.jobs.glob("*/*/algo-*"))
-    return sum(1 for presence in found if presence is not None and presence.is_alive)
-
-
 def command(yard: RunningYard, folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """`trainyard` as the yard's own user."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TRAINYARD_"))}
@@ -206,7 +201,7 @@ def test_a_spot_job_gives_way_to_one_on_demand_and_resumes_and_completes(anna: T
     waited = steps["Interrupted"]["EndTime"] - steps["Interrupted"]["StartTime"]
     whole = told["TrainingEndTime"] - told["TrainingStartTime"]
     assert timedelta(seconds=training) < whole - waited + timedelta(seconds=2)
-    assert living_agents(yard) == 0
+    assert not living_agents(yard)
 
 
 def test_a_program_goes_on_from_the_checkpoint_that_it_left(anna: Trainee) -> None:
@@ -382,7 +377,7 @@ def test_an_interrupted_job_outlives_a_kill_of_the_yard(tmp_path: Path) -> None:
         assert told["TrainingJobStatus"] == "Completed", told.get("FailureReason")
         assert statuses(told).count("Interrupted") == 1
         assert anna.keys("cheap/attempts/") == ["cheap/attempts/1", "cheap/attempts/2"]
-        assert living_agents(second) == 0
+        assert not living_agents(second)
 
 
 def test_run_starts_spot_jobs_and_tells_what_that_saved(yard: RunningYard, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 
 from tests.system.fuzz.world import User
 from tests.system.trainees import ENDED, GROUP, Trainee
-from trainyard.link.presence import presence_of
+from tests.system.watching import living_agents
 from trainyard.link.specs import read_spec
 from trainyard.testing.eventually import eventually
 from trainyard.testing.yard import RunningYard, running_yard, start_yard
@@ -326,8 +326,3 @@ def attempts_of(yard: RunningYard, told: dict[str, Any]) -> int:
     """How often the first instance of a job was started."""
     specs = [read_spec(folder) for folder in yard.home.jobs.glob("*/*/algo-1")]
     return sum(spec.job_name == told["TrainingJobName"] for spec in specs)
-
-
-def living_agents(yard: RunningYard) -> list[int]:
-    found = [presence_of(folder) for folder in yard.home.jobs.glob("*/*/algo-*")]
-    return [presence.pid for presence in found if presence is not None and presence.is_alive]

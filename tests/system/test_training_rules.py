@@ -16,8 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from tests.system.fuzz.world import User
 from tests.system.trainees import Trainee
-from trainyard.link.presence import presence_of
-from trainyard.link.specs import read_spec
+from tests.system.watching import living_agents
 from trainyard.testing.eventually import eventually
 from trainyard.testing.yard import RunningYard, running_yard, start_yard
 from trainyard.wire.client import Client
@@ -80,13 +79,6 @@ def client_of(user: User) -> Client:
     return Client(user.endpoint, user.access_key_id, user.secret_access_key, user.region)
 
 
-def agents_of(yard: RunningYard, name: str) -> list[int]:
-    """The agents of a job that live."""
-    folders = [folder for folder in yard.home.jobs.glob("*/*/algo-*") if read_spec(folder).job_name == name]
-    found = [presence_of(folder) for folder in folders]
-    return [presence.pid for presence in found if presence is not None and presence.is_alive]
-
-
 def kept(seconds: int) -> dict[str, Any]:
     return {
         "InstanceType": "ml.m5.large",
@@ -101,7 +93,7 @@ def test_a_job_whose_agent_is_killed_is_tried_again_and_completes(anna: Trainee,
     algorithm = {"TrainingImage": "pytorch-training", "TrainingInputMode": "File", "MetricDefinitions": metrics}
     anna.start("again", COUNT_ATTEMPTS, RetryStrategy={"MaximumRetryAttempts": 1}, AlgorithmSpecification=algorithm)
     anna.await_line("again", "attempt 1 loss=1.0;")
-    (agent,) = agents_of(yard, "again")
+    (agent,) = living_agents(yard, "again")
     os.kill(agent, signal.SIGKILL)
     told = anna.reach("again", "Completed", "Failed")
     assert told["TrainingJobStatus"] == "Completed", (told.get("FailureReason"), anna.lines("again", instance=1))
@@ -128,7 +120,7 @@ def test_a_job_whose_agent_is_killed_is_tried_again_and_completes(anna: Trainee,
         Statistics=["SampleCount"],
     )["Datapoints"]
     assert sum(point["SampleCount"] for point in points) == 2
-    assert agents_of(yard, "again") == []
+    assert living_agents(yard, "again") == []
 
 
 def test_a_program_that_fails_is_not_tried_again(anna: Trainee) -> None:

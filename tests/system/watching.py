@@ -13,11 +13,13 @@ from typing import Any, Self
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tests.system.trainees import Trainee
+from trainyard.foundation.home import process_start
 from trainyard.link.contract import FrameKind
 from trainyard.link.folders import InstanceFolder
+from trainyard.link.presence import Presence, presence_of
 from trainyard.link.specs import read_spec
 from trainyard.link.spool import read_frames
-from trainyard.testing.yard import RunningYard
+from trainyard.testing.yard import RunningYard, engine_of_tests
 
 _PAUSE_S = 0.02
 
@@ -74,6 +76,19 @@ def folder_of(yard: RunningYard, name: str) -> InstanceFolder:
     return folders_of(yard, name)[-1]
 
 
+def place_of(yard: RunningYard, name: str, *, instance: str = "algo-1") -> InstanceFolder:
+    """The folder in which the last attempt at an instance of a job runs; on a cluster, that of its node."""
+    kept = folder_of(yard, name).root.with_name(instance)
+    return next(InstanceFolder(each) for each in _places(yard) if each.parts[-3:] == kept.parts[-3:])
+
+
+def living_agents(yard: RunningYard, name: str = "") -> list[int]:
+    """The agents of the yard's instances that live, or of those of one job, wherever they run."""
+    places = [each for each in _places(yard) if not name or read_spec(each).job_name == name]
+    found = [presence_of(each) for each in places]
+    return [pid for presence in found if presence is not None for pid in _pids_of(presence)]
+
+
 def card_of(yard: RunningYard, name: str) -> Mapping[str, Any]:
     """The failure card that the agent of a job left; empty when it left none."""
     last = read_frames(folder_of(yard, name).spool, 0).frames[-1]
@@ -94,6 +109,32 @@ def processes_of(yard: RunningYard, name: str) -> list[str]:
             with suppress(OSError):
                 found.append((entry / "cmdline").read_text().replace("\0", " "))
     return found
+
+
+def _places(yard: RunningYard) -> list[Path]:
+    """The folders in which instances run. A cluster's have one per node, beside the mirrors in the yard's own home."""
+    nodes = {
+        "local": lambda: [yard.home.root],
+        "loopback": lambda: (yard.home.root / "loopback" / "nodes").glob("*"),
+        "ray": lambda: Path(os.environ["TRAINYARD_SERVER_RAY_FOLDER"]).glob(f"*/{(yard.home.ray / 'id').read_text()}"),
+    }
+    return [spec.parent for node in nodes[engine_of_tests()]() for spec in node.glob("jobs/*/*/*/spec.json")]
+
+
+def _pids_of(presence: Presence) -> list[int]:
+    """The process as this machine counts, which has other numbers for those of pretended machines; none if it ended."""
+    if presence.is_alive:
+        return [presence.pid]
+    entries = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    inside = (int(entry.name) for entry in entries if _innermost(entry) == presence.pid)
+    return [pid for pid in inside if process_start(pid) == presence.started]
+
+
+def _innermost(process: Path) -> int | None:
+    with suppress(OSError):
+        told = (process / "status").read_text().partition("\nNSpid:")[2]
+        return int(told.split("\n")[0].split()[-1])
+    return None
 
 
 def _told_by(process: Path) -> bytes:

@@ -33,7 +33,7 @@ def test_the_steps_that_can_be_run_again_are_those_with_a_record() -> None:
 
 
 def test_a_replay_is_the_same_job_without_what_would_change_or_keep_anything() -> None:
-    request = replay_request(DESCRIBED, 412, now=NOON)
+    request = replay_request(DESCRIBED, 412, engine="ray", now=NOON)
     assert request["TrainingJobName"] == "mnist-replay-2026-07-01-12-00-00-000"
     assert request["Environment"] == {"A": "1", "TRAINYARD_REPLAY": "412"}
     train, records = request["InputDataConfig"]
@@ -51,4 +51,4 @@ def test_a_replay_is_the_same_job_without_what_would_change_or_keep_anything() -
 
 def test_a_job_without_a_hook_has_nothing_to_run_again() -> None:
     with pytest.raises(InvalidRequest, match="without a DebugHookConfig"):
-        replay_request({"TrainingJobName": "mnist"}, 1, now=NOON)
+        replay_request({"TrainingJobName": "mnist"}, 1, engine="ray", now=NOON)

@@ -39,6 +39,12 @@ def test_a_plain_request_has_nothing_that_was_not_asked_for() -> None:
         ({"environment": {"A": "b"}}, "Environment", {"A": "b"}),
         ({"tags": {"a": "b"}}, "Tags", [{"Key": "a", "Value": "b"}]),
         ({"tags": [{"Key": "a", "Value": "b"}]}, "Tags", [{"Key": "a", "Value": "b"}]),
+        ({"engine": "ray"}, "Tags", [{"Key": "trainyard:engine", "Value": "ray"}]),
+        (
+            {"engine": "ray", "tags": {"a": "b", "trainyard:engine": "local"}},
+            "Tags",
+            [{"Key": "a", "Value": "b"}, {"Key": "trainyard:engine", "Value": "ray"}],
+        ),
         (
             {"subnets": ["s"], "security_group_ids": ["g"]},
             "VpcConfig",

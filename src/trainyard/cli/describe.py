@@ -78,6 +78,7 @@ def _rows(description: Description, details: Details) -> Iterator[tuple[str, str
     yield from _times(description)
     yield "cost", f"{money(details['Cost'])} at {money(details['PricePerHour'])} per hour"
     yield from _titled("instances", _instances(description["ResourceConfig"]))
+    yield "engine", details["Engine"]
     yield from _titled("share", shares_text(details["Shares"]))
     yield from _program(description)
     yield "output", description["OutputDataConfig"]["S3OutputPath"]

@@ -38,6 +38,7 @@ COMMANDS = {
     "user": "user",
     "quota": "quota",
     "images": "images",
+    "engines": "engines",
     "backup": "backup",
     "restore": "restore",
     "gc": "gc",

@@ -6,6 +6,7 @@ from typing import Any
 from trainyard.cli.run_arguments import InputArgument
 from trainyard.cli.shares import shares_text
 from trainyard.estimator import Framework
+from trainyard.foundation.engine_names import LOCAL
 from trainyard.showing import money
 
 Quote = Mapping[str, Any]  # what QuoteJob answers
@@ -28,6 +29,8 @@ def _rows(estimator: Framework, inputs: Sequence[InputArgument], quote: Quote) -
     spot = ", spot" if estimator.use_spot_instances else ""
     isolated = ", isolated from every network" if estimator.enable_network_isolation else ""
     yield "instances", f"{_instances(estimator)}{spot}{isolated}"
+    if quote["Engine"] != LOCAL:
+        yield "engine", f"{quote['Engine']}, because {quote['EngineReason']}"
     if quote["Notes"]:  # the machine has less than the type promises
         yield "share", "; ".join(shares_text(quote["Shares"]))
         yield from (("note", note) for note in quote["Notes"])

@@ -45,7 +45,8 @@ def replay(job: str, step: int | None, folder: Path | None) -> int:
             raise Failure(
                 f"{name} recorded no step {step}; it has {', '.join(map(str, steps))}.", code=ExitCode.NOT_FOUND
             )
-        request = replay_request(description, step, now=datetime.now(UTC))
+        engine = TrainingJob(api, name).details()["Engine"]
+        request = replay_request(description, step, engine=engine, now=datetime.now(UTC))
         api.call("sagemaker", "CreateTrainingJob", **request)
         again = TrainingJob(api, request["TrainingJobName"])
         say(f"{again.name} runs step {step} of {name} again.")

@@ -17,6 +17,7 @@ from trainyard.job_names import as_base
 from trainyard.pytorch import PyTorch
 from trainyard.session import Session
 from trainyard.tensorflow import TensorFlow
+from trainyard.training_request import tags_of
 from trainyard.transfers import joined
 
 INSTANCE_TYPE = "ml.m5.large"
@@ -124,6 +125,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--md", "--metric_definitions", nargs=2, metavar="NAME REGEX", multiple=True, help="A metric to read."
     ),
     click.option("--tag", nargs=2, metavar="KEY VALUE", multiple=True, help="A tag of the job."),
+    click.option("--engine", metavar="NAME", help="Engine to run on. Default: what the yard's rules choose."),
 )
 
 
@@ -167,6 +169,7 @@ class ScriptOptions:
     iis: tuple[str, ...]  # gathered words
     md: tuple[tuple[str, str], ...]
     tag: tuple[tuple[str, str], ...]
+    engine: str | None
 
 
 def require_sense(options: ScriptOptions) -> None:
@@ -215,6 +218,7 @@ def estimator_of(session: Session, options: ScriptOptions, hyperparameters: Mapp
         checkpoint_local_path=options.checkpoint_local_path,
         metric_definitions=[{"Name": name, "Regex": regex} for name, regex in options.md],
         tags=_tags(options),
+        engine=options.engine,
         base_job_name=as_base("-".join(names) or Path(script).stem),
         sagemaker_session=session,
     )
@@ -250,6 +254,8 @@ def quote_of(api: Api, estimator: Framework) -> Mapping[str, Any]:
         **_instances(estimator),
         Spot=estimator.use_spot_instances,
         MaxRuntimeInSeconds=estimator.max_run,
+        Image=estimator.training_image_uri(),
+        Tags=tags_of(estimator),
     )
 
 

@@ -4,17 +4,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainyard.cli.console import size
+from trainyard.showing import inert
 
 Share = Mapping[str, Any]
 
 
 def share_text(share: Share) -> str:
-    """One share: `2 cores, 3.9 GiB, GPU 0`; what is not limited is not there."""
+    """One share: `2 cores, 3.9 GiB, GPU 0 on node-7`; what is not limited is not there."""
     words = [f"{share['Cpus']:g} {'core' if share['Cpus'] == 1 else 'cores'}"] if share.get("Cpus") is not None else []
     words += [size(share["MemoryBytes"])] if share.get("MemoryBytes") is not None else []
     gpus = share.get("Gpus") or ()
     words += [f"{'GPU' if len(gpus) == 1 else 'GPUs'} {', '.join(map(str, gpus))}"] if gpus else []
-    return ", ".join(words) or "not limited"
+    where = f" on {inert(share['Node'])}" if share.get("Node") else ""
+    return (", ".join(words) or "not limited") + where
 
 
 def shares_text(shares: Sequence[Share]) -> list[str]:

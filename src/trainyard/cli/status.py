@@ -1,6 +1,7 @@
 """`trainyard status`: whether a yard runs, where, and what it has to give."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import click
 from trainyard.cli.console import Command, chosen_home, home_option, json_option, no_yard, print_json, say, size
 from trainyard.cli.failure import ExitCode
 from trainyard.cli.jobs import plain
+from trainyard.cli.node_view import node_lines
 from trainyard.cli.yard_view import warm_text
 from trainyard.connection import find_yard
 from trainyard.engines.probe import Capacity, capacity
@@ -60,6 +62,13 @@ def ask_yard(home: Home) -> Mapping[str, Any] | None:
         client.close()
 
 
+def _elsewhere(yard: Mapping[str, Any]) -> str:
+    """How many jobs run on which engines besides the first one."""
+    counts = Counter(job["Engine"] for job in yard["RunningJobs"] if job["Engine"] != yard["Engine"])
+    told = ", ".join(f"{count} on {name}" for name, count in sorted(counts.items()))
+    return f" ({told})" if told else ""
+
+
 def _print(runtime: Runtime, offered: Capacity, yard: Mapping[str, Any] | None) -> None:
     cores = f"{offered.cores:g} cores, {size(offered.memory_bytes)} memory, {offered.gpus} GPUs"
     rows = {
@@ -73,11 +82,13 @@ def _print(runtime: Runtime, offered: Capacity, yard: Mapping[str, Any] | None) 
     if yard:
         rows |= {
             "slots": f"{yard['SlotsInUse']} of {yard['Slots']} in use",
-            "jobs": f"{len(yard['RunningJobs'])} run, {yard['QueuedJobs']} wait",
+            "jobs": f"{len(yard['RunningJobs'])} run{_elsewhere(yard)}, {yard['QueuedJobs']} wait",
             "warm": warm_text(yard),
         }
     for name, value in rows.items():
         click.echo(f"{name:<10}{value}")
+    for line in node_lines(yard) if yard else ():
+        click.echo(line)
     if yard:
         say("\nA yard is running; `trainyard top` watches it, `trainyard down` stops it.")
     else:

@@ -36,6 +36,7 @@ _SAID = "error: "  # how the server begins a message to the user
         "trainyard up --detach            in the background; returns when it answers",
         "trainyard up --port 5000         http on 5000, https on 5001",
         "trainyard up --home /data/yard   keep everything there",
+        "trainyard up --engines local,ray   jobs run here or, where a rule or a tag says so, on a Ray cluster",
     ),
 )
 @home_option
@@ -43,8 +44,15 @@ _SAID = "error: "  # how the server begins a message to the user
 @click.option(
     "--port", type=click.IntRange(0, 65534), metavar="P", help="Port of http; https is the next. Default: 4780."
 )
+@click.option(
+    "--engine",
+    "--engines",
+    "engines",
+    metavar="NAMES",
+    help="What runs jobs: local, ray, container, or several separated by commas, the default first. Default: local.",
+)
 @click.option("-d", "--detach", is_flag=True, help="Run in the background.")
-def up(folder: Path | None, host: str | None, port: int | None, detach: bool) -> int:
+def up(folder: Path | None, host: str | None, port: int | None, engines: str | None, detach: bool) -> int:
     """Start a yard. The first start makes the home folder, an account, a role and a key pair."""
     home = chosen_home(folder)
     home.check()
@@ -55,17 +63,18 @@ def up(folder: Path | None, host: str | None, port: int | None, detach: bool) ->
             why=f"It is process {running.pid} at {running.http}.",
             next_step=f"{command_line('down', home)}, or trainyard up --home DIR for another one",
         )
-    command = _command(home, host=host, port=port)
+    command = _command(home, host=host, port=port, engines=engines)
     if detach:
         _greet(home, _start_detached(home, command))
         return ExitCode.OK
     return _run_here(home, command)
 
 
-def _command(home: Home, *, host: str | None, port: int | None) -> list[str]:
+def _command(home: Home, *, host: str | None, port: int | None, engines: str | None) -> list[str]:
     command = [sys.executable, "-m", "trainyard.server.main", "--home", str(home.root)]
     command += ["--host", host] if host is not None else []
     command += ["--port", str(port)] if port is not None else []
+    command += ["--engines", engines] if engines is not None else []
     return command
 
 

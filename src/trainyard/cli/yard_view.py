@@ -47,7 +47,9 @@ def _machine(yard: Yard, *, now: datetime, filled: str) -> Iterator[str]:
 
 
 def _jobs(yard: Yard, waiting: Sequence[Job], *, now: datetime) -> Iterator[str]:
-    rows = [*(_running(job, now) for job in yard["RunningJobs"]), *(_waiting(job, now) for job in waiting)]
+    first = yard["Engine"]
+    running = (_running(job, now, elsewhere=job["Engine"] != first) for job in yard["RunningJobs"])
+    rows = [*running, *(_waiting(job, now) for job in waiting)]
     if not rows:
         yield "No job runs."
         return
@@ -57,11 +59,12 @@ def _jobs(yard: Yard, waiting: Sequence[Job], *, now: datetime) -> Iterator[str]
         yield "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def _running(job: Job, now: datetime) -> tuple[str, ...]:
+def _running(job: Job, now: datetime, *, elsewhere: bool) -> tuple[str, ...]:
+    """One that runs; on which engine is told where it is not the yard's first one."""
     shares = job["Shares"]
     kind = shares[0].get("InstanceType", "") if shares else ""
     share = share_text(shares[0]) if shares else ""
-    instances = f"{len(shares)} x {kind}".rstrip(" x")
+    instances = f"{len(shares)} x {kind}".rstrip(" x") + (f" on {job['Engine']}" if elsewhere else "")
     return (
         _name(job),
         inert(job["UserName"]),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainyard.following import Description
+from trainyard.foundation.engine_names import ENGINE_TAG
 from trainyard.job_names import MAX_LENGTH
 
 TAG = "trainyard:drill"  # of the jobs of a drill; its value is the job that was drilled
@@ -50,8 +51,8 @@ def drill_name(job_name: str, token: str, role: str) -> str:
     return job_name[: MAX_LENGTH - len(end)].rstrip("-") + end
 
 
-def definition(description: Description, places: Places, *, is_spot: bool) -> dict[str, Any]:
-    """The request of a job that does what another did, from the beginning.
+def definition(description: Description, places: Places, *, engine: str, is_spot: bool) -> dict[str, Any]:
+    """The request of a job that does what another did, from the beginning, on the engine that ran it.
 
     What makes no difference to its script is left out, such as what to do after a failure and how long to keep warm
     workers. One that shall be interrupted is a spot job, one that shall not be is none.
@@ -66,7 +67,7 @@ def definition(description: Description, places: Places, *, is_spot: bool) -> di
         "CheckpointConfig": {**description["CheckpointConfig"], "S3Uri": places.uri("checkpoints")},
         "StoppingCondition": _limits(description, is_spot=is_spot),
         "EnableManagedSpotTraining": is_spot,
-        "Tags": [{"Key": TAG, "Value": description["TrainingJobName"]}],
+        "Tags": [{"Key": TAG, "Value": description["TrainingJobName"]}, {"Key": ENGINE_TAG, "Value": engine}],
     }
     if "TensorBoardOutputConfig" in description:
         kept = description["TensorBoardOutputConfig"]

@@ -43,17 +43,17 @@ def drill(
     name = job["TrainingJobName"]
     if not job.get("CheckpointConfig"):
         return Drilled(without_checkpoints(name))
-    token = secrets.token_hex(3)
+    token, engine = secrets.token_hex(3), TrainingJob(api, name).details()["Engine"]
     first, second = (Places(bucket, drill_name(name, token, role)) for role in ("whole", "interrupted"))
     tell(f'Running "{first.job_name}", without an interruption …')
-    whole = run_whole(api, definition(job, first, is_spot=False))
+    whole = run_whole(api, definition(job, first, engine=engine, is_spot=False))
     if whole.status != "Completed":
         return Drilled(not_comparable(whole), (whole,), (first,))
     if whole.trained.total_seconds() < SHORTEST_S:
         return Drilled(too_short(whole), (whole,), (first,))
     tell(f'Running "{second.job_name}", with one …')
     moment = Moment.in_run(whole, share_between(seed, EARLIEST, LATEST))
-    again = run_interrupted(api, definition(job, second, is_spot=True), second, moment=moment)
+    again = run_interrupted(api, definition(job, second, engine=engine, is_spot=True), second, moment=moment)
     work = work_of(whole, again, _definitions(job))
     models = _compared(api, whole.details, again.details) if again.status == "Completed" else None
     verdict = judge(whole, again, work=work, models=models, tolerance=tolerance)

@@ -132,6 +132,11 @@ class Home:
         return self.root / "agents"
 
     @property
+    def ray(self) -> Path:
+        """What a yard needs for the nodes of a Ray cluster."""
+        return self.root / "ray"
+
+    @property
     def warm(self) -> Path:
         """Where warm workers of each user are reached, one folder for each account."""
         return self.root / "warm"
@@ -148,8 +153,13 @@ class Home:
 
     @property
     def images_file(self) -> Path:
-        """Which images stand for which Python."""
+        """What images stand for."""
         return self.root / "images.toml"
+
+    @property
+    def engines_file(self) -> Path:
+        """Which jobs go to which engine."""
+        return self.root / "engines.toml"
 
     @property
     def file_systems_file(self) -> Path:

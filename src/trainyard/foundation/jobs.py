@@ -147,6 +147,7 @@ class TrainingPlan:
     entry_point: str = ""  # of the code at `submit_directory`
     submit_directory: str = ""
     command: tuple[str, ...] = ()  # instead of an entry point
+    arguments: tuple[str, ...] = ()  # where the image really runs: of its own entry point, instead of `train`
     launch: LaunchPlan = LaunchPlan()
     is_isolated: bool = False  # whether it reaches nothing but its own instances
     hyperparameters: Mapping[str, str] = field(default_factory=dict)
@@ -168,6 +169,7 @@ class TrainingPlan:
     groups: tuple[InstanceGroup, ...] = ()  # empty where all instances are of one type
     debugger: DebuggerPlan | None = None  # None captures nothing
     engine: str = ""  # which of the yard's engines runs it; empty is the first
+    is_spread: bool = False  # each instance on a node of its own
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -237,6 +239,7 @@ class RuleState:
     judged: int = 0  # steps
     dropped: int = 0
     findings: tuple[Mapping[str, object], ...] = ()
+    stops: bool = False  # an instance on a node cannot stop the others by itself
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,7 @@ def _merged(states: Sequence[RuleState]) -> RuleState:
         judged=sum(state.judged for state in states),
         dropped=sum(state.dropped for state in states),
         findings=tuple(findings[:MAX_FINDINGS]),
+        stops=any(state.stops for state in states),
     )
 
 

@@ -3,7 +3,8 @@
     records.jsonl          every row of the records, as [table, row]
     objects/               the index of the objects at one moment, and the data files it names
     logs/ metrics/ jobs/   as they were when each was read; they only ever grow. Of jobs only logs and metrics
-    certificates/ credentials.json settings.toml catalog.toml images.toml
+    certificates/ credentials.json
+    settings.toml catalog.toml images.toml file_systems.toml engines.toml
 
 What can be made again (the cache), what belongs to this machine (the lock, the runtime file, what `trainyard connect`
 replaced) and the server's own log stay behind.
@@ -37,7 +38,8 @@ from trainyard.server.settings import PREFIX, ServerSettings
 RECORDS = "records.jsonl"
 
 _FOLDERS = frozenset({"objects", "logs", "metrics", "jobs", "certificates"})
-_FILES = frozenset({RECORDS, "credentials.json", "settings.toml", "catalog.toml", "images.toml", "file_systems.toml"})
+_WRITTEN = frozenset({"settings.toml", "catalog.toml", "images.toml", "file_systems.toml", "engines.toml"})  # by hand
+_FILES = frozenset({RECORDS, "credentials.json"}) | _WRITTEN
 _PARTS = _FOLDERS | _FILES
 _CHUNK = 1 << 20
 
@@ -63,8 +65,7 @@ def back_up(home: Home, target: Path, *, settings: ServerSettings, now: datetime
         objects = 0 if settings.objects else _keep_objects(archive, home, beside=target)
         for folder in (home.logs, home.metrics, *_told_by_jobs(home.jobs), home.certificates):
             _keep_folder(archive, folder, root=home.root)
-        written = (home.catalog_file, home.images_file, home.file_systems_file)
-        for file in (home.credentials_file, home.settings_file, *written):
+        for file in (home.credentials_file, *(home.root / name for name in sorted(_WRITTEN))):
             if file.exists():
                 _keep_file(archive, file, root=home.root)
         summary = Summary(objects, records, len(archive), archive.size)

@@ -7,10 +7,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 
-from trainyard.foundation.errors import TrainyardError
+from trainyard.engines.choosing import EngineRules
+from trainyard.foundation.errors import InvalidRequest, TrainyardError
 from trainyard.foundation.home import Home
 from trainyard.objects.filesystem import FilesystemObjects
 from trainyard.server.certificates import RENEW_BEFORE, certificate_expiry
+from trainyard.server.engines import engine_names, require_parts
 from trainyard.server.records.sql import open_records
 from trainyard.server.settings import ServerSettings
 
@@ -39,8 +41,10 @@ def check_home(home: Home, settings: ServerSettings, *, now: datetime, thorough:
         lambda: _check_objects(home, settings, thorough=thorough),
         lambda: _check_certificates(home, now=now),
         lambda: _check_disk(home),
+        lambda: _check_rules(home, settings),
     ]
-    return [_attempt(check) for check in checks]
+    engines = settings.engines.split(",")
+    return [*map(_attempt, checks), *(_check_engine(name.strip(), settings) for name in engines)]
 
 
 def _attempt(check: Callable[[], Check]) -> Check:
@@ -112,6 +116,27 @@ def _check_certificates(home: Home, *, now: datetime) -> Check:
     if expiry.server - RENEW_BEFORE < now:
         return Check("certificates", False, detail, "https will fail soon; the next start of the yard renews it.")
     return Check("certificates", True, detail, "https works for clients that trust the yard's authority.")
+
+
+def _check_engine(name: str, settings: ServerSettings) -> Check:
+    try:
+        require_parts(name, settings)
+    except InvalidRequest as error:
+        return Check(f"engine {name}", False, error.message, "The yard does not start with it.")
+    return Check(f"engine {name}", True, "can be used", "`trainyard engines` tells what it does and has.")
+
+
+def _check_rules(home: Home, settings: ServerSettings) -> Check:
+    rules, known = EngineRules(home.engines_file).read(), engine_names(settings)
+    # An engine of somebody's own has the name that it says once it is there.
+    has_own = any(":" in name for name in known)
+    missing = sorted({rule.engine for rule in rules if not has_own and rule.engine not in known})
+    if missing:
+        detail = f"name {', '.join(missing)}, which the setting `engines` does not"
+        return Check("engine rules", False, detail, "Jobs for which such a rule of engines.toml holds are refused.")
+    if not rules:
+        return Check("engine rules", True, "none", f"All jobs go to the engine {known[0]}, unless a tag names another.")
+    return Check("engine rules", True, f"{len(rules)} in engines.toml", "`trainyard engines check` tries them.")
 
 
 def _check_disk(home: Home) -> Check:

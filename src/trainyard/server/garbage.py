@@ -13,7 +13,7 @@ from pathlib import Path
 from trainyard.foundation.clock import to_micros
 from trainyard.foundation.errors import Corrupt
 from trainyard.foundation.home import Home
-from trainyard.link import warm
+from trainyard.link import containers, warm
 from trainyard.link.contract import ENVIRONMENTS_BYTES
 from trainyard.link.environments import KeptEnvironments
 from trainyard.objects.datafiles import DataFiles
@@ -23,6 +23,7 @@ from trainyard.objects.index_data import DataIndex, Trash
 from trainyard.server.records.contract import Records
 from trainyard.server.services.logs.storage import orphans
 
+_REMOVED_WITHIN_S = 60.0
 _SETTLED_S = 3600  # a file this old is not on its way to anywhere
 _IDLE_KEPT = timedelta(days=30)  # environments that no job used for so long
 _EXPIRED_KEPT = timedelta(days=1)  # so long a user is told that a key expired, not that it is unknown
@@ -50,6 +51,7 @@ def sweep(
     found = _sweep_objects(home.objects, dry_run=dry_run) if has_local_objects else []
     found.append(_sweep_folders("log streams that are deleted", home.logs, records=records, dry_run=dry_run))
     found.append(_sweep_folders("metrics that are deleted", home.metrics, records=records, dry_run=dry_run))
+    found.append(_sweep_containers(home.jobs, dry_run=dry_run))
     found.append(_sweep_folders("jobs that are deleted", home.jobs, records=records, dry_run=dry_run))
     found.append(_sweep_keys(records, now=now, dry_run=dry_run))
     found.append(_sweep_cache(home.cache, dry_run=dry_run))
@@ -108,6 +110,14 @@ def _sweep_folders(what: str, parent: Path, *, records: Records, dry_run: bool) 
     for folder in [] if dry_run else folders:
         shutil.rmtree(folder, ignore_errors=True)
     return weighed
+
+
+def _sweep_containers(jobs: Path, *, dry_run: bool) -> Garbage:
+    """Of instances whose agents are gone; a yard that runs removes them too, when it ends their attempts."""
+    left = containers.abandoned(jobs)
+    for tool, instance in [] if dry_run else left:
+        containers.remove_containers(tool, instance, within_s=_REMOVED_WITHIN_S)
+    return Garbage("containers whose agents are gone", len(left), 0)
 
 
 def _sweep_keys(records: Records, *, now: datetime, dry_run: bool) -> Garbage:

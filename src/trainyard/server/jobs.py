@@ -4,7 +4,7 @@ import hashlib
 import re
 import secrets
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from trainyard.foundation.arns import arn
@@ -21,6 +21,7 @@ PENDING_LIMIT = "pending-limit"  # a resource that is due when a job may not wai
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 
 _BEFORE_SPOT = timedelta(days=10_000)  # more than any two jobs that wait are apart
+_SPOT_FROM = datetime(2012, 1, 1, tzinfo=UTC)  # jobs on spot are due after it, others until the year 2039 before it
 _NOT_OUTLINED = frozenset({"attempts", "artifacts", "notes", "card", "failure"})
 
 
@@ -45,8 +46,14 @@ def draft_of(job: TrainingJob, request: Mapping[str, Any], *, tags: Mapping[str,
         tags=tags,
         arn=job.arn,
         due_at=due_at(job),
+        line=line_name(job.plan.engine, site=job.site),
         counts=instances_of(job),
     )
+
+
+def line_name(engine: str, *, site: str) -> str:
+    """The line in which the jobs wait that are for an engine of a yard."""
+    return f"{site}/{engine}"
 
 
 def reminders_of(job: TrainingJob) -> list[Draft]:
@@ -109,6 +116,16 @@ def due_at(job: TrainingJob) -> datetime | None:
     if job.attempt is not None:
         return EPOCH
     return job.created_at if job.plan.is_spot else job.created_at - _BEFORE_SPOT
+
+
+def is_of_spot(due: datetime) -> bool:
+    """Whether a job that waits is on spot, by when it is due."""
+    return due > _SPOT_FROM
+
+
+def waits_since(due: datetime) -> datetime:
+    """When a job that waits was created, by when it is due."""
+    return due if is_of_spot(due) else due + _BEFORE_SPOT
 
 
 def events_of(before: TrainingJob, after: TrainingJob) -> list[NewEvent]:

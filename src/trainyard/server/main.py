@@ -10,20 +10,21 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from trainyard import __version__
 from trainyard.engines.catalog import Catalog
+from trainyard.engines.choosing import EngineRules
 from trainyard.engines.contract import Engine
 from trainyard.engines.file_systems import FileSystems
 from trainyard.engines.images import Images
-from trainyard.engines.local import LocalEngine
-from trainyard.engines.several import Engines
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.errors import NotFound, TrainyardError, Unavailable
+from trainyard.foundation.hiding import hidden_places
 from trainyard.foundation.journal import write_journal
 from trainyard.foundation.settings import read_settings
 from trainyard.link.contract import ObjectsSpec
@@ -34,7 +35,6 @@ from trainyard.server.app import App
 from trainyard.server.certificates import ensure_certificates
 from trainyard.server.control.actions.work import ActionWork
 from trainyard.server.control.bell import Bell
-from trainyard.server.control.hiding import hidden_places
 from trainyard.server.control.loop import TrainingLoop
 from trainyard.server.control.showing import JobViews
 from trainyard.server.control.specs import SpecMaker, Surroundings
@@ -43,11 +43,13 @@ from trainyard.server.control.tuning.advisor import ProcessAdvisor, PrunerJudge
 from trainyard.server.control.tuning.loop import TuningLoop
 from trainyard.server.control.tuning.work import TuningWork
 from trainyard.server.control.waiting import Waiting
+from trainyard.server.engines import image_store, open_engines
 from trainyard.server.following import Followers
 from trainyard.server.gateways import Gateways, gateways_of
 from trainyard.server.home import Credentials, Home, Runtime, lock_home, open_home
 from trainyard.server.identity import Identities
 from trainyard.server.listeners import Listener, bind, listener, serve
+from trainyard.server.reach import advertised_address, advertised_host, why_out_of_reach
 from trainyard.server.records.contract import Records
 from trainyard.server.records.sql import open_records
 from trainyard.server.services.contract import Workshop, Yard
@@ -60,30 +62,30 @@ log = logging.getLogger(__name__)
 
 HOUSEKEEPING = timedelta(minutes=10)
 
+_GIVEN = ("host", "port", "engines")  # settings that the command line may give
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m trainyard.server.main", description=__doc__)
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--host", help="instead of the setting")
     parser.add_argument("--port", type=int, help="instead of the setting; 0 takes any two free ones")
+    parser.add_argument("--engines", help="instead of the setting")
     options = parser.parse_args(arguments)
+    given = {name: getattr(options, name) for name in _GIVEN if getattr(options, name) is not None}
     try:
-        _run(options.home, options.host, port=options.port)
+        _run(options.home, given)
     except TrainyardError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
     return 0
 
 
-def _run(folder: Path, host: str | None, *, port: int | None) -> None:
+def _run(folder: Path, given: Mapping[str, Any]) -> None:
     home = open_home(folder)
     with lock_home(home):
         settings = read_settings(ServerSettings, file=home.settings_file, environment=os.environ, prefix=PREFIX)
-        settings = dataclasses.replace(
-            settings,
-            host=settings.host if host is None else host,
-            port=settings.port if port is None else port,
-        )
+        settings = dataclasses.replace(settings, **given)
         write_journal(sys.stderr, settings.log_level)
         logging.getLogger("uvicorn").setLevel(logging.WARNING)  # its start and stop are told here already
         bell = Bell()
@@ -100,15 +102,21 @@ def _open_yard(home: Home, settings: ServerSettings, *, bell: Bell) -> Iterator[
         stack.callback(objects.close)
         identities = Identities(records)
         _keep_credentials(home, records, identities=identities, region=settings.region)
+        engines = open_engines(home, settings)
+        stack.callback(engines.close)
         workshop = Workshop(
             jobs=home.jobs,
-            engines=Engines([LocalEngine(home.jobs, home.agents, slots=settings.slots or None)]),
+            engines=engines,
+            engine_rules=EngineRules(home.engines_file),
+            containers=image_store(settings),
             catalog=Catalog.read(home.catalog_file),
             images=Images(home.images_file),
             file_systems=FileSystems(home.file_systems_file, cache=home.cache / "file_systems"),
             wake=bell.ring,
             gateways=_gateways(settings),
             strict=settings.strict,
+            # An S3 that all share is reached without the yard.
+            out_of_reach="" if settings.objects else why_out_of_reach(settings),
             warm=home.warm,
             # A database of its own is found again by whatever name the machine has later.
             site=f"{socket.gethostname()}:{home.root}" if settings.records else "",
@@ -154,10 +162,11 @@ def _has_good_credentials(home: Home, records: Records) -> bool:
 
 
 async def _serve(home: Home, settings: ServerSettings, *, yard: Yard, bell: Bell) -> None:
-    certificate = ensure_certificates(home, [settings.host, *_hostnames(settings)], utc_now())
+    names = [settings.host, *_hostnames(settings)]
+    certificate = ensure_certificates(home, names, utc_now())
     http = bind(settings.host, settings.port)
     https = bind(settings.host, settings.port + 1 if settings.port else 0)
-    router = Router(Models(home.cache), ["localhost", settings.host, *_hostnames(settings)])
+    router = Router(Models(home.cache), ["localhost", *names])
     with ThreadPoolExecutor(settings.threads, thread_name_prefix="yard") as threads:
         asyncio.get_running_loop().set_default_executor(threads)
         app = App(yard, router, utc_now, settings.body_limit_bytes)
@@ -254,6 +263,7 @@ def _surroundings(home: Home, settings: ServerSettings, *, endpoint: str) -> Sur
     return Surroundings(
         endpoint,
         _objects_spec(home, settings),
+        advertised=advertised_address(settings, endpoint),
         hidden=hidden_places(home.root),
         environments=home.environments,
         environments_limit_bytes=settings.environments_limit_bytes,
@@ -305,7 +315,7 @@ async def _make_ready(engine: Engine) -> None:
     try:
         await asyncio.to_thread(engine.make_ready)
     except Unavailable as error:  # then the first job is told
-        log.warning("the engine could not be made ready", extra={"why": error.message})
+        log.warning("the engine could not be made ready", extra={"engine": engine.name, "why": error.message})
 
 
 def _open_doorbell(home: Home) -> Doorbell | None:
@@ -337,7 +347,8 @@ def _stop_on_signals(listeners: Sequence[Listener], followers: Followers) -> Non
 
 
 def _hostnames(settings: ServerSettings) -> list[str]:
-    return [name.strip() for name in settings.hostnames.split(",") if name.strip()]
+    names = [*settings.hostnames.split(","), advertised_host(settings)]
+    return [name.strip() for name in names if name.strip()]
 
 
 def _address(scheme: str, name: tuple[str, int]) -> str:

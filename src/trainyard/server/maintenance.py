@@ -13,6 +13,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from trainyard.engines.container.building import Recipe, build_image
+from trainyard.engines.container.store import ImageStore
 from trainyard.engines.images import Images
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.errors import NotFound, TrainyardError
@@ -47,7 +49,11 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--dry-run", action="store_true")
         elif name == "images":
             command.add_argument("--map", nargs=2, metavar=("IMAGE", "PYTHON"))
+            command.add_argument("--map-container", nargs=2, metavar=("IMAGE", "LOCAL_IMAGE"))
             command.add_argument("--unmap", metavar="IMAGE")
+            command.add_argument("--build", nargs=2, metavar=("NAME", "FOLDER"))
+            command.add_argument("--file", type=Path)
+            command.add_argument("--option", action="append", default=[])
         else:
             command.add_argument("--thorough", action="store_true")
     return parser
@@ -89,9 +95,20 @@ def _images(home: Home, options: argparse.Namespace) -> dict[str, Any]:
     images = Images(home.images_file)
     if options.map:
         images.map(*options.map)
+    if options.map_container:
+        image, local = options.map_container
+        images.map_container(image, _containers(home).full_name(local))
     if options.unmap:
         images.unmap(options.unmap)
+    if options.build:
+        name, folder = options.build
+        recipe = Recipe.find(Path(folder), file=options.file, options=options.option)
+        return {"built": build_image(name, recipe, images=images, store=_containers(home))}
     return {"images": images.mapped()}
+
+
+def _containers(home: Home) -> ImageStore:
+    return ImageStore(_settings(home).container_tool)
 
 
 def _settings(home: Home) -> ServerSettings:

@@ -18,6 +18,11 @@ class ServerSettings:
     )
     port: int = setting(4780, help="Port of http; https listens on the next one.")
     hostnames: str = setting("", help="Further names under which clients reach this yard, separated by commas.")
+    advertise: str = setting(
+        "",
+        help="Address by which instances on other machines reach this yard, such as http://10.0.0.1:4780; empty is the "
+        "one that it listens on.",
+    )
     region: str = setting("us-east-1", help="Region that `trainyard env` exports; calls for any region are accepted.")
     records: str = setting(
         "", help="Database URL, such as postgresql://user@host/name; empty is SQLite in the home folder."
@@ -31,7 +36,31 @@ class ServerSettings:
         CACHE_BYTES,
         help="How much of that S3 is kept on disk: of the FastFile channels of a job, and of file systems for all.",
     )
-    slots: int = setting(0, help="How many instances of jobs run at once; 0 is one for each core.")
+    engines: str = setting(
+        "local",
+        help="What runs jobs: local, ray, container, or several of these separated by commas. The first runs all jobs "
+        "that nothing sends to another one. `package.module:function` is an engine of your own.",
+    )
+    slots: int = setting(0, help="How many instances of jobs run at once on this machine; 0 is one for each core.")
+    lease: timedelta = setting(
+        timedelta(minutes=3),
+        help="How long an instance on another machine runs on while it hears nothing of the yard, before it ends "
+        "itself; only after that is a job whose machine is out of reach tried again elsewhere.",
+    )
+    ray_address: str = setting("auto", help="Address of the Ray cluster, host:6379; auto is one on this machine.")
+    ray_token: str = setting("", help="Token of a Ray cluster that asks for one; best given by its variable.")
+    ray_python: str = setting(
+        "", help="Python with Ray in it, of the cluster's version, that speaks to the cluster; empty is the yard's own."
+    )
+    ray_folder: str = setting(
+        "", help="Folder on the nodes of the cluster for what instances need; empty is one in the temporary folder."
+    )
+    container_tool: str = setting(
+        "", help="podman or docker, by name or path, for the container engine; empty is the one that is there."
+    )
+    container_options: str = setting(
+        "", help='Further options of its `run`, such as "--runtime runc --ulimit nproc=1000".'
+    )
     strict: bool = setting(
         False, help="Refuse jobs whose instance type or image can only be had in part, instead of fitting them."
     )

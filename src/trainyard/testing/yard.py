@@ -16,6 +16,11 @@ from trainyard.foundation.home import Credentials, Home, Runtime
 
 START_TIMEOUT_S = 60.0
 
+# Which engine runs the jobs of every yard: local if it is not set, loopback, or ray, which `tests.ray_cluster` sets
+# together with the settings of the cluster that it has made.
+ENGINE_SWITCH = "TRAINYARD_TEST_ENGINE"
+_SWITCHED = {"loopback": {"TRAINYARD_SERVER_ENGINES": "trainyard.testing.engines.loopback:open_sized"}}
+
 
 @dataclass
 class RunningYard:
@@ -65,6 +70,11 @@ class RunningYard:
         self.process.wait(timeout=30)
 
 
+def engine_of_tests() -> str:
+    """The engine that runs the jobs of yards that are not told another one."""
+    return os.environ.get(ENGINE_SWITCH) or "local"
+
+
 def start_yard(
     home: Path,
     *,
@@ -89,7 +99,7 @@ def start_yard(
             stdout=journal,
             stderr=journal,
             cwd=None if uid is None else "/",
-            env=os.environ | (environment or {}),
+            env=os.environ | _SWITCHED.get(engine_of_tests(), {}) | (environment or {}),
             user=uid,
             group=uid,
             extra_groups=None if uid is None else [],

@@ -31,6 +31,7 @@ def details(**more: Any) -> dict[str, Any]:
         "Waterfall": [],
         "Attempts": [],
         "Artifacts": [],
+        "Engine": "ray",
         "PricePerHour": 0.23,
         "Cost": 0.0023,
     } | more
@@ -49,9 +50,11 @@ def test_a_job_is_shown_with_its_share_its_price_and_its_artifacts() -> None:
     model = {"Kind": "model", "S3Uri": "s3://b/out/model.tar.gz", "SizeInBytes": 2048}
     lines = shown(description(FinalMetricDataList=[{"MetricName": "loss", "Value": 0.5}]), details(Artifacts=[model]))
 
-    assert [line for line in lines if line.startswith(("cost", "instances", "share", "script", "model", "metric"))] == [
+    told = ("cost", "instances", "engine", "share", "script", "model", "metric")
+    assert [line for line in lines if line.startswith(told)] == [
         "cost            $0.0023 at $0.2300 per hour",
         "instances       2 x ml.m5.large",
+        "engine          ray",
         "share           1 core, 1.0 GiB, each of 2",
         "script          train.py",
         "model           s3://b/out/model.tar.gz (2.0 KiB)",

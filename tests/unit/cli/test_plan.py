@@ -17,6 +17,8 @@ def quote(**more: Any) -> dict[str, Any]:
         "PricePerHour": 0.115,
         "MostCost": 2.76,
         "Shares": [SHARE],
+        "Engine": "local",
+        "EngineReason": "no rule holds for it",
         "Notes": [],
         "FreeSlots": 2,
         "QueuedJobs": 0,
@@ -46,6 +48,11 @@ def test_a_plan_says_what_runs_on_what_and_what_it_may_cost() -> None:
         "time limit": "24 h",
         "price": "$0.1150 per hour, at most $2.76 within the time limit",
     }
+
+
+def test_a_plan_says_which_engine_runs_it_and_why_unless_that_is_the_usual_one() -> None:
+    told = plan(quote(Engine="ray", EngineReason="rule 1 of engines.toml holds"))
+    assert told["engine"] == "ray, because rule 1 of engines.toml holds"
 
 
 def test_a_plan_says_how_inputs_come_and_what_the_job_goes_on_from() -> None:

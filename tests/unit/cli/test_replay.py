@@ -19,7 +19,8 @@ def api(monkeypatch: pytest.MonkeyPatch) -> RecordingApi:
         ended = {"TrainingJobStatus": "Completed", "SecondaryStatus": "Completed"}
         return {**DESCRIBED, **ended, "TrainingJobName": asked["TrainingJobName"]}
 
-    api = RecordingApi(DescribeTrainingJob=described, ListObjectsV2={"Contents": [{"Key": RECORD}]})
+    records = {"Contents": [{"Key": RECORD}]}
+    api = RecordingApi(DescribeTrainingJob=described, DescribeJob={"Engine": "ray"}, ListObjectsV2=records)
 
     @contextlib.contextmanager
     def calls(_: Path | None) -> Iterator[RecordingApi]:
@@ -38,7 +39,9 @@ def test_a_step_is_run_again_by_a_job_of_its_own(trainyard: Trainyard, api: Reco
     said = trainyard("replay", "mnist", "--step", "412")
     assert said.code == 0
     assert "runs step 412 of mnist again." in said.err
-    assert api.only("CreateTrainingJob")["Environment"]["TRAINYARD_REPLAY"] == "412"
+    asked = api.only("CreateTrainingJob")
+    assert asked["Environment"]["TRAINYARD_REPLAY"] == "412"
+    assert asked["Tags"] == [{"Key": "trainyard:engine", "Value": "ray"}]
 
 
 def test_a_step_that_was_not_recorded_is_refused_with_those_that_were(trainyard: Trainyard, api: RecordingApi) -> None:

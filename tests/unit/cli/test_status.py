@@ -8,7 +8,14 @@ import pytest
 from tests.unit.cli.conftest import Trainyard
 from trainyard.foundation.home import Home
 
-YARD = {"SlotsInUse": 1, "Slots": 2, "RunningJobs": [{}], "QueuedJobs": 3, "WarmWorkers": []}
+YARD = {
+    "Engine": "local",
+    "SlotsInUse": 1,
+    "Slots": 2,
+    "RunningJobs": [{"Engine": "local"}],
+    "QueuedJobs": 3,
+    "WarmWorkers": [],
+}
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +51,14 @@ def test_text_has_one_line_for_each_fact(trainyard: Trainyard, yard: Home) -> No
     assert [line.split()[0] for line in lines] == titles
     assert lines[0].split()[1] == "http://127.0.0.1:4780"
     assert lines[-3:] == ["slots     1 of 2 in use", "jobs      1 run, 3 wait", "warm      no worker"]
+
+
+def test_jobs_of_other_engines_than_the_first_are_counted(
+    trainyard: Trainyard, yard: Home, answer: dict[str, Any]
+) -> None:
+    answer["RunningJobs"] = [{"Engine": name} for name in ("local", "ray", "container", "ray")]
+
+    assert "jobs      4 run (1 on container, 2 on ray), 3 wait" in trainyard("status").out.splitlines()
 
 
 def test_a_yard_that_does_not_answer_is_said(trainyard: Trainyard, yard: Home, answer: dict[str, Any]) -> None:

@@ -31,6 +31,7 @@ def running(name: str, **more: Any) -> dict[str, Any]:
         "UserName": "anna",
         "SecondaryStatus": "Training",
         "StartTime": NOON - timedelta(seconds=75),
+        "Engine": "local",
         "Shares": [share],
     } | more
 
@@ -62,6 +63,11 @@ def test_jobs_that_run_come_before_those_that_wait_in_columns() -> None:
         "now    anna  Training  1:15     1 x ml.m5.large  1 core, 1.0 GiB",
         "later        Pending   3 s",
     ]
+
+
+def test_a_job_of_another_engine_than_the_first_is_shown_with_its_engine() -> None:
+    (*_, row) = yard_lines(yard(RunningJobs=[running("now", Engine="ray")]), [], now=NOON, filled="█")
+    assert "  1 x ml.m5.large on ray  " in row
 
 
 def test_a_name_that_is_too_long_is_cut() -> None:

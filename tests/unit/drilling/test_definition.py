@@ -25,17 +25,17 @@ JOB: dict[str, Any] = {
 
 
 def test_a_drill_keeps_what_its_script_sees() -> None:
-    asked = definition(JOB, PLACES, is_spot=False)
+    asked = definition(JOB, PLACES, engine="ray", is_spot=False)
     for member in ("RoleArn", "AlgorithmSpecification", "InputDataConfig", "EnableNetworkIsolation"):
         assert asked[member] == JOB[member]
     assert asked["HyperParameters"] == {"epochs": "3", "sagemaker_job_name": '"mnist-drill-abc-whole"'}
     assert asked["ResourceConfig"] == {"InstanceType": "ml.m5.large", "InstanceCount": 2}
-    assert asked["Tags"] == [{"Key": TAG, "Value": "mnist"}]
+    assert asked["Tags"] == [{"Key": TAG, "Value": "mnist"}, {"Key": "trainyard:engine", "Value": "ray"}]
     assert not {"RetryStrategy", "TrainingJobArn", "TrainingJobStatus"} & asked.keys()
 
 
 def test_a_drill_writes_nowhere_that_its_job_does() -> None:
-    asked = definition(JOB, PLACES, is_spot=False)
+    asked = definition(JOB, PLACES, engine="ray", is_spot=False)
     own = "s3://mine/trainyard-drills/mnist-drill-abc-whole/"
     assert asked["OutputDataConfig"] == {"S3OutputPath": f"{own}output"}
     assert asked["CheckpointConfig"] == {"S3Uri": f"{own}checkpoints", "LocalPath": "/state"}
@@ -45,7 +45,7 @@ def test_a_drill_writes_nowhere_that_its_job_does() -> None:
 
 @pytest.mark.parametrize(("is_spot", "run_s"), [(False, 100), (True, 200)])
 def test_only_the_one_that_is_interrupted_is_on_spot_and_may_run_twice(is_spot: bool, run_s: int) -> None:
-    asked = definition(JOB, PLACES, is_spot=is_spot)
+    asked = definition(JOB, PLACES, engine="ray", is_spot=is_spot)
     limits = asked["StoppingCondition"]
     assert (asked["EnableManagedSpotTraining"], limits["MaxRuntimeInSeconds"]) == (is_spot, run_s)
     assert limits.get("MaxWaitTimeInSeconds", run_s) >= run_s

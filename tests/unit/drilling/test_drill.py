@@ -28,12 +28,13 @@ def test_the_second_run_is_interrupted_in_the_midst_of_the_first(monkeypatch: py
 
     def interrupted(api: object, request: dict[str, Any], places: object, *, moment: Moment) -> Run:
         assert request["EnableManagedSpotTraining"]
+        assert {"Key": "trainyard:engine", "Value": "ray"} in request["Tags"]
         moments.append(moment)
         return with_details(again)
 
     monkeypatch.setattr(module, "run_whole", lambda *_: with_details(whole))
     monkeypatch.setattr(module, "run_interrupted", interrupted)
-    found = drilled(RecordingApi())
+    found = drilled(RecordingApi(DescribeJob={"Engine": "ray"}))
     assert found.verdict.finding is Finding.EXACT
     (moment,) = moments
     assert EARLIEST <= moment.share <= LATEST
@@ -43,7 +44,7 @@ def test_the_second_run_is_interrupted_in_the_midst_of_the_first(monkeypatch: py
 
 def test_a_run_that_fails_by_itself_ends_the_drill(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "run_whole", lambda *_: run(["boom"], status="Failed", FailureReason="no"))
-    found = drilled(RecordingApi())
+    found = drilled(RecordingApi(DescribeJob={"Engine": "ray"}))
     assert (found.verdict.finding, len(found.runs), len(found.places)) == (Finding.UNCLEAR, 1, 1)
 
 

@@ -28,6 +28,7 @@ def home(tmp_path: Path) -> Home:
     home = open_home(tmp_path / "home")
     home.write_credentials(CREDENTIALS)
     home.settings_file.write_text("port = 5000\n")
+    home.engines_file.write_text('[[rules]]\nengine = "local"\n')
     with closing(open_records(f"sqlite:///{home.records_file}")) as records:
         user = User(CREDENTIALS.account, "admin", "TrainyardRole", is_admin=True, created_at=NOW)
         records.add_user(user, AccessKey("AKIAEXAMPLE", "secret", user.account, NOW))
@@ -80,6 +81,7 @@ def contents(home: Home) -> dict[str, object]:
         "bodies": bodies,
         "credentials": home.credentials(),
         "settings": home.settings_file.read_text(),
+        "rules": home.engines_file.read_text(),
         "log": (home.logs / "stream-1" / "00000000000000000000.log").read_bytes(),
         "points": (home.metrics / "points").read_bytes(),
         "authority": home.ca_file.read_text(),

@@ -46,8 +46,33 @@ def test_a_sound_home_passes_every_check(home: Home, thorough: bool) -> None:
     found = checks(home, thorough=thorough)
 
     assert [check for check in found.values() if not check.ok] == []
-    assert list(found) == ["version", "privacy", "yard", "credentials", "records", "objects", "certificates", "disk"]
+    of_home = ["version", "privacy", "yard", "credentials", "records", "objects", "certificates", "disk"]
+    assert list(found) == [*of_home, "engine rules", "engine local"]
     assert all(check.detail and check.consequence for check in found.values())
+
+
+def test_each_engine_of_the_settings_is_looked_at(home: Home) -> None:
+    settings = ServerSettings(engines="local,container,slurm", container_tool="nowhere/podman")
+
+    found = {check.name: check for check in check_home(home, settings, now=NOW, thorough=False)}
+
+    assert [found[f"engine {name}"].ok for name in ("local", "container", "slurm")] == [True, False, False]
+    assert "There is no program nowhere/podman" in found["engine container"].detail
+
+
+@pytest.mark.parametrize(
+    ("rules", "ok", "detail"),
+    [
+        ('[[rules]]\nengine = "local"\n', True, "1 in engines.toml"),
+        ('[[rules]]\nengine = "ray"\n', False, "name ray, which the setting `engines` does not"),
+    ],
+)
+def test_rules_for_engines_that_are_not_there_are_found(home: Home, rules: str, ok: bool, detail: str) -> None:
+    home.engines_file.write_text(rules)
+
+    check = checks(home)["engine rules"]
+
+    assert (check.ok, check.detail) == (ok, detail)
 
 
 def test_a_home_that_never_started_passes_too(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.server.control.bench import Bench, open_bench
-from trainyard.server.jobs import change_to, job_of, outline_of
+from trainyard.server.jobs import change_to, due_at, is_of_spot, job_of, outline_of, waits_since
 
 
 @pytest.fixture
@@ -37,3 +37,11 @@ def test_the_outline_of_a_job_that_keeps_a_warm_pool_is_the_whole_job(bench: Ben
     changed = replace(resource, body=change_to(resource, kept).body or {})
 
     assert outline_of(changed) == kept
+
+
+@pytest.mark.parametrize("is_spot", [False, True])
+def test_when_a_job_is_due_tells_since_when_it_waits_and_whether_it_is_on_spot(bench: Bench, is_spot: bool) -> None:
+    job = job_of(bench.create())
+    due = due_at(replace(job, plan=replace(job.plan, is_spot=is_spot)))
+    assert due is not None
+    assert (is_of_spot(due), waits_since(due)) == (is_spot, job.created_at)

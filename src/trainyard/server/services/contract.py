@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from trainyard.engines.catalog import Catalog
+from trainyard.engines.choosing import EngineRules
+from trainyard.engines.container.store import ImageStore
 from trainyard.engines.file_systems import FileSystems
 from trainyard.engines.images import Images
 from trainyard.engines.load import MachineLoad
@@ -35,6 +37,7 @@ class Workshop:
 
     jobs: Path  # the folders of the attempts
     engines: Engines
+    engine_rules: EngineRules
     catalog: Catalog
     images: Images
     file_systems: FileSystems
@@ -43,6 +46,8 @@ class Workshop:
     warm: Path | None = None  # the folder of the warm workers; None where there are none
     site: str = ""  # of this yard among several on one database; empty where it is the only one
     gateways: Gateways = field(default_factory=Gateways)  # of the actions of rules
+    containers: ImageStore | None = None  # the container images of this machine; None where no engine runs them
+    out_of_reach: str = ""  # why no other machine can fetch the objects of this yard, as a clause; empty where it can
     strict: bool = False  # refuses jobs whose instance type or image can only be had in part
 
 

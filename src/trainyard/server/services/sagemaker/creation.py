@@ -1,13 +1,14 @@
 """CreateTrainingJob: everything that can be known to go wrong is refused before the job is accepted."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from trainyard.engines.placement import check_strictly, fit
+from trainyard.engines.choosing import Wanted
 from trainyard.foundation.errors import AlreadyExists, InvalidRequest, NotFound
-from trainyard.foundation.jobs import MetricDefinition, TrainingJob, TrainingPlan
+from trainyard.foundation.jobs import InstanceGroup, MetricDefinition, TrainingJob, TrainingPlan
 from trainyard.foundation.transitions import first_transition
 from trainyard.server import roles
 from trainyard.server.jobs import (
@@ -23,12 +24,14 @@ from trainyard.server.quotas import Quotas
 from trainyard.server.records.contract import CounterFull, Draft, NewEvent, Resource, ResourceKey
 from trainyard.server.services.contract import Call, Operations, Shape, Yard
 from trainyard.server.services.logs.storage import GROUP, ensure_group
+from trainyard.server.services.sagemaker.assignment import assignment_notes, engine_for, is_spread, runs_images
 from trainyard.server.services.sagemaker.debugging import debugger_of, notes_on_debugger, require_locations_of
+from trainyard.server.services.sagemaker.images import require_image
 from trainyard.server.services.sagemaker.inputs import channels_of, require_bucket, require_channels, require_object
-from trainyard.server.services.sagemaker.isolation import require_encryption, require_isolation
+from trainyard.server.services.sagemaker.isolation import require_encryption
 from trainyard.server.services.sagemaker.launchers import launch_of
 from trainyard.server.services.sagemaker.pools import pool_key_of
-from trainyard.server.services.sagemaker.program import DIRECTORY, channel_of_code, program_of
+from trainyard.server.services.sagemaker.program import DIRECTORY, Program, channel_of_code, program_of
 from trainyard.server.services.sagemaker.resources import billed_share, groups_of, require_known_groups
 from trainyard.server.services.sagemaker.synced import checkpoints_of, tensorboard_of
 from trainyard.server.services.sagemaker.unserved import notes_on, require_served
@@ -64,8 +67,10 @@ def checked_job(owner: Owner, shape: Shape) -> TrainingJob:
     require_served(shape)
     require_tags(_tags(shape))
     plan = _plan(owner, shape)
-    require_isolation(plan, owner.yard.workshop.engines.first)
-    require_encryption(shape, plan)
+    workshop = owner.yard.workshop
+    notes = assignment_notes(workshop, plan)
+    require_image(workshop, plan.image, account=owner.account)
+    require_encryption(shape, plan, engine=workshop.engines[plan.engine])
     _require_locations(owner, plan)
     if plan.debugger:
         require_locations_of(plan.debugger, shape, owner.yard.objects, account=owner.account)
@@ -78,8 +83,8 @@ def checked_job(owner: Owner, shape: Shape) -> TrainingJob:
         plan=plan,
         created_at=owner.now,
         transitions=(first_transition(owner.now),),
-        site=owner.yard.workshop.site,
-        notes=(*_environment_notes(owner, plan), *notes_on(shape), *notes_on_debugger(shape)),
+        site=workshop.site,
+        notes=(*notes, *notes_on(shape), *notes_on_debugger(shape)),
     )
 
 
@@ -130,25 +135,22 @@ def _require_times(shape: Shape) -> None:
 
 def _plan(owner: Owner, shape: Shape) -> TrainingPlan:
     algorithm, resources = shape["AlgorithmSpecification"], shape["ResourceConfig"]
-    hyperparameters = shape.get("HyperParameters", {})
-    program = program_of(algorithm, hyperparameters)
+    workshop, tags = owner.yard.workshop, _tags(shape)
     checkpoints, tensorboard = checkpoints_of(shape), tensorboard_of(shape)
     is_spot = shape.get("EnableManagedSpotTraining", False)
     groups, channels = groups_of(resources), channels_of(shape)
     require_known_groups(channels, groups)
-    types = [owner.yard.workshop.catalog[group.instance_type] for group in groups for _ in range(group.count)]
-    return TrainingPlan(
+    types = [workshop.catalog[group.instance_type] for group in groups for _ in range(group.count)]
+    wanted = Wanted(algorithm["TrainingImage"], [group.instance_type for group in groups], tags)
+    engine = workshop.engines[engine_for(workshop, wanted).engine]
+    plan = TrainingPlan(
         image=algorithm["TrainingImage"],
         instance_type=groups[0].instance_type,
         instance_count=len(types),
         groups=groups if resources.get("InstanceGroups") else (),
         role=_role_name(owner, shape["RoleArn"]),
         output_path=shape["OutputDataConfig"]["S3OutputPath"],
-        entry_point=program.entry_point,
-        submit_directory=program.submit_directory,
-        command=program.command,
-        launch=launch_of(hyperparameters, groups, program=program, image=algorithm["TrainingImage"]),
-        hyperparameters=hyperparameters,
+        hyperparameters=shape.get("HyperParameters", {}),
         environment=shape.get("Environment", {}),
         channels=channels,
         metrics=tuple(map(_metric, algorithm.get("MetricDefinitions", ()))),
@@ -164,8 +166,22 @@ def _plan(owner: Owner, shape: Shape) -> TrainingPlan:
         tensorboard_uri=tensorboard.uri,
         tensorboard_path=tensorboard.path,
         keep_alive_s=resources.get("KeepAlivePeriodInSeconds", 0),
-        pool_key=pool_key_of(shape),
-        debugger=debugger_of(shape, owner.yard.workshop.gateways),
+        pool_key=pool_key_of(shape, engine=engine.name),
+        debugger=debugger_of(shape, workshop.gateways),
+        engine=engine.name,
+        is_spread=is_spread(tags),
+    )
+    return _with_program(plan, groups, program_of(algorithm, plan.hyperparameters, runs_image=runs_images(engine)))
+
+
+def _with_program(plan: TrainingPlan, groups: Sequence[InstanceGroup], program: Program) -> TrainingPlan:
+    return replace(
+        plan,
+        entry_point=program.entry_point,
+        submit_directory=program.submit_directory,
+        command=program.command,
+        arguments=program.arguments,
+        launch=launch_of(plan.hyperparameters, groups, program=program, image=plan.image),
     )
 
 
@@ -189,16 +205,6 @@ def _metric(definition: dict[str, Any]) -> MetricDefinition:
             f'The regex of the metric "{definition["Name"]}" is {definition["Regex"]!r}, which is none: {error}.'
         ) from error
     return MetricDefinition(definition["Name"], definition["Regex"])
-
-
-def _environment_notes(owner: Owner, plan: TrainingPlan) -> tuple[str, ...]:
-    """What the image and the instance type mean here; InvalidRequest when they mean nothing."""
-    workshop = owner.yard.workshop
-    environment = workshop.images.environment(plan.image, strict=workshop.strict)
-    types = [workshop.catalog[name] for name in plan.instance_types]
-    if workshop.strict:
-        check_strictly(types, workshop.engines.first.capacity())
-    return (*environment.notes, *fit(types, workshop.engines.first.capacity()).shortfalls)
 
 
 def _require_locations(owner: Owner, plan: TrainingPlan) -> None:

@@ -13,14 +13,15 @@ _RESOURCES = ("InstanceCount", "InstanceType", "InstanceGroups", "VolumeKmsKeyId
 _MEMBERS = ("RoleArn", "VpcConfig", "EnableInterContainerTrafficEncryption", "EnableNetworkIsolation")
 
 
-def pool_key_of(shape: Shape) -> str:
+def pool_key_of(shape: Shape, *, engine: str) -> str:
     """The same for two requests of which one can take over what the other has kept warm.
 
-    The image counts too, which on AWS it does not: what is kept here is an interpreter with the imports of that image.
+    The image counts too, which on AWS it does not: what is kept here is an interpreter with the imports of that image,
+    by the engine of the job.
     """
     values = [shape["ResourceConfig"].get(member) for member in _RESOURCES]
     values += [shape.get(member) or None for member in _MEMBERS]
-    values.append(shape["AlgorithmSpecification"].get("TrainingImage"))
+    values += [shape["AlgorithmSpecification"].get("TrainingImage"), engine]
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:32]
 
 

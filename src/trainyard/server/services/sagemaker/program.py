@@ -1,4 +1,4 @@
-"""What a training job runs: a script that the SDK uploaded, or a command line."""
+"""What a training job runs: a script that the SDK uploaded, a command line, or what its image is made for."""
 
 import json
 from collections.abc import Mapping
@@ -16,22 +16,30 @@ _CHANNELS = "/opt/ml/input/data/"
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Either a command, or an entry point in the code at an S3 location or, as SDKs have it, in a channel."""
+    """Either a command, or an entry point in the code at an S3 location or, as SDKs have it, in a channel.
+
+    Neither where the image itself says what to run, with `arguments` if there are some.
+    """
 
     entry_point: str = ""
     submit_directory: str = ""
     command: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
 
 
-def program_of(algorithm: Mapping[str, Any], hyperparameters: Mapping[str, str]) -> Program:
-    """InvalidRequest when the request names nothing that can be run without the image itself."""
+def program_of(
+    algorithm: Mapping[str, Any], hyperparameters: Mapping[str, str], *, runs_image: bool = False
+) -> Program:
+    """InvalidRequest when the request names nothing that can be run, unless the image itself really runs."""
     entry_point = algorithm.get("ContainerEntrypoint", ())
     arguments = algorithm.get("ContainerArguments", ())
     if entry_point:
         return Program(command=(*entry_point, *arguments))
-    if arguments:
+    if arguments and not runs_image:
         raise InvalidRequest("ContainerArguments need a ContainerEntrypoint, because no image is run here.")
     script, directory = _text(hyperparameters.get(PROGRAM, "")), _text(hyperparameters.get(DIRECTORY, ""))
+    if runs_image and (arguments or not script):
+        return Program(arguments=tuple(arguments))
     if not script:
         raise InvalidRequest(
             f'The image "{algorithm.get("TrainingImage", "")}" is not run itself, so the job must say what to run: an '

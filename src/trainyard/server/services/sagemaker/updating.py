@@ -11,6 +11,7 @@ from trainyard.link.warm import keep_all, leave_all
 from trainyard.server.jobs import KIND, change_to, events_of, job_of, request_of
 from trainyard.server.records.contract import Resource
 from trainyard.server.services.contract import Call, Operations, Shape
+from trainyard.server.services.sagemaker.assignment import require_warm_workers
 from trainyard.server.services.sagemaker.unserved import notes_on, require_served
 from trainyard.server.services.visible import load_visible
 from trainyard.wire.fault import Fault
@@ -28,6 +29,7 @@ def update_training_job(call: Call, shape: Shape) -> Shape:
         resource = load_visible(call, KIND, shape["TrainingJobName"])
         job = job_of(resource)
         _require_state(job, shape)
+        _require_warm_workers(call, job, shape)
         if _apply(call, resource, after=_changed(job, shape, now=call.now), request=_request(resource, shape)):
             call.yard.workshop.wake(resource.id)
             _tell_workers(call, job.account, shape)
@@ -47,6 +49,13 @@ def _require_state(job: TrainingJob, shape: Shape) -> None:
             f"The request was rejected because the training job is in secondary status {job.secondary}; "
             "RemoteDebugConfig can be changed while it is Downloading or Training.",
         )
+
+
+def _require_warm_workers(call: Call, job: TrainingJob, shape: Shape) -> None:
+    seconds = shape.get("ResourceConfig", {}).get("KeepAlivePeriodInSeconds", 0)
+    engines = call.yard.workshop.engines
+    if job.plan.engine in engines:  # else nobody can tell
+        require_warm_workers(replace(job.plan, keep_alive_s=seconds), engines[job.plan.engine])
 
 
 def _changed(job: TrainingJob, shape: Shape, *, now: datetime) -> TrainingJob:

@@ -5,6 +5,7 @@ from trainyard.server.services.contract import Operations
 from trainyard.server.services.trainyard import (
     adoption,
     description,
+    engines,
     follow,
     interruption,
     quotas,
@@ -20,6 +21,7 @@ __all__ = ["FAULTS", "OPERATIONS"]
 OPERATIONS: Operations = {
     **adoption.OPERATIONS,
     **description.OPERATIONS,
+    **engines.OPERATIONS,
     **follow.OPERATIONS,
     **interruption.OPERATIONS,
     **quotes.OPERATIONS,

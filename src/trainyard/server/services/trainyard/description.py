@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from trainyard.foundation.jobs import ON_INSTANCES, Attempt, InstanceState, SecondaryStatus, TrainingJob
+from trainyard.foundation.jobs import ON_INSTANCES, Attempt, InstanceState, Status, TrainingJob
 from trainyard.server.jobs import KIND, job_of
 from trainyard.server.records.contract import Resource
 from trainyard.server.services.contract import Call, Operations, Shape
@@ -16,7 +16,6 @@ from trainyard.server.services.visible import load_visible
 
 HOUR = timedelta(hours=1)
 
-_IN_LINE = (SecondaryStatus.PENDING, SecondaryStatus.INTERRUPTED)
 _UNSTARTED = "Correct what the reason names, which has changed since the job was created, and create it again."
 
 
@@ -31,7 +30,8 @@ def describe_job(call: Call, shape: Shape) -> Shape:
         "Status": job.status,
         "SecondaryStatus": job.secondary,
         "FailureReason": job.failure or None,
-        "Notes": list(job.notes),
+        "Notes": [*job.notes, *_missing_engine(call, job)],
+        "Engine": job.plan.engine or call.yard.workshop.engines.first.name,
         "Shares": shares_of(job),
         "Waterfall": list(waterfall(job)),
         "Attempts": [_attempt(job, attempt) for attempt in job.attempts],
@@ -39,11 +39,15 @@ def describe_job(call: Call, shape: Shape) -> Shape:
         "Artifacts": _artifacts(job),
         **_costs(call, resource, job),
         "Rules": rules_of(call, resource, job),
-        "QueuePosition": position_of(call.yard.records, job) if job.secondary in _IN_LINE else None,
+        "QueuePosition": position_of(call.yard, job) if _is_in_line(job) else None,
     }
 
 
 OPERATIONS: Operations = {"DescribeJob": describe_job}
+
+
+def _is_in_line(job: TrainingJob) -> bool:
+    return job.status is Status.IN_PROGRESS and job.attempt is None
 
 
 def waterfall(job: TrainingJob) -> Iterator[Shape]:
@@ -70,6 +74,12 @@ def failure_card(job: TrainingJob) -> Shape | None:
     if not job.failure:
         return None
     return {"Class": "user error", "Summary": job.failure.splitlines()[0], "LastLines": [], "Advice": [_UNSTARTED]}
+
+
+def _missing_engine(call: Call, job: TrainingJob) -> Iterator[str]:
+    engine = job.plan.engine
+    if engine and not job.is_final and engine not in call.yard.workshop.engines:
+        yield f"This yard was started without the engine {engine}; the job goes on when it has it again."
 
 
 def _phase(name: str, started_at: datetime, ended_at: datetime | None) -> Shape:

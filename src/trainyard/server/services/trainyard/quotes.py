@@ -1,10 +1,12 @@
 """QuoteJob: what a job would cost and get, before there is one."""
 
-from trainyard.engines.placement import fit
+from trainyard.engines.choosing import Wanted
+from trainyard.engines.placement import Demand, Room, fit_demand
 from trainyard.foundation.jobs import Share
 from trainyard.server.services.contract import Call, Operations, Shape
+from trainyard.server.services.sagemaker.assignment import engine_for, is_spread
 from trainyard.server.services.sagemaker.resources import groups_of
-from trainyard.server.services.trainyard.line import line_of
+from trainyard.server.services.trainyard.line import line_now, machine_now
 from trainyard.server.services.trainyard.shares import share_shape
 
 SECONDS_OF_AN_HOUR = 3600
@@ -14,11 +16,13 @@ def quote_job(call: Call, shape: Shape) -> Shape:
     """Price and shares of a job on this machine, without creating it."""
     workshop = call.yard.workshop
     wanted = [workshop.catalog[group.instance_type] for group in groups_of(shape) for _ in range(group.count)]
-    machine = workshop.engines.first.capacity()
-    fitted, line = fit(wanted, machine), line_of(call.yard.records)
-    gpus = iter(machine.gpus)
-    shares = [Share(size.cpus, size.memory_bytes, tuple(next(gpus) for _ in range(size.gpus))) for size in fitted.sizes]
-    price = sum(each.price_usd(is_spot=shape.get("Spot", False)) for each in wanted)
+    tags = {tag["Key"]: tag["Value"] for tag in shape.get("Tags", ())}
+    choice = engine_for(workshop, Wanted(shape.get("Image", ""), [each.name for each in wanted], tags))
+    machine = machine_now(workshop.engines[choice.engine])
+    demand = Demand(tuple(wanted), shape.get("Spot", False), is_spread(tags))
+    fitted, line = fit_demand(demand, machine), line_now(call.yard, choice.engine)
+    shares = Room(machine).place(demand) or [Share(size.cpus, size.memory_bytes) for size in fitted.sizes]
+    price = sum(each.price_usd(is_spot=demand.is_spot) for each in wanted)
     given = enumerate(zip(wanted, shares, strict=True), 1)
     longest_s = shape.get("MaxRuntimeInSeconds")
     return {
@@ -29,6 +33,8 @@ def quote_job(call: Call, shape: Shape) -> Shape:
         "Notes": list(fitted.shortfalls),
         "FreeSlots": max(0, machine.slots - line.instances),
         "QueuedJobs": line.waiting,
+        "Engine": choice.engine,
+        "EngineReason": choice.why,
     }
 
 

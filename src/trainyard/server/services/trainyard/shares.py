@@ -12,7 +12,8 @@ def shares_of(job: TrainingJob) -> list[Shape]:
 
 
 def share_shape(instance: str, instance_type: str, *, share: Share) -> Shape:
-    return {
+    node = {"Node": share.node} if share.node else {}
+    return node | {
         "Instance": instance,
         "InstanceType": instance_type,
         "Cpus": share.cpus,

@@ -1,22 +1,27 @@
 """DescribeYard: the machine, and what runs on it."""
 
+from collections.abc import Sequence
+
 from trainyard import __version__
-from trainyard.foundation.jobs import TrainingJob
+from trainyard.engines.contract import Node
+from trainyard.foundation.jobs import Share, TrainingJob
 from trainyard.link.warm import WarmWorker, warm_workers
 from trainyard.server.services.contract import Call, Operations, Shape
-from trainyard.server.services.trainyard.line import line_of
+from trainyard.server.services.trainyard.line import Line, lines_now, machine_now
 from trainyard.server.services.trainyard.shares import shares_of
 
 
 def describe_yard(call: Call, shape: Shape) -> Shape:  # noqa: ARG001 - it has no members
     """Capacity and use of the machine, and the jobs on it that the caller may see."""
     workshop = call.yard.workshop
-    machine, load, line = workshop.engines.first.capacity(), workshop.load.now(), line_of(call.yard.records)
+    first, load, lines = workshop.engines.first, workshop.load.now(), lines_now(call.yard)
+    machine, line = machine_now(first), next(line for line in lines if first.name in line.engines)
     workers = warm_workers(workshop.warm) if workshop.warm else []
-    seen = [job for job in line.running if call.caller.is_admin or job.account == call.account]
+    running = sorted((job for line in lines for job in line.running), key=lambda job: job.created_at)
+    seen = [job for job in running if call.caller.is_admin or job.account == call.account]
     return {
         "Version": __version__,
-        "Engine": workshop.engines.first.name,
+        "Engine": first.name,
         "Slots": machine.slots,
         "SlotsInUse": min(machine.slots, line.instances),
         "Cpus": machine.cpus,
@@ -24,8 +29,9 @@ def describe_yard(call: Call, shape: Shape) -> Shape:  # noqa: ARG001 - it has n
         "Gpus": list(machine.gpus),
         "CpuUse": load.cpus,
         "MemoryUse": load.memory_bytes,
-        "QueuedJobs": line.waiting,
+        "QueuedJobs": sum(line.waiting for line in lines),
         "RunningJobs": [_running(call, job) for job in seen],
+        "Lines": [_line(call, each) for each in lines],
         "WarmWorkers": [_worker(each) for each in workers if call.caller.is_admin or each.account == call.account],
     }
 
@@ -42,11 +48,39 @@ def _worker(worker: WarmWorker) -> Shape:
     }
 
 
+def _line(call: Call, line: Line) -> Shape:
+    machine, shares = machine_now(call.yard.workshop.engines[line.engines[0]]), line.shares
+    nodes = [_node(node, [share for share in shares if share.node == node.name]) for node in machine.nodes]
+    return {
+        "Engines": list(line.engines),
+        "QueuedJobs": line.waiting,
+        "Obstacle": machine.obstacle or None,
+        "Nodes": nodes,
+    }
+
+
+def _node(node: Node, shares: Sequence[Share]) -> Shape:
+    cpus, memory_bytes = sum(each.cpus or 0 for each in shares), sum(each.memory_bytes or 0 for each in shares)
+    return {
+        "Name": node.name,
+        "Slots": node.slots,
+        "SlotsInUse": min(node.slots, len(shares)),
+        "Cpus": node.cpus,
+        "CpusInUse": round(cpus, 2) if node.reserves else None,
+        "MemoryBytes": node.memory_bytes,
+        "MemoryBytesInUse": memory_bytes if node.reserves else None,
+        "Gpus": len(node.gpus),
+        "GpusInUse": sum(len(each.gpus) for each in shares),
+        "Spot": node.is_spot,
+    }
+
+
 def _running(call: Call, job: TrainingJob) -> Shape:
     return {
         "TrainingJobName": job.name,
         "UserName": call.yard.records.user(job.account).name,
         "SecondaryStatus": job.secondary,
         "StartTime": job.attempts[-1].placed_at,
+        "Engine": job.plan.engine or call.yard.workshop.engines.first.name,
         "Shares": shares_of(job),
     }

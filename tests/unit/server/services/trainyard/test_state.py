@@ -7,17 +7,21 @@ from typing import Any
 import pytest
 
 from tests.unit.foundation.jobs import seconds
+from tests.unit.server.control.bench import open_bench
 from tests.unit.server.services.accounts import Accounts, As
+from tests.unit.server.services.sagemaker import requests
 from tests.unit.server.services.sagemaker.requests import create
 from tests.unit.server.services.sagemaker.test_described import load, remember
 from tests.unit.server.services.trainyard.test_description import start
 from tests.unit.server.services.trainyard.test_interruption import SPOT
+from trainyard.engines.contract import Capacity, Node
 from trainyard.foundation.home import process_start
 from trainyard.foundation.jobs import SecondaryStatus, TrainingJob
 from trainyard.foundation.transitions import advance
 from trainyard.server.jobs import job_of
 from trainyard.server.records.contract import Resource
 from trainyard.server.services.trainyard import line
+from trainyard.testing.engines import SimulatedEngine, run
 
 
 def test_a_yard_tells_its_machine_and_what_of_it_is_in_use(anna: As) -> None:
@@ -75,12 +79,55 @@ def test_of_a_long_line_only_those_that_run_are_read(
         return job_of(resource)
 
     monkeypatch.setattr(line, "job_of", watched)
-    found = line.line_of(anna.yard.records)
+    (found,) = line.lines_now(anna.yard)
     assert [job.name for job in found.running] == ["job-0", "job-2"]
     assert (found.waiting, found.instances) == (7, 2)
     assert read == ["job-0", "job-2"]
-    assert line.position_of(anna.yard.records, load(anna, "job-8")) == 7
-    assert line.position_of(anna.yard.records, load(anna, "job-1")) == 1
+    assert line.position_of(anna.yard, load(anna, "job-8")) == 7
+    assert line.position_of(anna.yard, load(anna, "job-1")) == 1
+
+
+def test_a_yard_tells_its_nodes_and_how_many_wait_for_each_engine(tmp_path: Path) -> None:
+    reserving = Node("x", 4, 4.0, 16 * 1024**3, (0, 1), reserves=True, is_spot=False)
+    far = SimulatedEngine(tmp_path / "jobs", name="far", is_here=False, capacity=Capacity((reserving,)), role=run)
+    with open_bench(tmp_path, more=[far]) as bench:
+        for number in range(3):
+            bench.create(f"job-{number}", Tags=[{"Key": "trainyard:engine", "Value": "far"}])
+            bench.watch.forward(1)
+        bench.place()
+        bench.place()
+        told = bench.anna("trainyard", "DescribeYard")
+        assert [each["Shares"][0]["Node"] for each in told["RunningJobs"]] == ["x", "x"]
+        here, there = told["Lines"]
+        assert (here["Engines"], here["QueuedJobs"], there["Engines"], there["QueuedJobs"]) == (
+            ["simulated"],
+            0,
+            ["far"],
+            1,
+        )
+        (used,) = there["Nodes"]
+        assert (used["Name"], used["SlotsInUse"], used["CpusInUse"], used["GpusInUse"]) == ("x", 2, 4.0, 0)
+        assert (told["SlotsInUse"], told["QueuedJobs"]) == (0, 1)
+        quote = bench.anna(
+            "trainyard",
+            "QuoteJob",
+            InstanceType="ml.m5.large",
+            InstanceCount=1,
+            Tags=[{"Key": "trainyard:engine", "Value": "far"}],
+        )
+        assert (quote["Shares"][0]["Node"], quote["FreeSlots"], quote["QueuedJobs"]) == ("x", 2, 1)
+
+
+def test_the_position_of_a_job_counts_the_turns_of_accounts(tmp_path: Path) -> None:
+    with open_bench(tmp_path) as bench:
+        ben = requests.prepare(replace(bench.accounts.ben, yard=bench.anna.yard))
+        for number in range(5):
+            bench.create(f"job-{number}")
+            bench.watch.forward(1)
+        bench.create("bens", by=ben)
+        assert ben("trainyard", "DescribeJob", TrainingJobName="bens")["QueuePosition"] == 2
+        assert bench.anna("trainyard", "DescribeJob", TrainingJobName="job-1")["QueuePosition"] == 2
+        assert bench.anna("trainyard", "DescribeJob", TrainingJobName="job-4")["QueuePosition"] == 5
 
 
 def test_warm_workers_are_seen_by_their_user(accounts: Accounts, anna: As, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from trainyard.server.services.sagemaker.tuning.choosing import chosen
 from trainyard.server.services.sagemaker.tuning.definitions import definitions_of, named
 from trainyard.server.services.sagemaker.tuning.planning import plan_of
 from trainyard.server.services.sagemaker.tuning.ranges import combinations, notes_on_ranges
-from trainyard.server.services.sagemaker.tuning.trials import definition_in, resource_choices, trial_request
+from trainyard.server.services.sagemaker.tuning.trials import definition_in, trial_request
 from trainyard.server.services.sagemaker.tuning.warm_start import warm_start_of
 from trainyard.server.services.tag_rules import require_tags
 from trainyard.server.tuning import draft_of, trial_name, tuning_job_arn, tuning_job_of, tuning_key
@@ -45,7 +45,7 @@ def create_hyper_parameter_tuning_job(call: Call, shape: Shape) -> Shape:
         plan=plan,
         created_at=call.now,
         site=call.yard.workshop.site,
-        notes=tuple(dict.fromkeys(_notes(call, request, plan=plan))),
+        notes=tuple(dict.fromkeys(_notes(call, request, plan=plan, tags=tags))),
     )
     created = _remembered(call, job, request=request, tags=tags)
     call.yard.workshop.wake(created.id)
@@ -55,12 +55,12 @@ def create_hyper_parameter_tuning_job(call: Call, shape: Shape) -> Shape:
 OPERATIONS: Operations = {"CreateHyperParameterTuningJob": create_hyper_parameter_tuning_job}
 
 
-def _notes(call: Call, request: Shape, *, plan: TuningPlan) -> Iterator[str]:
+def _notes(call: Call, request: Shape, *, plan: TuningPlan, tags: Mapping[str, str]) -> Iterator[str]:
     """What is to be said of the ranges and of the training jobs, of which one of each definition is checked."""
     yield from _repetition(plan)
     for definition in plan.definitions:
         yield from notes_on_ranges(definition.ranges)
-        job = _first_job(call, request, definition=definition, plan=plan)
+        job = _first_job(call, request, definition=definition, plan=plan, tags=tags)
         yield from job.notes
         yield from _room(call, job, max_parallel=plan.max_parallel)
 
@@ -72,21 +72,22 @@ def _repetition(plan: TuningPlan) -> Iterator[str]:
         yield f"The ranges have {total} combinations, fewer than {plan.max_trials} training jobs; some are tried again."
 
 
-def _first_job(call: Call, request: Shape, *, definition: Definition, plan: TuningPlan) -> TrainingJob:
+def _first_job(
+    call: Call, request: Shape, *, definition: Definition, plan: TuningPlan, tags: Mapping[str, str]
+) -> TrainingJob:
     """A training job that this could begin with, checked as its create call would be."""
     owner = Owner(call.yard, call.account, call.region, call.now)
     given = definition_in(request, definition.name)
-    is_spot = given.get("EnableManagedSpotTraining", False)
     try:
         shape = trial_request(
             given,
             _any_values(definition),
             name=trial_name(request["HyperParameterTuningJobName"], "", 1),
             metric=definition.objective.metric,
-            resources=chosen(owner, resource_choices(given), is_spot=is_spot),
+            resources=chosen(owner, given, tags=tags),
             pruning_rules=plan.pruning_rules,
         )
-        return checked_job(owner, shape)
+        return checked_job(owner, {**shape, "Tags": [{"Key": key, "Value": tags[key]} for key in tags]})
     except InvalidRequest as error:
         raise InvalidRequest(f"{named(definition)} cannot be run: {error.message}") from error
 

@@ -9,7 +9,7 @@ from trainyard.server.records.contract import Resource, ResourceId, ResourceKey
 from trainyard.server.services.contract import Shape, Yard
 from trainyard.server.services.sagemaker.creation import Owner, begin_job, checked_job
 from trainyard.server.services.sagemaker.tuning.choosing import chosen
-from trainyard.server.services.sagemaker.tuning.trials import definition_in, resource_choices, trial_request
+from trainyard.server.services.sagemaker.tuning.trials import definition_in, trial_request
 from trainyard.server.tuning import request_of, tuning_job_of
 from trainyard.wire.fault import Fault
 
@@ -56,16 +56,15 @@ class Launcher:
     def _request(self, owner: Owner, tuning_job: Resource, trial: Trial) -> Shape:
         study = tuning_job_of(tuning_job)
         definition = definition_in(request_of(tuning_job), trial.definition)
-        is_spot = definition.get("EnableManagedSpotTraining", False)
+        tags = owner.yard.records.tags(study.account, study.arn)
         shape = trial_request(
             definition,
             trial.values,
             name=trial.job,
             metric=study.plan.definition(trial.definition).objective.metric,
-            resources=chosen(owner, resource_choices(definition), is_spot=is_spot),
+            resources=chosen(owner, definition, tags=tags),
             pruning_rules=study.plan.pruning_rules,
         )
-        tags = owner.yard.records.tags(study.account, study.arn)
         return {
             **shape,
             "TuningJobArn": study.arn,

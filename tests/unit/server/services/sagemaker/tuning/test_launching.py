@@ -14,6 +14,8 @@ from tests.unit.server.services.sagemaker.tuning.requests import (
     study,
     trial,
 )
+from trainyard.engines.contract import Capacity
+from trainyard.engines.several import Engines
 from trainyard.foundation.errors import InvalidRequest, LimitExceeded
 from trainyard.foundation.locations import BucketRef
 from trainyard.foundation.tuning import Trial
@@ -21,6 +23,7 @@ from trainyard.server.jobs import KIND, job_of
 from trainyard.server.quotas import CapacityKind, Quota, Quotas
 from trainyard.server.records.contract import Query, ResourceId
 from trainyard.server.services.sagemaker.tuning.launching import Launcher
+from trainyard.testing.engines.simulated import SimulatedEngine
 
 RULES = [{"Key": "trainyard:prune-on", "Value": "NotANumber LossNotDecreasing"}]
 
@@ -154,6 +157,22 @@ def test_of_several_instance_types_a_trial_gets_the_first_that_the_machine_has(a
     given = definition(anna, **choices("ml.p4d.24xlarge", "ml.m5.large", "ml.c5.large"))
     create_tuning(anna, TrainingJobDefinition=given)
     assert launched(anna)["ResourceConfig"]["InstanceType"] == "ml.m5.large"
+
+
+def test_each_of_several_instance_types_is_held_against_the_engine_that_it_would_run_on(anna: As) -> None:
+    workshop = anna.yard.workshop
+    large = Capacity.of_machine(slots=8, cpus=96.0, memory_bytes=2 * 1024**4, gpus=tuple(range(8)))
+    far = SimulatedEngine(workshop.jobs, name="far", is_here=False, capacity=large)
+    user = replace(
+        anna, yard=replace(anna.yard, workshop=replace(workshop, engines=Engines([workshop.engines.first, far])))
+    )
+    given = definition(user, **choices("ml.p4d.24xlarge", "ml.m5.large"))
+
+    create_tuning(user, "here", TrainingJobDefinition=given)
+    create_tuning(user, "far", TrainingJobDefinition=given, Tags=[{"Key": "trainyard:engine", "Value": "far"}])
+
+    kinds = [launched(user, name=name)["ResourceConfig"]["InstanceType"] for name in ("here", "far")]
+    assert kinds == ["ml.m5.large", "ml.p4d.24xlarge"]
 
 
 def test_an_instance_type_without_room_in_the_quota_gives_way_to_the_next(anna: As) -> None:
