@@ -39,6 +39,7 @@ class ClusterNode:
     node: Node
     address: str
     isolation: str = ""  # why an instance there cannot be cut off from every network, as a clause; empty where it can
+    joined: str = ""  # other words each time that the node of this name has joined the cluster
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,11 @@ class ClusterEngine:
         except OSError as error:
             raise Unavailable(f"The instances of {attempt} cannot be started: {error}.") from error
         in_order = sorted(specs, key=lambda spec: tuple(spec.hosts).index(spec.instance))
-        self._crew.caller.start(attempt, [spec.instance for spec in in_order], timeout_s=_START_S)
+        try:
+            self._crew.caller.start(attempt, [spec.instance for spec in in_order], timeout_s=_START_S)
+        except Unavailable:
+            self._look(timeout_s=_NODES_S)  # for a node may have gone, which the next attempt must not be placed on
+            raise
         return refs
 
     def reports(self, instance: InstanceRef, offset: int) -> Read:

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 from trainyard.engines.cluster.contract import Cluster, ClusterNode, Seat
 from trainyard.engines.cluster.register import Entry, Register
-from trainyard.engines.cluster.route import Patience, Route
+from trainyard.engines.cluster.route import Patience, Route, Silences
 from trainyard.engines.cluster.standing import Standing
 from trainyard.engines.contract import AttemptRef, InstanceRef
 from trainyard.foundation.errors import Conflict, TrainyardError, Unavailable
@@ -66,6 +66,7 @@ class Ferry:
         self._patience = patience or Patience()
         self._register = Register.of(folder)
         self._held: int | None = None
+        self._silences = Silences()
         self._voyages: dict[AttemptRef, _Voyage] = {}
         self._endings: dict[AttemptRef, asyncio.Task[None]] = {}
         self._finishing: dict[AttemptRef, asyncio.Task[None]] = {}
@@ -88,7 +89,7 @@ class Ferry:
         """Look after nothing any more; the instances run on until their leases end."""
         for task in self._finishing.values():
             task.cancel()
-        for voyage in self._voyages.values():
+        for voyage in tuple(self._voyages.values()):  # of which an end that goes on may strike one meanwhile
             await asyncio.gather(*(route.leave() for route in voyage.routes))
         await self._cluster.close()
         if self._held is not None:
@@ -96,7 +97,8 @@ class Ferry:
             self._held = None
 
     async def nodes(self) -> Sequence[ClusterNode]:
-        return await self._cluster.nodes()
+        """Those that are there, but for those that let a lease run out just now, which the cluster may not know yet."""
+        return [each for each in await self._cluster.nodes() if not self._silences.holds(each)]
 
     def tell(self, instance: InstanceRef) -> None:
         """Take a new command in the mailbox of an instance along at once."""
@@ -134,7 +136,7 @@ class Ferry:
             ending = self._endings[attempt] = asyncio.create_task(self._ended(attempt, patience_s))
             ending.add_done_callback(lambda done: self._over(attempt, done))
         voyage = self._voyages.get(attempt)
-        missing = [route for route in voyage.routes if route.is_out_of_reach] if voyage else []
+        missing = [route for route in voyage.routes if route.is_awaited_in_vain] if voyage else []
         await asyncio.wait({ending}, timeout=_AT_ONCE_S if missing else None)
         if not ending.done():
             raise Unavailable(missing[0].why_not_ended)
@@ -166,7 +168,7 @@ class Ferry:
 
     async def _addresses(self, specs: Sequence[InstanceSpec]) -> tuple[str, ...]:
         """By which the hosts reach each other; none where all are on one node. Unavailable when a node is gone."""
-        there = {each.node.name: each.address for each in await self._cluster.nodes()}
+        there = {each.node.name: each.address for each in await self.nodes()}
         gone = sorted({spec.node for spec in specs} - there.keys())
         if gone:
             raise Unavailable(f"The cluster has no node {gone[0]} any more.")
@@ -212,7 +214,8 @@ class Ferry:
 
     def _voyage(self, entry: Entry) -> _Voyage:
         routes = [
-            Route(seat, entry, cluster=self._cluster, jobs=self._jobs, patience=self._patience) for seat in entry.seats
+            Route(seat, entry, cluster=self._cluster, jobs=self._jobs, patience=self._patience, silences=self._silences)
+            for seat in entry.seats
         ]
         return _Voyage(entry, routes)
 

@@ -14,7 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from trainyard.engines.cluster import mirror
-from trainyard.engines.cluster.contract import Cluster, Piece, Prepared, Pulled, RemoteKeeper, Seat, Unreachable
+from trainyard.engines.cluster.contract import (
+    Cluster,
+    ClusterNode,
+    Piece,
+    Prepared,
+    Pulled,
+    RemoteKeeper,
+    Seat,
+    Unreachable,
+)
 from trainyard.engines.cluster.register import Entry
 from trainyard.engines.cluster.standing import Standing, standing_of, write_standing
 from trainyard.foundation.errors import Unavailable
@@ -23,6 +32,8 @@ from trainyard.link.doorbell import ring
 from trainyard.link.mailbox import Mailbox
 
 log = logging.getLogger(__name__)
+
+_DISTRUSTED_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +54,29 @@ def since_boot() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+class Silences:
+    """Nodes that said nothing for the length of a lease. A cluster may take a minute to notice that they are gone."""
+
+    def __init__(self, clock: Callable[[], float] = since_boot) -> None:
+        self._clock = clock
+        self._known: dict[str, str] = {}
+        self._begun: dict[str, tuple[float, str]] = {}
+
+    def begin(self, node: str) -> None:
+        self._begun[node] = self._clock(), self._known.get(node, "")
+
+    def end(self, node: str) -> None:
+        """It has answered."""
+        self._begun.pop(node, None)
+
+    def holds(self, node: ClusterNode) -> bool:
+        """Whether a node is not to be trusted; one that has joined anew is."""
+        name = node.node.name
+        self._known[name] = node.joined
+        began, joined = self._begun.get(name, (-_DISTRUSTED_S, ""))
+        return joined == node.joined and self._clock() - began < _DISTRUSTED_S
+
+
 class Route:
     """What a ferry has of one instance. Used on its loop alone.
 
@@ -58,6 +92,7 @@ class Route:
         jobs: Path,
         patience: Patience,
         clock: Callable[[], float] = since_boot,
+        silences: Silences | None = None,
     ) -> None:
         self.seat = seat
         self.folder = seat.instance.folder(jobs)
@@ -67,6 +102,7 @@ class Route:
         self._cluster = cluster
         self._patience = patience
         self._clock = clock
+        self._silences = silences or Silences(clock)
         self.is_out_of_reach = False  # as far as is known from the last call
         self._keeper: RemoteKeeper | None = None
         self._heard = ""
@@ -151,7 +187,13 @@ class Route:
             return
         if not self._has_lapsed:
             raise Unavailable(self.why_not_ended) from error
+        self._silences.begin(self.seat.node)
         await self._stand(Standing.TAKEN)
+
+    @property
+    def is_awaited_in_vain(self) -> bool:
+        """Whether its end may take until its lease does, because its node is out of reach."""
+        return self.is_out_of_reach and self.standing is not Standing.TAKEN
 
     @property
     def why_not_ended(self) -> str:
@@ -165,7 +207,7 @@ class Route:
         pause_s = self._patience.soonest
         while self.standing is Standing.ALIVE:
             try:
-                pulled = await self._pull(wait_s=self._patience.poll if self._heard else 0)
+                pulled = await self._pull_in_lease(wait_s=self._patience.poll if self._heard else 0)
             except Exception as error:  # also of a full disk of the yard: what was not applied is brought again
                 await self._miss(error, pause_s)
                 pause_s = min(2 * pause_s, self._patience.latest)
@@ -174,11 +216,21 @@ class Route:
                 if pulled.is_all and not pulled.is_alive:
                     await self._stand(Standing.TAKEN if pulled.was_taken else Standing.DEAD)
 
+    async def _pull_in_lease(self, *, wait_s: float) -> Pulled:
+        """Pull while the lease runs: a node that is gone may take longer to give no answer, or no keeper."""
+        try:
+            async with asyncio.timeout(max(self._patience.soonest, self._until_lapse)):
+                return await self._pull(wait_s=wait_s)
+        except TimeoutError as error:
+            self._keeper, self.is_out_of_reach = None, True
+            raise Unreachable(f"Node {self.seat.node} has not answered before the end of the lease.") from error
+
     async def _miss(self, error: Exception, pause_s: float) -> None:
         if pause_s == self._patience.soonest:  # for the first time since something came
             cause = None if isinstance(error, Unavailable) else error
             log.warning("nothing came from an instance", exc_info=cause, extra={**self._names, "why": str(error)})
         if self._has_lapsed:
+            self._silences.begin(self.seat.node)
             await self._stand(Standing.TAKEN)
             return
         await asyncio.sleep(min(pause_s, self._until_lapse))
@@ -228,6 +280,7 @@ class Route:
     def _hear(self, stamp: str) -> None:
         self._heard = stamp
         self._heard_at = self._clock()
+        self._silences.end(self.seat.node)
 
     @property
     def _has_lapsed(self) -> bool:

@@ -228,7 +228,7 @@ def _node(found: Mapping[str, Any], isolation: str) -> ClusterNode:
         reserves=True,
         is_spot=SPOT in resources or SPOT in labels or labels.get(MARKET) == SPOT,
     )
-    return ClusterNode(node, address, isolation)
+    return ClusterNode(node, address, isolation, joined=found["NodeID"])
 
 
 def _placing(group: Any, seat: Seat) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,9 @@ import pytest
 
 from trainyard.engines.cluster.contract import ClusterNode, Piece, Prepared, Pulled, RemoteKeeper, Seat, Unreachable
 from trainyard.engines.cluster.register import Entry
-from trainyard.engines.cluster.route import Patience, Route
+from trainyard.engines.cluster.route import Patience, Route, Silences
 from trainyard.engines.cluster.standing import Standing, standing_of, write_standing
-from trainyard.engines.contract import AttemptRef, InstanceRef
+from trainyard.engines.contract import AttemptRef, InstanceRef, Node
 from trainyard.foundation.errors import Unavailable
 from trainyard.link.contract import CommandKind, LimitSpec
 from trainyard.link.doorbell import Doorbell
@@ -198,6 +199,43 @@ def test_an_instance_is_given_up_when_lease_and_margin_have_passed_and_not_befor
         await until(lambda: route.standing is Standing.TAKEN)
 
     play(scenario())
+
+
+def test_an_instance_is_given_up_at_its_time_though_its_node_takes_longer_to_give_no_answer(
+    make: Make, clock: Clock
+) -> None:
+    route = make(alive(stamp="one"), SILENT)
+
+    async def never(*_: object, **__: object) -> None:
+        clock.now += LEASE_S + MARGIN_S
+        await asyncio.Event().wait()
+
+    async def scenario() -> None:
+        clock.now += LEASE_S + MARGIN_S - 0.001
+        keeper_of(route).call = never  # type: ignore[method-assign]  # a keeper that hangs
+        route.follow()
+        await until(lambda: route.standing is Standing.TAKEN)
+
+    play(scenario())
+
+
+def test_a_node_that_let_a_lease_run_out_is_not_trusted_until_it_answers_joins_anew_or_a_minute_is_over() -> None:
+    clock = Clock()
+    silences = Silences(clock)
+    node = ClusterNode(Node("north", 1, 1.0, 1024), "10.0.0.1", joined="once")
+    assert not silences.holds(node)
+
+    silences.begin("north")
+    assert silences.holds(node)
+    assert not silences.holds(replace(node, node=replace(node.node, name="south")))
+    assert not silences.holds(replace(node, joined="twice"))
+
+    silences.end("north")
+    assert not silences.holds(node)
+
+    silences.begin("north")
+    clock.now += 60
+    assert not silences.holds(node)
 
 
 def test_an_answer_before_the_end_of_the_lease_begins_it_anew(make: Make, clock: Clock) -> None:

@@ -1,0 +1,562 @@
+"""kill -9 of every part of a yard on a Ray cluster, and nodes that are cut off, while jobs save checkpoints there.
+
+A job of one instance and one of two print numbered lines, save checkpoints, and write straight to S3 with their own
+keys. They run until they are told that it is enough, so that a fault may take as long as it does.
+"""
+
+import itertools
+import json
+import logging
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import pytest
+from botocore.exceptions import BotoCoreError, ClientError
+
+from tests.faults.promises import assert_forward, left_in_kernel
+from tests.ray_cluster import RayCluster, ray_cluster
+from tests.system.trainees import ENDED, Trainee
+from tests.system.watching import folders_of, processes_of
+from tests.system.yards import trainee_of
+from trainyard.link.folders import InstanceFolder
+from trainyard.link.holds import is_held
+from trainyard.link.presence import presence_of
+from trainyard.testing.eventually import eventually
+from trainyard.testing.machines import Machine, MachinesMissing
+from trainyard.testing.yard import RunningYard, start_yard
+from trainyard.wire.client import Client
+
+pytestmark = pytest.mark.slow
+
+log = logging.getLogger(__name__)
+
+NODES, CPUS = 3, 2  # an instance has two, so that each node has one
+LONG_LEASE, SHORT_LEASE = timedelta(minutes=3), timedelta(seconds=10)
+PATIENCE = timedelta(minutes=3)
+KEEPER, FERRY, RAYLET, HEAD = r"ray::\S*InstanceActor", "trainyard.engines.ray.main", "raylet/raylet", "gcs_server"
+WARDEN = "engines.cluster.warden"
+
+# Every run of it counts itself, on from the checkpoint that it finds, and has a mark that no other run has.
+TRAIN = """
+import argparse, json, os, pathlib, signal, sys, threading, time, uuid
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--bucket")
+parser.add_argument("--prefix")
+parser.add_argument("--stubborn", type=int, default=0)
+wanted = parser.parse_args()
+host, mark = os.environ["SM_CURRENT_HOST"], uuid.uuid4().hex
+kept = pathlib.Path("/opt/ml/checkpoints", host + ".json")
+state = json.loads(kept.read_text()) if kept.exists() else {"run": 0, "step": 0}
+run, step = state["run"] + 1, state["step"]
+is_enough, told = threading.Event(), []
+signal.signal(signal.SIGTERM, signal.SIG_IGN if wanted.stubborn else lambda *_: told.append(True))
+quick = Config(connect_timeout=1, read_timeout=3, retries={"total_max_attempts": 1}, s3={"addressing_style": "path"})
+s3 = boto3.client("s3", config=quick)
+
+def state_now():
+    return json.dumps({"run": run, "step": step, "mark": mark})
+
+def save():
+    kept.with_suffix(".new").write_text(state_now())
+    kept.with_suffix(".new").replace(kept)
+
+def attempt():
+    try:
+        s3.put_object(Bucket=wanted.bucket, Key=wanted.prefix + "/own/" + host, Body=state_now().encode())
+        keys = s3.list_objects_v2(Bucket=wanted.bucket, Prefix=wanted.prefix + "/enough")["KeyCount"]
+        return "done", keys
+    except ClientError as error:
+        return error.response["Error"]["Code"], 0
+    except BotoCoreError as error:
+        return type(error).__name__, 0
+
+def write_straight():
+    with open("/opt/ml/output/data/tries-" + host, "a", buffering=1) as tries:
+        while True:
+            outcome, keys = attempt()
+            tries.write(f"{run} {time.monotonic():.3f} {outcome}\\n")
+            if keys:
+                is_enough.set()
+            time.sleep(0.2)
+
+threading.Thread(target=write_straight, daemon=True).start()
+sys.stdout.write(f"run {run} from {step}\\n")
+while not is_enough.is_set() and not told:
+    step += 1
+    sys.stdout.write(f"run {run} step {step}\\n")
+    sys.stdout.flush()
+    if step % 5 == 0:
+        save()
+    time.sleep(0.1)
+save()
+pathlib.Path("/opt/ml/model/state-" + host).write_text(state_now())
+"""
+
+
+class State(NamedTuple):
+    """What a checkpoint says: in which run of the program it was written, at which step, and by whom."""
+
+    run: int
+    step: int
+    mark: str
+
+
+@dataclass
+class World:
+    """A cluster, and the yard on the machine of its head, which is killed and started again."""
+
+    home: Path
+    cluster: RayCluster
+    lease: timedelta = LONG_LEASE
+    yard: RunningYard = field(init=False)
+    port: int = 0
+
+    def __post_init__(self) -> None:
+        self.start()
+        self.port = int(self.yard.http.rpartition(":")[2])
+        self.trainee.prepare()
+
+    @property
+    def trainee(self) -> Trainee:
+        return trainee_of(self.yard)
+
+    def start(self) -> None:
+        settings = {**self.cluster.settings, "TRAINYARD_SERVER_LEASE": f"{self.lease.total_seconds():g}s"}
+        self.yard = start_yard(self.home, environment=settings, port=self.port)
+
+    def use(self, lease: timedelta) -> None:
+        """Have the yard give that lease to the jobs from now on, with all nodes there."""
+        if lease != self.lease:
+            self.yard.stop()
+            self.lease = lease
+            self.start()
+        eventually(lambda: len(self.nodes()) == NODES, within=PATIENCE)
+
+    def nodes(self) -> list[str]:
+        """Those that the yard can use now."""
+        with closing(self.client()) as api:
+            (engine,) = api.call("trainyard", "ListEngines")["Engines"]
+        return [] if engine.get("Obstacle") else [str(node["Name"]) for node in engine["Nodes"] if node.get("Slots", 1)]
+
+    def client(self) -> Client:
+        user = self.trainee.user
+        return Client(user.endpoint, user.access_key_id, user.secret_access_key, user.region)
+
+    def places(self, name: str) -> list[InstanceFolder]:
+        """The folders that nodes have of the instances of all attempts at a job, but not what was brought there."""
+        (job,) = {folder.root.parents[1].name for folder in folders_of(self.yard, name)}
+        mine = (self.home / "ray" / "id").read_text()
+        return [
+            InstanceFolder(each.parent) for each in self.cluster.node_folder.glob(f"*/{mine}/jobs/{job}/*/*/spec.json")
+        ]
+
+    def place(self, name: str, instance: str = "algo-1") -> InstanceFolder:
+        """Where the last attempt at an instance runs."""
+        found = [each for each in self.places(name) if each.root.name == instance]
+        return max(found, key=lambda each: int(each.root.parent.name))
+
+    def machine(self, name: str, instance: str = "algo-1") -> Machine:
+        place = self.place(name, instance).root
+        return self.cluster.nodes[place.relative_to(self.cluster.node_folder).parts[0]]
+
+
+class Run(threading.Thread):
+    """A job, and all that is seen of it while a block lasts: its statuses, its checkpoints, and who of it lives."""
+
+    def __init__(self, world: World, name: str, hosts: int) -> None:
+        super().__init__(daemon=True)
+        self.job = name
+        self.hosts = [f"algo-{number}" for number in range(1, hosts + 1)]
+        self.seen: list[str] = []
+        self.primary: list[str] = []
+        self.stored: dict[str, list[State]] = {}  # what each object was, in order
+        self.together: list[set[int]] = []  # attempts that lived at once
+        self.acknowledged: list[list[str]] = []
+        self._world = world
+        self._sagemaker, self._s3 = world.trainee.sagemaker, world.trainee.user.client("s3")
+        self._is_over = threading.Event()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_over.set()
+        self.join(60)
+
+    def run(self) -> None:
+        while not self._is_over.wait(0.1):
+            living = {int(each.root.parent.name) for each in self._world.places(self.job) if is_held(each.lock)}
+            self.together += [living] if len(living) > 1 else []
+            with suppress(BotoCoreError, ClientError):  # of a yard that is killed
+                self._look()
+
+    def _look(self) -> None:
+        told = self._sagemaker.describe_training_job(TrainingJobName=self.job)
+        _note(self.primary, told["TrainingJobStatus"])
+        _note(self.seen, told["SecondaryStatus"])
+        for host, kind in itertools.product(self.hosts, ("checkpoints/{}.json", "own/{}")):
+            key = f"{self.job}/{kind.format(host)}"
+            with suppress(self._s3.exceptions.NoSuchKey):
+                body = self._s3.get_object(Bucket=self._world.trainee.bucket, Key=key)["Body"].read()
+                _note(self.stored.setdefault(key, []), State(**json.loads(body)))
+
+
+def _note(seen: list[Any], value: Any) -> None:
+    if [value] != seen[-1:]:
+        seen.append(value)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RayCluster]:
+    try:
+        with ray_cluster(nodes=NODES, cpus=CPUS) as started, started.head.entered():
+            yield started
+    except MachinesMissing as missing:
+        pytest.skip(str(missing))
+    except PermissionError:
+        pytest.skip("only root can be on the network of a pretended machine")
+
+
+@pytest.fixture(scope="module")
+def world(cluster: RayCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    made = World(tmp_path_factory.mktemp("world") / "yard", cluster)
+    try:
+        yield made
+    finally:
+        made.yard.stop()
+
+
+@pytest.fixture
+def pair(world: World, request: pytest.FixtureRequest) -> Iterator[list[Run]]:
+    """A job of one instance and one of two, which are at some step and have stored a checkpoint."""
+    world.use(LONG_LEASE)
+    name = re.sub(r"\W+|_", "-", request.node.name)[-30:].strip("-")
+    runs = [submit(world, f"one-{name}", 1), submit(world, f"two-{name}", 2)]
+    with runs[0], runs[1]:
+        for run in runs:
+            begun(world, run)
+        yield runs
+
+
+def kill_keepers(world: World, runs: list[Run]) -> None:
+    for machine in world.cluster.nodes.values():
+        kill_all(machine, KEEPER)
+
+
+def kill_raylets(world: World, runs: list[Run]) -> None:
+    """On the node of the first job, and on one of the two of the second."""
+    for machine in (world.machine(runs[0].job), world.machine(runs[1].job, "algo-2")):
+        assert pids_of(machine, RAYLET)
+        end_ray(machine)
+        world.cluster.start_node(machine)
+
+
+def kill_head(world: World, runs: list[Run]) -> None:
+    """With its raylet, as when its machine is started anew. Nodes that lose it for a minute end, and have to join."""
+    kill_all(world.cluster.head, HEAD)
+    for machine in (world.cluster.head, *world.cluster.nodes.values()):
+        end_ray(machine)
+    world.cluster.start_head()
+    for machine in world.cluster.nodes.values():
+        world.cluster.start_node(machine)
+
+
+def kill_yard(world: World, runs: list[Run]) -> None:
+    world.yard.kill()
+    time.sleep(2)  # in which the jobs have nobody
+    world.start()
+
+
+def kill_ferry(world: World, runs: list[Run]) -> None:
+    (ferry,) = [pid for pid in children_of(world.yard.process.pid) if FERRY in command_of(pid)]
+    os.kill(ferry, signal.SIGKILL)
+
+
+def cut_for_a_moment(world: World, runs: list[Run]) -> None:
+    machines = world.machine(runs[0].job), world.machine(runs[1].job, "algo-2")
+    for machine in machines:
+        machine.cut()
+    time.sleep(5)
+    for machine in machines:
+        machine.join()
+
+
+UNNOTICED = {
+    "keepers": kill_keepers,
+    "ferry": kill_ferry,
+    "yard": kill_yard,
+    "short cut": cut_for_a_moment,
+    "raylets": kill_raylets,
+    "head": kill_head,
+}
+
+
+@pytest.mark.parametrize("fault", UNNOTICED.values(), ids=UNNOTICED.keys())
+def test_jobs_do_not_notice(world: World, pair: list[Run], fault: Callable[[World, list[Run]], None]) -> None:
+    agents = [agents_of(world, run) for run in pair]
+    began = time.monotonic()
+
+    fault(world, pair)
+
+    for run in pair:
+        hear_again(world, run)
+    log.info("%s: heard again after %.1f s", fault.__name__, time.monotonic() - began)
+    assert [agents_of(world, run) for run in pair] == agents
+    for run in pair:
+        finish(world, run)
+        check(world, run, attempts=1)
+
+
+def test_jobs_whose_agents_are_killed_are_tried_again_from_their_checkpoints(world: World, pair: list[Run]) -> None:
+    began = time.monotonic()
+
+    for run, host in ((pair[0], "algo-1"), (pair[1], "algo-2")):
+        machine, (agent,) = world.machine(run.job, host), agents_of(world, run)[host]
+        machine.run("kill", "-KILL", str(agent))
+
+    for run in pair:
+        await_run(world, run, 2)
+    log.info("agents: running again after %.1f s", time.monotonic() - began)
+    for run in pair:
+        finish(world, run)
+        check(world, run, attempts=2)
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_a_job_goes_on_elsewhere_when_its_node_is_cut_off_for_longer_than_the_lease(world: World, hosts: int) -> None:
+    world.use(SHORT_LEASE)
+    with submit(world, f"cut-{hosts}", hosts) as run:
+        begun(world, run)
+        machine, began = world.machine(run.job, f"algo-{hosts}"), time.monotonic()
+
+        machine.cut()
+        try:
+            await_run(world, run, 2)
+            log.info("cut of %d: running again after %.1f s", hosts, time.monotonic() - began)
+        finally:
+            come_back(world, machine)
+        finish(world, run)
+        check(world, run, attempts=2)
+        passed = [step["Status"] for step in world.trainee.describe(run.job)["SecondaryStatusTransitions"]]
+        assert passed.count("Interrupted") == 1, passed
+
+
+def test_nothing_that_an_attempt_writes_counts_once_it_is_given_up_though_it_runs_on(world: World) -> None:
+    """Its agent and its warden stand still, as on a machine that is about to die, so that nobody ends its program."""
+    world.use(SHORT_LEASE)
+    with submit(world, "stubborn", 1, stubborn=1) as run:
+        begun(world, run)
+        machine, old = world.machine(run.job), world.place(run.job)
+        (agent,) = agents_of(world, run)["algo-1"]
+        watchmen = [*pids_of(machine, WARDEN + r".*" + old.root.parents[1].name), agent]
+        machine.run("kill", "-STOP", *map(str, watchmen))
+        machine.cut()
+        began = time.monotonic()
+        await_run(world, run, 2)
+        first = time.monotonic()
+        log.info("stubborn: running again after %.1f s", first - began)
+
+        machine.join()
+
+        def refused() -> list[str]:
+            return [outcome for at, outcome in tries_of(old) if at > first and not is_unheard(outcome)]
+
+        eventually(lambda: len(refused()) >= 5, within=PATIENCE)
+        assert "done" not in refused()
+        assert max(at for at, outcome in tries_of(old) if outcome == "done") < first
+        machine.run("kill", "-CONT", *map(str, watchmen))
+        come_back(world, machine)
+        finish(world, run)
+        run.together.clear()  # which this test has brought about
+        check(world, run, attempts=2)
+
+
+def submit(world: World, name: str, hosts: int, *, stubborn: int = 0) -> Run:
+    trainee = world.trainee
+    request = trainee.request(name, TRAIN)
+    request["HyperParameters"] |= {"bucket": f'"{trainee.bucket}"', "prefix": f'"{name}"', "stubborn": str(stubborn)}
+    request["ResourceConfig"] |= {"InstanceCount": hosts}
+    request |= {
+        "CheckpointConfig": {"S3Uri": f"s3://{trainee.bucket}/{name}/checkpoints"},
+        "EnableManagedSpotTraining": True,
+        "StoppingCondition": {"MaxRuntimeInSeconds": 900, "MaxWaitTimeInSeconds": 1800},
+        "RetryStrategy": {"MaximumRetryAttempts": 1},
+    }
+    trainee.sagemaker.create_training_job(**request)
+    eventually(lambda: folders_of(world.yard, name), within=PATIENCE)
+    return Run(world, name, hosts)
+
+
+def begun(world: World, run: Run) -> None:
+    """Wait until each instance has stored what a next attempt would go on from; keep what was read so far."""
+
+    def has_stored() -> bool:
+        assert not set(ENDED) & set(run.primary), (world.trainee.describe(run.job), lines_of(world, run))
+        return all(f"{run.job}/checkpoints/{host}.json" in run.stored for host in run.hosts)
+
+    eventually(has_stored, within=PATIENCE)
+    run.acknowledged = lines_of(world, run)
+
+
+def hear_again(world: World, run: Run) -> None:
+    """Wait until each instance has told of a step that it did after this moment."""
+    now = {stream: len(lines) for stream, lines in enumerate(written_by(world, run))}
+
+    def is_heard() -> bool:
+        lines = lines_of(world, run)
+        return len(lines) == len(now) and all(len(each) > now[stream] for stream, each in enumerate(lines))
+
+    eventually(is_heard, within=PATIENCE)
+
+
+def await_run(world: World, run: Run, number: int) -> None:
+    """Wait until a checkpoint of that run of the program is stored by each instance."""
+
+    def has_stored() -> bool:
+        assert not set(ENDED) & set(run.primary), (world.trainee.describe(run.job), lines_of(world, run))
+        stored = [
+            run.stored[f"{run.job}/{kind}"]
+            for host in run.hosts
+            for kind in (f"checkpoints/{host}.json", f"own/{host}")
+        ]
+        return all(states[-1].run == number for states in stored)
+
+    eventually(has_stored, within=PATIENCE)
+
+
+def finish(world: World, run: Run) -> None:
+    world.trainee.user.client("s3").put_object(Bucket=world.trainee.bucket, Key=f"{run.job}/enough", Body=b"")
+    eventually(lambda: set(ENDED) & set(run.primary), within=PATIENCE)
+
+
+def check(world: World, run: Run, *, attempts: int) -> None:
+    """All promises about a job that has ended."""
+    told = world.trainee.describe(run.job)
+    assert told["TrainingJobStatus"] == "Completed", told
+    assert run.primary == ["InProgress", "Completed"]
+    assert_forward(run.seen)
+    assert not run.together, "two attempts lived at once"
+    check_attempts(world, run, attempts)
+    check_logs(world, run, attempts)
+    for key, states in run.stored.items():
+        check_order(key, states, attempts)
+    assert world.trainee.keys(f"out/{run.job}/output/model") == [f"out/{run.job}/output/model.tar.gz"]
+    eventually(lambda: not processes_of(world.yard, run.job), within=PATIENCE)
+    eventually(lambda: not any(place.ml.exists() for place in world.places(run.job)), within=PATIENCE)
+    assert left_in_kernel(folders_of(world.yard, run.job)) == []
+
+
+def check_attempts(world: World, run: Run, attempts: int) -> None:
+    """One came after the other; those that found no room do not count."""
+    with closing(world.client()) as api:
+        told = api.call("trainyard", "DescribeJob", TrainingJobName=run.job)["Attempts"]
+    assert len(told) >= attempts
+    for before, after in itertools.pairwise(told):
+        assert before["EndTime"] <= after["StartTime"]
+
+
+def check_logs(world: World, run: Run, attempts: int) -> None:
+    """Each instance of each attempt has told every step once, and what was read before the fault is there still."""
+    logs = [lines for lines in lines_of(world, run) if lines]  # an attempt that found no room has printed nothing
+    assert len(logs) == attempts * len(run.hosts)
+    for before in run.acknowledged:
+        assert any(each[: len(before)] == before for each in logs), (before, logs)
+    for lines in logs:
+        begin, *steps = [line.split() for line in lines]
+        number, start = int(begin[1]), int(begin[3])
+        expected = [f"run {number} step {step}" for step in range(start + 1, start + 1 + len(steps))]
+        assert lines[1:] == expected
+
+
+def check_order(key: str, states: list[State], attempts: int) -> None:
+    """No attempt has written after the next one did, and none has gone back."""
+    assert states == sorted(states, key=lambda state: state[:2]), (key, states)
+    assert len({state.mark for state in states}) == attempts == states[-1].run, (key, states)
+    if "/checkpoints/" in key:  # from which the next attempt went on
+        steps = [state.step for state in states]
+        assert steps == sorted(steps), (key, states)
+
+
+def lines_of(world: World, run: Run) -> list[list[str]]:
+    """What the programs of all instances of all attempts have printed, as the yard tells it."""
+    count = len(world.trainee.streams(run.job))
+    return [world.trainee.printed(run.job, instance=number) for number in range(count)]
+
+
+def written_by(world: World, run: Run) -> list[list[str]]:
+    """The same as the nodes have it, where some may not have come to the yard yet."""
+    places = sorted(world.places(run.job), key=lambda place: place.root.name)
+    logs = [b"".join(path.read_bytes() for path in sorted(place.logs.glob("*.log"))) for place in places]
+    return [[line for line in each.decode().splitlines() if line.startswith("run ")] for each in logs]
+
+
+def tries_of(place: InstanceFolder) -> list[tuple[float, str]]:
+    """When a program has tried to write straight to S3, and what came of it."""
+    (file,) = (place.ml / "output" / "data").glob("tries-*")
+    found = [line.split() for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    return [(float(at), outcome) for _, at, outcome in found]
+
+
+def is_unheard(outcome: str) -> bool:
+    """Whether there was no answer of the yard."""
+    return outcome.endswith(("Error", "Timeout")) and outcome != "Error"
+
+
+def agents_of(world: World, run: Run) -> dict[str, list[int]]:
+    """The agents of the last attempt, as their machines count."""
+    found = {host: presence_of(world.place(run.job, host).root) for host in run.hosts}
+    return {host: [presence.pid] for host, presence in found.items() if presence is not None}
+
+
+def come_back(world: World, machine: Machine) -> None:
+    """Put a machine back that Ray takes for dead: Ray ends there, and is started again."""
+    machine.join()
+    end_ray(machine)
+    world.cluster.start_node(machine)
+
+
+def end_ray(machine: Machine) -> None:
+    """Kill the raylet, which may have gone with its head, and wait for the keepers that end with it."""
+    for pid in pids_of(machine, RAYLET):
+        with suppress(subprocess.CalledProcessError):
+            machine.run("kill", "-KILL", str(pid))
+    eventually(lambda: not pids_of(machine, RAYLET) and not pids_of(machine, KEEPER), within=PATIENCE)
+
+
+def kill_all(machine: Machine, pattern: str) -> None:
+    found = pids_of(machine, pattern)
+    assert found, machine.run("ps", "-ww", "-eo", "pid=,args=")
+    machine.run("kill", "-KILL", *map(str, found))
+
+
+def pids_of(machine: Machine, pattern: str) -> list[int]:
+    """The processes of a machine whose command line has the pattern."""
+    processes = machine.run("ps", "-ww", "-eo", "pid=,args=").splitlines()
+    return [int(line.split()[0]) for line in processes if re.search(pattern, line)]
+
+
+def children_of(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(each) for task in tasks for each in task.read_text().split()]
+
+
+def command_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
