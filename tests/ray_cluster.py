@@ -14,15 +14,19 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from tests.conformance.environments import interpreter
+from trainyard.testing.eventually import eventually
 from trainyard.testing.machines import Machine, Machines, machines
 from trainyard.testing.yard import ENGINE_SWITCH
 
 PORT = 6379
 STORE_BYTES = 80_000_000
+_START = timedelta(minutes=5)
 
 
 @dataclass(slots=True)
@@ -36,6 +40,7 @@ class RayCluster:
     folder: Path
     cpus: int
     network: Machines
+    _processes: dict[int, "subprocess.Popen[bytes]"] = field(default_factory=dict)
 
     @property
     def address(self) -> str:
@@ -80,13 +85,26 @@ class RayCluster:
         machine.switch_off()
         self.start_node(self.network.switch_on(machine.number))
 
+    def await_nodes(self) -> None:
+        """Wait until all have joined; Ray gives up on a machine that takes longer than 30 s, which is started again."""
+        for machine in tuple(self.nodes.values()):
+            eventually(partial(self._has_joined, machine), within=_START)
+
+    def _has_joined(self, machine: Machine) -> bool:
+        if self._processes[machine.number].poll() is not None:
+            self.restart(self.nodes[machine.address])
+        return "Ray runtime started" in self._log(machine).read_text()
+
     def _start(self, machine: Machine, *options: str) -> None:
         folder = self.folder / str(machine.number)
         ray = [str(interpreter("ray").with_name("ray")), "start", "--block", "--disable-usage-stats", *options]
         ray += [f"--node-ip-address={machine.address}", f"--temp-dir={folder}"]
         ray += [f"--object-store-memory={STORE_BYTES}", "--include-log-monitor=false"]
-        with (self.folder / f"{machine.number}.log").open("ab") as log:
-            machine.start(*ray, environment=self._environment, output=log)
+        with self._log(machine).open("ab") as log:
+            self._processes[machine.number] = machine.start(*ray, environment=self._environment, output=log)
+
+    def _log(self, machine: Machine) -> Path:
+        return self.folder / f"{machine.number}.log"
 
     @property
     def _environment(self) -> Mapping[str, str]:
@@ -103,7 +121,7 @@ class RayCluster:
 def ray_cluster(*, nodes: int, cpus: int, of_last: Sequence[str] = ()) -> Iterator[RayCluster]:
     """A cluster for the length of a block; MachinesMissing where machines cannot be pretended.
 
-    Its nodes join while the block runs, the last of them with further options.
+    The last of its nodes has further options.
     """
     folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
     folder.chmod(0o755)  # users of jobs read the code that lies below
@@ -114,6 +132,7 @@ def ray_cluster(*, nodes: int, cpus: int, of_last: Sequence[str] = ()) -> Iterat
             cluster.start_head()
             for machine in others:
                 cluster.start_node(machine)
+            cluster.await_nodes()
             yield cluster
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from tests.system.trainees import Trainee
-from tests.system.watching import folder_of
+from tests.system.watching import folder_of, has_warm_worker
 from tests.system.yards import KINDS, Place, place_for, trainee_of
 from trainyard.link.spool import read_frames
-from trainyard.link.warm import warm_workers
 from trainyard.testing.eventually import eventually
 from trainyard.testing.yard import RunningYard
 
@@ -251,7 +250,7 @@ def test_a_script_that_ruins_its_channel_leaves_the_stored_objects_untouched(
         completed(anna, name, RUIN, InputDataConfig=[channel("train")])
         assert anna.printed(name)[-1] == "ruined 45"
         assert stored(anna, objects) == objects
-        eventually(lambda: warm_workers(yard.home.warm))
+        eventually(lambda: has_warm_worker(yard))
     notes = [frame.payload.get("text", "") for frame in read_frames(folder_of(yard, "ruin-warm").spool, 0).frames]
     assert any("started warm" in note for note in notes)
     completed(anna, "after-ruin", TELL, InputDataConfig=[channel("train")])

@@ -13,7 +13,7 @@ import torch
 from tests.system.fuzz.world import User
 from tests.system.trainees import Trainee
 from trainyard.testing.eventually import eventually
-from trainyard.testing.yard import RunningYard, running_yard
+from trainyard.testing.yard import RunningYard, engine_of_tests, running_yard
 from trainyard.wire.client import Client
 
 THREE = {"ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 3, "VolumeSizeInGB": 1}}
@@ -49,6 +49,9 @@ if WORLD > 1:
 """
 
 
+NAMELESS = "[c10d] The hostname of the client socket cannot be retrieved"
+
+
 @pytest.fixture(scope="module")
 def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningYard]:
     """One with slots for two jobs of three instances."""
@@ -81,6 +84,11 @@ def notes(anna: Trainee, name: str) -> list[str]:
         return found
 
 
+def printed(anna: Trainee, name: str, instance: int) -> list[str]:
+    """What a program has printed, without what torch says of a machine with no name service, as pretended ones are."""
+    return [line for line in anna.printed(name, instance=instance) if NAMELESS not in line]
+
+
 def weights(anna: Trainee, name: str, *, instance: int = 0) -> list[float]:
     (line,) = [line for line in anna.printed(name, instance=instance) if line.startswith("weights ")]
     return [float(word) for word in line.split()[1:]]
@@ -101,7 +109,7 @@ def test_three_ranks_train_as_one_process_does_with_the_same_batches_cold_and_wa
     expected = pytest.approx(weights(anna, "alone"), abs=1e-5)
     for name in ("cold", "warm"):
         for number in range(3):
-            assert anna.printed(name, instance=number)[0] == f"rank {number} of 3 on algo-{number + 1} master algo-1"
+            assert printed(anna, name, number)[0] == f"rank {number} of 3 on algo-{number + 1} master algo-1"
             assert weights(anna, name, instance=number) == expected
 
 
@@ -123,7 +131,7 @@ dist.destroy_process_group()
 def test_a_script_that_nothing_launches_meets_the_others_at_the_master(anna: Trainee) -> None:
     told = run(anna, launched(anna, "unlaunched", BY_HOSTS))
     assert told["TrainingJobStatus"] == "Completed", (told, anna.lines("unlaunched"))
-    assert [anna.printed("unlaunched", instance=number) for number in range(3)] == [["sum 111.0"]] * 3
+    assert [printed(anna, "unlaunched", number) for number in range(3)] == [["sum 111.0"]] * 3
 
 
 MPI = {
@@ -238,20 +246,20 @@ def test_where_all_ranks_are_is_shown_when_nothing_moves_any_more(anna: Trainee)
     assert anna.reach("hanging", "Stopped")["TrainingJobStatus"] == "Stopped"
 
 
-# Long enough to meet another that is started with it.
+# Long enough to meet another that is started with it; on a cluster their starts are seconds apart.
 MEET = """
 import os, time
 import torch
 import torch.distributed as dist
 dist.init_process_group("gloo")
-for step in range(40):
+for step in range(STEPS):
     value = torch.tensor([float(dist.get_rank() + step)])
     dist.all_reduce(value)
     assert value.item() == 3 + 3 * step, value
     time.sleep(0.05)
 print("port", os.environ["MASTER_PORT"])
 dist.destroy_process_group()
-"""
+""".replace("STEPS", "40" if engine_of_tests() == "local" else "400")
 
 
 def test_two_jobs_of_three_instances_meet_at_ports_of_their_own_at_once(anna: Trainee) -> None:

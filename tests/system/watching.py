@@ -19,6 +19,7 @@ from trainyard.link.folders import InstanceFolder
 from trainyard.link.presence import Presence, presence_of
 from trainyard.link.specs import read_spec
 from trainyard.link.spool import read_frames
+from trainyard.link.warm import WorkerFolder, read_worker
 from trainyard.testing.yard import RunningYard, engine_of_tests
 
 _PAUSE_S = 0.02
@@ -89,6 +90,12 @@ def living_agents(yard: RunningYard, name: str = "") -> list[int]:
     return [pid for presence in found if presence is not None for pid in _pids_of(presence)]
 
 
+def has_warm_worker(yard: RunningYard) -> bool:
+    """Whether an interpreter waits for the next job, on whichever node."""
+    folders = [WorkerFolder(each) for node in _nodes(yard) for each in node.glob("warm/*/*")]
+    return any(worker is not None and _pids_of(worker.presence) for worker in map(read_worker, folders))
+
+
 def card_of(yard: RunningYard, name: str) -> Mapping[str, Any]:
     """The failure card that the agent of a job left; empty when it left none."""
     last = read_frames(folder_of(yard, name).spool, 0).frames[-1]
@@ -112,13 +119,17 @@ def processes_of(yard: RunningYard, name: str) -> list[str]:
 
 
 def _places(yard: RunningYard) -> list[Path]:
-    """The folders in which instances run. A cluster's have one per node, beside the mirrors in the yard's own home."""
-    nodes = {
-        "local": lambda: [yard.home.root],
-        "loopback": lambda: (yard.home.root / "loopback" / "nodes").glob("*"),
-        "ray": lambda: Path(os.environ["TRAINYARD_SERVER_RAY_FOLDER"]).glob(f"*/{(yard.home.ray / 'id').read_text()}"),
-    }
-    return [spec.parent for node in nodes[engine_of_tests()]() for spec in node.glob("jobs/*/*/*/spec.json")]
+    """The folders in which instances run. A cluster's are with its nodes, and the yard's own home has their mirrors."""
+    return [spec.parent for node in _nodes(yard) for spec in node.glob("jobs/*/*/*/spec.json")]
+
+
+def _nodes(yard: RunningYard) -> list[Path]:
+    """What the yard has on each node."""
+    engine = engine_of_tests()
+    if engine == "ray":
+        mine = (yard.home.ray / "id").read_text()
+        return list(Path(os.environ["TRAINYARD_SERVER_RAY_FOLDER"]).glob(f"*/{mine}"))
+    return list((yard.home.root / "loopback" / "nodes").glob("*")) if engine == "loopback" else [yard.home.root]
 
 
 def _pids_of(presence: Presence) -> list[int]:

@@ -18,7 +18,7 @@ import trainyard
 from tests.system.fuzz.world import User
 from tests.system.trainees import Trainee
 from trainyard.testing.eventually import eventually
-from trainyard.testing.yard import RunningYard, start_yard
+from trainyard.testing.yard import RunningYard, engine_of_tests, start_yard
 
 ROOT, USER = "root", "ordinary user"
 KINDS = (ROOT, USER)
@@ -89,6 +89,8 @@ def place_for(kind: str) -> Iterator[Place]:
     if kind == ROOT and os.geteuid() != 0:
         pytest.skip("only root can run a yard as root")
     uid = ORDINARY_UID if kind == USER and os.geteuid() == 0 else os.geteuid()
+    if engine_of_tests() == "ray" and not _is_same_version(os.environ["TRAINYARD_SERVER_RAY_PYTHON"], uid):
+        pytest.skip("an ordinary user may not start the Python that has Ray")
     # Not pytest's own, which is closed to other users; and one that jobs would see, if it were not hidden from them.
     folder = Path(tempfile.mkdtemp(prefix="trainyard-", dir="/opt" if os.geteuid() == 0 else "/tmp"))
     folder.chmod(0o755)

@@ -5,6 +5,7 @@ its processes with it, whatever they did to get away. When the test itself is ki
 """
 
 import contextlib
+import ctypes
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from trainyard.testing.eventually import eventually
 
 _NETWORK = "10.77.0"
 _LINK = "eth0"
+_CLONE_NEWNET = 0x40000000
 
 
 class MachinesMissing(Exception):
@@ -44,21 +46,31 @@ class Machine:
         """A command line that runs another one on its network, from where the processes of all machines are seen."""
         return [*_enter(self.pid, "--net"), *map(str, words)]
 
-    def start(self, *words: str | Path, environment: Mapping[str, str], output: IO[bytes]) -> None:
+    def start(self, *words: str | Path, environment: Mapping[str, str], output: IO[bytes]) -> "subprocess.Popen[bytes]":
         """Start a process that ends with the machine at the latest."""
-        self._network.started.append(
-            subprocess.Popen(
-                self.command(*words),
-                env=dict(environment),
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
+        process = subprocess.Popen(
+            self.command(*words),
+            env=dict(environment),
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
         )
+        self._network.started.append(process)
+        return process
 
     def run(self, *words: str | Path) -> str:
         return _run(self.command(*words))
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Be on its network with this thread and what it starts, for the length of a block; only root can."""
+        with Path("/proc/thread-self/ns/net").open() as ours, Path(f"/proc/{self.pid}/ns/net").open() as its:
+            _join_network(its.fileno())
+            try:
+                yield
+            finally:
+                _join_network(ours.fileno())
 
     def cut(self) -> None:
         """Take it off the network; its processes go on."""
@@ -137,6 +149,12 @@ _AS_ROOT = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
 def _enter(pid: int, *kinds: str) -> list[str]:
     user = ["--user", "--preserve-credentials"] if _AS_ROOT else []
     return ["nsenter", "--target", str(pid), *user, *(kinds or ("--net", "--pid", "--mount"))]
+
+
+def _join_network(descriptor: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(descriptor, _CLONE_NEWNET):
+        raise OSError(number := ctypes.get_errno(), f"the network cannot be joined: {os.strerror(number)}")
 
 
 def _run(command: Sequence[str]) -> str:

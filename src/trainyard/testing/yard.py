@@ -1,13 +1,16 @@
 """A real yard for tests: a server process of its own, on free ports of the loopback."""
 
+import contextlib
 import http.client
+import json
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -85,9 +88,12 @@ def start_yard(
 ) -> RunningYard:
     """Start a yard on a home folder and wait until it answers; its journal goes to `server.log` in the home.
 
-    With a `uid`, which only root can ask for, that user owns and runs it. Without a `port` it listens on free ones.
+    With a `uid`, which only root can ask for, that user owns and runs it. Without a `port` it listens on free ones; on
+    a cluster, where it did before it was killed, because the instances out there know it by that address.
     """
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if engine_of_tests() != "local":
+        port = port or _port_before(home) or _port_to_keep()
     command = [python, "-m", "trainyard.server.main", "--home", str(home), "--port", str(port)]
     with Path(home / "server.log").open("ab") as journal:
         if uid is not None:
@@ -117,7 +123,7 @@ def start_yard(
     raise AssertionError(f"the yard did not start:\n{(home / 'server.log').read_text()}")
 
 
-@contextmanager
+@contextlib.contextmanager
 def running_yard(home: Path, *, environment: dict[str, str] | None = None) -> Iterator[RunningYard]:
     """A yard for the length of a block."""
     yard = start_yard(home, environment=environment)
@@ -126,6 +132,25 @@ def running_yard(home: Path, *, environment: dict[str, str] | None = None) -> It
     finally:
         if yard.process.poll() is None:
             yard.stop()
+
+
+def _port_before(home: Path) -> int:
+    """Where a yard listened that was killed; 0 when there was none."""
+    try:
+        told = json.loads(Home(home).runtime_file.read_bytes())
+    except FileNotFoundError:
+        return 0
+    return urlsplit(told["http"]).port or 0
+
+
+def _port_to_keep() -> int:
+    """A port that is free, as is the next one, and that no connection is given while the yard is away."""
+    while True:
+        port = random.randrange(20_000, 32_000)  # below those that the kernel hands out
+        with contextlib.suppress(OSError), socket.socket() as one, socket.socket() as next_one:
+            one.bind(("127.0.0.1", port))
+            next_one.bind(("127.0.0.1", port + 1))
+            return port
 
 
 def _answers(runtime: Runtime) -> bool:

@@ -148,7 +148,7 @@ class LoopbackCluster:
         for name in {*places}:
             if self.node(name).is_cut_off:
                 raise Unreachable(f"Node {name} does not answer.")
-            if (taken + places).count(name) > self._nodes[name].slots:
+            if name in taken and (taken + places).count(name) > self._nodes[name].slots:  # alone, a job may share slots
                 raise Unavailable(f"Node {name} has no room for {attempt}.")
         self._reservations.mkdir(parents=True, exist_ok=True)
         replace_file(self._reservations / _name(attempt), json.dumps(places).encode())
