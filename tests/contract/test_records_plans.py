@@ -180,7 +180,7 @@ def test_those_that_are_due_until_a_moment_are_found_without_those_that_are_due_
 
 def test_the_first_of_each_account_in_a_line_are_found_without_those_behind_them(records: SqlRecords) -> None:
     heads = partial(SqlRecords.heads, kind=KIND, lines=["here", "there", "nowhere"], after=NOON)
-    behind = partial(SqlRecords.waiting, kind=KIND, line="here", account=BOB, after=NOON, limit=PAGE)
+    behind = partial(SqlRecords.waiting, kind=KIND, line="here", accounts=[BOB], after=NOON, limit=PAGE)
     assert len(heads(records)) == 6
     assert len(behind(records)) == PAGE
     for plan in (*plans(records, heads), *plans(records, behind)):

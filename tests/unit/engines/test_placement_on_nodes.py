@@ -239,3 +239,21 @@ def test_however_many_jobs_come_and_go_no_node_gives_more_than_it_has() -> None:
                 len([share for share in running if share.node == each.name]) <= max(each.slots, len(jobs[0]))
                 for each in machine.nodes
             )
+
+
+def test_what_is_taken_of_a_copy_is_not_taken_of_the_room() -> None:
+    room = Room(MIXED, [Share(60, 8 * GIB, (0, 1), "gpu")])
+    other, demand = room.copy(), Demand((P3,) * 6, is_spread=False)
+    assert other.place(demand) == room.place(demand)
+    other.take([Share(2, 8 * GIB, (2, 3), "gpu"), Share(16, 64 * GIB, (), "a")])
+    assert where(other.place(Demand((M5_4X,)))) == ["b"]
+    assert where(room.place(Demand((M5_4X,)))) == ["a"]
+
+
+def test_a_node_is_filled_anew_with_what_runs_there_now() -> None:
+    room = Room(TWO, [Share(16, 64 * GIB, (), "a"), Share(16, 64 * GIB, (), "b")])
+    assert room.place(Demand((M5_LARGE,))) is None
+    room.refill("b", [Share(14, 8 * GIB, (), "b")])
+    room.refill("gone", [Share(1, 1, (), "gone")])
+    assert where(room.place(Demand((M5_LARGE,)))) == ["b"]
+    assert room.place(Demand((M5_LARGE, M5_LARGE))) is None

@@ -3,19 +3,23 @@
 Each engine has a line of its own; those on the yard's own machine share one. In a line jobs that are not spot come
 before those that are, and accounts take turns: an account's jobs start in the order they came, and of several accounts
 the one is next whose turn came first. A turn comes when the job was created or the account had its last one, whichever
-was later, and a minute later for each instance that the account has running. So an account that sends a thousand jobs
-does not keep out another's single one, and as a moment that has passed is passed by nobody who comes later, every job
-is first at some time.
+was later, and a minute later for each instance that the account has running, up to an hour. So an account that sends a
+thousand jobs does not keep out another's single one, and as a moment that has passed is passed by nobody who comes
+later, every job is first at some time.
 
 Where the first has no room, places are kept for it where least is in its way, and those behind it may start beside
-these. They cannot delay it: on a node of its own it would find the same room without them. On a machine whose cores
-and memory instances share, nobody overtakes.
+these. They cannot delay it: on a node of its own it would find the same room without them. Others behind it they could
+delay for as long as the first waits, say large ones that want GPUs where the first wants cores: so places are also kept
+for the oldest of those that have waited long. On a machine whose cores and memory instances share, nobody overtakes.
+
+A look costs little where nothing has changed: the room is kept in step with the seats node by node, and who found none
+is not tried again before a seat or a node has changed. Who waits is read from the records each time, since other
+processes may write there.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import chain
 
 from trainyard.engines.catalog import Catalog
 from trainyard.engines.contract import Capacity
@@ -28,8 +32,13 @@ from trainyard.server.jobs import KIND, is_of_spot, job_of, line_name, waits_sin
 from trainyard.server.records.contract import Records, ResourceId, Waiting
 
 TURN = timedelta(minutes=1)  # by which an account's turn is later for each instance that it has running
+LATEST_TURN = timedelta(hours=1)  # by which it is later at most
 LOOKED_AT = 50  # behind a job that has no room, for such as have
+LONG = timedelta(hours=1)  # after which a job is not overtaken by others that take the places it could have
+KEPT_FOR = 5  # of those that have waited so long, beside the first
+
 _REMEMBERED = 20_000  # jobs whose demands need not be read again
+_BELIEVED = timedelta(minutes=1)  # for which a line is taken to be blocked by those that it was, unless a seat changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +74,66 @@ class Asking:
     demand: Demand
 
 
+class Floor:
+    """The room that the seats of a line leave, kept in step with them node by node. It is not to be taken from."""
+
+    def __init__(self) -> None:
+        self.room = Room(Capacity(()))
+        self.changes = 0
+        self._seats: Seats = {}
+        self._on: dict[str, dict[ResourceId, list[Share]]] = {}  # the shares on each node, by whose they are
+
+    def follow(self, machine: Capacity, seats: Seats) -> None:
+        """Bring it in step with what there is now."""
+        touched = self._reseat(seats)
+        if machine != self.room.machine:
+            running = (share for on_node in self._on.values() for shares in on_node.values() for share in shares)
+            self.room = Room(machine, running)
+        elif touched:
+            for node in touched:
+                self.room.refill(node, (share for shares in self._on.get(node, {}).values() for share in shares))
+        else:
+            return
+        self.changes += 1
+
+    def _reseat(self, seats: Seats) -> set[str]:
+        """The nodes on which something has changed."""
+        touched: set[str] = set()
+        before, self._seats = self._seats, seats
+        for key in [key for key, seat in before.items() if seats.get(key) != seat]:
+            for share in before[key].shares:
+                touched.add(share.node)
+                self._on.get(share.node, {}).pop(key, None)
+        for key in [key for key, seat in seats.items() if before.get(key) != seat]:
+            for share in seats[key].shares:
+                touched.add(share.node)
+                self._on.setdefault(share.node, {}).setdefault(key, []).append(share)
+        return touched
+
+
+@dataclass(frozen=True, slots=True)
+class Blockade:
+    """A first in line that has no room, with the others for which places are kept, and what is left beside those.
+
+    As long as no seat changes, whoever was refused here will be again.
+    """
+
+    first: ResourceId
+    elders: Sequence[Waiting]
+    changes: int  # of the floor until then
+    until: datetime
+    room: Room
+    refused: set[Demand] = field(default_factory=set)
+
+
 @dataclass(slots=True)
 class Memory:
     """What a yard need not find out again, and may forget."""
 
     askings: dict[ResourceId, Asking] = field(default_factory=dict)
     turns: dict[tuple[str, str], datetime] = field(default_factory=dict)  # the last of a line and an account
+    floors: dict[tuple[str, bool], Floor] = field(default_factory=dict)  # of a line, with its spot jobs or without
+    blockades: dict[str, Blockade] = field(default_factory=dict)  # of lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +146,7 @@ class Line:
     name: str
     keys: Sequence[str]  # by which the records know it
     seats: Seats
+    now: datetime
 
     def ranked(self) -> Sequence[Waiting]:
         """The first of each account, by whose turn it is."""
@@ -103,33 +167,94 @@ class Line:
             self.memory.askings[waiting.id] = known
         return known
 
-    def room(self, machine: Capacity) -> Room:
-        return Room(machine, chain.from_iterable(seat.shares for seat in self.seats.values()))
+    def floor(self, machine: Capacity) -> Floor:
+        """What is free beside all that run."""
+        return self._floor(machine, self.seats, is_whole=True)
 
-    def behind(self, ranked: Sequence[Waiting]) -> Iterator[Waiting]:
+    def lasting_floor(self, machine: Capacity) -> Floor:
+        """What would be free without the spot jobs."""
+        return self._floor(machine, {key: seat for key, seat in self.seats.items() if not seat.is_spot}, is_whole=False)
+
+    def behind(self, ranked: Sequence[Waiting]) -> Sequence[Waiting]:
         """Those behind the first, as many as are looked at: the heads of other accounts, and then those behind them."""
-        yield from ranked[1:LOOKED_AT]
+        found = list(ranked[1:LOOKED_AT])
         each = (LOOKED_AT - len(ranked)) // len(ranked)
+        if each <= 0:
+            return found
+        heads, lines = {head.id for head in ranked}, dict[str, list[str]]()
         for head in ranked:
-            if each > 0:
-                found = self.records.waiting(KIND, head.line, account=head.account, after=EPOCH, limit=each + 1)
-                yield from (waiting for waiting in found if waiting.id != head.id)
+            lines.setdefault(head.line, []).append(head.account)
+        for line, accounts in lines.items():
+            others = self.records.waiting(KIND, line, accounts=accounts, after=EPOCH, limit=each + 1)
+            found += (waiting for waiting in others if waiting.id not in heads)
+        return found
 
-    def overtaker(self, room: Room, ranked: Sequence[Waiting]) -> Offer | None:
-        """One behind the first that can start in a room without what is kept for the first."""
-        refused: set[Demand] = set()
-        for waiting in self.behind(ranked):
-            try:
-                asking = self.asking(waiting)
-            except (NotFound, InvalidRequest):  # which is seen to when it is first
+    def elders(self, first: Waiting, behind: Sequence[Waiting]) -> Sequence[Waiting]:
+        """Those who have waited so long that places are kept for them too, the oldest first.
+
+        None of them is spot unless the first is.
+        """
+        is_spot = is_of_spot(first.due_at)
+        alike = (each for each in behind if is_of_spot(each.due_at) == is_spot)
+        old = (each for each in alike if self.now - waits_since(each.due_at) > LONG)
+        return sorted(old, key=lambda each: (each.due_at, each.id))[:KEPT_FOR]
+
+    def is_blocked_by(self, first: Asking, floor: Floor) -> bool:
+        """Whether it is known that the first has no room."""
+        known = self.memory.blockades.get(self.name)
+        return known is not None and (known.first, known.changes) == (first.id, floor.changes)
+
+    def blockade(self, first: Asking, elders: Sequence[Waiting], floor: Floor) -> Blockade | None:
+        """What is known to be left beside what is kept for these, if nothing has changed since."""
+        known = self.memory.blockades.get(self.name)
+        if known is None or not self.is_blocked_by(first, floor):
+            return None
+        return known if known.elders == elders and self.now < known.until else None
+
+    def block(self, first: Asking, elders: Sequence[Waiting], floor: Floor, *, left: Room) -> Blockade:
+        """Remember what is left."""
+        made = Blockade(first.id, elders, floor.changes, self.now + _BELIEVED, left)
+        self.memory.blockades[self.name] = made
+        return made
+
+    def elder(self, elders: Sequence[Waiting], floor: Floor, *, left: Room, kept: Sequence[Share]) -> Offer | None:
+        """One of the elders that can start; for those before it, or for all, places are taken from what is left."""
+        wanted = Room(left.machine, kept)
+        for waiting in elders:
+            asking = self._asked(waiting)
+            if asking is None:
                 continue
-            if asking.demand in refused:
-                continue
-            shares = room.place(asking.demand)
+            shares = left.place(asking.demand)
             if shares is not None:
                 return Offer(waiting.id, shares, overtakes=True)
-            refused.add(asking.demand)
+            shares = wanted.place(asking.demand, beside=floor.room) or ()
+            left.take(shares)
+            wanted.take(shares)
         return None
+
+    def overtaker(self, blockade: Blockade, behind: Sequence[Waiting]) -> Offer | None:
+        """One behind the first that can start beside what is kept."""
+        for waiting in behind:
+            asking = self._asked(waiting)
+            if asking is None or asking.demand in blockade.refused:
+                continue
+            shares = blockade.room.place(asking.demand)
+            if shares is not None:
+                return Offer(waiting.id, shares, overtakes=True)
+            blockade.refused.add(asking.demand)
+        return None
+
+    def _asked(self, waiting: Waiting) -> Asking | None:
+        """What one behind the first asks for; of one that cannot be asked is seen to when it is first."""
+        try:
+            return self.asking(waiting)
+        except (NotFound, InvalidRequest):
+            return None
+
+    def _floor(self, machine: Capacity, seats: Seats, *, is_whole: bool) -> Floor:
+        found = self.memory.floors.setdefault((self.name, is_whole), Floor())
+        found.follow(machine, seats)
+        return found
 
     def _turns(self) -> "_Turns":
         running: dict[str, int] = {}
@@ -148,7 +273,8 @@ class _Turns:
 
     def of(self, head: Waiting) -> datetime:
         since = waits_since(head.due_at)
-        return max(since, self.last.get(head.account, since)) + TURN * self.running.get(head.account, 0)
+        later = min(LATEST_TURN, TURN * self.running.get(head.account, 0))
+        return max(since, self.last.get(head.account, since)) + later
 
 
 def lines_of(engines: Engines) -> Mapping[str, Sequence[str]]:

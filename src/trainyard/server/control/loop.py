@@ -36,6 +36,7 @@ class TrainingLoop:
         self._drives: dict[ResourceId, asyncio.Task[None]] = {}
         self._rings: dict[ResourceId, _Ring] = {}
         self._wakened = asyncio.Event()
+        self._claims_from = 0.0  # the moment from which to look for jobs that nobody drives
         self._is_closing = False
 
     async def run(self) -> None:
@@ -61,10 +62,12 @@ class TrainingLoop:
             ring.wake()
 
     def _hear(self, job_id: str) -> None:
+        """Whoever is driven here gives nobody room before the drive is over, of which `_let_go` tells."""
         ring = self._rings.get(ResourceId(job_id))
-        if ring is not None:
+        if ring is None:
+            self._wakened.set()
+        else:
             ring.wake()
-        self._wakened.set()
 
     def _hear_agents(self, doorbell: Doorbell) -> None:
         for job_id in doorbell.read():
@@ -84,9 +87,7 @@ class TrainingLoop:
     async def _look_for_work(self) -> bool:
         """Whether a job was taken up, so that there may be another."""
         try:
-            claim = await asyncio.to_thread(self._work.claim)
-            if claim is not None:
-                await self._take_up(claim)
+            if await self._has_claimed():
                 return True
             offers = await asyncio.to_thread(self._work.offers, dict(self._running))
             return any([await self._start(offer) for offer in offers])
@@ -94,6 +95,18 @@ class TrainingLoop:
             log.exception("looking for work failed")
             await asyncio.sleep(AFTER_ERROR_S)
             return False
+
+    async def _has_claimed(self) -> bool:
+        """Whether a job that nobody drives was taken up; such come without a ring, and are looked for now and then."""
+        now = asyncio.get_running_loop().time()
+        if now < self._claims_from:
+            return False
+        claim = await asyncio.to_thread(self._work.claim)
+        if claim is None:
+            self._claims_from = now + IDLE.total_seconds()
+            return False
+        await self._take_up(claim)
+        return True
 
     async def _start(self, offer: Offer) -> bool:
         claim = await asyncio.to_thread(self._work.place, offer)
@@ -154,6 +167,8 @@ class TrainingLoop:
             log.warning("a job could not be let go", exc_info=True, extra={"id": job_id})
         if self._is_driven_here(job_id):
             del self._drives[job_id], self._rings[job_id]
+            if job_id in self._running:  # somebody else has it, or nobody
+                self._claims_from = 0.0
         self._wakened.set()
 
     def _is_driven_here(self, job_id: ResourceId) -> bool:

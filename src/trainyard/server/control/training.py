@@ -37,6 +37,7 @@ from trainyard.server.control.ending import (
 )
 from trainyard.server.control.lines import (
     Asking,
+    Floor,
     Line,
     Memory,
     Offer,
@@ -427,7 +428,7 @@ class TrainingWork:
         engines = {each for each in {seat.engine for seat in running.values()} if self.engines.line_of(each) == name}
         seats = {key: seat for key, seat in running.items() if seat.engine in engines}
         keys = keys_of(name, self.engines, site=self.site)
-        line = Line(self.records, self.catalog, self.memory, name=name, keys=keys, seats=seats)
+        line = Line(self.records, self.catalog, self.memory, name=name, keys=keys, seats=seats, now=self.clock())
         ranked = line.ranked()
         if not ranked:
             return None
@@ -439,23 +440,36 @@ class TrainingWork:
         except (NotFound, Unavailable) as error:
             log.debug("a line has to wait", extra={"line": name, "why": error.message})
             return None
-        room = line.room(machine)
-        shares = room.place(first.demand)
+        floor = line.floor(machine)
+        shares = None if line.is_blocked_by(first, floor) else floor.room.place(first.demand)
         if shares is not None:
             return Offer(first.id, shares)
-        return self._beside(line, first, room=room, others=ranked)
+        return self._beside(line, first, floor=floor, ranked=ranked)
 
-    def _beside(self, line: Line, first: Asking, *, room: Room, others: Sequence[Waiting]) -> Offer | None:
+    def _beside(self, line: Line, first: Asking, *, floor: Floor, ranked: Sequence[Waiting]) -> Offer | None:
         """Who starts before the first in line, which has no room, without delaying it."""
-        machine, has_spot = room.machine, any(seat.is_spot for seat in line.seats.values())
+        behind = () if is_shared(floor.room.machine) else line.behind(ranked)
+        elders = line.elders(ranked[0], behind)
+        blockade = line.blockade(first, elders, floor)
+        if blockade is None:
+            kept, left = self._kept(line, first, floor=floor), floor.room.copy()
+            left.take(kept)
+            offer = line.elder(elders, floor, left=left, kept=kept)
+            if offer is not None:
+                return offer
+            blockade = line.block(first, elders, floor, left=left)
+        return line.overtaker(blockade, behind)
+
+    def _kept(self, line: Line, first: Asking, *, floor: Floor) -> Sequence[Share]:
+        """Where the first in line will be; those on spot that are in its way are told to go."""
+        machine, has_spot = floor.room.machine, any(seat.is_spot for seat in line.seats.values())
         gives_way = has_spot and not first.demand.is_spot
         if is_shared(machine):
             if gives_way:
                 self._make_room(first, line.seats, machine=machine)
-            return None
-        kept = self._make_room_on_nodes(first, line.seats, room=room) if gives_way else None
-        room.take(kept or Room(machine).place(first.demand, beside=room) or ())
-        return line.overtaker(room, others)
+            return ()
+        kept = self._make_room_on_nodes(line, first, room=floor.room) if gives_way else None
+        return kept or Room(machine).place(first.demand, beside=floor.room) or ()
 
     def _make_room(self, first: Asking, seats: Seats, *, machine: Capacity) -> None:
         """Tell the spot jobs to go whose places let the first in line start, once all who leave anyway have left."""
@@ -466,10 +480,9 @@ class TrainingWork:
         for given in chosen(lack, places, now=self.clock()):
             self._interrupt(given.id, GIVE_WAY)
 
-    def _make_room_on_nodes(self, first: Asking, seats: Seats, *, room: Room) -> tuple[Share, ...] | None:
+    def _make_room_on_nodes(self, line: Line, first: Asking, *, room: Room) -> tuple[Share, ...] | None:
         """The same on nodes: where the first in line will be, once the spot jobs there that must go have gone."""
-        fixed = {key: seat for key, seat in seats.items() if not seat.is_spot}
-        kept = Room(room.machine, _shares_of(fixed)).place(first.demand, beside=room)
+        seats, kept = line.seats, line.lasting_floor(room.machine).room.place(first.demand, beside=room)
         if kept is None:
             return None
         spot, nodes = {key: seat for key, seat in seats.items() if seat.is_spot}, {share.node for share in kept}

@@ -204,13 +204,17 @@ class LeaseContract:
         records.apply(second, Change(is_settling=True), now=NOON)
         assert heads(records, "x") == [Waiting(first.id, ALICE, "x", minutes(3))]
 
-    def test_more_of_an_account_are_told_in_their_order(self, records: Records) -> None:
+    def test_more_of_some_accounts_are_told_in_their_order(self, records: Records) -> None:
         for number in (3, 1, 2):
             records.create(draft(f"job-{number}", line="x", due_at=minutes(number)), now=NOON)
         records.create(draft("bobs", account=BOB, line="x", due_at=minutes(1)), now=NOON)
-        found = records.waiting(KIND, "x", account=ALICE, after=NOON, limit=2)
-        assert [each.due_at for each in found] == [minutes(1), minutes(2)]
-        found = records.waiting(KIND, "x", account=ALICE, after=minutes(1), limit=9)
+        found = records.waiting(KIND, "x", accounts=[BOB, ALICE], after=NOON, limit=2)
+        assert [(each.account, each.due_at) for each in found] == [
+            (BOB, minutes(1)),
+            (ALICE, minutes(1)),
+            (ALICE, minutes(2)),
+        ]
+        found = records.waiting(KIND, "x", accounts=[ALICE], after=minutes(1), limit=9)
         assert [each.due_at for each in found] == [minutes(2), minutes(3)]
 
     def test_those_that_wait_are_counted_by_line_and_account(self, records: Records) -> None:

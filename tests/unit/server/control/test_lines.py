@@ -1,19 +1,24 @@
 """Who starts next: lines of engines, turns of accounts, and those who may start before a job that has no room."""
 
+import random
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.unit.server.control.bench import Bench, open_bench
-from tests.unit.server.services.accounts import As
+from tests.unit.server.services.accounts import NOON, As
 from tests.unit.server.services.sagemaker import requests
 from trainyard.engines.catalog import Catalog
 from trainyard.engines.contract import Capacity, Node
-from trainyard.server.control.lines import LOOKED_AT, TURN
+from trainyard.engines.placement import Demand, Room
+from trainyard.foundation.jobs import Share
+from trainyard.server.control.lines import LATEST_TURN, LONG, LOOKED_AT, TURN, Floor, Seat
 from trainyard.server.control.training import GIVE_WAY
+from trainyard.server.records.contract import ResourceId
 from trainyard.testing.engines import SimulatedEngine, complete, run
 
 GIB = 1024**3
@@ -211,6 +216,83 @@ def test_every_instance_that_runs_makes_the_next_turn_a_minute_later(
     cluster.watch.forward((3 * TURN).total_seconds() + later_s)
     cluster.create("bens", by=ben, **of(LARGE))
     assert place_all(cluster) == [first]  # there is room for one
+
+
+@pytest.mark.parametrize(("later_s", "first"), [(-1, "bens"), (1, "annas-next")])
+def test_no_turn_is_later_than_an_hour_however_many_instances_run(cluster: Bench, later_s: float, first: str) -> None:
+    ben = second_user(cluster)
+    cluster.engine.offered = nodes(*"abcdefghij")
+    started(cluster, "annas", **of(SMALL, 70))
+    cluster.create("annas-next", **of(LARGE))
+    cluster.watch.forward(LATEST_TURN.total_seconds() + later_s)
+    cluster.create("bens", by=ben, **of(LARGE))
+    assert place_all(cluster) == [first]  # there is room for one
+
+
+@pytest.mark.parametrize(("waited", "starts"), [(LONG / 2, ["narrow"]), (LONG * 2, [])])
+def test_who_has_waited_long_is_not_overtaken_by_those_that_take_its_place(
+    cluster: Bench, waited: timedelta, starts: list[str]
+) -> None:
+    with_gpus = Node("g", 16, 12.0, 64 * GIB, (0, 1), reserves=True)  # too small for a large instance
+    cluster.engine.offered = Capacity((*nodes("a", "b").nodes, with_gpus))
+    started(cluster, "long", **of(LARGE))
+    started(cluster, "busy", **of("ml.g4dn.xlarge"))  # a GPU
+    queue(cluster, "first", **of(LARGE, 2))
+    queue(cluster, "wide", **of("ml.g4dn.xlarge", 2))
+    cluster.watch.forward(waited.total_seconds())
+    queue(cluster, "narrow", **of("ml.g4dn.xlarge"))
+    assert place_all(cluster) == starts
+
+    finish(cluster, "busy")
+    if not starts:
+        assert place_all(cluster) == ["wide"]  # before the first, which needs what it does not have
+
+
+def test_a_look_at_a_line_in_which_nothing_has_changed_tries_no_place_again(
+    cluster: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[Demand] = []
+    place = Room.place
+
+    def counted(room: Room, demand: Demand, *, beside: Room | None = None) -> tuple[Share, ...] | None:
+        tried.append(demand)
+        return place(room, demand, beside=beside)
+
+    monkeypatch.setattr(Room, "place", counted)
+    started(cluster, "long", **of("ml.m5.2xlarge", 2), **tagged("trainyard:spread", "strict"))
+    queue(cluster, "large", **of(LARGE, 2))
+    queue(cluster, "small", **of(SMALL))
+    assert cluster.offer() is None
+    assert tried
+    tried.clear()
+    assert cluster.offer() is None
+    assert not tried
+
+    queue(cluster, "other", **of("ml.m5.xlarge"))
+    assert cluster.offer() is None
+    assert len(tried) == 1  # for the one that is new
+    cluster.engine.offered = nodes("a", "b", "c")
+    assert place_all(cluster) == ["small", "other"]  # beside what is kept for the large one
+    finish(cluster, "long")
+    assert place_all(cluster) == ["large"]
+
+
+def test_the_room_beside_seats_that_change_is_the_same_as_one_made_anew() -> None:
+    chance = random.Random(3)
+    machine, floor, seats = nodes("a", "b", "c"), Floor(), dict[ResourceId, Seat]()
+    catalog = Catalog.read(Path("no such file"))
+    demands = [Demand((catalog[name],) * count) for name in (SMALL, "ml.m5.2xlarge", LARGE) for count in (1, 2, 3)]
+    for number in range(300):
+        if number % 50 == 49:
+            machine = nodes(*chance.sample("abcd", 3))
+        fresh = Room(machine, [share for seat in seats.values() for share in seat.shares])
+        floor.follow(machine, dict(seats))
+        assert [floor.room.place(each) for each in demands] == [fresh.place(each) for each in demands]
+        shares = fresh.place(chance.choice(demands))
+        if shares is not None:
+            seats[ResourceId(str(number))] = Seat(shares, False, "", "anna", NOON)
+        if shares is None or chance.random() < 0.4:
+            seats.pop(chance.choice(list(seats)))
 
 
 def test_a_large_job_is_first_once_its_moment_has_passed_however_many_come_after(cluster: Bench) -> None:

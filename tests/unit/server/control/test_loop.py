@@ -14,12 +14,14 @@ from tests.unit.server.control.bench import Bench
 from trainyard.engines.contract import InstanceRef
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.jobs import Status
-from trainyard.link.contract import InstanceSpec
+from trainyard.link.contract import FrameKind, InstanceSpec
 from trainyard.link.doorbell import Doorbell, ring
 from trainyard.server.control import loop as control
 from trainyard.server.control import training
 from trainyard.server.control.bell import Bell
+from trainyard.server.control.lines import Offer, Seats
 from trainyard.server.control.loop import TrainingLoop
+from trainyard.server.control.training import TrainingWork
 from trainyard.server.jobs import job_of
 from trainyard.server.records.contract import Query
 from trainyard.testing.engines import SimulatedEngine, complete
@@ -150,6 +152,31 @@ def test_a_job_of_another_yard_on_the_same_database_is_left_alone(bench: Bench) 
     play(bench, scene)
     assert bench.job("theirs").secondary == "Training"
     assert bench.agent("ours").is_alive
+
+
+def test_news_of_jobs_that_run_are_no_cause_to_look_for_others(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "IDLE", timedelta(hours=1))
+    looks: list[Seats] = []
+    look = TrainingWork.offers
+
+    def counted(work: TrainingWork, running: Seats) -> Sequence[Offer]:
+        looks.append(running)
+        return look(work, running)
+
+    monkeypatch.setattr(TrainingWork, "offers", counted)
+    job = bench.create()
+
+    async def scene(bell: Bell) -> None:
+        await until(lambda: bench.job().secondary == "Training" and looks[-1:] != [{}])
+        known = len(looks)
+        bench.agent().report(FrameKind.METRIC, name="loss", value=0.5, at_us=1, count=1)
+        bell.ring(job.id)
+        await until(lambda: "loss" in bench.job().metrics)
+        assert len(looks) == known
+        bell.ring((await asyncio.to_thread(bench.create, "other")).id)
+        await until(lambda: bench.job("other").secondary == "Training")
+
+    play(bench, scene)
 
 
 def test_news_of_a_job_are_heard_when_its_agent_rings(

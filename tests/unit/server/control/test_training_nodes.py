@@ -150,9 +150,7 @@ def test_a_node_that_went_before_the_start_costs_no_retry(cluster: Bench, monkey
     assert (cluster.job().secondary, cluster.agent(attempt=2).spec.node) == (S.TRAINING, "b")
 
 
-def test_the_time_in_line_is_not_time_for_which_a_node_refused(
-    cluster: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_time_in_line_is_not_time_for_which_a_node_refused(cluster: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice a node goes between the placing and the start, and minutes pass in between."""
     cluster.create(RetryStrategy={"MaximumRetryAttempts": 1})
 
