@@ -33,8 +33,13 @@ conformance: $(INSTALLED) packages ## Run every client of the matrix, each in it
 	$(PYTEST) tests/conformance -m "" -n $(WORKERS) --dist worksteal
 
 faults: $(INSTALLED) packages ## Run the long crash runs and the long fuzz runs.
-	$(PYTEST) tests/faults tests/system tests/contract/test_rules.py tests/contract/test_container_engine.py \
-		tests/contract/test_ray_engine.py -m ""
+	$(PYTEST) tests/faults tests/system tests/contract -m ""
+
+# What yards promise of jobs. Those of spot jobs have a cluster with room for one.
+BARS := training channels pipes checkpoints distributed debugger tuning training_rules
+ray: $(INSTALLED) packages ## Run the tests of whole jobs again, on a Ray cluster of pretended machines.
+	$(BIN)/python -m tests.ray_cluster 3 4 $(PYTEST) $(BARS:%=tests/system/test_%.py)
+	$(BIN)/python -m tests.ray_cluster 1 1 $(PYTEST) tests/system/test_spot.py
 
 bench: $(INSTALLED) ## Measure the yard beside moto, bare Python and Ray, each with its goal.
 	$(BIN)/python -m benchmarks.s3_front
@@ -78,4 +83,4 @@ $(INSTALLED): pyproject.toml scripts/python-environment
 	scripts/python-environment "$(PYTHON)"
 	touch $@
 
-.PHONY: help demo test check fix conformance faults bench table examples docs clean distclean packages
+.PHONY: help demo test check fix conformance faults ray bench table examples docs clean distclean packages

@@ -108,6 +108,7 @@ def test_a_node_that_is_back_before_the_end_of_the_lease_has_lost_nothing(
     assert_mirrored(loopback, instance, "south")
 
 
+@pytest.mark.slow
 def test_an_unreachable_attempt_has_ended_when_its_lease_has_and_never_before(
     engine: ClusterEngine, loopback: Loopback, specs: Placed
 ) -> None:
@@ -128,6 +129,7 @@ def test_an_unreachable_attempt_has_ended_when_its_lease_has_and_never_before(
     assert not engine.is_alive(instance)
 
 
+@pytest.mark.slow
 def test_an_instance_that_is_out_of_reach_beyond_its_lease_was_taken_and_the_rest_of_the_cluster_goes_on(
     engine: ClusterEngine, loopback: Loopback, specs: Placed
 ) -> None:
@@ -173,6 +175,7 @@ def test_a_keeper_that_dies_is_replaced_and_the_job_goes_on(
     assert loopback.node("south").instances() == loopback.node("north").instances() == []
 
 
+@pytest.mark.slow
 def test_nothing_is_left_of_an_attempt_of_which_one_node_does_not_answer(
     engine: ClusterEngine, loopback: Loopback, specs: Placed
 ) -> None:
@@ -196,6 +199,7 @@ def test_a_command_reaches_its_instance_at_once(engine: ClusterEngine, specs: Pl
     assert reports_to_the_end(engine, instance)[-1].payload["outcome"] == "stopped"
 
 
+@pytest.mark.slow
 def test_a_ferry_that_is_killed_again_and_again_loses_and_doubles_nothing(
     engine_with_process: ClusterEngine, loopback: Loopback, specs: Placed
 ) -> None:

@@ -188,6 +188,7 @@ open("/opt/ml/model/weights", "w").write("w")
     assert get(surroundings, "numbers/one.txt") == b"1"
 
 
+@pytest.mark.slow
 def test_pipes_checkpoints_and_read_only_channels_are_those_of_every_job(
     engine: Engine, surroundings: Surroundings, jobs: Path
 ) -> None:
@@ -216,6 +217,7 @@ except OSError as error:
     assert get(surroundings, "saved/file") == b"newer"
 
 
+@pytest.mark.slow
 def test_the_debugger_says_that_it_judges_no_program_in_an_image(
     engine: Engine, surroundings: Surroundings, jobs: Path
 ) -> None:
@@ -251,6 +253,7 @@ time.sleep(600)
     assert exit_of(frames) == {"code": 7, "signal": None, "is_oom": False}
 
 
+@pytest.mark.slow
 def test_a_program_that_will_not_stop_is_killed_when_its_grace_is_over(
     engine: Engine, surroundings: Surroundings, jobs: Path
 ) -> None:
@@ -265,6 +268,7 @@ def test_a_program_that_will_not_stop_is_killed_when_its_grace_is_over(
     assert exit_of(frames) == {"code": None, "signal": 9, "is_oom": False}
 
 
+@pytest.mark.slow
 def test_limits_hold_and_a_program_that_takes_too_much_memory_is_told_so(
     engine: Engine, surroundings: Surroundings, jobs: Path
 ) -> None:
@@ -339,6 +343,7 @@ def test_an_image_that_is_not_there_fails_the_job_and_says_how_to_bring_it(
     assert "trainyard images map" in end.payload["reason"]
 
 
+@pytest.mark.slow
 def test_an_image_without_train_and_a_job_without_a_script_say_what_is_missing(
     engine: Engine, surroundings: Surroundings
 ) -> None:
@@ -352,6 +357,7 @@ def test_an_image_without_train_and_a_job_without_a_script_say_what_is_missing(
     assert "ContainerEntrypoint" in end.payload["reason"]
 
 
+@pytest.mark.slow
 def test_a_script_runs_with_the_python_of_an_image_that_has_no_toolkit(
     engine: Engine, surroundings: Surroundings, jobs: Path
 ) -> None:
@@ -369,6 +375,7 @@ def test_a_script_runs_with_the_python_of_an_image_that_has_no_toolkit(
     assert log_of(jobs, instance).splitlines()[-1] == "0.1 ['--lr', '0.1'] /opt/ml/code"
 
 
+@pytest.mark.slow
 def test_a_container_dies_with_its_agent(engine: Engine, surroundings: Surroundings, jobs: Path) -> None:
     (instance,) = engine.start(attempt_specs(surroundings, ENDLESS))
     folder = instance.folder(jobs)
@@ -380,6 +387,7 @@ def test_a_container_dies_with_its_agent(engine: Engine, surroundings: Surroundi
     assert engine.reports(instance, 0).frames[-1].kind is not FrameKind.ENDED
 
 
+@pytest.mark.slow
 def test_ending_an_attempt_removes_a_container_whose_agent_and_keeper_were_killed(
     engine: Engine, surroundings: Surroundings, jobs: Path
 ) -> None:

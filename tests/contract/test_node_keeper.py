@@ -235,6 +235,7 @@ def test_a_start_that_arrives_after_its_lease_starts_nothing(
     assert presence_of(there.folder.root) is None
 
 
+@pytest.mark.slow
 def test_a_program_without_a_lease_saves_and_is_stopped_in_time(
     visit: Callable[[InstanceSpec], Visit], surroundings: Surroundings, tmp_path: Path
 ) -> None:

@@ -84,6 +84,7 @@ def test_a_job_that_waits_for_one_engine_does_not_hold_up_another(yard: RunningY
     assert owner.reach("waits", "Completed", "Failed")["TrainingJobStatus"] == "Completed"
 
 
+@pytest.mark.slow
 def test_jobs_of_an_engine_that_a_yard_is_started_without_go_on_when_it_has_it_again(tmp_path: Path) -> None:
     both = {"TRAINYARD_SERVER_ENGINES": f"local,{LOOPBACK}"}
     with running_yard(tmp_path / "yard", environment=both) as yard:

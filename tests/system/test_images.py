@@ -97,6 +97,7 @@ def test_a_dockerfile_on_a_mapped_image_is_built_and_its_name_trains(
     assert [layer["layerAvailability"] for layer in layers] == ["UNAVAILABLE"]
 
 
+@pytest.mark.slow
 def test_an_image_tagged_with_the_registry_of_the_account_needs_no_map(
     yard: RunningYard, trainee: Trainee, podman: str, base: str
 ) -> None:

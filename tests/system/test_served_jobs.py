@@ -105,6 +105,7 @@ def test_channels_of_every_mode_code_and_results_go_through_the_yard(owner: Trai
     assert owner.keys("board/") == ["board/modes/tensorboard-output/kept"]
 
 
+@pytest.mark.slow
 def test_an_interrupted_job_goes_on_from_its_checkpoints(owner: Trainee, yard: RunningYard, tmp_path: Path) -> None:
     spot = {"MaxRuntimeInSeconds": 300, "MaxWaitTimeInSeconds": 600}
     owner.start(
