@@ -6,6 +6,7 @@ current one is removed.
 
 import compileall
 import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
@@ -56,11 +57,12 @@ def ensure_copy(agents: Path, package: Path = PACKAGE) -> AgentCode:
     """The copy of the code that is installed now, made if it is not there; others that are not in use are removed."""
     agents.mkdir(parents=True, exist_ok=True)
     current = AgentCode(agents / f"{__version__}-{_fingerprint(package)}")
-    if not current.start.exists():
-        _make(current, package)
-    for folder in agents.iterdir():
-        if folder != current.folder:
-            _remove_unless_used(AgentCode(folder))
+    with _alone_in(agents):  # or one would take for left over what another is making
+        if not current.start.exists():
+            _make(current, package)
+        for folder in agents.iterdir():
+            if folder != current.folder:
+                _remove_unless_used(AgentCode(folder))
     return current
 
 
@@ -71,6 +73,17 @@ def sources(package: Path, parts: Sequence[str] = PARTS) -> Iterator[Path]:
         for path in sorted((package / part).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 yield path
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """One at a time, of all threads and processes."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _fingerprint(package: Path) -> str:
@@ -95,9 +108,8 @@ def _make(code: AgentCode, package: Path) -> None:
     if package.with_name(LIBRARIES).is_dir():
         shutil.copytree(package.with_name(LIBRARIES), staging / LIBRARIES)
     compileall.compile_dir(staging, quiet=2, stripdir=str(staging))
-    with contextlib.suppress(OSError):  # another process was faster with the same copy
-        staging.rename(code.folder)
-    shutil.rmtree(staging, ignore_errors=True)
+    shutil.rmtree(code.folder, ignore_errors=True)  # what a removal that was cut short has left of it
+    staging.rename(code.folder)
 
 
 def _remove_unless_used(code: AgentCode) -> None:

@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,13 @@ def test_the_copy_holds_what_runs_on_an_instance_and_nothing_of_the_yard(agents:
         assert {
             path.relative_to(code.folder / "trainyard") for path in (code.folder / "trainyard" / part).rglob("*.py")
         } == (sources)
+
+
+def test_several_engines_may_make_it_at_once(agents: Path) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        made = {future.result().folder for future in [threads.submit(ensure_copy, agents) for _ in range(4)]}
+
+    assert list(agents.iterdir()) == list(made)
 
 
 def test_the_copy_runs_without_the_installed_package(agents: Path) -> None:
