@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 _NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts")
-# Mounts come and go there that no job sees.
-_PASSING = ("/proc", "/sys", "/dev", "/run", "/snap", "/var/lib/docker", "/var/lib/containers")
+# Mounts come and go there that no job sees: its /tmp is its own.
+_PASSING = ("/proc", "/sys", "/dev", "/run", "/snap", "/tmp", "/var/lib/docker", "/var/lib/containers")
+_FOLDERS = tuple(f"{place}/" for place in _PASSING)
 _SOURCES = (
     "instance/warm",
     "instance/sandbox",
@@ -23,13 +24,20 @@ def circumstances() -> dict[str, Any]:
     return {
         "namespaces": [_inode(f"/proc/self/ns/{name}") for name in _NAMESPACES],
         "cpus": sorted(os.sched_getaffinity(0)),
-        "mounts": [] if os.geteuid() == 0 else _mounts(),  # a worker of root is in the same namespace as the agent
+        # A worker of root is in the same namespace as the agent.
+        "mounts": [] if os.geteuid() == 0 else lasting_mounts(_mount_info()),
     }
 
 
 def state_of(folders: Iterable[str]) -> dict[str, int]:
     """When each folder of packages was changed last: by every installation, and by nothing else."""
     return {folder: stamp for folder in folders if (stamp := _changed(folder))}
+
+
+def lasting_mounts(info: str) -> list[str]:
+    """The device, root and target of each mount that a sandbox could be made of, from what the kernel tells."""
+    mounts = [line.split(" ")[2:5] for line in info.splitlines()]
+    return sorted(" ".join(mount) for mount in mounts if not f"{mount[2]}/".startswith(_FOLDERS))
 
 
 def code_version(package: Path) -> str:
@@ -46,11 +54,8 @@ def _inode(path: str) -> int:
         return 0
 
 
-def _mounts() -> list[str]:
-    """The device, root and target of each mount that a sandbox could be made of."""
-    lines = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
-    mounts = [line.split(" ")[2:5] for line in lines]
-    return sorted(" ".join(mount) for mount in mounts if not mount[2].startswith(_PASSING))
+def _mount_info() -> str:
+    return Path("/proc/self/mountinfo").read_text(errors="replace")
 
 
 def _changed(folder: str) -> int:

@@ -5,11 +5,12 @@ import sys
 from pathlib import Path
 
 import trainyard
-from trainyard.instance.warm.circumstances import circumstances, code_version, state_of
+from trainyard.instance.warm.circumstances import circumstances, code_version, lasting_mounts, state_of
 
 SHOWN = (
     "import json; from trainyard.instance.warm.circumstances import circumstances; print(json.dumps(circumstances()))"
 )
+MOUNTED = ("/", "/data", "/tmpfiles", "/tmp", "/tmp/other/channel", "/proc", "/run/user/7", "/var/lib/containers/x")
 SOURCE = Path(trainyard.__file__).parents[1]
 
 
@@ -26,6 +27,11 @@ def test_they_are_the_same_for_two_processes_in_the_same_place() -> None:
 
 def test_another_set_of_processors_is_another_place() -> None:
     assert elsewhere("taskset", "-c", str(min(os.sched_getaffinity(0)))) != circumstances() or os.cpu_count() == 1
+
+
+def test_mounts_that_no_job_sees_make_no_difference() -> None:
+    lines = [f"{number} 1 0:{number} / {target} rw - tmpfs none rw" for number, target in enumerate(MOUNTED)]
+    assert lasting_mounts("\n".join(lines)) == ["0:0 / /", "0:1 / /data", "0:2 / /tmpfiles"]
 
 
 def test_an_installation_changes_the_state_of_a_folder(tmp_path: Path) -> None:
