@@ -150,13 +150,15 @@ def test_a_host_ends_when_the_first_one_is_no_more(world: World) -> None:
     ]
     assert follower.stdout is not None
     assert follower.stdout.readline().endswith("ready\n")
-    ranks = json.loads((world.folder / "algo-2/ranks.json").read_text())
+    told = [world.folder / host / "ranks.json" for host in ("algo-1", "algo-2")]
+    eventually(lambda: all(file.exists() for file in told))
+    led, ranks = (json.loads(file.read_text()) for file in told)
     leader.kill()
     os.kill(ranks["2"], signal.SIGKILL)  # which the end of its sandbox does
     output, _ = follower.communicate(timeout=60)
     assert "algo-1 has gone" in output
     assert follower.returncode == 1
-    for pid in json.loads((world.folder / "algo-1/ranks.json").read_text()).values():
+    for pid in led.values():
         os.kill(pid, signal.SIGKILL)
     leader.communicate(timeout=60)
 
