@@ -12,6 +12,8 @@ import torch
 
 from trainyard.instance.compat import stand_ins
 
+pytestmark = pytest.mark.slow
+
 PROGRAMS = Path(__file__).parent / "ranks"
 RUNS = ("horovod_program.py:3", "horovod_script.py:3", "horovod_script.py:1", "smddp_program.py:3")
 

@@ -289,6 +289,7 @@ def test_a_file_system_that_stands_for_a_prefix_is_fetched_once_for_all_jobs(
 PASSING: Sequence[Fault] = (Refuse(503, "SlowDown"), Reset(), BreakOff(), Shorten(), Wait(0.2), Refuse(500))
 
 
+@pytest.mark.slow
 def test_what_a_remote_s3_does_for_a_moment_is_not_noticed_by_readers(
     anna: Trainee, objects: dict[str, bytes], faults: FaultyS3
 ) -> None:
