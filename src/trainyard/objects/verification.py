@@ -62,10 +62,10 @@ def _part_content(stored: StoredPart) -> _Content:
 
 def _stray_files(index: DataIndex, files: DataFiles) -> Iterator[str]:
     for data in files:
-        if index.names(data) or index.discards(data) or files.is_arriving(data):
+        # In the order in which a file goes through these, so that one that moves on is met by a later look.
+        if files.is_arriving(data) or index.names(data) or index.discards(data):
             continue
-        # It may have been named, or removed, between those looks.
-        if files.size(data) is not None and not index.names(data):
+        if files.size(data) is not None:
             yield f"The data file {files.path(data)} belongs to nothing; it only takes up space."
 
 
