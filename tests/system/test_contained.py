@@ -177,15 +177,16 @@ def full_yard(place: Place) -> Iterator[RunningYard]:
     """A yard on a small disk of its own, so that nobody else suffers from it being full."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small disk")
-    home = Path(tempfile.mkdtemp(dir=place.folder))
+    home = Path(tempfile.mkdtemp(prefix="trainyard-"))  # where no job of another yard sees that something is mounted
     options = f"size={DISK_BYTES},nr_inodes={DISK_FILES},mode=700,uid={place.uid},gid={place.uid}"
     subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(home)], check=True)
     try:
-        with replace(place, name=home.name).running(slots="2") as running:
+        with replace(place, folder=home.parent, name=home.name).running(slots="2") as running:
             yield running
     finally:
         # It is in use for as long as a process of the yard is about to leave.
         eventually(lambda: subprocess.run(["umount", str(home)], capture_output=True, check=False).returncode == 0)
+        home.rmdir()
 
 
 @pytest.mark.parametrize(

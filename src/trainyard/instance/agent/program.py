@@ -21,6 +21,7 @@ from trainyard.instance.launch import stacks
 from trainyard.instance.launch.attaching import HOOK, PACKAGE, RECORD_BYTES, WORKER, WORKERS
 from trainyard.instance.sandbox.contract import ML, Bind, CannotLayer, Isolation, Sandboxed, SandboxRequest
 from trainyard.instance.sandbox.launcher import footprint, launch
+from trainyard.instance.sandbox.view import shown_places
 from trainyard.instance.warm.warmth import Warmth
 from trainyard.link.contract import InstanceSpec, LimitSpec
 from trainyard.link.folders import InstanceFolder
@@ -164,8 +165,7 @@ class ProgramRunner:
         environment[stacks.VARIABLE] = f"{reports_folder(self._folder, seen_as)}/{STACKS}"
         if spec.debugger is not None:
             environment |= {HOOK: seen_as, PACKAGE: seen_package(seen_as), **_worker(spec), **_memory(spec)}
-        forker = program.warmth.forker() if program.warmth is not None else None
-        return SandboxRequest(
+        request = SandboxRequest(
             name=f"{spec.job_id}-{spec.attempt}-{spec.instance}-{self._count}",
             argv=program.argv(seen_as),
             launcher=program.launcher(seen_as),
@@ -185,13 +185,13 @@ class ProgramRunner:
             hidden=[Path(path) for path in spec.hidden],
             hostname=spec.instance,
             hosts=host_lines(spec),
-            network=self._network.for_program(forker, is_lone=program.is_lone),
             uid=spec.uid,
             gid=spec.uid,
             limits=spec.limits,
-            forker=forker,
             isolation=self._isolation,
         )
+        forker = program.warmth.forker(lambda: shown_places(request)) if program.warmth is not None else None
+        return replace(request, forker=forker, network=self._network.for_program(forker, is_lone=program.is_lone))
 
 
 def _worker(spec: InstanceSpec) -> dict[str, str]:

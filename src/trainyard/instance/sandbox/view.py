@@ -57,6 +57,11 @@ def plan_view(request: SandboxRequest, *, uid: int, gid: int, root: Path = Path(
     ]
 
 
+def shown_places(request: SandboxRequest, *, root: Path = Path("/")) -> list[Path]:
+    """The files and folders of the host that a program is to see, hidden ones among them."""
+    return [each.source for each in (*_system(root), *_requested(request, request.hidden))]
+
+
 def _sockets(request: SandboxRequest, root: Path) -> Iterator[Path]:
     """Socket files in folders of the system: being read-only keeps nobody from connecting to one.
 

@@ -8,12 +8,12 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 
 from trainyard.instance.sandbox.contract import Forked
-from trainyard.instance.warm.circumstances import circumstances, code_version, state_of
+from trainyard.instance.warm.circumstances import changes, circumstances, code_version, state_of
 from trainyard.instance.warm.frameworks import Source, read_source
 from trainyard.link.contract import WarmSpec
 from trainyard.link.warm import FORK, WarmWorker, WorkerFolder, ask, is_held, read_worker, tell_to_leave
@@ -30,6 +30,7 @@ _IMPORT_TIME = re.compile(
 )
 _STARTED_BY_PYTHON = {"sitecustomize", "usercustomize"}  # imported before any script, if they are found
 _REFUSED_FOR_S = 600.0
+_CHANGES_TOLD = 8
 
 log = logging.getLogger(__name__)
 
@@ -59,11 +60,14 @@ class Warmth:
         self._variables = variables
         self._packages = packages
 
-    def forker(self) -> "WorkerForker | None":
-        """A worker that this program can be forked from; None when it has to start cold."""
+    def forker(self, shown: Callable[[], Iterable[Path]]) -> "WorkerForker | None":
+        """A worker that this program can be forked from; None when it has to start cold.
+
+        `shown` tells which folders of this machine the program is to see.
+        """
         try:
-            why = self._obstacle or self._shadowed
-            worker = self._worker
+            worker = self._worker(shown) if self._obstacle is None else None
+            why = self._obstacle or (worker and self._shadowed(worker))
         except (OSError, KeyError, TypeError) as error:  # of a worker that is being replaced, or wrote something else
             why, worker = repr(error), None
         if why is not None:
@@ -123,27 +127,24 @@ class Warmth:
             return "its code cannot be looked through whole"
         return None
 
-    @cached_property
-    def _worker(self) -> WarmWorker | None:
+    def _worker(self, shown: Callable[[], Iterable[Path]]) -> WarmWorker | None:
         """The worker that serves, if what it stands on is what it was; one that is out of date is told to leave."""
-        if self._obstacle is not None:
-            return None
         worker = read_worker(self.folder)
         if worker is None or not worker.is_alive:
             return None
         facts = worker.facts
-        if facts["circumstances"] == circumstances() and facts["folders"] == state_of(facts["folders"]):
+        changed = changes(facts["circumstances"], circumstances(), shown=shown)
+        now = state_of(facts["folders"])
+        changed += [f"packages in {folder}" for folder, stamp in facts["folders"].items() if now.get(folder) != stamp]
+        if not changed:
             return worker
-        log.info("a warm worker is out of date: the mounts, the namespaces or the packages have changed")
+        log.info("a warm worker is out of date", extra={"changed": changed[:_CHANGES_TOLD]})
         tell_to_leave(self.folder)
         return None
 
-    @cached_property
-    def _shadowed(self) -> str | None:
+    def _shadowed(self, worker: WarmWorker) -> str | None:
         """Why this program cannot be forked from that worker: it brings a module that the worker has imported."""
-        if self._worker is None:
-            return None
-        names, packages = set(self._worker.facts["names"]), set(self._worker.facts["packages"])
+        names, packages = set(worker.facts["names"]), set(worker.facts["packages"])
         found = self._source.top & (names | _STARTED_BY_PYTHON) | self._source.inner & packages
         if self._packages is not None:
             found |= {name.partition(".")[0] for name in os.listdir(self._packages)} & names

@@ -4,13 +4,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import trainyard
-from trainyard.instance.warm.circumstances import circumstances, code_version, lasting_mounts, state_of
+from trainyard.instance.warm.circumstances import changes, circumstances, code_version, lasting_mounts, state_of
 
 SHOWN = (
     "import json; from trainyard.instance.warm.circumstances import circumstances; print(json.dumps(circumstances()))"
 )
-MOUNTED = ("/", "/data", "/tmpfiles", "/tmp", "/tmp/other/channel", "/proc", "/run/user/7", "/var/lib/containers/x")
 SOURCE = Path(trainyard.__file__).parents[1]
 
 
@@ -29,9 +30,37 @@ def test_another_set_of_processors_is_another_place() -> None:
     assert elsewhere("taskset", "-c", str(min(os.sched_getaffinity(0)))) != circumstances() or os.cpu_count() == 1
 
 
-def test_mounts_that_no_job_sees_make_no_difference() -> None:
-    lines = [f"{number} 1 0:{number} / {target} rw - tmpfs none rw" for number, target in enumerate(MOUNTED)]
-    assert lasting_mounts("\n".join(lines)) == ["0:0 / /", "0:1 / /data", "0:2 / /tmpfiles"]
+def mounted(*targets: str, kind: str = "ext4") -> dict[str, str]:
+    lines = [f"{number} 1 0:{number} / {target} rw - {kind} none rw" for number, target in enumerate(targets)]
+    return lasting_mounts("\n".join(lines))
+
+
+def test_mounts_that_no_job_sees_do_not_count() -> None:
+    assert mounted("/", "/data", "/proc", "/run/user/7", "/var/lib/containers/x") == {"/": "0:0 /", "/data": "0:1 /"}
+    assert mounted("/opt/yard/jobs/a/1/algo-1/channels/train", kind="fuse.trainyard") == {}
+
+
+def test_of_two_mounts_at_one_place_the_later_is_seen() -> None:
+    assert mounted("/data", "/data") == {"/data": "0:1 /"}
+
+
+@pytest.mark.parametrize(
+    ("target", "is_change"),
+    [("/data", True), ("/data/set", True), ("/data/set/below", True), ("/data/sets", False), ("/other", False)],
+)
+def test_a_mount_counts_that_is_on_the_way_to_what_a_job_sees_or_in_it(target: str, is_change: bool) -> None:
+    before = circumstances() | {"mounts": mounted("/")}
+    for one, other in (
+        (before, before | {"mounts": mounted("/", target)}),
+        (before | {"mounts": mounted("/", target)}, before),
+    ):
+        assert changes(one, other, shown=lambda: [Path("/usr"), Path("/data/set")]) == [f"mount {target}"] * is_change
+
+
+def test_another_set_of_processors_or_another_namespace_is_told() -> None:
+    before = circumstances()
+    assert changes(before, before, shown=list) == []
+    assert changes(before, before | {"cpus": [77], "namespaces": [1]}, shown=list) == ["namespaces", "cpus"]
 
 
 def test_an_installation_changes_the_state_of_a_folder(tmp_path: Path) -> None:

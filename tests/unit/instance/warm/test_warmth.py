@@ -46,16 +46,16 @@ def serve(wanted: Warmth, **changed: Any) -> WorkerFolder:
 
 
 def test_a_worker_that_stands_where_the_agent_does_is_taken(code: Path) -> None:
-    assert warmth(code).forker() is None
+    assert warmth(code).forker(list) is None
     serve(warmth(code))
-    assert warmth(code).forker() is not None
+    assert warmth(code).forker(list) is not None
 
 
 def test_a_worker_is_for_one_python_and_one_set_of_frameworks(code: Path) -> None:
     serve(warmth(code))
-    assert warmth(code, python="/usr/local/bin/python3").forker() is None
+    assert warmth(code, python="/usr/local/bin/python3").forker(list) is None
     (code / "more.py").write_text("import pandas")
-    assert warmth(code).forker() is None
+    assert warmth(code).forker(list) is None
 
 
 @pytest.mark.parametrize(
@@ -69,14 +69,14 @@ def test_a_worker_is_for_one_python_and_one_set_of_frameworks(code: Path) -> Non
 )
 def test_a_worker_that_stands_elsewhere_is_not(code: Path, changed: dict[str, Any]) -> None:
     serve(warmth(code), **changed)
-    assert warmth(code).forker() is None
+    assert warmth(code).forker(list) is None
 
 
 @pytest.mark.parametrize("name", ["PYTHONPATH", "OMP_NUM_THREADS", "LD_PRELOAD", "TORCH_LOGS", "LC_ALL", "LANG"])
 def test_variables_that_count_at_the_start_need_a_start(code: Path, name: str) -> None:
     serve(warmth(code))
-    assert warmth(code, variables={name: "1"}).forker() is None
-    assert warmth(code, variables={"SM_X": "1", "AWS_REGION": "x", "LANGUOR": "1"}).forker() is not None
+    assert warmth(code, variables={name: "1"}).forker(list) is None
+    assert warmth(code, variables={"SM_X": "1", "AWS_REGION": "x", "LANGUOR": "1"}).forker(list) is not None
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_code_that_brings_a_module_by_a_name_of_the_workers_is_not_forked(
     serve(warmth(code))
     (code / file).parent.mkdir(parents=True, exist_ok=True)
     (code / file).touch()
-    assert (warmth(code).forker() is not None) == is_taken
+    assert (warmth(code).forker(list) is not None) == is_taken
 
 
 @pytest.mark.parametrize(("package", "is_taken"), [("typing_extensions.py", False), ("tqdm", True)])
@@ -107,7 +107,7 @@ def test_packages_over_the_environment_may_add_but_not_replace(code: Path, packa
     packages = code.parent / "site-packages"
     packages.mkdir()
     (packages / package).mkdir()
-    assert (warmth(code, packages=packages).forker() is not None) == is_taken
+    assert (warmth(code, packages=packages).forker(list) is not None) == is_taken
 
 
 def test_why_there_is_no_worker_is_told_for_a_while(code: Path) -> None:
@@ -126,11 +126,11 @@ def test_why_there_is_no_worker_is_told_for_a_while(code: Path) -> None:
 
 def test_code_that_cannot_be_looked_through_starts_cold(code: Path) -> None:
     serve(warmth(code))
-    assert warmth(code.parent / "absent").forker() is None
+    assert warmth(code.parent / "absent").forker(list) is None
 
 
 def test_a_description_of_another_kind_is_no_worker_to_fork_from(code: Path) -> None:
     folder = serve(warmth(code))
     facts = json.loads(folder.description.read_text())
     folder.description.write_text(json.dumps({name: facts[name] for name in ("pid", "started", "python")}))
-    assert warmth(code).forker() is None
+    assert warmth(code).forker(list) is None
