@@ -32,8 +32,11 @@ def warm_text(yard: Yard) -> str:
 
 def _machine(yard: Yard, *, now: datetime, filled: str) -> Iterator[str]:
     yield f"trainyard {yard['Version']} on the {yard['Engine']} engine, {now.astimezone():%H:%M:%S}"
-    slots, used = yard["Slots"], yard["SlotsInUse"]
-    yield f"slots   {bar(used / slots if slots else 0, _BAR, filled=filled)}  {used} of {slots}"
+    yield _slots(yard["Slots"], yard["SlotsInUse"], filled=filled)
+    for line in yard["Lines"]:
+        if yard["Engine"] not in line["Engines"]:
+            slots, used = (sum(node[name] for node in line["Nodes"]) for name in ("Slots", "SlotsInUse"))
+            yield f"{_slots(slots, used, filled=filled)} on {' and '.join(line['Engines'])}"
     if (busy := yard.get("CpuUse")) is not None:
         yield f"cpu     {bar(busy / yard['Cpus'], _BAR, filled=filled)}  {busy:.1f} of {yard['Cpus']:g} cores"
     if (taken := yard.get("MemoryUse")) is not None:
@@ -44,6 +47,10 @@ def _machine(yard: Yard, *, now: datetime, filled: str) -> Iterator[str]:
         yield f"gpus    {bar(held / len(yard['Gpus']), _BAR, filled=filled)}  {held} of {len(yard['Gpus'])}"
     queued = yard["QueuedJobs"]
     yield f"queue   {queued} {'job waits' if queued == 1 else 'jobs wait'}; warm: {warm_text(yard)}"
+
+
+def _slots(slots: int, used: int, *, filled: str) -> str:
+    return f"slots   {bar(used / slots if slots else 0, _BAR, filled=filled)}  {used} of {slots}"
 
 
 def _jobs(yard: Yard, waiting: Sequence[Job], *, now: datetime) -> Iterator[str]:

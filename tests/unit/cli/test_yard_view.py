@@ -21,6 +21,7 @@ def yard(**more: Any) -> dict[str, Any]:
         "QueuedJobs": 0,
         "RunningJobs": [],
         "WarmWorkers": [],
+        "Lines": [{"Engines": ["local", "container"], "Nodes": [{"Slots": 2, "SlotsInUse": 1}]}],
     } | more
 
 
@@ -43,6 +44,12 @@ def test_the_machine_is_shown_in_bars() -> None:
     assert lines[2] == f"cpu     {'█' * 6}{'·' * 18}  0.5 of 2 cores"
     assert lines[3] == f"memory  {'█' * 6}{'·' * 18}  2.0 GiB of 8.0 GiB"
     assert lines[-1] == "No job runs."
+
+
+def test_slots_of_further_engines_are_shown_too() -> None:
+    nodes = [{"Slots": 8, "SlotsInUse": 4}, {"Slots": 8, "SlotsInUse": 0}]
+    lines = yard_lines(yard(Lines=[*yard()["Lines"], {"Engines": ["ray"], "Nodes": nodes}]), [], now=NOON, filled="█")
+    assert lines[1:3] == [f"slots   {'█' * 12}{'·' * 12}  1 of 2", f"slots   {'█' * 6}{'·' * 18}  4 of 16 on ray"]
 
 
 def test_what_is_not_known_of_a_machine_elsewhere_is_not_shown() -> None:
