@@ -30,6 +30,7 @@ _STEADY_S = 30.0  # one that ran for so long has not ended for what ended the on
 _ASKED_EVERY_S = 5.0  # whether it still answers
 _HUNG_S = 60.0  # without an answer, after which it is ended
 _END_S = 5.0
+LARGE_BYTES = 10 << 20
 _PR_SET_PDEATHSIG = 1
 
 MakeFerry = Callable[[], Awaitable[Ferry]]
@@ -143,7 +144,7 @@ class OnThread:
 class AsProcess:
     """Runs a ferry as a process: the command gets as its last argument the number of its descriptor for `run_ferry`.
 
-    What it says goes to `output`.
+    What it says goes to `output`, of which the one before is kept once it has become large.
     """
 
     def __init__(self, command: Sequence[str], *, environment: Mapping[str, str], output: Path) -> None:
@@ -152,6 +153,8 @@ class AsProcess:
         self._output = output
 
     def __call__(self, theirs: socket.socket) -> Running:
+        if self._output.exists() and self._output.stat().st_size > LARGE_BYTES:
+            self._output.replace(f"{self._output}.1")
         descriptor = os.open(self._output, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, PRIVATE_FILE)
         with theirs, os.fdopen(descriptor, "ab") as output:
             process = subprocess.Popen(
