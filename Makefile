@@ -56,9 +56,11 @@ bench: $(INSTALLED) ## Measure the yard beside moto, bare Python and Ray, each w
 	$(BIN)/python -m benchmarks.log_flood
 	$(BIN)/python -m benchmarks.list_jobs
 	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks.cluster
 	$(BIN)/python -m benchmarks.hook_overhead
 	$(BIN)/python -m benchmarks.tuning
 	$(BIN)/python -m benchmarks.tuning.early_stopping
+	$(BIN)/python -m benchmarks.tuning.warm_start
 
 table: $(INSTALLED) ## Judge healthy and faulty trainings by every rule, and write what they find into docs/.
 	$(BIN)/python -m benchmarks.rule_table

@@ -5,7 +5,7 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +32,16 @@ def own_cpu_seconds(pid: int) -> float:
 def _children(pid: int) -> list[int]:
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
+def in_turns(measures: Mapping[str, Callable[[], float]], *, rounds: int) -> dict[str, list[float]]:
+    """What each measure gives in every round."""
+    found: dict[str, list[float]] = {name: [] for name in measures}
+    for number in range(rounds):
+        print(f"round {number + 1} of {rounds}", flush=True)
+        for name, measure in measures.items():
+            found[name].append(measure())
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,16 +40,23 @@ class RayCluster:
     def run(self, command: Sequence[str], *, count: int = 1, cpus: int = 0) -> dict[str, Any]:
         """Submit a command some times at once, wait for the end of all, and return what ray_client.py tells."""
         _require_loopback(self.pid)
-        run = subprocess.run(
-            [interpreter("ray"), CLIENT, self.address, str(count), str(cpus), *command],
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            check=True,
-        )
-        told: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
-        return told
+        return submit(self.address, command, environment=self.environment, count=count, cpus=cpus)
+
+
+def submit(
+    address: str, command: Sequence[str], *, environment: Mapping[str, str], count: int = 1, cpus: int = 0
+) -> dict[str, Any]:
+    """What ray_client.py tells of a command that it has submitted some times at once."""
+    run = subprocess.run(
+        [interpreter("ray"), CLIENT, address, str(count), str(cpus), *command],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=True,
+    )
+    told: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
+    return told
 
 
 @contextlib.contextmanager

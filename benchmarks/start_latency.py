@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.measurement import Spread, spread, write_results
+from benchmarks.measurement import Spread, in_turns, spread, write_results
 from benchmarks.ray_cluster import ray_cluster
 from benchmarks.yard_jobs import SCRIPTS, Jobs, open_jobs
 
@@ -71,12 +71,7 @@ def _measure_yards(folder: Path, python: Path, *, rounds: int) -> dict[str, list
         }
         for name in ("yard, cold", "yard, warm", "the same, isolated"):  # what is loaded lazily, and the worker
             measures[name]()
-        seconds: dict[str, list[float]] = {name: [] for name in measures}
-        for number in range(rounds):
-            print(f"round {number + 1} of {rounds}", flush=True)
-            for name, measure in measures.items():
-                seconds[name].append(measure())
-    return seconds
+        return in_turns(measures, rounds=rounds)
 
 
 def _bare(python: Path) -> float:

@@ -26,6 +26,7 @@ from trainyard.testing.yard import ENGINE_SWITCH
 
 PORT = 6379
 STORE_BYTES = 80_000_000
+WITHOUT_DASHBOARD = "--include-dashboard=false"
 _START = timedelta(minutes=5)
 
 
@@ -40,6 +41,7 @@ class RayCluster:
     folder: Path
     cpus: int
     network: Machines
+    of_head: Sequence[str]
     _processes: dict[int, "subprocess.Popen[bytes]"] = field(default_factory=dict)
 
     @property
@@ -72,7 +74,7 @@ class RayCluster:
         return path
 
     def start_head(self) -> None:
-        self._start(self.head, "--head", f"--port={PORT}", "--include-dashboard=false", "--num-cpus=0")
+        self._start(self.head, "--head", f"--port={PORT}", "--num-cpus=0", *self.of_head)
 
     def start_node(self, machine: Machine) -> None:
         """Have a machine join; also one that has left."""
@@ -118,17 +120,19 @@ class RayCluster:
 
 
 @contextlib.contextmanager
-def ray_cluster(*, nodes: int, cpus: int, of_last: Sequence[str] = ()) -> Iterator[RayCluster]:
+def ray_cluster(
+    *, nodes: int, cpus: int, of_head: Sequence[str] = (WITHOUT_DASHBOARD,), of_last: Sequence[str] = ()
+) -> Iterator[RayCluster]:
     """A cluster for the length of a block; MachinesMissing where machines cannot be pretended.
 
-    The last of its nodes has further options.
+    `of_head` and `of_last` are options of Ray for the head and for the last of the nodes.
     """
     folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
     folder.chmod(0o755)  # users of jobs read the code that lies below
     try:
         with machines(nodes + 1) as (network, (head, *others)):
             options = {others[-1].address: of_last}
-            cluster = RayCluster(head, {}, options, secrets.token_hex(32), folder, cpus, network)
+            cluster = RayCluster(head, {}, options, secrets.token_hex(32), folder, cpus, network, of_head)
             cluster.start_head()
             for machine in others:
                 cluster.start_node(machine)

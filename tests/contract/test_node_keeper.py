@@ -96,7 +96,7 @@ class Visit:
         self.is_cut_off = False  # then nothing that the yard says renews the lease
 
     def make_keeper(self) -> NodeKeeper:
-        return NodeKeeper(self.node, self.instance, engine=self.engine, siblings=lambda name: self.others[name])
+        return NodeKeeper(self.node, self.instance, engine=self.engine, siblings=lambda name, _: self.others[name])
 
     def start(self) -> None:
         prepared = self.keeper.prepare(self.spec)

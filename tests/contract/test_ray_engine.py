@@ -188,7 +188,7 @@ def test_a_keeper_that_dies_is_made_again_and_nothing_of_the_instance_is_lost(
     wait_for_training(engine, instance)
     agent = agent_of(yard, instance)
 
-    kill_all(yard.node_of(instance), r"ray::\S*InstanceActor")
+    kill_all(yard.node_of(instance), r"ray::\S*KeeperActor")
 
     assert_goes_on(engine, yard, instance)
     assert agent_of(yard, instance) == agent

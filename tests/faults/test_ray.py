@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 NODES, CPUS = 3, 2  # an instance has two, so that each node has one
 LONG_LEASE, SHORT_LEASE = timedelta(minutes=3), timedelta(seconds=10)
 PATIENCE = timedelta(minutes=3)
-KEEPER, FERRY, RAYLET, HEAD = r"ray::\S*InstanceActor", "trainyard.engines.ray.main", "raylet/raylet", "gcs_server"
+KEEPER, FERRY, RAYLET, HEAD = r"ray::\S*KeeperActor", "trainyard.engines.ray.main", "raylet/raylet", "gcs_server"
 WARDEN = "engines.cluster.warden"
 
 # Every run of it counts itself, on from the checkpoint that it finds, and has a mark that no other run has.

@@ -39,11 +39,18 @@ _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.05
 _GATHER_S = 0.02  # between two answers, so that a program that prints line by line does not make one of each
 
 
+def node_engine(node: Path, *, python: str = sys.executable) -> LocalEngine:
+    """What runs the instances in the folder of a node; whoever ends this process does not end their agents."""
+    folder = NodeFolder(node.absolute())
+    return LocalEngine(folder.jobs, folder.agents, python=python, forks=False, orphans=True)
+
+
 class NodeKeeper:
     """Keeps one instance in the folder of a node; a `Keeper` that may be shared by threads.
 
-    `siblings` gives the keepers of other instances of the attempt. `engine` is one for the node's folder that several
-    keepers share, `python` runs agents, `gpus` are those that the node has given to the instance.
+    `siblings` gives the keepers of other instances of the attempt, by their names and the addresses of their nodes.
+    `engine` is one for the node's folder that several keepers share, `python` runs agents, `gpus` are those that the
+    node has given to the instance.
     """
 
     def __init__(
@@ -51,7 +58,7 @@ class NodeKeeper:
         node: Path,
         instance: InstanceRef,
         *,
-        siblings: Callable[[str], Keeper] | None = None,
+        siblings: Callable[[str, str], Keeper] | None = None,
         engine: LocalEngine | None = None,
         python: str = sys.executable,
         gpus: Sequence[int] | None = None,
@@ -62,9 +69,7 @@ class NodeKeeper:
         self._siblings = siblings
         self._python = python
         self._gpus = None if gpus is None else tuple(gpus)
-        self._engine = engine or LocalEngine(
-            self._node.jobs, self._node.agents, python=python, forks=False, orphans=True
-        )
+        self._engine = engine or node_engine(node, python=python)
         self._ports = Ports()
         self._lock = threading.Lock()
         self._bringing: Bringing | None = None
@@ -181,7 +186,8 @@ class NodeKeeper:
 
     def _part_of(self, name: str, path: str, offset: int) -> bytes:
         assert self._siblings is not None, "nothing is brought where there are no siblings"
-        return self._siblings(name).part(path, offset)
+        spec = self._spec()
+        return self._siblings(name, spec.addresses[tuple(spec.hosts).index(name)]).part(path, offset)
 
     def _has_ended(self) -> bool:
         return not self._engine.is_alive(self._instance)

@@ -1,4 +1,4 @@
-"""The actor that looks after one instance on its node, and the task that greets a node.
+"""The actor that looks after the instances on a node.
 
 Nodes have Ray and nothing of ours. So this module is sent by value, with `unpacking`, and what it imports at its head
 is those, the standard library and Ray alone.
@@ -17,8 +17,8 @@ import ray
 
 from trainyard.engines.ray.unpacking import Refused, Sent, own_folder, use_code
 
-FORGOTTEN_S = 900.0  # without a call, after which an actor looks whether it is still of use,
-LOOK_S = 60.0  # and how often
+FORGOTTEN_S = 900.0  # without a call, after which an instance whose lease has ended, or an actor, is of no use
+LOOK_S = 60.0
 SIBLING_S = 60.0  # how long another keeper of the same attempt may take to answer
 
 
@@ -38,12 +38,21 @@ class Place(NamedTuple):
 
 
 class Charge(NamedTuple):
-    """The instance that an actor looks after."""
+    """An instance that an actor looks after."""
 
     job_id: str
     attempt: int
     instance: str
     has_gpus: bool
+
+    @property
+    def room(self) -> str:
+        """The name of its attempt's placement group."""
+        return f"{self.job_id}/{self.attempt}"
+
+    @property
+    def name(self) -> str:
+        return f"{self.room}/{self.instance}"
 
 
 class Greeting(NamedTuple):
@@ -56,75 +65,134 @@ class Greeting(NamedTuple):
 FAILURES = (Refused, OSError, ImportError, ray.exceptions.RayError)
 
 
-class InstanceActor:
-    """Makes a keeper once its code is there, and hands calls to it."""
+class KeeperActor:
+    """Has the keepers of a node's instances once their code is there, and hands calls to them.
+
+    It is there before any instance, for a process of Ray takes longer to start than all else. Only an instance with
+    GPUs has an actor for itself, since it is to actors that Ray gives them.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._keeper: Any = None
-        self._has_its_gpus = True
-        self._group: Any = None
+        self._kept: dict[str, _Kept] = {}
+        self._engine: Any = None
         self._called_at = time.monotonic()
+        threading.Thread(target=self._leave_in_the_end, daemon=True).start()
+
+    def greet(self, sent: Sent, place: Place) -> Greeting:
+        """Bring the code to the node, so that the first instance finds it there, and see what the node can do."""
+        self._called_at = time.monotonic()
+        with self._lock:
+            refusal = _bring_code(sent, place)
+        if refusal:
+            return Greeting(refusal)
+        from trainyard.engines.probe import ask_isolation
+
+        asked = ask_isolation(1)
+        return Greeting(isolation="" if asked.ok else f"node {place.address} does not allow it ({asked.detail})")
 
     def open(self, sent: Sent, place: Place, charge: Charge) -> str:
         """Make the keeper if there is none yet; why that cannot be done, as a sentence, or empty."""
         with self._lock:
-            if self._keeper is None:
-                try:
-                    use_code(_folder(place) / "code", sent, fetch=_fetch)
-                except FAILURES as error:
-                    return _refusal(place, error)
+            if charge.name in self._kept:
+                return ""
+            refusal = _bring_code(sent, place)
+            if not refusal:
                 gpus = tuple(map(int, ray.get_gpu_ids()))
-                self._has_its_gpus = bool(gpus) or not charge.has_gpus
-                self._group = ray.util.get_current_placement_group()
-                self._keeper = _keeper(place, charge, gpus)
-                threading.Thread(target=self._leave_in_the_end, daemon=True).start()
-        return ""
+                self._engine = self._engine or _engine(place)
+                keeper = _keeper(place, charge, gpus, engine=self._engine, digest=sent.digest)
+                self._kept[charge.name] = _Kept(keeper, charge, has_its_gpus=bool(gpus) or not charge.has_gpus)
+        return refusal
 
-    def call(self, method: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Answer:
+    def has(self, name: str) -> bool:
+        """Whether the keeper of an instance is open here."""
+        return name in self._kept
+
+    def call(self, name: str, method: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Answer:
         from trainyard.engines.cluster.calls import told
         from trainyard.foundation.errors import TrainyardError, Unavailable
 
         self._called_at = time.monotonic()
         _be_as_ray_is()
         try:
-            if method == "start" and not self._has_its_gpus:  # it was made anew, beside room that was lost
+            kept = self._kept.get(name)
+            if kept is None:
+                raise Unavailable(f"The keeper of {name} is not open.")
+            if method == "start" and not kept.has_its_gpus:  # it was made anew, beside room that was lost
                 raise Unavailable("Ray has not given its GPUs to the instance.")
-            return Answer(getattr(self._keeper, method)(*arguments, **options))
+            answer = Answer(kept.call(method, arguments, options))
+            if method == "forget":
+                self._drop([name])
+            return answer
         except TrainyardError as error:  # whose own shape does not survive being sent
             return Answer(None, told(error))
 
     def _leave_in_the_end(self) -> None:
-        """Give back the room of an instance whose lease has ended, and whose yard is gone for good."""
-        while time.monotonic() - self._called_at < FORGOTTEN_S or self._keeper.pull({}, (), wait_s=0).is_alive:
+        """Give back the room of instances whose leases have ended, and whose yard is gone for good."""
+        while self._kept or time.monotonic() - self._called_at < FORGOTTEN_S:
             time.sleep(LOOK_S)
-        if self._group is not None:
-            ray.util.remove_placement_group(self._group)
+            forgotten = [kept.charge for kept in tuple(self._kept.values()) if kept.is_forgotten]
+            for room in {charge.room for charge in forgotten}:
+                with contextlib.suppress(ValueError):  # another actor of the attempt was first
+                    ray.util.remove_placement_group(ray.util.get_placement_group(room))
+            self._drop([charge.name for charge in forgotten])
         os._exit(0)
+
+    def _drop(self, names: Sequence[str]) -> None:
+        with self._lock:
+            for name in names:
+                self._kept.pop(name, None)
+
+
+class _Kept:
+    """A keeper, and when it was called last."""
+
+    def __init__(self, keeper: Any, charge: Charge, *, has_its_gpus: bool) -> None:
+        self.charge = charge
+        self.has_its_gpus = has_its_gpus
+        self._keeper = keeper
+        self._called_at = time.monotonic()
+
+    def call(self, method: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
+        self._called_at = time.monotonic()
+        return getattr(self._keeper, method)(*arguments, **options)
+
+    @property
+    def is_forgotten(self) -> bool:
+        if time.monotonic() - self._called_at < FORGOTTEN_S:
+            return False
+        return not self._keeper.pull({}, (), wait_s=0).is_alive
 
 
 class Sibling:
-    """Another instance's keeper, as a keeper reaches it."""
+    """Another instance's keeper, as a keeper reaches it: by its own actor if it has one, else by that of its node."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, node: str) -> None:
         self._name = name
+        self._node = node
 
     def __getattr__(self, method: str) -> Any:
         def call(*arguments: Any, **options: Any) -> Any:
             from trainyard.engines.cluster.contract import Unreachable
 
             try:
-                actor = ray.get_actor(self._name)
-                return answered(ray.get(actor.call.remote(method, arguments, options), timeout=SIBLING_S))
+                calling = self._actor().call.remote(self._name, method, arguments, options)
+                return answered(ray.get(calling, timeout=SIBLING_S))
             except (ValueError, ray.exceptions.RayError) as error:
                 raise Unreachable(f"The keeper {self._name} does not answer: {error}") from error
 
         return call
 
+    def _actor(self) -> Any:
+        try:
+            return ray.get_actor(self._name)
+        except ValueError:
+            return ray.get_actor(self._node)
 
-def actor_name(job_id: str, attempt: int, instance: str) -> str:
-    """How Ray knows the actor of an instance; names are those of one yard."""
-    return f"{job_id}/{attempt}/{instance}"
+
+def node_actor(address: str, digest: str) -> str:
+    """How Ray knows the actor of a node that has some code; names are those of one yard."""
+    return f"node {address} {digest}"
 
 
 def answered(answer: Answer) -> Any:
@@ -136,20 +204,13 @@ def answered(answer: Answer) -> Any:
     return answer.value
 
 
-def greet(sent: Sent, place: Place) -> Greeting:
-    """Bring the code to a node, so that the first instance finds it there, and see what the node can do."""
+def _bring_code(sent: Sent, place: Place) -> str:
+    """Why the code cannot be had, as a sentence, or empty."""
     try:
         use_code(_folder(place) / "code", sent, fetch=_fetch)
     except FAILURES as error:
-        return Greeting(_refusal(place, error))
-    from trainyard.engines.probe import ask_isolation
-
-    asked = ask_isolation(1)
-    return Greeting(isolation="" if asked.ok else f"node {place.address} does not allow it ({asked.detail})")
-
-
-def _refusal(place: Place, error: Exception) -> str:
-    return f"Node {place.address} cannot run instances: {error}"
+        return f"Node {place.address} cannot run instances: {error}"
+    return ""
 
 
 def _be_as_ray_is() -> None:
@@ -164,16 +225,28 @@ def _be_as_ray_is() -> None:
         os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, os.getppid()))
 
 
-def _keeper(place: Place, charge: Charge, gpus: tuple[int, ...]) -> Any:
+def _engine(place: Place) -> Any:
+    from trainyard.engines.cluster.keeper import node_engine
+
+    return node_engine(_node(place))
+
+
+def _keeper(place: Place, charge: Charge, gpus: tuple[int, ...], *, engine: Any, digest: str) -> Any:
     from trainyard.engines.cluster.keeper import NodeKeeper
     from trainyard.engines.contract import AttemptRef, InstanceRef
 
     return NodeKeeper(
-        _folder(place) / place.yard,
+        _node(place),
         InstanceRef(AttemptRef(charge.job_id, charge.attempt), charge.instance),
-        siblings=lambda name: Sibling(actor_name(charge.job_id, charge.attempt, name)),
+        siblings=lambda name, address: Sibling(charge._replace(instance=name).name, node_actor(address, digest)),
+        engine=engine,
         gpus=gpus if charge.has_gpus else None,
     )
+
+
+def _node(place: Place) -> Path:
+    """What there is of a yard's on this node."""
+    return _folder(place) / place.yard
 
 
 def _folder(place: Place) -> Path:

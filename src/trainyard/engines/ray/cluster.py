@@ -1,22 +1,25 @@
 """A Ray cluster as the ferry sees it.
 
 Room is a placement group, one bundle for each instance, tied to its node by the resource `node:<address>` that every
-Ray node has. In each bundle lives an actor that is the instance's keeper. Both are detached from the process that made
-them and known by their names, which are those of one yard: its namespace.
+Ray node has. Each node has an actor with the keepers of its instances; one with GPUs has an actor for itself, in its
+bundle. All are detached from the process that made them and known by their names, which are those of one yard: its
+namespace.
 """
 
 import asyncio
 import logging
 import math
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import ray
 from ray import cloudpickle
 from ray.util import list_named_actors, placement_group, placement_group_table, remove_placement_group
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from trainyard.engines.cluster.contract import ClusterNode, RemoteKeeper, Seat, Unreachable
 from trainyard.engines.contract import AttemptRef, InstanceRef, Node
@@ -38,9 +41,11 @@ GREETING_S = 3.0  # how long a node that is new may take before others are told 
 READY_S = 20.0  # how long room may take to be made
 OPEN_S = 60.0  # how long a keeper may take to be there, with the code of the yard if it is the first
 _ANSWER_S = 6.0  # how long the head may take
+_OLDER_S = 2.0  # how long an actor with older code may take
 _FIRST_TRY_S = 5.0  # how long whoever asks waits for the first try to connect
 _AT_ONCE = 16
-_CALLS_AT_ONCE = 8  # of one keeper: long polls, and what comes in between
+_CALLS_AT_ONCE = 512  # of the keepers of one node: long polls, and what comes in between
+_GREETED_EVERY_S = 300.0  # a node that is there, so that its actor knows the yard to be there
 _WHOLE = "CREATED"
 _PIN = 0.001  # of the one that each node has of itself
 
@@ -57,12 +62,12 @@ class RayCluster:
         self._sending = threading.Lock()
         self._greetings: dict[str, asyncio.Task[actors.Greeting | None]] = {}  # by the ids of nodes
         self._known: dict[str, actors.Greeting] = {}  # by their addresses
+        self._greeted_at = time.monotonic()
         # Ray's calls block, and those to a head that is away do so for a minute.
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="ray")
         for module in (actors, unpacking):  # which nodes do not have
             cloudpickle.register_pickle_by_value(module)
-        self._class: Any = ray.remote(actors.InstanceActor)
-        self._greeter: Any = ray.remote(num_cpus=0, max_retries=0)(actors.greet)
+        self._class: Any = ray.remote(actors.KeeperActor)
 
     async def nodes(self) -> Sequence[ClusterNode]:
         """Those that have answered. A node that has just come is given a moment for it."""
@@ -92,22 +97,27 @@ class RayCluster:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _greet(self, found: Sequence[Mapping[str, Any]]) -> None:
-        """Greet the nodes that are new or have not answered, and forget those that have left."""
+        """Greet the nodes that are new or have not answered, and the others now and then; forget those that have left.
+
+        Their actors stay as long as they are greeted.
+        """
         old, self._greetings = self._greetings, {}
+        is_time = time.monotonic() - self._greeted_at > _GREETED_EVERY_S
+        if is_time:
+            self._greeted_at = time.monotonic()
         for node in found:
             name = node["NodeID"]
             task = old.get(name)
-            if task is None or (task.done() and _result(task) is None):
-                task = asyncio.create_task(self._greeted(name, node["NodeManagerAddress"]))
+            if task is None or (task.done() and (is_time or _result(task) is None)):
+                task = asyncio.create_task(self._greeted(node["NodeManagerAddress"]))
             self._greetings[name] = task
 
-    async def _greeted(self, node_id: str, address: str) -> actors.Greeting | None:
+    async def _greeted(self, address: str) -> actors.Greeting | None:
         """None when the node does not answer; it is asked again."""
-        strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
-        task = self._greeter.options(scheduling_strategy=strategy)
         sent, place = await self._ask(self._send), self._place(address)
         try:
-            greeting: actors.Greeting = await _answer(task.remote(sent, place), address, OPEN_S)
+            actor = await self._ask(lambda: self._node_actor(address, sent))
+            greeting: actors.Greeting = await _answer(actor.greet.remote(sent, place), address, OPEN_S)
         except Unreachable as error:
             log.warning("a node does not answer", extra={"node": address, "why": error.message})
             return None
@@ -124,12 +134,12 @@ class RayCluster:
 
     async def _keeper(self, attempt: AttemptRef, seat: Seat) -> RemoteKeeper:
         sent = await self._ask(self._send)
-        actor = await self._ask(lambda: self._actor(attempt, seat))
         charge = actors.Charge(attempt.job_id, attempt.attempt, seat.instance.name, bool(seat.limits.gpus))
+        actor = await self._ask(lambda: self._actor(charge, seat, sent))
         refusal = await _answer(actor.open.remote(sent, self._place(seat.node), charge), seat.node, OPEN_S)
         if refusal:
             raise Unavailable(str(refusal))
-        return RayKeeper(actor, seat.node)
+        return RayKeeper(actor, charge.name, seat.node)
 
     def _place(self, address: str) -> actors.Place:
         return actors.Place(self._folder, address, self._yard)
@@ -141,25 +151,33 @@ class RayCluster:
                 self._sent = _put(self._parcel)
             return self._sent
 
-    def _actor(self, attempt: AttemptRef, seat: Seat) -> Any:
-        """The one that is there, or a new one."""
+    def _actor(self, charge: actors.Charge, seat: Seat, sent: Sent) -> Any:
+        """The one that is there for an instance, or a new one."""
         _require_node(seat.node)
+        if charge.has_gpus:
+            return self._made(charge.name, **_placing(_group(charge.room), seat))
+        return _older_actor(charge, seat.node, sent) or self._node_actor(seat.node, sent)
+
+    def _node_actor(self, address: str, sent: Sent) -> Any:
+        return self._made(actors.node_actor(address, sent.digest), **_beside(address))
+
+    def _made(self, name: str, **placing: Any) -> Any:
         options = self._class.options(
-            name=actors.actor_name(attempt.job_id, attempt.attempt, seat.instance.name),
+            name=name,
             get_if_exists=True,
             lifetime="detached",
             max_restarts=0,
             max_concurrency=_CALLS_AT_ONCE,
-            **_placing(_group(attempt), seat),
+            **placing,
         )
         return options.remote()
 
     def _reserve(self, attempt: AttemptRef, seats: Sequence[Seat]) -> None:
-        group = _group(attempt)
+        group = _group(str(attempt))
         if group is None:
             nodes = {seat.node for seat in seats}
             group = placement_group(
-                [{**_needs(seat), _pin(seat): _PIN} for seat in seats],
+                [{**_needs(seat), **_pinned(seat.node)} for seat in seats],
                 strategy="STRICT_SPREAD" if len(nodes) == len(seats) else "PACK",
                 name=str(attempt),
                 lifetime="detached",
@@ -187,12 +205,14 @@ class RayCluster:
 class RayKeeper:
     """The keeper in an actor."""
 
-    def __init__(self, actor: Any, node: str) -> None:
+    def __init__(self, actor: Any, name: str, node: str) -> None:
         self._actor = actor
+        self._name = name
         self._node = node
 
     async def call(self, method: str, /, *arguments: Any, timeout_s: float, **options: Any) -> Any:
-        answer = await _answer(self._actor.call.remote(method, arguments, options), self._node, timeout_s)
+        calling = self._actor.call.remote(self._name, method, arguments, options)
+        answer = await _answer(calling, self._node, timeout_s)
         return actors.answered(answer)
 
 
@@ -234,20 +254,35 @@ def _node(found: Mapping[str, Any], isolation: str) -> ClusterNode:
 def _placing(group: Any, seat: Seat) -> dict[str, Any]:
     """Where the actor of an instance lives: in its room, or on its node beside it when the room was lost.
 
-    A group that has lost a node makes room there anew once the node is back, which may take its time. A node that came
-    back is there twice until Ray has noticed that it had left; tied to its address the actor finds the one that lives.
+    A group that has lost a node makes room there anew once the node is back, which may take its time.
     """
-    pinned = {"resources": {_pin(seat): _PIN}}
     if group is None or placement_group_table(group)["state"] != _WHOLE:
-        return {"num_cpus": 0, **pinned}
+        return _beside(seat.node)
     needs = _needs(seat)
     return {
         "num_cpus": needs.get("CPU", 0),
         "num_gpus": needs.get("GPU", 0),
         "memory": needs.get("memory"),
         "scheduling_strategy": PlacementGroupSchedulingStrategy(group),
-        **pinned,
+        "resources": _pinned(seat.node),
     }
+
+
+def _beside(address: str) -> dict[str, Any]:
+    """On a node, with nothing of what it gives to jobs."""
+    return {"num_cpus": 0, "resources": _pinned(address)}
+
+
+def _older_actor(charge: actors.Charge, address: str, sent: Sent) -> Any:
+    """The actor of a node that has an instance since before the yard got its present code, if there is one."""
+    own, any_code = (actors.node_actor(address, digest) for digest in (sent.digest, ""))
+    for name in list_named_actors():
+        if name.startswith(any_code) and name != own:
+            with suppress(ValueError, ray.exceptions.RayError):  # of one that is about to leave
+                actor = ray.get_actor(name)
+                if ray.get(actor.has.remote(charge.name), timeout=_OLDER_S):
+                    return actor
+    return None
 
 
 def _require_node(address: str) -> None:
@@ -255,8 +290,13 @@ def _require_node(address: str) -> None:
         raise Unreachable(f"Node {address} is not in the Ray cluster.")
 
 
-def _pin(seat: Seat) -> str:
-    return f"node:{seat.node}"
+def _pinned(address: str) -> dict[str, float]:
+    """A resource that only this node has.
+
+    A node that came back is there twice until Ray has noticed that it had left; by its address the one is found that
+    lives.
+    """
+    return {f"node:{address}": _PIN}
 
 
 def _needs(seat: Seat) -> dict[str, float]:
@@ -283,20 +323,18 @@ def _put(parcel: Parcel) -> Sent:
     )
 
 
-def _group(attempt: AttemptRef) -> Any:
+def _group(name: str) -> Any:
     try:
-        return ray.util.get_placement_group(str(attempt))
+        return ray.util.get_placement_group(name)
     except ValueError:
         return None
 
 
 def _release(attempt: AttemptRef) -> None:
-    group = _group(attempt)
+    group = _group(str(attempt))
     if group is not None:
         remove_placement_group(group)
-    for name in list_named_actors():  # those that were made anew are not in the group
-        if name.startswith(f"{attempt}/"):
-            try:
+    for name in list_named_actors():
+        if name.startswith(f"{attempt}/"):  # those that were made anew are not in the group
+            with suppress(ValueError):
                 ray.kill(ray.get_actor(name))
-            except ValueError:
-                continue

@@ -176,7 +176,7 @@ class LoopbackCluster:
         engine = LocalEngine(folder.jobs, self._agents, forks=False)
         return NodeKeeper(folder.root, seat.instance, siblings=partial(self._sibling, seat), engine=engine)
 
-    def _sibling(self, seat: Seat, name: str) -> Keeper:
+    def _sibling(self, seat: Seat, name: str, address: str) -> Keeper:  # noqa: ARG002 - all have the same
         """The keeper of another instance, as it is reached from the node of a seat."""
         kept = self._keepers.get(InstanceRef(seat.instance.attempt, name))
         if kept is None or kept.node.is_cut_off or self.node(seat.node).is_cut_off:
