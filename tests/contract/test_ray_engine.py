@@ -2,10 +2,12 @@
 
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,9 @@ import pytest
 from tests.ray_cluster import RayCluster, ray_cluster
 from trainyard.engines.cluster.engine import ClusterEngine
 from trainyard.engines.contract import AttemptRef, Engine, InstanceRef
+from trainyard.engines.local.code import PACKAGE
 from trainyard.engines.ray import open_ray_engine
+from trainyard.engines.ray.parcel import ensure_parcel
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.errors import Unavailable
 from trainyard.foundation.locations import BucketRef
@@ -192,6 +196,29 @@ def test_a_keeper_that_dies_is_made_again_and_nothing_of_the_instance_is_lost(
 
     assert_goes_on(engine, yard, instance)
     assert agent_of(yard, instance) == agent
+
+
+def test_newer_code_of_the_yard_goes_on_with_what_older_code_has_started(
+    engine: Engine, yard: Yard, surroundings: Surroundings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (spec,) = specs_on(engine, surroundings, CHATTY)
+    (older,) = engine.start([spec])
+    wait_for_training(engine, older)
+    agent, machine = agent_of(yard, older), yard.node_of(older)
+    shutil.copytree(PACKAGE, tmp_path / "newer")
+    (tmp_path / "newer" / "engines" / "newer.py").write_text('"""New."""\n')
+
+    with monkeypatch.context() as patch:
+        patch.setattr("trainyard.engines.ray.ensure_parcel", partial(ensure_parcel, package=tmp_path / "newer"))
+        engine = yard.open()
+        await_nodes(engine)
+        (newer,) = engine.start([replace(each, node=spec.node) for each in specs_on(engine, surroundings, CHATTY)])
+        wait_for_training(engine, newer)
+
+        assert_goes_on(engine, yard, older)
+        assert_goes_on(engine, yard, newer)
+    assert agent_of(yard, older) == agent
+    assert len(machine.run("pgrep", "--full", r"ray::\S*KeeperActor").split()) == 2
 
 
 def test_an_instance_outlives_the_raylet_of_its_node(engine: Engine, yard: Yard, surroundings: Surroundings) -> None:
