@@ -6,7 +6,7 @@ import pytest
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.instance.sandbox.contract import Bind, CopyOnWrite, Network, SandboxRequest
 from trainyard.instance.sandbox.orders import Step
-from trainyard.instance.sandbox.view import plan_view
+from trainyard.instance.sandbox.view import plan_view, shown_places
 from trainyard.link.contract import LimitSpec
 
 
@@ -53,6 +53,13 @@ def plan(request: SandboxRequest, root: Path) -> list[Step]:
 
 def binds(steps: list[Step]) -> dict[str, tuple[str, str]]:
     return {step[3]: (step[1], step[2]) for step in steps if step[0] == "bind"}
+
+
+def test_the_places_of_the_host_that_are_shown_can_be_asked_for(request_of_a_job: SandboxRequest, root: Path) -> None:
+    told = shown_places(request_of_a_job, root=root)
+    assert {str(place) for place in told} >= {
+        source for kind, source in binds(plan(request_of_a_job, root)).values() if kind != "device"
+    }
 
 
 def test_only_listed_folders_of_the_host_are_shown(request_of_a_job: SandboxRequest, root: Path) -> None:
@@ -126,7 +133,7 @@ def test_a_bind_has_an_absolute_place_below_the_root(request_of_a_job: SandboxRe
 def test_gpus_are_there_only_for_jobs_that_have_some(request_of_a_job: SandboxRequest, root: Path) -> None:
     assert "/dev/nvidia0" not in binds(plan(request_of_a_job, root))
     with_gpu = replace(request_of_a_job, limits=LimitSpec(gpus=(0,)))
-    devices = {target for target in binds(plan(with_gpu, root)) if target.startswith("/dev/")}
+    devices = {target for target, (kind, _) in binds(plan(with_gpu, root)).items() if kind == "device"}
     assert devices == {"/dev/null", "/dev/nvidia0", "/dev/nvidiactl"}
 
 
