@@ -262,14 +262,14 @@ def test_a_strict_yard_refuses_what_it_has_only_in_part(tmp_path: Path) -> None:
         trainee = trainee_of(yard).prepare()
         image = {"TrainingImage": "pytorch-training", "TrainingInputMode": "File"}
         large = {"InstanceType": "ml.p5.48xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1}
+        local = large | {"InstanceType": "local"}
+        told = trainee.run("whole", GREET, ResourceConfig=local, AlgorithmSpecification=image)
+        assert told["TrainingJobStatus"] == "Completed", told.get("FailureReason")
         with pytest.raises(ClientError, match=r"\(ValidationException\).*Each ml\.p5\.48xlarge gets .* is strict"):
             trainee.start("large", GREET, ResourceConfig=large, AlgorithmSpecification=image)
         old = {"TrainingImage": "pytorch-training:0.1", "TrainingInputMode": "File"}
-        local = large | {"InstanceType": "local"}
         with pytest.raises(ClientError, match=r"\(ValidationException\).*is strict about versions"):
             trainee.start("old", GREET, ResourceConfig=local, AlgorithmSpecification=old)
-        told = trainee.run("whole", GREET, ResourceConfig=local, AlgorithmSpecification=image)
-        assert told["TrainingJobStatus"] == "Completed", told.get("FailureReason")
 
 
 def administrator_of(yard: RunningYard) -> User:

@@ -307,6 +307,7 @@ def _training_work(home: Home, yard: Yard, *, surroundings: Surroundings) -> Tra
         worker=f"{home.root}:{os.getpid()}",
         site=workshop.site,
         runs_as_root=os.geteuid() == 0,
+        is_strict=workshop.strict,
     )
 
 

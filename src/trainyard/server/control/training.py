@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from trainyard.engines.catalog import Catalog
 from trainyard.engines.contract import Capacity, Engine
-from trainyard.engines.placement import Room, fit_demand, lacking
+from trainyard.engines.placement import Room, check_strictly, fit_demand, lacking
 from trainyard.engines.several import Engines
 from trainyard.foundation.clock import EPOCH, Clock
 from trainyard.foundation.errors import Corrupt, InvalidRequest, NotFound, TrainyardError, Unavailable
@@ -83,6 +83,7 @@ class TrainingWork:
     worker: str
     site: str  # of this yard among several on one database; empty where it is the only one
     runs_as_root: bool
+    is_strict: bool = False  # starts no job whose instance types can only be had in part
     memory: Memory = field(default_factory=Memory, compare=False)
 
     def running(self) -> dict[ResourceId, Seat]:
@@ -146,10 +147,24 @@ class TrainingWork:
         if (stopped := give_up(job, at=now)) != job:  # as after a night on which no yard ran
             self._apply(claim, job, stopped)
             return None
-        if offer.refusal:
-            self._apply(claim, job, _failed(job, offer.refusal, at=now))
+        refusal = offer.refusal or self._strict_refusal(job)
+        if refusal:
+            self._apply(claim, job, _failed(job, refusal, at=now))
             return None
         return self._placed(claim, offer)
+
+    def _strict_refusal(self, job: TrainingJob) -> str:
+        """Why a strict yard does not start a job, as of one whose engine was out of reach when it was created."""
+        if not self.is_strict:
+            return ""
+        demand = demand_of(job, self.catalog)
+        try:
+            check_strictly(
+                demand.types, self._engine(job).capacity(), is_spot=demand.is_spot, is_spread=demand.is_spread
+            )
+        except InvalidRequest as error:
+            return error.message
+        return ""
 
     def _placed(self, claim: Claim, offer: Offer) -> Claim | None:
         job, now = job_of(claim.resource), self.clock()

@@ -54,6 +54,23 @@ def test_an_attempt_is_remembered_before_anything_of_it_exists(bench: Bench) -> 
     assert list(bench.work.running()) == [job.id]
 
 
+def test_a_strict_yard_fails_a_job_that_it_would_have_refused_had_it_reached_its_engine(bench: Bench) -> None:
+    large = {"InstanceType": "ml.p5.48xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1}
+    bench.create("large", ResourceConfig=large)
+    strict = replace(bench.work, is_strict=True)
+    offer = bench.offer()
+    assert offer is not None
+    assert strict.place(offer) is None
+    told = describe(bench.anna, "large")
+    assert told["TrainingJobStatus"] == "Failed"
+    assert "Each ml.p5.48xlarge gets" in told["FailureReason"]
+    assert "This yard is strict" in told["FailureReason"]
+    bench.create("small")
+    offer = bench.offer()
+    assert offer is not None
+    assert strict.place(offer) is not None
+
+
 def test_a_program_gets_credentials_that_are_worthless_after_its_end(bench: Bench) -> None:
     claim = bench.start()
     variables = bench.agent().spec.environment
