@@ -12,7 +12,7 @@ Of several places the one is taken by which large jobs find whole nodes later: j
 that have some, spot jobs rather on spot nodes, a job on one node where one has the room, and where least is left over.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, inf
@@ -38,6 +38,9 @@ class Demand:
     types: tuple[InstanceType, ...]
     is_spot: bool = False
     is_spread: bool = False
+
+    def __hash__(self) -> int:
+        return hash((self.types[:1], len(self.types), self.is_spot, self.is_spread))  # of a hundred types often one
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +124,13 @@ class Room:
     def __init__(self, machine: Capacity, running: Iterable[Share] = ()) -> None:
         self.machine = machine
         self._free = {node.name: _Free(node) for node in machine.nodes}
+        self._wanted: dict[Demand, _Wanted] = {}
         self.take(running)
 
     def copy(self) -> "Room":
         """A room of its own with as much free."""
         other = Room(Capacity(()))
-        other.machine = self.machine
+        other.machine, other._wanted = self.machine, self._wanted
         other._free = {name: free.copy() for name, free in self._free.items()}
         return other
 
@@ -149,13 +153,16 @@ class Room:
 
         With `beside`, of several places the one is taken where least of what runs in that room is in the way.
         """
-        fitted = fit_demand(demand, self.machine)
+        wanted = self._wanted.get(demand)
+        if wanted is None:
+            wanted = self._wanted[demand] = _Wanted.by(demand, self.machine)
+        fitted = wanted.fitted
         if not fitted.nodes:
             return None
-        eligible = [each for each in self._free.values() if _may_have(each.node, demand)]
         cost = beside._in_the_way if beside is not None else _nothing
-        found = _packed(fitted.sizes, eligible, demand=demand, cost=cost)
-        if found is None and self._holds(fitted):
+        eligible = [self._free[name] for name in wanted.eligible]
+        found = _packed(wanted.gang, eligible, demand=demand, cost=cost)
+        if found is None and all(self._free[name].holds_crowded(load) for name, load in wanted.loads.items()):
             found = fitted.nodes
         return None if found is None else self._shares(fitted.sizes, found, beside=beside or self)
 
@@ -169,13 +176,6 @@ class Room:
             (wanted.gpus - len(free.gpus)) / max(1, len(free.node.gpus)),
         )
         return max(0.0, *missing)
-
-    def _holds(self, fitted: Fit) -> bool:
-        """Whether there is room where the job fits for sure."""
-        loads: dict[str, _Load] = {}
-        for name, size in zip(fitted.nodes, fitted.sizes, strict=True):
-            loads[name] = _sum(loads.get(name, _NOTHING), _load(size))
-        return all(self._free[name].holds_crowded(load) for name, load in loads.items())
 
     def _shares(self, sizes: Sequence[Size], nodes: Sequence[str], *, beside: "Room") -> tuple[Share, ...]:
         """Each with the first GPUs that are free on its node, rather such as nobody uses in the other room either."""
@@ -199,6 +199,41 @@ class _Load(NamedTuple):
 
 
 _NOTHING = _Load(0, 0, 0, 0)
+
+
+class _Gang:
+    """The instances of a job as they are looked at again and again."""
+
+    __slots__ = ("alike", "count", "has_gpus", "load", "whole")
+
+    def __init__(self, sizes: Sequence[Size]) -> None:
+        self.count = len(sizes)
+        self.has_gpus = any(size.gpus for size in sizes)
+        self.whole = Size(*(sum(amounts) for amounts in zip(*map(_amounts, sizes), strict=True)))
+        self.load = _load(self.whole)._replace(slots=len(sizes))
+        numbers: dict[Size, list[int]] = {}
+        for number, size in enumerate(sizes):
+            numbers.setdefault(size, []).append(number)
+        # The instances of each size, the largest first.
+        self.alike = sorted(numbers.items(), key=lambda each: _extent(each[0]), reverse=True)
+
+
+class _Wanted(NamedTuple):
+    """What a job wants of the nodes of an engine. `loads` is what it takes of each node where it fits for sure."""
+
+    fitted: Fit
+    gang: _Gang
+    eligible: Sequence[str]
+    loads: Mapping[str, _Load]
+
+    @classmethod
+    def by(cls, demand: Demand, machine: Capacity) -> "_Wanted":
+        fitted = fit_demand(demand, machine)
+        loads: dict[str, _Load] = {}
+        for name, size in zip(fitted.nodes, fitted.sizes if fitted.nodes else (), strict=True):
+            loads[name] = _sum(loads.get(name, _NOTHING), _load(size))
+        eligible = [node.name for node in machine.nodes if _may_have(node, demand)]
+        return cls(fitted, _Gang(fitted.sizes), eligible, loads)
 
 
 class _Free:
@@ -255,43 +290,33 @@ def _may_have(node: Node, demand: Demand) -> bool:
     return node.slots > 0 and (demand.is_spot or not node.is_spot)
 
 
-def _packed(
-    sizes: Sequence[Size], free: Sequence[_Free], *, demand: Demand, cost: _Cost = _nothing
-) -> Sequence[str] | None:
+def _packed(gang: _Gang, free: Sequence[_Free], *, demand: Demand, cost: _Cost = _nothing) -> Sequence[str] | None:
     """The node of each instance; a job without GPUs gets nodes that have some only if no others have the room."""
-    if any(size.gpus for size in sizes) or cost is not _nothing:
-        return _packed_on(free, sizes, demand=demand, cost=cost)
+    if gang.has_gpus or cost is not _nothing:
+        return _packed_on(free, gang, demand=demand, cost=cost)
     plain = [each for each in free if not each.node.gpus]
-    found = _packed_on(plain, sizes, demand=demand, cost=cost)
-    return found if found is not None or len(plain) == len(free) else _packed_on(free, sizes, demand=demand, cost=cost)
+    found = _packed_on(plain, gang, demand=demand, cost=cost)
+    return found if found is not None or len(plain) == len(free) else _packed_on(free, gang, demand=demand, cost=cost)
 
 
-def _packed_on(free: Sequence[_Free], sizes: Sequence[Size], *, demand: Demand, cost: _Cost) -> Sequence[str] | None:
+def _packed_on(free: Sequence[_Free], gang: _Gang, *, demand: Demand, cost: _Cost) -> Sequence[str] | None:
     """The node of each instance: one for all if there is such a one, else as few as can be, or all different ones."""
     if not demand.is_spread:
-        whole = Size(*(sum(amounts) for amounts in zip(*map(_amounts, sizes), strict=True)))
-        load = _load(whole)._replace(slots=len(sizes))
-        holding = [each for each in free if each.holds(load)]
+        holding = [each for each in free if each.holds(gang.load)]
         if holding:
-            best = min(holding, key=lambda each: _ranked(each, whole, demand=demand, cost=cost))
-            return [best.node.name] * len(sizes)
-    found, used = [""] * len(sizes), dict[str, _Load]()
-    for size, numbers in _alike(sizes):
-        one = _load(size)
+            best = min(holding, key=lambda each: _ranked(each, gang.whole, demand=demand, cost=cost))
+            return [best.node.name] * gang.count
+    found, used = [""] * gang.count, dict[str, _Load]()
+    for size, of_size in gang.alike:
+        one, numbers = _load(size), list(of_size)
         fitting = [each for each in free if each.holds(one)]
+        if demand.is_spread and len(fitting) < len(numbers):
+            return None
         for each in sorted(fitting, key=lambda each: _ranked(each, size, demand=demand, cost=cost)):
             _fill(each, size, numbers=numbers, found=found, used=used, is_spread=demand.is_spread)
         if numbers:
             return None
     return found
-
-
-def _alike(sizes: Sequence[Size]) -> Iterable[tuple[Size, list[int]]]:
-    """The instances of each size, the largest first."""
-    numbers: dict[Size, list[int]] = {}
-    for number, size in enumerate(sizes):
-        numbers.setdefault(size, []).append(number)
-    return sorted(numbers.items(), key=lambda each: _extent(each[0]), reverse=True)
 
 
 def _fill(
@@ -326,7 +351,7 @@ def _ranked(free: _Free, size: Size, *, demand: Demand, cost: _Cost) -> tuple[fl
 def _fit(demand: Demand, nodes: tuple[Node, ...]) -> Fit:
     eligible = [node for node in nodes if _may_have(node, demand)]
     sizes = [_promised(each, eligible) for each in demand.types]
-    found = _packed(sizes, [_Free(node) for node in eligible], demand=demand)
+    found = _packed(_Gang(sizes), [_Free(node) for node in eligible], demand=demand)
     if found is None:
         found = _laid_out(sizes, eligible, demand=demand)
         sizes = _shrunk(demand.types, sizes, nodes=eligible, found=found)
