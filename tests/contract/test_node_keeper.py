@@ -22,7 +22,16 @@ from trainyard.formats.logs import LogReader
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.errors import Conflict, InvalidRequest, Unavailable
 from trainyard.foundation.locations import BucketRef, Location
-from trainyard.link.contract import Command, CommandKind, Frame, FrameKind, InstanceSpec, SyncSpec
+from trainyard.link.contract import (
+    Command,
+    CommandKind,
+    DebuggerSpec,
+    Frame,
+    FrameKind,
+    InstanceSpec,
+    RuleSpec,
+    SyncSpec,
+)
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.lease import Lease
 from trainyard.link.presence import Presence, presence_of
@@ -65,6 +74,15 @@ else:
             time.sleep(0.01)
     value = other.recv(3).decode()
     other.sendall(b"3.0")
+"""
+WRITE = """
+import os, pathlib, time
+tensors = pathlib.Path("/opt/ml/output/tensors")
+(tensors / "ended.json").symlink_to("SECRET")
+(tensors / "steps/worker_1").mkdir(parents=True)
+(tensors / "steps/worker_1/1-0.arrows").write_text("row")
+(tensors / f"worker_{os.environ['SM_CURRENT_HOST']}.manifest.json").write_text("{}")
+time.sleep(3600)
 """
 LEAVE = """
 host = os.environ["SM_CURRENT_HOST"]
@@ -313,6 +331,36 @@ def test_others_get_nothing_but_what_is_for_them(
     for path in ("spec.json", "../..", "ml", "agent.log"):
         with pytest.raises(InvalidRequest):
             there.keeper.part(path, 0)
+
+
+def test_the_tensors_of_an_instance_come_to_the_node_of_the_first_while_its_program_runs(
+    visit: Callable[[InstanceSpec], Visit], surroundings: Surroundings, tmp_path: Path
+) -> None:
+    rule = RuleSpec("stalled", "StalledTrainingRule", is_beside=True)
+    debugger = DebuggerSpec({}, SyncSpec(f"s3://{BUCKET}/tensors", "/opt/ml/output/tensors"), [rule])
+    (tmp_path / "secret").write_text("secret")
+    specs = attempt_specs(surroundings, WRITE.replace("SECRET", str(tmp_path / "secret")), count=2)
+    addresses = ("127.0.0.11", "127.0.0.12")
+    first, second = (
+        visit(replace(spec, node=f"node-{number}", addresses=addresses, lease_s=60, debugger=debugger))
+        for number, spec in enumerate(specs, 1)
+    )
+    first.others = {"algo-2": second.keeper}
+    assert second.keeper.part("tensors", 0) == b"null"
+    first.start()
+    second.spec = replace(second.spec, master_port=first.spec.master_port)
+    second.start()
+    brought = InstanceFolder(first.folder.root.with_name("algo-2")).tensors
+
+    eventually(lambda: (brought / "worker_algo-2.manifest.json").exists())
+
+    assert (brought / "steps/worker_1/1-0.arrows").read_text() == "row"
+    assert first.pull().is_alive
+    assert sorted(path.name for path in brought.iterdir()) == ["steps", "worker_algo-2.manifest.json"]
+    assert (second.folder.ml / "output/tensors/ended.json").is_symlink()  # which a keeper that is root could follow
+    for path in ("tensors/spec.json", "tensors/0/../../spec.json"):
+        with pytest.raises(InvalidRequest):
+            second.keeper.part(path, 0)
 
 
 def packed(tmp_path: Path, key: str) -> dict[str, str]:

@@ -15,11 +15,15 @@ import torch
 from tests.system.fuzz.world import User
 from tests.system.test_agent import WITHOUT_NAMESPACES, World, _world, eventually
 from tests.system.trainees import Trainee
+from tests.system.watching import folder_of
 from tests.unit.instance.agent.samples import BUCKET, put_object, read_object
 from trainyard.formats.tensors.trial import create_trial
 from trainyard.instance.agent.judging import DRAIN_S
 from trainyard.link.contract import ChannelSpec, DebuggerSpec, FrameKind, LaunchSpec, RuleSpec, SyncSpec
-from trainyard.testing.yard import engine_of_tests
+from trainyard.link.neighbours import is_spread
+from trainyard.link.specs import read_spec
+from trainyard.link.spool import read_frames
+from trainyard.testing.yard import RunningYard, engine_of_tests
 
 TENSORS = "/opt/ml/output/tensors"
 STOP = ({"name": "StopTraining"},)
@@ -337,6 +341,15 @@ APART = SCRIPT.replace(
 IMAGE = "503895931360.dkr.ecr.us-east-1.amazonaws.com/sagemaker-debugger-rules:latest"
 
 
+# Instances that train the same, each for itself, until the weights of one of them are altered.
+DRIFTING = SCRIPT.replace(
+    "        step += 1\n",
+    "        if step == 11 and os.environ['SM_CURRENT_HOST'] == 'algo-2':\n"
+    "            model[0].weight.data[0, 0] += 0.001\n"
+    "        step += 1\n",
+)
+
+
 @pytest.fixture(scope="module")
 def anna(administrator: User) -> Trainee:
     return Trainee(administrator.add_user("anna")).prepare()
@@ -375,6 +388,27 @@ def test_one_instance_that_is_poisoned_stops_them_all_and_isolation_keeps_nothin
     assert abs(terminated[0] - terminated[1]) < 2.0
     workers = {key.split("/")[4] for key in anna.keys("tensors/apart/debug-output/steps/")}
     assert "worker_1" in workers  # the other may not have come to its first step
+
+
+def test_a_judge_sees_the_replicas_of_all_instances_wherever_they_lie(anna: Trainee, yard: RunningYard) -> None:
+    two = {"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 1}
+    told = anna.run(
+        "drifting",
+        DRIFTING,
+        ResourceConfig=two,
+        **debugged(rule_of("replicas", "ReplicaDivergence")),
+        Environment=ONE_THREAD,
+        Tags=[{"Key": "trainyard:spread", "Value": "strict"}],
+    )
+    assert told["TrainingJobStatus"] == "Completed", told
+    assert is_spread(read_spec(folder_of(yard, "drifting").root)) == (engine_of_tests() != "local")
+    (status,) = told["DebugRuleEvaluationStatuses"]
+    assert status["RuleEvaluationStatus"] == "IssuesFound", status
+    frames = read_frames(folder_of(yard, "drifting").spool, 0).frames
+    found = [frame.payload["finding"] for frame in frames if frame.kind is FrameKind.RULE and frame.payload["finding"]]
+    assert {"worker_0", "worker_1"} >= {each["worker"] for each in found}
+    assert min(each["step"] for each in found) == 12  # the first whose weights were altered before it
+    assert " is not that of worker_" in found[0]["message"]
 
 
 @pytest.mark.slow

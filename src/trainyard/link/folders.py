@@ -106,6 +106,11 @@ class InstanceFolder:
         return self.root / "ml"
 
     @property
+    def tensors(self) -> Path:
+        """What was brought of the tensors of an instance on another machine; here its program has them elsewhere."""
+        return self.root / "tensors"
+
+    @property
     def channels(self) -> Path:
         """The files of the channels as they were brought, one folder each; no program changes them."""
         return self.root / "channels"

@@ -1,8 +1,9 @@
 """Brings to a node what the agents there need of instances on other nodes.
 
 The agent of the first instance packs what all have left, and looks for it beside its own folder. So their spools are
-brought there, and what they left before the frame appears by which they are known to have ended. Every agent needs to
-know when the others were last active, to tell whether the whole job hangs.
+brought there, and what they left before the frame appears by which they are known to have ended. Where it has rules
+judged beside the program, their tensors come as well, while they are written. Every agent needs to know when the others
+were last active, to tell whether the whole job hangs.
 """
 
 import json
@@ -18,6 +19,7 @@ from pathlib import Path
 from trainyard.engines.cluster.contract import Piece
 from trainyard.engines.cluster.mirror import apply
 from trainyard.engines.cluster.parts import unpack
+from trainyard.engines.cluster.tensors import TensorCopy, are_needed
 from trainyard.foundation.files import PRIVATE_FOLDER, remove_tree
 from trainyard.link.contract import FrameKind, InstanceSpec
 from trainyard.link.folders import InstanceFolder, InstanceRef
@@ -53,7 +55,10 @@ class Bringing:
         is_first = spec.instance == spec.hosts[0]
         self._rest = _Rest(own)
         self._marks = _Marks(own.root.parent, spec, fetch)
-        self._others = [_Sibling(own.root.with_name(name), fetch) for name in elsewhere(spec)] if is_first else []
+        self._others = [
+            _Sibling(InstanceFolder(own.root.with_name(name)), fetch, has_tensors=are_needed(spec))
+            for name in (elsewhere(spec) if is_first else ())
+        ]
         self._is_over = is_over
         self._thread = threading.Thread(target=self._go_on, name=f"bringing-{spec.job_id}", daemon=True)
 
@@ -113,9 +118,10 @@ class _Marks:
 class _Sibling:
     """One other instance, as far as it was brought."""
 
-    def __init__(self, root: Path, fetch: Fetch) -> None:
-        self._folder = InstanceFolder(root)
+    def __init__(self, folder: InstanceFolder, fetch: Fetch, *, has_tensors: bool) -> None:
+        self._folder = folder
         self._fetch = fetch
+        self._tensors = TensorCopy(folder.tensors, partial(fetch, folder.root.name)) if has_tensors else None
         self._held = b""  # frames behind the first by which the instance is at rest
 
     def look(self) -> None:
@@ -125,10 +131,14 @@ class _Sibling:
         before, rest = _split(self._held)
         self._append(brought, before)
         self._held = rest
-        if rest:
+        if self._bring_tensors(is_at_rest=bool(rest)) and rest:
             self._bring_left()
             self._append(brought + len(before), rest)
             self._held = b""
+
+    def _bring_tensors(self, *, is_at_rest: bool) -> bool:
+        """Whether all is here. Of an instance at rest that is so for good."""
+        return self._tensors is None or self._tensors.look(is_pressing=is_at_rest)
 
     def _append(self, offset: int, frames: bytes) -> None:
         if frames:

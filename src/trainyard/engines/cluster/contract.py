@@ -123,8 +123,9 @@ class Keeper(Protocol):
     def part(self, path: str, offset: int) -> bytes:
         """What another instance of the job may have of this one, from an offset on; empty at its end.
 
-        That is its spool, as it stands; the tar of `ml/model` and of `ml/output/data`, once its program has ended; and
-        its `activity`: a JSON object of instances, with the seconds since each did anything that is known here.
+        That is its spool, as it stands; the tar of `ml/model` and of `ml/output/data`, once its program has ended; its
+        `activity`: a JSON object of instances, with the seconds since each did anything that is known here; and of its
+        `tensors` what the module of that name tells, where the offset is a moment, and the files that are told of.
         """
         ...
 

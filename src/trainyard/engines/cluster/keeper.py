@@ -20,6 +20,7 @@ from trainyard.engines.cluster.leftovers import sweep_leftovers
 from trainyard.engines.cluster.localising import NodeFolder, Surroundings, localise
 from trainyard.engines.cluster.mirror import news
 from trainyard.engines.cluster.parts import PART_BYTES, FolderTar
+from trainyard.engines.cluster.tensors import NO_TENSORS, TENSORS, TensorFiles
 from trainyard.engines.cluster.warden import ensure_warden
 from trainyard.engines.contract import InstanceRef
 from trainyard.engines.local import LocalEngine
@@ -30,6 +31,7 @@ from trainyard.foundation.hiding import hidden_places
 from trainyard.link.contract import Command, InstanceSpec
 from trainyard.link.lease import Lease, stamp, was_taken
 from trainyard.link.mailbox import Mailbox
+from trainyard.link.places import place_of
 from trainyard.link.port_blocks import ports_of
 from trainyard.link.specs import read_spec
 
@@ -129,8 +131,12 @@ class NodeKeeper:
             return self._new_frames(offset)
         if path == ACTIVITY:
             return json.dumps(self._ages_of_activity()).encode()
+        kind, _, wanted = path.partition("/")
+        if kind == TENSORS:
+            return self._part_of_tensors(wanted, offset)
         if path not in LEFT:
-            raise InvalidRequest(f'"{path}" of an instance is not for the others; {", ".join((SPOOL, *LEFT))} are.')
+            shared = ", ".join((SPOOL, TENSORS, *LEFT))
+            raise InvalidRequest(f'"{path}" of an instance is not for the others; {shared} are.')
         with self._lock:
             if self._tar is None or self._tar[0] != path:
                 self._tar = path, FolderTar(self._folder.root / path)
@@ -213,6 +219,12 @@ class NodeKeeper:
         except FileNotFoundError:
             return b""
         return data[: data.rfind(b"\n") + 1]
+
+    def _part_of_tensors(self, wanted: str, offset: int) -> bytes:
+        if not self._folder.spec.exists() or (debugger := self._spec().debugger) is None:
+            return b"" if wanted else NO_TENSORS
+        files = TensorFiles(*place_of(self._folder, self._spec(), debugger.tensors.path))
+        return files.read(wanted, offset) if wanted else files.told(offset)
 
     def _ages_of_activity(self) -> dict[str, float]:
         """Seconds since the instances were active that are known here."""

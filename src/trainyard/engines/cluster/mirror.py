@@ -59,7 +59,29 @@ def apply(folder: InstanceFolder, pieces: Sequence[Piece]) -> None:
         if piece.is_removed:
             (folder.root / piece.path).unlink(missing_ok=True)
         else:
-            _append(folder.root / piece.path, piece)
+            append(folder.root / piece.path, piece)
+
+
+def append(path: Path, piece: Piece, *, mode: int = PRIVATE_FILE) -> None:
+    """Put a piece at the end of a file, made with its folder if need be; what that has already is left alone.
+
+    Conflict when bytes are missing before the piece.
+    """
+    path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, mode)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # another ferry of this yard may not have ended yet
+        size = os.fstat(descriptor).st_size
+        if not size:
+            os.fchmod(descriptor, mode)  # the umask may have taken bits away
+        if piece.offset > size:
+            raise Conflict("mirror of file", piece.path, f"has {size} bytes, and the piece begins at {piece.offset}")
+        rest = memoryview(piece.data)[size - piece.offset :]
+        while rest:
+            written = os.pwrite(descriptor, rest, size)
+            size, rest = size + written, rest[written:]
+    finally:
+        os.close(descriptor)
 
 
 def settle(folder: InstanceFolder) -> None:
@@ -191,22 +213,6 @@ def _read(path: Path, offset: int, size: int) -> bytes:
         return b""
     with path.open("rb", buffering=0) as file:
         return os.pread(file.fileno(), size, offset)
-
-
-def _append(path: Path, piece: Piece) -> None:
-    path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # another ferry of this yard may not have ended yet
-        size = os.fstat(descriptor).st_size
-        if piece.offset > size:
-            raise Conflict("mirror of file", piece.path, f"has {size} bytes, and the piece begins at {piece.offset}")
-        rest = memoryview(piece.data)[size - piece.offset :]
-        while rest:
-            written = os.pwrite(descriptor, rest, size)
-            size, rest = size + written, rest[written:]
-    finally:
-        os.close(descriptor)
 
 
 def _sync(path: Path) -> None:

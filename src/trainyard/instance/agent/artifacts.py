@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard.foundation.clock import utc_now
+from trainyard.foundation.confined import open_file, open_folder
 from trainyard.foundation.locations import Location, parse_s3_uri
-from trainyard.instance.agent.confined import open_file, open_folder
 from trainyard.instance.agent.failure import CannotRun, FailureKind
 from trainyard.link.contract import InstanceSpec
 from trainyard.objects.contract import Attributes, ObjectAccess, ObjectWriter

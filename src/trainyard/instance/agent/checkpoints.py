@@ -10,7 +10,7 @@ from contextlib import closing
 from trainyard.foundation.errors import NotFound
 from trainyard.foundation.locations import Location, parse_s3_uri
 from trainyard.instance.agent.failure import CannotRun, FailureKind
-from trainyard.instance.agent.layout import Owner, place_of
+from trainyard.instance.agent.layout import Owner
 from trainyard.instance.agent.reports import Reports
 from trainyard.instance.agent.store import open_store
 from trainyard.instance.agent.syncing.folder import FolderSync
@@ -18,6 +18,7 @@ from trainyard.instance.agent.syncing.sending import Place, Writer, catch_lease_
 from trainyard.link.contract import InstanceSpec, SyncSpec
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.lease import may_write
+from trainyard.link.places import place_of
 from trainyard.objects.contract import ObjectAccess
 
 RULE_OUTPUT = "/opt/ml/output/rule-output"  # what rules write, kept beside the tensors as on AWS

@@ -17,7 +17,7 @@ from trainyard.instance.agent.environment import container_environment, toolkit_
 from trainyard.instance.agent.failure import CannotRun, FailureKind
 from trainyard.instance.agent.hosts import addresses
 from trainyard.instance.agent.launching import launch_variables, needs_launcher
-from trainyard.instance.agent.layout import Owner, extra_folders
+from trainyard.instance.agent.layout import Owner
 from trainyard.instance.agent.network import InstanceNetwork
 from trainyard.instance.agent.orders import Orders
 from trainyard.instance.agent.output import Output
@@ -33,6 +33,7 @@ from trainyard.link.containers import ask, has_program, is_podman, take_back
 from trainyard.link.contract import ContainerSpec, InstanceSpec
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.ledger import Ledger, LedgerKind
+from trainyard.link.places import extra_folders
 
 # Of /opt/ml the image keeps what is its own, such as a program in /opt/ml/code; only these are shown in its place.
 _SHOWN = ("input", "model", "output", "checkpoints")

@@ -12,16 +12,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from trainyard.foundation.confined import replace_text
 from trainyard.foundation.rule_status import RuleStatus
-from trainyard.instance.agent.confined import replace_text
 from trainyard.instance.agent.hearing import Hearing
-from trainyard.instance.agent.layout import Owner, place_of
+from trainyard.instance.agent.layout import Owner
 from trainyard.instance.agent.reports import Reports, now_us
 from trainyard.instance.agent.siblings import Siblings
 from trainyard.link.actions import is_stop, wants_checkpoint
 from trainyard.link.contract import CommandKind, DebuggerSpec, InstanceSpec, RuleSpec
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.mailbox import Mailbox
+from trainyard.link.places import place_of
 from trainyard.link.told import WANTED, Told, ToldKind
 
 _PAUSE_S = 1.0  # between two reports of the same rule, but for the first issue that it finds

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import suppress
 
-from trainyard.instance.agent.confined import open_folder
+from trainyard.foundation.confined import open_folder
 from trainyard.instance.agent.layout import Owner
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.told import MOST_BYTES, SOCKET, Told, decode

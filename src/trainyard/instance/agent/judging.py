@@ -3,13 +3,14 @@
 Such a rule needs raw values, or all workers, or to know that nothing happens; or it is the user's own code. The rules
 of ours share a process, and each of a user has one for itself, so that whatever it does is done to nobody else. They
 are in the sandbox that the program has, without its channels, and reach nobody. They run on the first instance, which
-sees the tensors of the others on the same machine as well.
+sees the tensors of the others as well: those of instances on other machines are brought to this one as they come.
 """
 
 import json
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +21,6 @@ from trainyard.foundation.errors import TrainyardError
 from trainyard.instance.agent.checkpoints import RULE_OUTPUT
 from trainyard.instance.agent.debugging import Debugging
 from trainyard.instance.agent.failure import why_it_cannot_run
-from trainyard.instance.agent.layout import place_of
 from trainyard.instance.agent.program import Program, ProgramRunner
 from trainyard.instance.agent.rule_files import other_runs, rule_file
 from trainyard.instance.agent.siblings import Siblings
@@ -30,6 +30,7 @@ from trainyard.instance.sandbox.interpreters import interpreter_folders
 from trainyard.link.contract import DebuggerSpec, InstanceSpec, LimitSpec, RuleSpec
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.neighbours import elsewhere
+from trainyard.link.places import place_of
 
 DRAIN_S = 30.0  # in which a judge may judge what is left when the program has ended
 STOPPED_DRAIN_S = 5.0  # and when it was stopped
@@ -71,7 +72,6 @@ class Judges:
         self._debugging = debugging
         self._siblings = Siblings(folder, spec)
         self._elsewhere = elsewhere(spec)
-        self._hosts = [host for host in spec.hosts if host not in self._elsewhere]
         self._waiting: list[Sequence[RuleSpec]] = []
         self._judges: list[_Judge] = []
 
@@ -82,19 +82,24 @@ class Judges:
         custom = [[rule] for rule in self._debugger.rules if rule.source]
         ours = [rule for rule in self._debugger.rules if not rule.source and rule.is_beside]
         self._waiting = [group for group in (ours, *custom) if group]
-        if self._waiting and self._elsewhere:
-            self._debugging.note(
-                f"Rules that are judged beside the program see the tensors of {', '.join(self._hosts)} alone. "
-                "The other instances lie on other nodes."
-            )
         self.look()
 
     def look(self) -> None:
         """Start them as soon as the folders of all instances are there."""
-        if self._waiting and all(_is_laid_out(self._tensors(name)) for name in self._hosts):
+        if self._waiting and all(_is_laid_out(self._tensors(name)) for name in self._spec.hosts):
             waiting, self._waiting = self._waiting, []
             for group in waiting:
                 self._start(group)
+
+    def await_others(self, patience_s: float, *, is_over: Callable[[], bool]) -> None:
+        """Wait until all tensors of instances on other machines are here, for a while, or nobody judges any more."""
+        deadline = boottime() + patience_s
+        while self._elsewhere and self._are_at_work() and boottime() < deadline and not is_over():
+            are_all_here = set(self._elsewhere) <= set(self._siblings.at_rest())
+            self._debugging.look(boottime())
+            if are_all_here:
+                return
+            time.sleep(_LOOK_S)
 
     def finish(self, patience_s: float, *, is_over: Callable[[], bool]) -> None:
         """Let them judge what is left, for a while. Rules whose judge did not come to its end are Error."""
@@ -121,6 +126,11 @@ class Judges:
             judge.process.close()
         self._judges = []
 
+    def _are_at_work(self) -> bool:
+        with suppress(SandboxLost):
+            return bool(self._waiting) or any(judge.process.wait(0) is None for judge in self._judges)
+        return False
+
     def _start(self, rules: Sequence[RuleSpec]) -> None:
         names = [rule.name for rule in rules]
         output = os.open(self._folder.root / "judge.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -145,7 +155,7 @@ class Judges:
                 "ml": seen_as,
                 "rules": [rule.name for rule in rules],
                 "files": {rule.name: rule_file(self._spec, rule, seen_as=seen_as) for rule in rules if rule.source},
-                "folders": [self._seen_tensors(name) for name in self._hosts],
+                "folders": [self._seen_tensors(name) for name in self._spec.hosts],
                 "runs": other_runs(self._spec, seen_as=seen_as),
                 "output": self._seen_as(RULE_OUTPUT, seen_as),
                 "fallback": sys.executable,
@@ -161,11 +171,13 @@ class Judges:
         )
 
     def _binds(self) -> list[Bind]:
-        others = [name for name in self._hosts if name != self._spec.instance]
+        others = [name for name in self._spec.hosts if name != self._spec.instance]
         return [Bind(root, f"{_SIBLINGS}/{name}", below) for name in others for root, below in [self._tensors(name)]]
 
     def _tensors(self, name: str) -> tuple[Path, str]:
         """Where the tensors of an instance lie: a folder that its program cannot replace, and the path below that."""
+        if name in self._elsewhere:
+            return self._siblings[name].root, self._siblings[name].tensors.name
         folder = self._folder if name == self._spec.instance else self._siblings[name]
         return place_of(folder, self._spec, self._debugger.tensors.path)
 

@@ -2,13 +2,12 @@
 
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 from trainyard.instance.agent.configuration import config_files
-from trainyard.instance.sandbox.contract import ML
 from trainyard.link.contract import InstanceSpec
 from trainyard.link.folders import InstanceFolder
+from trainyard.link.places import extra_folders
 from trainyard.link.told import SOCKET
 
 _FOLDERS = (
@@ -64,19 +63,3 @@ def lay_out(folder: InstanceFolder, spec: InstanceSpec, owner: Owner) -> None:
     for place in extra_folders(folder, spec).values():
         place.mkdir(parents=True, exist_ok=True)
         owner.take(place)
-
-
-def place_of(folder: InstanceFolder, spec: InstanceSpec, path: str) -> tuple[Path, str]:
-    """Where a path that the program writes lies: a folder that it cannot replace, and the path below that."""
-    inside = path.removeprefix(f"{ML}/")
-    if inside != path:
-        return folder.ml, inside
-    above, place = next(
-        each for each in extra_folders(folder, spec).items() if path == each[0] or path.startswith(f"{each[0]}/")
-    )
-    return place.parent, f"{place.name}{path.removeprefix(above)}"
-
-
-def extra_folders(folder: InstanceFolder, spec: InstanceSpec) -> Mapping[str, Path]:
-    """Paths outside /opt/ml that the job may write, such as /state, and the folders behind them."""
-    return {path: folder.scratch / "extra" / str(number) for number, path in enumerate(spec.extra_paths)}

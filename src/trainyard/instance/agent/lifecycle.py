@@ -6,11 +6,11 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
+from trainyard.foundation.confined import read_text
 from trainyard.foundation.errors import TrainyardError
 from trainyard.instance.agent.channels import bring_channels, gets_nothing
 from trainyard.instance.agent.checkpoints import SyncedFolders
 from trainyard.instance.agent.code import fetch_code
-from trainyard.instance.agent.confined import read_text
 from trainyard.instance.agent.contained import ContainedTraining
 from trainyard.instance.agent.debugging import Debugging
 from trainyard.instance.agent.failure import (

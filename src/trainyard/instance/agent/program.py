@@ -11,7 +11,6 @@ from trainyard.instance.agent.environment import Surroundings, program_environme
 from trainyard.instance.agent.failure import CannotRun, FailureKind
 from trainyard.instance.agent.hosts import host_lines
 from trainyard.instance.agent.launching import reports_bind, reports_folder
-from trainyard.instance.agent.layout import extra_folders
 from trainyard.instance.agent.network import InstanceNetwork
 from trainyard.instance.agent.placing import ChannelPlaces
 from trainyard.instance.agent.stacks import STACKS
@@ -26,6 +25,7 @@ from trainyard.instance.warm.warmth import Warmth
 from trainyard.link.contract import InstanceSpec, LimitSpec
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.ledger import Ledger, LedgerKind
+from trainyard.link.places import extra_folders
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainyard.instance.agent.confined import read_text
+from trainyard.foundation.confined import read_text
 from trainyard.instance.agent.failure import is_consequence
 from trainyard.instance.agent.tail import LogTail
 from trainyard.instance.launch.report import FAILURES

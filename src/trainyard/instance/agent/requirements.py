@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from trainyard.instance.agent.confined import read_text
+from trainyard.foundation.confined import read_text
 
 REQUIREMENTS = "requirements.txt"
 PYPROJECT = "pyproject.toml"

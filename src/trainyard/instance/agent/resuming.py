@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
+from trainyard.foundation.confined import replace_text
 from trainyard.foundation.errors import TrainyardError
 from trainyard.foundation.locations import Location, parse_s3_uri
-from trainyard.instance.agent.confined import replace_text
 from trainyard.instance.agent.reports import Reports
 from trainyard.link.contract import DebuggerSpec, InstanceSpec
 from trainyard.link.folders import InstanceFolder

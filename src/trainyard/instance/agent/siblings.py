@@ -3,7 +3,7 @@
 An instance that has ended leaves its ml folder as it is until the whole attempt is over. So the first instance packs
 the results of all, and the others need not send theirs anywhere. Where instances lie on several machines, their keepers
 bring to the first one's machine the spools of the others, the time of their last activity and, before a spool tells of
-the end of a program, its results. Nothing else of them is there.
+the end of a program, its results, and its tensors where rules are judged beside it. Nothing else of them is there.
 """
 
 import time

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainyard.instance.agent.confined import read_text
+from trainyard.foundation.confined import read_text
 from trainyard.instance.launch.report import RANKS
 from trainyard.instance.launch.stacks import SIGNAL
 from trainyard.instance.sandbox.processes import descendants

@@ -161,11 +161,15 @@ class Training:
         if self._debugging is None or self._judges is None:
             return
         if not end.is_killed and end.stop_reason not in (INTERRUPTED, LEASE):
+            patience_s = STOPPED_DRAIN_S if end.stop_reason is not None else DRAIN_S
+            self._judges.await_others(patience_s, is_over=self._is_killed)
             if self._spec.instance == self._spec.hosts[0]:
                 self._debugging.mark_end()
-            patience_s = STOPPED_DRAIN_S if end.stop_reason is not None else DRAIN_S
-            self._judges.finish(patience_s, is_over=lambda: self._orders.is_killed_for(0.0))
+            self._judges.finish(patience_s, is_over=self._is_killed)
         self._judges.close()
         self._debugging.hear_out(boottime())
         is_stopped = end.is_killed or (end.stop_reason is not None and self._debugging.stop_reason is None)
         self._debugging.conclude(RuleStatus.STOPPED if is_stopped else RuleStatus.NO_ISSUES_FOUND)
+
+    def _is_killed(self) -> bool:
+        return self._orders.is_killed_for(0.0)

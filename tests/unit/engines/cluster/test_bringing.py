@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from trainyard.engines.cluster import bringing
 from trainyard.engines.cluster.bringing import Bringing
 from trainyard.engines.cluster.parts import FolderTar
+from trainyard.engines.cluster.tensors import TensorFiles
 from trainyard.foundation.errors import Unavailable
-from trainyard.link.contract import FrameKind, InstanceSpec
+from trainyard.link.contract import DebuggerSpec, FrameKind, InstanceSpec, RuleSpec, SyncSpec
 from trainyard.link.folders import InstanceFolder, InstanceRef
 from trainyard.link.spool import SpoolWriter, read_frames
 from trainyard.testing.engines.samples import Surroundings, attempt_specs
@@ -34,18 +36,21 @@ class Cluster:
             folder.root.mkdir(parents=True)
         self.spool = SpoolWriter(self.other.spool)
         self.asked: list[str] = []
-        self._calls = 0
+        self._luck = Random(0)
 
     def fetch(self, name: str, path: str, offset: int) -> bytes:
         assert name == "algo-2"
         self.asked.append(path)
-        self._calls += 1
-        if self._calls % 3 == 0:
+        if self._luck.random() < 0.3:
             raise Unavailable("The node does not answer.")
         if path == "spool":
             return self.other.spool.read_bytes()[offset:]
         if path == "activity":
             return json.dumps({"algo-1": 5000.0, "algo-2": 100.0}).encode()
+        kind, _, wanted = path.partition("/")
+        if kind == "tensors":
+            files = TensorFiles(self.other.ml, "output/tensors")
+            return files.read(wanted, offset) if wanted else files.told(offset)
         return FolderTar(self.other.root / path).read(offset)
 
     def seen(self) -> list[FrameKind]:
@@ -101,6 +106,51 @@ def test_who_is_seen_to_be_at_rest_has_its_results_here(cluster: Cluster, kinds:
 
     with cluster.bringing():
         eventually(is_at_rest)
+
+
+def debugged(spec: InstanceSpec, rule: RuleSpec) -> InstanceSpec:
+    return replace(spec, debugger=DebuggerSpec({}, SyncSpec("s3://yard/t", "/opt/ml/output/tensors"), [rule]))
+
+
+@pytest.mark.parametrize(
+    "rule", [RuleSpec("all", "ReplicaDivergence", is_beside=True), RuleSpec("own", "Mine", source="s3://yard/mine.py")]
+)
+def test_who_is_seen_to_be_at_rest_has_its_tensors_here_where_rules_judge_them(
+    cluster: Cluster, rule: RuleSpec
+) -> None:
+    cluster.spec = debugged(cluster.spec, rule)
+    tensors = cluster.other.ml / "output" / "tensors"
+    segment = "steps/worker_1/1-0.arrows"
+    with cluster.bringing():
+        (tensors / segment).parent.mkdir(parents=True)
+        (tensors / segment).write_bytes(b"row")
+        eventually(lambda: (cluster.brought.tensors / segment).exists())
+        cluster.spool.append(FrameKind.STATUS, {"status": "Training"}, at_us=1)
+        eventually(lambda: cluster.seen() == [FrameKind.STATUS])
+
+        (tensors / segment).write_bytes(b"row and row")
+        (tensors / "worker_1.manifest.json").write_bytes(b"{}")
+        cluster.spool.append(FrameKind.ENDED, {"outcome": "completed"}, at_us=2)
+
+        def is_at_rest() -> bool:
+            is_seen = FrameKind.ENDED in cluster.seen()
+            assert not is_seen or (cluster.brought.tensors / "worker_1.manifest.json").exists()
+            assert not is_seen or (cluster.brought.tensors / segment).read_bytes() == b"row and row"
+            return is_seen
+
+        eventually(is_at_rest)
+
+
+def test_tensors_that_nobody_here_judges_do_not_come(cluster: Cluster) -> None:
+    cluster.spec = debugged(cluster.spec, RuleSpec("nan", "NotANumber"))
+    (cluster.other.ml / "output" / "tensors").mkdir(parents=True)
+    cluster.spool.append(FrameKind.ENDED, {"outcome": "completed"}, at_us=1)
+
+    with cluster.bringing():
+        eventually(lambda: cluster.seen() == [FrameKind.ENDED])
+
+    assert not any(path.startswith("tensors") for path in cluster.asked)
+    assert not cluster.brought.tensors.exists()
 
 
 def test_one_that_left_nothing_is_at_rest_too(cluster: Cluster) -> None:

@@ -8,9 +8,10 @@ import pytest
 
 from tests.unit.instance.agent.samples import RECORDED, changed
 from trainyard.instance.agent.configuration import config_files
-from trainyard.instance.agent.layout import Owner, extra_folders, lay_out, place_of
+from trainyard.instance.agent.layout import Owner, lay_out
 from trainyard.link.contract import DebuggerSpec, SyncSpec
 from trainyard.link.folders import InstanceFolder
+from trainyard.link.places import extra_folders
 
 OTHER_USER = 50_001
 
@@ -66,13 +67,6 @@ def test_the_owner_is_another_only_where_root_gives_away() -> None:
     assert not Owner(None).is_another
     assert not Owner(os.geteuid()).is_another
     assert Owner(OTHER_USER).is_another == (os.geteuid() == 0)
-
-
-def test_a_path_of_the_program_lies_below_a_folder_that_it_cannot_replace(tmp_path: Path) -> None:
-    folder, spec = InstanceFolder(tmp_path), changed(extra_paths=("/data/state", "/state"))
-    assert place_of(folder, spec, "/opt/ml/output/tensorboard") == (folder.ml, "output/tensorboard")
-    assert place_of(folder, spec, "/state") == (folder.scratch / "extra", "1")
-    assert place_of(folder, spec, "/data/state/runs") == (folder.scratch / "extra", "0/runs")
 
 
 def test_only_a_job_with_a_debugger_has_a_place_to_tell_its_agent_something(tmp_path: Path) -> None:

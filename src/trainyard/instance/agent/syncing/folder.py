@@ -8,9 +8,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainyard.foundation.confined import open_folder
 from trainyard.foundation.errors import NotFound, TrainyardError
 from trainyard.foundation.locations import Location
-from trainyard.instance.agent.confined import open_folder
 from trainyard.instance.agent.failure import CannotRun, FailureKind, why_it_cannot_run
 from trainyard.instance.agent.layout import Owner
 from trainyard.instance.agent.syncing.changes import Changes, Plan

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
-from trainyard.instance.agent.confined import open_inner
+from trainyard.foundation.confined import open_inner
 
 MOST_FILES = 100_000
 DEEPEST = 64

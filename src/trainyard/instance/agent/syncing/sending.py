@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard.foundation.clock import utc_now
+from trainyard.foundation.confined import open_file, open_folder
 from trainyard.foundation.errors import NotFound, TrainyardError
 from trainyard.foundation.locations import Location
-from trainyard.instance.agent.confined import open_file, open_folder
 from trainyard.instance.agent.syncing.changes import Candidate
 from trainyard.instance.agent.syncing.looks import Look
 from trainyard.objects.contract import (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.instance.agent.confined import open_folder, read_text, replace_text
+from trainyard.foundation.confined import open_folder, read_text, replace_text
 
 
 @pytest.fixture
