@@ -48,7 +48,8 @@ def base(podman: str) -> Iterator[str]:
     yield image
     listed = subprocess.run([podman, "images", "--format", "{{.Repository}}:{{.Tag}}"], capture_output=True, text=True)
     ours = [name for name in listed.stdout.split() if RUN in name]
-    subprocess.run([podman, "rmi", *ours], check=True, stdout=subprocess.DEVNULL)
+    if ours:
+        subprocess.run([podman, "rmi", *ours], check=True, stdout=subprocess.DEVNULL)
 
 
 @pytest.fixture(scope="module")
