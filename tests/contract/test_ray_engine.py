@@ -205,11 +205,11 @@ def test_newer_code_of_the_yard_goes_on_with_what_older_code_has_started(
     (older,) = engine.start([spec])
     wait_for_training(engine, older)
     agent, machine = agent_of(yard, older), yard.node_of(older)
-    shutil.copytree(PACKAGE, tmp_path / "newer")
-    (tmp_path / "newer" / "engines" / "newer.py").write_text('"""New."""\n')
+    package = shutil.copytree(PACKAGE, tmp_path / PACKAGE.name)
+    (package / "engines" / "newer.py").write_text('"""New."""\n')
 
     with monkeypatch.context() as patch:
-        patch.setattr("trainyard.engines.ray.ensure_parcel", partial(ensure_parcel, package=tmp_path / "newer"))
+        patch.setattr("trainyard.engines.ray.ensure_parcel", partial(ensure_parcel, package=package))
         engine = yard.open()
         await_nodes(engine)
         (newer,) = engine.start([replace(each, node=spec.node) for each in specs_on(engine, surroundings, CHATTY)])
