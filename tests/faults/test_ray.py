@@ -11,15 +11,13 @@ import os
 import re
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
@@ -27,7 +25,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from tests.faults.promises import assert_forward, left_in_kernel
 from tests.ray_cluster import RayCluster, ray_cluster
 from tests.system.trainees import ENDED, Trainee
-from tests.system.watching import folders_of, processes_of
+from tests.system.watching import Onlooker, folders_of, processes_of
 from tests.system.yards import trainee_of
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.holds import is_held
@@ -175,11 +173,11 @@ class World:
         return self.cluster.nodes[place.relative_to(self.cluster.node_folder).parts[0]]
 
 
-class Run(threading.Thread):
+class Run(Onlooker):
     """A job, and all that is seen of it while a block lasts: its statuses, its checkpoints, and who of it lives."""
 
     def __init__(self, world: World, name: str, hosts: int) -> None:
-        super().__init__(daemon=True)
+        super().__init__()
         self.job = name
         self.hosts = [f"algo-{number}" for number in range(1, hosts + 1)]
         self.seen: list[str] = []
@@ -189,20 +187,9 @@ class Run(threading.Thread):
         self.acknowledged: list[list[str]] = []
         self._world = world
         self._sagemaker, self._s3 = world.trainee.sagemaker, world.trainee.user.client("s3")
-        self._is_over = threading.Event()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._is_over.set()
-        self.join(60)
 
     def run(self) -> None:
-        while not self._is_over.wait(0.1):
+        while not self.is_over.wait(0.1):
             living = {int(each.root.parent.name) for each in self._world.places(self.job) if is_held(each.lock)}
             self.together += [living] if len(living) > 1 else []
             with suppress(BotoCoreError, ClientError):  # of a yard that is killed

@@ -25,21 +25,12 @@ from trainyard.testing.yard import RunningYard, engine_of_tests
 _PAUSE_S = 0.02
 
 
-class Watch(threading.Thread):
-    """Describes a job over and over, for the length of a block; every answer that does not come is an error."""
+class Onlooker(threading.Thread):
+    """Looks on for the length of a block, until `is_over` is set."""
 
-    def __init__(self, trainee: Trainee, name: str) -> None:
+    def __init__(self) -> None:
         super().__init__(daemon=True)
-        self.statuses: list[tuple[str, str]] = []  # primary and secondary, in order, each told once
-        self.seconds: list[float] = []
-        self.errors: list[str] = []
-        self._client = trainee.sagemaker
-        self._name = name
-        self._is_over = threading.Event()
-
-    @property
-    def p99_s(self) -> float:
-        return statistics.quantiles(self.seconds, n=100)[98] if len(self.seconds) > 1 else 0.0
+        self.is_over = threading.Event()
 
     def __enter__(self) -> Self:
         self.start()
@@ -48,11 +39,27 @@ class Watch(threading.Thread):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._is_over.set()
+        self.is_over.set()
         self.join(60)
 
+
+class Watch(Onlooker):
+    """Describes a job over and over, for the length of a block; every answer that does not come is an error."""
+
+    def __init__(self, trainee: Trainee, name: str) -> None:
+        super().__init__()
+        self.statuses: list[tuple[str, str]] = []  # primary and secondary, in order, each told once
+        self.seconds: list[float] = []
+        self.errors: list[str] = []
+        self._client = trainee.sagemaker
+        self._name = name
+
+    @property
+    def p99_s(self) -> float:
+        return statistics.quantiles(self.seconds, n=100)[98] if len(self.seconds) > 1 else 0.0
+
     def run(self) -> None:
-        while not self._is_over.wait(_PAUSE_S):
+        while not self.is_over.wait(_PAUSE_S):
             begun = time.monotonic()
             try:
                 told = self._client.describe_training_job(TrainingJobName=self._name)

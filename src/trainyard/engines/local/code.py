@@ -5,8 +5,6 @@ current one is removed.
 """
 
 import compileall
-import contextlib
-import fcntl
 import hashlib
 import os
 import shutil
@@ -16,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard import __version__
-from trainyard.link.holds import hold
+from trainyard.link.holds import alone_in, hold
 
 # The parts of the package that run on an instance, and the modules for programs there.
 PARTS = ("foundation", "formats", "link", "objects", "insight", "instance")
@@ -57,7 +55,7 @@ def ensure_copy(agents: Path, package: Path = PACKAGE) -> AgentCode:
     """The copy of the code that is installed now, made if it is not there; others that are not in use are removed."""
     agents.mkdir(parents=True, exist_ok=True)
     current = AgentCode(agents / f"{__version__}-{_fingerprint(package)}")
-    with _alone_in(agents):  # or one would take for left over what another is making
+    with alone_in(agents):  # or one would take for left over what another is making
         if not current.start.exists():
             _make(current, package)
         for folder in agents.iterdir():
@@ -73,17 +71,6 @@ def sources(package: Path, parts: Sequence[str] = PARTS) -> Iterator[Path]:
         for path in sorted((package / part).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 yield path
-
-
-@contextlib.contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """One at a time, of all threads and processes."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _fingerprint(package: Path) -> str:

@@ -6,7 +6,6 @@ agent.json                      started once and for all; alive as long as that 
 """
 
 import contextlib
-import fcntl
 import logging
 import os
 import sys
@@ -31,7 +30,7 @@ from trainyard.foundation.errors import Conflict, NotFound, Unavailable
 from trainyard.foundation.files import PRIVATE_FOLDER, sync_folder
 from trainyard.link.contract import Command, CommandKind, FrameKind, InstanceSpec
 from trainyard.link.folders import InstanceFolder
-from trainyard.link.holds import hold, is_held
+from trainyard.link.holds import alone_in, hold, is_held
 from trainyard.link.mailbox import Mailbox
 from trainyard.link.port_blocks import ports_of
 from trainyard.link.presence import Presence, presence_of
@@ -250,12 +249,8 @@ class LocalEngine:
         """One call at a time starts or ends an attempt, also of engines in other processes."""
         folder = attempt.folder(self._jobs)
         folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with alone_in(folder):
             yield
-        finally:
-            os.close(descriptor)
 
 
 def _is_alive(folder: InstanceFolder) -> bool:
