@@ -122,23 +122,27 @@ class Room:
     """What is free on the nodes of an engine beside instances that run; those on nodes that are gone count nothing."""
 
     def __init__(self, machine: Capacity, running: Iterable[Share] = ()) -> None:
-        self.machine = machine
-        self._free = {node.name: _Free(node) for node in machine.nodes}
-        self._wanted: dict[Demand, _Wanted] = {}
+        self._layout = _Layout(machine)
+        self._free = dict(self._layout.empty)
         self.take(running)
+
+    @property
+    def machine(self) -> Capacity:
+        return self._layout.machine
 
     def copy(self) -> "Room":
         """A room of its own with as much free."""
-        other = Room(Capacity(()))
-        other.machine, other._wanted = self.machine, self._wanted
-        other._free = {name: free.copy() for name, free in self._free.items()}
-        return other
+        return self._with(self._free)
+
+    def emptied(self) -> "Room":
+        """One of its own in which nothing runs."""
+        return self._with(self._layout.empty)
 
     def refill(self, node: str, running: Iterable[Share]) -> None:
         """Count no shares on a node as handed out but these; one that is gone stays gone."""
-        free = self._free.get(node)
-        if free is not None:
-            self._free[node] = _Free(free.node)
+        empty = self._layout.empty.get(node)
+        if empty is not None:
+            self._free[node] = empty
             self.take(running)
 
     def take(self, shares: Iterable[Share]) -> None:
@@ -146,36 +150,43 @@ class Room:
         for share in shares:
             free = self._free.get(share.node)
             if free is not None:
-                free.take(share)
+                self._free[share.node] = free.less(share)
 
     def place(self, demand: Demand, *, beside: "Room | None" = None) -> tuple[Share, ...] | None:
         """The share of each instance of a job that starts in this room; None while it is too small.
 
         With `beside`, of several places the one is taken where least of what runs in that room is in the way.
         """
-        wanted = self._wanted.get(demand)
-        if wanted is None:
-            wanted = self._wanted[demand] = _Wanted.by(demand, self.machine)
-        fitted = wanted.fitted
-        if not fitted.nodes:
+        wanted = self._layout.wanted(demand)
+        if not wanted.fitted.nodes:
             return None
-        cost = beside._in_the_way if beside is not None else _nothing
-        eligible = [self._free[name] for name in wanted.eligible]
-        found = _packed(wanted.gang, eligible, demand=demand, cost=cost)
+        found = self._packed(wanted, demand=demand, beside=beside)
         if found is None and all(self._free[name].holds_crowded(load) for name, load in wanted.loads.items()):
-            found = fitted.nodes
-        return None if found is None else self._shares(fitted.sizes, found, beside=beside or self)
+            found = wanted.fitted.nodes
+        return None if found is None else self._shares(wanted.fitted.sizes, found, beside=beside or self)
 
-    def _in_the_way(self, node: str, size: Size) -> float:
-        """How large a part of a node must come free before an instance has its place there."""
-        free, wanted = self._free[node], _load(size)
+    def _packed(self, wanted: "_Wanted", *, demand: Demand, beside: "Room | None") -> Sequence[str] | None:
+        if beside is not None:
+            free = [self._free[name] for name in wanted.choices[-1]]
+            return _packed_on(free, wanted.gang, demand=demand, cost=beside._in_the_way)
+        for names in wanted.choices:
+            found = _packed_on([self._free[name] for name in names], wanted.gang, demand=demand)
+            if found is not None:
+                return found
+        return None
+
+    def _in_the_way(self, node: str, wanted: "_Load") -> float:
+        """How large a part of a node must come free before there is place for a load."""
+        free = self._free[node]
+        if free.holds(wanted):
+            return 0.0
         missing = (
             (wanted.slots - free.slots) / free.node.slots,
             (wanted.cpus - free.cpus) / max(1, _steps(free.node.cpus)),
             (wanted.memory_bytes - free.memory_bytes) / max(1, free.node.memory_bytes),
             (wanted.gpus - len(free.gpus)) / max(1, len(free.node.gpus)),
         )
-        return max(0.0, *missing)
+        return max(missing)
 
     def _shares(self, sizes: Sequence[Size], nodes: Sequence[str], *, beside: "Room") -> tuple[Share, ...]:
         """Each with the first GPUs that are free on its node, rather such as nobody uses in the other room either."""
@@ -187,6 +198,28 @@ class Room:
             Share(size.cpus, size.memory_bytes, tuple(next(gpus[name]) for _ in range(size.gpus)), name)
             for size, name in zip(sizes, nodes, strict=True)
         )
+
+    def _with(self, free: "Mapping[str, _Free]") -> "Room":
+        other = Room.__new__(Room)
+        other._layout, other._free = self._layout, dict(free)
+        return other
+
+
+class _Layout:
+    """The nodes of an engine, and what is known of jobs on them whatever runs there. Rooms share it."""
+
+    def __init__(self, machine: Capacity) -> None:
+        self.machine = machine
+        self.empty = {node.name: _Free.of(node) for node in machine.nodes}
+        self._wanted: dict[Demand, _Wanted] = {}
+
+    def wanted(self, demand: Demand) -> "_Wanted":
+        known = self._wanted.get(demand)
+        if known is None:
+            if len(self._wanted) >= _FITS_KEPT:
+                self._wanted.clear()
+            known = self._wanted[demand] = _Wanted.by(demand, self.machine)
+        return known
 
 
 class _Load(NamedTuple):
@@ -204,18 +237,18 @@ _NOTHING = _Load(0, 0, 0, 0)
 class _Gang:
     """The instances of a job as they are looked at again and again."""
 
-    __slots__ = ("alike", "count", "has_gpus", "load", "whole")
+    __slots__ = ("alike", "count", "has_gpus", "load")
 
     def __init__(self, sizes: Sequence[Size]) -> None:
         self.count = len(sizes)
         self.has_gpus = any(size.gpus for size in sizes)
-        self.whole = Size(*(sum(amounts) for amounts in zip(*map(_amounts, sizes), strict=True)))
-        self.load = _load(self.whole)._replace(slots=len(sizes))
+        whole = Size(*(sum(amounts) for amounts in zip(*map(_amounts, sizes), strict=True)))
+        self.load = _load(whole)._replace(slots=len(sizes))
         numbers: dict[Size, list[int]] = {}
         for number, size in enumerate(sizes):
             numbers.setdefault(size, []).append(number)
-        # The instances of each size, the largest first.
-        self.alike = sorted(numbers.items(), key=lambda each: _extent(each[0]), reverse=True)
+        largest_first = sorted(numbers, key=_extent, reverse=True)
+        self.alike = [(_load(size), numbers[size]) for size in largest_first]  # the instances of each size
 
 
 class _Wanted(NamedTuple):
@@ -223,7 +256,7 @@ class _Wanted(NamedTuple):
 
     fitted: Fit
     gang: _Gang
-    eligible: Sequence[str]
+    choices: Sequence[Sequence[str]]  # the nodes among which places are looked for, the best first
     loads: Mapping[str, _Load]
 
     @classmethod
@@ -232,36 +265,33 @@ class _Wanted(NamedTuple):
         loads: dict[str, _Load] = {}
         for name, size in zip(fitted.nodes, fitted.sizes if fitted.nodes else (), strict=True):
             loads[name] = _sum(loads.get(name, _NOTHING), _load(size))
-        eligible = [node.name for node in machine.nodes if _may_have(node, demand)]
-        return cls(fitted, _Gang(fitted.sizes), eligible, loads)
+        gang, eligible = _Gang(fitted.sizes), [node for node in machine.nodes if _may_have(node, demand)]
+        choices = [[node.name for node in nodes] for nodes in _choices(gang, eligible)]
+        return cls(fitted, gang, choices, loads)
 
 
-class _Free:
+class _Free(NamedTuple):
     """What is left of a node."""
 
-    __slots__ = ("cpus", "gpus", "is_empty", "memory_bytes", "node", "slots")
+    node: Node
+    slots: int
+    cpus: int
+    memory_bytes: int
+    gpus: frozenset[int]
+    is_empty: bool
 
-    def __init__(self, node: Node) -> None:
-        self.node = node
-        self.slots, self.cpus, self.memory_bytes = node.slots, _steps(node.cpus), node.memory_bytes
-        self.gpus = set(node.gpus)
-        self.is_empty = True
+    @classmethod
+    def of(cls, node: Node) -> "_Free":
+        return cls(node, node.slots, _steps(node.cpus), node.memory_bytes, frozenset(node.gpus), is_empty=True)
 
-    def copy(self) -> "_Free":
-        other = _Free.__new__(_Free)
-        other.node, other.is_empty = self.node, self.is_empty
-        other.slots, other.cpus, other.memory_bytes = self.slots, self.cpus, self.memory_bytes
-        other.gpus = set(self.gpus)
-        return other
-
-    def take(self, share: Share) -> None:
-        self.slots -= 1
-        self.is_empty = False
+    def less(self, share: Share) -> "_Free":
+        """What is left when a share is handed out too."""
+        cpus, memory_bytes = self.cpus, self.memory_bytes
         if self.node.reserves:
-            self.cpus -= _steps(share.cpus or 0)
-            self.memory_bytes -= share.memory_bytes or 0
-        if share.gpus:
-            self.gpus.difference_update(share.gpus)
+            cpus -= _steps(share.cpus or 0)
+            memory_bytes -= share.memory_bytes or 0
+        gpus = self.gpus.difference(share.gpus) if share.gpus else self.gpus
+        return _Free(self.node, self.slots - 1, cpus, memory_bytes, gpus, is_empty=False)
 
     def holds(self, load: _Load) -> bool:
         return (
@@ -278,52 +308,67 @@ class _Free:
         has_places = min(load.slots, self.node.slots) <= self.slots and load.gpus <= len(self.gpus)
         return has_places and not self.node.reserves
 
+    def number_of(self, one: _Load) -> int:
+        """How many of an instance there is room for."""
+        there = (self.slots, self.cpus, self.memory_bytes, len(self.gpus))
+        return min(has // takes for has, takes in zip(there, one, strict=True) if takes)
 
-_Cost = Callable[[str, Size], float]
 
-
-def _nothing(node: str, size: Size) -> float:  # noqa: ARG001 - a cost that is the same everywhere
-    return 0.0
+_Cost = Callable[[str, _Load], float]
 
 
 def _may_have(node: Node, demand: Demand) -> bool:
     return node.slots > 0 and (demand.is_spot or not node.is_spot)
 
 
-def _packed(gang: _Gang, free: Sequence[_Free], *, demand: Demand, cost: _Cost = _nothing) -> Sequence[str] | None:
-    """The node of each instance; a job without GPUs gets nodes that have some only if no others have the room."""
-    if gang.has_gpus or cost is not _nothing:
-        return _packed_on(free, gang, demand=demand, cost=cost)
-    plain = [each for each in free if not each.node.gpus]
-    found = _packed_on(plain, gang, demand=demand, cost=cost)
-    return found if found is not None or len(plain) == len(free) else _packed_on(free, gang, demand=demand, cost=cost)
+def _choices(gang: _Gang, nodes: Sequence[Node]) -> Sequence[Sequence[Node]]:
+    """A job without GPUs gets nodes that have some only if no others have the room."""
+    if gang.has_gpus:
+        return (nodes,)
+    plain = [node for node in nodes if not node.gpus]
+    return (nodes,) if len(plain) == len(nodes) else (plain, nodes)
 
 
-def _packed_on(free: Sequence[_Free], gang: _Gang, *, demand: Demand, cost: _Cost) -> Sequence[str] | None:
+def _packed_on(
+    free: Sequence[_Free], gang: _Gang, *, demand: Demand, cost: _Cost | None = None
+) -> Sequence[str] | None:
     """The node of each instance: one for all if there is such a one, else as few as can be, or all different ones."""
     if not demand.is_spread:
-        holding = [each for each in free if each.holds(gang.load)]
+        holding = _holding(free, gang.load)
         if holding:
-            best = min(holding, key=lambda each: _ranked(each, gang.whole, demand=demand, cost=cost))
+            best = min(holding, key=lambda each: _ranked(each, gang.load, demand=demand, cost=cost))
             return [best.node.name] * gang.count
     found, used = [""] * gang.count, dict[str, _Load]()
-    for size, of_size in gang.alike:
-        one, numbers = _load(size), list(of_size)
-        fitting = [each for each in free if each.holds(one)]
-        if demand.is_spread and len(fitting) < len(numbers):
+    for one, of_size in gang.alike:
+        fitting = _holding(free, one)
+        most = len(fitting) if demand.is_spread else sum(each.number_of(one) for each in fitting)
+        if most < len(of_size):
             return None
-        for each in sorted(fitting, key=lambda each: _ranked(each, size, demand=demand, cost=cost)):
-            _fill(each, size, numbers=numbers, found=found, used=used, is_spread=demand.is_spread)
+        numbers = list(of_size)
+        for each in sorted(fitting, key=lambda each: _ranked(each, one, demand=demand, cost=cost)):
+            _fill(each, one, numbers=numbers, found=found, used=used, is_spread=demand.is_spread)
+            if not numbers:
+                break
         if numbers:
             return None
     return found
 
 
+def _holding(free: Sequence[_Free], load: _Load) -> list[_Free]:
+    """Those that hold a load; a job is looked for on all nodes for each of the jobs before it that end."""
+    slots, cpus, memory_bytes, gpus = load
+    return [
+        each
+        for each in free
+        if cpus <= each.cpus and slots <= each.slots and gpus <= len(each.gpus) and memory_bytes <= each.memory_bytes
+    ]
+
+
 def _fill(
-    free: _Free, size: Size, *, numbers: list[int], found: list[str], used: dict[str, _Load], is_spread: bool
+    free: _Free, one: _Load, *, numbers: list[int], found: list[str], used: dict[str, _Load], is_spread: bool
 ) -> None:
     """Put as many instances on a node as it holds, or one; those that have a place leave `numbers`."""
-    name, one = free.node.name, _load(size)
+    name = free.node.name
     while numbers and not (is_spread and name in used):
         load = _sum(used.get(name, _NOTHING), one)
         if not free.holds(load):
@@ -332,17 +377,17 @@ def _fill(
         found[numbers.pop(0)] = name
 
 
-def _ranked(free: _Free, size: Size, *, demand: Demand, cost: _Cost) -> tuple[float, ...]:
-    """How well a node suits an instance, the best first."""
-    node, one = free.node, _load(size)
+def _ranked(free: _Free, load: _Load, *, demand: Demand, cost: _Cost | None) -> tuple[float, ...]:
+    """How well a node suits a load, the best first: by what lies in the way, and by how little is left over."""
+    node = free.node
     return (
-        cost(node.name, size),
+        cost(node.name, load) if cost is not None else 0.0,
         demand.is_spot and not node.is_spot,
-        bool(node.gpus) and not size.gpus,
+        bool(node.gpus) and not load.gpus,
         free.is_empty,
-        len(free.gpus) - one.gpus,
-        free.cpus - one.cpus,
-        free.memory_bytes - one.memory_bytes,
+        len(free.gpus),
+        free.cpus,
+        free.memory_bytes,
         free.slots,
     )
 
@@ -351,7 +396,9 @@ def _ranked(free: _Free, size: Size, *, demand: Demand, cost: _Cost) -> tuple[fl
 def _fit(demand: Demand, nodes: tuple[Node, ...]) -> Fit:
     eligible = [node for node in nodes if _may_have(node, demand)]
     sizes = [_promised(each, eligible) for each in demand.types]
-    found = _packed(_Gang(sizes), [_Free(node) for node in eligible], demand=demand)
+    gang, found = _Gang(sizes), None
+    for among in _choices(gang, eligible):
+        found = found or _packed_on([_Free.of(node) for node in among], gang, demand=demand)
     if found is None:
         found = _laid_out(sizes, eligible, demand=demand)
         sizes = _shrunk(demand.types, sizes, nodes=eligible, found=found)

@@ -100,15 +100,20 @@ class Floor:
         """The nodes on which something has changed."""
         touched: set[str] = set()
         before, self._seats = self._seats, seats
-        for key in [key for key, seat in before.items() if seats.get(key) != seat]:
+        for key in _not_in(seats, before):
             for share in before[key].shares:
                 touched.add(share.node)
                 self._on.get(share.node, {}).pop(key, None)
-        for key in [key for key, seat in seats.items() if before.get(key) != seat]:
+        for key in _not_in(before, seats):
             for share in seats[key].shares:
                 touched.add(share.node)
                 self._on.setdefault(share.node, {}).setdefault(key, []).append(share)
         return touched
+
+
+def _not_in(others: Seats, seats: Seats) -> list[ResourceId]:
+    """Those whose seats the others do not have so. Nearly all are the very same, which is seen sooner than equality."""
+    return [key for key, seat in seats.items() if (other := others.get(key)) is not seat and other != seat]
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +224,8 @@ class Line:
 
     def elder(self, elders: Sequence[Waiting], floor: Floor, *, left: Room, kept: Sequence[Share]) -> Offer | None:
         """One of the elders that can start; for those before it, or for all, places are taken from what is left."""
-        wanted = Room(left.machine, kept)
+        wanted = left.emptied()
+        wanted.take(kept)
         for waiting in elders:
             asking = self._asked(waiting)
             if asking is None:

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from trainyard.engines.contract import Capacity
 from trainyard.engines.placement import Demand, Lack, Room
 from trainyard.foundation.jobs import SecondaryStatus, Share, Status, TrainingJob
 from trainyard.server.records.contract import ResourceId
@@ -45,17 +44,12 @@ class NodePlace:
     since: datetime
 
 
-def outplaced(
-    demand: Demand, machine: Capacity, *, others: Sequence[Share], places: Sequence[NodePlace]
-) -> Sequence[NodePlace]:
-    """Those that must go so that a job has room on the nodes beside `others`: the youngest, and none that could stay.
+def outplaced(demand: Demand, room: Room, places: Sequence[NodePlace]) -> Sequence[NodePlace]:
+    """Those that must go so that a job finds the room it would have without all of them.
 
-    Nobody is chosen where all of them together are not enough.
+    These are the youngest, and none that could stay. Nobody is chosen where all of them together are not enough.
     """
-    if not places:
-        return ()
-    room = Room(machine, others)
-    if room.place(demand) is None:
+    if not places or room.place(demand) is None:
         return ()
     gone = []
     for each in sorted(places, key=lambda each: each.since):

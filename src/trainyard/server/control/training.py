@@ -484,7 +484,7 @@ class TrainingWork:
                 self._make_room(first, line.seats, machine=machine)
             return ()
         kept = self._make_room_on_nodes(line, first, room=floor.room) if gives_way else None
-        return kept or Room(machine).place(first.demand, beside=floor.room) or ()
+        return kept or floor.room.emptied().place(first.demand, beside=floor.room) or ()
 
     def _make_room(self, first: Asking, seats: Seats, *, machine: Capacity) -> None:
         """Tell the spot jobs to go whose places let the first in line start, once all who leave anyway have left."""
@@ -497,14 +497,16 @@ class TrainingWork:
 
     def _make_room_on_nodes(self, line: Line, first: Asking, *, room: Room) -> tuple[Share, ...] | None:
         """The same on nodes: where the first in line will be, once the spot jobs there that must go have gone."""
-        seats, kept = line.seats, line.lasting_floor(room.machine).room.place(first.demand, beside=room)
+        without_spot = line.lasting_floor(room.machine).room
+        kept = without_spot.place(first.demand, beside=room)
         if kept is None:
             return None
-        spot, nodes = {key: seat for key, seat in seats.items() if seat.is_spot}, {share.node for share in kept}
+        spot, nodes = {key: seat for key, seat in line.seats.items() if seat.is_spot}, {share.node for share in kept}
         near = {key: seat for key, seat in spot.items() if nodes & {share.node for share in seat.shares}}
-        others = {key: seat for key, seat in seats.items() if key not in near}
         places = [NodePlace(key, near[key].shares, near[key].since) for key in self._staying(near)]
-        for given in outplaced(first.demand, room.machine, others=_shares_of(others), places=places):
+        without_near = without_spot.copy()
+        without_near.take(_shares_of({key: seat for key, seat in spot.items() if key not in near}))
+        for given in outplaced(first.demand, without_near, places):
             self._interrupt(given.id, GIVE_WAY)
         return kept
 

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.foundation.jobs import NOON, pending, placed, seconds
 from trainyard.engines.catalog import Catalog
 from trainyard.engines.contract import Capacity, Node
-from trainyard.engines.placement import Demand, Lack
+from trainyard.engines.placement import Demand, Lack, Room
 from trainyard.foundation.jobs import SecondaryStatus, Share, TrainingJob
 from trainyard.foundation.transitions import advance, ask_to_stop, interrupt
 from trainyard.server.control.preemption import NodePlace, Place, chosen, is_leaving, outplaced
@@ -71,7 +71,7 @@ def on(node: str, name: str, *, cpus: float, ran_s: float = 60) -> NodePlace:
 
 
 def gone(*places: NodePlace, others: Sequence[Share] = ()) -> list[str]:
-    return [each.id for each in outplaced(Demand((LARGE,)), NODES, others=others, places=places)]
+    return [each.id for each in outplaced(Demand((LARGE,)), Room(NODES, others), places)]
 
 
 def test_on_nodes_only_those_go_whose_nodes_are_needed() -> None:
