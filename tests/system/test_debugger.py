@@ -339,6 +339,7 @@ APART = SCRIPT.replace(
     'POISON, STEPS = (12 if os.environ["SM_CURRENT_HOST"] == "algo-2" else -1), ',
 ).replace('os.environ.get("STEPS", "40")', '"100000"')
 IMAGE = "503895931360.dkr.ecr.us-east-1.amazonaws.com/sagemaker-debugger-rules:latest"
+OWN_IMAGE = "864354269164.dkr.ecr.us-east-1.amazonaws.com/sagemaker-debugger-rule-evaluator:latest"
 
 
 # Instances that train the same, each for itself, until the weights of one of them are altered.
@@ -348,6 +349,18 @@ DRIFTING = SCRIPT.replace(
     "            model[0].weight.data[0, 0] += 0.001\n"
     "        step += 1\n",
 )
+
+
+APART_BY_OWN_RULE = """
+from smdebug.rules import Rule
+
+class Apart(Rule):
+    def invoke_at_step(self, step):
+        return any(self.differs(self.base_trial.tensor(name), step) for name in self.base_trial.tensor_names(step=step))
+
+    def differs(self, tensor, step):
+        return (tensor.value(step, worker="worker_0") != tensor.value(step, worker="worker_1")).any()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -392,20 +405,27 @@ def test_one_instance_that_is_poisoned_stops_them_all_and_isolation_keeps_nothin
 
 def test_a_judge_sees_the_replicas_of_all_instances_wherever_they_lie(anna: Trainee, yard: RunningYard) -> None:
     two = {"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 1}
+    anna.user.client("s3").put_object(Bucket=anna.bucket, Key="rules/apart.py", Body=APART_BY_OWN_RULE)
+    own = rule_of("own", "Apart", source_s3_uri=f"s3://{anna.bucket}/rules/apart.py") | {
+        "RuleEvaluatorImage": OWN_IMAGE
+    }
+    saved = {"include_workers": "all", "save_interval": "10"}
     told = anna.run(
         "drifting",
         DRIFTING,
         ResourceConfig=two,
-        **debugged(rule_of("replicas", "ReplicaDivergence")),
+        **debugged(rule_of("replicas", "ReplicaDivergence"), own, HookParameters=saved),
         Environment=ONE_THREAD,
         Tags=[{"Key": "trainyard:spread", "Value": "strict"}],
     )
     assert told["TrainingJobStatus"] == "Completed", told
     assert is_spread(read_spec(folder_of(yard, "drifting").root)) == (engine_of_tests() != "local")
-    (status,) = told["DebugRuleEvaluationStatuses"]
-    assert status["RuleEvaluationStatus"] == "IssuesFound", status
+    replicas, by_own_rule = told["DebugRuleEvaluationStatuses"]
+    assert replicas["RuleEvaluationStatus"] == by_own_rule["RuleEvaluationStatus"] == "IssuesFound", told
+    assert "at step 20. It did so at 2 of 4 steps" in by_own_rule["StatusDetails"]
     frames = read_frames(folder_of(yard, "drifting").spool, 0).frames
-    found = [frame.payload["finding"] for frame in frames if frame.kind is FrameKind.RULE and frame.payload["finding"]]
+    told_rules = [frame.payload for frame in frames if frame.kind is FrameKind.RULE]
+    found = [each["finding"] for each in told_rules if each["rule"] == "replicas" and each["finding"]]
     assert {"worker_0", "worker_1"} >= {each["worker"] for each in found}
     assert min(each["step"] for each in found) == 12  # the first whose weights were altered before it
     assert " is not that of worker_" in found[0]["message"]

@@ -19,6 +19,7 @@ from typing import Any, cast
 from trainyard.formats.tensors.contract import Mode
 from trainyard.formats.tensors.layout import ENDED, MANIFEST_SUFFIX
 from trainyard.foundation.errors import InvalidRequest
+from trainyard.foundation.sources import ByteSource
 from trainyard.insight.rules.contract import DebuggerRule, Evaluation, Finding, RuleStatus
 from trainyard.instance.judge.telling import Teller
 from trainyard.link.contract import RuleSpec
@@ -51,11 +52,11 @@ def load_rule(spec: RuleSpec, file: Path) -> DebuggerRule | CustomRule:
     raise InvalidRequest(f'The class "{spec.rule}" derives neither from smdebug.rules.Rule nor has it a method check.')
 
 
-def judge_trial(rule: CustomRule, folder: Path, *, runs: Mapping[str, str], teller: Teller, worker: str) -> None:
+def judge_trial(rule: CustomRule, source: ByteSource, *, runs: Mapping[str, str], teller: Teller, worker: str) -> None:
     """Have a rule of smdebug's kind judge every step of the trial, until no more come."""
     findings: list[Finding] = []
     judged = 0
-    for step, has_found in _judged(rule, folder, runs):
+    for step, has_found in _judged(rule, source, runs):
         judged += 1
         if not has_found:
             continue
@@ -69,15 +70,15 @@ def judge_trial(rule: CustomRule, folder: Path, *, runs: Mapping[str, str], tell
     teller.tell_rule(Evaluation(rule.spec.name, status, details, steps_judged=judged), None, worker=worker)
 
 
-def _judged(rule: CustomRule, folder: Path, runs: Mapping[str, str]) -> Iterator[tuple[int, bool]]:
-    if not _has_begun(folder):
+def _judged(rule: CustomRule, source: ByteSource, runs: Mapping[str, str]) -> Iterator[tuple[int, bool]]:
+    if not _has_begun(source):
         return
     exceptions = importlib.import_module("smdebug.exceptions")
     trials = importlib.import_module("smdebug.trials")
     others = rule.spec.parameters.get(_OTHER_RUNS, "").split(",")
     opened = [trials.create_trial(runs[uri]) for uri in others if uri in runs]
     given = {_OTHER_RUNS: opened} if opened else {}
-    made = rule.made_of(trials.create_trial(str(folder)), **_parameters(rule.spec), **given)
+    made = rule.made_of(trials.create_trial(source), **_parameters(rule.spec), **given)
     for step in count():
         try:
             made.invoke(step)
@@ -93,11 +94,14 @@ def _judged(rule: CustomRule, folder: Path, runs: Mapping[str, str]) -> Iterator
             yield step, False
 
 
-def _has_begun(folder: Path) -> bool:
+def _has_begun(source: ByteSource) -> bool:
     """Wait until a worker has told of itself; False when the program has ended and none has."""
-    while not (has_ended := (folder / ENDED).exists()) and not any(folder.glob(f"*{MANIFEST_SUFFIX}")):
+    while True:
+        names = [entry.name for entry in source.entries()]
+        has_begun = any(name.endswith(MANIFEST_SUFFIX) for name in names)
+        if has_begun or ENDED in names:
+            return has_begun
         time.sleep(_PAUSE_S)
-    return not has_ended or any(folder.glob(f"*{MANIFEST_SUFFIX}"))
 
 
 def _parameters(spec: RuleSpec) -> dict[str, str]:

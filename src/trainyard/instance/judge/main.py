@@ -49,7 +49,7 @@ def judge(orders: Mapping[str, Any]) -> None:
         try:
             found = _made(rule, custom)
             if isinstance(found, CustomRule):
-                judge_trial(found, Path(orders["folders"][0]), runs=orders["runs"], teller=teller, worker=WORKER)
+                judge_trial(found, source, runs=orders["runs"], teller=teller, worker=WORKER)
                 continue
             if isinstance(found, ComparesRuns):
                 found.compare_with({uri: steps_of(Path(folder)) for uri, folder in orders["runs"].items()})

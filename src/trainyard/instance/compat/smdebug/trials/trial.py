@@ -11,6 +11,7 @@ from trainyard.formats.tensors.contract import CollectionInfo
 from trainyard.formats.tensors.errors import MissingCollectionFiles as NothingThere
 from trainyard.formats.tensors.trial import Trial as ToldTrial
 from trainyard.formats.tensors.trial import create_trial as create_local_trial
+from trainyard.foundation.sources import ByteSource
 
 from ..core.collection import Collection
 from ..core.json_config import parse_save_config_modes_dict
@@ -31,15 +32,20 @@ Range = tuple[int | None, int | None]
 
 
 def create_trial(
-    path: str,
+    path: str | ByteSource,
     name: str | None = None,
     profiler: bool = False,
     output_dir: str = "/opt/ml/processing/outputs/",  # noqa: ARG001  # of the profiler
     **kwargs: Any,
 ) -> "Trial":
-    """The trial in a folder or at a place of S3, in our layout or the original's. Waits until there is one."""
+    """The trial in a folder or at a place of S3, in our layout or the original's. Waits until there is one.
+
+    A source stands for what cannot be told by one path, such as the folders of all instances of a job.
+    """
     if profiler:
         raise no_profiler()
+    if not isinstance(path, str):
+        return Trial(name or Path(path.place).name, path.place, source=path, **kwargs)
     where = path.strip()
     on_s3, bucket, prefix = is_s3(where)
     chosen = name or Path(where).name
@@ -68,11 +74,12 @@ class Trial:
         index_mode: bool = True,
         cache: bool = False,
         pause: Callable[[float], None] = time.sleep,
+        source: ByteSource | None = None,
     ) -> None:
         self.name, self.path, self.trial_dir = name, path, path
         self.parallel, self.check, self.index_mode, self.cache = parallel, check, index_mode, cache
         self.logger = get_logger()
-        self._told = _opened(path, name, range_steps=_checked(range_steps), pause=pause)
+        self._told = _opened(source or path, name, range_steps=_checked(range_steps), pause=pause)
 
     @property
     def range_steps(self) -> Range | None:
@@ -220,14 +227,16 @@ class S3Trial(Trial):
         super().__init__(name, f"s3://{bucket_name}/{prefix_name}", range_steps, **kwargs)
 
 
-def _opened(path: str, name: str, *, range_steps: Range | None, pause: Callable[[float], None]) -> ToldTrial:
+def _opened(
+    path: str | ByteSource, name: str, *, range_steps: Range | None, pause: Callable[[float], None]
+) -> ToldTrial:
     """Waits until the first worker has told anything, or the training has ended without; says so when it takes long."""
     polls = 0
     while True:
         try:
             return _create(path, name, range_steps)
         except NothingThere as error:
-            if Path(path, END_FILE).exists():
+            if isinstance(path, str) and Path(path, END_FILE).exists():
                 raise MissingCollectionFiles from error
             polls += 1
             if polls % _PATIENCE == 0:
@@ -235,8 +244,8 @@ def _opened(path: str, name: str, *, range_steps: Range | None, pause: Callable[
             pause(POLL_S)
 
 
-def _create(path: str, name: str, range_steps: Range | None) -> ToldTrial:
-    if not path.startswith("s3://"):
+def _create(path: str | ByteSource, name: str, range_steps: Range | None) -> ToldTrial:
+    if not (isinstance(path, str) and path.startswith("s3://")):
         return create_local_trial(path, name, range_steps)
     # S3 takes the SDK, which a job has only where its environment does.
     from trainyard.trial import create_trial as create_far_trial
