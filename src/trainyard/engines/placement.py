@@ -130,6 +130,10 @@ class Room:
     def machine(self) -> Capacity:
         return self._layout.machine
 
+    def fitted(self, demand: Demand) -> Fit:
+        """A job in this room if it were empty."""
+        return self._layout.wanted(demand).fitted
+
     def copy(self) -> "Room":
         """A room of its own with as much free."""
         return self._with(self._free)

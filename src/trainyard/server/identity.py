@@ -305,6 +305,16 @@ def _credential(key: AccessKey, user: User) -> Credential:
     return Credential(secret=key.secret, caller=caller)
 
 
+def role_key(key_id: str, account: str, role: str, *, session: str, lifetime: timedelta, now: datetime) -> AccessKey:
+    """Temporary credentials that speak as a role, to be remembered together with what they are for."""
+    return _temporary_key(account, now, expires_at=now + lifetime, role=role, session=session, key_id=key_id)
+
+
+def new_key_id() -> str:
+    """One for temporary credentials."""
+    return _new_id(_TEMPORARY)
+
+
 def _inactive(account: str, access_key_id: str) -> ResourceKey:
     return ResourceKey(account, _INACTIVE, access_key_id)
 
@@ -321,10 +331,11 @@ def _temporary_key(
     root: str = "",
     role: str | None = None,
     session: str | None = None,
+    key_id: str = "",
 ) -> AccessKey:
     token = secrets.token_urlsafe(96)  # has no dot, so the root can be read back
     return AccessKey(
-        id=_new_id(_TEMPORARY),
+        id=key_id or new_key_id(),
         secret=_new_secret(),
         account=account,
         created_at=now,

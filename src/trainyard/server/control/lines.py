@@ -13,8 +13,8 @@ delay for as long as the first waits, say large ones that want GPUs where the fi
 for the oldest of those that have waited long. On a machine whose cores and memory instances share, nobody overtakes.
 
 A look costs little where nothing has changed: the room is kept in step with the seats node by node, and who found none
-is not tried again before a seat or a node has changed. Who waits is read from the records each time, since other
-processes may write there.
+is not tried again before a seat is given back or a node has changed. Who waits is read from the records each time,
+since other processes may write there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,10 +57,14 @@ Seats = Mapping[ResourceId, Seat]
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A job that can start now, with the share of each instance; or one that never can, for the reason given."""
+    """A job that can start now, with the share of each instance; or one that never can, for the reason given.
+
+    `shortfalls` are sentences that say what is less than its types promise.
+    """
 
     id: ResourceId
     shares: tuple[Share, ...] = ()
+    shortfalls: Sequence[str] = ()
     refusal: str = ""
     overtakes: bool = False  # whether another one is before it in line
 
@@ -80,13 +84,16 @@ class Floor:
     def __init__(self) -> None:
         self.room = Room(Capacity(()))
         self.changes = 0
+        self.newcomer: tuple[ResourceId, Seat] | None = None  # by whom alone the last change came about
         self._seats: Seats = {}
         self._on: dict[str, dict[ResourceId, list[Share]]] = {}  # the shares on each node, by whose they are
 
     def follow(self, machine: Capacity, seats: Seats) -> None:
         """Bring it in step with what there is now."""
-        touched = self._reseat(seats)
-        if machine != self.room.machine:
+        gone, come = _not_in(seats, self._seats), _not_in(self._seats, seats)
+        touched = self._reseat(seats, gone=gone, come=come)
+        is_same = machine == self.room.machine
+        if not is_same:
             running = (share for on_node in self._on.values() for shares in on_node.values() for share in shares)
             self.room = Room(machine, running)
         elif touched:
@@ -95,16 +102,18 @@ class Floor:
         else:
             return
         self.changes += 1
+        is_one = is_same and not gone and len(come) == 1
+        self.newcomer = (come[0], seats[come[0]]) if is_one else None
 
-    def _reseat(self, seats: Seats) -> set[str]:
+    def _reseat(self, seats: Seats, *, gone: Sequence[ResourceId], come: Sequence[ResourceId]) -> set[str]:
         """The nodes on which something has changed."""
         touched: set[str] = set()
         before, self._seats = self._seats, seats
-        for key in _not_in(seats, before):
+        for key in gone:
             for share in before[key].shares:
                 touched.add(share.node)
                 self._on.get(share.node, {}).pop(key, None)
-        for key in _not_in(before, seats):
+        for key in come:
             for share in seats[key].shares:
                 touched.add(share.node)
                 self._on.setdefault(share.node, {}).setdefault(key, []).append(share)
@@ -116,11 +125,11 @@ def _not_in(others: Seats, seats: Seats) -> list[ResourceId]:
     return [key for key, seat in seats.items() if (other := others.get(key)) is not seat and other != seat]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Blockade:
     """A first in line that has no room, with the others for which places are kept, and what is left beside those.
 
-    As long as no seat changes, whoever was refused here will be again.
+    As long as no seat is given back, whoever was refused here will be again.
     """
 
     first: ResourceId
@@ -129,6 +138,16 @@ class Blockade:
     until: datetime
     room: Room
     refused: set[Demand] = field(default_factory=set)
+    offer: Offer | None = None  # the last that was made of what is left
+
+    def follow(self, floor: Floor) -> None:
+        """Stay in force where all that has changed is that who got the last offer has taken it."""
+        if self.offer is None or floor.newcomer is None or floor.changes != self.changes + 1:
+            return
+        newcomer, seat = floor.newcomer
+        if newcomer == self.offer.id and tuple(seat.shares) == self.offer.shares:
+            self.room.take(seat.shares)
+            self.changes, self.offer = floor.changes, None
 
 
 @dataclass(slots=True)
@@ -207,7 +226,10 @@ class Line:
     def is_blocked_by(self, first: Asking, floor: Floor) -> bool:
         """Whether it is known that the first has no room."""
         known = self.memory.blockades.get(self.name)
-        return known is not None and (known.first, known.changes) == (first.id, floor.changes)
+        if known is None or known.first != first.id:
+            return False
+        known.follow(floor)
+        return known.changes == floor.changes
 
     def blockade(self, first: Asking, elders: Sequence[Waiting], floor: Floor) -> Blockade | None:
         """What is known to be left beside what is kept for these, if nothing has changed since."""
@@ -232,7 +254,7 @@ class Line:
                 continue
             shares = left.place(asking.demand)
             if shares is not None:
-                return Offer(waiting.id, shares, overtakes=True)
+                return Offer(waiting.id, shares, left.fitted(asking.demand).shortfalls, overtakes=True)
             shares = wanted.place(asking.demand, beside=floor.room) or ()
             left.take(shares)
             wanted.take(shares)
@@ -246,7 +268,10 @@ class Line:
                 continue
             shares = blockade.room.place(asking.demand)
             if shares is not None:
-                return Offer(waiting.id, shares, overtakes=True)
+                blockade.offer = Offer(
+                    waiting.id, shares, blockade.room.fitted(asking.demand).shortfalls, overtakes=True
+                )
+                return blockade.offer
             blockade.refused.add(asking.demand)
         return None
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from trainyard.engines.catalog import Catalog
 from trainyard.engines.contract import Capacity, Engine
-from trainyard.engines.placement import Room, check_strictly, fit_demand, lacking
+from trainyard.engines.placement import Room, check_strictly, lacking
 from trainyard.engines.several import Engines
 from trainyard.foundation.clock import EPOCH, Clock
 from trainyard.foundation.errors import Corrupt, InvalidRequest, NotFound, TrainyardError, Unavailable
@@ -54,7 +54,7 @@ from trainyard.server.control.reports import Report, absorb, live_attempt
 from trainyard.server.control.showing import JobViews
 from trainyard.server.control.specs import GRACE, SpecMaker
 from trainyard.server.control.uids import uid_of
-from trainyard.server.identity import Identities
+from trainyard.server.identity import Identities, new_key_id, role_key
 from trainyard.server.jobs import KIND, change_to, due_at, events_of, job_of
 from trainyard.server.records.contract import AccessKey, Change, Claim, Records, Resource, ResourceId, Waiting
 
@@ -168,18 +168,14 @@ class TrainingWork:
 
     def _placed(self, claim: Claim, offer: Offer) -> Claim | None:
         job, now = job_of(claim.resource), self.clock()
-        key = self._new_key(job)
         instances = (InstanceState(host, share) for host, share in zip(job.plan.hosts, offer.shares, strict=True))
-        attempt = Attempt(len(job.attempts) + 1, now, key.id, tuple(instances), site=self.site)
+        attempt = Attempt(len(job.attempts) + 1, now, new_key_id(), tuple(instances), site=self.site)
         placed = replace(job, attempts=(*job.attempts, attempt))
         if job.secondary is not SecondaryStatus.RESTARTING:
             status = SecondaryStatus.RESTARTING if job.attempts else SecondaryStatus.STARTING
             placed = advance(placed, status, at=now)
-        fitted = fit_demand(demand_of(job, self.catalog), self._engine(job).capacity())
-        placed = placed.noted(*fitted.shortfalls)
-        applied = self._apply(claim, job, placed)
+        applied = self._apply(claim, job, placed.noted(*offer.shortfalls))
         if applied is None or job_of(applied.resource).attempt is None:  # a user's stop was first
-            self.identities.revoke(job.account, key.id)
             return None
         WarmPools(self.records).take_over(job, now=now)
         if not offer.overtakes:
@@ -206,9 +202,7 @@ class TrainingWork:
             return claim
         # Before the findings are remembered: who is killed in between hears of them again.
         ask_for_actions(self.records, claim.resource.id, job, after=after, now=now)
-        applied = self._apply(claim, job, after)
-        self._revoke_unless_remembered(after, applied)
-        return applied
+        return self._apply(claim, job, after)
 
     def _worked_on(self, id: ResourceId, job: TrainingJob) -> TrainingJob:  # noqa: A002 - the domain's word
         ref = AttemptRef(id, live_attempt(job).number)
@@ -293,22 +287,17 @@ class TrainingWork:
         """One with the same share, which the job still has."""
         attempt = live_attempt(job)
         instances = tuple(InstanceState(instance.name, instance.share) for instance in attempt.instances)
-        return Attempt(attempt.number + 1, self.clock(), self._new_key(job).id, instances, site=self.site)
+        return Attempt(attempt.number + 1, self.clock(), new_key_id(), instances, site=self.site)
 
-    def _revoke_unless_remembered(self, after: TrainingJob, applied: Claim | None) -> None:
-        """Make the credentials of an attempt worthless that others kept from being remembered."""
-        attempt = after.attempt
-        if attempt is None or attempt.is_started:
-            return
-        known = job_of(applied.resource).attempts if applied else ()
-        if attempt.key_id not in (each.key_id for each in known):
-            self.identities.revoke(after.account, attempt.key_id)
-
-    def _new_key(self, job: TrainingJob) -> AccessKey:
-        lifetime = timedelta(seconds=job.plan.max_runtime_s) + GRACE + UPLOAD_TIME
-        return self.identities.assume_role(
-            job.account, job.plan.role, session=job.name, lifetime=lifetime, now=self.clock()
-        )
+    def _new_keys(self, before: TrainingJob, after: TrainingJob) -> Sequence[AccessKey]:
+        """The credentials of attempts that are to be remembered; those of others never come to be."""
+        known = {attempt.key_id for attempt in before.attempts}
+        plan, lifetime = after.plan, timedelta(seconds=after.plan.max_runtime_s) + GRACE + UPLOAD_TIME
+        return [
+            role_key(attempt.key_id, after.account, plan.role, session=after.name, lifetime=lifetime, now=self.clock())
+            for attempt in after.attempts
+            if attempt.key_id not in known
+        ]
 
     def _specs(self, ref: AttemptRef, job: TrainingJob) -> Sequence[InstanceSpec]:
         attempt = live_attempt(job)
@@ -420,6 +409,7 @@ class TrainingWork:
         None when the job has ended or lost its place, or the claim is lost.
         """
         change, events, now = change_to(claim.resource, after), events_of(before, after), self.clock()
+        change = replace(change, keys=self._new_keys(before, after))
         is_over = after.is_final or after.attempt is None
         applied = self.records.apply_claimed(claim, change, now=now, events=events, release=is_over)
         if applied is None:
@@ -458,7 +448,7 @@ class TrainingWork:
         floor = line.floor(machine)
         shares = None if line.is_blocked_by(first, floor) else floor.room.place(first.demand)
         if shares is not None:
-            return Offer(first.id, shares)
+            return Offer(first.id, shares, floor.room.fitted(first.demand).shortfalls)
         return self._beside(line, first, floor=floor, ranked=ranked)
 
     def _beside(self, line: Line, first: Asking, *, floor: Floor, ranked: Sequence[Waiting]) -> Offer | None:

@@ -65,14 +65,15 @@ class Draft:
 class Change:
     """New values for a resource; None leaves what is there. `body` replaces the whole body.
 
-    `counts` is added to the counters of its account. A quiet change leaves `modified_at` as it is; after a settling one
-    the resource is due no more.
+    `counts` is added to the counters of its account, and `keys` to the key pairs that users have. A quiet change leaves
+    `modified_at` as it is; after a settling one the resource is due no more.
     """
 
     status: str | None = None
     body: Body | None = None
     due_at: datetime | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
+    keys: "Sequence[AccessKey]" = ()
     is_quiet: bool = False
     is_settling: bool = False
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, select, update
 
-from trainyard.server.records import counting, events, resources
+from trainyard.server.records import counting, events, resources, users
 from trainyard.server.records.contract import Change, Claim, NewEvent, Resource, ResourceId, Waiting
 from trainyard.server.records.schema import RESOURCE_COLUMNS, Moment
 from trainyard.server.records.schema import resources as table
@@ -172,6 +172,7 @@ def apply(
         return None
     applied = replace(claim, resource=resources.load_by_id(connection, claim.resource.id))
     counting.add(connection, claim.resource.key.account, change.counts)
+    users.add_keys(connection, change.keys)
     events.append(connection, applied.resource, new_events, now=now)
     return applied
 

@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from trainyard.foundation.clock import to_micros
 from trainyard.foundation.errors import AlreadyExists, NotFound
-from trainyard.server.records import counting, events, tagging
+from trainyard.server.records import counting, events, tagging, users
 from trainyard.server.records.contract import Change, Draft, NewEvent, Resource, ResourceId, ResourceKey
 from trainyard.server.records.database import breaks_foreign_key
 from trainyard.server.records.schema import RESOURCE_COLUMNS, tags
@@ -88,6 +88,7 @@ def apply(
     if connection.execute(_UPDATE.values(**values), guard).rowcount == 0:
         return None
     counting.add(connection, resource.key.account, change.counts)
+    users.add_keys(connection, change.keys)
     events.append(connection, resource, new_events, now=now)
     return replace(
         resource,

@@ -54,6 +54,11 @@ def add_key(connection: Connection, key: AccessKey) -> None:
         raise AlreadyExists("access key", key.id) from error
 
 
+def add_keys(connection: Connection, keys: Sequence[AccessKey]) -> None:
+    for key in keys:
+        add_key(connection, key)
+
+
 def key_of_id(connection: Connection, id: str) -> AccessKey:  # noqa: A002 - the domain's word
     found = connection.execute(select(access_keys).where(access_keys.c.id == id)).one_or_none()
     if found is None:

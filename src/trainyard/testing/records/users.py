@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 from trainyard.foundation.errors import AlreadyExists, NotFound
-from trainyard.server.records.contract import AccessKey, Query, Records, User
-from trainyard.testing.records.samples import ALICE, BOB, KIND, NOON, draft, in_threads, minutes, names
+from trainyard.server.records.contract import AccessKey, Change, Query, Records, User
+from trainyard.testing.records.samples import ALICE, BOB, KIND, LEASE, NOON, draft, in_threads, minutes, names
 
 AN_HOUR = timedelta(hours=1)
 
@@ -22,6 +22,13 @@ def pair(id_: str = "AKIAALICE", *, account: str = ALICE) -> AccessKey:
 
 def temporary(id_: str = "ASIAALICE", *, account: str = ALICE) -> AccessKey:
     return replace(pair(id_, account=account), session_token="token", expires_at=NOON + AN_HOUR, role="r", session="s")
+
+
+def is_there(records: Records, id_: str) -> bool:
+    try:
+        return records.access_key(id_).id == id_
+    except NotFound:
+        return False
 
 
 class UserContract:
@@ -138,6 +145,24 @@ class UserContract:
         records.add_user(user())
         records.add_access_key(temporary())
         assert records.access_key("ASIAALICE") == temporary()
+
+    def test_a_key_comes_with_a_change_or_not_at_all(self, records: Records) -> None:
+        records.add_user(user())
+        created = records.create(draft("a", due_at=NOON), now=NOON)
+        assert records.apply(created, Change(status="x", keys=(temporary("ASIA1"),)), now=NOON) is not None
+        assert records.apply(created, Change(status="y", keys=(temporary("ASIA2"),)), now=NOON) is None
+        claim = records.claim_next(KIND, worker="w", lease=LEASE, now=NOON)
+        assert claim is not None
+        assert records.apply_claimed(claim, Change(keys=(temporary("ASIA3"),)), now=NOON) is not None
+        assert records.apply_claimed(claim, Change(keys=(temporary("ASIA4"),)), now=NOON) is None
+        assert records.access_key("ASIA3") == temporary("ASIA3")
+        assert [is_there(records, f"ASIA{number}") for number in (1, 2, 3, 4)] == [True, False, True, False]
+
+    def test_a_change_with_a_key_for_somebody_who_is_gone_has_no_effect(self, records: Records) -> None:
+        created = records.create(draft("a"), now=NOON)
+        with pytest.raises(NotFound):
+            records.apply(created, Change(status="x", keys=(temporary(),)), now=NOON)
+        assert records.load(created.key) == created
 
     def test_an_unknown_key_is_not_found(self, records: Records) -> None:
         with pytest.raises(NotFound, match="AKIANOBODY"):

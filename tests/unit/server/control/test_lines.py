@@ -248,17 +248,23 @@ def test_who_has_waited_long_is_not_overtaken_by_those_that_take_its_place(
         assert place_all(cluster) == ["wide"]  # before the first, which needs what it does not have
 
 
-def test_a_look_at_a_line_in_which_nothing_has_changed_tries_no_place_again(
-    cluster: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tried: list[Demand] = []
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[Demand]:
+    """For what places are looked for."""
+    found: list[Demand] = []
     place = Room.place
 
-    def counted(room: Room, demand: Demand, *, beside: Room | None = None) -> tuple[Share, ...] | None:
-        tried.append(demand)
+    def noted(room: Room, demand: Demand, *, beside: Room | None = None) -> tuple[Share, ...] | None:
+        found.append(demand)
         return place(room, demand, beside=beside)
 
-    monkeypatch.setattr(Room, "place", counted)
+    monkeypatch.setattr(Room, "place", noted)
+    return found
+
+
+def test_a_look_at_a_line_in_which_nothing_has_changed_tries_no_place_again(
+    cluster: Bench, tried: list[Demand]
+) -> None:
     started(cluster, "long", **of("ml.m5.2xlarge", 2), **tagged("trainyard:spread", "strict"))
     queue(cluster, "large", **of(LARGE, 2))
     queue(cluster, "small", **of(SMALL))
@@ -275,6 +281,26 @@ def test_a_look_at_a_line_in_which_nothing_has_changed_tries_no_place_again(
     assert place_all(cluster) == ["small", "other"]  # beside what is kept for the large one
     finish(cluster, "long")
     assert place_all(cluster) == ["large"]
+
+
+def test_after_one_has_overtaken_the_others_are_not_tried_again(cluster: Bench, tried: list[Demand]) -> None:
+    cluster.engine.offered = nodes("a", "b", "c")
+    started(cluster, "long", **of("ml.m5.2xlarge", 2), **tagged("trainyard:spread", "strict"))
+    queue(cluster, "large", **of(LARGE, 2))  # for which c is kept, and what is left of a or b
+    queue(cluster, "other", **of(LARGE))
+    for number in range(3):
+        queue(cluster, f"small-{number}", **of("ml.m5.xlarge"))
+    first = cluster.offer()
+    assert first is not None
+    assert cluster.work.place(first) is not None
+    tried.clear()
+    second = cluster.offer()
+    assert second is not None
+    assert [demand.types[0].name for demand in tried] == ["ml.m5.xlarge"]
+    assert {share.node for share in second.shares} == {share.node for share in first.shares}
+
+    assert cluster.work.place(second) is not None
+    assert cluster.offer() is None  # what was left of that node is full
 
 
 def test_the_room_beside_seats_that_change_is_the_same_as_one_made_anew() -> None:
