@@ -55,6 +55,25 @@ EXAMPLES = (
 )
 
 
+# What other command lines call what we do.
+ELSEWHERE = {
+    "list": "ls",
+    "jobs": "ls",
+    "ps": "ls",
+    "submit": "run",
+    "train": "run",
+    "start": "up",
+    "show": "describe",
+    "get": "describe",
+    "cancel": "stop",
+    "kill": "stop",
+    "delete": "rm",
+    "remove": "rm",
+    "nodes": "engines",
+    "queue": "top",
+}
+
+
 class Group(click.Group):
     """The commands, imported one by one when asked for."""
 
@@ -68,6 +87,14 @@ class Group(click.Group):
         command = getattr(importlib.import_module(f"trainyard.cli.{module}"), cmd_name)
         assert isinstance(command, click.Command), f"trainyard.cli.{module} has no command {cmd_name}"
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-") and (meant := _meant(name)):
+            ctx.fail(f"No such command '{name}'. Did you mean '{meant}'?")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
         """Errors are printed while the context still says whether in colour."""
@@ -121,6 +148,14 @@ def run(arguments: list[str]) -> int:
     except click.ClickException as error:  # of the arguments before the command
         return _report(error, show_traceback=False)
     return result if isinstance(result, int) else ExitCode.OK
+
+
+def _meant(name: str) -> str:
+    """The command whose name somebody may have had in mind, or nothing."""
+    from difflib import get_close_matches  # which only who errs waits for
+
+    near = get_close_matches(name, COMMANDS, 1, cutoff=0.7)
+    return ELSEWHERE.get(name) or (near[0] if near else "")
 
 
 def _report(error: Exception, *, show_traceback: bool) -> int:

@@ -69,8 +69,11 @@ def _price(quote: Quote) -> str:
 
 
 def _queue(quote: Quote) -> str:
-    """How long the line is; nothing where the job can begin one."""
+    """How long the line is, and what keeps its engine from starting anything; nothing where the job can start."""
     before = quote["QueuedJobs"]
+    waiting = f"{before} {'job waits' if before == 1 else 'jobs wait'} before it"
+    if quote.get("Obstacle"):
+        return f"{waiting if before else 'it waits'}, for its engine is not there now: {quote['Obstacle']}"
     if before:
-        return f"{before} {'job waits' if before == 1 else 'jobs wait'} before it"
+        return waiting
     return "" if quote["FreeSlots"] else "no job waits before it, but all slots are in use"

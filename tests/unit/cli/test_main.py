@@ -51,6 +51,17 @@ def test_an_unknown_command_is_a_usage_error_that_says_what_to_type(trainyard: T
     assert result.out == ""
 
 
+@pytest.mark.parametrize(("typed", "meant"), [("upp", "up"), ("list", "ls"), ("desribe", "describe"), ("xyz", "")])
+def test_an_unknown_command_has_a_guess_at_what_was_meant(trainyard: Trainyard, typed: str, meant: str) -> None:
+    guess = f" Did you mean '{meant}'?" if meant else ""
+    assert f"No such command '{typed}'.{guess}\n" in trainyard(typed).err
+
+
+def test_the_names_of_elsewhere_are_none_of_ours_and_mean_some_that_are() -> None:
+    assert not main.ELSEWHERE.keys() & main.COMMANDS.keys()
+    assert set(main.ELSEWHERE.values()) <= main.COMMANDS.keys()
+
+
 def test_an_unknown_option_points_to_the_help_of_its_command(trainyard: Trainyard) -> None:
     result = trainyard("env", "--nope")
 

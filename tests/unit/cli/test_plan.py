@@ -88,6 +88,12 @@ def test_who_must_wait_is_told(free: int, queued: int, said: str | None) -> None
     assert plan(quote(FreeSlots=free, QueuedJobs=queued)).get("queue") == said
 
 
+@pytest.mark.parametrize(("queued", "before"), [(0, "it waits"), (2, "2 jobs wait before it")])
+def test_an_engine_that_is_not_there_is_told(queued: int, before: str) -> None:
+    told = plan(quote(FreeSlots=0, QueuedJobs=queued, Obstacle="Nothing listens at 10.0.0.1:6379."))
+    assert told["queue"] == f"{before}, for its engine is not there now: Nothing listens at 10.0.0.1:6379."
+
+
 @pytest.mark.parametrize(("seconds", "text"), [(60, "1 min"), (3600, "1 h"), (5400, "1 h 30 min"), (30, "30 s")])
 def test_the_time_limit_is_told_in_hours_and_minutes(seconds: int, text: str) -> None:
     assert plan(quote(), max_run=seconds)["time limit"] == text

@@ -36,6 +36,16 @@ _ERRORS: Mapping[str, type[TrainyardError]] = {
 }
 
 
+# What a call is for, in messages.
+_WISHES: Mapping[str, str] = {
+    "nodes": "when it was asked for its nodes",
+    "start": "when it was to start instances",
+    "end": "when it was to end instances",
+    "tell": "when it was to pass a command on",
+    "ping": "at all",
+}
+
+
 class Caller:
     """The engine's side of one ferry. Safe to share between threads."""
 
@@ -83,7 +93,7 @@ class Caller:
                 raise _gone()
             return answer.result(timeout_s)
         except TimeoutError as error:
-            raise Unavailable(f"The cluster has not answered to {method} within {timeout_s:g} s.") from error
+            raise Unavailable(f"The cluster has not answered within {timeout_s:g} s {_WISHES[method]}.") from error
         finally:
             self._awaited.pop(number, None)
 

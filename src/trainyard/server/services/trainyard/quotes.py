@@ -35,6 +35,7 @@ def quote_job(call: Call, shape: Shape) -> Shape:
         "QueuedJobs": line.waiting,
         "Engine": choice.engine,
         "EngineReason": choice.why,
+        "Obstacle": machine.obstacle or None,
     }
 
 

@@ -32,6 +32,16 @@ def test_engines_are_listed_in_their_order_with_what_they_do_and_have(user: As) 
     ]
 
 
+def test_a_quote_says_what_keeps_its_engine_from_starting_it(user: As) -> None:
+    (user.yard.workshop.jobs.parent / "engines.toml").write_text('[[rules]]\nengine = "far"\nimage = "far*"\n')
+    far = user.yard.workshop.engines["far"]
+    assert isinstance(far, SimulatedEngine)
+    far.offered = replace(far.offered, obstacle="Nobody is there.")
+    asked = {"InstanceType": "ml.m5.large", "InstanceCount": 1}
+    assert user("trainyard", "QuoteJob", **asked)["Obstacle"] is None
+    assert user("trainyard", "QuoteJob", **asked, Image="far:1")["Obstacle"] == "Nobody is there."
+
+
 def test_rules_are_told_with_whether_the_yard_has_their_engines(user: As) -> None:
     file = user.yard.workshop.jobs.parent / "engines.toml"
     file.write_text('[[rules]]\nengine = "far"\nimage = "a*"\n\n[[rules]]\nengine = "slurm"\n')
