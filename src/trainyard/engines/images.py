@@ -19,14 +19,15 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
 from trainyard.foundation.errors import InvalidRequest, NotFound
 from trainyard.foundation.files import replace_file
+from trainyard.link.holds import alone_in
 
 # The repositories of framework images, and the package whose version their tags begin with.
 FRAMEWORKS: Mapping[str, str] = {
@@ -195,22 +196,24 @@ class Images:
 
     def map(self, image: str, python: str) -> None:
         """Let an image, of one version or without a tag of all versions, stand for an interpreter from now on."""
-        name = str(Reference.parse(image))
-        self._write({**self._read(), name: _runnable(str(Path(python).absolute()), image)})
+        name, runnable = str(Reference.parse(image)), _runnable(str(Path(python).absolute()), image)
+        with self._changed() as mapped:
+            mapped[name] = runnable
 
     def map_container(self, image: str, container: str) -> None:
         """Let an image, of one version or without a tag of all versions, stand for a container image from now on."""
         if not _LOCAL_NAME.fullmatch(container):
             raise InvalidRequest(f'"{container}" is not the name of a container image, such as localhost/mine:1.')
-        self._write({**self._read(), str(Reference.parse(image)): f"{CONTAINER}{container}"})
+        with self._changed() as mapped:
+            mapped[str(Reference.parse(image))] = f"{CONTAINER}{container}"
 
     def unmap(self, image: str) -> None:
         """Forget what an image was mapped to; NotFound when it was not mapped."""
-        mapped, name = self._read(), str(Reference.parse(image))
-        if name not in mapped:
-            raise NotFound("mapped image", name)
-        del mapped[name]
-        self._write(mapped)
+        name = str(Reference.parse(image))
+        with self._changed() as mapped:
+            if name not in mapped:
+                raise NotFound("mapped image", name)
+            del mapped[name]
 
     def _nearest(self, wanted: Reference, mapped: Mapping[str, str]) -> _Candidate | None:
         """The one whose version agrees in most leading numbers; then the closest number; then the newer."""
@@ -238,6 +241,14 @@ class Images:
                 f'"{CONTAINER}" with the name of a container image.'
             )
         return {str(Reference.parse(image)): python for image, python in table.items()}
+
+    @contextmanager
+    def _changed(self) -> Iterator[dict[str, str]]:
+        """What the file has, to be changed while nobody else does, and written at the end."""
+        with alone_in(self._file.parent):
+            mapped = self._read()
+            yield mapped
+            self._write(mapped)
 
     def _write(self, mapped: Mapping[str, str]) -> None:
         # A string in JSON is one in TOML too.

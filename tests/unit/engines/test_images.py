@@ -1,4 +1,5 @@
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -213,6 +214,12 @@ def test_names_with_quotes_survive_the_file(images: Images, tmp_path: Path) -> N
     images.map("mine", python)
 
     assert images.environment("mine").python == python
+
+
+def test_of_many_who_map_at_once_nobody_is_forgotten(images: Images) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda number: images.map_container(f"mine:{number}", f"localhost/mine:{number}"), range(40)))
+    assert len(images.mapped()) == 40
 
 
 def test_only_a_program_can_be_mapped_to(images: Images, tmp_path: Path) -> None:

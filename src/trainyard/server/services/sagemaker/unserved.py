@@ -67,10 +67,10 @@ REFUSED: Sequence[tuple[str, Asked]] = (
 )
 
 NOT_ENFORCED: Sequence[tuple[str, Asked, str]] = (
-    ("VpcConfig", _given, "VpcConfig is not enforced: the job uses the network of this machine."),
+    ("VpcConfig", _given, "VpcConfig is not enforced: the job uses the network of its machine."),
     ("OutputDataConfig.KmsKeyId", bool, "OutputDataConfig.KmsKeyId is not used: artifacts are stored as they are."),
-    ("ResourceConfig.VolumeKmsKeyId", bool, "VolumeKmsKeyId is not used: the job's disk is that of this machine."),
-    ("ResourceConfig.VolumeSizeInGB", bool, "VolumeSizeInGB is not enforced: the job's disk is that of this machine."),
+    ("ResourceConfig.VolumeKmsKeyId", bool, "VolumeKmsKeyId is not used: the job's disk is that of its machine."),
+    ("ResourceConfig.VolumeSizeInGB", bool, "VolumeSizeInGB is not enforced: the job's disk is that of its machine."),
     ("ProfilerConfig", _profiles, "ProfilerConfig has no effect: jobs are not profiled yet."),
     ("ProfilerRuleConfigurations", bool, "The profiler report is not made yet."),
     ("ExperimentConfig", _given, "ExperimentConfig has no effect: experiments are not tracked yet."),
