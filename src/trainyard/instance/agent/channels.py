@@ -65,6 +65,19 @@ def bring_channel(
             _bring(farm, channel, Location(bucket, key), etag=etag, file=file)
 
 
+def require_folders(channels: Sequence[ChannelSpec], *, node: str) -> None:
+    """CannotRun where a folder that a channel shows is not on this machine, which of a cluster only the node knows."""
+    for channel in channels:
+        place = Path(channel.folder, channel.directory)
+        if channel.folder and not place.is_dir():
+            where = f"on node {node}" if node else "on this machine"
+            raise CannotRun(
+                f"Channel {channel.name} is the folder {place} of a file system, which is not there {where}. Mount it "
+                f"{'at the same path on every node' if node else 'there again'}, or correct file_systems.toml.",
+                FailureKind.BAD_INPUT,
+            )
+
+
 def file_path(key: str, prefix: str) -> str | None:
     """Where an object lies in its channel: what comes after the prefix, or from the name on that the prefix begins.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from trainyard.foundation.confined import read_text
 from trainyard.foundation.errors import TrainyardError
-from trainyard.instance.agent.channels import bring_channels, gets_nothing
+from trainyard.instance.agent.channels import bring_channels, gets_nothing, require_folders
 from trainyard.instance.agent.checkpoints import SyncedFolders
 from trainyard.instance.agent.code import fetch_code
 from trainyard.instance.agent.contained import ContainedTraining
@@ -179,6 +179,7 @@ class Instance:
         if spec.debugger is not None:
             self._debugging = Debugging(self._folder, spec, spec.debugger, reports=self._reports, owner=self._owner)
         self._note_empty_channels()
+        require_folders(spec.channels, node=spec.node)
         check, root = self._orders.check, self._folder.channels
         with closing(open_store(spec.objects, check=check)) as store:
             channels, kept = self._mount(check), KeptFiles(spec, root)
