@@ -40,9 +40,10 @@ CASES = (
                 pass
         """,
         "Stopped",
-        ["time limit"],
+        ["time limit", "out of memory"],
         limit_s=3,
         takes_most_s=GRACE_S + 30,
+        or_status="Failed",
     ),
     Case(
         "million-files",

@@ -29,6 +29,7 @@ class Case:
     limit_s: int = 60
     takes_most_s: float = 60
     stops_at: str = ""  # the line at which the job is stopped
+    or_status: str = ""  # where it depends on the machine's speed which of two limits is met first
 
 
 @contextmanager
@@ -58,7 +59,7 @@ def contain(case: Case, yard: RunningYard, trainee: Trainee, *, record: Callable
             trainee.await_line(case.name, case.stops_at)
             trainee.sagemaker.stop_training_job(TrainingJobName=case.name)
         told = trainee.reach(case.name, "Completed", "Failed", "Stopped", within_s=case.takes_most_s)
-    assert told["TrainingJobStatus"] == case.status, (told.get("FailureReason"), trainee.lines(case.name)[-3:])
+    assert told["TrainingJobStatus"] in (case.status, case.or_status), (told.get("FailureReason"), trainee.lines(case.name)[-3:])
     card = card_of(yard, case.name)
     assert (card.get("kind") in case.kinds) if case.kinds else not card, card
     assert case.words in card.get("summary", "")
