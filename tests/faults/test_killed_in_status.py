@@ -41,7 +41,7 @@ LINES = 12
 MODEL_BYTES = 12 << 20
 CODE_BYTES = 64 << 20  # of zeros, which pack well and take their time to be unpacked
 OBJECTS = 500  # of a channel, and that many instances: both make the start long
-INSTANCES = 5
+INSTANCES = 10
 LONGEST_WAIT_S = {
     "Pending": 1.0,
     "Starting": 0.02,
