@@ -21,7 +21,7 @@ from trainyard.testing.yard import RunningYard, running_yard, start_yard
 from trainyard.wire.client import Client
 
 KILLS = 20
-TRIALS = 60
+TRIALS = 150
 SLOTS = {"TRAINYARD_SERVER_SLOTS": "3"}
 BRIEF = 'x = float(tuned["x"])\nreport(1)\ntime.sleep(0.2)\nreport((x - 0.3) ** 2)\n'
 LONG = "report(0.5)\ntime.sleep(600)\n"
