@@ -59,7 +59,10 @@ def contain(case: Case, yard: RunningYard, trainee: Trainee, *, record: Callable
             trainee.await_line(case.name, case.stops_at)
             trainee.sagemaker.stop_training_job(TrainingJobName=case.name)
         told = trainee.reach(case.name, "Completed", "Failed", "Stopped", within_s=case.takes_most_s)
-    assert told["TrainingJobStatus"] in (case.status, case.or_status), (told.get("FailureReason"), trainee.lines(case.name)[-3:])
+    assert told["TrainingJobStatus"] in (case.status, case.or_status), (
+        told.get("FailureReason"),
+        trainee.lines(case.name)[-3:],
+    )
     card = card_of(yard, case.name)
     assert (card.get("kind") in case.kinds) if case.kinds else not card, card
     assert case.words in card.get("summary", "")
