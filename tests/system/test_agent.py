@@ -809,8 +809,8 @@ def test_requirements_that_cannot_be_had_fail_with_pips_words(world: World) -> N
         ({"channels": (ChannelSpec("train", "File", "yard", "data", ("data/lost",)),)}, "ClientError: The object"),
         (
             {"channels": (ChannelSpec("sets", "File", "", "", folder="/no/such", directory="faces"),), "node": "n7"},
-            "ClientError: Channel sets is the folder /no/such/faces of a file system, which is not there on node n7. "
-            "Mount it at the same path on every node",
+            "ClientError: Channel sets is the folder /no/such/faces of a file system, which is not there on node n7, "
+            "or is closed to the yard's user. Mount it at the same path on every node",
         ),
         ({"entry_point": "missing.py"}, 'AlgorithmError: There is no entry point "missing.py"'),
         ({"output_path": "s3://missing/models"}, "AlgorithmError: The model cannot be stored as s3://missing/models/"),

@@ -10,6 +10,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from trainyard.foundation.errors import NotFound
@@ -68,11 +69,14 @@ def bring_channel(
 def require_folders(channels: Sequence[ChannelSpec], *, node: str) -> None:
     """CannotRun where a folder that a channel shows is not on this machine, which of a cluster only the node knows."""
     for channel in channels:
-        place = Path(channel.folder, channel.directory)
-        if channel.folder and not place.is_dir():
+        place, is_there = Path(channel.folder, channel.directory), False
+        with suppress(PermissionError):
+            is_there = place.is_dir()
+        if channel.folder and not is_there:
             where = f"on node {node}" if node else "on this machine"
             raise CannotRun(
-                f"Channel {channel.name} is the folder {place} of a file system, which is not there {where}. Mount it "
+                f"Channel {channel.name} is the folder {place} of a file system, which is not there {where}, or "
+                f"is closed to the yard's user. Mount it "
                 f"{'at the same path on every node' if node else 'there again'}, or correct file_systems.toml.",
                 FailureKind.BAD_INPUT,
             )
