@@ -178,9 +178,10 @@ def walks_a_grid(kit: Any) -> None:
 def gives_more_to_the_better(kit: Any) -> None:
     hyperband = kit.of("tuner", "HyperbandStrategyConfig")(max_resource=9, min_resource=1)
     strategy = kit.of("tuner", "StrategyConfig")(hyperband_strategy_config=hyperband)
-    estimator = kit.estimator(SCORE, hyperparameters={"epochs": 9, "pause": 0.5})
+    estimator = kit.estimator(SCORE, hyperparameters={"epochs": 9, "pause": 0.3})
+    # Suggestions get better with time, so that of few trials each may be the best so far and go on to its end.
     made = tuner(
-        kit, estimator, "rate", strategy="Hyperband", strategy_config=strategy, max_jobs=8, max_parallel_jobs=4
+        kit, estimator, "rate", strategy="Hyperband", strategy_config=strategy, max_jobs=24, max_parallel_jobs=4
     )
     fit(made)
     told = described(kit, made)
