@@ -36,14 +36,17 @@ class Evidence:
 
     def alone(self) -> "Evidence":
         """What is known without the relatives."""
-        own = self.own
+        return self.only(np.flatnonzero(self.own))
+
+    def only(self, indices: NDArray[np.intp]) -> "Evidence":
+        """What is known by these measurements."""
         return replace(
             self,
-            rows=self.rows[own],
-            losses=self.losses[own],
-            doubts=self.doubts[own],
-            sources=self.sources[own],
-            mine=self.mine[own],
+            rows=self.rows[indices],
+            losses=self.losses[indices],
+            doubts=self.doubts[indices],
+            sources=self.sources[indices],
+            mine=self.mine[indices],
         )
 
 

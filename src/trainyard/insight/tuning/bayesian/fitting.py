@@ -17,7 +17,8 @@ class Beliefs:
     """What is believed of the hyperparameters beforehand: each logarithm is normal, with a mean and a deviation.
 
     A length scale is of the size of the space's diagonal, which grows with the root of the number of axes: without
-    that, a space of many axes would look as if nothing said anything about anything.
+    that, a space of many axes would look as if nothing said anything about anything. Where there is a `strangeness`,
+    the last axis is the study that a point is of, and that is the weight of it.
     """
 
     length: float = -0.9
@@ -28,12 +29,15 @@ class Beliefs:
     noise: float = -10.0
     noise_deviation: float = 3.0
     bend_deviation: float = 0.4
+    strangeness: float | None = None
 
     def of(self, geometry: Geometry) -> "Normal":
         axes, numeric = geometry.dimension, len(geometry.numeric)
         lengths = np.full(axes, self.categorical_length)
         lengths[geometry.numeric] = self.length
         weights = -2.0 * (lengths + 0.5 * np.log(max(1, axes)))
+        if self.strangeness is not None:
+            weights[-1] = self.strangeness
         means = np.concatenate([weights, [self.scale, self.noise], np.zeros(2 * numeric)])
         deviations = np.concatenate(
             [

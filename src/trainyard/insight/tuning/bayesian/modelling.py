@@ -1,6 +1,6 @@
 """The process that a suggestion goes by: fitted to what is known, and imagined past what is still pending."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,8 +9,9 @@ from trainyard.insight.tuning.bayesian import fitting
 from trainyard.insight.tuning.bayesian.evidence import Evidence
 from trainyard.insight.tuning.bayesian.gp import GaussianProcess
 from trainyard.insight.tuning.bayesian.kernels import Array, Geometry
-from trainyard.insight.tuning.bayesian.kinship import is_misled, targets_of
+from trainyard.insight.tuning.bayesian.kinship import is_misled, reconciled
 
+_STRANGENESS = -5.0  # how little relatives that were moved to where they belong are believed to differ otherwise
 _OF_FAILURES = fitting.Beliefs(noise=-3.0, noise_deviation=0.5)
 
 
@@ -52,12 +53,12 @@ class Modelling:
 
     def process(self) -> GaussianProcess:
         """The likeliest process, which has seen the evidence."""
-        targets = targets_of(self._evidence, self._geometry, beliefs=self._beliefs)
+        self._evidence, targets = reconciled(self._evidence, self._geometry, beliefs=self._beliefs)
         known = self._chosen(targets, self._limits.known)
         rows, targets, doubts = self._rows()[known], targets[known], self._evidence.doubts[known]
-        geometry = self._wide_geometry()
+        geometry, beliefs = self._wide_geometry(), self._beliefs_of_all()
         few = self._chosen(targets, self._limits.fitted)
-        process = fitting.fitted(geometry, self._beliefs, points=rows[few], targets=targets[few], doubts=doubts[few])
+        process = fitting.fitted(geometry, beliefs, points=rows[few], targets=targets[few], doubts=doubts[few])
         if len(few) < len(known):
             process = GaussianProcess(geometry, process.hyperparameters, points=rows, targets=targets, doubts=doubts)
         if not self.has_relatives or not is_misled(process, beliefs=self._beliefs):
@@ -97,6 +98,9 @@ class Modelling:
         if not self.has_relatives:
             return self._geometry
         return Geometry((*self._geometry.categories, int(self._evidence.sources.max()) + 1))
+
+    def _beliefs_of_all(self) -> fitting.Beliefs:
+        return replace(self._beliefs, strangeness=_STRANGENESS) if self.has_relatives else self._beliefs
 
     def _chosen(self, targets: Array, most: int) -> NDArray[np.intp]:
         """So many of them at most, in their order: the better half, and others by chance."""

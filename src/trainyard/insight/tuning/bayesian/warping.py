@@ -18,6 +18,12 @@ def bend(units: Array, first: Array, second: Array) -> Array:
     return 1.0 - (1.0 - raised) ** np.exp(second)
 
 
+def unbend(units: Array, first: Array, second: Array) -> Array:
+    """Which coordinates come to lie there: the reverse of `bend`."""
+    raised = 1.0 - (1.0 - _inside(units)) ** np.exp(-second)
+    return raised ** np.exp(-first)
+
+
 def slope(units: Array, first: Array, second: Array) -> Array:
     """The derivative of `bend` by the coordinate."""
     inside, a, b = _inside(units), np.exp(first), np.exp(second)

@@ -7,7 +7,7 @@ from trainyard.foundation.tuning import Direction
 from trainyard.insight.tuning.bayesian.evidence import Evidence, evidence_of
 from trainyard.insight.tuning.bayesian.fitting import Beliefs
 from trainyard.insight.tuning.bayesian.kernels import Array, geometry_of
-from trainyard.insight.tuning.bayesian.kinship import targets_of
+from trainyard.insight.tuning.bayesian.kinship import reconciled
 from trainyard.insight.tuning.bayesian.modelling import Modelling
 from trainyard.insight.tuning.contract import Observation, State
 from trainyard.insight.tuning.space import Space
@@ -27,7 +27,7 @@ def own(*rates: float, factor: float = 1.0, offset: float = 0.0) -> list[Observa
 
 def targets(history: list[Observation]) -> tuple[Evidence, Array]:
     evidence = evidence_of(SPACE, history, direction=Direction.MINIMIZE)
-    return evidence, targets_of(evidence, geometry_of([None], [False]), beliefs=Beliefs())
+    return reconciled(evidence, geometry_of([None], [False]), beliefs=Beliefs())
 
 
 def test_a_study_without_parents_is_standardised() -> None:
