@@ -7,7 +7,7 @@ For each problem and seed a parent runs 50 trials, one after another. A child of
 (TransferLearning) then run 25. What is compared is the number of the first trial that is as good as the parent's best:
 of the parent itself, and of the child. As good is what differs by no more than a hundredth of what the parent's best
 is better than the middle one of its first ten trials; functions without noise are otherwise followed to the eighth
-digit, which no training has. It may be ended at any time and started again.
+digit, which no training has. It may be ended at any time and started again: what was run is kept in results/.
 """
 
 import argparse
@@ -45,7 +45,7 @@ from trainyard.insight.tuning.space import Space
 EVALUATIONS = 50
 FOLLOWED = 25  # trials of a child
 TOLERANCE = 0.01
-RESULTS = Path(__file__).parents[1] / "results" / "warm_start.jsonl"
+RESULTS = Path(__file__).parent / "results" / "warm_start.jsonl"
 KINDS: dict[WarmStartKind, Callable[[Problem], Related]] = {
     WarmStartKind.IDENTICAL: with_changed_ranges,
     WarmStartKind.TRANSFER: shifted_and_scaled,
@@ -68,14 +68,14 @@ class Case:
         parent = Study(related.parent, seed=self.seed)
         bests = parent.run(EVALUATIONS)
         child = Study(related.child, seed=1000 + self.seed, warm_start=self.kind, parents={"parent": parent.trials})
-        middle = statistics.median(parent.truths[:10])
+        followed = [related.as_parents(value) for value in child.run(FOLLOWED)]
+        target = bests[-1] + TOLERANCE * (statistics.median(parent.truths[:10]) - bests[-1])
         return {
             "problem": self.problem,
             "kind": self.kind.value,
             "seed": self.seed,
-            "spread": middle - bests[-1],
-            "parent": bests,
-            "child": [related.as_parents(value) for value in child.run(FOLLOWED)],
+            "parent": needed(bests, target),
+            "child": needed(followed, target),
         }
 
 
@@ -135,30 +135,26 @@ def table(lines: Sequence[Line]) -> str:
     """Medians over the seeds, in Markdown."""
     rows = ["| problem | warm start | parent | child | share |", "|---|---|---|---|---|"]
     for kind in KINDS:
-        for name in dict.fromkeys(line["problem"] for line in lines):
-            rows.append(_row(name, kind, [each for each in lines if (each["problem"], each["kind"]) == (name, kind)]))
+        of_kind = [each for each in lines if each["kind"] == kind]
+        for name in sorted({line["problem"] for line in of_kind}):
+            rows.append(_row(name, kind, [each for each in of_kind if each["problem"] == name]))
+        rows.append(_row("**all**", kind, of_kind))
     return "\n".join(row for row in rows if row)
 
 
-def needed(line: Line) -> tuple[int, int]:
-    """The first trial of the parent and of the child that is as good as the parent's best.
+def needed(bests: Sequence[float], target: float) -> int:
+    """The first trial that is as good as the target.
 
-    A child that never is counts as if the first trial that it did not run any more were.
+    Where none is, it counts as if the first trial that was not run any more were.
     """
-    target = line["parent"][-1] + TOLERANCE * line["spread"]
-    parent, child = (
-        next((index for index, value in enumerate(line[who], start=1) if value <= target), len(line[who]) + 1)
-        for who in ("parent", "child")
-    )
-    return parent, child
+    return next((number for number, value in enumerate(bests, start=1) if value <= target), len(bests) + 1)
 
 
 def _row(name: str, kind: WarmStartKind, lines: Sequence[Line]) -> str:
     if not lines:
         return ""
-    pairs = [needed(line) for line in lines]
-    parent, child = (statistics.median(pair[index] for pair in pairs) for index in (0, 1))
-    share = statistics.median(pair[1] / pair[0] for pair in pairs)
+    parent, child = (statistics.median(line[who] for line in lines) for who in ("parent", "child"))
+    share = statistics.median(line["child"] / line["parent"] for line in lines)
     return f"| {name} | {kind} | {parent:g} | {child:g} | {share:.2f} |"
 
 
