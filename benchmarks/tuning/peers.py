@@ -71,8 +71,7 @@ class BoTorch:
 
     It begins with a Sobol sequence, as long as Ax would have it: twice the dimensions, at least 5, at most a fifth of
     50. Categories have a kernel of their own; integers are rounded. BoTorch has no way to say that a trial failed, so a
-    failed one is told the worst value that was measured. Kernels are evaluated at once, not lazily, which comes to the
-    same and takes a third less time.
+    failed one is told the worst value that was measured.
     """
 
     def __init__(self, ranges: Ranges, *, seed: int, workers: int) -> None:  # noqa: ARG002
@@ -111,20 +110,14 @@ class BoTorch:
         ]
 
     def _improve(self) -> list[float]:
-        from botorch.exceptions import ModelFittingError
-        from gpytorch.settings import lazily_evaluate_kernels
-
-        with lazily_evaluate_kernels(False):
-            try:
-                model, known = self._fitted()
-            except ModelFittingError:
-                return self._draw()
-            return self._most_promising(model, known)
-
-    def _most_promising(self, model: Any, known: Any) -> list[float]:
         import torch
         from botorch.acquisition.logei import qLogNoisyExpectedImprovement
+        from botorch.exceptions import ModelFittingError
 
+        try:
+            model, known = self._fitted()
+        except ModelFittingError:
+            return self._draw()
         pending = [point for number, point in self._points.items() if number not in self._told]
         better = qLogNoisyExpectedImprovement(
             model,
