@@ -131,3 +131,11 @@ def fitted(
     likelihood = Likelihood(geometry, beliefs, points=points, targets=targets, doubts=doubts)
     hyperparameters = Hyperparameters.of(likeliest(likelihood), geometry)
     return GaussianProcess(geometry, hyperparameters, points=points, targets=targets, doubts=doubts)
+
+
+def unlikeliness(process: GaussianProcess, beliefs: Beliefs) -> float:
+    """How unlikely the process is, given what it has seen and what is believed: the negative logarithm."""
+    likelihood = Likelihood(
+        process.geometry, beliefs, points=process.points, targets=process.targets, doubts=process.doubts
+    )
+    return likelihood.value_and_gradient(process.hyperparameters.vector(process.geometry))[0]

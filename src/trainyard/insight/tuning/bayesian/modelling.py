@@ -10,6 +10,7 @@ from trainyard.insight.tuning.bayesian.evidence import Evidence
 from trainyard.insight.tuning.bayesian.gp import GaussianProcess
 from trainyard.insight.tuning.bayesian.kernels import Array, Geometry
 from trainyard.insight.tuning.bayesian.kinship import is_misled, reconciled
+from trainyard.insight.tuning.bayesian.luck import excused
 
 _STRANGENESS = -5.0  # how little relatives that were moved to where they belong are believed to differ otherwise
 _OF_FAILURES = fitting.Beliefs(noise=-3.0, noise_deviation=0.5)
@@ -55,12 +56,8 @@ class Modelling:
         """The likeliest process, which has seen the evidence."""
         self._evidence, targets = reconciled(self._evidence, self._geometry, beliefs=self._beliefs)
         known = self._chosen(targets, self._limits.known)
-        rows, targets, doubts = self._rows()[known], targets[known], self._evidence.doubts[known]
-        geometry, beliefs = self._wide_geometry(), self._beliefs_of_all()
-        few = self._chosen(targets, self._limits.fitted)
-        process = fitting.fitted(geometry, beliefs, points=rows[few], targets=targets[few], doubts=doubts[few])
-        if len(few) < len(known):
-            process = GaussianProcess(geometry, process.hyperparameters, points=rows, targets=targets, doubts=doubts)
+        process = self._fitted(self._rows()[known], targets[known], self._evidence.doubts[known])
+        process = excused(process, self._fitted, beliefs=self._beliefs_of_all())
         if not self.has_relatives or not is_misled(process, beliefs=self._beliefs):
             return process
         self._evidence, self.has_relatives = self._evidence.alone(), False
@@ -89,6 +86,16 @@ class Modelling:
     def at_home(self, rows: Array) -> Array:
         """Points of this study as its processes know them."""
         return np.column_stack([rows, np.zeros(len(rows))]) if self.has_relatives else rows
+
+    def _fitted(self, points: Array, targets: Array, doubts: Array) -> GaussianProcess:
+        geometry = self._wide_geometry()
+        few = self._chosen(targets, self._limits.fitted)
+        process = fitting.fitted(
+            geometry, self._beliefs_of_all(), points=points[few], targets=targets[few], doubts=doubts[few]
+        )
+        if len(few) == len(points):
+            return process
+        return GaussianProcess(geometry, process.hyperparameters, points=points, targets=targets, doubts=doubts)
 
     def _rows(self) -> Array:
         rows, sources = self._evidence.rows, self._evidence.sources
