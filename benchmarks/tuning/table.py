@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.tuning.comparison import median_rows, rank_rows, table_row
 from benchmarks.tuning.drawing import picture
-from benchmarks.tuning.engines import ENGINES, offer
+from benchmarks.tuning.engines import ENGINES, Offer, offer
 from benchmarks.tuning.functions import FINAL
 from benchmarks.tuning.problem import Problem
 from benchmarks.tuning.ranking import RESAMPLES
@@ -113,9 +113,13 @@ def _compared(results: Results) -> str:
     for engine in ENGINES:
         if engine.name in results.versions:
             version = results.versions[engine.name]
-            shown = f"source `{version}`" if engine.name == "trainyard" else version.replace(" ", "&nbsp;", 1)
+            shown = _own(engine, version) if engine.name == "trainyard" else version.replace(" ", "&nbsp;", 1)
             rows.append([engine.title, shown, _USED[engine.name]])
     return "\n".join(table_row(row) for row in rows)
+
+
+def _own(engine: Offer, version: str) -> str:
+    return f"source `{version}`" + ("" if version == engine.version else f", changed since then to `{engine.version}`")
 
 
 def _described(problems: Iterable[Problem]) -> str:
