@@ -38,10 +38,11 @@ def excused(process: GaussianProcess, fit: Fit, *, beliefs: fitting.Beliefs) -> 
     """
     if len(process.targets) < _FEWEST:
         return process
-    unlucky, calmer, gain = process.targets > _usual(process), process, 0.0
+    found = unlucky = process.targets > _usual(process)
+    calmer, gain = process, 0.0
     for _ in range(_ROUNDS):
-        count = np.count_nonzero(unlucky)
-        if not 0 < count <= _MOST * len(unlucky):
+        unlucky, count = found, np.count_nonzero(found)
+        if not 0 < count <= _MOST * len(found):
             return process
         calmer = fit(process.points, process.targets, process.doubts + _ANYTHING * unlucky)
         gain = (fitting.unlikeliness(process, beliefs) - fitting.unlikeliness(calmer, beliefs)) / count
@@ -49,7 +50,6 @@ def excused(process: GaussianProcess, fit: Fit, *, beliefs: fitting.Beliefs) -> 
         found &= ~_is_surrounded(calmer, found)
         if gain < _HOPE or np.array_equal(found, unlucky):
             break
-        unlucky = found
     if gain < _PRICE:
         return process
     lowered = np.where(unlucky, np.minimum(process.targets, _usual(calmer)), process.targets)
