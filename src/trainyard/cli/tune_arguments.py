@@ -99,6 +99,8 @@ def _range(name: str, text: str) -> ParameterRange:
     """A range of whole numbers if both ends are written as such."""
     parts = _RANGE.fullmatch(text)
     scaling = _SCALINGS.get((parts and parts["scaling"]) or "auto")
+    if not parts and "," in text:
+        raise click.UsageError(f"--range {name}={text}: one of several values is written --choice {name}={text}.")
     if not parts or not scaling:
         raise click.UsageError(
             f"--range {name}={text}: write LOW..HIGH, such as 1..8 or log:1e-5..1e-1; before it may be "

@@ -37,6 +37,11 @@ def test_what_is_no_range_is_refused_with_how_to_write_one(text: str) -> None:
         ranges_of([text], [])
 
 
+def test_values_that_were_given_as_a_range_are_shown_as_a_choice() -> None:
+    with pytest.raises(click.UsageError, match="--choice opt=adam,sgd"):
+        ranges_of(["opt=adam,sgd"], [])
+
+
 def test_one_hyperparameter_has_one_range() -> None:
     with pytest.raises(click.UsageError, match='"lr" has two ranges'):
         ranges_of(["lr=0..1"], ["lr=1,2"])
