@@ -39,6 +39,24 @@ def test_the_place_of_an_unlucky_trial_is_known_by_its_neighbours() -> None:
     assert np.array_equal(np.flatnonzero(calm.doubts), UNLUCKY), "those are not believed for sure, and no others"
 
 
+@pytest.mark.parametrize("seed", [70, 118])
+def test_only_what_was_weighed_is_excused(seed: int) -> None:
+    """These find other trials in each round, so that the rounds run out."""
+    generator = np.random.default_rng(seed)
+    losses = hollow(POINTS) + generator.normal(0.0, 0.02, 25)
+    losses += (generator.random(25) < 0.25) * generator.uniform(0.1, 1.5, 25)
+    doubted: list[list[int]] = []
+
+    def noted(points: Array, targets: Array, doubts: Array) -> GaussianProcess:
+        doubted.append(np.flatnonzero(doubts).tolist())
+        return fit(points, targets, doubts)
+
+    excused(process_of(losses), noted, beliefs=BELIEFS)
+    *weighed, at_last = doubted
+    assert len(weighed) == 3
+    assert at_last == weighed[-1]
+
+
 def test_lucky_trials_are_believed() -> None:
     losses = hollow(POINTS)
     losses[17] -= 0.5
