@@ -3,22 +3,25 @@ import re
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from trainyard.foundation.tuning import Direction, Objective
 from trainyard.insight.tuning.contract import Run
 from trainyard.insight.tuning.curves import CurveRule
 
 EPOCHS = 27
-TIMES = np.arange(1, EPOCHS + 1)
+TIMES = np.arange(1.0, EPOCHS + 1)
 
 
 def rule() -> CurveRule:
     return CurveRule(Objective("validation:error", Direction.MINIMIZE))
 
 
-def exponential(final: float, *, pace: float = 4.0, noise: float = 0.0, seed: int = 0) -> tuple[float, ...]:
-    curve = final + (1 - final) * np.exp(-TIMES / pace)
-    return tuple(curve + np.random.default_rng(seed).normal(0, noise, EPOCHS))
+def exponential(
+    final: float, *, pace: float = 4.0, noise: float = 0.0, seed: int = 0, times: NDArray[np.float64] = TIMES
+) -> tuple[float, ...]:
+    curve = final + (1 - final) * np.exp(-times / pace)
+    return tuple(curve + np.random.default_rng(seed).normal(0, noise, len(times)))
 
 
 def stepped(final: float) -> tuple[float, ...]:
@@ -67,6 +70,15 @@ def test_a_trial_that_leads_nowhere_ends_early_and_the_figures_say_why() -> None
 @pytest.mark.parametrize("pace", [2.0, 4.0, 6.0])
 def test_a_trial_that_becomes_the_best_goes_on_however_fast_it_is(pace: float) -> None:
     assert ends_at(exponential(0.1, pace=pace), FIVE) is None
+
+
+@pytest.mark.parametrize("per_epoch", [4, 20])
+def test_a_trial_that_becomes_the_best_goes_on_however_often_it_reports(per_epoch: int) -> None:
+    times = np.arange(1, EPOCHS * per_epoch + 1) / per_epoch
+    others = finished(*(exponential(final, times=times) for final in (0.2, 0.25, 0.3, 0.4, 0.5)))
+    slow = exponential(0.1, pace=6.0, times=times)
+    reports = [*range(3, 3 * per_epoch), *range(3 * per_epoch, len(slow), per_epoch // 2)]
+    assert all(rule().verdict(Run(1, slow[:report]), others) is None for report in reports)
 
 
 @pytest.mark.parametrize("seed", range(5))
