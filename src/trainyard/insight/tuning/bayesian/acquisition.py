@@ -4,6 +4,7 @@ The logarithm, because far from everything good the expectation is smaller than 
 for the best place must see there too which way is up.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -85,6 +86,23 @@ class Feasible:
         by_z = np.exp(-0.5 * z * z - _HALF_LOG_2_PI - chance)
         along = pull.gradient((by_z / deviation)[:, None], -0.5 * by_z * z / deviation**2)
         return Worth(worth.values + chance, worth.gradients + along)
+
+
+class Averaged:
+    """The mean of what several processes expect, of which any may be the right one."""
+
+    def __init__(self, acquisitions: Sequence[Acquisition]) -> None:
+        self._acquisitions = acquisitions
+
+    def values(self, points: Array) -> Array:
+        return _mean_of_logs(np.column_stack([each.values(points) for each in self._acquisitions]))
+
+    def values_and_gradients(self, points: Array) -> Worth:
+        worths = [each.values_and_gradients(points) for each in self._acquisitions]
+        logs = np.column_stack([each.values for each in worths])
+        values = _mean_of_logs(logs)
+        shares = np.exp(logs - values[:, None]) / len(worths)
+        return Worth(values, np.einsum("pa,apc->pc", shares, np.array([each.gradients for each in worths])))
 
 
 class AmongRelatives:

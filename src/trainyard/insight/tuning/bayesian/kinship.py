@@ -7,6 +7,7 @@ its best places may lie elsewhere, the trials of the relatives are moved first (
 """
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,23 +25,33 @@ _MARGIN = 1.0  # by which the logarithms of two likelihoods must differ, so that
 _FITTED = 100  # rows of relatives, evenly taken, which bounds the time that it takes
 
 
-def reconciled(evidence: Evidence, geometry: Geometry, *, beliefs: fitting.Beliefs) -> tuple[Evidence, Array]:
+class Reconciled(NamedTuple):
     """The evidence with the relatives' rows in the study's place, and what a process is told of each row.
 
-    That is the losses of each parent standardised, and the study's own beside them.
+    That is the losses of each parent standardised, and the study's own beside them. `otherwise` has the rows as they
+    may lie as well.
     """
+
+    evidence: Evidence
+    targets: Array
+    otherwise: tuple[Array, ...] = ()
+
+
+def reconciled(
+    evidence: Evidence, geometry: Geometry, *, beliefs: fitting.Beliefs, generator: np.random.Generator
+) -> Reconciled:
     if np.all(evidence.own):
-        return evidence, standardised(evidence.losses)
+        return Reconciled(evidence, standardised(evidence.losses))
     targets = np.zeros(len(evidence.losses))
     for source in np.unique(evidence.sources[~evidence.own]):
         targets[evidence.sources == source] = standardised(evidence.losses[evidence.sources == source])
     if not np.any(evidence.own):
-        return evidence, targets
+        return Reconciled(evidence, targets)
     found = _of_relatives(evidence, targets, geometry, beliefs=beliefs)
-    rows = straightened(evidence, targets, geometry, hyperparameters=found, most=_FITTED)
-    evidence = replace(evidence, rows=rows)
+    places = straightened(evidence, targets, geometry, hyperparameters=found, most=_FITTED, generator=generator)
+    evidence = replace(evidence, rows=places.rows)
     targets[evidence.own] = beside(evidence, targets, root=_root(evidence, geometry, found)).targets
-    return evidence, targets
+    return Reconciled(evidence, targets, places.otherwise)
 
 
 def is_misled(process: GaussianProcess, *, beliefs: fitting.Beliefs) -> bool:

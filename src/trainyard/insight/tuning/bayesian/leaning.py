@@ -6,7 +6,12 @@ says how far, the lean: the logarithm of the one exponent, and the negative of t
 middle moves and the low and the high half are treated alike. The leans are those under which the study's trials are
 likeliest for a process that was fitted to the relative. A lean is believed to be small, so that a few trials say
 nothing of an axis along which they do not differ.
+
+Of such an axis the study has to find out, and it does not try what it takes for known. So beside the likeliest leans
+there are others that are possible: drawn from the normal distribution that is as steep as the likelihood is there.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,29 +28,43 @@ _FARTHEST = 4.0 * _DEVIATION
 _STRANGENESS = -3.0  # the logarithm of how little else the study and its relative have in common
 _STRANGENESS_DEVIATION = 1.5
 _STRANGENESS_BOUNDS = (-8.0, 1.0)
-_FEWEST = 2  # trials of a study, of which one tells its level
 _STEPS = 40
+_DRAWS = 4  # of leans, each of which has its opposite as well
+_STEP = 1e-4  # of a lean, by which gradients are compared
+
+
+class Straightened(NamedTuple):
+    """Rows with those of relatives where they would lie in a study: most likely, and possibly."""
+
+    rows: Array
+    otherwise: tuple[Array, ...]
 
 
 def straightened(
-    evidence: Evidence, targets: Array, geometry: Geometry, *, hyperparameters: Hyperparameters, most: int
-) -> Array:
-    """The rows of the evidence, those of each relative where they would lie in the study.
+    evidence: Evidence,
+    targets: Array,
+    geometry: Geometry,
+    *,
+    hyperparameters: Hyperparameters,
+    most: int,
+    generator: np.random.Generator,
+) -> Straightened:
+    """The rows of the evidence, of which some are the study's own, those of each relative where they would lie in it.
 
     `targets` are those of the relatives, `hyperparameters` are fitted to them. Of each relative at most so many rows
     are looked at.
     """
-    rows = evidence.rows.copy()
-    if np.sum(evidence.own) < _FEWEST or not len(geometry.numeric):
-        return rows
+    if not len(geometry.numeric):
+        return Straightened(evidence.rows, ())
+    places = [evidence.rows.copy() for _ in range(1 + 2 * _DRAWS)]
     for source in np.unique(evidence.sources[~evidence.own]):
         theirs = np.flatnonzero(evidence.sources == source)
         few = np.concatenate([np.flatnonzero(evidence.own), evenly(theirs, most)])
         kin = _Kin(evidence.only(few), targets[few], geometry, hyperparameters)
-        lean = kin.likeliest_lean()
         at = np.ix_(theirs, geometry.numeric)
-        rows[at] = warping.unbend(rows[at], lean, -lean)
-    return rows
+        for rows, lean in zip(places, kin.leans(generator), strict=True):
+            rows[at] = warping.unbend(rows[at], lean, -lean)
+    return Straightened(places[0], tuple(places[1:]))
 
 
 def evenly(indices: NDArray[np.intp], most: int) -> NDArray[np.intp]:
@@ -66,7 +85,16 @@ class _Kin:
         self._own = evidence.rows[evidence.own][:, geometry.numeric]
         self._are_apart = (evidence.sources[:, None] != evidence.sources[None, :]).astype(np.float64)
 
-    def likeliest_lean(self) -> Array:
+    def leans(self, generator: np.random.Generator) -> list[Array]:
+        """The likeliest leans, and then some that are possible."""
+        found = self._likeliest()
+        values, vectors = np.linalg.eigh(_DEVIATION**2 * self._steepness(found))
+        root = _DEVIATION * vectors / np.sqrt(np.maximum(values, 1.0))
+        away = generator.standard_normal((_DRAWS, len(values))) @ root.T
+        drawn = np.clip(found[:-1] + np.concatenate([away, -away]), -_FARTHEST, _FARTHEST)
+        return [found[:-1], *drawn]
+
+    def _likeliest(self) -> Array:
         axes = len(self._geometry.numeric)
         found = minimize(
             self.unlikeliness_and_gradient,
@@ -76,7 +104,15 @@ class _Kin:
             method="L-BFGS-B",
             options={"maxiter": _STEPS},
         )
-        return np.asarray(found.x[:-1])
+        return np.asarray(found.x)
+
+    def _steepness(self, vector: Array) -> Array:
+        """How the gradient by the leans changes along each of them."""
+        _, gradient = self.unlikeliness_and_gradient(vector)
+        steps = _STEP * np.eye(len(vector))[:-1]
+        changes = [self.unlikeliness_and_gradient(vector + step)[1] - gradient for step in steps]
+        found = np.array(changes)[:, :-1] / _STEP
+        return np.asarray(0.5 * (found + found.T))
 
     def unlikeliness_and_gradient(self, vector: Array) -> tuple[float, Array]:
         """Of the leans and, as the last number, of the logarithm of the strangeness."""

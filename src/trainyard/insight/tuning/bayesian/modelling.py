@@ -23,6 +23,7 @@ class Limits:
     fitted: int = 120  # observations that hyperparameters are fitted to
     known: int = 400  # observations that a process knows
     worlds: int = 16  # in which pending trials come out differently
+    fewest_worlds: int = 2  # where relatives may lie in several places
 
 
 _BELIEFS = fitting.Beliefs()
@@ -50,24 +51,40 @@ class Modelling:
         self._beliefs = beliefs
         self._limits = limits
         self._generator = generator
+        self._otherwise: list[Array] = []
         self.has_relatives = not bool(np.all(evidence.own))
 
     def process(self) -> GaussianProcess:
         """The likeliest process, which has seen the evidence."""
-        self._evidence, targets = reconciled(self._evidence, self._geometry, beliefs=self._beliefs)
+        self._evidence, targets, otherwise = reconciled(
+            self._evidence, self._geometry, beliefs=self._beliefs, generator=self._generator
+        )
         known = self._chosen(targets, self._limits.known)
-        process = self._fitted(self._rows()[known], targets[known], self._evidence.doubts[known])
+        self._otherwise = [self._with_sources(rows)[known] for rows in otherwise]
+        process = self._fitted(
+            self._with_sources(self._evidence.rows)[known], targets[known], self._evidence.doubts[known]
+        )
         process = excused(process, self._fitted, beliefs=self._beliefs_of_all())
         if not self.has_relatives or not is_misled(process, beliefs=self._beliefs):
             return process
         self._evidence, self.has_relatives = self._evidence.alone(), False
         return self.process()
 
+    def possible(self, process: GaussianProcess) -> list[GaussianProcess]:
+        """The likeliest process, and it with the relatives' trials where they may lie as well."""
+        likely, doubts = process.hyperparameters, process.doubts
+        others = (
+            GaussianProcess(process.geometry, likely, points=points, targets=process.targets, doubts=doubts)
+            for points in self._otherwise
+        )
+        return [process, *others]
+
     def imagined(self, process: GaussianProcess) -> GaussianProcess:
         """The process in several worlds, in each of which the pending trials have come to something else."""
         pending = self.at_home(self._evidence.pending)
-        outcomes = process.sample(pending, self._generator, size=self._limits.worlds)
-        known = np.repeat(process.targets[:, None], self._limits.worlds, axis=1)
+        worlds = max(self._limits.worlds // (1 + len(self._otherwise)), self._limits.fewest_worlds)
+        outcomes = process.sample(pending, self._generator, size=worlds)
+        known = np.repeat(process.targets[:, None], worlds, axis=1)
         return GaussianProcess(
             process.geometry,
             process.hyperparameters,
@@ -97,9 +114,8 @@ class Modelling:
             return process
         return GaussianProcess(geometry, process.hyperparameters, points=points, targets=targets, doubts=doubts)
 
-    def _rows(self) -> Array:
-        rows, sources = self._evidence.rows, self._evidence.sources
-        return np.column_stack([rows, sources]) if self.has_relatives else rows
+    def _with_sources(self, rows: Array) -> Array:
+        return np.column_stack([rows, self._evidence.sources]) if self.has_relatives else rows
 
     def _wide_geometry(self) -> Geometry:
         if not self.has_relatives:

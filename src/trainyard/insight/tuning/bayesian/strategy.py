@@ -9,6 +9,7 @@ from trainyard.foundation.tuning import Direction
 from trainyard.insight.tuning.bayesian.acquisition import (
     Acquisition,
     AmongRelatives,
+    Averaged,
     ExpectedImprovement,
     Feasible,
 )
@@ -90,9 +91,13 @@ class BayesianStrategy:
 def _acquisition(
     process: GaussianProcess, evidence: Evidence, *, modelling: Modelling, curiosity: float
 ) -> Acquisition:
+    processes = modelling.possible(process)
     if len(evidence.pending):
-        process = modelling.imagined(process)
-    improvement: Acquisition = ExpectedImprovement(process, _bests(process, evidence, modelling), curiosity=curiosity)
+        processes = [modelling.imagined(each) for each in processes]
+    improvements = [
+        ExpectedImprovement(each, _bests(each, evidence, modelling), curiosity=curiosity) for each in processes
+    ]
+    improvement: Acquisition = Averaged(improvements) if len(improvements) > 1 else improvements[0]
     if modelling.has_relatives:
         improvement = AmongRelatives(improvement)
     return Feasible(improvement, modelling.feasibility()) if len(evidence.failed) else improvement

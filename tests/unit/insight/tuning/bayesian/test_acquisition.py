@@ -4,6 +4,7 @@ from scipy import integrate
 
 from trainyard.insight.tuning.bayesian.acquisition import (
     Acquisition,
+    Averaged,
     ExpectedImprovement,
     Feasible,
     log_improvement,
@@ -26,12 +27,18 @@ def process(targets: Array, *, seed: int = 0) -> GaussianProcess:
     return GaussianProcess(GEOMETRY, Hyperparameters.of(vector, GEOMETRY), points=known, targets=targets)
 
 
-@pytest.fixture
-def acquisition() -> Acquisition:
-    """A process with three worlds, and trials of which some failed."""
+def improvement(*, seed: int) -> ExpectedImprovement:
+    """That of a process with three worlds."""
     worlds = np.random.default_rng(3).standard_normal((10, 3))
-    improvement = ExpectedImprovement(process(worlds), worlds.min(axis=0), curiosity=0.5)
-    return Feasible(improvement, process(np.sign(worlds[:, 0]), seed=4))
+    return ExpectedImprovement(process(worlds, seed=seed), worlds.min(axis=0), curiosity=0.5)
+
+
+@pytest.fixture(params=["one process", "two that are possible"])
+def acquisition(request: pytest.FixtureRequest) -> Acquisition:
+    """One with trials of which some failed."""
+    several = Averaged([improvement(seed=0), improvement(seed=1)])
+    labels = np.sign(np.random.default_rng(3).standard_normal(10))
+    return Feasible(improvement(seed=0) if request.param == "one process" else several, process(labels, seed=4))
 
 
 @pytest.mark.parametrize("z", [3.0, 0.0, -0.99, -1.01, -7.0, -30.0, -49.9, -50.1, -300.0, -5000.0])
@@ -63,10 +70,17 @@ def test_the_gradient_is_the_slope_of_the_value(acquisition: Acquisition) -> Non
     assert not worth.gradients[:, 1].any()
 
 
+def test_what_several_processes_expect_is_the_mean_of_their_improvements() -> None:
+    asked = rows(4, seed=5)
+    one, two = (np.exp(improvement(seed=seed).values(asked)) for seed in (0, 1))
+    found = Averaged([improvement(seed=0), improvement(seed=1)]).values(asked)
+    assert np.exp(found) == pytest.approx(0.5 * (one + two))
+
+
 def test_a_point_where_trials_fail_is_worth_less() -> None:
     known = process(np.zeros(6))
-    improvement = ExpectedImprovement(known, np.zeros(1))
+    anywhere = ExpectedImprovement(known, np.zeros(1))
     labels = np.array([1.0, 1.0, 1.0, 1.0, 1.0, -1.0])
-    loss = improvement.values(known.points) - Feasible(improvement, process(labels)).values(known.points)
+    loss = anywhere.values(known.points) - Feasible(anywhere, process(labels)).values(known.points)
     assert loss[5] > 2.0
     assert np.all(loss[:5] < 0.2)

@@ -8,7 +8,7 @@ from trainyard.foundation.tuning import Direction
 from trainyard.insight.tuning.bayesian import leaning, warping
 from trainyard.insight.tuning.bayesian.evidence import Evidence, evidence_of
 from trainyard.insight.tuning.bayesian.fitting import Beliefs, fitted
-from trainyard.insight.tuning.bayesian.kernels import Array, geometry_of
+from trainyard.insight.tuning.bayesian.kernels import Array, Geometry, geometry_of
 from trainyard.insight.tuning.bayesian.targets import standardised
 from trainyard.insight.tuning.contract import Observation, State
 from trainyard.insight.tuning.space import Space
@@ -52,12 +52,23 @@ def told(evidence: Evidence) -> Array:
     return targets
 
 
+def straightened(evidence: Evidence, geometry: Geometry = GEOMETRY) -> leaning.Straightened:
+    targets, theirs = told(evidence), ~evidence.own
+    process = fitted(geometry, Beliefs(), points=evidence.rows[theirs], targets=targets[theirs])
+    generator = np.random.default_rng(5)
+    found = process.hyperparameters
+    return leaning.straightened(evidence, targets, geometry, hyperparameters=found, most=100, generator=generator)
+
+
 def moves(evidence: Evidence) -> Array:
     """How far each row is moved."""
-    targets, theirs = told(evidence), ~evidence.own
-    process = fitted(GEOMETRY, Beliefs(), points=evidence.rows[theirs], targets=targets[theirs])
-    rows = leaning.straightened(evidence, targets, GEOMETRY, hyperparameters=process.hyperparameters, most=100)
-    return rows - evidence.rows
+    return straightened(evidence).rows - evidence.rows
+
+
+def doubts(evidence: Evidence) -> Array:
+    """How far the possible places of what is in the middle of each axis lie apart."""
+    inner = ~evidence.own & np.all(np.abs(evidence.rows - 0.5) < 0.25, axis=1)
+    return np.asarray(np.median(np.std(straightened(evidence).otherwise, axis=0)[inner], axis=0))
 
 
 def middle(evidence: Evidence, source: int = 1) -> Array:
@@ -103,7 +114,26 @@ def test_the_trials_of_the_study_and_the_ends_of_axes_stay_where_they_are() -> N
 
 def test_one_trial_of_a_study_moves_nothing() -> None:
     evidence = known(observed(bowl(0.6, 0.6), 1, seed=1), observed(bowl(0.5, 0.5), 40, seed=2, source="parent"))
-    assert np.all(moves(evidence) == 0.0)
+    np.testing.assert_allclose(moves(evidence), 0.0, atol=1e-5)
+
+
+def test_after_one_trial_a_relative_may_lie_anywhere_near() -> None:
+    evidence = known(observed(bowl(0.6, 0.6), 1, seed=1), observed(bowl(0.5, 0.5), 40, seed=2, source="parent"))
+    assert np.all(doubts(evidence) > 0.04)
+
+
+def test_where_a_relative_lies_is_in_doubt_along_those_axes_that_trials_tell_nothing_of() -> None:
+    elsewhere = leant(bowl(0.5, 0.5), 0.13, 0.13)
+    rows: list[dict[str, float]] = [{"rate": rate, "decay": 0.5} for rate in (0.1, 0.3, 0.5, 0.7, 0.9)]
+    along = [Observation(row, State.MEASURED, elsewhere(row)) for row in rows]
+    in_rate, in_decay = doubts(known(along, observed(bowl(0.5, 0.5), 40, seed=2, source="parent")))
+    assert 3.0 * in_rate < in_decay
+
+
+def test_the_trials_of_the_study_lie_where_they_do_whatever_is_possible() -> None:
+    evidence = known(observed(bowl(0.6, 0.6), 3, seed=1), observed(bowl(0.5, 0.5), 40, seed=2, source="parent"))
+    for rows in straightened(evidence).otherwise:
+        assert np.array_equal(rows[evidence.own], evidence.rows[evidence.own])
 
 
 def test_categories_are_not_moved() -> None:
@@ -114,9 +144,9 @@ def test_categories_are_not_moved() -> None:
         for kind, value in (("a", 1.0), ("b", 2.0), ("c", 3.0))
     ]
     evidence = known(history, space=space)
-    process = fitted(geometry, Beliefs(), points=evidence.rows, targets=standardised(evidence.losses))
-    rows = leaning.straightened(evidence, told(evidence), geometry, hyperparameters=process.hyperparameters, most=100)
-    assert np.array_equal(rows, evidence.rows)
+    found = straightened(evidence, geometry)
+    assert np.array_equal(found.rows, evidence.rows)
+    assert not found.otherwise
 
 
 @pytest.mark.parametrize("vector", [[0.03, 0.03, -2.0], [-0.2, 0.1, -4.0]])
