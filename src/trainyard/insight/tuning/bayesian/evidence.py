@@ -19,6 +19,7 @@ class Evidence:
     """Losses are smaller for better trials. `sources` is 0 for trials of this study, and from 1 for each parent.
 
     Trials of parents that are the same function count as those of this study; `mine` are those that really are.
+    `failed` are trials of this study, `failed_elsewhere` those of other parents.
     """
 
     rows: Array
@@ -28,6 +29,7 @@ class Evidence:
     mine: NDArray[np.bool_]
     pending: Array
     failed: Array
+    failed_elsewhere: Array
     taken: frozenset[tuple[Value | None, ...]]
 
     @property
@@ -36,7 +38,7 @@ class Evidence:
 
     def alone(self) -> "Evidence":
         """What is known without the relatives."""
-        return self.only(np.flatnonzero(self.own))
+        return replace(self.only(np.flatnonzero(self.own)), failed_elsewhere=self.failed_elsewhere[:0])
 
     def only(self, indices: NDArray[np.intp]) -> "Evidence":
         """What is known by these measurements."""
@@ -62,6 +64,7 @@ def evidence_of(
     known = [(each, row) for each, row in encoded if row is not None]
     apart = sorted({each.source for each, _ in known} - {"", *alike})
     own = [(each, row) for each, row in known if each.source not in apart]
+    failed = [(each, row) for each, row in known if each.state is State.FAILED]
     groups = [own, *([pair for pair in known if pair[0].source == name] for name in apart)]
     parts = [_measured(group, sign) for group in groups]
     return Evidence(
@@ -71,7 +74,8 @@ def evidence_of(
         sources=np.repeat(np.arange(len(parts)), [len(part.rows) for part in parts]),
         mine=np.array([is_mine for part in parts for is_mine in part.mine], dtype=np.bool_),
         pending=_stacked([row for each, row in own if each.state is State.PENDING], space.dimension),
-        failed=_stacked([row for each, row in own if each.state is State.FAILED], space.dimension),
+        failed=_stacked([row for each, row in failed if each.source not in apart], space.dimension),
+        failed_elsewhere=_stacked([row for each, row in failed if each.source in apart], space.dimension),
         taken=frozenset(space.key(space.decode(row)) for _, row in own),
     )
 

@@ -13,6 +13,7 @@ from trainyard.insight.tuning.bayesian.kinship import is_misled, reconciled
 from trainyard.insight.tuning.bayesian.luck import excused
 
 _STRANGENESS = -5.0  # how little relatives that were moved to where they belong are believed to differ otherwise
+_ELSEWHERE = 0.5  # the variance of whether a trial fails, where one of a relative did or did not
 _OF_FAILURES = fitting.Beliefs(noise=-3.0, noise_deviation=0.5)
 
 
@@ -93,12 +94,19 @@ class Modelling:
             doubts=np.concatenate([process.doubts, np.zeros(len(pending))]),
         )
 
+    @property
+    def has_failures(self) -> bool:
+        return len(self._evidence.failed) + len(self._evidence.failed_elsewhere) > 0
+
     def feasibility(self) -> GaussianProcess:
-        """A process that has seen 1 where trials of this study went well, and -1 where they failed."""
-        well, failed = self._evidence.rows[self._evidence.own], self._evidence.failed
-        rows, labels = np.concatenate([well, failed]), np.repeat([1.0, -1.0], [len(well), len(failed)])
+        """A process that has seen 1 where trials went well, and -1 where they failed; those of relatives with doubt."""
+        known = self._evidence
+        rows = np.concatenate([known.rows, known.failed, known.failed_elsewhere])
+        labels = np.where(np.arange(len(rows)) < len(known.rows), 1.0, -1.0)
+        are_elsewhere = np.repeat([0.0, 1.0], [len(known.failed), len(known.failed_elsewhere)])
+        doubts = _ELSEWHERE * np.concatenate([~known.own, are_elsewhere])
         few = self._chosen(labels, self._limits.fitted)
-        return fitting.fitted(self._geometry, _OF_FAILURES, points=rows[few], targets=labels[few])
+        return fitting.fitted(self._geometry, _OF_FAILURES, points=rows[few], targets=labels[few], doubts=doubts[few])
 
     def at_home(self, rows: Array) -> Array:
         """Points of this study as its processes know them."""

@@ -100,7 +100,7 @@ def _acquisition(
     improvement: Acquisition = Averaged(improvements) if len(improvements) > 1 else improvements[0]
     if modelling.has_relatives:
         improvement = AmongRelatives(improvement)
-    return Feasible(improvement, modelling.feasibility()) if len(evidence.failed) else improvement
+    return Feasible(improvement, modelling.feasibility()) if modelling.has_failures else improvement
 
 
 def _bests(process: GaussianProcess, evidence: Evidence, modelling: Modelling) -> Array:

@@ -93,4 +93,6 @@ def test_trials_of_parents_are_told_apart_and_are_not_taken() -> None:
     evidence = evidence_of(SPACE, history, direction=Direction.MINIMIZE)
     assert dict(zip(evidence.losses.tolist(), evidence.sources.tolist(), strict=True)) == {1.0: 1, 2.0: 2, 3.0: 0}
     assert len(evidence.failed) == 0
+    assert evidence.failed_elsewhere[:, 0].tolist() == [0.5]
+    assert len(evidence.alone().failed_elsewhere) == 0
     assert evidence.taken == {(0.1, "adam")}

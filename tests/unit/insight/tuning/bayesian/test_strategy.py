@@ -71,13 +71,24 @@ def test_trials_at_the_same_time_keep_away_from_each_other() -> None:
     assert distances.min() > 0.01
 
 
-def test_a_place_where_trials_fail_is_left() -> None:
+@pytest.mark.parametrize("source", ["", "parent"])
+def test_a_place_where_trials_fail_is_left(source: str) -> None:
     """All that is promising lies where trials fail: beyond 0.6 of the second axis."""
     history = [
-        Observation(each, State.FAILED) if float(each["y"]) > 0.6 else Observation(each, State.MEASURED, bowl(each))
+        Observation(each, State.FAILED, source=source)
+        if float(each["y"]) > 0.6
+        else Observation(each, State.MEASURED, bowl(each), source=source)
         for each in sampled(PLANE, 25)
     ]
     assert float(asked(PLANE, history)["y"]) < 0.65
+
+
+def test_a_place_where_trials_of_a_parent_failed_is_tried_once_they_do_not_fail_here() -> None:
+    failed = [Observation(each, State.FAILED, source="parent") for each in sampled(PLANE, 25) if float(each["y"]) > 0.6]
+    measured_there = [each for each in measured(PLANE, 25, source="parent") if float(each.values["y"]) <= 0.6]
+    points: list[dict[str, Value]] = [{"x": x, "y": y} for x in (0.1, 0.3, 0.5) for y in (0.5, 0.65, 0.9)]
+    history = [*failed, *measured_there, *(Observation(each, State.MEASURED, bowl(each)) for each in points)]
+    assert bowl(asked(PLANE, history)) < 0.02
 
 
 @pytest.mark.parametrize(
