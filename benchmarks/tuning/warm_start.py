@@ -1,6 +1,6 @@
 """How many trials a warm-started tuning job needs to be as good as its parent was.
 
-    python -m benchmarks.tuning.warm_start [--final] [--problems NAME ...] [--seeds N] [--jobs N]
+    python -m benchmarks.tuning.warm_start [--final] [--problems NAME ...] [--kinds KIND ...] [--seeds N] [--jobs N]
 
 For each problem and seed a parent runs 50 trials, one after another. A child of the same function with changed ranges
 (IdenticalDataAndAlgorithm) and a child of a relative whose optima lie elsewhere and whose values are of another size
@@ -162,6 +162,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--final", action="store_true", help="the functions of the published table")
     parser.add_argument("--problems", nargs="+", help="names; all unless given")
+    parser.add_argument("--kinds", nargs="+", type=WarmStartKind, default=list(KINDS), help="both unless given")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--results", type=Path, default=RESULTS)
@@ -170,7 +171,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _cases(options: argparse.Namespace) -> list[Case]:
     problems = _problems(options)
-    return [Case(each.name, kind, seed) for seed in range(options.seeds) for each in problems for kind in KINDS]
+    return [Case(each.name, kind, seed) for seed in range(options.seeds) for each in problems for kind in options.kinds]
 
 
 def _problems(options: argparse.Namespace) -> list[Problem]:
