@@ -10,7 +10,9 @@ from trainyard.foundation.jobs import InstanceState, Outcome, RulePlan, RuleStat
 from trainyard.foundation.rule_status import RuleStatus
 from trainyard.foundation.rules import found_rules, rule_states
 from trainyard.foundation.transitions import ask_to_stop
+from trainyard.link.contract import INTERRUPTED
 from trainyard.server.actions import ActionStatus, RuleAction, action_to_do, draft_of, event_of, key_of
+from trainyard.server.control.ending import MAX_RUNTIME
 from trainyard.server.control.reports import MAX_NOTES
 from trainyard.server.records.contract import Records, ResourceId
 
@@ -51,8 +53,11 @@ def stopped_by_rules(before: TrainingJob, after: TrainingJob, *, now: datetime) 
         return after
     for rule, state in [*_news(before, after), *_stopping(after)]:
         if state.stops or (not rule.is_dry and any(is_own_stop(action, after.name) for action in rule.actions)):
-            message = f"Rule {rule.name} stops the training job: {state.details}"
-            return ask_to_stop(after, BY_RULE, at=now, message=message[:_MESSAGE_LENGTH])
+            return _stopped(after, rule, state, now=now)
+    if any(map(_was_stopped_by_agent, after.attempt.instances)):  # for what may have been heard before its end was
+        for rule, state in _found(after):
+            if not rule.is_dry and any(is_of_agent(action, after.name) for action in rule.actions):
+                return _stopped(after, rule, state, now=now)
     return after
 
 
@@ -91,21 +96,33 @@ def _asked(job_id: ResourceId, before: TrainingJob, after: TrainingJob) -> Itera
 
 def _news(before: TrainingJob, after: TrainingJob) -> list[tuple[RulePlan, RuleState]]:
     """The rules that have come to find something, with how they stand."""
-    plan = after.plan.debugger
-    if plan is None:
-        return []
     known = found_rules(before)
-    pairs = zip(plan.rules, rule_states(after), strict=True)
-    return [
-        (rule, state) for rule, state in pairs if state.status is RuleStatus.ISSUES_FOUND and rule.name not in known
-    ]
+    return [(rule, state) for rule, state in _found(after) if rule.name not in known]
+
+
+def _found(job: TrainingJob) -> list[tuple[RulePlan, RuleState]]:
+    """The rules that have found something."""
+    return [(rule, state) for rule, state in _standing(job) if state.status is RuleStatus.ISSUES_FOUND]
 
 
 def _stopping(job: TrainingJob) -> list[tuple[RulePlan, RuleState]]:
     """The rules because of which an instance has asked to stop them all."""
+    return [(rule, state) for rule, state in _standing(job) if state.stops]
+
+
+def _standing(job: TrainingJob) -> Iterator[tuple[RulePlan, RuleState]]:
     plan = job.plan.debugger
-    pairs = zip(plan.rules, rule_states(job), strict=True) if plan else ()
-    return [(rule, state) for rule, state in pairs if state.stops]
+    return zip(plan.rules, rule_states(job), strict=True) if plan else iter(())
+
+
+def _stopped(job: TrainingJob, rule: RulePlan, state: RuleState, *, now: datetime) -> TrainingJob:
+    message = f"Rule {rule.name} stops the training job: {state.details}"
+    return ask_to_stop(job, BY_RULE, at=now, message=message[:_MESSAGE_LENGTH])
+
+
+def _was_stopped_by_agent(instance: InstanceState) -> bool:
+    """Whether an instance was stopped without an order of the yard, and not because its time was over."""
+    return instance.outcome is Outcome.STOPPED and instance.reason not in (MAX_RUNTIME, INTERRUPTED)
 
 
 def _may_be_stopped(instance: InstanceState) -> bool:

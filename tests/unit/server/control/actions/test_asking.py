@@ -1,6 +1,8 @@
 import re
 from typing import Any
 
+import pytest
+
 from tests.unit.server.control.bench import Bench
 from tests.unit.server.services.sagemaker.requests import describe
 from tests.unit.server.services.sagemaker.rules import actions, judged, rule
@@ -113,6 +115,33 @@ def test_a_job_that_its_agent_stopped_for_a_rule_is_stopped(bench: Bench) -> Non
     assert bench.job().secondary is SecondaryStatus.STOPPED
     (told,) = describe(bench.anna)["DebugRuleEvaluationStatuses"]
     assert told["RuleEvaluationStatus"] == "IssuesFound"
+
+
+@pytest.mark.parametrize("action", ["stoptraining", "checkpointthenstop"])
+def test_a_job_whose_agent_was_heard_between_the_stop_for_a_rule_and_its_end_is_stopped_by_the_rule(
+    bench: Bench, action: str
+) -> None:
+    claim = bench.start(
+        **judged(rule(action_json=actions({"name": action})), CheckpointConfig={"S3Uri": "s3://data/ck"})
+    )
+    agent = bench.agent()
+    find(agent)
+    agent.report(FrameKind.EXITED, code=None, signal=15, is_oom=False)
+    claim = bench.turn(claim) or claim
+    agent.end("stopped", reason="Rule VanishingGradient found an issue and stopped the training.")
+    bench.turn(claim, times=2)
+    assert (bench.job().secondary, bench.job().stop_reason) == (SecondaryStatus.STOPPED, "rule")
+
+
+def test_a_job_whose_time_is_over_is_not_stopped_by_a_rule_that_found_something_then(bench: Bench) -> None:
+    claim = bench.start(**stopping())
+    agent = bench.agent()
+    agent.report(FrameKind.EXITED, code=None, signal=15, is_oom=False)
+    find(agent)
+    claim = bench.turn(claim) or claim
+    agent.end("stopped", reason="max_runtime")
+    bench.turn(claim, times=2)
+    assert (bench.job().secondary, bench.job().stop_reason) == (SecondaryStatus.MAX_RUNTIME_EXCEEDED, "")
 
 
 def test_a_rule_that_finds_something_at_the_very_end_stops_nothing(bench: Bench) -> None:
