@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 from dataclasses import asdict
@@ -30,7 +31,7 @@ def main() -> None:
 def drive(request: dict[str, Any], actions: list[list[Any]]) -> dict[str, Any]:
     """Launch, carry out the actions, wait for the end, and tell everything."""
     wanted = read_request(request)
-    mounts = Path("/proc/self/mountinfo").read_text()
+    mounts = _mounts()
     reader, writer = os.pipe()
     output = _Output(reader)
     try:
@@ -138,12 +139,16 @@ def _tell(what: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def _left(request: SandboxRequest, mounts: str) -> list[str]:
-    """What the sandbox left on the machine."""
-    left = [str(group) for group in footprint(request) if group.exists()]
-    if Path("/proc/self/mountinfo").read_text() != mounts:
-        left.append("mounts")
-    return left
+def _left(request: SandboxRequest, mounts: set[str]) -> list[str]:
+    """What the sandbox left on the machine. Others mount at the same time, in temporary folders of their own."""
+    groups = [str(group) for group in footprint(request) if group.exists()]
+    shared, ours = Path(tempfile.gettempdir()), request.ml_folder.parent
+    new = [Path(line.split()[4]) for line in _mounts() - mounts]
+    return groups + [str(mount) for mount in new if mount.is_relative_to(ours) or not mount.is_relative_to(shared)]
+
+
+def _mounts() -> set[str]:
+    return set(Path("/proc/self/mountinfo").read_text().splitlines())
 
 
 if __name__ == "__main__":
