@@ -319,6 +319,68 @@ class TestView:
             refused = sandboxing_yard.run(script, read_only=[(str(shared), "/opt/ml/sets", below)])
             assert refused.error == "InvalidRequest", below
 
+    @pytest.mark.parametrize(
+        ("place", "leads_to"),
+        [
+            ("input/data/train", "/.host/{secret}"),
+            ("input/data/train", "/.changes"),
+            ("input/data/train", "/proc/1/root/tmp"),
+            ("input/data", "/tmp"),
+            ("input", "../../tmp"),
+        ],
+    )
+    def test_a_link_that_a_program_left_decides_nothing_of_the_next_view(
+        self, sandboxing_yard: Yard, place: str, leads_to: str
+    ) -> None:
+        source, secret = sandboxing_yard.make_folder("data"), sandboxing_yard.make_folder("secret")
+        text, above = leads_to.format(secret=secret), Path(place).parent
+        trap = f"import os; os.makedirs('{above}', exist_ok=True); os.symlink('{text}', '{place}')"
+        assert sandboxing_yard.run(trap).code == 0
+        target = "/opt/ml/input/data/train"
+        for given in (
+            {"copy_on_write": [(str(source), target, str(sandboxing_yard.scratch / "changes"))]},
+            {"writable": [(str(source), target)]},
+        ):
+            refused = sandboxing_yard.run("print('started')", **given)
+            assert (refused.error, refused.output) == ("InvalidRequest", ""), refused
+            assert f"{target}: a symbolic link is in the place" in refused.message
+        assert list(secret.iterdir()) == list(source.iterdir()) == []
+
+    def test_a_folder_that_a_program_replaced_fails_the_next_view_by_its_name(self, sandboxing_yard: Yard) -> None:
+        source = sandboxing_yard.make_folder("data")
+        given = [[str(source), "/opt/ml/train"]]
+        for trap in ("open('train', 'w')", "import os; os.mkfifo('train')"):
+            assert sandboxing_yard.run(trap).code == 0
+            refused = sandboxing_yard.run("", read_only=given)
+            assert (refused.error, "/opt/ml/train: Not a directory" in refused.message) == ("InvalidRequest", True)
+            (sandboxing_yard.ml / "train").unlink()
+
+    def test_links_among_the_changes_of_a_channel_lead_nowhere_but_inside(self, sandboxing_yard: Yard) -> None:
+        source, secret = sandboxing_yard.make_folder("data"), sandboxing_yard.make_folder("secret")
+        (secret / "key").write_text("the key")
+        shown = [(str(source), "/opt/ml/data", str(sandboxing_yard.scratch / "changes"))]
+        leads = [f"/.host{secret}", f"/.lower/../..{secret}", f"/proc/1/root{secret}", str(secret), "/"]
+        traps = f"import os; [os.symlink(lead, f'/opt/ml/data/{{n}}') for n, lead in enumerate({leads})]"
+        assert sandboxing_yard.run(traps, copy_on_write=shown).code == 0
+        looks = f"""
+        import os
+        print([os.path.exists(f'/opt/ml/data/{{n}}/key') for n in range({len(leads)})])
+        print(os.path.exists('/opt/ml/data/4{secret}'))
+        """
+        assert sandboxing_yard.run(looks, copy_on_write=shown).output.splitlines() == [str([False] * 5), "False"]
+
+    def test_a_program_sees_no_control_group_but_its_own(self, sandboxing_yard: Yard) -> None:
+        script = """
+        import json, os
+        names = [line.rstrip().split(":", 2)[2] for line in open("/proc/self/cgroup")]
+        found = [path for path, _, _ in os.walk("/sys/fs/cgroup")]
+        print(json.dumps([names, found]))
+        """
+        names, found = sandboxing_yard.run(script, limits={"cpus": 1}).json
+        assert [each for each in [*names, *found] if "trainyard-" in each or "/.." in each] == []
+        if sandboxing_yard.is_root:
+            assert len(found) > 1  # its own, of which it reads its limits as in a container
+
     def test_a_program_has_the_name_and_the_hosts_it_was_given(self, sandboxing_yard: Yard) -> None:
         result = sandboxing_yard.run(
             "import getpass, json, os, socket; print(json.dumps([socket.gethostname(), socket.gethostbyname('algo-2'), "
@@ -504,8 +566,7 @@ class TestEnd:
         assert result.signal == signal.SIGTERM
 
     def test_a_program_that_is_stopped_learns_of_sigterm(self, sandboxing_yard: Yard) -> None:
-        script = "import os, signal; print('ready', flush=True); os.kill(os.getpid(), signal.SIGSTOP)"
-        result = sandboxing_yard.run(script, ("await", "ready"), ("terminate",))
+        result = sandboxing_yard.run(STOPPED, ("await", "ready"), ("terminate",))
         assert result.signal == signal.SIGTERM
 
     @pytest.mark.parametrize("how", ["kill", "kill while waiting"])
@@ -608,6 +669,10 @@ class TestProcessGroup:
     def test_daemons_end_with_the_program(self, yard: Yard) -> None:
         assert yard.run(DAEMON, isolation="process group").code == 0
 
+    def test_a_program_that_is_stopped_learns_of_sigterm(self, yard: Yard) -> None:
+        result = yard.run(STOPPED, ("await", "ready"), ("terminate",), isolation="process group")
+        assert result.signal == signal.SIGTERM
+
     def test_a_tree_that_ignores_sigterm_is_dead_when_kill_returns(self, yard: Yard) -> None:
         result = yard.run(STUBBORN, ("await", "ready"), ("terminate",), ("kill",), isolation="process group")
         assert result.signal == signal.SIGKILL
@@ -650,6 +715,17 @@ def _groups(marker: str) -> list[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()
 
 
+# Says that it is ready once it is stopped, by a child that sees it.
+STOPPED = """
+import os, signal, time
+if os.fork() == 0:
+    while open(f"/proc/{os.getppid()}/stat").read().rpartition(")")[2].split()[0] != "T":
+        time.sleep(0.01)
+    os.write(1, b"ready")
+    os._exit(0)
+os.kill(os.getpid(), signal.SIGSTOP)
+time.sleep(100)
+"""
 STUBBORN = """
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)

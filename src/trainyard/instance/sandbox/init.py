@@ -8,7 +8,7 @@ import select
 
 from trainyard.instance.sandbox import identity, mounts, program, signals, status, system_calls
 from trainyard.instance.sandbox.orders import Orders
-from trainyard.instance.sandbox.system_calls import NEW_IPC, NEW_MOUNT, NEW_UTS
+from trainyard.instance.sandbox.system_calls import NEW_CGROUP, NEW_IPC, NEW_MOUNT, NEW_UTS
 
 GO = b"g"
 
@@ -50,18 +50,29 @@ def _die_with_keeper(keeper_fd: int) -> None:
 
 def _build(orders: Orders) -> None:
     try:
-        system_calls.unshare(NEW_MOUNT | NEW_UTS | NEW_IPC)
+        system_calls.unshare(NEW_MOUNT | NEW_UTS | NEW_IPC | NEW_CGROUP)
+        mounts.isolate_mounts(orders.staging)
+    except OSError as error:
+        _refuse(orders, status.REFUSED, error)
+    try:
+        sources = mounts.open_sources(orders.steps)
+        _enter(orders)
+        mounts.fill_root(orders.steps, sources, uid=orders.uid, gid=orders.gid)
+    except mounts.CannotLayer as error:
+        _refuse(orders, status.NO_LAYERS, error)
+    system_calls.set_host_name(orders.hostname)
+
+
+def _enter(orders: Orders) -> None:
+    try:
         mounts.enter_new_root(orders.staging)
     except OSError as error:
-        status.report(orders.status_fd, status.REFUSED, status.describe_error(error))
-        os._exit(1)
-    try:
-        mounts.fill_root(orders.steps, uid=orders.uid, gid=orders.gid)
-    except mounts.CannotLayer as error:
-        status.report(orders.status_fd, status.NO_LAYERS, status.describe_error(error))
-        os._exit(1)
-    mounts.leave_old_root()
-    system_calls.set_host_name(orders.hostname)
+        _refuse(orders, status.REFUSED, error)
+
+
+def _refuse(orders: Orders, word: str, error: OSError) -> None:
+    status.report(orders.status_fd, word, status.describe_error(error))
+    os._exit(1)
 
 
 def _take_identity(orders: Orders) -> None:

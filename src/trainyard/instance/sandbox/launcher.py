@@ -120,9 +120,8 @@ def _start_warm(
 
 def _start(request: SandboxRequest, started: KeeperProcess, *, limited: Limited, uid: int, gid: int) -> LaunchedProgram:
     try:
-        orders = _orders(request, limited, uid=uid, gid=gid)  # planned while the keeper's interpreter starts
         enter_groups(started.pid, limited)
-        started.order(orders)
+        started.order(_orders(request, limited, uid=uid, gid=gid))  # planned while the keeper's interpreter starts
         report = _read_start(started, request)
     except BaseException:
         started.give_up()
@@ -147,7 +146,7 @@ def _orders(request: SandboxRequest, limited: Limited, *, uid: int, gid: int) ->
         environment=dict(request.environment),
         working_folder=request.working_folder,
         staging=str(request.scratch_folder.resolve() / "root"),
-        steps=plan_view(request, uid=uid, gid=gid) if has_namespaces else [],
+        steps=plan_view(request, uid=uid, gid=gid, groups=limited.groups) if has_namespaces else [],
         hostname=request.hostname,
         uid=uid,
         gid=gid,

@@ -31,17 +31,31 @@ class Hierarchy:
     parent: Path
     controllers: frozenset[str]
     is_v2: bool
+    top: Path  # where it is mounted
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A control group that a program is in, and where the hierarchy that it belongs to is mounted."""
+
+    folder: str
+    hierarchy: str
 
 
 @dataclass(slots=True)
 class Limited:
     """What was made, what the keeper has to do itself, and what nobody does."""
 
-    folders: list[str] = field(default_factory=list)
+    groups: list[GroupView] = field(default_factory=list)
     origins: list[str] = field(default_factory=list)
     not_enforced: list[str] = field(default_factory=list)
     watched_memory: int = 0
     most_processes: int = 0
+
+    @property
+    def folders(self) -> list[str]:
+        """Of the groups that were made."""
+        return [group.folder for group in self.groups]
 
 
 def group_folders(name: str, hierarchies: Sequence[Hierarchy]) -> list[Path]:
@@ -61,7 +75,7 @@ def make_groups(name: str, limits: LimitSpec, hierarchies: Sequence[Hierarchy]) 
         folder = _folder(hierarchy.parent if mine else hierarchy.own, name)
         if not (mine or hierarchy.is_v2) or not _make(folder):
             continue
-        limited.folders.append(str(folder))
+        limited.groups.append(GroupView(str(folder), str(hierarchy.top)))
         limited.origins.append(str(hierarchy.own))
         unheld -= {each for each in mine if _write(folder, _settings(each, limits, is_v2=hierarchy.is_v2))}
     limited.not_enforced.extend(_sentence(controller, limits) for controller in wanted if controller in unheld)
@@ -70,13 +84,15 @@ def make_groups(name: str, limits: LimitSpec, hierarchies: Sequence[Hierarchy]) 
 
 def enter_groups(pid: int, limited: Limited) -> None:
     """Move a process in. A group that does not take it is given up."""
-    for folder in list(limited.folders):
+    for group in list(limited.groups):
         try:
-            groups.move(pid, [folder])
+            groups.move(pid, [group.folder])
         except OSError as error:
-            limited.folders.remove(folder)
-            Path(folder).rmdir()
-            limited.not_enforced.append(f"Limits of the control group {folder} are not enforced: {error.strerror}.")
+            limited.groups.remove(group)
+            Path(group.folder).rmdir()
+            limited.not_enforced.append(
+                f"Limits of the control group {group.folder} are not enforced: {error.strerror}."
+            )
 
 
 def hold_otherwise(limited: Limited, limits: LimitSpec, isolation: Isolation) -> None:
@@ -102,7 +118,7 @@ def own_hierarchies(proc: Path = Path("/proc/self")) -> list[Hierarchy]:
             continue
         own = top / path.lstrip("/")
         own = own if own.is_dir() else top  # in a container the path is often that outside of it
-        found.append(_v1_hierarchy(own, names) if names else _v2_hierarchy(own, top))
+        found.append(_v1_hierarchy(own, names, top) if names else _v2_hierarchy(own, top))
     usable = [hierarchy for hierarchy in found if hierarchy.is_v2 or hierarchy.controllers]
     return sorted((each for each in usable if os.access(each.parent, os.W_OK)), key=lambda each: not each.is_v2)
 
@@ -115,10 +131,10 @@ def _v2_hierarchy(own: Path, top: Path) -> Hierarchy:
     for group in (own, *own.parents):
         controllers = frozenset(_words(group / "cgroup.subtree_control"))
         if controllers & {"memory", "cpu", "pids"} and os.access(group / "cgroup.procs", os.W_OK):
-            return Hierarchy(own, group, controllers | _enabled(group), is_v2=True)
+            return Hierarchy(own, group, controllers | _enabled(group), is_v2=True, top=top)
         if group == top:
             break
-    return Hierarchy(own, own, _enabled(own), is_v2=True)
+    return Hierarchy(own, own, _enabled(own), is_v2=True, top=top)
 
 
 def _enabled(group: Path) -> frozenset[str]:
@@ -132,8 +148,8 @@ def _enabled(group: Path) -> frozenset[str]:
     return frozenset()
 
 
-def _v1_hierarchy(own: Path, names: str) -> Hierarchy:
-    return Hierarchy(own, own, frozenset(names.split(",")) & {"memory", "cpu", "pids"}, is_v2=False)
+def _v1_hierarchy(own: Path, names: str, top: Path) -> Hierarchy:
+    return Hierarchy(own, own, frozenset(names.split(",")) & {"memory", "cpu", "pids"}, is_v2=False, top=top)
 
 
 def _words(path: Path) -> Sequence[str]:

@@ -1,15 +1,18 @@
-"""Builds what a program sees: a new root, filled step by step from the old one, which is then let go.
+"""Builds what a program sees: a new root, filled with copies of mounts of the host, none of which is left but these.
 
-The new root is entered before it is filled. So a symbolic link met on the way to a target leads to a place inside,
-never to one of the host. Nothing is made in the system's folders either: they are read-only as soon as they are bound.
+A job's own folders may hold whatever its earlier programs left there, so the order decides what is safe:
+
+1. Every source is opened on the host, by a path in which no symbolic link is met, and cloned as a mount of its own.
+2. The new root is entered and the old one is detached. From here on no path leads to the host.
+3. The clones are attached. A place in a job's folder is reached without following a link, and is made if it is missing.
 """
 
+import errno
 import os
 
 from trainyard.instance.sandbox import identity
 from trainyard.instance.sandbox.orders import Step
 from trainyard.instance.sandbox.system_calls import (
-    MS_BIND,
     MS_NODEV,
     MS_NOEXEC,
     MS_NOSUID,
@@ -19,190 +22,278 @@ from trainyard.instance.sandbox.system_calls import (
     NO_EXEC,
     NO_SUID,
     READ_ONLY,
-    bind_as_owner,
+    attach_mount,
+    clone_mount,
+    map_owner,
     mount,
-    open_beneath,
+    open_without_links,
     pivot_root,
     restrict_mount,
+    restrict_tree,
     unmount,
 )
 
-HOST = "/.host"  # where the old root lies while the new one is filled
 LAYERS = ("upper", "work")  # in the folder that takes the changes of one that is copy-on-write
 
-_LOWER, _CHANGES = "/.lower", "/.changes"  # where layers lie while they are put together
+# Names at the top of the new root while it is built. Nobody but us can write there.
+_LOWER, _CHANGES, _TEXT = "/.lower", "/.changes", "/.text"
 
-_BINDS = {
+_ATTRIBUTES = {
     "read_only": READ_ONLY | NO_SUID | NO_DEVICES,
     "system": READ_ONLY | NO_SUID | NO_DEVICES | NO_EXEC,
     "writable": NO_SUID | NO_DEVICES,
     "device": NO_SUID | NO_EXEC,
 }
+_NO_FOLLOW = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class CannotLayer(OSError):
     """The kernel, or a file system, does not do what copy-on-write needs."""
 
 
-def enter_new_root(staging: str) -> None:
-    """Stand in an empty root of our own, with the old one under HOST and a /proc that knows only this pid namespace."""
+def open_sources(steps: list[Step]) -> list[tuple[int, ...]]:
+    """For each step the clones that it attaches: all that is shown of the host.
+
+    A folder that was to be shown in its own place and is gone since that was planned has none.
+    """
+    return [_open_sources(step) for step in steps]
+
+
+def isolate_mounts(staging: str) -> None:
+    """Keep what is mounted here from the rest of the machine; OSError where this kernel cannot clone mounts."""
     mount("none", "/", flags=MS_REC | MS_PRIVATE)
+    os.close(clone_of(staging))
+
+
+def enter_new_root(staging: str) -> None:
+    """Stand in an empty root of our own, with nothing of the host, and a /proc that knows only this pid namespace."""
     mount("tmpfs", staging, kind="tmpfs", flags=MS_NOSUID | MS_NODEV, options="mode=755,size=4m")
-    os.mkdir(staging + HOST, 0o755)
-    pivot_root(staging, staging + HOST)
+    os.chdir(staging)
+    # The kernel lets an ordinary user mount a /proc only as long as the host's is still in sight.
+    os.mkdir("proc", 0o755)
+    mount("proc", "proc", kind="proc", flags=MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    restrict_mount("proc", NO_SUID)  # fails at once where the kernel is too old to restrict whole trees
+    pivot_root(".", ".")  # the old root then lies over the new one
+    unmount(".")
     os.chdir("/")
-    os.mkdir("/proc", 0o755)
-    mount("proc", "/proc", kind="proc", flags=MS_NOSUID | MS_NODEV | MS_NOEXEC)
-    restrict_mount("/proc", NO_SUID)  # fails at once where the kernel is too old to restrict whole trees
 
 
-def fill_root(steps: list[Step], *, uid: int, gid: int) -> None:
-    """Carry out the steps that view.py planned, in their order, for a program of that user."""
+def fill_root(steps: list[Step], sources: list[tuple[int, ...]], *, uid: int, gid: int) -> None:
+    """Carry out the steps that view.py planned, in their order, for a program of that user. The clones are closed."""
     mapping = -1
     try:
-        for step in steps:
+        for step, clones in zip(steps, sources, strict=True):
             if step[0] == "layers" and mapping < 0 and os.geteuid() == 0:
                 mapping = _mapping(uid, gid)
-            _carry_out(step, mapping)
+            _carry_out(step, clones, mapping)
     finally:
         if mapping >= 0:
             os.close(mapping)
-
-
-def leave_old_root() -> None:
-    """Nothing of the host stays reachable but what was bound."""
-    unmount(HOST)
-    os.rmdir(HOST)
     seal("/")
 
 
-def bind(kind: str, source: str, target: str) -> None:
-    """Show something of the host. What was to be in its own place and is gone since that was planned is left out."""
-    place = HOST + source
-    make_target(target, is_folder=os.path.isdir(place))
+def clone_of(path: str, *, is_recursive: bool = True) -> int:
+    """A copy of what is mounted at a path of the host, and below it, to be attached elsewhere."""
+    source = open_without_links(path)
     try:
-        mount(place, target, flags=MS_BIND | MS_REC)
-    except FileNotFoundError:
-        if source != target or os.path.lexists(place):
-            raise
-        return
-    restrict_mount(target, _BINDS[kind])
-
-
-def bind_beneath(kind: str, folder: str, path: str, target: str) -> None:
-    """Bind what lies at a path below a folder, whatever others do to the path meanwhile."""
-    descriptor = open_beneath(HOST + folder, path)
-    try:
-        make_target(target, is_folder=True)
-        mount(f"/proc/self/fd/{descriptor}", target, flags=MS_BIND | MS_REC)
+        return clone_mount(source, is_recursive=is_recursive)
     finally:
-        os.close(descriptor)
-    restrict_mount(target, _BINDS[kind])
+        os.close(source)
 
 
-def lay_over(source: str, changes: str, target: str, mapping: int) -> None:
+def open_place(target: str, *, is_folder: bool) -> int:
+    """A descriptor of the folder or file that something is mounted on, made empty if there is none.
+
+    A symbolic link on the way is refused, for it may be one that a program left.
+    """
+    flags = os.O_DIRECTORY if is_folder else 0
+    try:
+        return open_without_links(target, flags)
+    except FileNotFoundError:
+        return _make_place(target, is_folder=is_folder)
+    except OSError as error:
+        raise _in_the_way(error, target) from error
+
+
+def seal(target: str) -> None:
+    """Make a mount of ours read-only now that its folders are made."""
+    place = open_without_links(target)
+    try:
+        restrict_tree(place, READ_ONLY, is_recursive=False)
+    finally:
+        os.close(place)
+
+
+def _open_sources(step: Step) -> tuple[int, ...]:
+    match step:
+        case ("bind", _, source, target):
+            try:
+                return (clone_of(source),)
+            except FileNotFoundError:
+                if source != target:
+                    raise
+                return ()
+        case ("layers", source, changes, _):
+            try:
+                return clone_of(source, is_recursive=False), clone_of(changes, is_recursive=False)
+            except OSError as error:
+                raise _cannot_layer(error) from error
+        case ("mask", _):
+            return (clone_of("/dev/null"),)
+    return ()
+
+
+def _carry_out(step: Step, clones: tuple[int, ...], mapping: int) -> None:
+    match step:
+        case ("layers", _, _, target):
+            lower, changes = clones
+            _lay_over(lower, changes, target, mapping)
+        case ("bind", kind, _, target):
+            for clone in clones:
+                _attach(clone, target, kind=kind)
+        case ("folder", target):
+            os.close(open_place(target, is_folder=True))
+        case ("link", target, text):
+            _make_link(target, text)
+        case ("text", target, text):
+            _replace_text(target, text)
+        case ("tmpfs", target, options):
+            _mount_new("tmpfs", target, flags=MS_NOSUID | MS_NODEV, options=options)
+        case ("terminals", target):
+            _mount_new("devpts", target, flags=MS_NOSUID | MS_NOEXEC, options="newinstance,ptmxmode=0666,mode=600")
+        case ("mask", target):
+            _mask(target, nothing=clones[0])
+        case ("seal", target):
+            seal(target)
+        case _:
+            raise AssertionError(f"the view has no step {step[0]}")
+
+
+def _attach(tree: int, target: str, *, kind: str) -> None:
+    """Show what was cloned, and close the clone."""
+    try:
+        restrict_tree(tree, _ATTRIBUTES[kind])
+        place = open_place(target, is_folder=_is_folder(tree))
+        try:
+            attach_mount(tree, place)
+        except OSError as error:
+            raise _in_the_way(error, target) from error
+        finally:
+            os.close(place)
+    finally:
+        os.close(tree)
+
+
+def _lay_over(lower: int, changes: int, target: str, mapping: int) -> None:
     """Show a folder copy-on-write, with its files owned as the user namespace of the descriptor maps them, if any."""
-    make_target(target, is_folder=True)
-    for folder in (_LOWER, _CHANGES):
-        os.mkdir(folder, 0o700)
+    os.close(open_place(target, is_folder=True))  # whatever is in its way is no fault of the layers
     try:
         if mapping >= 0:
-            bind_as_owner(HOST + source, _LOWER, mapping)
-        else:
-            mount(HOST + source, _LOWER, flags=MS_BIND)
-        mount(HOST + changes, _CHANGES, flags=MS_BIND)
+            map_owner(lower, mapping)
+        _attach_layer(lower, _LOWER)
+        _attach_layer(changes, _CHANGES)
         upper, work = (f"{_CHANGES}/{name}" for name in LAYERS)
+        for layer in (upper, work):
+            os.close(open_without_links(layer, os.O_DIRECTORY))  # the kernel would follow a link
         # The constant names need no escaping; and userxattr serves within a user namespace as well as outside.
         options = f"lowerdir={_LOWER},upperdir={upper},workdir={work},index=off,userxattr"
-        mount("overlay", target, kind="overlay", flags=MS_NOSUID | MS_NODEV, options=options)
+        _mount_new("overlay", target, flags=MS_NOSUID | MS_NODEV, options=options)
     except OSError as error:
-        raise CannotLayer(error.errno, error.strerror, error.filename) from error
+        raise _cannot_layer(error) from error
+    finally:
+        os.close(lower)
+        os.close(changes)
     for folder in (_LOWER, _CHANGES):
         unmount(folder)
         os.rmdir(folder)
 
 
-def make_link(target: str, text: str) -> None:
-    make_target(os.path.dirname(target), is_folder=True)
-    os.symlink(text, target)
+def _attach_layer(tree: int, folder: str) -> None:
+    os.mkdir(folder, 0o700)
+    place = open_without_links(folder)
+    try:
+        attach_mount(tree, place)
+    finally:
+        os.close(place)
 
 
-def replace_text(target: str, text: str) -> None:
+def _mount_new(kind: str, target: str, *, flags: int, options: str) -> None:
+    place = open_place(target, is_folder=True)
+    try:
+        mount(kind, f"/proc/self/fd/{place}", kind=kind, flags=flags, options=options)
+    finally:
+        os.close(place)
+
+
+def _make_link(target: str, text: str) -> None:
+    folder, _, name = target.rpartition("/")
+    place = open_place(folder or "/", is_folder=True)
+    try:
+        os.symlink(text, name, dir_fd=place)
+    finally:
+        os.close(place)
+
+
+def _replace_text(target: str, text: str) -> None:
     """Lay a file with this text over one that exists, or make it."""
-    make_target(target, is_folder=False)
-    staged = f"{HOST}.text"
-    descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    descriptor = os.open(_TEXT, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     os.write(descriptor, text.encode())
     os.close(descriptor)
-    mount(staged, target, flags=MS_BIND)
-    restrict_mount(target, _BINDS["system"])
-    os.unlink(staged)
+    _attach(clone_of(_TEXT), target, kind="system")
+    os.unlink(_TEXT)
 
 
-def make_tmpfs(target: str, options: str) -> None:
-    make_target(target, is_folder=True)
-    mount("tmpfs", target, kind="tmpfs", flags=MS_NOSUID | MS_NODEV, options=options)
-
-
-def make_terminals(target: str) -> None:
-    make_target(target, is_folder=True)
-    mount("devpts", target, kind="devpts", flags=MS_NOSUID | MS_NOEXEC, options="newinstance,ptmxmode=0666,mode=600")
-
-
-def mask(target: str) -> None:
+def _mask(target: str, *, nothing: int) -> None:
     """Hide a folder behind an empty one, a file behind nothing at all; what has gone since it was seen need not be."""
-    if not os.path.lexists(target):
+    try:
+        place = open_without_links(target)
+    except FileNotFoundError:
+        os.close(nothing)
         return
-    if os.path.isdir(target):
-        mount("tmpfs", target, kind="tmpfs", flags=MS_NOSUID | MS_NODEV, options="mode=755,size=64k")
-        return
-    mount(f"{HOST}/dev/null", target, flags=MS_BIND)
+    try:
+        if _is_folder(place):
+            options = "mode=755,size=64k"
+            mount("tmpfs", f"/proc/self/fd/{place}", kind="tmpfs", flags=MS_NOSUID | MS_NODEV, options=options)
+        else:
+            attach_mount(nothing, place)
+    finally:
+        os.close(nothing)
+        os.close(place)
 
 
-def seal(target: str) -> None:
-    """Make a mount of ours read-only now that its folders are made."""
-    restrict_mount(target, READ_ONLY, is_recursive=False)
+def _make_place(target: str, *, is_folder: bool) -> int:
+    folder, _, name = target.rpartition("/")
+    above = open_place(folder or "/", is_folder=True)
+    try:
+        if is_folder:
+            os.mkdir(name, 0o755, dir_fd=above)
+        else:
+            os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=above))
+        return os.open(name, _NO_FOLLOW | (os.O_DIRECTORY if is_folder else 0), dir_fd=above)
+    except OSError as error:
+        raise _in_the_way(error, target) from error
+    finally:
+        os.close(above)
 
 
-def make_target(target: str, *, is_folder: bool) -> None:
-    """Make the folder or empty file that something is mounted on, if there is none."""
-    if os.path.exists(target):
-        return
-    make_target(os.path.dirname(target), is_folder=True)
-    if is_folder:
-        os.mkdir(target, 0o755)
-        return
-    os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+def _is_folder(descriptor: int) -> bool:
+    # The stat module would have to be imported for two of its constants.
+    return os.fstat(descriptor).st_mode & 0o170000 == 0o040000
+
+
+def _in_the_way(error: OSError, target: str) -> OSError:
+    """The error as one who wrote the program understands it."""
+    if error.errno == errno.ELOOP:
+        return OSError(error.errno, "a symbolic link is in the place of this folder or of one above it", target)
+    return OSError(error.errno, error.strerror, target)
+
+
+def _cannot_layer(error: OSError) -> CannotLayer:
+    return CannotLayer(error.errno, error.strerror, error.filename)
 
 
 def _mapping(uid: int, gid: int) -> int:
     try:
         return identity.open_mapping(uid, gid)
     except OSError as error:
-        raise CannotLayer(error.errno, error.strerror, error.filename) from error
-
-
-def _carry_out(step: Step, mapping: int) -> None:
-    match step:
-        case ("layers", source, changes, target):
-            lay_over(source, changes, target, mapping)
-        case ("beneath", kind, folder, path, target):
-            bind_beneath(kind, folder, path, target)
-        case ("bind", kind, source, target):
-            bind(kind, source, target)
-        case ("folder", target):
-            make_target(target, is_folder=True)
-        case ("link", target, text):
-            make_link(target, text)
-        case ("text", target, text):
-            replace_text(target, text)
-        case ("tmpfs", target, options):
-            make_tmpfs(target, options)
-        case ("terminals", target):
-            make_terminals(target)
-        case ("mask", target):
-            mask(target)
-        case ("seal", target):
-            seal(target)
-        case _:
-            raise AssertionError(f"the view has no step {step[0]}")
+        raise _cannot_layer(error) from error

@@ -8,7 +8,7 @@ import ctypes
 import os
 
 NEW_MOUNT, NEW_UTS, NEW_IPC, NEW_USER, NEW_PID = 0x00020000, 0x04000000, 0x08000000, 0x10000000, 0x20000000
-NEW_NET = 0x40000000
+NEW_NET, NEW_CGROUP = 0x40000000, 0x02000000
 
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 0x2, 0x4, 0x8, 0x1000, 0x4000, 0x40000
 
@@ -19,8 +19,8 @@ _SYS_OPEN_TREE, _SYS_MOVE_MOUNT, _SYS_OPENAT2 = 428, 429, 437
 _SYS_MOUNT_SETATTR, _SYS_LANDLOCK_CREATE, _SYS_LANDLOCK_RESTRICT = 442, 444, 446
 _SYS_KEYCTL = {"x86_64": 250, "aarch64": 219}
 _AT_FDCWD, _AT_RECURSIVE, _AT_EMPTY_PATH, _MNT_DETACH = -100, 0x8000, 0x1000, 2
-_OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = 1, 4
-_RESOLVE_BENEATH, _RESOLVE_NO_MAGICLINKS = 0x8, 0x2
+_OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH, _MOVE_MOUNT_T_EMPTY_PATH = 1, 4, 0x40
+_RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 0x2, 0x4, 0x8
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_CAPBSET_DROP = 1, 4, 22, 24
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 36, 38, 47
 _CAP_AMBIENT_CLEAR_ALL = 4
@@ -51,59 +51,57 @@ def mount(source: str, target: str, *, kind: str = "", flags: int = 0, options: 
 
 def restrict_mount(target: str, attributes: int, *, is_recursive: bool = True) -> None:
     """Add attributes to a mount and to all mounts below it, which the kernel does in one call since 5.12."""
-    attr = (ctypes.c_uint64 * 4)(attributes, 0, 0, 0)
-    flags = _AT_RECURSIVE if is_recursive else 0
-    _syscall(
-        f"restrict the mount on {target}",
-        _SYS_MOUNT_SETATTR,
-        ctypes.c_long(_AT_FDCWD),
-        ctypes.c_char_p(os.fsencode(target)),
-        ctypes.c_ulong(flags),
-        ctypes.byref(attr),
-        ctypes.c_size_t(ctypes.sizeof(attr)),
-    )
+    _set_attributes(_AT_FDCWD, target, attributes, flags=_AT_RECURSIVE if is_recursive else 0)
 
 
-def bind_as_owner(source: str, target: str, namespace: int) -> None:
-    """Bind a folder in which the owner of its files appears as the one that a user namespace maps it to.
+def restrict_tree(tree: int, attributes: int, *, is_recursive: bool = True) -> None:
+    """Like `restrict_mount`, of a mount that a descriptor stands for."""
+    _set_attributes(tree, "", attributes, flags=_AT_EMPTY_PATH | (_AT_RECURSIVE if is_recursive else 0))
+
+
+def map_owner(tree: int, namespace: int) -> None:
+    """Let the owner of the files of a detached mount appear as the one that a user namespace maps it to.
 
     Since 5.12, on file systems that know how; others refuse.
     """
-    tree = _syscall(
-        f"clone the mount of {source}",
+    _set_attributes(tree, "", _IDMAP, namespace=namespace, flags=_AT_EMPTY_PATH)
+
+
+def clone_mount(descriptor: int, *, is_recursive: bool = True) -> int:
+    """A descriptor of a copy of what another one sees, which is not mounted anywhere yet."""
+    return _syscall(
+        "clone a mount",
         _SYS_OPEN_TREE,
-        ctypes.c_long(_AT_FDCWD),
-        ctypes.c_char_p(os.fsencode(source)),
-        ctypes.c_ulong(_OPEN_TREE_CLONE | os.O_CLOEXEC),
+        ctypes.c_long(descriptor),
+        ctypes.c_char_p(b""),
+        ctypes.c_ulong(_OPEN_TREE_CLONE | os.O_CLOEXEC | _AT_EMPTY_PATH | (_AT_RECURSIVE if is_recursive else 0)),
     )
-    try:
-        _map_owner(tree, source, namespace)
-        _syscall(
-            f"mount {source} on {target}",
-            _SYS_MOVE_MOUNT,
-            ctypes.c_long(tree),
-            ctypes.c_char_p(b""),
-            ctypes.c_long(_AT_FDCWD),
-            ctypes.c_char_p(os.fsencode(target)),
-            ctypes.c_ulong(_MOVE_MOUNT_F_EMPTY_PATH),
-        )
-    finally:
-        os.close(tree)
+
+
+def attach_mount(tree: int, place: int) -> None:
+    """Mount a copy that `clone_mount` made on the file or folder of another descriptor."""
+    _syscall(
+        "attach a mount",
+        _SYS_MOVE_MOUNT,
+        ctypes.c_long(tree),
+        ctypes.c_char_p(b""),
+        ctypes.c_long(place),
+        ctypes.c_char_p(b""),
+        ctypes.c_ulong(_MOVE_MOUNT_F_EMPTY_PATH | _MOVE_MOUNT_T_EMPTY_PATH),
+    )
+
+
+def open_without_links(path: str, flags: int = 0) -> int:
+    """A descriptor of what lies at an absolute path in which no symbolic link is met; ELOOP when one is."""
+    return _open_at(_AT_FDCWD, path, flags=flags, resolve=_RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS, what=path)
 
 
 def open_beneath(folder: str, path: str) -> int:
     """A descriptor of what lies at a path below a folder; links that lead out of the folder are refused."""
-    how = (ctypes.c_uint64 * 3)(os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
     top = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        return _syscall(
-            f"{path} below {folder}",
-            _SYS_OPENAT2,
-            ctypes.c_long(top),
-            ctypes.c_char_p(os.fsencode(path)),
-            ctypes.byref(how),
-            ctypes.c_size_t(ctypes.sizeof(how)),
-        )
+        resolve = _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS
+        return _open_at(top, path, flags=0, resolve=resolve, what=f"{path} below {folder}")
     finally:
         os.close(top)
 
@@ -188,14 +186,26 @@ def scope_sockets_and_signals() -> None:
         os.close(ruleset)
 
 
-def _map_owner(tree: int, source: str, namespace: int) -> None:
-    attr = (ctypes.c_uint64 * 4)(_IDMAP, 0, 0, namespace)
+def _open_at(folder: int, path: str, *, flags: int, resolve: int, what: str) -> int:
+    how = (ctypes.c_uint64 * 3)(os.O_PATH | os.O_CLOEXEC | flags, 0, resolve)
+    return _syscall(
+        what,
+        _SYS_OPENAT2,
+        ctypes.c_long(folder),
+        ctypes.c_char_p(os.fsencode(path)),
+        ctypes.byref(how),
+        ctypes.c_size_t(ctypes.sizeof(how)),
+    )
+
+
+def _set_attributes(folder: int, path: str, attributes: int, *, flags: int, namespace: int = 0) -> None:
+    attr = (ctypes.c_uint64 * 4)(attributes, 0, 0, namespace)
     _syscall(
-        f"map the owner of {source}",
+        f"restrict the mount on {path}" if path else "restrict a mount",
         _SYS_MOUNT_SETATTR,
-        ctypes.c_long(tree),
-        ctypes.c_char_p(b""),
-        ctypes.c_ulong(_AT_EMPTY_PATH),
+        ctypes.c_long(folder),
+        ctypes.c_char_p(os.fsencode(path)),
+        ctypes.c_ulong(flags),
         ctypes.byref(attr),
         ctypes.c_size_t(ctypes.sizeof(attr)),
     )

@@ -5,7 +5,8 @@ interpreter does, or because the request names it; what is hidden is masked wher
 """
 
 import os
-from collections.abc import Iterator, Sequence
+import stat
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.instance.sandbox.contract import ML, Bind, SandboxRequest
 from trainyard.instance.sandbox.interpreters import interpreter_folders
+from trainyard.instance.sandbox.limits import GroupView
 from trainyard.instance.sandbox.orders import Step
 
 _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "nix", "gnu")
@@ -25,6 +27,7 @@ _DEVICE_LINKS = (
     ("stderr", "fd/2"),
     ("ptmx", "pts/ptmx"),
 )
+_GROUPS = "/sys/fs/cgroup"
 _LOCALHOST = ("127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback")
 
 
@@ -37,18 +40,25 @@ class _Shown:
     step: Step = ()  # that shows it, where it is not a plain bind
 
 
-def plan_view(request: SandboxRequest, *, uid: int, gid: int, root: Path = Path("/")) -> list[Step]:
-    """The steps that build the view, parents before what lies in them. `root` is the host's, but for tests."""
+def plan_view(
+    request: SandboxRequest, *, uid: int, gid: int, groups: Sequence[GroupView] = (), root: Path = Path("/")
+) -> list[Step]:
+    """The steps that build the view, parents before what lies in them.
+
+    `groups` are the control groups of the program, the only ones that it sees. `root` is the host's, but for tests.
+    """
     hidden = [path.resolve() for path in (*request.hidden, *_sockets(request, root), *_links(request, root))]
-    links = list(_system_links(root))
-    shown = [*_system(root), *_requested(request, hidden)]
+    links = dict(_system_links(root))
+    shown = [*_system(root), *_requested(request, hidden, links)]
     shown = [each for each in shown if each.is_explicit or not _lies_in_any(each.source, hidden)]
     masks = {target: path.is_dir() for each in shown for target, path in _masks(each, hidden)}
+    masks |= {_GROUPS: True} if (root / _GROUPS[1:]).is_dir() else {}
     steps: list[tuple[str, Step]] = [(target, ("mask", target)) for target in masks]
     steps += [(each.target, each.step or ("bind", each.kind, str(each.source), each.target)) for each in shown]
+    steps += _shown_groups(groups)
     ordered = [step for _, step in sorted(steps, key=_depth)]  # stable: what is asked for lies on what masks it
     return [
-        *(("link", target, text) for target, text in links),
+        *(("link", target, text) for target, text in links.items()),
         *ordered,
         *_plain_folders(),
         *_devices(request, root),
@@ -59,7 +69,8 @@ def plan_view(request: SandboxRequest, *, uid: int, gid: int, root: Path = Path(
 
 def shown_places(request: SandboxRequest, *, root: Path = Path("/")) -> list[Path]:
     """The files and folders of the host that a program is to see, hidden ones among them."""
-    return [each.source for each in (*_system(root), *_requested(request, request.hidden))]
+    links = dict(_system_links(root))
+    return [each.source for each in (*_system(root), *_requested(request, request.hidden, links))]
 
 
 def _sockets(request: SandboxRequest, root: Path) -> Iterator[Path]:
@@ -72,7 +83,8 @@ def _sockets(request: SandboxRequest, root: Path) -> Iterator[Path]:
     with suppress(OSError):
         for line in (root / "proc/net/unix").read_text(errors="replace").splitlines()[1:]:
             path = line.split(maxsplit=7)[-1]
-            if path.startswith(places) and not _lies_in_any(root / path[1:], own):
+            # A program in another sandbox may have given its socket any name, that of a folder of ours too.
+            if path.startswith(places) and not _lies_in_any(root / path[1:], own) and _is_socket(root / path[1:]):
                 yield root / path[1:]
 
 
@@ -104,7 +116,7 @@ def _system(root: Path) -> Iterator[_Shown]:
         yield _Shown(resolver, "/" + str(resolver.relative_to(root)), "system")
 
 
-def _requested(request: SandboxRequest, hidden: Sequence[Path]) -> Iterator[_Shown]:
+def _requested(request: SandboxRequest, hidden: Sequence[Path], links: Mapping[str, str]) -> Iterator[_Shown]:
     private = [*hidden, Path(os.path.expanduser("~"))]  # not Path.home(), which fails without one
     for folder in interpreter_folders(request.interpreter, private):
         if folder.parts[1] not in _SYSTEM or _lies_in_any(folder.resolve(), hidden):
@@ -113,32 +125,48 @@ def _requested(request: SandboxRequest, hidden: Sequence[Path]) -> Iterator[_Sho
     yield _Shown(request.scratch_folder.resolve() / "var-tmp", "/var/tmp", "writable")
     yield _Shown(request.ml_folder.resolve(), ML, "writable")
     for kind, binds in (("read_only", request.read_only), ("writable", request.writable)):
-        yield from (_bound(bind, kind) for bind in binds)
+        yield from (_bound(bind, kind, links) for bind in binds)
     for each in request.copy_on_write:
         source = each.source.resolve()
         step = ("layers", str(source), str(each.changes.resolve()), each.target)
         yield _Shown(source, each.target, "layers", step=step)
 
 
-def _bound(bind: Bind, kind: str) -> _Shown:
-    source, target = bind.source.resolve(), _target(bind)
-    if not bind.below:
-        return _Shown(source, target, kind)
-    step = ("beneath", kind, str(source), bind.below, target)
-    return _Shown(Path(os.path.normpath(source / bind.below)), target, kind, step=step)
+def _bound(bind: Bind, kind: str, links: Mapping[str, str]) -> _Shown:
+    """What a bind shows. Links are followed here; whoever binds meets none, or refuses what was changed since."""
+    source = bind.source.resolve()
+    shown = (source / bind.below).resolve() if bind.below else source
+    if not shown.is_relative_to(source):
+        raise InvalidRequest(f'"{bind.below}" leads out of the folder {bind.source}.')
+    return _Shown(shown, _target(bind, links), kind)
 
 
-def _target(bind: Bind) -> str:
+def _target(bind: Bind, links: Mapping[str, str]) -> str:
+    """Where a bind is seen, without the links of the system on the way: none is followed when the view is built."""
     target = os.path.normpath(bind.target or str(bind.source))
     if not target.startswith("/") or target == "/":
         raise InvalidRequest(f'"{bind.target}" is no place for {bind.source}; it must be an absolute path below "/".')
-    return target
+    top = next((link for link in links if f"{target}/".startswith(f"{link}/")), None)
+    if top is None:
+        return target
+    return os.path.normpath(os.path.join(os.path.dirname(top), links[top]) + target.removeprefix(top))
 
 
 def _masks(shown: _Shown, hidden: Sequence[Path]) -> Iterator[tuple[str, Path]]:
     for path in hidden:
         if path != shown.source and path.is_relative_to(shown.source) and path.exists():
             yield f"{shown.target}/{path.relative_to(shown.source)}", path
+
+
+def _shown_groups(groups: Sequence[GroupView]) -> Iterator[tuple[str, Step]]:
+    """The groups of the program where it expects those of a container: at the top of each hierarchy."""
+    for group in groups:
+        if group.hierarchy != _GROUPS and os.path.dirname(group.hierarchy) != _GROUPS:
+            continue
+        yield group.hierarchy, ("bind", "system", group.folder, group.hierarchy)
+        controllers = os.path.basename(group.hierarchy).split(",")
+        for name in controllers if len(controllers) > 1 else ():
+            yield f"{_GROUPS}/{name}", ("link", f"{_GROUPS}/{name}", ",".join(controllers))
 
 
 def _plain_folders() -> Iterator[Step]:
@@ -181,6 +209,12 @@ def _texts(request: SandboxRequest, root: Path, *, uid: int, gid: int) -> Iterat
 
 def _entries(folder: Path) -> list[Path]:
     return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def _is_socket(path: Path) -> bool:
+    with suppress(OSError):
+        return stat.S_ISSOCK(path.stat().st_mode)
+    return False
 
 
 def _lies_in_any(path: Path, folders: Sequence[Path]) -> bool:

@@ -1,10 +1,12 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from trainyard.foundation.errors import Conflict
 from trainyard.instance.sandbox.contract import Isolation
 from trainyard.instance.sandbox.limits import (
+    GroupView,
     Hierarchy,
     Limited,
     group_folders,
@@ -44,8 +46,14 @@ class TestOwnHierarchies:
             memberships=["3:memory:/yard", "2:cpu,cpuacct:/", "1:freezer:/"],
         )
         assert own_hierarchies(proc) == [
-            Hierarchy(tmp_path / "memory/yard", tmp_path / "memory/yard", frozenset({"memory"}), is_v2=False),
-            Hierarchy(tmp_path / "cpu", tmp_path / "cpu", frozenset({"cpu"}), is_v2=False),
+            Hierarchy(
+                tmp_path / "memory/yard",
+                tmp_path / "memory/yard",
+                frozenset({"memory"}),
+                is_v2=False,
+                top=tmp_path / "memory",
+            ),
+            Hierarchy(tmp_path / "cpu", tmp_path / "cpu", frozenset({"cpu"}), is_v2=False, top=tmp_path / "cpu"),
         ]
 
     def test_of_v2_the_nearest_group_that_hands_controllers_down_is_taken(self, tmp_path: Path) -> None:
@@ -99,7 +107,7 @@ class TestOwnHierarchies:
 
 class TestMakeGroups:
     def test_limits_are_written_as_v2_wants_them(self, tmp_path: Path) -> None:
-        hierarchy = Hierarchy(tmp_path, tmp_path, frozenset({"cpu", "memory", "pids"}), is_v2=True)
+        hierarchy = Hierarchy(tmp_path, tmp_path, frozenset({"cpu", "memory", "pids"}), is_v2=True, top=tmp_path)
         limited = make_groups("one", ALL, [hierarchy])
         folder = tmp_path / "trainyard-one"
         assert (limited.folders, limited.not_enforced) == ([str(folder)], [])
@@ -107,9 +115,27 @@ class TestMakeGroups:
         assert (folder / "cpu.max").read_text() == "150000 100000"
         assert (folder / "pids.max").read_text() == "102"  # with keeper and init
 
+    @pytest.mark.parametrize(
+        ("is_v2", "name", "most"),
+        [(True, "memory.swap.max", "0"), (False, "memory.memsw.limit_in_bytes", str(1 << 30))],
+    )
+    def test_a_program_does_not_get_around_its_memory_by_swap(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_v2: bool, name: str, most: str
+    ) -> None:
+        mkdir = Path.mkdir
+
+        def mkdir_as_a_kernel_with_swap(folder: Path, *arguments: Any, **options: Any) -> None:
+            mkdir(folder, *arguments, **options)
+            (folder / name).write_text("max")
+
+        monkeypatch.setattr(Path, "mkdir", mkdir_as_a_kernel_with_swap)
+        make_groups("one", ALL, [Hierarchy(tmp_path, tmp_path, frozenset({"memory"}), is_v2=is_v2, top=tmp_path)])
+        assert (tmp_path / "trainyard-one" / name).read_text() == most
+
     def test_limits_are_written_as_v1_wants_them(self, tmp_path: Path) -> None:
         hierarchies = [
-            Hierarchy(tmp_path / name, tmp_path / name, frozenset({name}), is_v2=False) for name in ("memory", "cpu")
+            Hierarchy(tmp_path / name, tmp_path / name, frozenset({name}), is_v2=False, top=tmp_path)
+            for name in ("memory", "cpu")
         ]
         for hierarchy in hierarchies:
             hierarchy.parent.mkdir()
@@ -124,7 +150,7 @@ class TestMakeGroups:
 
     def test_without_limits_a_job_stays_below_the_group_of_the_yard(self, tmp_path: Path) -> None:
         (tmp_path / "yard").mkdir()
-        hierarchy = Hierarchy(tmp_path / "yard", tmp_path, frozenset({"memory"}), is_v2=True)
+        hierarchy = Hierarchy(tmp_path / "yard", tmp_path, frozenset({"memory"}), is_v2=True, top=tmp_path)
         assert make_groups("one", LimitSpec(), [hierarchy]).folders == [str(tmp_path / "yard/trainyard-one")]
         assert make_groups("two", ALL, [hierarchy]).folders == [str(tmp_path / "trainyard-two")]
         assert set(group_folders("one", [hierarchy])) == {tmp_path / "trainyard-one", tmp_path / "yard/trainyard-one"}
@@ -132,7 +158,7 @@ class TestMakeGroups:
     def test_a_name_whose_group_has_members_is_running(self, tmp_path: Path) -> None:
         write(tmp_path / "trainyard-one/cgroup.procs", "4711\n")
         with pytest.raises(Conflict, match="running already"):
-            make_groups("one", ALL, [Hierarchy(tmp_path, tmp_path, frozenset(), is_v2=True)])
+            make_groups("one", ALL, [Hierarchy(tmp_path, tmp_path, frozenset(), is_v2=True, top=tmp_path)])
 
 
 class TestHoldOtherwise:
@@ -143,6 +169,6 @@ class TestHoldOtherwise:
         assert len(limited.not_enforced) == 3
 
     def test_what_a_group_holds_needs_nothing_else(self) -> None:
-        limited = Limited(folders=["/group"])
+        limited = Limited(groups=[GroupView("/group", "/")])
         hold_otherwise(limited, ALL, Isolation.NAMESPACES)
         assert (limited.watched_memory, limited.most_processes) == (0, 0)

@@ -1,3 +1,5 @@
+import os
+import stat
 from dataclasses import replace
 from pathlib import Path
 
@@ -5,6 +7,7 @@ import pytest
 
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.instance.sandbox.contract import Bind, CopyOnWrite, Network, SandboxRequest
+from trainyard.instance.sandbox.limits import GroupView
 from trainyard.instance.sandbox.orders import Step
 from trainyard.instance.sandbox.view import plan_view, shown_places
 from trainyard.link.contract import LimitSpec
@@ -176,7 +179,7 @@ def listen(root: Path, *places: str) -> None:
     for place in places:
         if place.startswith("/"):
             (root / place[1:]).parent.mkdir(parents=True, exist_ok=True)
-            (root / place[1:]).touch()
+            os.mknod(root / place[1:], stat.S_IFSOCK | 0o600)
     (root / "proc/net").mkdir(parents=True)
     lines = ["Num RefCount Protocol Flags Type St Inode Path"]
     lines += [f"0000: 00000002 00000000 00010000 0001 01 77 {place}" for place in places]
@@ -199,6 +202,15 @@ def test_sockets_in_folders_of_the_system_are_masked(request_of_a_job: SandboxRe
     assert [step for step in plan(request_of_a_job, root) if step[0] == "mask"] == [("mask", "/opt/tools/door")]
 
 
+def test_a_socket_that_another_sandbox_gave_the_name_of_a_file_hides_nothing(
+    request_of_a_job: SandboxRequest, root: Path
+) -> None:
+    listen(root, "/opt/tools/door")
+    (root / "opt/tools/door").unlink()
+    (root / "opt/tools/door").mkdir()
+    assert [step for step in plan(request_of_a_job, root) if step[0] == "mask"] == []
+
+
 def test_a_folder_shown_copy_on_write_lies_on_what_holds_it(request_of_a_job: SandboxRequest, root: Path) -> None:
     data = CopyOnWrite(root / "srv", "/opt/ml/input/data/train", root / "home/me/yard/scratch/train")
     steps = plan(replace(request_of_a_job, copy_on_write=[data], hidden=[root / "srv", root / "home"]), root)
@@ -207,12 +219,72 @@ def test_a_folder_shown_copy_on_write_lies_on_what_holds_it(request_of_a_job: Sa
     assert steps.index(layers) > steps.index(("bind", "writable", str(root / "home/me/yard/ml"), "/opt/ml"))
 
 
-def test_a_path_below_a_folder_is_left_to_be_followed_by_who_binds_it(
+@pytest.mark.parametrize("below", ["sets", "latest", "./sets/../sets"])
+def test_a_path_below_a_folder_is_followed_before_it_is_bound(
+    request_of_a_job: SandboxRequest, root: Path, below: str
+) -> None:
+    (root / "srv/sets").mkdir()
+    (root / "srv/latest").symlink_to("sets")
+    bind = Bind(root / "srv", "/opt/ml/input/data/sets", below=below)
+    shown = binds(plan(replace(request_of_a_job, read_only=[bind]), root))
+    assert shown["/opt/ml/input/data/sets"] == ("read_only", str(root / "srv/sets"))
+
+
+@pytest.mark.parametrize("below", ["outside", "..", "../etc", "sets/../../etc"])
+def test_a_path_below_a_folder_does_not_lead_out_of_it(
+    request_of_a_job: SandboxRequest, root: Path, below: str
+) -> None:
+    (root / "srv/sets").mkdir()
+    (root / "srv/outside").symlink_to("../etc")
+    bind = Bind(root / "srv", "/opt/ml/input/data/sets", below=below)
+    with pytest.raises(InvalidRequest, match="leads out of the folder"):
+        plan(replace(request_of_a_job, read_only=[bind]), root)
+
+
+def test_a_link_in_a_shared_folder_does_not_show_what_is_hidden(request_of_a_job: SandboxRequest, root: Path) -> None:
+    (root / "srv/mine").mkdir()
+    (root / "srv/yard/keys").mkdir(parents=True)
+    (root / "srv/mine/all").symlink_to("../yard")
+    bind = Bind(root / "srv", "/opt/ml/input/data/sets", below="mine/all")
+    steps = plan(replace(request_of_a_job, read_only=[bind], hidden=[root / "srv/yard/keys"]), root)
+    assert ("mask", "/opt/ml/input/data/sets/keys") in steps
+
+
+def test_a_target_below_a_link_of_the_system_is_where_the_link_leads(
     request_of_a_job: SandboxRequest, root: Path
 ) -> None:
-    bind = Bind(root / "srv", "/opt/ml/input/data/sets", below="a/../b")
-    steps = plan(replace(request_of_a_job, read_only=[bind]), root)
-    assert ("beneath", "read_only", str(root / "srv"), "a/../b", "/opt/ml/input/data/sets") in steps
+    wanted = replace(request_of_a_job, read_only=[Bind(root / "srv", "/bin"), Bind(root / "srv", "/opt/latest/data")])
+    shown = binds(plan(wanted, root))
+    assert {"/usr/bin", "/opt/tools/data"} <= shown.keys()
+    assert not {"/bin", "/opt/latest/data"} & shown.keys()
+
+
+def test_a_program_sees_no_control_groups_but_its_own(request_of_a_job: SandboxRequest, root: Path) -> None:
+    (root / "sys/fs/cgroup").mkdir(parents=True)
+    assert ("mask", "/sys/fs/cgroup") in plan(request_of_a_job, root)
+    groups = [
+        GroupView("/sys/fs/cgroup/memory/yard/one", "/sys/fs/cgroup/memory"),
+        GroupView("/sys/fs/cgroup/cpu,cpuacct/yard/one", "/sys/fs/cgroup/cpu,cpuacct"),
+        GroupView("/elsewhere/one", "/elsewhere"),
+    ]
+    steps = plan_view(request_of_a_job, uid=1000, gid=1000, groups=groups, root=root)
+    shown = [step for step in steps if "/sys/fs/cgroup" in step[-1] or (step[0] == "link" and "cpuacct" in step[2])]
+    assert shown == [
+        ("mask", "/sys/fs/cgroup"),
+        ("bind", "system", "/sys/fs/cgroup/memory/yard/one", "/sys/fs/cgroup/memory"),
+        ("bind", "system", "/sys/fs/cgroup/cpu,cpuacct/yard/one", "/sys/fs/cgroup/cpu,cpuacct"),
+        ("link", "/sys/fs/cgroup/cpu", "cpu,cpuacct"),
+        ("link", "/sys/fs/cgroup/cpuacct", "cpu,cpuacct"),
+        ("seal", "/sys/fs/cgroup"),
+    ]
+
+
+def test_the_group_of_a_program_is_the_top_of_the_only_hierarchy(request_of_a_job: SandboxRequest, root: Path) -> None:
+    (root / "sys/fs/cgroup").mkdir(parents=True)
+    groups = [GroupView("/sys/fs/cgroup/yard/one", "/sys/fs/cgroup")]
+    steps = plan_view(request_of_a_job, uid=1000, gid=1000, groups=groups, root=root)
+    bound = steps.index(("bind", "system", "/sys/fs/cgroup/yard/one", "/sys/fs/cgroup"))
+    assert bound == steps.index(("mask", "/sys/fs/cgroup")) + 1
 
 
 def test_a_program_with_a_network_of_its_own_has_no_devices_of_others(
