@@ -318,6 +318,17 @@ def test_code_without_a_framework_has_a_worker_that_imports_none(own_yard: WarmY
     assert (is_warm(world), world.log()) == (True, ["False"])
 
 
+def test_a_worker_imports_no_module_because_a_program_names_it(own_yard: WarmYard) -> None:
+    for name in ("__main__", "tool"):
+        told = own_yard.root / f"imported {name}"
+        (own_yard.packages / "pandas" / f"{name}.py").write_text(f"open({str(told)!r}, 'w')\n")
+    own_yard.run(f"{HELLO}if 0:\n    import pandas.__main__\n    from pandas.tool import everything\n")
+    eventually(lambda: bool(own_yard.workers()), "a worker")
+    world = own_yard.run(HELLO)
+    assert is_warm(world)
+    assert [path.name for path in own_yard.root.glob("imported *")] == []
+
+
 def test_two_users_never_share_a_worker(yard: WarmYard) -> None:
     first, second = yard.make_warm(), yard.make_warm(account="222")
     assert first.pid != second.pid

@@ -3,12 +3,11 @@
 import hashlib
 import json
 import logging
-import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -39,8 +38,8 @@ class Warmth:
     """What one program of a Python environment has of warm workers.
 
     `python` is the environment's interpreter, `code` the folder of the program's code and `script` its entry point;
-    `variables` is what the job sets in its environment, and `packages` a folder of packages that it has before those of
-    the environment.
+    `variables` is what the job sets in its environment, and `packages` the names in a folder of packages that it has
+    before those of the environment.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class Warmth:
         code: Path,
         script: str,
         variables: Mapping[str, str],
-        packages: Path | None = None,
+        packages: Sequence[str] = (),
     ) -> None:
         self._spec = spec
         self._python = python
@@ -146,8 +145,7 @@ class Warmth:
         """Why this program cannot be forked from that worker: it brings a module that the worker has imported."""
         names, packages = set(worker.facts["names"]), set(worker.facts["packages"])
         found = self._source.top & (names | _STARTED_BY_PYTHON) | self._source.inner & packages
-        if self._packages is not None:
-            found |= {name.partition(".")[0] for name in os.listdir(self._packages)} & names
+        found |= {name.partition(".")[0] for name in self._packages} & names
         return f"it brings its own {min(found)}" if found else None
 
 

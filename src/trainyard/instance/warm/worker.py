@@ -8,6 +8,7 @@ the Python of the environment, which may be older or newer than the yard's.
 import fcntl
 import gc
 import importlib
+import importlib.util
 import json
 import os
 import select
@@ -28,6 +29,7 @@ from trainyard.instance.sandbox import keeper, processes
 from trainyard.instance.sandbox.program import Entered
 from trainyard.instance.warm import script
 from trainyard.instance.warm.circumstances import state_of
+from trainyard.instance.warm.frameworks import is_known
 from trainyard.instance.warm.interpreter import Origin
 from trainyard.link.warm import FORK, KEEP, LEAVE, MOST_BYTES, WorkerFolder
 
@@ -93,15 +95,21 @@ def _check(orders: dict[str, Any]) -> None:
 
 
 def preload(modules: list[str], trusted: list[str]) -> None:
-    """Import what can be; of a framework that is missing or broken, programs may make what they like themselves."""
+    """Import what can be; of a framework that is missing or broken, programs may make what they like themselves.
+
+    The names were chosen by what read a user's code, so only known ones are taken, and only from where it was examined.
+    """
     for name in modules:
+        if not is_known(name):
+            raise Unfit(f"{name} is not among the modules that a worker may import.")
         try:
-            module = importlib.import_module(name)
+            for parent in _parents(name):
+                _require_examined(parent, trusted)
+                importlib.import_module(parent)
         except Exception as error:
+            if isinstance(error, Unfit):
+                raise
             sys.stderr.write(f"{name} is not imported: {error!r}\n")
-            continue
-        if not _is_from(module, trusted):
-            raise Unfit(f"{name} was imported from {module.__file__}, which was not examined.")
 
 
 def _preload_hook() -> None:
@@ -115,9 +123,20 @@ def _preload_hook() -> None:
         sys.stderr.write(f"the hook is not imported: {error!r}\n")
 
 
-def _is_from(module: ModuleType, trusted: list[str]) -> bool:
-    real = os.path.realpath(module.__file__ or "/")
-    return any(real.startswith(f"{tree}/") for tree in trusted)
+def _parents(name: str) -> list[str]:
+    """A module and all that it lies in, from the outside."""
+    words = name.split(".")
+    return [".".join(words[:count]) for count in range(1, len(words) + 1)]
+
+
+def _require_examined(name: str, trusted: list[str]) -> None:
+    """Unfit when the module would come from elsewhere; asked before any of it is executed."""
+    found = importlib.util.find_spec(name)
+    if found is None:
+        raise ModuleNotFoundError(f"there is no {name}")
+    real = os.path.realpath(found.origin or "/")
+    if not any(real.startswith(f"{tree}/") for tree in trusted):
+        raise Unfit(f"{name} would be imported from {found.origin}, which was not examined.")
 
 
 def _check_forkable(lock: int) -> None:

@@ -1,10 +1,12 @@
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from trainyard.instance.warm.frameworks import imported_modules, preloads, read_source, used_frameworks
+from trainyard.instance.warm.frameworks import imported_modules, is_known, preloads, read_source, used_frameworks
+from trainyard.instance.warm.worker import Unfit, preload
 
 
 @pytest.mark.parametrize(
@@ -39,6 +41,49 @@ def test_what_a_program_names_of_a_framework_is_imported_beside_what_all_need() 
     assert "torch._dynamo" in modules
     assert modules[-1] == "torch.nn.utils.prune"
     assert len(set(modules)) == len(modules)
+
+
+HOSTILE = (
+    "numpy.f2py.__main__",
+    "numpy.f2py",
+    "numpy.__main__",
+    "numpy.testing",
+    "torch.distributed.run",
+    "torch.utils.tensorboard",
+    "torch.utils.cpp_extension",
+    "torch.utils.bottleneck.__main__",
+    "torch.__main__",
+    "sklearn.conftest",
+    "pandas.conftest",
+    "scipy._lib._uarray",
+    "os",
+    "antigravity",
+    "__main__",
+)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_module_is_imported_that_is_not_known_whatever_a_source_names(tmp_path: Path, name: str) -> None:
+    (tmp_path / "train.py").write_text(f"import torch, numpy, sklearn, pandas, scipy\nif 0:\n    import {name}\n")
+    source = read_source(tmp_path, "train.py")
+    assert name not in source.modules
+    assert not is_known(name)
+    assert all(map(is_known, source.modules))
+    with pytest.raises(Unfit, match=f"{name} is not among the modules"):
+        preload([name], ["/"])
+
+
+def test_a_module_is_not_executed_when_it_comes_from_where_nothing_was_examined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pandas").mkdir()
+    (tmp_path / "pandas" / "__init__.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'w')\n")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "pandas"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(Unfit, match="which was not examined"):
+        preload(["pandas"], ["/usr/lib"])
+    assert not (tmp_path / "executed").exists()
 
 
 def test_a_code_folder_is_looked_through_from_its_script_to_its_depths(tmp_path: Path) -> None:

@@ -1,12 +1,14 @@
+import grp
 import os
+import pwd
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from trainyard.instance.warm.trust import Untrusted, examine
+from trainyard.instance.warm.trust import Untrusted, _is_private, examine
 
 OTHER = 54_333
 
@@ -49,6 +51,27 @@ def test_an_environment_of_this_user_is_trusted_with_all_that_it_imports_from(en
 def test_what_everybody_can_write_is_not_trusted(environment: Path, place: str) -> None:
     path = environment / place.replace("lib/python3/site-packages", str(packages(environment).relative_to(environment)))
     path.chmod(path.stat().st_mode | 0o002)
+    with pytest.raises(Untrusted, match=f"{path} can be changed by others"):
+        examine(python(environment))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to a group that it is not in")
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda environment: packages(environment) / "framework" / "__init__.py",
+        lambda environment: packages(environment) / "framework",
+        lambda environment: environment / "pyvenv.cfg",
+        lambda environment: environment.parent,
+    ],
+    ids=["module", "package", "settings", "folder around it"],
+)
+def test_what_an_unknown_group_can_write_is_not_trusted(environment: Path, choose: Callable[[Path], Path]) -> None:
+    path = choose(environment)
+    os.chown(path, -1, OTHER)
+    path.chmod(path.stat().st_mode & ~0o020)
+    assert examine(python(environment))
+    path.chmod(path.stat().st_mode | 0o020)
     with pytest.raises(Untrusted, match=f"{path} can be changed by others"):
         examine(python(environment))
 
@@ -96,3 +119,40 @@ def test_a_link_is_followed_to_what_it_means(environment: Path, tmp_path: Path) 
     (elsewhere / "module.py").chmod(0o622)
     with pytest.raises(Untrusted, match=r"module\.py"):
         examine(python(environment))
+
+
+@pytest.fixture
+def shared_group() -> Iterator[int]:
+    """A group that has another user in it, as this machine knows it."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files to any group")
+    for user in pwd.getpwall():
+        if user.pw_uid != 0 and user.pw_gid != 0:
+            _is_private.cache_clear()
+            yield user.pw_gid
+            _is_private.cache_clear()
+            return
+    pytest.skip("this machine knows no user but root")
+
+
+@pytest.mark.parametrize("place", ["framework/__init__.py", "framework/fast.so", "framework", "."])
+def test_what_a_group_of_others_can_write_is_not_trusted(environment: Path, shared_group: int, place: str) -> None:
+    path = packages(environment) / place
+    os.chown(path, 0, shared_group)
+    assert examine(python(environment)), "a group that may only read is harmless"
+    path.chmod(path.stat().st_mode | 0o020)
+    with pytest.raises(Untrusted, match="can be changed by others than its owner"):
+        examine(python(environment))
+
+
+def test_what_a_group_without_others_can_write_is_trusted(environment: Path) -> None:
+    module = packages(environment) / "framework" / "__init__.py"
+    os.chown(module, os.geteuid(), os.getegid())
+    module.chmod(0o664)
+    own = pwd.getpwuid(os.geteuid()).pw_name
+    others = {user.pw_name for user in pwd.getpwall() if user.pw_gid == os.getegid()} | {*grp.getgrgid(os.getegid())[3]}
+    if others <= {own, "root"}:
+        assert examine(python(environment))
+    else:
+        with pytest.raises(Untrusted):
+            examine(python(environment))

@@ -104,10 +104,7 @@ def test_code_that_brings_a_module_by_a_name_of_the_workers_is_not_forked(
 @pytest.mark.parametrize(("package", "is_taken"), [("typing_extensions.py", False), ("tqdm", True)])
 def test_packages_over_the_environment_may_add_but_not_replace(code: Path, package: str, is_taken: bool) -> None:
     serve(warmth(code))
-    packages = code.parent / "site-packages"
-    packages.mkdir()
-    (packages / package).mkdir()
-    assert (warmth(code, packages=packages).forker(list) is not None) == is_taken
+    assert (warmth(code, packages=[package]).forker(list) is not None) == is_taken
 
 
 def test_why_there_is_no_worker_is_told_for_a_while(code: Path) -> None:
