@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from trainyard.foundation.confined import read_text
+from trainyard.foundation.confined import ConfinedFolder
 
 REQUIREMENTS = "requirements.txt"
 PYPROJECT = "pyproject.toml"
@@ -76,7 +76,8 @@ def _package(ml: Path) -> str:
 
 def _read(ml: Path, path: str) -> str | None:
     """A file of the code; a link is not followed, for it may point anywhere."""
-    return read_text(ml, f"code/{path}", limit_bytes=_MOST_BYTES)
+    with ConfinedFolder.open(ml) as folder:
+        return folder.read_text(f"code/{path}", limit_bytes=_MOST_BYTES)
 
 
 class _Reader:
