@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainyard.following import Description
 from trainyard.foundation.errors import Unavailable
+from trainyard.metric_periods import period_of
 from trainyard.session import Session
 from trainyard.tuning_job import TuningJob
 from trainyard.tuning_text import value_of
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NAMESPACE = "/aws/sagemaker/TrainingJobs"
-PERIOD_S = 60
 
 Record = dict[str, Any]
 
@@ -103,7 +103,10 @@ class HyperparameterTuningJobAnalytics(AnalyticsMetricsBase):
 
 
 class TrainingJobAnalytics(AnalyticsMetricsBase):
-    """The metrics of a training job: for each a mean per period, by the seconds since its first."""
+    """The metrics of a training job: for each a mean per period, by the seconds since its first.
+
+    The period is a minute unless it is given; for a job of more than a day, the least that one answer has room for.
+    """
 
     def __init__(
         self,
@@ -118,7 +121,7 @@ class TrainingJobAnalytics(AnalyticsMetricsBase):
         self.name = training_job_name
         self._metric_names = list(metric_names or ())
         self._start_time, self._end_time = start_time, end_time
-        self._period_s = period or PERIOD_S
+        self._period_s = period
 
     def __repr__(self) -> str:
         return f"<trainyard.TrainingJobAnalytics for {self.name}>"
@@ -132,6 +135,7 @@ class TrainingJobAnalytics(AnalyticsMetricsBase):
     def _series(self, metric: str, description: Description) -> list[Record]:
         start = self._start_time or description.get("TrainingStartTime") or description["CreationTime"]
         end = self._end_time or description.get("TrainingEndTime") or datetime.now(UTC)
+        end += timedelta(minutes=1)  # CloudWatch leaves out the minute that the end lies in
         points = self.session.api.call(
             "cloudwatch",
             "GetMetricStatistics",
@@ -139,8 +143,8 @@ class TrainingJobAnalytics(AnalyticsMetricsBase):
             MetricName=metric,
             Dimensions=[{"Name": "TrainingJobName", "Value": self.name}],
             StartTime=start,
-            EndTime=end + timedelta(minutes=1),  # CloudWatch leaves out the minute that the end lies in
-            Period=self._period_s,
+            EndTime=end,
+            Period=self._period_s or int(period_of(start, end).total_seconds()),
             Statistics=["Average"],
         )["Datapoints"]
         series = sorted(points, key=lambda point: point["Timestamp"])

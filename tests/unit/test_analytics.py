@@ -95,6 +95,22 @@ def test_without_pandas_it_is_said_what_to_install(
     assert analytics.records()[1]["FinalObjectiveValue"] == 0.9
 
 
+@pytest.mark.parametrize(("period", "asked_s"), [(None, 180), (3600, 3600)])
+def test_a_job_of_more_than_a_day_is_asked_for_in_longer_periods(period: int | None, asked_s: int) -> None:
+    api = RecordingApi(
+        DescribeTrainingJob={
+            "AlgorithmSpecification": {"MetricDefinitions": [{"Name": "loss", "Regex": "."}]},
+            "TrainingStartTime": NOON,
+            "TrainingEndTime": NOON + timedelta(hours=48),
+        },
+        GetMetricStatistics={"Datapoints": []},
+    )
+
+    TrainingJobAnalytics("job", sagemaker_session=Session(api=api), period=period).records()
+
+    assert api.only("GetMetricStatistics")["Period"] == asked_s
+
+
 def test_pandas_and_bokeh_are_imported_only_when_they_are_needed() -> None:
     program = "import sys, trainyard.tuner, trainyard.analytics, trainyard.cli.tune; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

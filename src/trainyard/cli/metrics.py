@@ -1,6 +1,5 @@
 """`trainyard metrics`: the numbers a training job reported."""
 
-import math
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,9 +14,9 @@ from trainyard.foundation.errors import InvalidRequest
 from trainyard.foundation.jobs import MetricDefinition
 from trainyard.job_logs import written_lines
 from trainyard.log_metrics import Metric, Reading, read_metrics
+from trainyard.metric_periods import period_of
 
 NAMESPACE = "/aws/sagemaker/TrainingJobs"
-_MOST_POINTS = 1440  # in one answer of CloudWatch
 
 
 @click.command(
@@ -74,7 +73,6 @@ def _reported(api: Api, description: Mapping[str, Any], final: Mapping[str, Any]
     """What the yard knows of a metric: its last value from the job, the rest from CloudWatch."""
     start = description["CreationTime"] - timedelta(minutes=1)
     end = (description.get("TrainingEndTime") or datetime.now(UTC)) + timedelta(minutes=1)
-    period = timedelta(minutes=1) * math.ceil((end - start) / timedelta(minutes=1) / _MOST_POINTS)
     answer = api.call(
         "cloudwatch",
         "GetMetricStatistics",
@@ -83,7 +81,7 @@ def _reported(api: Api, description: Mapping[str, Any], final: Mapping[str, Any]
         Dimensions=[{"Name": "TrainingJobName", "Value": description["TrainingJobName"]}],
         StartTime=start,
         EndTime=end,
-        Period=int(period.total_seconds()),
+        Period=int(period_of(start, end).total_seconds()),
         Statistics=["Minimum", "Maximum", "SampleCount"],
     )
     points = answer.get("Datapoints", ())

@@ -18,6 +18,7 @@ from trainyard.foundation.errors import InvalidRequest
 MAX_LINE = 64 * 1024  # characters of a line that are looked at
 MAX_STRIKES = 10  # lines on which an expression may be too slow before it is given up
 
+_LINE_END = re.compile(rb"[\r\n]")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[+-]?(?:nan|inf(?:inity)?)", re.IGNORECASE)
 
@@ -48,11 +49,14 @@ class MetricScanner:
         self._note = note
         self._metrics = [metric for each in definitions if (metric := self._compiled(each))]
         self._partial = b""
+        self._is_cut = False
 
     def scan(self, data: bytes) -> list[Value]:
         """The values in the lines that these bytes complete, one metric after another."""
         if not self._metrics:
             return []
+        if self._is_cut:
+            data = self._after_cut(data)
         cut = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         if not cut:
             self._keep(data)
@@ -66,6 +70,10 @@ class MetricScanner:
         whole, self._partial = self._partial, b""
         return self._values(_Lines(whole))
 
+    def skip(self) -> None:
+        """Something is left out here: neither the line before the gap nor the one after it can be known whole."""
+        self._partial, self._is_cut = b"", True
+
     def lapsed(self) -> list[str]:
         """The metrics that last captured a number that is not finite, as those of a training that has diverged."""
         return [metric.name for metric in self._metrics if metric.has_lapsed]
@@ -78,6 +86,14 @@ class MetricScanner:
                     f"Metric {metric.name} captured something that is not a finite number {metric.misses} times, "
                     f'such as "{metric.example[:80]}".'
                 )
+
+    def _after_cut(self, data: bytes) -> bytes:
+        """What follows the end of the line that was cut; nothing while that line goes on."""
+        end = _LINE_END.search(data)
+        if end is None:
+            return b""
+        self._is_cut = False
+        return data[end.end() :]
 
     def _keep(self, data: bytes) -> None:
         # As many bytes as the longest looked-at line may have in UTF-8; what is beyond is never looked at.

@@ -23,9 +23,10 @@ from urllib.parse import quote
 
 from trainyard.formats.watermark import LOWEST, Watermark, first_reaching
 from trainyard.foundation.errors import Unavailable
-from trainyard.foundation.files import PRIVATE_FILE, PRIVATE_FOLDER, sync_folder
+from trainyard.foundation.files import PRIVATE_FILE, make_folder, sync_folder
 
 _RECORD = struct.Struct("<qqQdddd")
+RECORD_BYTES = _RECORD.size
 _WORDS = _RECORD.size // 8
 _BATCH = 16_384  # points in memory at once
 _LONGEST_NAME = 200  # file systems take 255 bytes
@@ -79,17 +80,15 @@ class PointsFile:
         A full or failing disk raises Unavailable, and nothing is appended.
         """
         try:
-            self._path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-            is_new = not self._path.exists()
+            make_folder(self._path.parent, parents=True)
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
             with os.fdopen(descriptor, "r+b", buffering=0) as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
+                if not os.fstat(descriptor).st_size:
+                    sync_folder(self._path.parent)  # before anything is in it, so that a point tells that it was done
                 _append(file, points)
                 if durable:
                     os.fdatasync(descriptor)
-            if durable and is_new:
-                sync_folder(self._path.parent)
-                sync_folder(self._path.parent.parent)
         except OSError as error:
             raise Unavailable(f"The points in {self._path} cannot be written: {error.strerror}.") from error
 

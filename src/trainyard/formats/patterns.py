@@ -27,7 +27,7 @@ _Search = Callable[[str, int], Any]
 
 
 class TooSlow(Exception):
-    """The expression needs more time for a text than it gets."""
+    """The expression needs more time or memory for a text than it gets."""
 
 
 class LinePattern:
@@ -84,7 +84,7 @@ def _regex_search(expression: str, is_multiline: bool) -> _Search:
     def search(text: str, start: int) -> Any:
         try:
             return pattern.search(text, start, timeout=LIMIT_S)
-        except TimeoutError as error:
+        except (TimeoutError, MemoryError) as error:
             raise TooSlow from error
 
     return search

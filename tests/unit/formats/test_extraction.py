@@ -184,3 +184,14 @@ def test_without_definitions_nothing_is_kept() -> None:
     scanner = MetricScanner([], note=pytest.fail)
     assert scanner.scan(b"loss=1") == []
     assert scanner.finish() == []
+
+
+@pytest.mark.parametrize("after", [b"34\nloss=5\n", b"3\r\nloss=5\n", b"34", b"34\r"])
+def test_the_lines_at_both_sides_of_a_gap_are_left_out(after: bytes) -> None:
+    scanner = MetricScanner([MetricSpec("loss", "loss=([0-9]+)")], note=pytest.fail)
+    found = scanner.scan(b"loss=1\nloss=2")
+    scanner.skip()
+    found += scanner.scan(after)
+    found += scanner.scan(b"\nloss=6\n")
+    found += scanner.finish()
+    assert [each.value for each in found] == ([1.0, 5.0, 6.0] if b"loss=5" in after else [1.0, 6.0])

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from trainyard.instance.agent.output import Output
 from trainyard.instance.agent.reports import Reports
 from trainyard.instance.agent.siblings import Siblings
 from trainyard.instance.agent.stacks import Stacks, take_stacks
-from trainyard.instance.sandbox.processes import descendants
+from trainyard.instance.sandbox.processes import cpu_ticks, descendants
 from trainyard.link.contract import InstanceSpec
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.hanging import hang_limit_s
@@ -21,6 +22,7 @@ _BUSY_SHARE = 0.005  # of a core: less is what a process takes that only waits
 _BUSY_TICKS = 2
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _SHOWN_PLACES = 8
+_MOMENT_S = 0.1  # in which stacks are taken at one look, besides those of the process that is being waited for
 
 
 class HangWatch:
@@ -43,6 +45,8 @@ class HangWatch:
         self._next = self._looked_at = self._active_at = 0.0
         self._bytes = self._ticks = 0
         self._is_shown = False
+        self._taking: Iterator[Stacks] | None = None
+        self._taken: list[Stacks] = []
 
     def begin(self, root: int, now: float) -> None:
         """Watch the processes below `root` from now on."""
@@ -51,10 +55,12 @@ class HangWatch:
             self._mark(now)
 
     def end(self) -> None:
-        self._root = None
+        self._root = self._taking = None
 
     def look(self, now: float) -> None:
-        """See whether anything has moved, at most as often as it matters."""
+        """See whether anything has moved, at most as often as it matters. It takes less than a second."""
+        if self._taking is not None:
+            self._take(self._taking)
         if self._root is None or now < self._next:
             return
         ticks, written = _ticks(self._root), self._output.total_bytes
@@ -65,7 +71,19 @@ class HangWatch:
             self._mark(now)
         elif now - self._active_at >= self._limit_s and not self._is_shown and not self._is_another_active():
             self._is_shown = True
-            self._show(take_stacks(self._folder, self._root, only_rank=only_rank(self._spec)))
+            self._taken = []
+            self._take(take_stacks(self._folder, self._root, only_rank=only_rank(self._spec)))
+
+    def _take(self, stacks: Iterator[Stacks]) -> None:
+        """Take stacks for a moment, and show them when that were all: whoever calls has stops to carry out."""
+        deadline = time.monotonic() + _MOMENT_S
+        for each in stacks:
+            self._taken.append(each)
+            if time.monotonic() > deadline:
+                self._taking = stacks
+                return
+        self._taking = None
+        self._show(self._taken)
 
     def _mark(self, now: float) -> None:
         self._active_at, self._is_shown = now, False
@@ -101,12 +119,4 @@ def _age_s(file: Path) -> float:
 
 def _ticks(root: int) -> int:
     """The processor time of all processes below one, with that of children that have ended."""
-    return sum(map(_ticks_of, (root, *descendants(root))))
-
-
-def _ticks_of(pid: int) -> int:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return 0
-    return sum(map(int, fields[11:15]))
+    return sum(map(cpu_ticks, (root, *descendants(root))))

@@ -8,7 +8,7 @@ from trainyard.formats.logs import SEGMENT_BYTES, LogWriter
 from trainyard.formats.logs.segments import segments_of
 from trainyard.foundation.errors import Unavailable
 from trainyard.instance.agent.reports import now_us
-from trainyard.instance.agent.series import MetricSeries
+from trainyard.instance.agent.scanning import OutputScan
 from trainyard.instance.agent.tail import LogTail
 
 _MOST_WAITING = 8 << 20
@@ -26,7 +26,7 @@ class Output:
 
     def __init__(self, folder: Path, *, limit_bytes: int) -> None:
         self.tail = LogTail()
-        self.metrics: MetricSeries | None = None
+        self.scan: OutputScan | None = None
         self.lost_bytes = 0
         self.total_bytes = 0  # that programs wrote
         self.first_us: int | None = None  # when something came first; whoever wants to know of a program resets it
@@ -47,8 +47,8 @@ class Output:
         self.tail.add(data)
         self.total_bytes += len(data)
         self._append(data, at_us)
-        if self.metrics is not None:
-            self.metrics.write(data, at_us)
+        if self.scan is not None:
+            self.scan.write(data, at_us)
 
     def save(self) -> None:
         """Write down what waits, as far as the disk takes it now; with nothing waiting, nothing happens."""
@@ -89,6 +89,8 @@ class Output:
         except Unavailable as error:
             log.warning("the end of the log is lost", extra={"why": error.message})
         self._log.close()
+        if self.scan is not None:
+            self.scan.close()
 
     def _append(self, data: bytes, at_us: int) -> None:
         self.save()  # what waits may have kept the place of this

@@ -6,11 +6,11 @@ import os
 import re
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainyard.foundation.confined import read_text
+from trainyard.foundation.confined import ConfinedFolder
 from trainyard.instance.launch.report import RANKS
 from trainyard.instance.launch.stacks import SIGNAL
 from trainyard.instance.sandbox.processes import descendants
@@ -20,7 +20,7 @@ STACKS = "stacks"  # of the folder that launchers report in
 
 _MOST_PROCESSES = 64
 _MOST_BYTES = 1 << 20
-_SHOWN_S = 1.0  # how long a process may take to show its stacks
+_SHOWN_S = 0.8  # how long a process may take to show its stacks
 _SETTLED_S = 0.05
 _FIELD = re.compile(r"^(?P<name>\w+):\s*(?P<value>.*)$", re.MULTILINE)
 _FRAME = re.compile(r'File "(?P<file>.+?)", line (?P<line>\d+) in (?P<function>.+)')
@@ -47,22 +47,27 @@ class Stacks:
         return list(self.lines[starts[-1] : starts[-1] + 2]) if starts else []
 
 
-def take_stacks(folder: InstanceFolder, root: int, *, only_rank: int | None) -> list[Stacks]:
-    """Those of all processes below `root`. `only_rank` is that of its first child where no launcher tells of ranks."""
+def take_stacks(folder: InstanceFolder, root: int, *, only_rank: int | None) -> Iterator[Stacks]:
+    """Those of all processes below `root`, each of which may let us wait for most of a second.
+
+    `only_rank` is that of its first child where no launcher tells of ranks.
+    """
     found = descendants(root)[:_MOST_PROCESSES]
     statuses = {pid: _status(pid) for pid in found}
     ranks = _ranks(folder, statuses) or ({found[0]: only_rank} if found and only_rank is not None else {})
     launchers = {int(statuses[pid].get("PPid", 0)) for pid in ranks} - {root}
     names = {pid: _name(pid, ranks, statuses) for pid in found if pid not in launchers}
-    return [Stacks(name, _stacks(folder, pid, statuses[pid])) for pid, name in names.items()]
+    for pid, name in names.items():
+        yield Stacks(name, _stacks(folder, pid, statuses[pid]))
 
 
 def _ranks(folder: InstanceFolder, statuses: Mapping[int, Mapping[str, str]]) -> dict[int, int]:
     """Ranks by their processes; the launcher knows these by their numbers in the sandbox."""
-    text = read_text(folder.root, f"{folder.launch.name}/{RANKS}", limit_bytes=_MOST_BYTES)
+    with ConfinedFolder.open(folder.root) as root:
+        text = root.read_text(f"{folder.launch.name}/{RANKS}", limit_bytes=_MOST_BYTES)
     try:
         told = {int(pid): int(rank) for rank, pid in json.loads(text or "{}").items()}
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return {}
     inner = {pid: int(status.get("NSpid", "0").split()[-1]) for pid, status in statuses.items() if status}
     return {pid: told[number] for pid, number in inner.items() if number in told}
@@ -82,15 +87,16 @@ def _name(pid: int, ranks: Mapping[int, int], statuses: Mapping[int, Mapping[str
 
 def _stacks(folder: InstanceFolder, pid: int, status: Mapping[str, str]) -> Sequence[str]:
     if int(status.get("SigCgt", "0"), 16) >> (SIGNAL - 1) & 1:
-        shown = _shown_by_itself(folder.launch / STACKS, pid)
+        with ConfinedFolder.open(folder.launch) as launch:
+            shown = _shown_by_itself(launch, pid)
         if shown:
             return shown
     return (f"{status.get('State', 'gone')}, waiting in {_waits_in(pid)}",)
 
 
-def _shown_by_itself(file: Path, pid: int) -> Sequence[str]:
+def _shown_by_itself(launch: ConfinedFolder, pid: int) -> Sequence[str]:
     """What the process adds to the file when it is asked. It knows the signal: others would die of it."""
-    before = _size(file)
+    before = _size(launch)
     try:
         pidfd = os.pidfd_open(pid)
     except OSError:
@@ -101,23 +107,22 @@ def _shown_by_itself(file: Path, pid: int) -> Sequence[str]:
         return ()
     finally:
         os.close(pidfd)
-    _wait_until_written(file, before)
-    text = read_text(file.parent.parent, f"{file.parent.name}/{file.name}", limit_bytes=before + _MOST_BYTES) or ""
-    return [line for line in text.encode()[before:].decode(errors="replace").splitlines() if line.strip()]
+    _wait_until_written(launch, before)
+    text = launch.read(STACKS, limit_bytes=_MOST_BYTES, offset=before) or b""
+    return [line for line in text.decode(errors="replace").splitlines() if line.strip()]
 
 
-def _wait_until_written(file: Path, before: int) -> None:
+def _wait_until_written(launch: ConfinedFolder, before: int) -> None:
     deadline, size, since = time.monotonic() + _SHOWN_S, before, time.monotonic()
     while (now := time.monotonic()) < deadline and (size == before or now - since < _SETTLED_S):
         time.sleep(_SETTLED_S / 5)
-        if (grown := _size(file)) != size:
+        if (grown := _size(launch)) != size:
             size, since = grown, time.monotonic()
 
 
-def _size(file: Path) -> int:
-    with contextlib.suppress(OSError):
-        return file.stat(follow_symlinks=False).st_size
-    return 0
+def _size(launch: ConfinedFolder) -> int:
+    found = launch.status(STACKS)
+    return found.st_size if found is not None else 0
 
 
 def _waits_in(pid: int) -> str:

@@ -1,6 +1,8 @@
 """When a program is said to hang."""
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from tests.unit.instance.agent.samples import SPEC, changed
 from trainyard.instance.agent.hangs import HangWatch
 from trainyard.instance.agent.output import Output
 from trainyard.instance.agent.reports import Reports
+from trainyard.instance.launch.stacks import SIGNAL
 from trainyard.link.contract import FrameKind, InstanceSpec
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.hanging import VARIABLE, hang_limit_s
@@ -109,6 +112,35 @@ def test_one_that_has_not_come_to_its_program_is_waited_for_and_one_that_has_end
     scene.watch.look(210.0)
     assert len(scene.notes()) == 1
     scene.close()
+
+
+MUTE = """
+import os, signal, sys
+signal.signal(int(sys.argv[1]), lambda *_: None)
+if any(os.fork() == 0 for _ in range(3)):
+    print("ready", flush=True)
+    sys.stdin.read()
+else:
+    for _ in range(3):
+        os.wait()
+"""
+
+
+def test_processes_that_do_not_show_their_stacks_are_waited_for_one_at_a_look(scene: Scene) -> None:
+    """Between two looks a stop is carried out, however many processes keep silent."""
+    command = [sys.executable, "-c", MUTE, str(int(SIGNAL))]
+    program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert program.stdout is not None
+    assert [program.stdout.readline() for _ in range(3)] == ["ready\n"] * 3
+    scene.folder.launch.mkdir()
+    scene.watch.begin(program.pid, 100.0)
+    for now in (200.0, 200.1, 200.2):
+        scene.watch.look(now)
+        assert scene.notes() == []
+    scene.watch.look(200.3)
+    program.communicate("", timeout=30)
+    (note,) = scene.notes()
+    assert note.count(" is at ") == 3
 
 
 def test_a_job_may_have_a_limit_of_its_own_or_none() -> None:

@@ -60,6 +60,17 @@ def test_a_python_program_shows_its_own_stack_and_goes_on(folder: InstanceFolder
     assert program.returncode == 0
 
 
+def test_a_huge_file_in_the_place_of_stacks_is_not_read_whole(folder: InstanceFolder) -> None:
+    """The program can write there, and what it has written before is passed over."""
+    with (folder.launch / STACKS).open("wb") as file:
+        file.truncate(1 << 42)
+    program = start(folder)
+    add_ranks(str(folder.launch), {0: program.pid})
+    (taken,) = [each for each in take_stacks(folder, os.getpid(), only_rank=None) if each.name == "rank 0"]
+    assert taken.place.endswith("in wait_for_ever")
+    program.communicate("", timeout=30)
+
+
 def test_a_module_of_the_environment_is_run_as_well(folder: InstanceFolder) -> None:
     marker = folder.root / "marker"
     program = start(folder, sitecustomize=f"open({str(marker)!r}, 'w').close()")
