@@ -10,7 +10,6 @@ from typing import Any
 
 from trainyard.connection import find_yard
 from trainyard.testing.yard import RunningYard, running_yard
-from trainyard.wire.client import Client
 
 SCRIPTS = Path(__file__).parent / "scripts"
 BUCKET = "benchmark"
@@ -32,7 +31,7 @@ class Jobs:
 
     def __init__(self, yard: RunningYard) -> None:
         self.yard = yard
-        self.client: Client = find_yard(yard.home).client()
+        self.client = find_yard(yard.home).client()
         self._numbers = itertools.count(1)
         self.client.call("s3", "CreateBucket", Bucket=BUCKET)
 

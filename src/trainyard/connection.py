@@ -14,7 +14,7 @@ from trainyard.foundation.errors import NotFound, Unavailable
 from trainyard.foundation.home import Credentials, Home, Runtime
 
 if TYPE_CHECKING:
-    from trainyard.wire.client import Client
+    from trainyard.owned_buckets import OwnBuckets
 
 HOME_VARIABLE = "TRAINYARD_HOME"
 DEFAULT_REGION = "us-east-1"  # where neither a user nor a yard names one
@@ -57,12 +57,13 @@ class Access:
     ca_bundle: Path | None = None
     models: Path | None = None  # a folder in which the yard keeps the models of its services
 
-    def client(self) -> "Client":
+    def client(self) -> "OwnBuckets":
         """Calls to the yard; closed by who asked for it."""
+        from trainyard.owned_buckets import OwnBuckets
         from trainyard.wire.client import Client
         from trainyard.wire.models import Models
 
-        return Client(
+        client = Client(
             self.url,
             self.access_key_id,
             self.secret_access_key,
@@ -71,6 +72,7 @@ class Access:
             ca_bundle=self.ca_bundle,
             models=Models(self.models, writes=False),
         )
+        return OwnBuckets(client)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class Connection:
             self.runtime.http, keys.access_key_id, keys.secret_access_key, keys.region, models=self.home.cache
         )
 
-    def client(self) -> "Client":
+    def client(self) -> "OwnBuckets":
         """Calls to the yard as that administrator; closed by who asked for it."""
         return self.access.client()
 

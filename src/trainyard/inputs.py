@@ -159,7 +159,7 @@ def _named(inputs: Inputs) -> list[tuple[str, Input]]:
 
 def _location(uri: str) -> str:
     if not uri.startswith("s3://"):
-        raise InvalidRequest(f'"{uri}" is not on S3; Session.upload_data brings it there and gives its location.')
+        raise InvalidRequest(f'"{uri}" is not on S3; Session.upload_input uploads it and returns its location.')
     return uri
 
 

@@ -9,6 +9,7 @@ from trainyard.foundation.engine_names import ENGINE_TAG
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.foundation.locations import parse_s3_uri
 from trainyard.job_names import new_name
+from trainyard.owned_buckets import buckets_of_job
 from trainyard.transfers import keys_below
 
 VARIABLE = "TRAINYARD_REPLAY"  # tells the program's recorder the step
@@ -39,8 +40,8 @@ def records_of(description: Description) -> str:
 
 def recorded_steps(api: Api, description: Description) -> list[int]:
     """The steps that can be run again, in order."""
-    where = parse_s3_uri(records_of(description), account="")
-    keys = [key.split("/") for key in keys_below(api, where.bucket.name, where.key)]
+    where, owned = parse_s3_uri(records_of(description), account=""), buckets_of_job(api, description)
+    keys = [key.split("/") for key in keys_below(owned, where.bucket.name, where.key)]
     found = {parts[-2] for parts in keys if len(parts) > 1 and parts[-1] == _RECORD}
     return sorted(int(step) for step in found if step.isdecimal())
 

@@ -272,6 +272,25 @@ class ActionList:
         return f"[{', '.join(action.serialize() for action in self.actions)}]"
 
 
+def actions_of(serialized: str, training_job_name: str) -> Action | ActionList:
+    """The actions of a described rule. One that stops the described job stops, of the next, the one that is made."""
+    try:
+        told = json.loads(json.loads(f'"{serialized}"'))
+    except ValueError:  # quotes need not be escaped
+        told = json.loads(serialized)
+    if isinstance(told, Mapping):
+        return _action_of(told, training_job_name)
+    return ActionList(*(_action_of(each, training_job_name) for each in told))
+
+
+def _action_of(told: Mapping[str, str], training_job_name: str) -> Action:
+    if told["name"] == StopTraining.name and told.get("training_job_prefix", training_job_name) == training_job_name:
+        return StopTraining()
+    action = Action()
+    action.action_parameters = dict(told)
+    return action
+
+
 def is_valid_action_object(actions: object) -> bool:
     return isinstance(actions, Action | ActionList)
 

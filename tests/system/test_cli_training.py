@@ -1,114 +1,18 @@
 """Training from the command line, on a real yard."""
 
 import json
-import os
-import pty
 import re
-import select
 import signal
 import subprocess
-import sys
 import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
 
 import pytest
 
+from tests.system.command_line import LIMIT_S, CommandLine
 from trainyard.testing.yard import RunningYard
-
-Output = subprocess.CompletedProcess[str]
-LIMIT_S = 60
-
-
-class CommandLine:
-    """`trainyard` of the yard's own user, in a folder with scripts."""
-
-    def __init__(self, yard: RunningYard, folder: Path) -> None:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TRAINYARD_"))}
-        self.environment = kept | {"TRAINYARD_HOME": str(yard.home.root), "HOME": str(folder)}
-        self.folder = folder
-        self.program = [sys.executable, "-m", "trainyard.cli"]
-
-    def __call__(self, *arguments: str) -> Output:
-        return subprocess.run(
-            [*self.program, *arguments],
-            env=self.environment,
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
-
-    def start(self, *arguments: str) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [*self.program, *arguments],
-            env=self.environment,
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def terminal(self, *arguments: str) -> "Terminal":
-        return Terminal([*self.program, *arguments], self.environment | {"TERM": "xterm"}, self.folder)
-
-    def read(self, *arguments: str) -> Any:
-        answer = self(*arguments, "--json")
-        assert answer.returncode == 0, answer.stderr
-        return json.loads(answer.stdout)
-
-    def script(self, text: str, name: str = "train.py") -> str:
-        (self.folder / name).write_text(text)
-        return name
-
-
-class Terminal:
-    """A program in a terminal of its own, with someone who reads and types."""
-
-    def __init__(self, command: list[str], environment: dict[str, str], folder: Path) -> None:
-        self._command, self._environment, self._folder = command, environment, folder
-        self.exit_code: int | None = None
-
-    def __enter__(self) -> Self:
-        pid, self._keyboard = pty.fork()
-        if not pid:
-            os.chdir(self._folder)
-            os.execve(self._command[0], self._command, self._environment)
-        self._pid, self._seen = pid, ""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.exit_code is None:
-            os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
-        os.close(self._keyboard)
-
-    def type(self, keys: str) -> None:
-        os.write(self._keyboard, keys.encode())
-
-    def read_until(self, text: str) -> None:
-        """Read on until a text has come; what came before it is forgotten."""
-        while text not in self._seen:
-            assert self._read(), f"{text!r} never came, but {self._seen!r}"
-        self._seen = self._seen.partition(text)[2]
-
-    def read_to_end(self) -> str:
-        while self._read():
-            pass
-        self.exit_code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
-        return self._seen
-
-    def _read(self) -> bool:
-        assert select.select([self._keyboard], [], [], LIMIT_S)[0], f"nothing more came after {self._seen!r}"
-        try:
-            piece = os.read(self._keyboard, 65536)
-        except OSError:  # as a terminal says that its program has left
-            return False
-        self._seen += piece.decode(errors="replace")
-        return bool(piece)
 
 
 @pytest.fixture
@@ -259,7 +163,7 @@ def test_a_run_brings_inputs_by_their_modes_and_goes_on_from_checkpoints_and_a_m
     first = trainyard("run", script, "-t", "unkept", "-i", "data", "Pipe")  # which saves in a folder that is not there
     assert first.returncode == 1
     brought = trainyard.read("describe", "unkept")["InputDataConfig"][0]["DataSource"]["S3DataSource"]["S3Uri"]
-    kept = f"{brought.rsplit('/', 3)[0]}/kept"
+    kept = f"s3://{brought.split('/')[2]}/kept"
     words = (
         *("run", script, "--iis", "data", brought, "--input_mode", "Pipe", "--checkpoint_s3_uri", kept),
         *("--checkpoint_local_path", "/state", "--use_spot_instances", "--max_run_mins", "5"),

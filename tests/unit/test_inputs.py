@@ -84,7 +84,7 @@ def test_a_file_system_is_a_source_of_its_own_kind() -> None:
 
 
 def test_what_is_no_location_on_s3_is_told_how_to_get_there() -> None:
-    with pytest.raises(InvalidRequest, match=r'"data/train" is not on S3; Session\.upload_data'):
+    with pytest.raises(InvalidRequest, match=r'"data/train" is not on S3; Session\.upload_input'):
         channels("data/train")
 
 

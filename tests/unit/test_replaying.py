@@ -8,6 +8,7 @@ from trainyard.replaying import recorded_steps, replay_request
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
 DESCRIBED = {
+    "TrainingJobArn": "arn:aws:sagemaker:us-east-1:123456789012:training-job/mnist",
     "TrainingJobName": "mnist",
     "AlgorithmSpecification": {"TrainingImage": "i", "TrainingInputMode": "Pipe"},
     "RoleArn": "arn",

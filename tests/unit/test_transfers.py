@@ -4,8 +4,9 @@ from typing import Any
 import pytest
 
 from tests.unit.recording import RecordingApi
+from trainyard.file_digests import PART_BYTES
 from trainyard.foundation.errors import InvalidRequest, Unavailable
-from trainyard.transfers import PART_BYTES, download_object, joined, keys_below, place_below, upload_file, upload_folder
+from trainyard.transfers import download_object, joined, keys_below, place_below, upload_file, upload_folder
 
 
 def test_a_small_file_is_one_call(tmp_path: Path) -> None:
@@ -81,6 +82,25 @@ def test_a_download_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
         download_object(api, tmp_path / "file", bucket="b", key="k")
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_two_downloads_of_one_object_at_once_do_not_mix_their_bytes(tmp_path: Path) -> None:
+    target = tmp_path / "model.tar.gz"
+    parts = {"bytes=0-": b"a" * PART_BYTES, f"bytes={PART_BYTES}-": b"b"}
+
+    def part(asked: dict[str, Any]) -> dict[str, Any]:
+        start = asked["Range"].split("-")[0] + "-"
+        if start != "bytes=0-" and second.asked == []:
+            download_object(second, target, bucket="b", key="k")
+        return {"Body": parts[start]}
+
+    head = {"ContentLength": PART_BYTES + 1, "ETag": "t"}
+    second = RecordingApi(HeadObject={"ContentLength": 3, "ETag": "u"}, GetObject={"Body": b"new"})
+    first = RecordingApi(HeadObject=head, GetObject=part)
+    download_object(first, target, bucket="b", key="k")
+
+    assert target.read_bytes() == parts["bytes=0-"] + b"b"
+    assert list(tmp_path.iterdir()) == [target], "nothing partial is left"
 
 
 def test_every_page_of_keys_is_read() -> None:

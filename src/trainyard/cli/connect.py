@@ -15,6 +15,7 @@ from trainyard.cli.console import Command, chosen_home, command_line, home_optio
 from trainyard.cli.failure import Failure
 from trainyard.cli.replacement import Change, load_replacements, read_if_there, replace_files
 from trainyard.connection import Connection, client_environment
+from trainyard.foundation.files import alone_in
 
 _SECRET = re.compile(r"(aws_secret_access_key|aws_session_token)(\s*=\s*)(\S+)")
 _HEEDED = ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_CA_BUNDLE")
@@ -52,19 +53,21 @@ def connect(folder: Path | None, yes: bool) -> None:
     writes = []
     for file in files:
         own = (kept.original(file.path) or b"").decode(errors="surrogateescape")
-        now = (read_if_there(file.path) or b"").decode(errors="surrogateescape")
-        writes.append(_Write(file.path, now, file.compose(own)))
+        writes.append(_Write(file.path, _text_of(file.path), file.compose(own)))
     if all(write.before == write.after for write in writes):
         say("Already connected; nothing to write.")
         return
     _show(writes)
     _ask(yes)
-    kept.undo()
-    contents = [(write.path, write.after.encode(errors="surrogateescape")) for write in writes]
-    try:
-        replace_files(connection.home.connection, contents)
-    except OSError as error:
-        raise Failure(f"{error.filename} cannot be written.", why=f"{error.strerror}. Nothing was changed.") from error
+    with alone_in(Path.home()):  # every connect of this user, to whatever yard, writes the same files
+        _refuse_newer(writes)
+        kept.undo()
+        contents = [(write.path, write.after.encode(errors="surrogateescape")) for write in writes]
+        try:
+            replace_files(connection.home.connection, contents)
+        except OSError as error:
+            why = f"{error.strerror}. Nothing was changed."
+            raise Failure(f"{error.filename} cannot be written.", why=why) from error
     say(f"Connected. `{command_line('disconnect', connection.home)}` puts everything back.")
     for name in _in_the_way(connection):
         say(f"{name} is set in this shell and comes before these files: unset {name}")
@@ -80,18 +83,33 @@ def connect(folder: Path | None, yes: bool) -> None:
 def disconnect(folder: Path | None, force: bool) -> None:
     """Put back, byte for byte, what `trainyard connect` replaced."""
     home = chosen_home(folder)
-    kept = load_replacements(home.connection)
-    if not kept.files:
-        say("Not connected; nothing to put back.")
-        return
-    changes = kept.changes()
-    if not force:
-        _refuse_changes(changes, "disconnect")
-    for change in changes:
-        say(f"The changed {change.path} is kept as {_keep_copy(change)}")
-    kept.undo()
-    for file in kept.files:
-        say(f"{'removed' if file.mode is None else 'restored'} {file.path}")
+    with alone_in(Path.home()):
+        kept = load_replacements(home.connection)
+        if not kept.files:
+            say("Not connected; nothing to put back.")
+            return
+        changes = kept.changes()
+        if not force:
+            _refuse_changes(changes, "disconnect")
+        for change in changes:
+            say(f"The changed {change.path} is kept as {_keep_copy(change)}")
+        kept.undo()
+        for file in kept.files:
+            say(f"{'removed' if file.mode is None else 'restored'} {file.path}")
+
+
+def _refuse_newer(writes: Sequence[_Write]) -> None:
+    for write in writes:
+        if _text_of(write.path) != write.before:
+            raise Failure(
+                f"Cannot connect: {write.path} changed after it was shown.",
+                why="Another `trainyard connect`, or someone else, wrote it meanwhile. Nothing was changed.",
+                next_step="trainyard connect",
+            )
+
+
+def _text_of(path: Path) -> str:
+    return (read_if_there(path) or b"").decode(errors="surrogateescape")
 
 
 def _in_the_way(connection: Connection) -> list[str]:

@@ -15,7 +15,10 @@ from trainyard.cli.maintenance import maintain
 @click.option("-n", "--dry-run", is_flag=True, help="Only say what would go.")
 @json_option
 def gc(folder: Path | None, dry_run: bool, as_json: bool) -> None:
-    """Remove what no bucket, log stream or user owns any more; the yard may go on running."""
+    """Remove what no bucket, log stream or user owns any more, and uploaded inputs that no job needs.
+
+    The yard may be running.
+    """
     home = chosen_home(folder)
     home.check()
     result = maintain("gc", home, *(["--dry-run"] if dry_run else []))

@@ -8,6 +8,7 @@ import click
 from trainyard.cli.console import Command, home_option, say
 from trainyard.cli.failure import ExitCode, Failure
 from trainyard.cli.jobs import calls, exit_code_of, find_job, job_argument
+from trainyard.job_names import base_of, create_named
 from trainyard.replaying import recorded_steps, replay_request
 from trainyard.training_job import TrainingJob
 
@@ -47,8 +48,11 @@ def replay(job: str, step: int | None, folder: Path | None) -> int:
             )
         engine = TrainingJob(api, name).details()["Engine"]
         request = replay_request(description, step, engine=engine, now=datetime.now(UTC))
-        api.call("sagemaker", "CreateTrainingJob", **request)
-        again = TrainingJob(api, request["TrainingJobName"])
+
+        def create(own: str) -> None:
+            api.call("sagemaker", "CreateTrainingJob", **request | {"TrainingJobName": own})
+
+        again = TrainingJob(api, create_named(base_of(request["TrainingJobName"]), create))
         say(f"{again.name} runs step {step} of {name} again.")
         again.logs()
         return exit_code_of(again.describe())

@@ -11,6 +11,7 @@ from trainyard.cli.console import Command, home_option, json_option, print_json,
 from trainyard.cli.failure import ExitCode, Failure
 from trainyard.cli.jobs import calls, find_job, job_argument, plain
 from trainyard.connection import Api
+from trainyard.owned_buckets import buckets_of_job
 from trainyard.showing import inert
 from trainyard.training_job import TrainingJob
 
@@ -97,7 +98,8 @@ def trial_of(api: Api, description: Mapping[str, Any]) -> "Trial":
             next_step="give the estimator a debugger_hook_config, or rules",
             code=ExitCode.NOT_FOUND,
         )
-    return create_trial(f"{description['DebugHookConfig']['S3OutputPath'].rstrip('/')}/{name}/debug-output", api=api)
+    place = f"{description['DebugHookConfig']['S3OutputPath'].rstrip('/')}/{name}/debug-output"
+    return create_trial(place, api=buckets_of_job(api, description))
 
 
 def standing_lines(rules: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -17,12 +17,12 @@ from trainyard.cli.plan import plan_lines
 from trainyard.cli.run_arguments import HYPERPARAMETERS, RunCommand
 from trainyard.cli.script import (
     ScriptOptions,
-    brought,
     estimator_of,
     inputs_of,
     quote_of,
     require_sense,
     script_options,
+    upload_inputs,
 )
 from trainyard.connection import Api
 from trainyard.distribution import launcher_hyperparameters
@@ -34,7 +34,7 @@ from trainyard.session import Session
 from trainyard.showing import Show
 from trainyard.training_job import TrainingJob, detached, instance_count
 from trainyard.training_request import require_consistent
-from trainyard.transfers import download_object, joined, keys_below
+from trainyard.transfers import download_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,8 @@ def _run(session: Session, options: RunOptions, hyperparameters: Mapping[str, An
     quote = quote_of(session.api, estimator)
     for line in plan_lines(estimator, inputs, hyperparameters=hyperparameters, quote=quote):
         say(line)
-    estimator.fit({given.channel: brought(session, given, estimator) for given in inputs}, wait=False)
+    with session.input_uploads() as uploads:
+        estimator.fit(upload_inputs(uploads, inputs), wait=False)
     job = estimator.latest_training_job
     assert job is not None, "fit makes a job"
     if options.detach:
@@ -117,7 +118,7 @@ def _run(session: Session, options: RunOptions, hyperparameters: Mapping[str, An
     description, details = job.describe(), job.details()
     say(summary(description, details))
     if options.output_path:
-        _bring_results(session, description, options, folder=options.output_path)
+        _bring_results(session, description, details, options=options, folder=options.output_path)
     return _exit_code(description, details, propagates=options.propagate)
 
 
@@ -141,19 +142,20 @@ def _watch(api: Api, job: TrainingJob, *, told: Sequence[str]) -> None:
     show.all(event for event in events if not isinstance(event, Noted) or event.text not in told)
 
 
-def _bring_results(session: Session, description: Description, options: RunOptions, *, folder: Path) -> None:
+def _bring_results(
+    session: Session, description: Description, details: Details, *, options: RunOptions, folder: Path
+) -> None:
     """Logs always; the model, the output and the checkpoints as asked for, or the first two where nothing is."""
-    api, name = session.api, description["TrainingJobName"]
-    _write_logs(api, name, folder / "logs")
+    api = session.api
+    _write_logs(api, description["TrainingJobName"], folder / "logs")
     wanted = {"model": options.download_model, "output": options.download_output}
     is_any_asked = options.download_state or any(wanted.values())
-    place = parse_s3_uri(description["OutputDataConfig"]["S3OutputPath"], account="")
-    prefix = joined(place.key, name, "output") + "/"
-    there = set(keys_below(api, place.bucket.name, prefix))
+    # Not what lies under the name of the job, which may be left of an earlier one of that name.
+    stored = {artifact["Kind"]: parse_s3_uri(artifact["S3Uri"], account="") for artifact in details["Artifacts"]}
     for kind, is_asked in wanted.items():
-        key = f"{prefix}{kind}.tar.gz"
-        if key in there and (is_asked or not is_any_asked):
-            download_object(api, folder / kind / f"{kind}.tar.gz", bucket=place.bucket.name, key=key)
+        if kind in stored and (is_asked or not is_any_asked):
+            where = stored[kind]
+            download_object(api, folder / kind / f"{kind}.tar.gz", bucket=where.bucket.name, key=where.key)
     if options.download_state and options.checkpoint_s3_uri:
         state = parse_s3_uri(f"{options.checkpoint_s3_uri.rstrip('/')}/", account="")
         session.download_data(str(folder / "state"), state.bucket.name, state.key)

@@ -1,24 +1,24 @@
 """A script and what it runs on: the options that `run`, which makes one job of it, shares with `tune`."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from trainyard.cli.console import say
+from trainyard.cli.console import say, size
 from trainyard.cli.run_arguments import InputArgument, instance_group, path_input, s3_input, words_of
 from trainyard.connection import Api
 from trainyard.estimator import Framework
+from trainyard.input_uploads import InputUploads
 from trainyard.inputs import MODES, TrainingInput
 from trainyard.job_names import as_base
 from trainyard.pytorch import PyTorch
 from trainyard.session import Session
 from trainyard.tensorflow import TensorFlow
 from trainyard.training_request import tags_of
-from trainyard.transfers import joined
 
 INSTANCE_TYPE = "ml.m5.large"
 FRAMEWORKS: dict[str, type[PyTorch] | type[TensorFlow]] = {"pytorch": PyTorch, "tensorflow": TensorFlow}
@@ -235,15 +235,9 @@ def inputs_of(options: ScriptOptions) -> list[InputArgument]:
     return found
 
 
-def brought(session: Session, given: InputArgument, estimator: Framework) -> TrainingInput:
-    """An input on S3, to which it is brought from this machine if need be."""
-    location = given.location
-    if not location.startswith("s3://"):
-        say(f"Bringing {location} to S3 …")
-        location = session.upload_data(
-            location, key_prefix=joined(estimator.base_job_name or "", "input", given.channel)
-        )
-    return TrainingInput(location, given.distribution, input_mode=given.mode)
+def upload_inputs(uploads: InputUploads, inputs: Sequence[InputArgument]) -> dict[str, TrainingInput]:
+    """The inputs by their channels, those on this machine uploaded."""
+    return {given.channel: _on_s3(uploads, given) for given in inputs}
 
 
 def quote_of(api: Api, estimator: Framework) -> Mapping[str, Any]:
@@ -257,6 +251,23 @@ def quote_of(api: Api, estimator: Framework) -> Mapping[str, Any]:
         Image=estimator.training_image_uri(),
         Tags=tags_of(estimator),
     )
+
+
+def _on_s3(uploads: InputUploads, given: InputArgument) -> TrainingInput:
+    location = given.location
+    if not location.startswith("s3://"):
+        say(f"Uploading {location} …")
+        uploaded = uploads.upload(Path(location))
+        if uploaded.sent_files:
+            say(f"Sent {_counted(uploaded.sent_files)} of {uploaded.files}, {size(uploaded.sent_bytes)}.")
+        else:
+            say("Sent nothing: all of it was uploaded before.")
+        location = uploaded.uri
+    return TrainingInput(location, given.distribution, input_mode=given.mode)
+
+
+def _counted(files: int) -> str:
+    return f"{files:,} file{'s' if files > 1 else ''}"
 
 
 def _distribution(text: str | None) -> Mapping[str, Any] | None:

@@ -14,12 +14,12 @@ from trainyard.cli.plan import plan_lines
 from trainyard.cli.run_arguments import HYPERPARAMETERS
 from trainyard.cli.script import (
     ScriptOptions,
-    brought,
     estimator_of,
     inputs_of,
     quote_of,
     require_sense,
     script_options,
+    upload_inputs,
 )
 from trainyard.cli.studies import find_study
 from trainyard.cli.tune_arguments import TuneCommand, metrics_of, ranges_of, resource_of
@@ -175,9 +175,8 @@ def _start(session: Session, options: TuneOptions, hyperparameters: Mapping[str,
     say("The study:")
     for line in _study_plan(tuner, options):
         say(line)
-    tuner.fit(
-        {given.channel: brought(session, given, estimator) for given in inputs}, job_name=options.name, wait=False
-    )
+    with session.input_uploads() as uploads:
+        tuner.fit(upload_inputs(uploads, inputs), job_name=options.name, wait=False)
     job = tuner.latest_tuning_job
     assert job is not None, "fit makes a tuning job"
     if options.detach:

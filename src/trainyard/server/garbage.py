@@ -1,16 +1,15 @@
 """What a yard keeps but nothing owns: found, weighed and cleared away, also beside a running yard."""
 
-import os
-import shutil
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
 
 from trainyard.foundation.clock import to_micros
+from trainyard.foundation.confined import remove_tree, tree_size
 from trainyard.foundation.errors import Corrupt
 from trainyard.foundation.home import Home
 from trainyard.link import containers, warm
@@ -108,7 +107,8 @@ def _sweep_folders(what: str, parent: Path, *, records: Records, dry_run: bool) 
     folders = list(orphans(records, parent))
     weighed = _weigh(what, folders)
     for folder in [] if dry_run else folders:
-        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # what is left is swept with the next
+            remove_tree(folder)
     return weighed
 
 
@@ -171,4 +171,4 @@ def _weigh(what: str, paths: list[Path]) -> Garbage:
 def _size(path: Path) -> int:
     if not path.is_dir():
         return path.stat().st_size if path.exists() else 0
-    return sum(_size(Path(parent, name)) for parent, _, names in os.walk(path) for name in names)
+    return tree_size(path)

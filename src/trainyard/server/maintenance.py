@@ -23,6 +23,7 @@ from trainyard.foundation.settings import read_settings
 from trainyard.server.backup import back_up, restore
 from trainyard.server.checkup import check_home
 from trainyard.server.garbage import sweep
+from trainyard.server.input_garbage import sweep_inputs
 from trainyard.server.records.sql import open_records
 from trainyard.server.settings import PREFIX, ServerSettings
 
@@ -81,6 +82,7 @@ def _gc(home: Home, options: argparse.Namespace) -> dict[str, Any]:
             dry_run=options.dry_run,
             environments_limit_bytes=settings.environments_limit_bytes,
         )
+        swept.append(sweep_inputs(home, records, settings=settings, now=utc_now(), dry_run=options.dry_run))
     return {"dry_run": options.dry_run, "swept": [dataclasses.asdict(garbage) for garbage in swept]}
 
 

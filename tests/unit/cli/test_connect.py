@@ -1,4 +1,6 @@
+import fcntl
 import json
+import os
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +9,7 @@ import botocore.session
 import pytest
 
 from tests.unit.cli.conftest import Trainyard
+from trainyard.cli import connect
 from trainyard.foundation.home import Home
 
 OWN_CONFIG = (
@@ -287,3 +290,37 @@ def test_a_damaged_manifest_is_said_with_where_the_originals_are(
 
     assert result.code == 1
     assert str(yard.connection / "originals") in result.err
+
+
+def test_a_file_that_another_writes_while_one_is_asked_is_not_overwritten(
+    trainyard: Trainyard, yard: Home, own_files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As two `connect` to different yards at once would do."""
+    config = own_files / ".aws" / "config"
+    monkeypatch.setattr(connect, "_ask", lambda _: config.write_bytes(b"[default]\nregion = of-another\n"))
+
+    said = trainyard("connect", "-y")
+
+    assert said.code != 0
+    assert "changed after it was shown" in said.err
+    assert config.read_bytes() == b"[default]\nregion = of-another\n"
+    assert (own_files / ".aws" / "credentials").read_bytes() == OWN_CREDENTIALS
+
+
+def test_one_connect_of_a_user_writes_at_a_time(
+    trainyard: Trainyard, yard: Home, own_files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_held: list[bool] = []
+
+    def look(*_: object) -> None:
+        descriptor = os.open(own_files, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            is_held.append(True)
+        finally:
+            os.close(descriptor)
+
+    monkeypatch.setattr(connect, "replace_files", look)
+    assert trainyard("connect", "-y").code == 0
+    assert is_held == [True]

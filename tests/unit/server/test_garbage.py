@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from trainyard.foundation.confined import remove_tree
 from trainyard.foundation.errors import Corrupt
 from trainyard.foundation.home import Home
 from trainyard.foundation.locations import BucketRef, Location
@@ -182,6 +183,32 @@ def test_the_folder_of_a_deleted_job_is_removed_and_others_stay(home: Home, reco
 
     assert swept(home, records)[JOBS] == Garbage(JOBS, 1, 3)
     assert [path.name for path in home.jobs.iterdir()] == [living.id]
+
+
+def test_whatever_a_deleted_job_left_is_weighed_and_removed_and_nothing_that_it_links_to(
+    home: Home, records: Records, tmp_path: Path
+) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "kept").write_bytes(b"x" * 1000)
+    ml = home.jobs / "deleted-job" / "1" / "algo-1" / "ml"
+    ml.mkdir(parents=True)
+    (ml / "led").symlink_to(tmp_path / "outside")
+    (ml / "file").symlink_to(tmp_path / "outside" / "kept")
+    descriptor = os.open(ml, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("deep", dir_fd=descriptor)
+        inner = os.open("deep", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = inner
+    os.close(os.open("bottom", os.O_CREAT | os.O_WRONLY, dir_fd=descriptor))
+    os.close(descriptor)
+
+    try:
+        assert swept(home, records)[JOBS] == Garbage(JOBS, 1, 0)
+        assert list(home.jobs.iterdir()) == []
+    finally:
+        remove_tree(home.jobs)
+    assert (tmp_path / "outside" / "kept").read_bytes() == b"x" * 1000
 
 
 def test_environments_that_no_job_used_for_long_are_removed_and_others_stay(home: Home, records: Records) -> None:

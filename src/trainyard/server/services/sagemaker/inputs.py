@@ -11,6 +11,7 @@ from trainyard.foundation.locations import Location, parse_s3_uri
 from trainyard.objects.contract import ObjectStore
 from trainyard.server.control.channels import contents_of
 from trainyard.server.services.contract import Shape
+from trainyard.server.services.sagemaker.paths import require_path
 
 
 def channels_of(shape: Shape) -> tuple[ChannelPlan, ...]:
@@ -142,8 +143,7 @@ def _on_file_system(channel: ChannelPlan, source: dict[str, Any]) -> ChannelPlan
         raise InvalidRequest(
             f'The channel "{channel.name}" is a file system, which has the input mode File and not {channel.mode}.'
         )
-    if "\0" in source["DirectoryPath"]:
-        raise InvalidRequest(f'The DirectoryPath of the channel "{channel.name}" cannot be that of a directory.')
+    require_path(source["DirectoryPath"], f'The DirectoryPath of the channel "{channel.name}"')
     return replace(
         channel,
         file_system=source["FileSystemId"],

@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from trainyard.foundation.errors import InvalidRequest
+from trainyard.server.services.sagemaker.paths import require_path
 
 PROGRAM = "sagemaker_program"
 DIRECTORY = "sagemaker_submit_directory"
@@ -49,11 +50,14 @@ def program_of(
     path = PurePosixPath(script)
     if path.is_absolute() or ".." in path.parts:
         raise InvalidRequest(f'{PROGRAM} is "{script}"; it must be a file within the code, such as train.py.')
+    require_path(script, PROGRAM)
     if not directory.startswith(("s3://", _CHANNELS)):
         raise InvalidRequest(
             f'{DIRECTORY} is "{directory}"; it must be the S3 location of a tar.gz with the code, or its path in a '
             f"channel, such as {_CHANNELS}code/sourcedir.tar.gz."
         )
+    if directory.startswith(_CHANNELS):
+        require_path(directory, DIRECTORY)
     return Program(script, directory)
 
 
