@@ -4,10 +4,9 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from trainyard.connection import Api
-from trainyard.foundation.clock import utc_now
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.inputs import Shape
-from trainyard.job_names import base_of, new_study_name
+from trainyard.job_names import base_of, create_study_named
 from trainyard.tuning_request import Ranges, range_shapes
 
 log = logging.getLogger(__name__)
@@ -25,19 +24,20 @@ def adopt(
     names = _names(api, training_jobs) if isinstance(training_jobs, str) else list(training_jobs)
     if not names:
         raise InvalidRequest(f'There is no training job to adopt among "{training_jobs}".')
-    study = name or new_study_name(base_of(names[0]), utc_now())
     asked: Shape = {"NamePrefix": training_jobs} if isinstance(training_jobs, str) else {"TrainingJobNames": names}
-    answer = api.call(
-        "trainyard",
-        "AdoptTrainingJobs",
-        HyperParameterTuningJobName=study,
-        Objective=dict(objective),
-        ParameterRanges=range_shapes(ranges, is_json=_reads_json(api, names[0])),
-        **asked,
-    )
-    for passed in answer["PassedOver"]:
-        log.warning("training job %s is not adopted: %s", passed["TrainingJobName"], passed["Reason"])
-    return study
+    asked |= {
+        "Objective": dict(objective),
+        "ParameterRanges": range_shapes(ranges, is_json=_reads_json(api, names[0])),
+    }
+
+    def create(study: str) -> None:
+        answer = api.call("trainyard", "AdoptTrainingJobs", HyperParameterTuningJobName=study, **asked)
+        for passed in answer["PassedOver"]:
+            log.warning("training job %s is not adopted: %s", passed["TrainingJobName"], passed["Reason"])
+
+    if name:
+        create(name)
+    return name or create_study_named(base_of(names[0]), create)
 
 
 def _names(api: Api, prefix: str) -> list[str]:

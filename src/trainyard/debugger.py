@@ -19,7 +19,7 @@ __all__ = [
 
 Shape = dict[str, Any]
 
-_SOURCE, _RULE = "source_s3_uri", "rule_to_invoke"
+_SOURCE, _RULE, _ACTIONS = "source_s3_uri", "rule_to_invoke", "action_json"
 
 
 class CollectionConfig:
@@ -36,6 +36,10 @@ class CollectionConfig:
 
     def __repr__(self) -> str:
         return f"CollectionConfig({self.name!r}, {dict(self.parameters or {})!r})"
+
+    @classmethod
+    def from_job_desc(cls, told: Shape) -> Self:
+        return cls(told["CollectionName"], told.get("CollectionParameters"))
 
     @property
     def shape(self) -> Shape:
@@ -61,6 +65,16 @@ class DebuggerHookConfig:
         self.container_local_output_path = container_local_output_path
         self.hook_parameters, self.collection_configs = hook_parameters, collection_configs
 
+    @classmethod
+    def from_job_desc(cls, told: Shape, *, output_path: str) -> Self:
+        """What a description says, with the collections of its rules; its place is left open where it is the usual."""
+        return cls(
+            None if told["S3OutputPath"] == output_path else told["S3OutputPath"],
+            told.get("LocalPath"),
+            told.get("HookParameters"),
+            [CollectionConfig.from_job_desc(each) for each in told.get("CollectionConfigurations", ())],
+        )
+
     def shape(self, output_path: str, rules: "Sequence[Rule]") -> Shape:
         """As a request asks for it: with the collections of rules, and with a place where none was given."""
         own = self.collection_configs or ()
@@ -81,6 +95,10 @@ class TensorBoardOutputConfig:
 
     def __init__(self, s3_output_path: str, container_local_output_path: str | None = None) -> None:
         self.s3_output_path, self.container_local_output_path = s3_output_path, container_local_output_path
+
+    @classmethod
+    def from_job_desc(cls, told: Shape) -> Self:
+        return cls(told["S3OutputPath"], told.get("LocalPath"))
 
     @property
     def shape(self) -> Shape:
@@ -178,6 +196,23 @@ class Rule:
             actions=actions,
         )
 
+    @classmethod
+    def from_job_desc(cls, told: Shape, *, training_job_name: str) -> Self:
+        """What a description says. The collections of rules are in that of the hook."""
+        parameters = dict(told.get("RuleParameters", {}))
+        actions = parameters.pop(_ACTIONS, None)
+        return cls(
+            told["RuleConfigurationName"],
+            told["RuleEvaluatorImage"],
+            told.get("InstanceType"),
+            told.get("LocalPath"),
+            told.get("S3OutputPath"),
+            told.get("VolumeSizeInGB"),
+            parameters,
+            collections_to_save=[],
+            actions=rule_configs.actions_of(actions, training_job_name) if actions else None,
+        )
+
     @property
     def source(self) -> str:
         """The file of a rule of one's own; empty for a built-in one."""
@@ -185,12 +220,12 @@ class Rule:
 
     def shape(self, job_name: str, *, image_uri: str, source_uri: str) -> Shape:
         """As a request asks for it."""
-        parameters = {key: str(value) for key, value in self.rule_parameters.items() if key != "action_json"}
+        parameters = {key: str(value) for key, value in self.rule_parameters.items() if key != _ACTIONS}
         if source_uri:
             parameters[_SOURCE] = source_uri
         if self.actions is not None:
             self.actions.update_training_job_prefix_if_not_specified(job_name)
-            parameters["action_json"] = self.actions.serialize()
+            parameters[_ACTIONS] = self.actions.serialize()
         given = {
             "InstanceType": self.instance_type,
             "VolumeSizeInGB": self.volume_size_in_gb,

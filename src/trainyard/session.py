@@ -10,9 +10,11 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from trainyard.connection import DEFAULT_REGION, Access, Api, access_of, find_home, find_yard, start_yard
+from trainyard.file_digests import cache_folder
 from trainyard.following import Description
 from trainyard.foundation.arns import role_arn
 from trainyard.foundation.errors import InvalidRequest, NotFound
+from trainyard.input_uploads import InputUploads
 from trainyard.training_job import TrainingJob, require_no_failure
 from trainyard.transfers import download_object, joined, keys_below, place_below, upload_file, upload_folder
 from trainyard.tuning_job import TuningJob
@@ -106,6 +108,18 @@ class Session:
         upload_file(self.api, source, bucket=bucket, key=key)
         return f"s3://{bucket}/{key}"
 
+    def upload_input(self, path: str) -> str:
+        """Upload a file or folder as the input of a job that is made within the hour, and return where it is.
+
+        It is stored by its content in the default bucket: unchanged files are not sent again, another upload never
+        changes it, and `trainyard gc` removes it when no job needs it any more.
+        """
+        return self.input_uploads().upload(Path(path)).uri
+
+    def input_uploads(self) -> InputUploads:
+        """Uploads of local inputs to the default bucket, for the jobs that are made in its block."""
+        return InputUploads(self.api, self.default_bucket(), cache=cache_folder(os.environ))
+
     def upload_string_as_file_body(self, body: str, bucket: str, key: str) -> str:
         """Write a text to S3 and return where it is."""
         self.api.call("s3", "PutObject", Bucket=bucket, Key=key, Body=body.encode())
@@ -176,7 +190,7 @@ class Session:
             self.api.call("s3", "HeadBucket", Bucket=name)
             return
         except CallFailed as error:
-            if error.status != 404:
+            if error.status not in (403, 404):  # where another account has it, which is no hindrance
                 raise
         options = {}
         if self.boto_region_name != "us-east-1":  # which S3 lets nobody name

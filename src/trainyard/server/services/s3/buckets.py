@@ -7,7 +7,7 @@ from trainyard.foundation.errors import AlreadyExists, Conflict
 from trainyard.foundation.locations import BucketRef
 from trainyard.objects.contract import Bucket
 from trainyard.server.services.contract import Call, Operations, Shape
-from trainyard.server.services.s3.addressing import bucket_of, checked_bucket_name
+from trainyard.server.services.s3.addressing import bucket_of, checked_bucket_name, refuse_name_of_another
 from trainyard.server.services.s3.faults import invalid_argument, not_served
 from trainyard.server.services.s3.options import refuse_unserved
 from trainyard.server.services.s3.ownership import owner
@@ -43,11 +43,12 @@ def list_buckets(call: Call, shape: Shape) -> Shape:
 
 
 def create_bucket(call: Call, shape: Shape) -> Shape:
-    """Make a bucket of the caller's own account, whatever others have."""
+    """Make a bucket of the caller's own account, whatever others have, unless its name is another account's."""
     refuse_unserved(shape)
     _refuse_kinds_of_bucket(shape)
     configuration = shape.get("CreateBucketConfiguration") or {}
     ref = BucketRef(call.account, checked_bucket_name(shape["Bucket"]))
+    refuse_name_of_another(call, ref.name)
     region = _region(configuration.get("LocationConstraint") or call.region)
     tags = parse_tag_set(configuration.get("Tags") or [], limit=MAX_BUCKET_TAGS)
     objects = call.yard.objects

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.server.services.s3.front import Front
+from tests.unit.server.services.s3.front import STRANGER, Front
 from trainyard.server.services.s3 import OPERATIONS
 from trainyard.wire.fault import Fault
 
@@ -61,6 +61,19 @@ def test_naming_the_foreign_owner_does_not_help(s3: Front, stranger: Front, uplo
     with pytest.raises(Fault) as caught:
         stranger(operation, Bucket="data", ExpectedBucketOwner=s3.caller.account, **shape)
     assert caught.value.code == "NoSuchBucket"
+
+
+@pytest.mark.parametrize("operation", sorted(OPERATIONS.keys() - WITHOUT_A_FOREIGN_BUCKET))
+def test_every_operation_heeds_the_owner_that_it_is_told(
+    s3: Front, administrator: Front, upload_id: str, operation: str
+) -> None:
+    before = state(s3, upload_id)
+    shape = {"Key": "secret", "UploadId": upload_id, "PartNumber": 1, **EXTRAS.get(operation, {})}
+    for front in (s3, administrator):
+        with pytest.raises(Fault) as caught:
+            front(operation, Bucket="data", ExpectedBucketOwner=STRANGER, **shape)
+        assert (caught.value.code, caught.value.status) == ("AccessDenied", 403)
+    assert state(s3, upload_id) == before
 
 
 @pytest.mark.parametrize("operation", ["CopyObject", "UploadPartCopy"])
