@@ -1,5 +1,6 @@
 """Training as one object: what to run, on what, with which data; `fit` makes a training job of it."""
 
+import hashlib
 import json
 import uuid
 from abc import ABC, abstractmethod
@@ -8,15 +9,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self, Unpack
 
 from trainyard import image_uris
-from trainyard.debugger import Rule
+from trainyard.debugger import DebuggerHookConfig, Rule, TensorBoardOutputConfig
 from trainyard.distribution import Distribution, launcher_hyperparameters
 from trainyard.following import Description
-from trainyard.foundation.clock import utc_now
+from trainyard.foundation.engine_names import ENGINE_TAG
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.foundation.locations import parse_s3_uri
 from trainyard.inputs import Inputs, Shape
 from trainyard.instance_group import InstanceGroup
-from trainyard.job_names import base_of, base_of_image, new_name
+from trainyard.job_names import base_of, base_of_image, create_named
 from trainyard.session import Session, get_execution_role
 from trainyard.source_code import ARCHIVE, pack
 from trainyard.training_job import TrainingJob, hyperparameter
@@ -30,9 +31,11 @@ from trainyard.training_request import (
     training_request,
 )
 from trainyard.transfers import joined
+from trainyard.wire.client import CallFailed
 
 Hyperparameters = Mapping[str, Any]
 
+_LOG_LEVEL = "sagemaker_container_log_level"
 _ISOLATED_CODE = f"/opt/ml/input/data/code/{ARCHIVE}"  # where a job without a network finds its code
 
 
@@ -79,11 +82,16 @@ class EstimatorBase(TrainingOptions, ABC):
         but Completed raises UnexpectedStatusException with the name of the job and the reason.
         """
         shows_lines = _shows_lines(logs)
-        name = job_name or new_name(self.base_job_name or base_of_image(self.training_image_uri()), utc_now())
-        request = self.request_of(name, inputs)
-        if experiment_config:
-            request["ExperimentConfig"] = dict(experiment_config)
-        self.session.api.call("sagemaker", "CreateTrainingJob", **request)
+
+        def create(name: str) -> None:
+            request = self.request_of(name, inputs)
+            if experiment_config:
+                request["ExperimentConfig"] = dict(experiment_config)
+            self.session.api.call("sagemaker", "CreateTrainingJob", **request)
+
+        if job_name:
+            create(job_name)
+        name = job_name or create_named(self.base_job_name or base_of_image(self.training_image_uri()), create)
         self.latest_training_job = TrainingJob(self.session.api, name)
         if wait:
             self.latest_training_job.wait(logs=shows_lines)
@@ -154,7 +162,9 @@ class EstimatorBase(TrainingOptions, ABC):
         job = TrainingJob(session.api, training_job_name)
         description = job.wait_for_end()
         estimator = cls.described(description, session, model_channel_name=model_channel_name)
-        estimator.tags = session.api.call("sagemaker", "ListTags", ResourceArn=description["TrainingJobArn"])["Tags"]
+        tags = session.api.call("sagemaker", "ListTags", ResourceArn=description["TrainingJobArn"])["Tags"]
+        estimator.engine = next((tag["Value"] for tag in tags if tag["Key"] == ENGINE_TAG), None)
+        estimator.tags = [tag for tag in tags if tag["Key"] != ENGINE_TAG]
         estimator.latest_training_job = job
         return estimator
 
@@ -225,9 +235,24 @@ class EstimatorBase(TrainingOptions, ABC):
             return _Code(self.source_dir, self.entry_point)
         packed = pack(self.entry_point, self.source_dir, self.dependencies or ())
         bucket, prefix = self._code_place()
-        key = joined(prefix, name, "source", ARCHIVE)
-        self.session.api.call("s3", "PutObject", Bucket=bucket, Key=key, Body=packed.archive)
-        return _Code(f"s3://{bucket}/{key}", packed.script)
+        return _Code(self._bring_archive(packed.archive, bucket, joined(prefix, name, "source")), packed.script)
+
+    def _bring_archive(self, archive: bytes, bucket: str, prefix: str) -> str:
+        """Store the code below a prefix that only jobs of one name use, and return where it is.
+
+        Where a job of that name has its code, it keeps it: it may be waiting, or be started again. Another code lies
+        beside it, by its digest.
+        """
+        put = {"Bucket": bucket, "Body": archive}
+        key = joined(prefix, ARCHIVE)
+        try:
+            self.session.api.call("s3", "PutObject", **put, Key=key, IfNoneMatch="*")
+        except CallFailed as error:
+            if error.status != 412:
+                raise
+            key = joined(prefix, hashlib.sha256(archive).hexdigest(), ARCHIVE)
+            self.session.api.call("s3", "PutObject", **put, Key=key)
+        return f"s3://{bucket}/{key}"
 
     def _code_place(self) -> tuple[str, str]:
         """A bucket and a prefix; of an output path that was asked for, only the bucket is used."""
@@ -238,7 +263,7 @@ class EstimatorBase(TrainingOptions, ABC):
         return {
             "sagemaker_submit_directory": _ISOLATED_CODE if self.enable_network_isolation else code.uri,
             "sagemaker_program": code.script,
-            "sagemaker_container_log_level": self.container_log_level,
+            _LOG_LEVEL: self.container_log_level,
             "sagemaker_job_name": name,
             "sagemaker_region": self.session.boto_region_name,
         }
@@ -427,7 +452,7 @@ OF_TUNING = (ESTIMATOR_CLASS, ESTIMATOR_MODULE, "_tuning_objective_metric")
 _OF_SCRIPTS = (
     "sagemaker_submit_directory",
     "sagemaker_program",
-    "sagemaker_container_log_level",
+    _LOG_LEVEL,
     "sagemaker_job_name",
     "sagemaker_region",
 )
@@ -437,6 +462,8 @@ def _options_of(description: Description, model_channel_name: str) -> TrainingKe
     resources, stopping = description["ResourceConfig"], description["StoppingCondition"]
     algorithm, output = description["AlgorithmSpecification"], description["OutputDataConfig"]
     network, checkpoints = description.get("VpcConfig", {}), description.get("CheckpointConfig", {})
+    hook, tensorboard = description.get("DebugHookConfig"), description.get("TensorBoardOutputConfig")
+    name = description["TrainingJobName"]
     return {
         "role": description["RoleArn"],
         "instance_count": resources.get("InstanceCount", 1),
@@ -456,7 +483,8 @@ def _options_of(description: Description, model_channel_name: str) -> TrainingKe
         "container_arguments": algorithm.get("ContainerArguments"),
         "output_path": output["S3OutputPath"],
         "output_kms_key": output.get("KmsKeyId") or None,
-        "base_job_name": base_of(description["TrainingJobName"]),
+        "disable_output_compression": output.get("CompressionType") == "NONE",
+        "base_job_name": base_of(name),
         "subnets": network.get("Subnets"),
         "security_group_ids": network.get("SecurityGroupIds"),
         "model_uri": _location_of(description, model_channel_name),
@@ -468,7 +496,22 @@ def _options_of(description: Description, model_channel_name: str) -> TrainingKe
         "checkpoint_local_path": checkpoints.get("LocalPath"),
         "environment": description.get("Environment"),
         "max_retry_attempts": description.get("RetryStrategy", {}).get("MaximumRetryAttempts"),
+        "rules": [
+            Rule.from_job_desc(rule, training_job_name=name) for rule in description.get("DebugRuleConfigurations", ())
+        ],
+        "debugger_hook_config": DebuggerHookConfig.from_job_desc(hook, output_path=output["S3OutputPath"])
+        if hook
+        else None,
+        "tensorboard_output_config": TensorBoardOutputConfig.from_job_desc(tensorboard) if tensorboard else None,
+        "disable_profiler": description.get("ProfilerConfig", {}).get("DisableProfiler", False),
+        "enable_sagemaker_metrics": algorithm.get("EnableSageMakerMetricsTimeSeries"),
+        "container_log_level": _log_level_of(description),
     }
+
+
+def _log_level_of(description: Description) -> int:
+    told = hyperparameter(description.get("HyperParameters", {}).get(_LOG_LEVEL, ""))
+    return told if isinstance(told, int) else TrainingOptions.container_log_level
 
 
 def _location_of(description: Description, channel_name: str) -> str | None:

@@ -1,9 +1,10 @@
 """Training scripts for TensorFlow."""
 
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Literal, Self, Unpack
 
 from trainyard.distribution import Distribution
 from trainyard.estimator import Framework, Hyperparameters
+from trainyard.following import Description
 from trainyard.training_request import TrainingKeywords
 
 
@@ -43,6 +44,14 @@ class TensorFlow(Framework):
             return launch
         usual = "/opt/ml/model" if launch.get("sagemaker_mpi_enabled") else f"{self._below_output(job_name)}/model"
         return launch | {"model_dir": self.model_dir or usual}
+
+    @classmethod
+    def _of_description(cls, description: Description, options: TrainingKeywords) -> Self:
+        estimator = super()._of_description(description, options)
+        told = estimator._hyperparameters.pop("model_dir", False)
+        usual = f"{estimator._below_output(description['TrainingJobName'])}/model"
+        estimator.model_dir = None if told in (usual, "/opt/ml/model") else told
+        return estimator
 
     def _below_output(self, job_name: str) -> str:
         return f"{self._output_path().rstrip('/')}/{job_name}"

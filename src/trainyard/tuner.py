@@ -9,10 +9,9 @@ from trainyard.adopting import adopt
 from trainyard.analytics import HyperparameterTuningJobAnalytics
 from trainyard.estimator import ESTIMATOR_CLASS, OF_TUNING, Estimator, EstimatorBase, Framework
 from trainyard.following import Description
-from trainyard.foundation.clock import utc_now
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.inputs import Inputs, Shape
-from trainyard.job_names import base_of_image, base_of_study, new_study_name
+from trainyard.job_names import base_of_image, base_of_study, create_study_named
 from trainyard.parameter import (
     CategoricalParameter,
     ContinuousParameter,
@@ -199,19 +198,23 @@ class HyperparameterTuner(TuningOptions):
         """
         require_words(self)
         _require_no_more(estimator_kwargs)
-        name = job_name or new_study_name(self._base_name(), utc_now())
-        asked = [
-            Asked(
-                key,
-                algorithm,
-                algorithm.estimator.request_of(f"{name}-{key}" if key else name, self._inputs_of(key, inputs)),
-                has_class_metadata=self._has_metadata(key, include_cls_metadata),
-            )
-            for key, algorithm in self._algorithms.items()
-        ]
-        self.sagemaker_session.api.call(
-            "sagemaker", "CreateHyperParameterTuningJob", **tuning_request(name, self, asked)
-        )
+
+        def create(name: str) -> None:
+            asked = [
+                Asked(
+                    key,
+                    algorithm,
+                    algorithm.estimator.request_of(f"{name}-{key}" if key else name, self._inputs_of(key, inputs)),
+                    has_class_metadata=self._has_metadata(key, include_cls_metadata),
+                )
+                for key, algorithm in self._algorithms.items()
+            ]
+            request = tuning_request(name, self, asked)
+            self.sagemaker_session.api.call("sagemaker", "CreateHyperParameterTuningJob", **request)
+
+        if job_name:
+            create(job_name)
+        name = job_name or create_study_named(self._base_name(), create)
         self.latest_tuning_job = TuningJob(self.sagemaker_session.api, name)
         if wait:
             self.latest_tuning_job.wait(logs)
@@ -532,8 +535,10 @@ def _algorithm(
     config, name = description["HyperParameterTuningJobConfig"], definition.get("DefinitionName", _ONLY)
     given = estimator_cls.get(name) if isinstance(estimator_cls, Mapping) else estimator_cls
     kind = _class_of(definition, given)
-    estimator = kind.described(_as_training_job(definition), session)
     ranges = definition.get("HyperParameterRanges") or config.get("ParameterRanges", {})
+    free = {each["Name"]: each["ValueHint"] for each in ranges.get("AutoParameters", ())}
+    estimator = kind.described(_as_training_job(definition, free), session)
+    static = [name for name in estimator.hyperparameters() if name not in free]
     objective = definition.get("TuningObjective") or config["HyperParameterTuningJobObjective"]
     resources = definition.get("HyperParameterTuningResourceConfig", {})
     return Algorithm(
@@ -541,6 +546,7 @@ def _algorithm(
         objective["MetricName"],
         _ranges_of(ranges, is_json=isinstance(estimator, Framework)),
         definition["AlgorithmSpecification"].get("MetricDefinitions") or None,
+        kept_static=static if _is_autotuned(description) else None,
         instance_configs=[InstanceConfig.from_job_desc(each) for each in resources.get("InstanceConfigs", ())] or None,
     )
 
@@ -559,14 +565,18 @@ def _class_of(definition: Description, given: str | type[EstimatorBase] | None) 
     return given or _FRAMEWORKS.get(told, Estimator)
 
 
-def _as_training_job(definition: Description) -> Shape:
-    """The definition as the description of a training job would say it."""
+def _as_training_job(definition: Description, free: Mapping[str, str]) -> Shape:
+    """The definition as the description of a training job says it; `free` is what Autotune is to find ranges for."""
     static: Mapping[str, str] = definition.get("StaticHyperParameters", {})
     given = definition.get("HyperParameterTuningResourceConfig", {})
     instances = (given.get("InstanceConfigs") or [given])[0]
     resources = definition.get("ResourceConfig") or {"VolumeSizeInGB": 30, **given, **instances}
-    own = {name: text for name, text in static.items() if name not in OF_TUNING}
+    own = {name: text for name, text in (*static.items(), *free.items()) if name not in OF_TUNING}
     return {**definition, "TrainingJobName": "", "HyperParameters": own, "ResourceConfig": resources}
+
+
+def _is_autotuned(description: Description) -> bool:
+    return bool(description.get("Autotune", {}).get("Mode") == "Enabled")
 
 
 def _ranges_of(ranges: Description, *, is_json: bool) -> dict[str, ParameterRange]:
@@ -602,7 +612,7 @@ def _options_of(description: Description, tags: Sequence[Mapping[str, str]]) -> 
         "completion_criteria_config": completion and TuningJobCompletionCriteriaConfig.from_job_desc(completion),
         "early_stopping_type": "Curve" if is_curve else config.get("TrainingJobEarlyStoppingType", "Off"),
         "random_seed": config.get("RandomSeed"),
-        "autotune": description.get("Autotune", {}).get("Mode") == "Enabled",
+        "autotune": _is_autotuned(description),
         "prune_on": told.pop(PRUNE_ON_TAG, "").split(),
         "tags": told,
     }

@@ -1,19 +1,27 @@
+import hashlib
 import inspect
 import io
 import json
+import re
 import tarfile
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from tests.unit.recording import RecordingApi
+from trainyard import rule_configs
+from trainyard.debugger import CollectionConfig, DebuggerHookConfig, Rule, TensorBoardOutputConfig
 from trainyard.estimator import Estimator
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.instance_group import InstanceGroup
 from trainyard.pytorch import PyTorch
 from trainyard.session import Session
+from trainyard.tensorflow import TensorFlow
+from trainyard.training_request import TrainingOptions
+from trainyard.wire.client import CallFailed
 
 IMAGE = "433757028032.dkr.ecr.us-west-2.amazonaws.com/image-classification:1"
 ROLE = "arn:aws:iam::123456789012:role/R"
@@ -107,6 +115,26 @@ def test_what_is_not_told_is_found_out(api: RecordingApi, session: Session) -> N
     request = api.only("CreateTrainingJob")
     assert request["RoleArn"] == "arn:aws:iam::123456789012:role/path/Trainer"
     assert request["OutputDataConfig"]["S3OutputPath"] == "s3://sagemaker-us-west-2-123456789012/"
+
+
+def test_the_code_of_a_job_of_the_same_name_is_left_as_it_is(api: RecordingApi, session: Session, source: str) -> None:
+    def put(asked: dict[str, Any]) -> dict[str, Any]:
+        if "IfNoneMatch" in asked:
+            raise CallFailed("PreconditionFailed", "It is there.", status=412)
+        return {}
+
+    api.answers["PutObject"] = put
+    estimator = PyTorch(
+        "train.py", "1.9.0", "py38", source, role=ROLE, instance_type="ml.m5.large", sagemaker_session=session
+    )
+
+    estimator.fit("s3://b/d", wait=False, job_name="job")
+
+    written = [asked["Key"] for name, asked in api.asked if name == "PutObject" and "IfNoneMatch" not in asked]
+    digest = hashlib.sha256(next(asked["Body"] for name, asked in api.asked if name == "PutObject")).hexdigest()
+    assert written == [f"job/source/{digest}/sourcedir.tar.gz"]
+    told = api.only("CreateTrainingJob")["HyperParameters"]["sagemaker_submit_directory"]
+    assert told == f'"s3://sagemaker-us-west-2-123456789012/{written[0]}"'
 
 
 def test_a_script_is_uploaded_and_told_in_json(api: RecordingApi, session: Session, source: str) -> None:
@@ -225,6 +253,115 @@ def test_attaching_makes_the_estimator_of_a_job(api: RecordingApi, session: Sess
     assert (estimator.model_uri, estimator.base_job_name) == ("s3://b/old.tar.gz", "job")
     assert estimator.tags == [{"Key": "a", "Value": "b"}]
     assert estimator.latest_training_job is not None
+
+
+# An option that a description tells, each with those that it cannot be without.
+TOLD: dict[str, dict[str, Any]] = {
+    "role": {"role": "arn:aws:iam::123456789012:role/Other"},
+    "instance_count": {"instance_count": 3},
+    "instance_type": {"instance_type": "ml.c5.xlarge"},
+    "instance_groups": {"instance_groups": [InstanceGroup("a", "ml.m5.large", 2)], "instance_type": None},
+    "keep_alive_period_in_seconds": {"keep_alive_period_in_seconds": 60},
+    "volume_size": {"volume_size": 31},
+    "volume_kms_key": {"volume_kms_key": "key"},
+    "max_run": {"max_run": 61},
+    "input_mode": {"input_mode": "Pipe"},
+    "output_path": {"output_path": "s3://b/out"},
+    "output_kms_key": {"output_kms_key": "key"},
+    "tags": {"tags": {"a": "b"}},
+    "subnets": {"subnets": ["s"], "security_group_ids": ["g"]},
+    "security_group_ids": {"subnets": ["s"], "security_group_ids": ["other"]},
+    "model_uri": {"model_uri": "s3://b/model"},
+    "model_channel_name": {"model_uri": "s3://b/model", "model_channel_name": "start"},
+    "metric_definitions": {"metric_definitions": [{"Name": "a", "Regex": "a=(.*)"}]},
+    "encrypt_inter_container_traffic": {"encrypt_inter_container_traffic": True},
+    "use_spot_instances": {"use_spot_instances": True, "max_wait": 90_000},
+    "max_wait": {"use_spot_instances": True, "max_wait": 90_001},
+    "checkpoint_s3_uri": {"checkpoint_s3_uri": "s3://b/checkpoints"},
+    "checkpoint_local_path": {"checkpoint_s3_uri": "s3://b/checkpoints", "checkpoint_local_path": "/opt/ml/state"},
+    "enable_network_isolation": {"enable_network_isolation": True},
+    "rules": {
+        "rules": [
+            Rule.sagemaker(rule_configs.loss_not_decreasing(), actions=rule_configs.StopTraining()),
+            Rule.sagemaker(
+                rule_configs.overfit(),
+                actions=rule_configs.ActionList(rule_configs.StopTraining("other"), rule_configs.Email("a@b.example")),
+            ),
+            Rule.custom("own", "image:2", "ml.t3.medium", 3, "s3://b/rule.py", "Own", "/opt/ml/rule", "s3://b/rules"),
+        ]
+    },
+    "debugger_hook_config": {
+        "debugger_hook_config": DebuggerHookConfig(
+            "s3://b/tensors", "/opt/ml/tensors", {"save_interval": "7"}, [CollectionConfig("losses")]
+        )
+    },
+    "tensorboard_output_config": {"tensorboard_output_config": TensorBoardOutputConfig("s3://b/tb", "/opt/ml/tb")},
+    "disable_profiler": {"disable_profiler": True},
+    "enable_sagemaker_metrics": {"enable_sagemaker_metrics": True},
+    "environment": {"environment": {"A": "b"}},
+    "max_retry_attempts": {"max_retry_attempts": 2},
+    "container_log_level": {"container_log_level": 10},
+    "container_entry_point": {"container_entry_point": ["run"]},
+    "container_arguments": {"container_arguments": ["--fast"]},
+    "disable_output_compression": {"disable_output_compression": True},
+    "engine": {"engine": "ray", "tags": {"a": "b"}},
+}
+# What only says how a job is asked for: its name, by whom, and how its code comes to S3, where it is from then on.
+NOT_TOLD = {"base_job_name", "sagemaker_session", "code_location", "dependencies"}
+
+
+def test_every_option_is_told_by_a_description_or_says_how_a_job_is_asked_for() -> None:
+    assert {field.name for field in fields(TrainingOptions)} == TOLD.keys() | NOT_TOLD
+
+
+@pytest.mark.parametrize("option", TOLD)
+def test_an_attached_estimator_asks_for_the_same_again(api: RecordingApi, session: Session, option: str) -> None:
+    plain: dict[str, Any] = {"role": ROLE, "instance_type": "ml.m5.large", "source_dir": "s3://b/sourcedir.tar.gz"}
+
+    def asked(**options: Any) -> dict[str, Any]:
+        return Estimator(IMAGE, **(plain | options), entry_point="train.py", sagemaker_session=session).request_of(
+            "job"
+        )
+
+    request = asked(**TOLD[option])
+    assert TOLD[option][option] != getattr(TrainingOptions, option), "the option says what it does by default"
+    assert request != asked(), "the option asks for nothing"
+    told = {name: value for name, value in request.items() if name != "Tags"}
+    api.answers["DescribeTrainingJob"] = description(**told)
+    api.answers["ListTags"] = {"Tags": request.get("Tags", [])}
+
+    attached = Estimator.attach("job", session, TOLD[option].get("model_channel_name", "model"))
+
+    assert attached.request_of("job") == request
+    assert attached.request_of("next")["HyperParameters"]["sagemaker_job_name"] == '"next"'
+
+
+def test_a_rule_that_stopped_the_described_job_stops_the_next(api: RecordingApi, session: Session) -> None:
+    made = Estimator(IMAGE, ROLE, 1, "ml.m5.large", sagemaker_session=session, rules=TOLD["rules"]["rules"])
+    api.answers["DescribeTrainingJob"] = description(**made.request_of("job"))
+    api.answers["ListTags"] = {"Tags": []}
+
+    rules = Estimator.attach("job", session).request_of("next")["DebugRuleConfigurations"]
+
+    prefixes = [
+        re.findall(r"training_job_prefix[^a-z]+([a-z]+)", rule["RuleParameters"].get("action_json", ""))
+        for rule in rules
+    ]
+    assert prefixes == [["next"], ["other"], []]
+
+
+@pytest.mark.parametrize("model_dir", ["s3://b/elsewhere", False, None])
+def test_an_attached_tensorflow_estimator_has_its_place_for_the_model_again(
+    api: RecordingApi, session: Session, model_dir: str | Literal[False] | None
+) -> None:
+    plain: dict[str, Any] = {"entry_point": "train.py", "source_dir": "s3://b/sourcedir.tar.gz", "role": ROLE}
+    made = TensorFlow("py310", "2.13", model_dir, instance_type="ml.m5.large", sagemaker_session=session, **plain)
+    api.answers["DescribeTrainingJob"] = description(**made.request_of("job"))
+    api.answers["ListTags"] = {"Tags": []}
+
+    attached = TensorFlow.attach("job", session)
+
+    assert attached.request_of("next")["HyperParameters"] == made.request_of("next")["HyperParameters"]
 
 
 def test_attaching_to_a_script_finds_its_code_again(api: RecordingApi, session: Session) -> None:

@@ -1,5 +1,6 @@
 import inspect
 import logging
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from trainyard.tuner import (
     WarmStartTypes,
     create_transfer_learning_tuner,
 )
+from trainyard.tuning_request import TuningOptions
 
 IMAGE = "433757028032.dkr.ecr.us-west-2.amazonaws.com/xgboost:1"
 ROLE = "arn:aws:iam::123456789012:role/R"
@@ -377,6 +379,81 @@ def test_an_attached_tuner_asks_for_the_same_again(api: RecordingApi, session: S
     told = known["TrainingJobDefinition"]["StaticHyperParameters"]
     assert static == {name: told[name] for name in static}
     assert "_tuning_objective_metric" not in request["TrainingJobDefinition"]["StaticHyperParameters"]
+
+
+# An option that a description tells, each with those that it cannot be without.
+TOLD: dict[str, dict[str, Any]] = {
+    "strategy": {"strategy": "Random"},
+    "objective_type": {"objective_type": "Minimize"},
+    "max_jobs": {"max_jobs": 9},
+    "max_parallel_jobs": {"max_parallel_jobs": 3},
+    "max_runtime_in_seconds": {"max_runtime_in_seconds": 3600},
+    "tags": {"tags": {"team": "a"}},
+    "warm_start_config": {"warm_start_config": WarmStartConfig(WarmStartTypes.TRANSFER_LEARNING, {"a", "b"})},
+    "strategy_config": {
+        "strategy": "Hyperband",
+        "strategy_config": StrategyConfig(HyperbandStrategyConfig(max_resource=9, min_resource=2)),
+    },
+    "completion_criteria_config": {"completion_criteria_config": TuningJobCompletionCriteriaConfig(3, True, 0.5)},
+    "early_stopping_type": {"early_stopping_type": "Curve"},
+    "random_seed": {"random_seed": 7},
+    "autotune": {"autotune": True, "hyperparameters_to_keep_static": ["rounds"]},
+    "prune_on": {"prune_on": ("NotANumber", "Overfit")},
+}
+NOT_TOLD = {"base_tuning_job_name"}  # from which only the name of the next job is made
+
+
+def test_every_option_is_told_by_a_description_or_says_how_a_job_is_asked_for() -> None:
+    assert {field.name for field in fields(TuningOptions)} == TOLD.keys() | NOT_TOLD
+
+
+@pytest.fixture(params=TOLD)
+def made(request: pytest.FixtureRequest, api: RecordingApi, algorithm: Estimator) -> HyperparameterTuner:
+    """A tuner with one option, and with all that can be said of its algorithm, whose tuning job can be described."""
+    option = request.param
+    assert TOLD[option][option] != getattr(TuningOptions, option), "the option says what it does by default"
+    ranges = {**LR, "layers": IntegerParameter(1, 8, "Linear"), "kind": CategoricalParameter(["a", "b"])}
+    algorithm.set_hyperparameters(depth=4)
+    algorithm.use_spot_instances, algorithm.max_wait, algorithm.max_run = True, 90, 60
+    tuner = HyperparameterTuner(algorithm, "acc", ranges, METRICS, **({"max_jobs": 5} | TOLD[option]))
+    tuner.override_resource_config([InstanceConfig(2, "ml.c5.xlarge", 31), InstanceConfig(1, "ml.m5.large", 30)])
+    tuner.fit(wait=False, job_name="study")
+    asked_for = asked(api)
+    api.answers["DescribeHyperParameterTuningJob"] = description() | asked_for
+    api.answers["ListTags"] = {"Tags": asked_for.get("Tags", [])}
+    return tuner
+
+
+def test_an_attached_tuner_asks_for_every_option_again(
+    api: RecordingApi, session: Session, made: HyperparameterTuner
+) -> None:
+    first = asked(api)
+    api.asked.clear()
+
+    HyperparameterTuner.attach("study", session).fit(wait=False, job_name="study")
+
+    assert _sorted_tags(asked(api)) == _sorted_tags(first)
+
+
+@pytest.mark.parametrize("is_attached", [False, True])
+@pytest.mark.parametrize("start", ["identical_dataset_and_algorithm_tuner", "transfer_learning_tuner"])
+def test_a_warm_started_tuner_asks_for_every_option_of_its_parent(
+    api: RecordingApi, session: Session, made: HyperparameterTuner, is_attached: bool, start: str
+) -> None:
+    first = asked(api)
+    api.asked.clear()
+    parent = HyperparameterTuner.attach("study", session) if is_attached else made
+
+    getattr(parent, start)().fit(wait=False, job_name="study")
+
+    second = asked(api)
+    assert second.pop("WarmStartConfig")["ParentHyperParameterTuningJobs"] == [{"HyperParameterTuningJobName": "study"}]
+    first.pop("WarmStartConfig", None)
+    assert _sorted_tags(second) == _sorted_tags(first)
+
+
+def _sorted_tags(request: dict[str, Any]) -> dict[str, Any]:
+    return request | {"Tags": sorted(request.get("Tags", []), key=lambda tag: str(tag["Key"]))}
 
 
 def test_several_algorithms_are_attached_with_their_names(api: RecordingApi, session: Session) -> None:
