@@ -106,3 +106,25 @@ def test_an_old_link_carries_headers_too(yard: RunningYard, s3: Any) -> None:
     assert (head["Metadata"], head["ContentType"]) == ({"epoch": "7"}, "text/csv")
     assert s3.get_object_tagging(Bucket=BUCKET, Key="old")["TagSet"] == [{"Key": "a", "Value": "1"}]
     assert follow("PUT", url.replace("epoch=7", "epoch=8"), body=b"x") == (403, "SignatureDoesNotMatch")
+
+
+@pytest.mark.parametrize("spelling", ["tagging", "%74agging", "t%61gging="])
+def test_an_old_link_to_an_object_does_not_reach_its_tags(yard: RunningYard, s3: Any, spelling: str) -> None:
+    tags = {"TagSet": [{"Key": "a", "Value": "1"}]}
+    s3.put_object(Bucket=BUCKET, Key="tagged", Body=b"x", Tagging="a=1")
+    body = b"<Tagging><TagSet/></Tagging>"
+    with closing(client(yard, "s3")) as old:
+        for method, operation in (("GET", "get_object"), ("PUT", "put_object"), ("DELETE", "delete_object")):
+            url = old.generate_presigned_url(operation, Params={"Bucket": BUCKET, "Key": "tagged"}, ExpiresIn=60)
+            told = follow(method, f"{url}&{spelling}", body=body if method == "PUT" else b"")
+            assert told == (403, "SignatureDoesNotMatch")
+    assert s3.get_object_tagging(Bucket=BUCKET, Key="tagged")["TagSet"] == tags["TagSet"]
+
+
+def test_metadata_that_would_break_an_answer_is_refused(yard: RunningYard, s3: Any) -> None:
+    url = link(yard, "PUT", "broken", **{"x-amz-meta-a%0D%0Ab": "c"})
+    assert follow("PUT", url, body=b"x") == (400, "InvalidArgument")
+    assert follow("PUT", link(yard, "PUT", "broken", x_amz_meta_a="b\r\nc"), body=b"x") == (400, "InvalidArgument")
+    s3.put_object(Bucket=BUCKET, Key="whole", Body=b"x")
+    url = link(yard, "GET", "whole", response_content_disposition="inline\r\nSet-Cookie: a=b")
+    assert follow("GET", url) == (400, "InvalidArgument")

@@ -18,7 +18,6 @@ from trainyard.wire.refusal import Reason, Refused
 
 DEFAULT_ROLE = "TrainyardRole"
 KEYS_PER_USER = 2
-SHORTEST_SESSION = timedelta(seconds=900)
 
 _LASTING = "AKIA"
 _TEMPORARY = "ASIA"

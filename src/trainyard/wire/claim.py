@@ -1,5 +1,6 @@
 """What a signed request claims, and what proving it yields."""
 
+import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -7,6 +8,8 @@ UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD"
 STREAMING_SIGNED = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"
 STREAMING_SIGNED_TRAILER = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER"
 STREAMING_UNSIGNED_TRAILER = "STREAMING-UNSIGNED-PAYLOAD-TRAILER"
+
+SHA256_HEX = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,11 @@ class SignedRequest:
     payload_hash: str | None
     is_presigned: bool
     is_legacy: bool = False
+
+    @property
+    def declares_body(self) -> bool:
+        """Whether the signature covers the digest of the body, so that it can be verified before the body has come."""
+        return "x-amz-content-sha256" in self.signed_headers and bool(SHA256_HEX.fullmatch(self.payload_hash or ""))
 
     @property
     def scope(self) -> str:

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 from trainyard.foundation.clock import EPOCH
 from trainyard.wire.claim import Seed, SignedRequest
 from trainyard.wire.http import HttpRequest
+from trainyard.wire.percent import decode_parameter, decode_parameters
 from trainyard.wire.refusal import LEGACY, Reason, Refused, unsupported
 
 REGION = "us-east-1"  # where S3 takes a request to belong that names no region
@@ -44,9 +45,13 @@ _KNOWN = _CREDENTIALS | _STANDARD | _SIGNED | _LISTING
 
 
 def parse_legacy_link(request: HttpRequest, parameters: Mapping[str, str]) -> SignedRequest:
-    """The claim of a link; `parameters` are its query, decoded."""
+    """The claim of a link; `parameters` are its query, decoded. Refused where it has a parameter that S3 has not."""
     if any(not parameters.get(name) for name in ("AWSAccessKeyId", "Signature", "Expires")):
         raise Refused(Reason.MALFORMED_QUERY, "A link needs AWSAccessKeyId, Signature and Expires.")
+    pairs = decode_parameters(request.query)
+    if len(pairs) > len(parameters):
+        # The signature does not tell in which order they came, and the last one would count.
+        raise Refused(Reason.MALFORMED_QUERY, "A link gives each of its parameters once.")
     for name in parameters:
         if name not in _KNOWN and not name.startswith("x-amz-"):
             raise unsupported(f"{LEGACY} with the parameter {name}")
@@ -90,18 +95,19 @@ def verify_legacy_link(
 
 def _texts_to_sign(signed: SignedRequest, request: HttpRequest, labels: Mapping[str, str]) -> Iterator[str]:
     """What may have been signed: a content type that the sender's HTTP library added was not."""
-    parameters = dict(request.parameters())
-    md5, kind = (parameters.get(name) or request.headers.get(name) for name in ("content-md5", "content-type"))
+    parameters = dict(decode_parameters(request.query))
+    # What counts is what is acted on: a header that was sent hides the one that the link carries.
+    md5, kind = (request.headers.get(name) or parameters.get(name, "") for name in ("content-md5", "content-type"))
     kinds = [kind] if "content-type" in parameters or not kind else [kind, ""]
-    headers = _amz_headers(request, parameters)
+    headers, query = _amz_headers(request, parameters), _signed_query(request)
     for path in _paths(request, labels):
         for each in kinds:
-            yield f"{request.method}\n{md5}\n{each}\n{signed.timestamp}\n{headers}{path}{_signed_query(request)}"
+            yield f"{request.method}\n{md5}\n{each}\n{signed.timestamp}\n{headers}{path}{query}"
 
 
 def _amz_headers(request: HttpRequest, parameters: Mapping[str, str]) -> str:
     """The headers that were signed, whether they were sent or moved into the query."""
-    fields = {name: value.encode().decode("latin-1") for name, value in parameters.items() if name.startswith("x-amz-")}
+    fields = {name: _as_bytes(value) for name, value in parameters.items() if name.startswith("x-amz-")}
     fields |= {name: value.strip() for name, value in request.headers.items() if name.startswith("x-amz-")}
     return "".join(f"{name}:{fields[name]}\n" for name in sorted(fields))
 
@@ -118,10 +124,17 @@ def _paths(request: HttpRequest, labels: Mapping[str, str]) -> Iterator[str]:
 
 
 def _signed_query(request: HttpRequest) -> str:
+    """The sub-resources, told by the decoded names and values by which the request is routed and carried out."""
     signed = []
     for piece in request.query.split("&"):
-        name, separator, value = piece.partition("=")
+        written, separator, value = piece.partition("=")
+        name = decode_parameter(written)
         if name in _SIGNED:
-            signed.append((name, f"{name}={unquote(value)}" if separator else name))
+            signed.append((name, f"{name}={_as_bytes(decode_parameter(value))}" if separator else name))
     signed.sort()
     return f"?{'&'.join(text for _, text in signed)}" if signed else ""
+
+
+def _as_bytes(text: str) -> str:
+    """One character for each byte that is signed, as in the headers of a request."""
+    return text.encode().decode("latin-1")

@@ -6,7 +6,8 @@ query, boto3 does with Signature Version 2, and S3 reads them there as if they w
 
 from dataclasses import replace
 
-from trainyard.wire.http import Headers, HttpRequest
+from trainyard.wire.fault import Fault
+from trainyard.wire.http import CONTROLS, FIELD_NAME, Headers, HttpRequest
 
 _OF_SIGNATURE = frozenset(
     (
@@ -23,22 +24,43 @@ _CHOICES = frozenset({"x-amz-checksum-mode", "x-amz-checksum-algorithm", "x-amz-
 
 
 def with_link_headers(request: HttpRequest) -> HttpRequest:
-    """The request with the headers that its link carries; a header that was also sent is left as it was sent."""
+    """The request with the headers that its link carries; a header that was also sent is left as it was sent.
+
+    Fault for a header that could not have been sent as one, and for one that is carried twice.
+    """
     if "ignature=" not in request.query:
         return request
     parameters = dict(request.parameters())
     is_legacy = "Signature" in parameters and "AWSAccessKeyId" in parameters
     if not is_legacy and not _is_for_s3(parameters.get("X-Amz-Credential", "")):
         return request
-    carried = {
-        lower: value.encode("utf-8", "replace").decode("latin-1")
-        for name, value in parameters.items()
-        if _is_header(lower := name.lower(), is_legacy=is_legacy) and lower not in request.headers
-    }
+    carried: dict[str, str] = {}
+    for name, value in request.parameters():
+        lower = name.lower()
+        if not _is_header(lower, is_legacy=is_legacy) or lower in request.headers:
+            continue
+        if lower in carried:
+            raise _bad_field(lower, "A link can carry a header only once.")
+        carried[lower] = value.encode("utf-8", "replace").decode("latin-1")
+        _check_field(lower, carried[lower])
     if not carried:
         return request
     headers = Headers([*request.headers.items(), *carried.items()])
     return replace(request, headers=headers, from_link=frozenset(carried))
+
+
+def _check_field(name: str, value: str) -> None:
+    """Refuse what no client could send as a header: kept with an object, it would break every answer that gives it."""
+    if not FIELD_NAME.fullmatch(name) or CONTROLS.search(value):
+        raise _bad_field(
+            name,
+            "A link can carry only what a header can: letters, digits and hyphens in its name, and no line break or "
+            "other control character in its value.",
+        )
+
+
+def _bad_field(name: str, message: str) -> Fault:
+    return Fault("InvalidArgument", message, members={"ArgumentName": name})
 
 
 def _is_for_s3(credential: str) -> bool:

@@ -11,7 +11,7 @@ from trainyard.wire.http import HttpRequest
 from trainyard.wire.models import Models
 from trainyard.wire.protocols.aws_json import AwsJson
 from trainyard.wire.protocols.contract import Codec
-from trainyard.wire.protocols.query import Ec2Query, Query, form_parameters
+from trainyard.wire.protocols.query import Ec2Query, Query, action_of
 from trainyard.wire.protocols.rest_json import RestJson
 from trainyard.wire.protocols.rest_xml import RestXml
 from trainyard.wire.protocols.rpc_v2_cbor import RpcV2Cbor
@@ -47,6 +47,7 @@ QUERY: Final = frozenset(VERSIONS.values())
 # Signed alike, told apart by their paths.
 REST: Final = {"sagemaker": ("sagemaker-runtime", "sagemaker-metrics"), "trainyard": ("trainyard",)}
 
+_ODD_SEGMENT = re.compile(r"/\.{0,2}/|/\.{1,2}$")
 _CBOR_PATH = re.compile(r"/service/([^/]+)/operation/([^/]+)")
 
 
@@ -96,7 +97,7 @@ class Router:
         if service in REST:
             return self._match_rest(request, REST[service])
         if service is None or service in QUERY:
-            parameters = self._parameters(request)
+            parameters = action_of(request)
             if service is not None or {"Action", "Version"} <= parameters.keys():
                 return self._match_action(parameters, service)
         if scope:
@@ -145,6 +146,9 @@ class Router:
         return self._named(self._cbor, service, name=path.group(2))
 
     def _match_rest(self, request: HttpRequest, services: Sequence[str]) -> Route:
+        # What is signed is the path without these segments, so that one signature would stand for several paths.
+        if _ODD_SEGMENT.search(request.path):
+            raise _unknown_operation(f"There is no operation at {request.path}, which has an empty or a dot segment.")
         for service in services:
             found = self._table(service).match(request, request.path)
             if found is not None:
@@ -180,9 +184,6 @@ class Router:
     def _json_codec(self, request: HttpRequest) -> AwsJson:
         is_first = request.headers.get("content-type").startswith("application/x-amz-json-1.0")
         return self._json["1.0" if is_first else "1.1"]
-
-    def _parameters(self, request: HttpRequest) -> dict[str, str]:
-        return dict(form_parameters(request)) if request.body or "Action=" in request.query else {}
 
 
 def _scope(request: HttpRequest) -> str:

@@ -4,6 +4,7 @@
 pure, and raise `Refused`, which the caller words for the service that was called.
 """
 
+import contextlib
 import hashlib
 import hmac
 import re
@@ -34,11 +35,17 @@ def parse_authorization(request: HttpRequest) -> SignedRequest | None:
                     Reason.AMBIGUOUS, "Only one auth mechanism is allowed: the header or the query, not both."
                 )
             return _parse_link(request, parameters)
-    if header:
-        return _parse_header(request, header)
-    if b"SignatureVersion=2" in request.body:
-        raise unsupported(LEGACY)
-    return None
+    return _parse_header(request, header) if header else None
+
+
+def check_claim(signed: SignedRequest, request: HttpRequest, *, now: datetime, family: Family) -> None:
+    """Refuse what cannot be verified whatever the body and the secret are."""
+    if signed.is_legacy:
+        if family is not Family.S3:
+            raise unsupported(LEGACY)
+        return
+    _check_time(signed, now)
+    _check_signed_headers(signed, request, family)
 
 
 def verify(
@@ -52,16 +59,16 @@ def verify(
 ) -> Seed:
     """Prove that the holder of `secret` signed this request about now.
 
-    For S3 the body is not looked at: what `payload_hash` declares is proven by `VerifiedStream` while it is read. For
-    all others `request.body` is the whole body and is proven here. `labels` are those of the route; without them links
+    Where the request declares what its body is, the body is not looked at, and need not have come. For S3 it always
+    does, and `VerifiedStream` proves it while it is read; for others `prove_body` does. Where it is not declared,
+    `request.body` is the whole body and is proven here. `labels` are those of the route; without them links
     of Signature Version 2 are refused, because they sign the bucket and not the host that may name it.
     """
+    check_claim(signed, request, now=now, family=family)
     if signed.is_legacy:
-        if family is not Family.S3 or labels is None:
+        if labels is None:
             raise unsupported(LEGACY)
         return verify_legacy_link(signed, request, secret=secret, now=now, labels=labels)
-    _check_time(signed, now)
-    _check_signed_headers(signed, request, family)
     canonical = canonical_request(
         request,
         signed.signed_headers,
@@ -76,10 +83,18 @@ def verify(
     return Seed(signing_key=key, timestamp=signed.timestamp, scope=signed.scope, signature=computed)
 
 
+def prove_body(signed: SignedRequest, body: bytes) -> None:
+    """Refuse a body that is not the one that the signed request declares."""
+    if signed.declares_body and hashlib.sha256(body).hexdigest() != signed.payload_hash:
+        raise Refused(Reason.PAYLOAD_MISMATCH)
+
+
 def _parse_header(request: HttpRequest, header: str) -> SignedRequest:
     algorithm, _, rest = header.partition(" ")
     if algorithm != ALGORITHM:
-        raise unsupported(LEGACY if algorithm == "AWS" else algorithm)
+        raise unsupported(LEGACY if algorithm == "AWS" else algorithm[:80])
+    if rest.count(",") > _MOST_COMMAS:
+        raise Refused(Reason.MALFORMED_HEADER, "The authorization header is malformed; it has more than three fields.")
     fields = {name.strip(): value for name, _, value in (piece.partition("=") for piece in rest.split(","))}
     missing = [name for name in ("Credential", "SignedHeaders", "Signature") if not fields.get(name)]
     if missing or len(fields) > 3:
@@ -107,11 +122,15 @@ def _header_timestamp(request: HttpRequest) -> str:
     if _TIMESTAMP.fullmatch(written):
         return written
     try:
-        return parsedate_to_datetime(written).astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
-    except ValueError:
+        moment = parsedate_to_datetime(written).astimezone(UTC)
+    # A date at either end of the calendar cannot be moved to UTC, and a year of many digits is no C integer.
+    except (ValueError, OverflowError):
         raise Refused(Reason.UNDATED, f'The date "{written}" of the request cannot be read.') from None
+    return f"{moment.year:04}{moment:%m%dT%H%M%SZ}"
 
 
+_MOST_COMMAS = 3  # between three fields, and one after the last
+_MOST_SIGNED_HEADERS = 200
 _TIMESTAMP = re.compile(r"[0-9]{8}T[0-9]{6}Z")
 
 
@@ -168,8 +187,8 @@ def _signed_request(
     payload_hash: str | None,
     expires_in: timedelta | None = None,
 ) -> SignedRequest:
-    if not _HEADER_NAMES.fullmatch(signed_headers):
-        raise Refused(malformed, f'The SignedHeaders "{signed_headers}" are no list of header names.')
+    if not _HEADER_NAMES.fullmatch(signed_headers) or signed_headers.count(";") >= _MOST_SIGNED_HEADERS:
+        raise Refused(malformed, f'The SignedHeaders "{signed_headers[:1000]}" are no list of header names.')
     scope = _CREDENTIAL.fullmatch(credential)
     if scope is None:
         raise Refused(
@@ -242,12 +261,11 @@ def _times(signed: SignedRequest, now: datetime) -> dict[str, str]:
             "ServerTime": server_time,
             "MaxAllowedSkewMilliseconds": str(allowed),
         }
-    expires = (signed.signed_at + signed.expires_in).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {
-        "X-Amz-Expires": str(int(signed.expires_in.total_seconds())),
-        "Expires": expires,
-        "ServerTime": server_time,
-    }
+    times = {"X-Amz-Expires": str(int(signed.expires_in.total_seconds())), "ServerTime": server_time}
+    # A link that is signed for the end of the calendar expires at no date.
+    with contextlib.suppress(OverflowError):
+        times["Expires"] = f"{signed.signed_at + signed.expires_in:%Y-%m-%dT%H:%M:%SZ}"
+    return times
 
 
 def _check_signed_headers(signed: SignedRequest, request: HttpRequest, family: Family) -> None:
@@ -275,6 +293,8 @@ def _payload_hash(signed: SignedRequest, request: HttpRequest, family: Family) -
             raise Refused(Reason.PAYLOAD_NOT_DECLARED)
         return declared or UNSIGNED_PAYLOAD
     if declared == UNSIGNED_PAYLOAD and "x-amz-content-sha256" in signed.signed_headers:
+        return declared
+    if declared is not None and signed.declares_body:
         return declared
     return hashlib.sha256(request.body).hexdigest()
 

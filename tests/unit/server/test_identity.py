@@ -1,11 +1,11 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from trainyard.foundation.errors import AlreadyExists, Conflict, LimitExceeded, NotFound
-from trainyard.server.identity import DEFAULT_ROLE, Identities
+from trainyard.server.identity import DEFAULT_ROLE, Identities, is_temporary, new_key_id, role_key
 from trainyard.server.records.contract import AccessKey, ResourceKey
 from trainyard.server.records.sql import SqlRecords, open_records
 from trainyard.wire.refusal import Reason, Refused
@@ -145,6 +145,40 @@ def test_a_change_through_another_object_counts_after_a_moment(identities: Ident
     assert reason(identities, key.id, now=NOON + timedelta(seconds=5)) is Reason.UNKNOWN_KEY
 
 
+Taking = Callable[[Identities, AccessKey], object]
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda identities, key: identities.delete_access_key(key.account, key.id, now=NOON),
+        lambda identities, key: identities.set_key_active(key.account, key.id, is_active=False, now=NOON),
+        lambda identities, key: identities.remove_user(key.account, now=NOON),
+        lambda identities, key: identities.revoke(key.account, key.id),
+    ],
+    ids=["deleted", "made inactive", "of a removed user", "revoked"],
+)
+def test_a_key_that_is_taken_while_it_is_loaded_is_not_remembered(
+    identities: Identities, records: SqlRecords, monkeypatch: pytest.MonkeyPatch, take: Taking
+) -> None:
+    add(identities, "root", is_admin=True)
+    key = add(identities, "anna")
+    inactive_keys = identities.inactive_keys
+
+    def take_after_reading(account: str) -> frozenset[str]:
+        """The last that is read of a key; what follows is to remember it."""
+        found = inactive_keys(account)
+        monkeypatch.undo()
+        take(identities, key)
+        return found
+
+    monkeypatch.setattr(identities, "inactive_keys", take_after_reading)
+    assert identities.resolve(key.id, None, now=NOON).caller.user == "anna", "the call came before the key was taken"
+
+    assert identities.recall(key.id, None, now=NOON) is None
+    assert reason(identities, key.id) is Reason.UNKNOWN_KEY
+
+
 def test_removing_a_user_ends_all_its_credentials(identities: Identities) -> None:
     key = add(identities, "anna")
     session = identities.session_token(key.account, lifetime=HOUR, now=NOON)
@@ -205,3 +239,125 @@ def test_expired_keys_are_told_apart_from_unknown_ones_for_a_day(identities: Ide
     assert reason(identities, key.id, key.session_token, now=soon) is Reason.EXPIRED_TOKEN
     assert identities.forget_expired(now=late) == 1
     assert reason(identities, key.id, key.session_token, now=late) is Reason.UNKNOWN_KEY
+
+
+def test_remembered_keys_are_used_for_less_than_five_seconds(identities: Identities) -> None:
+    key = add(identities, "anna")
+    identities.resolve(key.id, None, now=NOON)
+    assert identities.recall(key.id, None, now=NOON + timedelta(seconds=4.9)) is not None
+    assert identities.recall(key.id, None, now=NOON + timedelta(seconds=5)) is None
+
+
+def test_what_was_made_with_a_temporary_key_is_recalled_only_beside_it(
+    identities: Identities, records: SqlRecords
+) -> None:
+    account = add(identities, "anna").account
+    job = identities.assume_role(account, "r", session="job", lifetime=HOUR, now=NOON)
+    child = identities.assume_role(account, "r", session="child", lifetime=HOUR, now=NOON, within=job.id)
+    fresh = Identities(records)
+    resolved = fresh.resolve(child.id, child.session_token, now=NOON)
+    assert fresh.recall(child.id, child.session_token, now=NOON) == resolved
+    assert fresh.recall(job.id, job.session_token, now=NOON) is not None
+
+
+def test_all_that_follows_from_a_temporary_key_dies_with_it(identities: Identities) -> None:
+    account = add(identities, "anna").account
+    job = identities.assume_role(account, "r", session="job", lifetime=HOUR, now=NOON)
+    child = identities.assume_role(account, "r", session="child", lifetime=HOUR / 2, now=NOON, within=job.id)
+    later = NOON + HOUR / 4
+    grandchild = identities.assume_role(account, "r", session="s", lifetime=12 * HOUR, now=later, within=child.id)
+    assert child.expires_at == grandchild.expires_at == NOON + HOUR / 2
+    assert identities.resolve(grandchild.id, grandchild.session_token, now=later)
+    identities.revoke(account, job.id)
+    assert reason(identities, grandchild.id, grandchild.session_token, now=later) is Reason.UNKNOWN_KEY
+
+
+def test_one_user_cannot_take_another_users_key(identities: Identities) -> None:
+    anna, ben = add(identities, "anna"), add(identities, "ben")
+    for key_id in (ben.id, "AKIANONE"):
+        with pytest.raises(NotFound, match="access key"):
+            identities.delete_access_key(anna.account, key_id, now=NOON)
+        for is_active in (False, True):
+            with pytest.raises(NotFound, match="access key"):
+                identities.set_key_active(anna.account, key_id, is_active=is_active, now=NOON)
+    assert identities.inactive_keys(anna.account) == frozenset()
+    assert identities.resolve(ben.id, None, now=NOON)
+
+
+def test_an_inactive_key_is_refused_until_it_is_active_again(identities: Identities) -> None:
+    key = add(identities, "anna")
+    session = identities.session_token(key.account, lifetime=HOUR, now=NOON)
+    identities.resolve(key.id, None, now=NOON)
+    for _ in range(2):
+        identities.set_key_active(key.account, key.id, is_active=False, now=NOON)
+        assert reason(identities, key.id) is Reason.UNKNOWN_KEY
+        assert identities.inactive_keys(key.account) == {key.id}
+    assert identities.resolve(session.id, session.session_token, now=NOON)
+    for _ in range(2):
+        identities.set_key_active(key.account, key.id, is_active=True, now=NOON)
+        assert identities.resolve(key.id, None, now=NOON)
+
+
+def test_a_deleted_key_leaves_no_trace_of_having_been_inactive(identities: Identities) -> None:
+    key = add(identities, "anna")
+    identities.set_key_active(key.account, key.id, is_active=False, now=NOON)
+    identities.delete_access_key(key.account, key.id, now=NOON)
+    assert identities.inactive_keys(key.account) == frozenset()
+
+
+def test_the_last_key_of_an_administrator_may_go_when_another_could_administer(identities: Identities) -> None:
+    first, second = add(identities, "first", is_admin=True), add(identities, "second", is_admin=True)
+    add(identities, "anna")
+    identities.set_key_active(second.account, second.id, is_active=False, now=NOON)
+    with pytest.raises(Conflict, match="last one"):
+        identities.delete_access_key(first.account, first.id, now=NOON)
+    identities.set_key_active(second.account, second.id, is_active=True, now=NOON)
+    identities.delete_access_key(first.account, first.id, now=NOON)
+    with pytest.raises(Conflict, match='"second" is the last administrator with a key'):
+        identities.remove_user(second.account, now=NOON)
+
+
+def test_a_user_who_does_not_administer_may_go_whoever_is_left(identities: Identities) -> None:
+    identities.add_user("root", now=NOON, is_admin=True, has_key=False)
+    anna = add(identities, "anna")
+    identities.delete_access_key(anna.account, anna.id, now=NOON)
+    identities.remove_user(anna.account, now=NOON)
+
+
+def test_credentials_of_a_job_speak_as_its_role_under_the_id_that_was_chosen(
+    identities: Identities, records: SqlRecords
+) -> None:
+    account = add(identities, "anna", is_admin=True).account
+    key_id = new_key_id()
+    key = role_key(key_id, account, "trainer", session="mnist", lifetime=HOUR, now=NOON)
+    assert (key.id, key.expires_at, key.created_at) == (key_id, NOON + HOUR, NOON)
+    assert is_temporary(key_id)
+    records.add_access_key(key)
+    caller = identities.resolve(key_id, key.session_token, now=NOON).caller
+    assert (caller.role, caller.session, caller.is_admin) == ("trainer", "mnist", False)
+    assert caller.access_key_id == key_id
+
+
+def test_a_session_of_an_administrator_administers(identities: Identities) -> None:
+    admin = add(identities, "root", is_admin=True)
+    assert not is_temporary(admin.id)
+    session = identities.session_token(admin.account, lifetime=HOUR, now=NOON)
+    caller = identities.resolve(session.id, session.session_token, now=NOON).caller
+    assert (caller.user, caller.is_admin, caller.scope) == ("root", True, None)
+
+
+def test_a_user_has_its_account_its_name_and_the_time_it_was_made(identities: Identities) -> None:
+    made = identities.add_user("anna", now=NOON, role="Scientist")
+    user = identities.user_named("anna")
+    assert user == made.user
+    assert (user.role, user.is_admin, user.created_at) == ("Scientist", False, NOON)
+    assert made.key is not None
+    assert (made.key.account, made.key.created_at, made.key.session_token) == (user.account, NOON, None)
+    assert identities.create_access_key(user.account, now=NOON + HOUR).created_at == NOON + HOUR
+
+
+def test_tokens_and_secrets_are_never_the_same_twice(identities: Identities) -> None:
+    account = add(identities, "anna").account
+    made = [identities.session_token(account, lifetime=HOUR, now=NOON) for _ in range(3)]
+    assert len({key.secret for key in made}) == len({key.session_token for key in made}) == 3
+    assert all(len(key.session_token or "") >= 128 for key in made)

@@ -226,3 +226,53 @@ def test_trailers_that_were_not_announced_so_are_refused(trailer: bytes) -> None
 def test_a_signed_body_must_carry_signatures() -> None:
     fault = fault_of(ChunkedDecoder(SEED, decoded_length=1), unsigned_body([b"1"]))
     assert fault.code == "InvalidRequest"
+
+
+@pytest.mark.parametrize("piece_size", [100, 4096])
+def test_a_chunk_header_has_a_longest_length(piece_size: int) -> None:
+    longest = b"1;" + b"x" * (1024 - 4) + b"\r\n"
+    end = b"a\r\n0\r\n\r\n"
+    assert decode(ChunkedDecoder(None, decoded_length=1), longest + end, piece_size) == (b"a", {})
+    longer = b"1;x" + longest[2:]
+    assert fault_of(ChunkedDecoder(None, decoded_length=1), longer + end, piece_size).code == "InvalidRequest"
+
+
+@pytest.mark.parametrize("piece_size", [1000, 65536])
+def test_trailing_fields_have_a_longest_length(piece_size: int) -> None:
+    name = "x-amz-checksum-crc32"
+    trailer = f"{name}:".encode().ljust(16 * 1024 - 4, b"A") + b"\r\n"
+    decoder = ChunkedDecoder(None, decoded_length=1, trailers=[name])
+    decode(decoder, unsigned_body([b"1"], trailer), piece_size)
+    decoder = ChunkedDecoder(None, decoded_length=1, trailers=[name])
+    assert fault_of(decoder, unsigned_body([b"1"], b"A" + trailer), piece_size).code == "MalformedTrailerError"
+
+
+def test_a_size_may_have_sixteen_digits_in_either_case() -> None:
+    for size in (b"0000000000000A", b"a"):
+        body = size.rjust(16, b"0") + b"\r\n" + b"x" * 10 + b"\r\n0\r\n\r\n"
+        assert decode(ChunkedDecoder(None, decoded_length=10), body) == (b"x" * 10, {})
+        fault = fault_of(ChunkedDecoder(None, decoded_length=10), b"0" + body)
+        assert (fault.code, fault.status) == ("InvalidRequest", 400)
+
+
+def test_a_signed_chunk_a_byte_short_of_the_least_must_be_the_last() -> None:
+    body = signed_body(SEED, [b"a" * 8191, b"b"])
+    assert fault_of(ChunkedDecoder(SEED, decoded_length=8192), body).code == "InvalidChunkSizeError"
+
+
+def test_a_body_may_end_with_its_last_chunk() -> None:
+    body = unsigned_body([b"1"]).removesuffix(b"\r\n")
+    assert decode(ChunkedDecoder(None, decoded_length=1), body) == (b"1", {})
+
+
+def test_how_many_bytes_are_missing_is_said() -> None:
+    fault = fault_of(ChunkedDecoder(None, decoded_length=10), unsigned_body([b"123456789"]))
+    assert "lacks 1 of the bytes" in fault.message
+
+
+def test_trailing_fields_are_signed_in_one_order_however_they_were_sent() -> None:
+    body = signed_body(SEED, [b"data"], [("x-amz-a", "1"), ("x-amz-b", "2")])
+    swapped = body.replace(b"x-amz-a:1\r\nx-amz-b:2\r\n", b"x-amz-b:2\r\nx-amz-a:1\r\n")
+    assert swapped != body
+    decoder = ChunkedDecoder(SEED, decoded_length=4, trailers=["x-amz-a", "x-amz-b"])
+    assert decode(decoder, swapped) == (b"data", {"x-amz-a": "1", "x-amz-b": "2"})

@@ -2,12 +2,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
+import botocore.session
 import pytest
 from botocore.auth import HmacV1QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from trainyard.wire.http import Headers, HttpRequest
+from trainyard.wire.link_headers import with_link_headers
+from trainyard.wire.models import Models
 from trainyard.wire.refusal import Family, Reason, Refused
 from trainyard.wire.signature import parse_authorization, verify
 
@@ -111,6 +114,47 @@ def test_any_change_of_what_was_signed_is_noticed() -> None:
         assert refusal(changed, labels) is Reason.MISMATCH, what
 
 
+@pytest.mark.parametrize("extra", ["tagging", "%74agging", "t%61gging=", "%61cl", "uploads", "%75ploadId=x"])
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+def test_a_sub_resource_is_no_less_signed_for_being_spelled_with_escapes(extra: str, method: str) -> None:
+    request = link(method, "/b/k")
+    assert refusal(replace(request, query=f"{request.query}&{extra}")) is Reason.MISMATCH
+    named = f"/b/k?{extra.replace('%74', 't').replace('%61', 'a').replace('%75', 'u')}"
+    signed = link(method, named)
+    accept(replace(signed, query=signed.query.replace(named.partition("?")[2], extra)))
+
+
+def test_every_sub_resource_of_s3_is_signed_or_refused() -> None:
+    model = Models().service("s3")
+    uris = [model.operation_model(name).http["requestUri"] for name in model.operation_names]
+    resources = {uri.partition("?")[2].partition("&")[0].partition("=")[0] for uri in uris} - {"", "x-id"}
+    assert {"tagging", "acl", "uploads", "delete"} <= resources
+    request = link("GET", "/b/k")
+    for resource in resources - {"list-type"}:  # which only chooses between the forms of one list
+        assert refusal(replace(request, query=f"{request.query}&{resource}")) in (Reason.MISMATCH, Reason.UNSUPPORTED)
+
+
+def test_text_beyond_ascii_is_signed_by_its_bytes() -> None:
+    request = link("GET", "/b/k?response-content-disposition=%E6%97%A5")
+    accept(request)
+    assert refusal(replace(request, query=request.query.replace("%E6%97%A5", "%E6%97%A6"))) is Reason.MISMATCH
+
+
+def test_a_parameter_that_is_given_twice_is_refused_because_their_order_is_not_signed() -> None:
+    request = link("GET", "/b/k?versionId=1&versionId=2")
+    swapped = replace(request, query=request.query.replace("versionId=1&versionId=2", "versionId=2&versionId=1"))
+    assert refusal(request) is Reason.MALFORMED_QUERY
+    assert refusal(swapped) is Reason.MALFORMED_QUERY
+
+
+def test_a_header_that_is_sent_does_not_stand_in_for_the_one_that_the_link_carries() -> None:
+    request = link("PUT", "/b/k", headers={"Content-Type": "text/plain", "Content-MD5": "1B2M2Y8AsgTpgAmY7PhCfg=="})
+    for name in ("content-type", "content-md5"):
+        sent = replace(request, headers=Headers([("host", HOST), (name, "other")]))
+        assert refusal(with_link_headers(sent)) is Reason.MISMATCH
+    accept(with_link_headers(request))
+
+
 def test_a_link_expires() -> None:
     request, now = link("GET", "/b/k"), datetime.now(UTC)
     accept(request, now=now + timedelta(seconds=58))
@@ -155,3 +199,92 @@ def test_without_a_route_and_outside_s3_such_links_are_refused() -> None:
         with pytest.raises(Refused, match="s3v4") as caught:
             verify(signed, request, secret=SECRET, now=datetime.now(UTC), family=family, labels=labels)
         assert caught.value.reason is Reason.UNSUPPORTED
+
+
+@pytest.mark.parametrize("name", sorted(HmacV1QueryAuth.QSAOfInterest))
+def test_every_parameter_that_botocore_signs_must_be_signed(name: str) -> None:
+    accept(link("GET", f"/b/k?{name}=v"))
+    request = link("GET", "/b/k")
+    assert refusal(replace(request, query=f"{request.query}&{name}=v")) is Reason.MISMATCH
+
+
+def _parameters_of_lists() -> set[str]:
+    """What narrows or pages a list, as botocore's model of S3 has it; and what the SDK for JavaScript adds."""
+    model = botocore.session.get_session().get_service_model("s3")
+    lists = ("ListObjects", "ListObjectsV2", "ListObjectVersions", "ListMultipartUploads", "ListParts")
+    members = [member for name in lists for member in model.operation_model(name).input_shape.members.values()]
+    names = {
+        member.serialization["name"] for member in members if member.serialization.get("location") == "querystring"
+    }
+    return (names | {"list-type", "x-id"}) - set(HmacV1QueryAuth.QSAOfInterest)
+
+
+@pytest.mark.parametrize("name", sorted(_parameters_of_lists()))
+def test_what_narrows_or_pages_a_list_may_be_added_to_a_link(name: str) -> None:
+    request = link("GET", "/b/k")
+    accept(replace(request, query=f"{request.query}&{name}=1"))
+
+
+def test_a_link_that_ended_when_time_began_has_ended() -> None:
+    query = f"AWSAccessKeyId={KEY}&Signature=x&Expires=0"
+    request = HttpRequest("GET", "/b/k", query, Headers())
+    assert refusal(request, now=datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)) is Reason.LINK_EXPIRED
+
+
+def test_parameters_and_headers_are_signed_in_one_order_however_they_were_sent() -> None:
+    request = link("PUT", "/b/k?uploadId=u&partNumber=2", headers={"x-amz-meta-a": "1", "x-amz-meta-b": "ü"})
+    backwards = "&".join(reversed(request.query.split("&")))
+    assert backwards != request.query
+    accept(replace(request, query=backwards))
+
+
+def test_blanks_around_a_header_are_not_signed() -> None:
+    request = link("PUT", "/b/k", headers={"x-amz-meta-a": "b"})
+    accept(replace(request, headers=Headers([("host", HOST), ("x-amz-meta-a", "  b ")])))
+
+
+def test_a_digest_of_the_content_is_signed_in_the_query_or_as_a_header() -> None:
+    named = link("PUT", "/b/k", headers={"Content-MD5": "1B2M2Y8AsgTpgAmY7PhCfg=="})
+    accept(named)
+    moved = "&".join(piece for piece in named.query.split("&") if not piece.lower().startswith("content-md5"))
+    assert moved != named.query
+    accept(replace(named, query=moved, headers=Headers([("content-md5", "1B2M2Y8AsgTpgAmY7PhCfg==")])))
+    assert refusal(replace(named, query=moved)) is Reason.MISMATCH
+
+
+def test_a_link_works_until_the_second_it_names() -> None:
+    request = link("GET", "/b/k")
+    signed = parse_authorization(request)
+    assert signed is not None
+    end = datetime.fromtimestamp(int(signed.timestamp), UTC)
+    accept(request, now=end)
+    with pytest.raises(Refused) as caught:
+        accept(request, now=end + timedelta(microseconds=1))
+    assert caught.value.reason is Reason.LINK_EXPIRED
+    assert caught.value.members == {"Expires": signed.timestamp, "ServerTime": end.strftime("%Y-%m-%dT%H:%M:%SZ")}
+
+
+def test_a_link_without_an_end_is_refused() -> None:
+    query = f"AWSAccessKeyId={KEY}&Signature=x"
+    with pytest.raises(Refused, match="needs AWSAccessKeyId, Signature and Expires") as caught:
+        parse_authorization(HttpRequest("GET", "/b/k", query, Headers()))
+    assert caught.value.reason is Reason.MALFORMED_QUERY
+
+
+def test_a_mismatch_tells_what_was_compared() -> None:
+    request = replace(link("GET", "/b/k?versionId=1"), method="DELETE")
+    signed = parse_authorization(request)
+    assert signed is not None
+    with pytest.raises(Refused) as caught:
+        accept(request)
+    assert caught.value.members == {
+        "AWSAccessKeyId": KEY,
+        "StringToSign": f"DELETE\n\n\n{signed.timestamp}\n/b/k?versionId=1",
+        "SignatureProvided": signed.signature,
+    }
+
+
+def test_the_claim_of_a_link_is_one_of_s3_in_its_first_region_with_its_token() -> None:
+    signed = parse_authorization(link("GET", "/b/k", token="token"))
+    assert signed is not None
+    assert (signed.region, signed.session_token, signed.payload_hash) == ("us-east-1", "token", None)

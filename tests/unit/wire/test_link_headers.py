@@ -1,5 +1,6 @@
 import pytest
 
+from trainyard.wire.fault import Fault
 from trainyard.wire.http import Headers, HttpRequest
 from trainyard.wire.link_headers import with_link_headers
 
@@ -32,16 +33,68 @@ def test_a_header_that_was_sent_is_left_as_it_was_sent() -> None:
     assert carried(f"{LINK}&x-amz-meta-a=linked", x_amz_meta_a="sent") == {}
 
 
-@pytest.mark.parametrize("name", ["x-amz-checksum-crc32", "X-Amz-Checksum-Sha256", "x-amz-sdk-checksum-algorithm"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "x-amz-checksum-crc32",
+        "X-Amz-Checksum-Sha256",
+        "x-amz-sdk-checksum-algorithm",
+        "x-amz-trailer",
+        "x-amz-decoded-content-length",
+    ],
+)
 def test_what_is_said_of_a_body_before_there_is_one_is_passed_over(name: str) -> None:
     assert carried(f"{LINK}&{name}=AAAAAA%3D%3D") == {}
 
 
+@pytest.mark.parametrize("name", ["x-amz-checksum-mode", "x-amz-checksum-algorithm", "x-amz-checksum-type"])
+def test_what_chooses_a_checksum_is_carried(name: str) -> None:
+    assert carried(f"{LINK}&{name}=SHA256") == {name: "SHA256"}
+
+
+def test_what_a_signature_is_made_of_is_no_header() -> None:
+    assert carried(f"{LINK}&X-Amz-Content-Sha256=UNSIGNED-PAYLOAD") == {}
+
+
 def test_only_an_old_link_carries_the_type_of_its_content() -> None:
     assert carried(f"{LEGACY}&content-type=text%2Fcsv") == {"content-type": "text/csv"}
+    assert carried(f"{LEGACY}&content-md5=abc") == {"content-md5": "abc"}
+    assert carried(f"{LEGACY}&content-length=3") == {}
     assert carried(f"{LINK}&content-type=text%2Fcsv") == {}
 
 
-@pytest.mark.parametrize("query", ["x-amz-meta-a=b", LINK.replace("s3%2F", "sts%2F") + "&x-amz-target=a.b", ""])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "x-amz-meta-a=b",
+        LINK.replace("s3%2F", "sts%2F") + "&x-amz-target=a.b",
+        "Signature=abc&x-amz-meta-a=b",
+        "AWSAccessKeyId=KEY&X-Amz-Signature=abc&x-amz-meta-a=b",
+    ],
+)
 def test_only_links_of_s3_carry_headers(query: str) -> None:
     assert carried(query) == {}
+
+
+@pytest.mark.parametrize("link", [LINK, LEGACY])
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        "x-amz-meta-a%0D%0Ab=c",
+        "x-amz-meta-a%20b=c",
+        "x-amz-meta-=%0D%0ASet-Cookie:x",
+        "x-amz-meta-a=%01",
+        "x-amz-meta-%C3%BC=c",
+        "x-amz-website-redirect-location=/%0A",
+    ],
+)
+def test_a_link_carries_nothing_that_could_not_be_sent_as_a_header(link: str, parameter: str) -> None:
+    with pytest.raises(Fault) as caught:
+        carried(f"{link}&{parameter}")
+    assert caught.value.code == "InvalidArgument"
+
+
+def test_a_link_carries_a_header_once_because_the_order_of_two_is_not_signed() -> None:
+    with pytest.raises(Fault, match="only once"):
+        carried(f"{LINK}&x-amz-acl=private&X-Amz-Acl=public-read")

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tests.unit.wire.streams import signed_body
 from trainyard.wire.claim import Seed, SignedRequest
 from trainyard.wire.fault import Fault
 from trainyard.wire.http import Headers
@@ -123,3 +124,27 @@ def test_a_payload_hash_that_means_nothing_is_refused(word: str) -> None:
     with pytest.raises(Fault) as caught:
         stream(word, [])
     assert caught.value.code == "InvalidArgument"
+    assert caught.value.members == {"ArgumentName": "x-amz-content-sha256", "ArgumentValue": word}
+
+
+def test_a_signed_stream_is_passed_on_with_and_without_trailers() -> None:
+    plain = stream(
+        "STREAMING-AWS4-HMAC-SHA256-PAYLOAD", [signed_body(SEED, [b"abc"])], x_amz_decoded_content_length="3"
+    )
+    assert read(plain) == b"abc"
+    trailed = stream(
+        "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER",
+        [signed_body(SEED, [b"abc"], [("x-amz-a", "1"), ("x-amz-b", "2")])],
+        x_amz_decoded_content_length="3",
+        x_amz_trailer=" x-amz-a, x-amz-b ,",
+    )
+    assert read(trailed) == b"abc"
+    assert trailed.trailers == {"x-amz-a": "1", "x-amz-b": "2"}
+
+
+def test_a_length_may_have_sixteen_digits() -> None:
+    assert stream("UNSIGNED-PAYLOAD", [], content_length="1" * 16).length == int("1" * 16)
+    with pytest.raises(Fault, match="must be a number of bytes") as caught:
+        stream("UNSIGNED-PAYLOAD", [], content_length="1" * 17)
+    assert caught.value.code == "InvalidArgument"
+    assert stream("UNSIGNED-PAYLOAD", []).length is None

@@ -186,6 +186,12 @@ def test_what_is_signed_for_a_rest_service_is_told_apart_by_path(
     assert isinstance(route.codec, RestJson)
 
 
+@pytest.mark.parametrize("path", ["/jobs/x/../mnist", "/jobs//mnist", "/./jobs/mnist", "/jobs/.", "/jobs/mnist/.."])
+def test_a_path_that_another_spelling_would_sign_alike_is_refused(router: Router, path: str) -> None:
+    with pytest.raises(Fault, match="dot segment"):
+        router.match(_request("GET", path, scope="trainyard"))
+
+
 @pytest.mark.parametrize("scope", ["sts", ""], ids=["signed", "unsigned"])
 def test_an_action_may_be_in_the_form_or_in_the_query(router: Router, scope: str) -> None:
     form = _request("POST", "/", scope=scope, body=b"Action=GetCallerIdentity&Version=2011-06-15", headers=FORM)

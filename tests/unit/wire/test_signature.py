@@ -1,7 +1,8 @@
+import hashlib
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from botocore.auth import S3SigV4Auth, S3SigV4QueryAuth, SigV4Auth, SigV4QueryAuth
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from trainyard.wire.claim import Seed, SignedRequest
 from trainyard.wire.http import Headers, HttpRequest
 from trainyard.wire.refusal import Family, Reason, Refused
-from trainyard.wire.signature import parse_authorization, verify
+from trainyard.wire.signature import check_claim, parse_authorization, prove_body, verify
 
 KEY = "AKIAIOSFODNN7EXAMPLE"
 SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
@@ -51,7 +52,10 @@ def sign(
 def accept(request: HttpRequest, *, family: Family = Family.S3, now: datetime | None = None) -> Seed:
     signed = parse_authorization(request)
     assert signed is not None, "the request is signed"
-    return verify(signed, request, secret=SECRET, now=now or datetime.now(UTC), family=family)
+    seed = verify(signed, request, secret=SECRET, now=now or datetime.now(UTC), family=family)
+    if family is not Family.S3:
+        prove_body(signed, request.body)
+    return seed
 
 
 def refusal(request: HttpRequest, *, family: Family = Family.S3, now: datetime | None = None) -> Refused:
@@ -236,7 +240,34 @@ def test_a_changed_body_is_noticed_where_the_body_is_whole() -> None:
 def test_a_declared_hash_does_not_stand_in_for_the_body_outside_s3() -> None:
     digest = "2" * 64
     request = sign("POST", "/", service="sagemaker", body=b"{}", headers={"X-Amz-Content-SHA256": digest})
-    assert refusal(request, family=Family.JSON).reason is Reason.MISMATCH
+    assert refusal(request, family=Family.JSON).reason is Reason.PAYLOAD_MISMATCH
+
+
+def test_a_signature_that_declares_its_body_is_verified_before_the_body_has_come() -> None:
+    body = b'{"a": 1}'
+    headers = {"X-Amz-Content-SHA256": hashlib.sha256(body).hexdigest()}
+    request = sign("POST", "/", service="sagemaker", body=body, headers=headers)
+    signed = parse_authorization(request)
+    assert signed is not None
+    verify(signed, replace(request, body=b""), secret=SECRET, now=datetime.now(UTC), family=Family.JSON)
+    accept(request, family=Family.JSON)
+    assert refusal(replace(request, body=b'{"a": 2}'), family=Family.JSON).reason is Reason.PAYLOAD_MISMATCH
+
+
+def test_a_digest_that_is_not_signed_declares_nothing() -> None:
+    request = sign("POST", "/", service="sagemaker", body=b"{}")
+    declared = with_header(request, "x-amz-content-sha256", hashlib.sha256(b"[]").hexdigest())
+    assert refusal(replace(declared, body=b"[]"), family=Family.JSON).reason is Reason.MISMATCH
+
+
+def test_an_old_signature_is_refused_before_its_body_has_come() -> None:
+    request = sign("POST", "/", service="sagemaker", body=b"{}")
+    signed = parse_authorization(request)
+    assert signed is not None
+    check_claim(signed, request, now=datetime.now(UTC), family=Family.JSON)
+    with pytest.raises(Refused) as caught:
+        check_claim(signed, request, now=datetime.now(UTC) + timedelta(hours=1), family=Family.JSON)
+    assert caught.value.reason is Reason.SKEWED
 
 
 def test_an_unsigned_payload_is_accepted_where_its_announcement_is_signed() -> None:
@@ -285,6 +316,16 @@ def test_a_link_works_for_its_lifetime_and_not_before_it_is_signed() -> None:
     assert refusal(request, now=now - timedelta(minutes=16)).reason is Reason.LINK_NOT_YET_VALID
 
 
+@pytest.mark.parametrize("link_s", [1, 60, 899, 901, 604_800])
+def test_a_link_lives_to_its_last_second_and_no_longer(link_s: int) -> None:
+    """Shorter ones too than clocks may differ by."""
+    request = sign("GET", "/b/k", link_s=link_s)
+    (written,) = parse_qs(request.query)["X-Amz-Date"]
+    last = datetime.strptime(written, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC) + timedelta(seconds=link_s)
+    accept(request, now=last)
+    assert refusal(request, now=last + timedelta(seconds=1)).reason is Reason.LINK_EXPIRED
+
+
 @pytest.mark.parametrize("written", ["604801", "-1", "x", "", "9" * 5000, "٣"])
 def test_a_lifetime_that_is_no_number_up_to_a_week_is_refused(written: str) -> None:
     request = sign("GET", "/b/k", link_s=60)
@@ -309,6 +350,12 @@ def test_a_link_that_lacks_a_parameter_is_told_which() -> None:
         "AWS4-HMAC-SHA256 Credential=A/20130523/us-east-1/s3/aws4_request,SignedHeaders=host,Signature=0",
         "AWS4-HMAC-SHA256 Credential=A/20130524/us-east-1/s3/aws4_request,SignedHeaders=host,Signature=0,More=1",
         "AWS4-HMAC-SHA256 Credential=A/20130524/us-east-1/s3/aws4_request,SignedHeaders=host:x,Signature=0",
+        pytest.param(
+            "AWS4-HMAC-SHA256 Credential=A/20130524/us-east-1/s3/aws4_request,Signature=0,SignedHeaders=a"
+            + ";a" * 9999,
+            id="many signed headers",
+        ),
+        pytest.param("AWS4-HMAC-SHA256 " + "a=b," * 9999, id="many fields"),
     ],
 )
 def test_a_malformed_header_is_called_that(authorization: str) -> None:
@@ -321,18 +368,17 @@ def test_a_malformed_header_is_called_that(authorization: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "query", "body"),
+    ("fields", "query"),
     [
-        ([("authorization", "AWS AKIAIOSFODNN7EXAMPLE:frJIUN8DYpKDtOLCwo//yllqDzg=")], "", b""),
-        ([("authorization", "AWS4-ECDSA-P256-SHA256 Credential=A/20130524/s3/aws4_request")], "", b""),
-        ([("authorization", "Bearer abc")], "", b""),
-        ([], "X-Amz-Algorithm=AWS4-ECDSA-P256-SHA256&X-Amz-Signature=00", b""),
-        ([], "", b"Action=GetUser&SignatureVersion=2&Signature=x"),
+        ([("authorization", "AWS AKIAIOSFODNN7EXAMPLE:frJIUN8DYpKDtOLCwo//yllqDzg=")], ""),
+        ([("authorization", "AWS4-ECDSA-P256-SHA256 Credential=A/20130524/s3/aws4_request")], ""),
+        ([("authorization", "Bearer abc")], ""),
+        ([], "X-Amz-Algorithm=AWS4-ECDSA-P256-SHA256&X-Amz-Signature=00"),
     ],
 )
-def test_other_ways_to_sign_are_refused_by_name(fields: list[tuple[str, str]], query: str, body: bytes) -> None:
+def test_other_ways_to_sign_are_refused_by_name(fields: list[tuple[str, str]], query: str) -> None:
     with pytest.raises(Refused) as caught:
-        parse_authorization(HttpRequest("POST", "/", query, Headers(fields), body))
+        parse_authorization(HttpRequest("POST", "/", query, Headers(fields)))
     assert caught.value.reason is Reason.UNSUPPORTED
     assert "AWS4-HMAC-SHA256" in caught.value.message
 
@@ -348,6 +394,33 @@ def test_a_request_without_a_readable_date_is_refused() -> None:
     for date in ("", "yesterday", "20131301T000000Z"):
         fields = [(name, date if name == "x-amz-date" else value) for name, value in request.headers.items()]
         assert refusal(replace(request, headers=Headers(fields))).reason in (Reason.UNDATED, Reason.MALFORMED_HEADER)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "Fri, 31 Dec 9999 23:59:59 -1200",
+        "Mon, 01 Jan 0001 00:00:00 +1200",
+        "Mon, 01 Jan 99999999999999999999 00:00:00 GMT",
+        "Mon, 01 Jan 2020 00:00:00 +99999999999",
+        "00010101T000000Z",
+        "99991231T235959Z",
+        "00000000T000000Z",
+    ],
+)
+def test_a_date_at_the_end_of_the_calendar_is_refused_and_breaks_nothing(written: str) -> None:
+    signed = sign("GET", "/b/k")
+    today = signed.headers["x-amz-date"][:8]
+    authorization = signed.headers["authorization"].replace(today, written[:8] if written[:8].isdigit() else today)
+    dated = with_header(with_header(signed, "x-amz-date", written), "authorization", authorization)
+    assert refusal(dated).reason in (Reason.UNDATED, Reason.SKEWED, Reason.MALFORMED_HEADER)
+    if written.endswith("Z"):
+        linked = sign("GET", "/b/k", link_s=604_800)
+        today = dict(linked.parameters())["X-Amz-Date"]
+        changed = replace(linked, query=linked.query.replace(today, written).replace(today[:8], written[:8]))
+        refused = refusal(changed)
+        assert refused.reason in (Reason.LINK_EXPIRED, Reason.LINK_NOT_YET_VALID, Reason.MALFORMED_QUERY)
+        assert 400 <= refused.fault(Family.S3).status < 500
 
 
 def test_the_date_header_may_be_the_one_that_is_signed() -> None:
@@ -386,3 +459,200 @@ def test_a_signature_beyond_ascii_is_a_mismatch_and_no_crash() -> None:
     request = sign("GET", "/b/k")
     authorization = request.headers["authorization"][:-1] + "é"
     assert refusal(with_header(request, "authorization", authorization)).reason is Reason.MISMATCH
+
+
+def documented(
+    *,
+    algorithm: str = "AWS4-HMAC-SHA256",
+    credential: str = "AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request",
+    signed_headers: str = "host",
+    date: str = "20130524T000000Z",
+    expires: str = "86400",
+    signature: str = "aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404",
+    more: str = "",
+    headers: tuple[tuple[str, str], ...] = (),
+) -> HttpRequest:
+    """The link of the S3 documentation, with parts of it changed; an empty one is left out."""
+    parameters = {
+        "X-Amz-Algorithm": algorithm,
+        "X-Amz-Credential": credential.replace("/", "%2F"),
+        "X-Amz-Date": date,
+        "X-Amz-Expires": expires,
+        "X-Amz-SignedHeaders": signed_headers,
+        "X-Amz-Signature": signature,
+    }
+    query = "&".join(f"{name}={value}" for name, value in parameters.items() if value) + more
+    return HttpRequest("GET", "/test.txt", query, Headers([("host", "examplebucket.s3.amazonaws.com"), *headers]))
+
+
+MADE = datetime(2013, 5, 24, tzinfo=UTC)
+MOMENT = timedelta(microseconds=1)
+
+
+def test_a_link_works_until_the_last_moment_of_its_lifetime() -> None:
+    accept(documented(), now=MADE + timedelta(days=1))
+    refused = refusal(documented(), now=MADE + timedelta(days=1) + MOMENT)
+    assert refused.reason is Reason.LINK_EXPIRED
+    assert refused.members == {
+        "X-Amz-Expires": "86400",
+        "Expires": "2013-05-25T00:00:00Z",
+        "ServerTime": "2013-05-25T00:00:00Z",
+    }
+
+
+def test_a_link_of_a_minute_is_refused_after_that_minute() -> None:
+    request, signed_at = sign("GET", "/b/k", link_s=60), datetime.now(UTC)
+    assert refusal(request, now=signed_at + timedelta(seconds=62)).reason is Reason.LINK_EXPIRED
+
+
+def test_a_clock_may_be_a_quarter_of_an_hour_off_to_the_moment() -> None:
+    request = sign("GET", "/b/k")
+    signed = parse_authorization(request)
+    assert signed is not None
+    quarter = timedelta(minutes=15)
+    accept(request, now=signed.signed_at + quarter)
+    accept(request, now=signed.signed_at - quarter)
+    for late, now in ((True, signed.signed_at + quarter + MOMENT), (False, signed.signed_at - quarter - MOMENT)):
+        refused = refusal(request, now=now)
+        assert refused.reason is Reason.SKEWED
+        assert refused.message.startswith("Signature expired" if late else "Signature not yet current")
+        assert refused.members["RequestTime"] == signed.timestamp
+        assert refused.members["ServerTime"] == now.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@pytest.mark.parametrize("expires", ["0", "604800"])
+def test_a_lifetime_of_up_to_a_week_is_read(expires: str) -> None:
+    signed = parse_authorization(documented(expires=expires))
+    assert signed is not None
+    assert signed.expires_in == timedelta(seconds=int(expires))
+
+
+@pytest.mark.parametrize("expires", ["604801", "99999999", "100000000", "1.5", "+60"])
+def test_a_longer_or_odd_lifetime_is_not_read(expires: str) -> None:
+    assert refusal(documented(expires=expires)).reason is Reason.MALFORMED_QUERY
+
+
+@pytest.mark.parametrize(
+    ("request_", "named"),
+    [
+        (documented(credential=""), "X-Amz-Credential missing"),
+        (documented(signed_headers=""), "X-Amz-SignedHeaders missing"),
+        (documented(date=""), "X-Amz-Date missing"),
+        (documented(expires=""), "X-Amz-Expires missing"),
+        (documented(signature=""), "X-Amz-Signature missing"),
+        (documented(signature="", date=""), "X-Amz-Signature and X-Amz-Date missing"),
+    ],
+)
+def test_a_link_is_told_all_that_it_lacks(request_: HttpRequest, named: str) -> None:
+    refused = refusal(request_)
+    assert refused.reason is Reason.MALFORMED_QUERY
+    assert named in refused.message
+
+
+def test_a_link_without_an_algorithm_is_not_taken_for_an_unsigned_request() -> None:
+    assert refusal(documented(algorithm="")).reason is Reason.UNSUPPORTED
+
+
+@pytest.mark.parametrize(
+    "malformed",
+    [
+        documented(date="20130524T000000Zx"),
+        documented(date="20130524000000"),
+        documented(date="20130524T250000Z"),
+        documented(signed_headers="host%0Ax-amz-date"),
+        documented(credential="A/20130524/us-east-1/s3/aws4_request2"),
+        documented(credential="A/20130525/us-east-1/s3/aws4_request"),
+        documented(credential=f"A/20130524/{'r' * 65}/s3/aws4_request"),
+        documented(credential=f"A/20130524/us-east-1/{'s' * 65}/aws4_request"),
+        documented(credential="/20130524/us-east-1/s3/aws4_request"),
+    ],
+)
+def test_a_malformed_link_is_called_that(malformed: HttpRequest) -> None:
+    assert refusal(malformed).reason is Reason.MALFORMED_QUERY
+
+
+def test_names_of_regions_and_services_may_have_64_characters() -> None:
+    signed = parse_authorization(documented(credential=f"A/20130524/{'r' * 64}/{'s' * 64}/aws4_request"))
+    assert signed is not None
+    assert (signed.region, signed.service) == ("r" * 64, "s" * 64)
+
+
+def test_the_time_of_a_signature_is_read_to_the_second() -> None:
+    signed = parse_authorization(documented(date="20130524T112233Z"))
+    assert signed is not None
+    assert (signed.date, signed.signed_at) == ("20130524", datetime(2013, 5, 24, 11, 22, 33, tzinfo=UTC))
+
+
+def test_a_link_declares_its_payload_in_its_query_or_else_in_a_header() -> None:
+    in_header = (("x-amz-content-sha256", "b" * 64),)
+    for request, declared in (
+        (documented(), None),
+        (documented(headers=in_header), "b" * 64),
+        (documented(headers=in_header, more=f"&X-Amz-Content-Sha256={'a' * 64}"), "a" * 64),
+    ):
+        signed = parse_authorization(request)
+        assert signed is not None
+        assert signed.payload_hash == declared
+
+
+@pytest.mark.parametrize("written", ["20130524T000000Zx", "x20130524T000000Z"])
+def test_a_date_with_something_around_it_is_no_date(written: str) -> None:
+    assert refusal(with_header(sign("GET", "/b/k"), "x-amz-date", written)).reason is Reason.UNDATED
+
+
+@pytest.mark.parametrize("name", ["Credential", "SignedHeaders", "Signature"])
+def test_a_header_is_told_which_of_its_fields_is_missing(name: str) -> None:
+    request = sign("GET", "/b/k")
+    authorization = request.headers["authorization"].replace(f"{name}=", "Other=")
+    refused = refusal(with_header(request, "authorization", authorization))
+    assert refused.reason is Reason.MALFORMED_HEADER
+    assert f"it has no {name}." in refused.message
+
+
+def test_what_verification_gives_continues_the_signature_of_the_request() -> None:
+    request = sign("PUT", "/b/k")
+    signed = parse_authorization(request)
+    assert signed is not None
+    seed = accept(request)
+    assert request.headers["authorization"].endswith(f"Signature={seed.signature}")
+    assert seed.timestamp == request.headers["x-amz-date"]
+    assert seed.scope == f"{signed.date}/eu-west-3/s3/aws4_request"
+
+
+def test_headers_that_decide_nothing_need_no_signature_outside_s3() -> None:
+    request = sign("POST", "/", service="sagemaker", body=b"{}")
+    accept(with_header(request, "x-amz-user-agent", "aws-sdk-js"), family=Family.JSON)
+
+
+def test_every_header_that_lacks_a_signature_is_named() -> None:
+    request = sign("GET", "/b/k")
+    authorization = request.headers["authorization"].replace("SignedHeaders=host;", "SignedHeaders=")
+    request = with_header(with_header(request, "authorization", authorization), "x-amz-acl", "public-read")
+    refused = refusal(request)
+    assert refused.members == {"HeadersNotSigned": "host, x-amz-acl"}
+
+
+def test_a_body_that_someone_else_declares_unsigned_is_still_proven() -> None:
+    request = sign("POST", "/", service="sagemaker", body=b"{}")
+    declared = with_header(request, "x-amz-content-sha256", "UNSIGNED-PAYLOAD")
+    accept(declared, family=Family.JSON)
+    assert refusal(replace(declared, body=b"[]"), family=Family.JSON).reason is Reason.MISMATCH
+
+
+def test_links_of_the_old_version_are_for_s3_with_a_known_bucket_only() -> None:
+    query = "AWSAccessKeyId=A&Signature=x&Expires=2000000000"
+    request = HttpRequest("GET", "/b/k", query, Headers([("host", HOST)]))
+    signed = parse_authorization(request)
+    assert signed is not None
+    for family, labels in ((Family.S3, None), (Family.JSON, {"Bucket": "b"})):
+        with pytest.raises(Refused) as caught:
+            verify(signed, request, secret=SECRET, now=MADE, family=family, labels=labels)
+        assert caught.value.reason is Reason.UNSUPPORTED
+
+
+def test_the_evidence_of_a_mismatch_is_all_that_was_compared_in_text_and_in_bytes() -> None:
+    request = sign("GET", "/b/k", secret="other")
+    members = refusal(request).members
+    assert request.headers["authorization"].endswith(members["SignatureProvided"])
+    for name in ("StringToSign", "CanonicalRequest"):
+        assert bytes.fromhex(members[f"{name}Bytes"]).decode() == members[name]

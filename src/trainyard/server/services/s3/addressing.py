@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from trainyard.foundation.errors import Conflict, NotFound
 from trainyard.foundation.locations import BucketRef, Location
 from trainyard.objects.contract import ObjectStore
+from trainyard.server.records.contract import Records
 from trainyard.server.services.contract import Call, Shape
 from trainyard.server.services.s3.faults import invalid_argument
 from trainyard.server.services.s3.options import refuse_unserved
@@ -21,6 +22,8 @@ NO_VERSION = "null"
 
 _BUCKET_NAME = re.compile(r"(?=.{3,63}$)[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*")
 _ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
+_ACCOUNT = re.compile(r"(?=([0-9]{12}))")  # wherever in a number it begins
+_USUAL_NAME = re.compile(r"sagemaker-[a-z0-9-]+-(?P<account>[0-9]{12})")
 _RESERVED_STARTS = ("xn--", "sthree-", "amzn-s3-demo-")
 _RESERVED_ENDS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
 
@@ -50,11 +53,13 @@ def resolve(call: Call, name: str, *, owner: str | None = None) -> BucketRef:
     """The bucket of that name for this caller.
 
     For a user it is one of the own account. An administrator's own comes first, then another account's; `owner` tells
-    which when several have one. A bucket that the caller can see but that is not `owner`'s is refused.
+    which when several have one. Without it, a name with the number of an account in it means a bucket of that account,
+    so that nobody else can receive what is meant for the owner. A bucket that the caller can see but that is not
+    `owner`'s is refused.
     """
     own = BucketRef(call.account, name)
     if call.caller.is_admin:
-        return _of_any_account(call.yard.objects, own, owner)
+        return _of_any_account(call, own, owner)
     if owner is not None and owner != own.account:
         call.yard.objects.bucket(own)
         raise _other_owner(name, owner)
@@ -106,6 +111,23 @@ def checked_bucket_name(name: str) -> str:
     return name
 
 
+def refuse_name_of_another(call: Call, name: str) -> None:
+    """Refuse a bucket whose name is for another account: it has that account's number in it.
+
+    The name that SDKs give to the bucket of an account is refused also where there is no such account yet.
+    """
+    usual = _USUAL_NAME.fullmatch(name)
+    others = _accounts_named(call.yard.records, name) - {call.account}
+    if others or (usual is not None and usual["account"] != call.account):
+        raise Fault(
+            "BucketAlreadyExists",
+            "The requested bucket name is not available. The bucket namespace is shared by all users of the system. "
+            "Please select a different name and try again.",
+            status=409,
+            members={"BucketName": name},
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class CopySource:
     bucket: str
@@ -126,10 +148,13 @@ def parse_copy_source(text: str) -> CopySource:
     return CopySource(bucket, checked_key(key), version or None)
 
 
-def _of_any_account(objects: ObjectStore, own: BucketRef, owner: str | None) -> BucketRef:
+def _of_any_account(call: Call, own: BucketRef, owner: str | None) -> BucketRef:
+    objects = call.yard.objects
     if (owner is None or owner == own.account) and _exists(objects, own):
         return own
     owners = {bucket.ref.account: bucket.ref for bucket in objects.buckets(name=own.name)}
+    if owner is None and (entitled := _accounts_named(call.yard.records, own.name)):
+        owners = {account: ref for account, ref in owners.items() if account in entitled}
     if not owners:
         raise NotFound("bucket", own.name)
     if owner is not None:
@@ -140,6 +165,19 @@ def _of_any_account(objects: ObjectStore, own: BucketRef, owner: str | None) -> 
         names = ", ".join(sorted(owners))
         raise Conflict("bucket", own.name, f"is one of the accounts {names}; name one in x-amz-expected-bucket-owner")
     return next(iter(owners.values()))
+
+
+def _accounts_named(records: Records, name: str) -> set[str]:
+    """The accounts of the yard, also of users who were removed, whose numbers are in a name."""
+    return {account for account in _ACCOUNT.findall(name) if _is_account(records, account)}
+
+
+def _is_account(records: Records, account: str) -> bool:
+    try:
+        records.user(account)
+    except NotFound:
+        return False
+    return True
 
 
 def _exists(objects: ObjectStore, ref: BucketRef) -> bool:

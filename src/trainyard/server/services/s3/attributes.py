@@ -7,6 +7,7 @@ from trainyard.objects.contract import Attributes
 from trainyard.server.services.contract import Shape
 from trainyard.server.services.s3.tagging import parse_tagging_header
 from trainyard.wire.fault import Fault
+from trainyard.wire.http import FIELD_NAME
 
 MAX_METADATA_BYTES = 2048
 DEFAULT_TYPE = "binary/octet-stream"
@@ -84,8 +85,13 @@ def attribute_members(attributes: Attributes) -> Shape:
         for header, text in attributes.headers.items()
         if header in _MEMBERS
     }
-    if attributes.metadata:
-        shape["Metadata"] = dict(attributes.metadata)
+    # What another client of the store kept under a name that no header can have is counted, as S3 does.
+    kept = attributes.metadata.items()
+    metadata = {name: value for name, value in kept if FIELD_NAME.fullmatch(f"x-amz-meta-{name}")}
+    if metadata:
+        shape["Metadata"] = metadata
+    if len(metadata) < len(attributes.metadata):
+        shape["MissingMeta"] = len(attributes.metadata) - len(metadata)
     if attributes.tags:
         shape["TagCount"] = len(attributes.tags)
     return shape

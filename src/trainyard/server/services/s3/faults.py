@@ -9,7 +9,7 @@ from trainyard.foundation.errors import (
     NotPermitted,
     Unavailable,
 )
-from trainyard.objects.contract import DigestMismatch, InvalidPart, PartTooSmall, PreconditionFailed
+from trainyard.objects.contract import DigestMismatch, InvalidPart, PartTooSmall, PreconditionFailed, StorageFull
 from trainyard.wire.fault import Fault, FaultRow, FaultTable
 
 FAULTS = FaultTable(
@@ -18,6 +18,7 @@ FAULTS = FaultTable(
         InvalidRequest: FaultRow("InvalidRequest", 400),
         Conflict: FaultRow("OperationAborted", 409),
         LimitExceeded: FaultRow("EntityTooLarge", 400),
+        StorageFull: FaultRow("QuotaExceeded", 403),
         NotPermitted: FaultRow("AccessDenied", 403),
         Unavailable: FaultRow("ServiceUnavailable", 503),
         Corrupt: FaultRow("InternalError", 500),

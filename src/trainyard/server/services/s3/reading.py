@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from trainyard.foundation.locations import Location
 from trainyard.objects.contract import IsNear, LiesInFile, ObjectInfo, ObjectPart, ObjectReader
@@ -15,7 +15,7 @@ from trainyard.server.services.s3.conditions import check_read
 from trainyard.server.services.s3.faults import invalid_argument
 from trainyard.server.services.s3.paging import page_limit
 from trainyard.server.services.s3.ranges import Span, span_of
-from trainyard.wire.http import FileSlice
+from trainyard.wire.http import CONTROLS, FileSlice
 
 # A body up to here is read at once rather than sent from the file afterwards.
 SMALL_BYTES = 256 * 1024
@@ -103,8 +103,14 @@ def _members(shape: Shape, info: ObjectInfo, *, span: Span) -> Shape:
     if span.checksum is not None and shape.get("ChecksumMode") == "ENABLED":
         answer |= checksum_members(span.checksum)
     for override in _OVERRIDES.keys() & shape.keys():
-        answer[_OVERRIDES[override]] = shape[override]
+        answer[_OVERRIDES[override]] = _checked_override(override, shape[override])
     return answer
+
+
+def _checked_override(name: str, value: Any) -> Any:
+    if isinstance(value, str) and CONTROLS.search(value):
+        raise invalid_argument("A header cannot have a line break or another control character.", name=name, value="")
+    return value
 
 
 @dataclass(frozen=True, slots=True)

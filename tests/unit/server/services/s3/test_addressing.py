@@ -1,6 +1,9 @@
 import pytest
 
 from tests.unit.server.services.s3.front import ADMINISTRATOR, OWNER, STRANGER, Front, refused_put
+from trainyard.foundation.locations import BucketRef
+from trainyard.server.records.contract import User
+from trainyard.server.services.contract import Yard
 from trainyard.wire.fault import Fault
 
 
@@ -69,6 +72,42 @@ def test_an_administrator_names_the_owner_where_several_have_the_bucket(
     listed = administrator("ListObjectsV2", Bucket="data", ExpectedBucketOwner=STRANGER)
     assert [entry["Key"] for entry in listed["Contents"]] == ["theirs"]
     assert ADMINISTRATOR not in caught.value.message
+
+
+def test_a_name_with_the_number_of_an_account_is_that_account_s_alone(
+    yard: Yard, s3: Front, stranger: Front, administrator: Front
+) -> None:
+    for account in (OWNER, STRANGER, ADMINISTRATOR):
+        yard.records.add_user(User(account, account, "TrainyardRole", is_admin=False, created_at=s3.now))
+    for front, account in ((stranger, OWNER), (administrator, OWNER), (s3, ADMINISTRATOR)):
+        for name in (f"sagemaker-us-east-1-{account}", f"{account}-backup", f"x{account}7"):
+            with pytest.raises(Fault) as caught:
+                front("CreateBucket", Bucket=name)
+            assert (caught.value.code, caught.value.status) == ("BucketAlreadyExists", 409)
+    s3("CreateBucket", Bucket=f"sagemaker-us-east-1-{OWNER}")
+    s3("CreateBucket", Bucket="run-202607011200")
+
+
+def test_nobody_makes_the_usual_bucket_of_an_account_that_is_to_come(s3: Front) -> None:
+    with pytest.raises(Fault) as caught:
+        s3("CreateBucket", Bucket="sagemaker-eu-west-1-123456789012")
+    assert caught.value.code == "BucketAlreadyExists"
+
+
+def test_an_administrator_does_not_end_up_in_a_bucket_that_another_made_in_their_name(
+    yard: Yard, s3: Front, administrator: Front
+) -> None:
+    name = f"sagemaker-us-east-1-{ADMINISTRATOR}"
+    yard.objects.create_bucket(BucketRef(OWNER, name), region="us-east-1", now=s3.now)  # before names were guarded
+    yard.records.add_user(User(ADMINISTRATOR, "admin", "TrainyardRole", is_admin=True, created_at=s3.now))
+    for operation, shape in (("HeadBucket", {}), ("PutObject", {"Key": "plans", "Body": b"secret"})):
+        with pytest.raises(Fault) as caught:
+            administrator(operation, Bucket=name, **shape)
+        assert caught.value.code == "NoSuchBucket"
+    administrator("CreateBucket", Bucket=name)
+    administrator.put(name, "plans", b"secret")
+    assert s3.keys(name) == []
+    assert administrator("ListObjectsV2", Bucket=name, ExpectedBucketOwner=OWNER)["KeyCount"] == 0
 
 
 def test_a_bucket_of_another_owner_than_expected_is_refused_put(s3: Front, administrator: Front) -> None:

@@ -55,3 +55,11 @@ def test_a_header_that_is_empty_says_nothing(s3: Front) -> None:
     s3.put("data", "key", b"hello", ContentType="", CacheControl="")
     head = s3("HeadObject", Bucket="data", Key="key")
     assert (head["ContentType"], "CacheControl" in head) == ("binary/octet-stream", False)
+
+
+def test_stored_metadata_that_no_header_can_carry_is_counted_and_breaks_no_answer(s3: Front) -> None:
+    s3.put("data", "key", b"hello", Metadata={"a\r\nb": "c", "two words": "d", "good": "1"})
+    for operation in ("HeadObject", "GetObject"):
+        told = s3(operation, Bucket="data", Key="key")
+        assert told["Metadata"] == {"good": "1"}
+        assert told["MissingMeta"] == 2
