@@ -1,12 +1,29 @@
-"""`trainyard quota`: how many instances users may have at once."""
+"""`trainyard quota`: how many instances users may have at once, and how much they may keep."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import click
 
-from trainyard.cli.console import Command, home_option, json_option, print_json, say
+from trainyard.cli.console import Command, home_option, json_option, print_json, say, size
 from trainyard.cli.jobs import calls, plain
+
+_UNITS = {"": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]IB)?B?", re.IGNORECASE)
+
+
+class _Size(click.ParamType[int]):
+    """A number of bytes, with a unit or without."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        match = _SIZE.fullmatch(str(value).strip())
+        if match is None:
+            self.fail(f'"{value}" is not a size; write 500MiB, 200GiB or 1.5TiB.', param, ctx)
+        return int(float(match[1]) * _UNITS[(match[2] or "").upper()])
+
 
 _user = click.argument("user_name", metavar="USER")
 _type = click.argument("instance_type", metavar="TYPE")
@@ -15,7 +32,7 @@ _spot = click.option("--spot", is_flag=True, help="Of instances that may be inte
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def quota() -> None:
-    """Say how many instances users may have at once; without a quota, any number."""
+    """Say how many instances users may have at once, and how much they may keep; without a quota, there is no limit."""
 
 
 @quota.command(
@@ -32,10 +49,11 @@ def ls(user_name: str | None, folder: Path | None, as_json: bool) -> None:
     if as_json:
         print_json(plain(found))
         return
-    if not found["Quotas"]:
-        say("There is no quota; `trainyard quota set USER TYPE N` sets one.")
+    limited = [each for each in found["StorageQuotas"] if each.get("LimitBytes") is not None]
+    if not found["Quotas"] and not limited:
+        say("There is no quota; `trainyard quota set USER TYPE N` and `trainyard quota storage USER SIZE` set one.")
         return
-    for line in _table(found["Quotas"]):
+    for line in [*_table(found["Quotas"]), *_storage_table(limited)]:
         click.echo(line)
 
 
@@ -77,6 +95,37 @@ def rm(user_name: str, instance_type: str, spot: bool, folder: Path | None) -> N
     say(f"The limit of {_whose(user_name)} on {_of_what(named)} is gone.")
 
 
+@quota.command(
+    cls=Command,
+    examples=(
+        "trainyard quota storage anna 200GiB       of objects that anna keeps",
+        "trainyard quota storage '*' 50GiB         for each user without a limit of its own",
+        "trainyard quota storage anna --remove",
+    ),
+)
+@_user
+@click.argument("limit_bytes", metavar="[SIZE]", type=_Size(), required=False)
+@click.option("--remove", is_flag=True, help="Take the limit away.")
+@home_option
+def storage(user_name: str, limit_bytes: int | None, remove: bool, folder: Path | None) -> None:
+    """Let USER keep at most SIZE in its buckets. '*' is every user, each for itself.
+
+    What is kept already stays. Parts of unfinished uploads count too. Each object or part counts 4 KiB more than its
+    bytes.
+    """
+    if (limit_bytes is None) is not remove:
+        raise click.UsageError("Give a size, such as 200GiB, or --remove.")
+    with calls(folder) as api:
+        if limit_bytes is None:
+            api.call("trainyard", "DeleteStorageQuota", UserName=user_name)
+        else:
+            api.call("trainyard", "PutStorageQuota", UserName=user_name, LimitBytes=limit_bytes)
+    if limit_bytes is None:
+        say(f"The limit of {_whose(user_name)} on storage is gone.")
+    else:
+        say(f"From now on {_whose(user_name)} may keep {size(limit_bytes)}.")
+
+
 def _named(user_name: str, instance_type: str, *, spot: bool) -> dict[str, Any]:
     return {"UserName": user_name, "InstanceType": instance_type, "Kind": "spot" if spot else "on-demand"}
 
@@ -90,7 +139,19 @@ def _of_what(named: dict[str, Any]) -> str:
     return f"{named['Kind']} {types}"
 
 
+def _storage_table(quotas: list[dict[str, Any]]) -> list[str]:
+    if not quotas:
+        return []
+    names = max(len("user"), *(len(each["UserName"]) for each in quotas))
+    rows = (
+        f"{each['UserName']:<{names}}  {size(each['LimitBytes']):>10}  {size(each['UsedBytes']):>10}" for each in quotas
+    )
+    return [f"{'user':<{names}}  {'may keep':>10}  {'keeps':>10}", *rows]
+
+
 def _table(quotas: list[dict[str, Any]]) -> list[str]:
+    if not quotas:
+        return []
     names = max(len("user"), *(len(each["UserName"]) for each in quotas))
     types = max(len("type"), *(len(each["InstanceType"]) for each in quotas))
     head = f"{'user':<{names}}  {'type':<{types}}  {'kind':<9}  {'limit':>6}  {'in use':>6}"

@@ -69,6 +69,12 @@ def _elsewhere(yard: Mapping[str, Any]) -> str:
     return f" ({told})" if told else ""
 
 
+def _storage_text(storage: Mapping[str, Any]) -> str:
+    limit = f" of {size(storage['LimitBytes'])}" if storage.get("LimitBytes") is not None else ""
+    told = f"{size(storage['UsedBytes'])}{limit} kept as objects, {size(storage['ReserveBytes'])} of disk in reserve"
+    return f"{told}; THE DISK IS FULL, uploads are refused" if storage["ReserveIsTouched"] else told
+
+
 def _print(runtime: Runtime, offered: Capacity, yard: Mapping[str, Any] | None) -> None:
     cores = f"{offered.cores:g} cores, {size(offered.memory_bytes)} memory, {offered.gpus} GPUs"
     rows = {
@@ -85,6 +91,8 @@ def _print(runtime: Runtime, offered: Capacity, yard: Mapping[str, Any] | None) 
             "jobs": f"{len(yard['RunningJobs'])} run{_elsewhere(yard)}, {yard['QueuedJobs']} wait",
             "warm": warm_text(yard),
         }
+    if yard and (storage := yard.get("Storage")):
+        rows["storage"] = _storage_text(storage)
     for name, value in rows.items():
         click.echo(f"{name:<10}{value}")
     for line in node_lines(yard) if yard else ():

@@ -13,12 +13,17 @@ from enum import StrEnum
 from types import TracebackType
 from typing import BinaryIO, Protocol, Self, runtime_checkable
 
-from trainyard.foundation.errors import TrainyardError, Unavailable
+from trainyard.foundation.disk import Reserve
+from trainyard.foundation.errors import LimitExceeded, TrainyardError, Unavailable
 from trainyard.foundation.locations import BucketRef, Location
 
 
 class PreconditionFailed(TrainyardError):
     """The object is not in the state that the caller demanded."""
+
+
+class StorageFull(LimitExceeded):
+    """The account that owns the bucket may not keep so much."""
 
 
 class Replaced(Unavailable):
@@ -332,6 +337,35 @@ class IsFar(Protocol):
 
     @property
     def versions(self) -> ObjectVersions: ...
+
+
+@runtime_checkable
+class CountsStorage(Protocol):
+    """A store that knows what each account keeps in it and how much it may, and what is kept free on its disk.
+
+    A write that would take an account above its limit raises StorageFull, at the latest in its `commit`, whatever is
+    written at the same time; one that would use what is kept free raises Unavailable. Objects and parts count their
+    bytes and `OVERHEAD_BYTES`; what replaces an object counts what it is larger.
+    """
+
+    @property
+    def reserve(self) -> Reserve: ...
+
+    def usage(self) -> Mapping[str, int]:
+        """Bytes by account."""
+        ...
+
+    def limits(self) -> Mapping[str, int]:
+        """Bytes by account; that of "*" holds for each account that has none of its own."""
+        ...
+
+    def set_limit(self, account: str, limit_bytes: int | None) -> None:
+        """None takes a limit away. What is there already stays."""
+        ...
+
+    def require_room(self, where: Location, size: int) -> None:
+        """Raise, before any of its bytes comes, what writing so much to a key would raise."""
+        ...
 
 
 class ObjectAccess(Protocol):

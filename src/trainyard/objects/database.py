@@ -3,10 +3,11 @@
 import json
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
+from types import MappingProxyType
 from typing import TypeVar, cast
 
 from trainyard.foundation.errors import Corrupt, InvalidRequest, TrainyardError, Unavailable
@@ -32,7 +33,13 @@ class Database:
     read-only, Corrupt when the file cannot be read as a database, InvalidRequest when a newer version made it.
     """
 
-    def __init__(self, path: Path, *, schema: str, version: int) -> None:
+    def __init__(
+        self, path: Path, *, schema: str, version: int, additions: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """`additions` are tables that came later, each by its name with the script that makes it.
+
+        They leave the version as it is, so that what was made for it can still open the file.
+        """
         self._path = path
         self._queue: deque[_Entry] = deque()
         self._queue_lock = Lock()
@@ -43,6 +50,7 @@ class Database:
         with self._explained():
             self._writer = self._connect()
             self._prepare(schema, version)
+            self._add(additions)
 
     def row(self, statement: str, parameters: Parameters, *, read: Callable[..., T]) -> T | None:
         """What `read` makes of the columns of the first row of the newest commit; None when there is no row."""
@@ -134,6 +142,23 @@ class Database:
                 "upgrade Trainyard. Nothing was changed."
             )
 
+    def _add(self, additions: Mapping[str, str]) -> None:
+        for table, script in additions.items():
+            if not self._has_table(table):
+                self._writer.execute("BEGIN IMMEDIATE")
+                try:
+                    if not self._has_table(table):  # another process may have been first
+                        for statement in _statements(script):
+                            self._writer.execute(statement)
+                    self._writer.execute("COMMIT")
+                except BaseException:
+                    self._writer.execute("ROLLBACK")
+                    raise
+
+    def _has_table(self, name: str) -> bool:
+        found = self._writer.execute("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (name,))
+        return found.fetchone() is not None
+
     def _enqueue(self, entry: "_Entry") -> bool:
         """Whether the caller leads the next commit."""
         with self._queue_lock:
@@ -183,6 +208,16 @@ class Database:
             yield
         except sqlite3.Error as error:
             raise explain(error, self._path) from error
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The statements of a script one by one, because `executescript` would end the transaction."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
 
 
 def explain(error: sqlite3.Error, path: Path) -> Exception:

@@ -22,6 +22,7 @@ from functools import wraps
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from trainyard.foundation.disk import Reserve, require_room, reserve_of
 from trainyard.foundation.errors import Corrupt, Unavailable
 from trainyard.foundation.files import PRIVATE_FOLDER, sync_folder
 
@@ -77,8 +78,9 @@ class DataFiles:
     """The data files under one root. All methods may be called from any thread."""
 
     @_explained
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, reserve_bytes: int = 0) -> None:
         self.root = root
+        self._reserve_bytes = reserve_bytes
         self._incoming = root / "incoming"
         self._data = root / "data"
         self._places = str(self._data)
@@ -135,6 +137,7 @@ class DataFiles:
     @_explained
     def begin(self, beside: "Arrival | None" = None) -> "Arrival":
         """A new, empty file, in the same folder as another one where that is to spare the disk work."""
+        self.require_room(0)
         data = _new_id() if beside is None else _new_id()[:-2] + beside.data[-2:]
         path = self._incoming / data
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -157,6 +160,7 @@ class DataFiles:
     @_explained
     def join(self, pieces: Sequence[tuple[str, int]]) -> "Arrival":
         """A new file with the bytes of others, each named with its size, one after another."""
+        self.require_room(sum(size for _, size in pieces))
         arrival = self.begin()
         try:
             for data, size in pieces:
@@ -187,6 +191,16 @@ class DataFiles:
                 return sum(_unlink(self.path(data)) for data in datas)
         except BlockingIOError as error:
             raise Unavailable(f"A backup holds the files in {self.root}; try again when it has ended.") from error
+
+    @property
+    def reserve(self) -> Reserve:
+        """How much of the disk stays free, and is."""
+        return reserve_of(self.root, wanted_bytes=self._reserve_bytes)
+
+    @_explained
+    def require_room(self, size: int) -> None:
+        """Unavailable when so much more would use what is kept for the yard's own records."""
+        require_room(self.reserve, size)
 
     def drop_ballast(self) -> None:
         with suppress(OSError):
@@ -243,6 +257,7 @@ class Arrival:
     @_explained
     def write(self, data: bytes) -> None:
         assert self._descriptor is not None, "the file is closed"
+        self._files.require_room(len(data))
         written = os.write(self._descriptor, data)
         while written < len(data):
             written += os.write(self._descriptor, memoryview(data)[written:])

@@ -3,6 +3,7 @@
 import io
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
@@ -12,7 +13,8 @@ from threading import Lock
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
-from trainyard.foundation.errors import Corrupt, TrainyardError, Unavailable
+from trainyard.foundation.disk import Reserve
+from trainyard.foundation.errors import Corrupt, LimitExceeded, NotFound, TrainyardError, Unavailable
 from trainyard.foundation.locations import BucketRef, Location
 from trainyard.objects.checksums import ContentDigests, digest_of, etag_of_parts
 from trainyard.objects.contract import (
@@ -36,6 +38,7 @@ from trainyard.objects.database import DiskFull
 from trainyard.objects.datafiles import Arrival, DataFileMissing, DataFiles, data_path, explain, hold
 from trainyard.objects.index import Index
 from trainyard.objects.index_uploads import PartsMoved
+from trainyard.objects.index_usage import UsageIndex
 from trainyard.objects.multipart import MOST_PARTS, named_parts, new_upload, whole_checksum
 from trainyard.objects.preconditions import check_etag
 from trainyard.objects.rows import StoredObject, StoredPart
@@ -53,11 +56,13 @@ class FilesystemObjects:
     grows with what was under way, not with what is stored.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, reserve_bytes: int = 0) -> None:
+        """`reserve_bytes` stay free on the disk; 0 is a twentieth of it, and at most 1 GiB."""
         self._clearing = Lock()
+        self._pending = PendingBytes()
         self._cleared = 0
         with ExitStack() as opened:
-            self._files = DataFiles(root)
+            self._files = DataFiles(root, reserve_bytes=reserve_bytes)
             opened.callback(self._files.close)
             self._check_index(root / "index.sqlite")
             self._index = Index(root / "index.sqlite")
@@ -68,7 +73,25 @@ class FilesystemObjects:
     def close(self) -> None:
         self._close()
 
+    @property
+    def reserve(self) -> Reserve:
+        return self._files.reserve
+
+    def usage(self) -> Mapping[str, int]:
+        return self._index.usage.usage()
+
+    def limits(self) -> Mapping[str, int]:
+        return self._index.usage.limits()
+
+    def set_limit(self, account: str, limit_bytes: int | None) -> None:
+        self._index.usage.set_limit(account, limit_bytes)
+
+    def require_room(self, where: Location, size: int) -> None:
+        self._files.require_room(size)
+        self._claim(where, is_object=True).check(size)
+
     def create_bucket(self, ref: BucketRef, *, region: str, now: datetime) -> Bucket:
+        self._files.require_room(0)
         bucket = Bucket(ref, region, now)
         self._index.add_bucket(bucket)
         return bucket
@@ -94,7 +117,8 @@ class FilesystemObjects:
             info = ObjectInfo(where, written.size, written.etag, written.modified_at, attributes, written.checksum)
             return self._index.put_object(bucket, StoredObject(data, info), precondition=precondition)
 
-        return FileWriter(self._files.begin(), algorithms, record=record, clear=self._clear_trash)
+        claim = self._claim(where, is_object=True)
+        return FileWriter(self._files.begin(), algorithms, claim=claim, record=record, clear=self._clear_trash)
 
     def put_together(self, objects: Sequence[NewObject], *, now: datetime) -> Sequence[Written | TrainyardError]:
         arrivals: list[Arrival] = []
@@ -188,6 +212,7 @@ class FilesystemObjects:
         return info
 
     def tag_object(self, where: Location, tags: Mapping[str, str]) -> None:
+        self._files.require_room(0)
         self._index.tag_object(where, tags)
 
     def create_upload(
@@ -199,6 +224,7 @@ class FilesystemObjects:
         algorithm: ChecksumAlgorithm | None = None,
         checksum_type: ChecksumType | None = None,
     ) -> Upload:
+        self._files.require_room(0)
         upload = new_upload(where, attributes, now=now, algorithm=algorithm, checksum_type=checksum_type)
         self._index.uploads.add(upload)
         return upload
@@ -236,7 +262,10 @@ class FilesystemObjects:
             return self._index.uploads.put_part(where, upload_id, stored=StoredPart(data, part))
 
         arrival = self._files.begin()
-        return FileWriter(arrival, algorithms, record=record, clear=self._clear_trash, kept=upload.algorithm)
+        claim = self._claim(where, is_object=False)
+        return FileWriter(
+            arrival, algorithms, claim=claim, record=record, clear=self._clear_trash, kept=upload.algorithm
+        )
 
     def parts(self, where: Location, upload_id: str, *, after: int = 0, limit: int = 1000) -> Sequence[ObjectPart]:
         return [stored.part for stored in self._index.uploads.parts(where, upload_id, after=after, limit=limit)]
@@ -273,6 +302,14 @@ class FilesystemObjects:
     def verify(self, *, deep: bool = False) -> Sequence[str]:
         """What is wrong with the store, one sentence each; `deep` reads every byte and compares the checksums."""
         return find_problems(self._index.data, self._files, deep=deep)
+
+    def _claim(self, where: Location, *, is_object: bool) -> "Claim":
+        def replaced() -> int:
+            with suppress(NotFound):
+                return self._index.object(where).info.size if is_object else 0
+            return 0
+
+        return Claim(self._pending, self._index.usage, where.bucket.account, replaced=replaced)
 
     def _check_index(self, path: Path) -> None:
         if not path.exists() and next(iter(self._files), None) is not None:
@@ -393,6 +430,62 @@ class StoredFile(NamedTuple):
     etag: str
 
 
+class PendingBytes:
+    """What is being written for each account by this process, and is not counted yet. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._by_account: Counter[str] = Counter()
+
+    def add(self, account: str, size: int) -> int:
+        """How much is pending with it."""
+        with self._lock:
+            self._by_account[account] += size
+            return self._by_account[account]
+
+    def remove(self, account: str, size: int) -> None:
+        with self._lock:
+            self._by_account[account] -= size
+            if not self._by_account[account]:
+                del self._by_account[account]
+
+
+class Claim:
+    """The bytes of one write, which count for its account while they come. Leaving its block gives them back."""
+
+    def __init__(self, pending: PendingBytes, usage: UsageIndex, account: str, *, replaced: Callable[[], int]) -> None:
+        self._pending = pending
+        self._usage = usage
+        self._account = account
+        self._replaced = replaced
+        self._size = 0
+
+    def check(self, size: int) -> None:
+        """LimitExceeded when so much is too much beside all that is pending."""
+        self._require_room(self._pending.add(self._account, 0) + size)
+
+    def add(self, size: int) -> None:
+        """LimitExceeded when it is too much now."""
+        self._size += size
+        self._require_room(self._pending.add(self._account, size))
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pending.remove(self._account, self._size)
+        self._size = 0
+
+    def _require_room(self, size: int) -> None:
+        """What is replaced is looked up only where it decides."""
+        try:
+            self._usage.require_room(self._account, size)
+        except LimitExceeded:
+            self._usage.require_room(self._account, size, replaced=self._replaced())
+
+
 class FileReader:
     """One version of an object; its file stays readable while it is open, also when its name is gone."""
 
@@ -448,12 +541,14 @@ class FileWriter:
         arrival: Arrival,
         algorithms: Sequence[ChecksumAlgorithm],
         *,
+        claim: "Claim",
         record: Callable[[str, Written, Precondition], bool],
         clear: Callable[[], object],
         kept: ChecksumAlgorithm | None = None,
     ) -> None:
         self._arrival = arrival
         self._digests = ContentDigests((*algorithms, kept) if kept else algorithms)
+        self._claim = claim
         self._record = record
         self._clear = clear
         self._kept = kept
@@ -461,6 +556,7 @@ class FileWriter:
 
     def write(self, data: bytes) -> None:
         try:
+            self._claim.add(len(data))
             self._arrival.write(data)
         except TrainyardError:
             self.abort()
@@ -477,7 +573,7 @@ class FileWriter:
     ) -> Written:
         assert not self._has_ended, "the writer has ended already"
         self._has_ended = True
-        with _discarding([self._arrival]):
+        with self._claim, _discarding([self._arrival]):
             checksum = self._digests.verify(expected, md5=md5, again=self._arrival.chunks)
             if self._kept is not None:
                 checksum = self._digests.checksum(self._kept, self._arrival.chunks)
@@ -492,7 +588,8 @@ class FileWriter:
     def abort(self) -> None:
         if not self._has_ended:
             self._has_ended = True
-            self._arrival.discard()
+            with self._claim:
+                self._arrival.discard()
 
 
 @contextmanager

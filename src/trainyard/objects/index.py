@@ -10,12 +10,13 @@ from pathlib import Path
 from trainyard.foundation.clock import to_micros
 from trainyard.foundation.errors import AlreadyExists, Conflict, NotFound, TrainyardError
 from trainyard.foundation.locations import BucketRef, Location
-from trainyard.objects.contract import Bucket, Listing, Precondition, PreconditionFailed
+from trainyard.objects.contract import Bucket, Listing, Precondition, PreconditionFailed, StorageFull
 from trainyard.objects.database import Database
 from trainyard.objects.index_data import DataIndex
 from trainyard.objects.index_pages import list_objects
 from trainyard.objects.index_schema import SCHEMA, VERSION
 from trainyard.objects.index_uploads import UploadIndex
+from trainyard.objects.index_usage import USAGE_SCHEMA, UsageIndex
 from trainyard.objects.object_rows import check_target, find_bucket, put_object, read_object
 from trainyard.objects.rows import StoredObject, attributes_text, read_attributes, read_bucket, tags_text
 
@@ -37,8 +38,9 @@ class Index:
     """The rows behind `FilesystemObjects`. Each method is one transaction, durable when it returns."""
 
     def __init__(self, path: Path) -> None:
-        self._database = Database(path, schema=SCHEMA, version=VERSION)
+        self._database = Database(path, schema=SCHEMA, version=VERSION, additions={"usage": USAGE_SCHEMA})
         self.uploads, self.data = UploadIndex(self._database), DataIndex(self._database)
+        self.usage = UsageIndex(self._database)
 
     def close(self) -> None:
         self._database.close()
@@ -175,5 +177,5 @@ def _put_or_why_not(
     try:
         bucket = find_bucket(connection, stored.info.where.bucket)
         return put_object(connection, bucket=bucket, stored=stored, precondition=precondition)
-    except (NotFound, PreconditionFailed) as error:  # before anything was changed
+    except (NotFound, PreconditionFailed, StorageFull) as error:  # before anything was changed
         return error

@@ -9,6 +9,7 @@ from trainyard.foundation.errors import NotFound, TrainyardError
 from trainyard.foundation.locations import BucketRef, Location
 from trainyard.objects.contract import ChecksumAlgorithm, ChecksumType, Precondition, Upload, UploadPage
 from trainyard.objects.database import Database
+from trainyard.objects.index_usage import OVERHEAD_BYTES, check_limit
 from trainyard.objects.listing import first_key, roll_up, upload_page
 from trainyard.objects.object_rows import find_bucket, put_object
 from trainyard.objects.rows import (
@@ -85,7 +86,9 @@ class UploadIndex:
         def work(connection: sqlite3.Connection) -> bool:
             _upload(connection, where, upload_id)
             place = (upload_id, stored.part.number)
-            replaced = connection.execute("SELECT 1 FROM part WHERE upload = ? AND number = ?", place).fetchone()
+            replaced = connection.execute("SELECT size FROM part WHERE upload = ? AND number = ?", place).fetchone()
+            kept = 0 if replaced is None else replaced[0] + OVERHEAD_BYTES
+            check_limit(connection, where.bucket.account, stored.part.size + OVERHEAD_BYTES, replaced=kept)
             connection.execute(_PUT_PART, (upload_id, *part_row(stored.part), stored.data))
             return replaced is not None
 
@@ -111,7 +114,7 @@ class UploadIndex:
             _upload(connection, where, upload.id)
             _check_parts(connection, upload.id, parts)
             bucket = find_bucket(connection, where.bucket)
-            put_object(connection, bucket=bucket, stored=stored, precondition=precondition)
+            put_object(connection, bucket=bucket, stored=stored, precondition=precondition, is_counted=True)
             _delete_upload(connection, bucket, upload)
 
         self._database.write(work)

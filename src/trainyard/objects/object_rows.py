@@ -6,6 +6,7 @@ from trainyard.foundation.clock import from_micros, to_micros
 from trainyard.foundation.errors import NotFound
 from trainyard.foundation.locations import BucketRef, Location
 from trainyard.objects.contract import ObjectInfo, Precondition
+from trainyard.objects.index_usage import OVERHEAD_BYTES, check_limit
 from trainyard.objects.preconditions import check_precondition
 from trainyard.objects.rows import (
     StoredObject,
@@ -35,10 +36,19 @@ def find_bucket(connection: sqlite3.Connection, ref: BucketRef) -> int:
 
 
 def put_object(
-    connection: sqlite3.Connection, *, bucket: int, stored: StoredObject, precondition: Precondition
+    connection: sqlite3.Connection,
+    *,
+    bucket: int,
+    stored: StoredObject,
+    precondition: Precondition,
+    is_counted: bool = False,
 ) -> bool:
+    """Whether another data file was replaced. What `is_counted` is in the usage of its account already, as parts."""
     info = stored.info
     replaces = check_target(connection, bucket, info.where, precondition=precondition)
+    if not is_counted:
+        replaced = _kept(connection, bucket, info.where) if replaces else 0
+        check_limit(connection, info.where.bucket.account, info.size + OVERHEAD_BYTES, replaced=replaced)
     values = (info.size, info.etag, to_micros(info.modified_at), checksum_text(info.checksum))
     described = (attributes_text(info.attributes), parts_text(info.parts))
     connection.execute(_PUT_OBJECT, (bucket, info.where.key.encode(), stored.data, *values, *described))
@@ -56,6 +66,13 @@ def check_target(connection: sqlite3.Connection, bucket: int, where: Location, *
     etag: str | None = row[0]
     check_precondition(precondition, where, etag=etag)
     return etag is not None
+
+
+def _kept(connection: sqlite3.Connection, bucket: int, where: Location) -> int:
+    """What the object at a key counts."""
+    row = connection.execute("SELECT size FROM object WHERE bucket = ? AND key = ?", (bucket, where.key.encode()))
+    size: int = row.fetchone()[0]
+    return size + OVERHEAD_BYTES
 
 
 def read_object(

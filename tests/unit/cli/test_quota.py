@@ -13,3 +13,10 @@ def test_a_quota_needs_a_number(trainyard: Trainyard, yard: Home, arguments: tup
 
 def test_help_quotes_what_a_shell_would_expand(trainyard: Trainyard) -> None:
     assert "trainyard quota set '*' '*' 8" in trainyard("quota", "set", "-h").out
+
+
+@pytest.mark.parametrize(
+    "arguments", [("anna",), ("anna", "much"), ("anna", "-1"), ("anna", "1GB", "--remove"), ("anna", "5 parsecs")]
+)
+def test_a_storage_quota_needs_a_size_or_goes(trainyard: Trainyard, yard: Home, arguments: tuple[str, ...]) -> None:
+    assert trainyard("quota", "storage", *arguments).code == 2

@@ -96,3 +96,21 @@ def test_asking_makes_no_home(trainyard: Trainyard, user_home: Path) -> None:
     trainyard("status")
 
     assert list(user_home.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("told", "line"),
+    [
+        ({}, "storage   1.0 GiB kept as objects, 512.0 MiB of disk in reserve"),
+        ({"LimitBytes": 2 << 30}, "storage   1.0 GiB of 2.0 GiB kept as objects, 512.0 MiB of disk in reserve"),
+        (
+            {"ReserveIsTouched": True},
+            "storage   1.0 GiB kept as objects, 512.0 MiB of disk in reserve; THE DISK IS FULL, uploads are refused",
+        ),
+    ],
+)
+def test_room_for_objects_is_told_where_the_yard_keeps_them(
+    trainyard: Trainyard, yard: Home, answer: dict[str, Any], told: dict[str, Any], line: str
+) -> None:
+    answer["Storage"] = {"UsedBytes": 1 << 30, "ReserveBytes": 1 << 29, "ReserveIsTouched": False, **told}
+    assert line in trainyard("status").out.splitlines()

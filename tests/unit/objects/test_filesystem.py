@@ -5,6 +5,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event, Thread
@@ -130,6 +131,32 @@ class TestFiles:
             assert isinstance(reader, LiesInFile)
             os.sendfile(target.fileno(), reader.file.fileno(), 2, 5)
         assert (tmp_path / "sent").read_bytes() == b"23456"
+
+    def test_a_read_that_the_kernel_cuts_short_goes_on_to_its_end(
+        self, store: FilesystemObjects, bucket: BucketRef, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        body = bytes(range(256)) * 4
+        put(store, Location(bucket, "k"), body)
+        reader = store.open(Location(bucket, "k"))
+        pread = os.pread
+        monkeypatch.setattr(os, "pread", lambda descriptor, size, offset: pread(descriptor, min(size, 100), offset))
+        assert reader.read(0, len(body)) == body
+        assert reader.read(200, 500) == body[200:700]
+        reader.close()
+
+    def test_what_is_in_memory_is_read_at_once(self) -> None:
+        with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+            store = FilesystemObjects(Path(folder) / "objects")
+            where = Location(new_bucket(store), "k")
+            put(store, where, b"0123456789")
+            reader = store.open(where)
+            reader.read(0, 10)
+            told = reader.read_now(2, 5)
+            reader.close()
+            store.close()
+        if told is None:
+            pytest.skip("the file system of /var/tmp cannot tell what is in memory")
+        assert told == b"23456"
 
     def test_the_file_of_a_replaced_or_deleted_object_is_removed(
         self, store: FilesystemObjects, bucket: BucketRef, root: Path
@@ -632,7 +659,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 class TestDisk:
     def test_a_full_disk_refuses_writes_and_keeps_what_is_there(self, small_disk: Path) -> None:
         root = small_disk / "objects"
-        store = FilesystemObjects(root)
+        store = FilesystemObjects(root, reserve_bytes=1)
         bucket = new_bucket(store)
         put(store, Location(bucket, "kept"), b"x" * 1000)
         with pytest.raises(Unavailable, match=r"no space left .* Free some"):
@@ -645,7 +672,7 @@ class TestDisk:
         store.close()
 
     def test_a_disk_that_fills_up_with_small_objects_can_be_emptied_again(self, small_disk: Path) -> None:
-        store = FilesystemObjects(small_disk / "objects")
+        store = FilesystemObjects(small_disk / "objects", reserve_bytes=1)
         bucket = new_bucket(store)
         stored = fill_disk(store, bucket)
         assert arrivals(small_disk / "objects") == []
@@ -657,7 +684,7 @@ class TestDisk:
         store.close()
 
     def test_a_full_disk_refuses_all_that_come_at_once_and_keeps_no_file_of_them(self, small_disk: Path) -> None:
-        store = FilesystemObjects(small_disk)
+        store = FilesystemObjects(small_disk, reserve_bytes=1)
         bucket = new_bucket(store)
         new = [NewObject(Location(bucket, f"{number}"), b"x" * 1_000_000, Attributes()) for number in range(100)]
         with pytest.raises(Unavailable, match="Free some"):
@@ -665,6 +692,33 @@ class TestDisk:
         assert keys_of(store, bucket) == []
         assert arrivals(small_disk) == []
         assert data_files(small_disk) == []
+        store.close()
+
+    def test_uploads_of_every_kind_leave_the_reserve_to_the_yard_and_deletes_free_it(self, small_disk: Path) -> None:
+        store = FilesystemObjects(small_disk / "objects", reserve_bytes=4 << 20)
+        bucket = new_bucket(store)
+        where = Location(bucket, "key")
+        put(store, where, b"x" * (1 << 20))
+        upload = store.create_upload(Location(bucket, "parts"), Attributes(), now=NOON)
+        stored = fill_disk(store, bucket)
+        assert (4 << 20) - (1 << 18) <= store.reserve.free_bytes < (4 << 20) + (1 << 18)
+        (small_disk / "records").write_bytes(b"x" * (1 << 20))  # the yard's own, for which the reserve is
+        attempts: list[Callable[[], object]] = [
+            lambda: store.writer(where, Attributes()),
+            lambda: store.part_writer(upload.where, upload.id, 1),
+            lambda: store.put_together([NewObject(where, b"x", Attributes())], now=NOON),
+            lambda: store.create_upload(where, Attributes(), now=NOON),
+            lambda: store.create_bucket(BucketRef(bucket.account, "more"), region="here", now=NOON),
+            lambda: store.tag_object(where, {"a": "b"}),
+            lambda: store.require_room(where, 1),
+        ]
+        for attempt in attempts:
+            with pytest.raises(Unavailable, match="4194304 are kept for the yard's own records"):
+                attempt()
+        assert store.reserve.is_touched
+        assert body_of(store, where) == b"x" * (1 << 20)
+        store.delete_many(bucket, [*stored, "key"])
+        put(store, where, b"y" * (1 << 16))
         store.close()
 
     def test_a_read_only_disk_is_told_as_such(self, small_disk: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import BinaryIO, cast
 
+from trainyard.foundation.disk import require_room, reserve_of
 from trainyard.foundation.errors import TrainyardError
 from trainyard.objects.checksums import ContentDigests
 from trainyard.objects.contract import ANY_STATE, Checksum, ChecksumAlgorithm, Precondition, Written
@@ -21,6 +22,7 @@ class Staged:
 
     def __init__(self, folder: Path, algorithms: Sequence[ChecksumAlgorithm] = ()) -> None:
         self.digests = ContentDigests(algorithms)
+        self._folder = folder
         self._file: SpooledTemporaryFile[bytes] = SpooledTemporaryFile(SMALL, dir=str(folder))  # noqa: SIM115
 
     @property
@@ -28,6 +30,8 @@ class Staged:
         return self.digests.size
 
     def write(self, data: bytes) -> None:
+        if self.size + len(data) > SMALL:
+            require_room(reserve_of(self._folder), len(data))
         try:
             self._file.write(data)
         except OSError as error:

@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
 
-from trainyard.objects.contract import ObjectWriter
+from trainyard.foundation.locations import Location
+from trainyard.objects.contract import CountsStorage, ObjectStore, ObjectWriter
 from trainyard.server.services.contract import Shape
 from trainyard.server.services.s3.faults import too_large
 from trainyard.wire.fault import Fault
@@ -28,6 +29,12 @@ def body_size(shape: Shape) -> int:
     if size > MAX_BODY_BYTES:
         raise too_large(size, MAX_BODY_BYTES)
     return size
+
+
+def require_room(objects: ObjectStore, where: Location, size: int) -> None:
+    """Refuse what there is no room for before it is sent: on the disk, or in what the bucket's account may keep."""
+    if isinstance(objects, CountsStorage):
+        objects.require_room(where, size)
 
 
 async def receive(

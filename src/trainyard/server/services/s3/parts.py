@@ -10,7 +10,7 @@ from trainyard.server.services.s3.attributes import encryption_members
 from trainyard.server.services.s3.checksums import Announced, announced, digest_member
 from trainyard.server.services.s3.conditions import check_source
 from trainyard.server.services.s3.faults import invalid_request, too_large
-from trainyard.server.services.s3.intake import MAX_BODY_BYTES, body_size, receive
+from trainyard.server.services.s3.intake import MAX_BODY_BYTES, body_size, receive, require_room
 from trainyard.server.services.s3.ranges import Span, checked_part_number, copy_span
 
 BITE_BYTES = 1024 * 1024
@@ -49,6 +49,7 @@ class _Part:
         objects, where = self._call.yard.objects, location_of(self._call, self._shape)
         self._upload = objects.upload(where, self._shape["UploadId"])
         _check_algorithm(self._upload, self._digests.algorithm)
+        require_room(objects, where, body_size(self._shape))
         algorithms = _algorithms(self._upload, self._digests.algorithm)
         return objects.part_writer(where, self._upload.id, self._number, algorithms=algorithms)
 

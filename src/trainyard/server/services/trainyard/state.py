@@ -6,6 +6,8 @@ from trainyard import __version__
 from trainyard.engines.contract import Node
 from trainyard.foundation.jobs import Share, TrainingJob
 from trainyard.link.warm import WarmWorker, warm_workers
+from trainyard.objects.contract import CountsStorage
+from trainyard.server.quotas import ANY
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.server.services.trainyard.line import Line, lines_now, machine_now
 from trainyard.server.services.trainyard.shares import shares_of
@@ -32,11 +34,27 @@ def describe_yard(call: Call, shape: Shape) -> Shape:  # noqa: ARG001 - it has n
         "QueuedJobs": sum(line.waiting for line in lines),
         "RunningJobs": [_running(call, job) for job in seen],
         "Lines": [_line(call, each) for each in lines],
+        "Storage": _storage(call),
         "WarmWorkers": [_worker(each) for each in workers if call.caller.is_admin or each.account == call.account],
     }
 
 
 OPERATIONS: Operations = {"DescribeYard": describe_yard}
+
+
+def _storage(call: Call) -> Shape | None:
+    """Room for objects as the caller may know it; None where another S3 keeps them."""
+    objects = call.yard.objects
+    if not isinstance(objects, CountsStorage):
+        return None
+    reserve, used, limits = objects.reserve, objects.usage(), objects.limits()
+    return {
+        "FreeBytes": reserve.free_bytes,
+        "ReserveBytes": reserve.bytes,
+        "ReserveIsTouched": reserve.is_touched,
+        "UsedBytes": sum(used.values()) if call.caller.is_admin else used.get(call.account, 0),
+        "LimitBytes": limits.get(call.account, limits.get(ANY)),
+    }
 
 
 def _worker(worker: WarmWorker) -> Shape:

@@ -1,9 +1,14 @@
+import contextlib
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from tests.unit.server.services.accounts import Accounts, As
+from tests.unit.server.services.accounts import NOON, Accounts, As
 from tests.unit.server.services.sagemaker.requests import create
+from trainyard.foundation.errors import AlreadyExists
+from trainyard.foundation.locations import BucketRef, Location
+from trainyard.objects.contract import Attributes, CountsStorage, StorageFull
 from trainyard.wire.fault import Fault
 
 ON_DEMAND: dict[str, Any] = {"InstanceType": "ml.m5.large", "Kind": "on-demand"}
@@ -61,3 +66,72 @@ def test_a_quota_that_makes_no_sense_is_refused(accounts: Accounts, changed: dic
     with pytest.raises(Fault) as caught:
         accounts.admin("trainyard", "PutQuota", **{"UserName": "anna", **ON_DEMAND, "Limit": 1, **changed})
     assert caught.value.code == code
+
+
+def storage(user: As, **asked: Any) -> list[tuple[str, int | None, int]]:
+    found = user("trainyard", "ListQuotas", **asked)["StorageQuotas"]
+    return [(each["UserName"], each.get("LimitBytes"), each["UsedBytes"]) for each in found]
+
+
+def usage(accounts: Accounts) -> Mapping[str, int]:
+    objects = accounts.yard.objects
+    assert isinstance(objects, CountsStorage)
+    return objects.usage()
+
+
+def keep(accounts: Accounts, user: As, size: int) -> None:
+    objects, bucket = accounts.yard.objects, BucketRef(user.account, "kept")
+    with contextlib.suppress(AlreadyExists):
+        objects.create_bucket(bucket, region="us-east-1", now=NOON)
+    writer = objects.writer(Location(bucket, f"{size}"), Attributes())
+    writer.write(b"x" * size)
+    writer.commit(now=NOON)
+
+
+def test_an_administrator_limits_what_users_keep(accounts: Accounts, anna: As) -> None:
+    admin, ben, ((_, _, before),) = accounts.admin, accounts.ben, storage(anna)
+    admin("trainyard", "PutStorageQuota", UserName="anna", LimitBytes=before + 10_000)
+    admin("trainyard", "PutStorageQuota", UserName="*", LimitBytes=50_000)
+    keep(accounts, anna, 5_000)
+    keep(accounts, ben, 20_000)
+    with pytest.raises(StorageFull):
+        keep(accounts, anna, 2_000)
+    kept, his = before + 9_096, usage(accounts)[ben.account]
+    assert [each for each in storage(admin) if each[0] in ("*", "anna", "ben")] == [
+        ("*", 50_000, his),
+        ("anna", before + 10_000, kept),
+        ("ben", 50_000, his),
+    ]
+    assert storage(anna) == [("anna", before + 10_000, kept)]
+    admin("trainyard", "DeleteStorageQuota", UserName="anna")
+    assert storage(anna) == [("anna", 50_000, kept)]
+    admin("trainyard", "DeleteStorageQuota", UserName="*")
+    assert storage(anna) == [("anna", None, kept)]
+    with pytest.raises(Fault) as caught:
+        admin("trainyard", "DeleteStorageQuota", UserName="anna")
+    assert caught.value.code == "ResourceNotFound"
+
+
+def test_only_an_administrator_limits_what_users_keep(accounts: Accounts, anna: As) -> None:
+    for operation, more in (("PutStorageQuota", {"LimitBytes": 1 << 60}), ("DeleteStorageQuota", {})):
+        with pytest.raises(Fault) as caught:
+            anna("trainyard", operation, UserName="anna", **more)
+        assert caught.value.code == "AccessDeniedException"
+    for changed, code in (({"UserName": "nobody"}, "ResourceNotFound"), ({"LimitBytes": -1}, "ValidationException")):
+        with pytest.raises(Fault) as caught:
+            accounts.admin("trainyard", "PutStorageQuota", **{"UserName": "anna", "LimitBytes": 1, **changed})
+        assert caught.value.code == code
+
+
+def test_the_yard_tells_what_the_caller_keeps_and_may_keep(accounts: Accounts, anna: As) -> None:
+    accounts.admin("trainyard", "PutStorageQuota", UserName="anna", LimitBytes=1_000_000)
+    keep(accounts, anna, 1_000)
+    keep(accounts, accounts.ben, 2_000)
+    used = usage(accounts)
+    told = anna("trainyard", "DescribeYard")["Storage"]
+    assert (told["UsedBytes"], told["LimitBytes"]) == (used[anna.account], 1_000_000)
+    assert told["ReserveBytes"] > 0
+    assert told["ReserveIsTouched"] is (told["FreeBytes"] < told["ReserveBytes"])
+    told = accounts.admin("trainyard", "DescribeYard")["Storage"]
+    assert (told["UsedBytes"], told.get("LimitBytes")) == (sum(used.values()), None)
+    assert used[accounts.ben.account] >= 6_096
