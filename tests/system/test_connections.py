@@ -58,9 +58,10 @@ def test_headers_of_usual_length_are_taken_however_they_are_cut(yard: RunningYar
     [
         HEALTH + b"X-Long: " + b"a" * 70_000 + b"\r\n\r\n",
         HEALTH + b"".join(b"X-%d: %s\r\n" % (number, b"b" * 100) for number in range(700)) + b"\r\n",
+        HEALTH + b"".join(b"X-%d:\r\n" % number for number in range(700)) + b"\r\n",
         b"GET /" + b"c" * 70_000 + b" HTTP/1.1\r\nHost: yard\r\n\r\n",
     ],
-    ids=["one long header", "many headers", "a long path"],
+    ids=["one long header", "many headers", "many short headers", "a long path"],
 )
 def test_a_head_that_is_too_long_is_refused(yard: RunningYard, head: bytes) -> None:
     assert answer(yard, head).startswith(b"HTTP/1.1 431 ")
@@ -114,6 +115,29 @@ def test_nonsense_after_a_request_does_not_tear_its_answer_apart(yard: RunningYa
 def test_a_body_that_cannot_be_read_ends_its_request(yard: RunningYard) -> None:
     told = answer(yard, b"POST / HTTP/1.1\r\nHost: yard\r\nTransfer-Encoding: chunked\r\n\r\nno length\r\n")
     assert told.startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_body_of_tiny_chunks_is_refused(yard: RunningYard) -> None:
+    head = b"POST / HTTP/1.1\r\nHost: yard\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with connect(yard) as connection:
+        connection.sendall(head)
+        try:
+            for _ in range(100):
+                connection.sendall(b"1\r\nx\r\n" * 50_000)
+        except ConnectionError:
+            return
+    pytest.fail("the yard took five million chunks")
+
+
+@pytest.mark.parametrize(
+    "target",
+    [b"/" + b"a/" * 20_000, b"/b?" + b"a&" * 20_000, b"/b?Signature=x&" + b"x-amz-meta-a&" * 3000],
+    ids=["a long path", "many parameters", "many headers of a link"],
+)
+def test_an_address_that_nobody_means_is_refused_before_it_is_read(yard: RunningYard, target: bytes) -> None:
+    told = answer(yard, b"GET %s HTTP/1.1\r\nHost: yard\r\nConnection: close\r\n\r\n" % target)
+    assert told.startswith(b"HTTP/1.1 400 ")
+    assert b"<Code>InvalidURI</Code>" in told
 
 
 def test_a_client_of_1996_gets_its_answer_and_the_end_of_the_connection(yard: RunningYard) -> None:

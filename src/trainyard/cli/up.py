@@ -18,12 +18,12 @@ import click
 
 from trainyard.cli.console import Command, chosen_home, command_line, home_option, say
 from trainyard.cli.failure import ExitCode, Failure
-from trainyard.foundation.files import PRIVATE_FILE, PRIVATE_FOLDER
+from trainyard.foundation.files import PRIVATE_FOLDER
 from trainyard.foundation.home import Home, Runtime
+from trainyard.foundation.journal import LIMIT_BYTES, open_log, put_aside
 
 START_LIMIT_S = 60
 _POLL_S = 0.02
-_LOG_LIMIT_BYTES = 16 * 1024 * 1024
 _TAIL_LINES = 15
 _SAID = "error: "  # how the server begins a message to the user
 
@@ -177,9 +177,9 @@ def _open_log(home: Home) -> _Log:
     try:
         home.root.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
-            if home.server_log.stat().st_size > _LOG_LIMIT_BYTES:
-                home.server_log.replace(home.server_log.with_suffix(".log.1"))
-        descriptor = os.open(home.server_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, PRIVATE_FILE)
+            if home.server_log.stat().st_size > LIMIT_BYTES:
+                put_aside(home.server_log)
+        descriptor = open_log(home.server_log)
     except OSError as error:
         raise Failure(
             f"The home folder {home.root} cannot be written.",

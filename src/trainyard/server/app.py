@@ -11,25 +11,28 @@ import json
 import logging
 import os
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, MutableMapping
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Coroutine, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from trainyard import __version__
 from trainyard.foundation.clock import Clock
 from trainyard.foundation.errors import Corrupt, TrainyardError
-from trainyard.server.body import Receive, RequestBody, read_whole
+from trainyard.server.body import BodyIntake, Receive, RequestBody, read_whole
 from trainyard.server.connections import EXTENSION, Connection
-from trainyard.server.identity import Caller
+from trainyard.server.identity import Caller, Credential
+from trainyard.server.parsing import ParsingThread
 from trainyard.server.services.contract import Call, Operation, PlainOperation, Shape, Yard
 from trainyard.server.services.registry import service
+from trainyard.wire.claim import SignedRequest
 from trainyard.wire.fault import Fault
 from trainyard.wire.http import ClosableBytes, FileSlice, Headers, HttpRequest, HttpResponse
+from trainyard.wire.limits import ORDINARY, check_address, limits_of, too_large
 from trainyard.wire.link_headers import with_link_headers
 from trainyard.wire.payload import VerifiedStream
 from trainyard.wire.refusal import Family, Reason, Refused
 from trainyard.wire.routing import Route, Router
-from trainyard.wire.signature import parse_authorization, verify
+from trainyard.wire.signature import check_claim, parse_authorization, prove_body, verify
 from trainyard.wire.validation import validator
 
 log = logging.getLogger(__name__)
@@ -40,6 +43,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 HEALTH = "/_trainyard/health"  # an underscore cannot begin a bucket's name
 
 _READ_BITE = 256 * 1024
+_SHORT_BYTES = 16 * 1024  # of a body that is parsed at once, in 2 ms at worst
 
 
 @dataclass(slots=True)
@@ -48,7 +52,11 @@ class Exchange:
 
     http: HttpRequest
     body: RequestBody
+    connection: Connection | None = None
+    address: str = ""  # that the request came from
     request_id: str = ""
+    signed: SignedRequest | None = None
+    credential: Credential | None = None
     route: Route | None = None
     operation: Operation | None = None
     caller: Caller | None = None
@@ -73,6 +81,8 @@ class App:
     router: Router
     clock: Clock
     body_limit_bytes: int
+    bodies: BodyIntake = field(default_factory=BodyIntake)
+    parsing: ParsingThread = field(default_factory=ParsingThread)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http", "the listeners have neither lifespan nor websockets"
@@ -80,12 +90,16 @@ class App:
             await _send_response(scope, send, health(), receive=receive)
             return
         http = _http_request(scope)
-        exchange = Exchange(http, RequestBody(receive, http.headers))
+        connection = _connection(scope)
+        wake = connection.wake if connection is not None else _do_nothing
+        body = RequestBody(receive, http.headers, intake=self.bodies, wake=wake)
+        exchange = Exchange(http, body, connection, (scope.get("client") or ("",))[0])
         try:
             for step in REQUEST:
                 await step(self, exchange)
         except Exception as error:
             exchange.fault = next(fault for handle in FAULT if (fault := handle(exchange, error)))
+        self.bodies.release(body)
         for finish in RESPONSE:
             finish(self, exchange)
         await _send_response(scope, send, exchange.response, receive=receive)
@@ -96,30 +110,53 @@ async def assign_request_id(_app: App, exchange: Exchange) -> None:
 
 
 async def match_operation(app: App, exchange: Exchange) -> None:
+    check_address(exchange.http.path, exchange.http.query)
     exchange.http = with_link_headers(exchange.http)
-    if app.router.needs_body(exchange.http):
-        exchange.http.body = await read_whole(exchange.body, app.body_limit_bytes)
-    exchange.route = app.router.match(exchange.http)
+    if not app.router.needs_body(exchange.http):
+        exchange.route = app.router.match(exchange.http)
 
 
-async def verify_signature(app: App, exchange: Exchange) -> None:
-    family = _family(exchange.matched)
-    if family is not Family.S3 and not exchange.body.is_read:
-        exchange.http.body = await read_whole(exchange.body, app.body_limit_bytes)
+async def check_caller(app: App, exchange: Exchange) -> None:
+    """Refuse what no body could make good: an unsigned request, an unknown key, a signature of another time."""
     signed = parse_authorization(exchange.http)
     if signed is None:
         raise Refused(Reason.UNSIGNED)
     now = app.clock()
+    check_claim(signed, exchange.http, now=now, family=_family(exchange.route))
     identities = app.yard.identities
     credential = identities.recall(signed.access_key_id, signed.session_token, now=now)
     if credential is None:
         credential = await asyncio.to_thread(identities.resolve, signed.access_key_id, signed.session_token, now=now)
+    exchange.signed, exchange.credential = signed, credential
+
+
+async def match_operation_in_form(app: App, exchange: Exchange) -> None:
+    """For the query protocol, whose requests name their operation in the body."""
+    if exchange.route is None:
+        await _read_unproven_body(app, exchange)
+        exchange.route = app.router.match(exchange.http)
+
+
+async def verify_signature(app: App, exchange: Exchange) -> None:
+    signed, credential = exchange.signed, exchange.credential
+    assert signed is not None, "the caller is checked before"
+    assert credential is not None, "the caller is checked before"
+    family = _family(exchange.matched)
+    is_declared = family is Family.S3 or signed.declares_body
+    if not is_declared:
+        await _read_unproven_body(app, exchange)
     seed = verify(
-        signed, exchange.http, secret=credential.secret, now=now, family=family, labels=exchange.matched.labels
+        signed, exchange.http, secret=credential.secret, now=app.clock(), family=family, labels=exchange.matched.labels
     )
+    _hold_for_account(app, exchange, credential.caller.account)
+    if exchange.connection is not None:
+        exchange.connection.mark_proven()
     exchange.caller, exchange.region = credential.caller, signed.region
     if family is Family.S3:
         exchange.stream = VerifiedStream(exchange.body, signed=signed, seed=seed, headers=exchange.http.headers)
+    elif is_declared:
+        await _read_body(app, exchange, exchange.body)
+        prove_body(signed, exchange.http.body)
 
 
 async def find_operation(_app: App, exchange: Exchange) -> None:
@@ -133,15 +170,16 @@ async def read_proven_body(app: App, exchange: Exchange) -> None:
     """For S3, whose bodies are proven while they are read, and which alone may be streams."""
     if exchange.stream is None or exchange.matched.codec.takes_stream(exchange.matched.operation):
         return
-    exchange.http.body = await read_whole(exchange.stream, app.body_limit_bytes)
+    await _read_body(app, exchange, exchange.stream)
 
 
-async def parse_shape(_app: App, exchange: Exchange) -> None:
-    exchange.shape = exchange.matched.codec.parse(exchange.http, exchange.matched, exchange.stream)
-
-
-async def validate_shape(_app: App, exchange: Exchange) -> None:
-    validator(exchange.matched.service, exchange.matched.operation)(exchange.shape)
+async def parse_shape(app: App, exchange: Exchange) -> None:
+    """Parse and validate the request: a short body at once, a long one where others do not wait for it."""
+    assert exchange.caller is not None, "the signature is verified before"
+    if len(exchange.http.body) <= _SHORT_BYTES and "content-encoding" not in exchange.http.headers:
+        _parse_and_validate(exchange)
+    else:
+        await app.parsing.run(exchange.caller.account, lambda: _parse_and_validate(exchange))
 
 
 async def dispatch(app: App, exchange: Exchange) -> None:
@@ -162,7 +200,7 @@ async def serialise_shape(_app: App, exchange: Exchange) -> None:
 def refusal_to_fault(exchange: Exchange, error: Exception) -> Fault | None:
     if not isinstance(error, Refused):
         return None
-    return error.fault(_family(exchange.route) if exchange.route else Family.JSON)
+    return error.fault(_family(exchange.route))
 
 
 def known_error_to_fault(exchange: Exchange, error: Exception) -> Fault | None:
@@ -192,8 +230,8 @@ def serialise_fault(app: App, exchange: Exchange) -> None:
 
 def close_when_body_is_unread(_app: App, exchange: Exchange) -> None:
     # A client that waits for "100 Continue" never sends the body of a refused request; the next request on the
-    # connection would then be taken for that body.
-    if "expect" in exchange.http.headers and not exchange.body.is_begun:
+    # connection would then be taken for that body. One whose body was given up does not send the rest of it either.
+    if ("expect" in exchange.http.headers and not exchange.body.is_begun) or exchange.body.is_ended:
         exchange.response.headers.append(("connection", "close"))
 
 
@@ -213,11 +251,12 @@ def log_call(_app: App, exchange: Exchange) -> None:
 REQUEST = (
     assign_request_id,
     match_operation,
+    check_caller,
+    match_operation_in_form,
     verify_signature,
     find_operation,
     read_proven_body,
     parse_shape,
-    validate_shape,
     dispatch,
     serialise_shape,
 )
@@ -240,7 +279,50 @@ def _http_request(scope: Scope) -> HttpRequest:
     )
 
 
-def _family(route: Route) -> Family:
+def _connection(scope: Scope) -> Connection | None:
+    found: Connection | None = scope.get("extensions", {}).get(EXTENSION, {}).get("connection")
+    return found
+
+
+def _do_nothing() -> None:
+    """Wake nobody, where there is no connection on which somebody waits."""
+
+
+def _hold_for_account(app: App, exchange: Exchange, account: str) -> None:
+    """Count what comes of the body from now on to the account that has proven to send it."""
+    body = exchange.body
+    app.bodies.release(body)
+    if not body.is_read:
+        body.hold = lambda size_bytes: app.bodies.hold_for_account(body, account, size_bytes)
+
+
+async def _read_body(app: App, exchange: Exchange, stream: AsyncIterable[bytes]) -> None:
+    """Read a body that is held whole, within the limit of its operation."""
+    operation = exchange.route.operation if exchange.route else None
+    limits = limits_of(operation) if operation is not None else ORDINARY
+    limit_bytes = min(limits.size_bytes, app.body_limit_bytes)
+    announced = exchange.body.announced_bytes
+    if announced is not None and announced > limit_bytes:
+        raise too_large(operation, limit_bytes, size_bytes=announced)
+    exchange.http.body = await read_whole(stream, limit_bytes, route=exchange.route)
+
+
+async def _read_unproven_body(app: App, exchange: Exchange) -> None:
+    body = exchange.body
+    if not body.is_read:
+        body.hold = lambda size_bytes: app.bodies.hold(body, exchange.address, size_bytes)
+        await _read_body(app, exchange, body)
+
+
+def _parse_and_validate(exchange: Exchange) -> None:
+    route = exchange.matched
+    exchange.shape = route.codec.parse(exchange.http, route, exchange.stream)
+    validator(route.service, route.operation)(exchange.shape)
+
+
+def _family(route: Route | None) -> Family:
+    if route is None:  # which only a call of the query protocol is while its body has not come
+        return Family.QUERY
     if route.service == "s3":
         return Family.S3
     return Family.QUERY if route.operation.service_model.protocol in ("query", "ec2") else Family.JSON
@@ -261,7 +343,7 @@ async def _send_response(scope: Scope, send: Send, response: HttpResponse, *, re
     if isinstance(body, bytes):
         await send({"type": "http.response.body", "body": body})
         return
-    connection: Connection | None = scope.get("extensions", {}).get(EXTENSION, {}).get("connection")
+    connection = _connection(scope)
     if isinstance(body, FileSlice):
         with body.file:
             if connection and connection.sends_files:

@@ -11,7 +11,7 @@ from typing import Any
 import uvicorn
 
 from trainyard.foundation.errors import Unavailable
-from trainyard.server.connections import ConnectionProtocol
+from trainyard.server.connections import ConnectionProtocol, ConnectionTable
 
 
 class Listener(uvicorn.Server):
@@ -41,11 +41,13 @@ def bind(host: str, port: int) -> socket.socket:
     return listening
 
 
-def listener(app: Any, *, keep_alive_s: int, certificate: Path | None = None, key: Path | None = None) -> Listener:
+def listener(
+    app: Any, table: ConnectionTable, *, keep_alive_s: int, certificate: Path | None = None, key: Path | None = None
+) -> Listener:
     config = uvicorn.Config(
         app,
         loop="asyncio",  # uvloop has no sendfile
-        http=ConnectionProtocol,
+        http=type("ListenerProtocol", (ConnectionProtocol,), {"table": table}),
         ws="none",
         lifespan="off",
         interface="asgi3",

@@ -30,9 +30,9 @@ from trainyard.foundation.settings import read_settings
 from trainyard.link.contract import ObjectsSpec
 from trainyard.link.doorbell import Doorbell
 from trainyard.link.warm import leave_all
-from trainyard.objects.contract import ObjectStore
 from trainyard.server.app import App
 from trainyard.server.certificates import ensure_certificates
+from trainyard.server.connections import ConnectionTable, connections_for_this_process
 from trainyard.server.control.actions.work import ActionWork
 from trainyard.server.control.bell import Bell
 from trainyard.server.control.loop import TrainingLoop
@@ -49,6 +49,7 @@ from trainyard.server.gateways import Gateways, gateways_of
 from trainyard.server.home import Credentials, Home, Runtime, lock_home, open_home
 from trainyard.server.identity import Identities
 from trainyard.server.listeners import Listener, bind, listener, serve
+from trainyard.server.object_stores import open_objects
 from trainyard.server.reach import advertised_address, advertised_host, why_out_of_reach
 from trainyard.server.records.contract import Records
 from trainyard.server.records.sql import open_records
@@ -86,7 +87,7 @@ def _run(folder: Path, given: Mapping[str, Any]) -> None:
     with lock_home(home):
         settings = read_settings(ServerSettings, file=home.settings_file, environment=os.environ, prefix=PREFIX)
         settings = dataclasses.replace(settings, **given)
-        write_journal(sys.stderr, settings.log_level)
+        write_journal(sys.stderr, settings.log_level, file=home.server_log)
         logging.getLogger("uvicorn").setLevel(logging.WARNING)  # its start and stop are told here already
         bell = Bell()
         with _open_yard(home, settings, bell=bell) as yard:
@@ -98,7 +99,7 @@ def _open_yard(home: Home, settings: ServerSettings, *, bell: Bell) -> Iterator[
     with contextlib.ExitStack() as stack:
         records = open_records(settings.records or f"sqlite:///{home.records_file}")
         stack.callback(records.close)
-        objects = _open_objects(home, settings)
+        objects = open_objects(home, settings)
         stack.callback(objects.close)
         identities = Identities(records)
         _keep_credentials(home, records, identities=identities, region=settings.region)
@@ -122,24 +123,7 @@ def _open_yard(home: Home, settings: ServerSettings, *, bell: Bell) -> Iterator[
             site=f"{socket.gethostname()}:{home.root}" if settings.records else "",
         )
         followers = Followers(records, home.jobs)
-        yield Yard(records, objects, identities, home.logs, home.metrics, workshop, followers)
-
-
-def _open_objects(home: Home, settings: ServerSettings) -> ObjectStore:
-    if not settings.objects:
-        from trainyard.objects.filesystem import FilesystemObjects
-
-        return FilesystemObjects(home.objects)
-    from trainyard.objects.remote import RemoteObjects
-
-    return RemoteObjects(
-        settings.objects,
-        endpoint=settings.objects_endpoint or None,
-        region=settings.objects_region,
-        access_key_id=settings.objects_access_key_id or None,
-        secret_access_key=settings.objects_secret_access_key or None,
-        staging=home.objects,
-    )
+        yield Yard(records, objects, identities, home.logs, home.metrics, workshop, followers, settings.reserve_bytes)
 
 
 def _keep_credentials(home: Home, records: Records, *, identities: Identities, region: str) -> None:
@@ -171,8 +155,11 @@ async def _serve(home: Home, settings: ServerSettings, *, yard: Yard, bell: Bell
         asyncio.get_running_loop().set_default_executor(threads)
         app = App(yard, router, utc_now, settings.body_limit_bytes)
         keep_alive_s = int(settings.keep_alive.total_seconds())
-        plain = listener(app, keep_alive_s=keep_alive_s)
-        secure = listener(app, keep_alive_s=keep_alive_s, certificate=certificate.certificate, key=certificate.key)
+        table = ConnectionTable(connections_for_this_process())
+        plain = listener(app, table, keep_alive_s=keep_alive_s)
+        secure = listener(
+            app, table, keep_alive_s=keep_alive_s, certificate=certificate.certificate, key=certificate.key
+        )
         _stop_on_signals([plain, secure], yard.followers)
         runtime = Runtime.of_this_process(
             http=_address("http", http.getsockname()),
@@ -276,7 +263,7 @@ def _surroundings(home: Home, settings: ServerSettings, *, endpoint: str) -> Sur
 
 def _objects_spec(home: Home, settings: ServerSettings) -> ObjectsSpec:
     if not settings.objects:
-        return ObjectsSpec(str(home.objects))
+        return ObjectsSpec(str(home.objects), reserve_bytes=settings.reserve_bytes)
     key = (settings.objects_access_key_id, settings.objects_secret_access_key, "")
     if not settings.objects_access_key_id:
         # Agents do not see the yard's environment. Without a key they ask this machine's metadata service, as it does.
@@ -291,6 +278,7 @@ def _objects_spec(home: Home, settings: ServerSettings) -> ObjectsSpec:
         secret_access_key=key[1],
         session_token=key[2],
         cache_bytes=settings.objects_cache_bytes,
+        reserve_bytes=settings.reserve_bytes,
     )
 
 

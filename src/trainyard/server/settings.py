@@ -36,6 +36,11 @@ class ServerSettings:
         CACHE_BYTES,
         help="How much of that S3 is kept on disk: of the FastFile channels of a job, and of file systems for all.",
     )
+    reserve_bytes: int = setting(
+        0,
+        help="How much of its disk the yard keeps free for its own records: uploads, results and programs that would "
+        "use it are refused or ended. 0 is a twentieth of the disk, and at most 1 GiB.",
+    )
     engines: str = setting(
         "local",
         help="What runs jobs: local, ray, container, or several of these separated by commas. The first runs all jobs "
@@ -76,6 +81,11 @@ class ServerSettings:
         ENVIRONMENTS_BYTES,
         help="How much of what its jobs installed is kept for each user; the longest unused goes first.",
     )
+    inputs_kept: timedelta = setting(
+        timedelta(days=30),
+        help="How long `trainyard gc` keeps data that `trainyard run -i` uploaded, after the end of the last job that "
+        "used it.",
+    )
     smtp_url: str = setting(
         "",
         help="Mail server for the actions of rules, smtp://user:password@host:587 or smtps://…; empty sends no mail.",
@@ -100,7 +110,8 @@ class ServerSettings:
     )
     threads: int = setting(32, help="Threads for blocking work: files, database.")
     body_limit_bytes: int = setting(
-        32 * 1024 * 1024, help="Largest request body that is held in memory; objects stream."
+        32 * 1024 * 1024,
+        help="Largest request body that is held in memory, whatever its operation takes; objects stream.",
     )
     keep_alive: timedelta = setting(
         timedelta(seconds=75),

@@ -1,9 +1,21 @@
 """Requests and responses as values, below any server."""
 
+import re
 from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol
 from urllib.parse import unquote
+
+FIELD_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # what RFC 9110 calls a token
+CONTROLS = re.compile("[\x00-\x08\x0a-\x1f\x7f]")  # what the value of a header cannot have
+
+
+def read_length(text: str) -> int | None:
+    """A number of bytes as headers write it; None for anything else, such as one of more digits than Python reads."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _LONGEST_LENGTH else None
+
+
+_LONGEST_LENGTH = 16
 
 
 class Headers:

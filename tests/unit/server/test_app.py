@@ -1,11 +1,12 @@
 """The app by itself: ASGI in, ASGI out, over real records and objects."""
 
 import asyncio
+import hashlib
 import json
 import logging
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,82 @@ def test_a_refused_upload_that_waits_to_continue_closes_the_connection(door: Doo
     assert answer.status == 403
     assert answer.headers["connection"] == "close"
     assert door.bodies_asked_for == 0
+
+
+JSON_CALL = {"X-Amz-Target": "SageMaker.CreateTrainingJob", "Content-Type": "application/x-amz-json-1.1"}
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "code"),
+    [
+        ({**JSON_CALL}, 403, b"MissingAuthenticationToken"),
+        ({**FORM}, 403, b"MissingAuthenticationToken"),
+        ({**JSON_CALL, "authorization": "{other key}"}, 403, b"UnrecognizedClient"),
+        ({**JSON_CALL, "authorization": "{signed}", "x-amz-date": "{yesterday}"}, 403, b"InvalidSignature"),
+        ({**JSON_CALL, "authorization": "{signed}", "x-amz-date": "99991231T235959Z"}, 403, b"IncompleteSignature"),
+        ({**JSON_CALL, "authorization": "{signed}", "content-length": "33000000"}, 413, b"RequestEntityTooLarge"),
+    ],
+    ids=["unsigned", "unsigned form", "unknown key", "of yesterday", "of the year 9999", "too large"],
+)
+def test_no_body_is_asked_for_that_could_not_help(door: Door, fields: dict[str, str], status: int, code: bytes) -> None:
+    now = utc_now()
+    today, yesterday = now, now - timedelta(days=1)
+    key = door.credentials.access_key
+    claims = {
+        "{signed}": _claim(key, (yesterday if fields.get("x-amz-date") == "{yesterday}" else today)),
+        "{other key}": _claim("AKIAIOSFODNN7EXAMPLE", today),
+        "{yesterday}": f"{yesterday:%Y%m%dT%H%M%SZ}",
+    }
+    headers = {"host": HOST, "x-amz-date": f"{today:%Y%m%dT%H%M%SZ}", "content-length": "1000"}
+    headers |= {name: claims.get(value, value) for name, value in fields.items()}
+    answer = door.plain("POST", "/", body=b"Action=GetUser", headers=headers)
+    assert (answer.status, code in answer.body) == (status, True), answer.body
+    assert door.bodies_asked_for == 0
+
+
+def _claim(key: str, day: datetime) -> str:
+    return (
+        f"AWS4-HMAC-SHA256 Credential={key}/{day:%Y%m%d}/eu-west-1/sagemaker/aws4_request,"
+        "SignedHeaders=host;x-amz-date;x-amz-target,Signature=00"
+    )
+
+
+def test_a_wrong_signature_that_declares_its_body_is_refused_before_the_body_is_asked_for(door: Door) -> None:
+    stranger = replace(door, credentials=Credentials(door.credentials.access_key, "a guess"))
+    digest = {"X-Amz-Content-SHA256": hashlib.sha256(b"{}").hexdigest()}
+    answer = stranger.signed("sagemaker", "POST", "/", body=b"{}", **JSON_CALL, **digest)
+    assert answer.status == 403
+    assert stranger.bodies_asked_for == 0
+    answer = door.signed("sagemaker", "POST", "/", body=b"{}", **JSON_CALL, **digest)
+    assert (answer.status, b"ValidationException" in answer.body) == (400, True), "the right one is read and validated"
+
+
+@pytest.mark.parametrize("value", [b"{}", b"[]", b"1", b'"tag"', b'{"Key":"a"}'], ids=str)
+def test_a_hundred_thousand_values_are_refused_unread(door: Door, value: bytes) -> None:
+    body = b'{"TrainingJobName":"a","Tags":[' + b",".join([value] * 90_000) + b"]}"
+    assert len(body) < 1024 * 1024 or value.startswith(b'{"Key"')
+    answer = door.signed("sagemaker", "POST", "/", body=body, **JSON_CALL)
+    assert answer.status in (400, 413)
+    assert b"more than 10000 values" in answer.body or b"at most 1048576" in answer.body
+
+
+@pytest.mark.parametrize("written", ["9" * 5000, "9" * 17, "-1", "1e3", "٣".encode().decode("latin-1")])
+@pytest.mark.parametrize("name", ["x-amz-decoded-content-length", "x-amz-mp-object-size", "if-modified-since"])
+def test_a_number_or_a_date_of_any_length_breaks_nothing(door: Door, name: str, written: str) -> None:
+    door.signed("s3", "PUT", "/bucket")
+    assert door.signed("s3", "PUT", "/bucket/key", body=b"abc", **{name: written}).status < 500
+    assert door.signed("s3", "GET", "/bucket/key", body=b"", **{name: written}).status < 500
+
+
+def test_a_long_body_is_parsed_beside_the_loop_and_answered_alike(door: Door) -> None:
+    shape = {"logGroupName": "g", "tags": {f"key-{number}": "v" * 256 for number in range(50)}}
+    assert len(json.dumps(shape)) < 16 * 1024
+    assert door.json("logs", "Logs_20140328.CreateLogGroup", **shape).status == 200
+    long = {"logGroupName": "h", "tags": {f"key-{number}": "v" * 256 for number in range(50)}, "unknown": "x" * 20_000}
+    assert door.json("logs", "Logs_20140328.CreateLogGroup", **long).status == 200
+    wrong = door.json("logs", "Logs_20140328.CreateLogGroup", logGroupName="*" * 20_000)
+    assert (wrong.status, json.loads(wrong.body)["__type"]) == (400, "InvalidParameterException")
 
 
 def test_objects_come_back_whole_without_a_kernel_to_send_them(door: Door) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.disk_recorder import DiskRecorder
 from trainyard import __version__
 from trainyard.foundation.errors import AlreadyExists, Conflict, Corrupt, InvalidRequest, NotFound
 from trainyard.foundation.home import FORMAT, Credentials, Home, HomeVersion
@@ -104,6 +105,19 @@ def test_a_restored_home_holds_what_was_kept(home: Home, target: Path, tmp_path:
     assert kept.records >= 3
     assert contents(restored) == contents(home)
     assert restored.check() == HomeVersion(FORMAT, __version__)
+
+
+def test_a_restored_home_outlives_a_power_cut(home: Home, target: Path, tmp_path: Path) -> None:
+    keep(home, target)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    recorder = DiskRecorder(disk)
+
+    recorder.run(lambda: restore(Home(disk / "restored"), target, environment={}))
+
+    left = Home(recorder.cut_power(tmp_path / "left") / "restored")
+    assert left.check() == HomeVersion(FORMAT, __version__)
+    assert contents(left) == contents(home)
 
 
 def test_a_restored_home_is_for_its_owner_alone(home: Home, target: Path, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from trainyard.engines.file_systems import FileSystems
 from trainyard.engines.images import Images
 from trainyard.engines.load import MachineLoad
 from trainyard.engines.several import Engines
+from trainyard.foundation.disk import require_room, reserve_of
 from trainyard.objects.contract import ObjectStore
 from trainyard.server.following import Followers
 from trainyard.server.gateways import Gateways
@@ -62,6 +63,12 @@ class Yard:
     metrics: Path  # folder of the points that PutMetricData wrote
     workshop: Workshop
     followers: Followers
+    reserve_bytes: int = 0  # of the disk that stay free for the records; 0 is a twentieth of it, and at most 1 GiB
+
+    def require_room(self, folder: Path, size_bytes: int) -> None:
+        """Unavailable when what a user sends to be kept in one of the yard's folders would use that."""
+        disk = folder if folder.exists() else folder.parent
+        require_room(reserve_of(disk, wanted_bytes=self.reserve_bytes), size_bytes)
 
 
 @dataclass(frozen=True, slots=True)

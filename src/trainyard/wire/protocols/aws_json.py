@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from trainyard.wire.compression import plain_body
 from trainyard.wire.fault import Fault
 from trainyard.wire.http import ByteStream, HttpRequest, HttpResponse
+from trainyard.wire.limits import limits_of
 from trainyard.wire.protocols.contract import Shape
 from trainyard.wire.protocols.documents import DocumentCompiler
 from trainyard.wire.protocols.error_shapes import fault_names, query_error
@@ -29,7 +30,8 @@ class AwsJson:
 
     def parse(self, request: HttpRequest, route: "Route", stream: ByteStream | None = None) -> Shape:  # noqa: ARG002
         try:
-            return self._plans.of(route.operation).shape(load_json(plain_body(request)))
+            body = plain_body(request, route.operation)
+            return self._plans.of(route.operation).shape(load_json(body, limits_of(route.operation).values))
         except ValueError as error:
             raise Fault("SerializationException", str(error)) from error
 

@@ -1,12 +1,11 @@
 """Where REST protocols put members: in the path, the query, headers, and the body that is left."""
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from trainyard.wire.http import HttpRequest
+from trainyard.wire.http import CONTROLS, HttpRequest
 from trainyard.wire.percent import decode_parameters
 from trainyard.wire.protocols.contract import Shape
 from trainyard.wire.protocols.scalars import text_reader, text_writer, write_http_date
@@ -14,8 +13,6 @@ from trainyard.wire.protocols.scalars import text_reader, text_writer, write_htt
 if TYPE_CHECKING:
     from botocore.model import OperationModel
     from botocore.model import Shape as ModelShape
-
-_LINE_BREAKS = re.compile("[\r\n\0]")
 
 ReadText = Callable[[str], Any]
 
@@ -78,6 +75,9 @@ class RequestBindings:
                 continue
             if source.type_name == "list":
                 shape.setdefault(source.member, []).append(source.value(text))
+            elif source.member in shape:
+                # A signature does not tell in which order parameters came, so that none of them may count.
+                raise BadParameter(name, text, f"{source.type_name} that is given once")
             else:
                 shape[source.member] = source.value(text)
 
@@ -209,8 +209,8 @@ def _write_string(value: Any) -> str:
 def _field_text(text: str) -> str:
     """Text that stays within its header field; beyond Latin-1 its UTF-8 bytes are sent."""
     if text.isascii():
-        return _LINE_BREAKS.sub(" ", text) if not text.isprintable() else text
-    clean = _LINE_BREAKS.sub(" ", text)
+        return CONTROLS.sub(" ", text) if not text.isprintable() else text
+    clean = CONTROLS.sub(" ", text)
     try:
         clean.encode("latin-1")
     except UnicodeEncodeError:

@@ -5,6 +5,7 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from trainyard.wire.limits import too_many_values
 from trainyard.wire.protocols.documents import (
     Convert,
     integer_reader,
@@ -28,10 +29,12 @@ if TYPE_CHECKING:
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def load_json(body: bytes) -> Any:
-    """The document of a body; ValueError for anything that is not strict JSON in UTF-8."""
+def load_json(body: bytes, most_values: int) -> Any:
+    """The document of a body; ValueError for anything that is not strict JSON in UTF-8, or has too many values."""
     if not body.strip():
         return {}
+    if len(body) > 2 * most_values:  # a value takes two bytes at least
+        _check_values(body, most_values)
     try:
         text = body.decode("utf-8")
         document = _DECODER.decode(text)
@@ -40,6 +43,28 @@ def load_json(body: bytes) -> Any:
     except RecursionError as error:
         raise ValueError("The document is nested too deeply") from error
     return document
+
+
+def _check_values(body: bytes, most: int) -> None:
+    """Raise ValueError where a body has more values than `most`; whether it is JSON is not looked at.
+
+    The library reads a document before another thread may run, so that its length is what others wait for. Each value
+    but the first follows one of three signs, which are counted first wherever they stand, then outside of text.
+    """
+    places = range(0, len(body), _STRIDE_BYTES)
+    if sum(body.count(sign, place, place + _STRIDE_BYTES) for place in places for sign in (b"[", b"{", b",")) < most:
+        return
+    signs = 0
+    for number, found in enumerate(_TEXT_OR_SIGN.finditer(body)):
+        signs += body[found.start()] != _QUOTE
+        if signs >= most or number >= 3 * most:  # no value has more than its sign, a name and a text
+            raise too_many_values(most)
+
+
+_STRIDE_BYTES = 256 * 1024
+_QUOTE = ord('"')
+# A text that does not end is one too: to look for its end again and again would take the square of its length.
+_TEXT_OR_SIGN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{,]', re.DOTALL)
 
 
 def dump_json(document: Any) -> bytes:
@@ -57,7 +82,23 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a JSON number")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_refuse_constant)
+def _read_int(text: str) -> int:
+    # To read a number takes the square of its length.
+    if len(text) > _LONGEST_NUMBER:
+        raise ValueError(f"A number has more than {_LONGEST_NUMBER} digits")
+    return int(text)
+
+
+def _read_number(text: str) -> float:
+    if len(text) > _LONGEST_NUMBER:
+        raise ValueError(f"A number has more than {_LONGEST_NUMBER} digits")
+    return float(text)
+
+
+_LONGEST_NUMBER = 400  # that of the largest double has 309
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_once, parse_constant=_refuse_constant, parse_int=_read_int, parse_float=_read_number
+)
 _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False, allow_nan=False)
 
 

@@ -1,13 +1,15 @@
 """The query protocol: a form of dotted names comes in, XML goes out."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trainyard.wire.compression import plain_body
+from trainyard.wire.compression import plain_body, plain_start
 from trainyard.wire.fault import Fault
 from trainyard.wire.http import ByteStream, HttpRequest, HttpResponse
-from trainyard.wire.percent import decode_parameters
+from trainyard.wire.limits import ORDINARY, limits_of, too_large, too_many_values
+from trainyard.wire.percent import decode_parameter, decode_parameters
 from trainyard.wire.protocols.contract import Shape
 from trainyard.wire.protocols.error_shapes import blame, fault_names
 from trainyard.wire.protocols.nesting import check_nesting, contains_itself
@@ -25,8 +27,9 @@ if TYPE_CHECKING:
 Node = dict[str, Any]  # by the next part of the name: another node, or the text of a value
 Read = Callable[[Any], Any]
 
-LIMIT_BYTES = 1024 * 1024  # a name of n parts makes n dictionaries, so the form is held shorter than other bodies
 _MOST_PARTS = 32
+_START_BYTES = 64 * 1024  # of a form, where every client names the action
+_ACTION = re.compile(r"(?:^|&)(Action|Version)=([^&]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ class Query:
         if plan.read is None:
             return {}
         try:
-            shape: Shape = plan.read(_tree(form_parameters(request)))
+            shape: Shape = plan.read(_tree(_form_parameters(request, route.operation)))
             if plan.nests:
                 check_nesting(shape)
         except (ValueError, RecursionError) as error:
@@ -119,11 +122,23 @@ class Ec2Query(Query):
         return response
 
 
-def form_parameters(request: HttpRequest) -> list[tuple[str, str]]:
+def action_of(request: HttpRequest) -> dict[str, str]:
+    """The `Action` and the `Version` of a query call, as far as it names them.
+
+    They are looked for in the query string and at the start of the form, before anything is known of who sent it, and
+    are not believed: of a call that names one twice nothing is carried out.
+    """
+    places = (request.query, plain_start(request, _START_BYTES).decode("latin-1"))
+    return {name: decode_parameter(value) for place in places for name, value in _ACTION.findall(place)}
+
+
+def _form_parameters(request: HttpRequest, operation: "OperationModel") -> list[tuple[str, str]]:
     """The parameters of a query call, wherever they are: in the query string, in the form, or in both."""
-    body = plain_body(request)
-    if len(body) > LIMIT_BYTES:
-        raise Fault("RequestEntityTooLarge", f"The form is larger than {LIMIT_BYTES} bytes.", status=413)
+    body, most = plain_body(request, operation), limits_of(operation).values
+    if len(body) > ORDINARY.size_bytes:  # an escape costs more than other characters of a body
+        raise too_large(operation, ORDINARY.size_bytes, size_bytes=len(body))
+    if body.count(b"&") >= most:
+        raise too_many_values(most)
     parameters = decode_parameters(request.query) if request.query else []
     return parameters + decode_parameters(body.decode("latin-1"))
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainyard.wire.fault import Fault
 from trainyard.wire.http import ByteStream, HttpRequest, HttpResponse
+from trainyard.wire.limits import limits_of
 from trainyard.wire.protocols.bindings import RequestBindings, ResponseBindings, request_bindings, response_bindings
 from trainyard.wire.protocols.contract import Shape
 from trainyard.wire.protocols.documents import Convert, DocumentReader, DocumentWriter
@@ -42,7 +43,7 @@ class RestJson:
         try:
             shape = plan.request.read(request, route.labels)
             if plan.read_body is not None:
-                shape.update(plan.read_body(load_json(request.body)))
+                shape.update(plan.read_body(load_json(request.body, limits_of(route.operation).values)))
         except (ValueError, RecursionError) as error:
             raise Fault("SerializationException", str(error)) from error
         if payload is not None:

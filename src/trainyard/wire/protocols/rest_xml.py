@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 from xml.etree.ElementTree import Element
 
 from trainyard.wire.fault import Fault
-from trainyard.wire.http import ByteStream, HttpRequest, HttpResponse
+from trainyard.wire.http import ByteStream, HttpRequest, HttpResponse, read_length
+from trainyard.wire.limits import limits_of
 from trainyard.wire.protocols.bindings import (
     BadParameter,
     Payload,
@@ -134,9 +135,9 @@ def _bad_parameter(error: BadParameter) -> Fault:
 
 def _undo_chunking(request: HttpRequest, shape: Shape) -> None:
     """Tell of the object what `aws-chunked` framing tells of the message: its length and its encoding."""
-    decoded = request.headers.get("x-amz-decoded-content-length").strip()
-    if decoded.isascii() and decoded.isdigit():
-        shape["ContentLength"] = int(decoded)
+    decoded = read_length(request.headers.get("x-amz-decoded-content-length").strip())
+    if decoded is not None:
+        shape["ContentLength"] = decoded
     encoding = shape.get("ContentEncoding")
     if encoding is not None and "aws-chunked" in encoding:
         kept = [token for item in encoding.split(",") if (token := item.strip()) != "aws-chunked"]
@@ -161,20 +162,20 @@ def _read_into(shape: Shape, plan: _Plan, body: bytes) -> None:
 def _body_reader(
     operation: "OperationModel", bindings: RequestBindings, *, reader: XmlReader
 ) -> Callable[[bytes], Any] | None:
-    payload = bindings.payload
+    payload, most = bindings.payload, limits_of(operation).values
     if payload is None and bindings.has_body_members:
         shape = operation.input_shape
-        return _root_reader(shape.serialization.get("name", shape.name), reader.compile(shape))
+        return _root_reader(shape.serialization.get("name", shape.name), reader.compile(shape), most_elements=most)
     if payload is None or payload.is_stream:
         return None
     if payload.type_name == "structure":
-        return _root_reader(payload.tag, reader.compile(payload.shape))
+        return _root_reader(payload.tag, reader.compile(payload.shape), most_elements=most)
     return bytes if payload.type_name == "blob" else _read_text
 
 
-def _root_reader(tag: str, read: Read) -> Callable[[bytes], Any]:
+def _root_reader(tag: str, read: Read, *, most_elements: int) -> Callable[[bytes], Any]:
     def read_body(body: bytes) -> Any:
-        root: Element = parse_xml(body)
+        root: Element = parse_xml(body, most_elements)
         if local_name(root.tag) != tag:
             raise ValueError(f"Its root is {local_name(root.tag)[:80]} instead of {tag}")
         return read(root)

@@ -33,11 +33,19 @@ def test_a_parameter_of_the_wrong_type_is_named(models: Models) -> None:
     assert (caught.value.name, caught.value.value, caught.value.type_name) == ("max-keys", "many", "integer")
 
 
+def test_a_parameter_that_is_given_twice_is_refused_because_their_order_is_not_signed(models: Models) -> None:
+    bindings = request_bindings(models.service("s3").operation_model("GetObject"))
+    request = HttpRequest("GET", "/b/k", "versionId=a&%76ersionId=b", Headers())
+    with pytest.raises(BadParameter, match="given once"):
+        bindings.read(request, {"Bucket": "b", "Key": "k"})
+
+
 @pytest.mark.parametrize(
     ("value", "field"),
     [
         ("plain", "plain"),
         ("a\r\nSet-Cookie: b", "a  Set-Cookie: b"),
+        ("bell\x07, escape\x1b, delete\x7f", "bell , escape , delete "),
         ("tab\there", "tab\there"),
         ("caf\xe9", "caf\xe9"),
         ("五", "五".encode().decode("latin-1")),

@@ -6,7 +6,8 @@ from botocore.model import ServiceModel
 
 from trainyard.wire.fault import Fault
 from trainyard.wire.http import Headers, HttpRequest
-from trainyard.wire.protocols.query import LIMIT_BYTES, Query
+from trainyard.wire.limits import ORDINARY
+from trainyard.wire.protocols.query import Query
 from trainyard.wire.routing import Route, Router
 
 HEADERS = [("content-type", "application/x-www-form-urlencoded")]
@@ -78,10 +79,18 @@ def test_a_moment_that_is_none_is_malformed_input(router: Router) -> None:
     assert caught.value.code == "MalformedInput"
 
 
-def test_a_form_has_a_limit_of_its_own(router: Router) -> None:
-    with pytest.raises(Fault) as caught:
-        router.match(_request("Action=GetRole&Version=2010-05-08&RoleName=" + "a" * LIMIT_BYTES))
-    assert caught.value.status == 413
+def test_a_form_of_too_many_parameters_is_refused(router: Router) -> None:
+    form = "Action=GetRole&Version=2010-05-08&RoleName=a" + "&a=b" * ORDINARY.values
+    with pytest.raises(Fault, match="more than 10000 values") as caught:
+        _parse(router, form)
+    assert caught.value.status == 400
+
+
+def test_the_action_is_found_without_reading_the_form_and_a_second_one_is_carried_out_by_nobody(router: Router) -> None:
+    form = "Action=GetRole&Version=2010-05-08&RoleName=a&" + "%" * 500_000
+    assert router.match(_request(form)).operation.name == "GetRole"
+    with pytest.raises(Fault, match="given twice"):
+        _parse(router, "Action=ListRoles&Version=2010-05-08&Action=DeleteRole&RoleName=a")
 
 
 def test_an_answer_wraps_its_result_and_tells_its_request(router: Router) -> None:

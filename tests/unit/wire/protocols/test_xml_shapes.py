@@ -44,7 +44,7 @@ def test_a_shape_that_contains_itself_is_written_and_read_to_its_end() -> None:
         "<Tree><name>root</name><Branches><Branch><Branches><Branch><name>twig</name><Leaf>a</Leaf><Leaf>b</Leaf>"
         "</Branch></Branches></Branch></Branches></Tree>"
     )
-    assert XmlReader().compile(SERVICE.shape_for("Tree"))(parse_xml(text.encode())) == value
+    assert XmlReader().compile(SERVICE.shape_for("Tree"))(parse_xml(text.encode(), 100)) == value
 
 
 def test_a_map_is_written_as_entries_and_none_is_left_out() -> None:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from datetime import timedelta
 
-from trainyard.formats.metrics import Point
+from trainyard.formats.metrics import RECORD_BYTES, Point
 from trainyard.foundation.clock import to_micros
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.server.services.cloudwatch.series import NO_UNIT, Metric, points_file, remembered
@@ -30,6 +30,7 @@ def put_metric_data(call: Call, shape: Shape) -> Shape:
         batch = batches.setdefault((metric, datum.get("Unit", NO_UNIT)), [])
         batch += _points(call, datum, where)
     for (metric, unit), points in batches.items():
+        call.yard.require_room(call.yard.metrics, len(points) * RECORD_BYTES)
         points_file(call.yard.metrics, remembered(call, metric), unit).append(points)
     return {}
 

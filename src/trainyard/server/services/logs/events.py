@@ -99,6 +99,7 @@ def _require_span(events: Events) -> None:
 
 def _append(call: Call, stream: Resource, events: Events) -> int:
     """Append durably and return where the stream ends then."""
+    call.yard.require_room(call.yard.logs, sum(len(message) for _, message in events))
     with LogWriter(folder_of(call.yard.logs, stream)) as writer:
         writer.append_messages(events, ingested_ms=to_millis(call.now))
         writer.sync()

@@ -1,23 +1,21 @@
 """The folders of a training job that are kept in S3 while it runs: checkpoints, TensorBoard's files, and tensors."""
 
 import posixpath
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.server.services.contract import Shape
+from trainyard.server.services.sagemaker.paths import require_path
 
 CHECKPOINTS = "/opt/ml/checkpoints"
 TENSORBOARD = "/opt/ml/output/tensorboard"
 TENSORS = "/opt/ml/output/tensors"
 
-# What a program needs of its surroundings, with all that lies in it, and what it cannot do without as it is.
-_TAKEN = (
-    *("bin", "sbin", "usr", "lib", "lib32", "lib64", "libx32", "nix", "gnu"),
-    *("boot", "dev", "etc", "proc", "run", "sys", "var/run"),
-)
-_TAKEN_OF_ML = ("code", "input")
-_TAKEN_ITSELF = ("/", "/opt", "/opt/ml", "/tmp", "/var", "/var/tmp", "/home", "/root")
-_NAME_BYTES = 255
+# Where a program may have such a folder. Only names that no system uses for itself stand outside of these two.
+_BELOW = ("/opt/ml", "/tmp")
+_OUTSIDE = ("/checkpoints", "/data", "/mnt", "/state")
+_TAKEN = ("/opt/ml/.trainyard", "/opt/ml/code", "/opt/ml/input")  # which have a purpose of their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +27,7 @@ class SyncedFolder:
 
 
 def checkpoints_of(shape: Shape) -> SyncedFolder:
-    """InvalidRequest when the path would hide what the program needs."""
+    """InvalidRequest when the path is none where a program may have such a folder."""
     if "CheckpointConfig" not in shape:
         return SyncedFolder()
     config = shape["CheckpointConfig"]
@@ -54,16 +52,18 @@ def tensors_of(shape: Shape) -> SyncedFolder:
 
 
 def _path(given: str, member: str) -> str:
-    parts = given.split("/")
-    if not given.startswith("/") or ".." in parts or "\0" in given:
-        raise InvalidRequest(f'{member} is "{given}"; it must be an absolute path without "..", such as {CHECKPOINTS}.')
-    if any(len(part.encode()) > _NAME_BYTES for part in parts):
-        raise InvalidRequest(f"{member} has a name of more than {_NAME_BYTES} bytes, which no folder can have.")
+    require_path(given, member)
+    if not given.startswith("/"):
+        raise InvalidRequest(f'{member} is "{given}"; it must be an absolute path, such as {CHECKPOINTS}.')
     path = posixpath.normpath("/" + given.lstrip("/"))
-    taken = (*(f"/{name}" for name in _TAKEN), *(f"/opt/ml/{name}" for name in _TAKEN_OF_ML))
-    if path in _TAKEN_ITSELF or any(path == name or path.startswith(f"{name}/") for name in taken):
+    is_allowed = any(path.startswith(f"{folder}/") for folder in _BELOW) or _lies_in(path, _OUTSIDE)
+    if not is_allowed or _lies_in(path, _TAKEN):
         raise InvalidRequest(
-            f'{member} is "{path}", where the program finds what it needs itself; use a folder of its own, such as '
-            f"{CHECKPOINTS} or /state."
+            f'{member} is "{path}"; it must be a folder below {" or ".join(_BELOW)}, such as {CHECKPOINTS}, or one of '
+            f"{', '.join(_OUTSIDE)} or below it. {', '.join(_TAKEN)} have a purpose of their own."
         )
     return path
+
+
+def _lies_in(path: str, folders: Sequence[str]) -> bool:
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)

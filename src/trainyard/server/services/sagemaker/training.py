@@ -1,7 +1,8 @@
 """One training job by its name: described, stopped, deleted."""
 
-import shutil
+from contextlib import suppress
 
+from trainyard.foundation.confined import remove_tree
 from trainyard.foundation.jobs import TrainingJob
 from trainyard.foundation.transitions import ask_to_stop
 from trainyard.server.jobs import KIND, LOG_GROUP, change_to, events_of, job_of
@@ -41,7 +42,8 @@ def delete_training_job(call: Call, shape: Shape) -> Shape:
         group = ResourceKey(resource.key.account, GROUP, LOG_GROUP)
         forget_foreign_streams(call.yard.records, group, prefix=f"{job.name}/", now=call.now)
         if call.yard.records.delete(resource, now=call.now, event=NewEvent("training-job.deleted", {"name": job.name})):
-            shutil.rmtree(call.yard.workshop.jobs / resource.id, ignore_errors=True)  # what is left is swept later
+            with suppress(OSError):  # what is left is swept later
+                remove_tree(call.yard.workshop.jobs / resource.id)
             return {}
 
 
