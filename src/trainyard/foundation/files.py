@@ -1,13 +1,13 @@
-"""Files that are replaced whole or not at all, and folders that go whatever is in them."""
+"""Files that are replaced whole or not at all, and folders that one process has to itself."""
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
-
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_MOST_NAMES = 10_000  # of folders in one that are kept in mind
 
 
 def replace_file(path: Path, data: bytes, *, mode: int = PRIVATE_FILE) -> None:
@@ -40,57 +40,25 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def remove_tree(folder: Path) -> None:
-    """Remove a folder, if it is there, in which a program may have done what it liked, and which nobody changes now.
+def make_folder(folder: Path, *, parents: bool = False) -> None:
+    """Make a folder for its owner alone, if it is not there; its name is durable when this returns.
 
-    It may be deeper than a path can be long, and lack the rights to enter it. Links are removed, never followed. Files
-    keep their rights: they are removed without any, and may be shared with others.
+    With `parents`, folders above it that are missing are made likewise.
     """
-    try:
-        descriptor = _enter(str(folder))
-    except FileNotFoundError:
+    if folder.is_dir():
         return
-    # One folder at a time is open, because there may be more on the way than a process can hold open or stack up.
-    inner = [_clear(descriptor)]
+    if parents:
+        make_folder(folder.parent, parents=True)
+    folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+    sync_folder(folder.parent)
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Wait for a folder and have it alone for the length of a block, of all threads and processes that ask so."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        while inner:
-            if inner[-1]:
-                descriptor = _moved(descriptor, _enter(inner[-1][-1], descriptor))
-                inner.append(_clear(descriptor))
-            elif again := _clear(descriptor):
-                inner[-1] = again
-            else:
-                inner.pop()
-                if inner:
-                    descriptor = _moved(descriptor, os.open("..", _FOLDER, dir_fd=descriptor))
-                    os.rmdir(inner[-1].pop(), dir_fd=descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
     finally:
         os.close(descriptor)
-    folder.rmdir()
-
-
-def _clear(folder: int) -> list[str]:
-    """Remove what is no folder from an open one, and name folders in it: none only when there are none."""
-    found: list[str] = []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if not entry.is_dir(follow_symlinks=False):
-                os.unlink(entry.name, dir_fd=folder)
-            elif len(found) < _MOST_NAMES:
-                found.append(entry.name)
-    return found
-
-
-def _enter(name: str, parent: int | None = None) -> int:
-    try:
-        descriptor = os.open(name, _FOLDER, dir_fd=parent)
-    except PermissionError:  # not of a link, which cannot be opened at all
-        os.chmod(name, PRIVATE_FOLDER, dir_fd=parent)
-        descriptor = os.open(name, _FOLDER, dir_fd=parent)
-    os.fchmod(descriptor, PRIVATE_FOLDER)
-    return descriptor
-
-
-def _moved(old: int, new: int) -> int:
-    os.close(old)
-    return new

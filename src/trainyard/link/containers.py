@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from trainyard.foundation.confined import ConfinedFolder
 from trainyard.foundation.errors import Unavailable
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.holds import is_held
@@ -146,7 +147,6 @@ def _remove(tool: str, container: str) -> None:
 
 def _has_foreign_files(folder: Path) -> bool:
     own = os.geteuid()
-    for parent, folders, files in os.walk(folder):
-        if any(os.lstat(os.path.join(parent, name)).st_uid != own for name in (*folders, *files)):  # noqa: PTH118
-            return True
+    with suppress(FileNotFoundError), ConfinedFolder.open(folder) as opened:
+        return any(entry.status.st_uid != own for entry in opened.walk())
     return False

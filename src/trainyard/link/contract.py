@@ -71,6 +71,7 @@ class ObjectsSpec:
     secret_access_key: str = ""
     session_token: str = ""
     cache_bytes: int = CACHE_BYTES  # of a disk that what is read as files of a remote S3 may take
+    reserve_bytes: int = 0  # of a disk that stay free for the yard's own records; 0 is a twentieth, and at most 1 GiB
 
 
 @dataclass(frozen=True, slots=True)

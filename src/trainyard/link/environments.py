@@ -9,7 +9,6 @@
 The locks end with the process that holds them. Nobody waits here: who cannot have a lock asks again.
 """
 
-import ctypes
 import os
 import tempfile
 import time
@@ -19,7 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from trainyard.foundation.files import PRIVATE_FOLDER, remove_tree, sync_folder
+from trainyard.foundation.confined import remove_tree, tree_size
+from trainyard.foundation.files import PRIVATE_FOLDER, sync_folder
+from trainyard.foundation.syncing import sync_file_system
 from trainyard.link.holds import hold, is_held
 
 _CACHE = "cache"
@@ -66,8 +67,8 @@ class Making(Hold):
 
     def keep(self) -> None:
         """Let others use what was made; it is on the disk before it has its name."""
-        size = size_of(self.folder)
-        _sync_all(self.folder)
+        size = tree_size(self.folder)
+        sync_file_system(self.folder)  # one call, since a package has thousands of files
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, str(size).encode(), 0)
         self.folder.rename(self._place)
@@ -148,7 +149,7 @@ class KeptEnvironments:
         return [folder for folder in self._folders() if folder.name.startswith(".") and self._is_free(_key_of(folder))]
 
     def cache_size(self) -> int:
-        return size_of(self._folder / _CACHE)
+        return tree_size(self._folder / _CACHE)
 
     def remove(self, key: str) -> bool:
         """Remove an environment; False when somebody uses it."""
@@ -198,24 +199,5 @@ class KeptEnvironments:
         return self._folder / f"{key}.lock"
 
 
-def size_of(folder: Path) -> int:
-    """The bytes of all files in a folder; links count as nothing."""
-    total = 0
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            with suppress(FileNotFoundError):
-                total += os.lstat(os.path.join(parent, name)).st_size  # noqa: PTH118 - a package has many files
-    return total
-
-
 def _key_of(unfinished: Path) -> str:
     return unfinished.name[1:].rpartition("-")[0]
-
-
-def _sync_all(folder: Path) -> None:
-    """One call for the whole file system, since a package has thousands of files."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        ctypes.CDLL(None).syncfs(descriptor)
-    finally:
-        os.close(descriptor)

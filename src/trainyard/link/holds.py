@@ -3,11 +3,9 @@
 These are the kernel's locks of open file descriptions. Whether one is held can be asked without taking it.
 """
 
-import contextlib
 import fcntl
 import os
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 from trainyard.foundation.files import PRIVATE_FILE
@@ -43,17 +41,6 @@ def is_held(path: Path) -> bool:
     finally:
         os.close(descriptor)
     return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
-
-
-@contextlib.contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """Wait for a folder and have it alone for the length of a block, of all threads and processes that ask so."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _lock(kind: int) -> bytes:

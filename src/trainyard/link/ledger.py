@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from trainyard.foundation.errors import Corrupt
-from trainyard.foundation.files import PRIVATE_FILE
+from trainyard.foundation.files import PRIVATE_FILE, sync_folder
 
 
 class LedgerKind(StrEnum):
@@ -45,6 +45,8 @@ class Ledger:
         line = json.dumps({"kind": kind.value, **details}).encode() + b"\n"
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, PRIVATE_FILE)
         try:
+            if not os.fstat(descriptor).st_size:
+                sync_folder(self._path.parent)  # before anything is in it, so that an entry tells that it was done
             os.write(descriptor, line)
             os.fdatasync(descriptor)
         finally:

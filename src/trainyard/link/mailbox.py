@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from trainyard.foundation.errors import Corrupt
-from trainyard.foundation.files import PRIVATE_FOLDER, sync_folder
+from trainyard.foundation.files import make_folder, sync_folder
 from trainyard.link.contract import Command, CommandKind
 
 _NAME = re.compile(r"([0-9]{8})\.json")
@@ -47,7 +47,7 @@ class Mailbox:
     @contextmanager
     def _written(self, kind: CommandKind, payload: Mapping[str, Any]) -> Iterator[Path]:
         """A file with a command, to be linked to its name meanwhile, which is durable after that."""
-        self._folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+        make_folder(self._folder)
         with tempfile.NamedTemporaryFile(dir=self._folder, prefix=".new-") as file:
             file.write(json.dumps({"kind": kind.value, "payload": dict(payload)}).encode())
             file.flush()

@@ -133,6 +133,20 @@ def test_a_missing_frame_is_an_error(spool: Path) -> None:
         read_frames(spool, 0)
 
 
+def test_a_line_of_one_mebibyte_is_a_frame_and_one_byte_more_is_refused(spool: Path) -> None:
+    with SpoolWriter(spool) as writer:
+        writer.append(FrameKind.NOTE, {"text": ""}, at_us=1)
+        room = 1024 * 1024 - spool.stat().st_size
+        with pytest.raises(InvalidRequest, match="1048576 is the most"):
+            writer.append(FrameKind.NOTE, {"text": "x" * (room + 1)}, at_us=1)
+        largest = writer.append(FrameKind.NOTE, {"text": "x" * room}, at_us=1)
+
+    assert spool.read_bytes().endswith(b'"}]\n')
+    assert max(map(len, spool.read_bytes().splitlines(keepends=True))) == 1024 * 1024
+    assert last_frame(spool) == largest
+    assert [frame.sequence for frame in read_frames(spool, 0).frames] == [1, 2]
+
+
 def test_a_frame_may_be_large_but_not_without_end(spool: Path) -> None:
     with SpoolWriter(spool) as writer:
         large = writer.append(FrameKind.ENDED, {"card": "x" * (MAX_FRAME_BYTES - 100)}, at_us=1)
@@ -165,6 +179,47 @@ def test_an_offset_that_is_no_beginning_of_a_frame_in_a_long_spool_is_an_error(s
 
     with pytest.raises(Corrupt, match="no frame at byte"):
         read_frames(spool, 0)
+
+
+def test_a_spool_whose_end_holds_no_frame_is_not_opened_and_nothing_of_it_is_cut_off(spool: Path) -> None:
+    append_notes(spool, "a")
+    damaged = spool.read_bytes() + b"\n" * READ_BYTES
+    spool.write_bytes(damaged)
+    descriptors = set(Path("/proc/self/fd").iterdir())
+
+    with pytest.raises(Corrupt, match="hold no frame"):
+        SpoolWriter(spool)
+
+    assert spool.read_bytes() == damaged
+    assert set(Path("/proc/self/fd").iterdir()) == descriptors
+
+
+def test_a_spool_that_fits_into_one_read_and_holds_no_frame_starts_anew(spool: Path) -> None:
+    spool.write_bytes(b"x\n" * (READ_BYTES // 2))
+
+    append_notes(spool, "a")
+
+    assert texts(spool) == ["a"]
+    assert spool.stat().st_size < 100
+
+
+def test_the_last_frame_is_found_behind_anything_else(spool: Path) -> None:
+    append_notes(spool, "a")
+    frame = spool.read_bytes()
+    for before in (b"\n", b"x", b"x\n", b"\n\n"):
+        spool.write_bytes(before + frame)
+        assert (last_frame(spool) is None) == (before == b"x")
+
+
+def test_a_writer_may_be_closed_twice_and_leaves_its_descriptors_number_to_others(spool: Path, tmp_path: Path) -> None:
+    writer = SpoolWriter(spool)
+    writer.close()
+    other = (tmp_path / "other").open("w")
+
+    writer.close()
+
+    other.write("still open")
+    other.close()
 
 
 def test_threads_share_a_writer_without_mixing_frames(spool: Path) -> None:

@@ -46,8 +46,9 @@ class _SegmentFiles:
 
     def __init__(self, segment: Segment, end: int) -> None:
         self.segment = segment
-        self.is_new = not segment.index_file.exists()
-        self._count = 0 if self.is_new else segment.count
+        self._count = segment.count if segment.index_file.exists() else 0
+        # Whoever made the files may have died before their names were synced.
+        self._has_names = False
         with contextlib.ExitStack() as opened:
             self._log = _open(segment.log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             opened.callback(os.close, self._log)
@@ -71,10 +72,10 @@ class _SegmentFiles:
     def sync(self) -> None:
         os.fdatasync(self._log)
         os.fdatasync(self._index)
-        if self.is_new:
+        if not self._has_names:
             sync_folder(self.segment.log_file.parent)
             sync_folder(self.segment.log_file.parent.parent)
-            self.is_new = False
+            self._has_names = True
 
 
 class LogWriter:
