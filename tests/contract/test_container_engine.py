@@ -218,6 +218,36 @@ except OSError as error:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount what it has opened")
+def test_a_directory_of_a_file_system_that_is_swapped_for_a_link_leads_nowhere(
+    home: Path, surroundings: Surroundings, tmp_path: Path
+) -> None:
+    """Another job may write to the file system, and swap it after the path was looked at and before the tool does."""
+    shared = tmp_path / "shared"
+    for folder, word in ((shared / "sets", "own"), (tmp_path / "host", "secret")):
+        folder.mkdir(parents=True)
+        (folder / "word").write_text(word)
+    tool = tmp_path / "podman"
+    swap = f"mv {shared}/sets {shared}/aside && ln -s {tmp_path}/host {shared}/sets"
+    tool.write_text(
+        f'#!/bin/sh\n[ "$1" != run ] || [ -e {shared}/aside ] || {{ {swap}; }}\nexec {require_podman()} "$@"\n'
+    )
+    tool.chmod(0o755)
+    jobs = tmp_path / "jobs"
+    swapping = ContainerEngine(jobs, home / "agents", tool=str(tool), options=run_options(), slots=4)
+    (spec,) = attempt_specs(surroundings, "print(open('/opt/ml/input/data/sets/word').read())")
+    channel = ChannelSpec("sets", "File", "", "", folder=str(shared), directory="sets")
+
+    for engine in used(swapping, jobs):
+        (instance,) = engine.start([replace(spec, channels=(channel,))])
+        assert reports_to_the_end(engine, instance)[-1].payload["outcome"] == "completed"
+        assert (shared / "sets").is_symlink()
+        assert log_of(jobs, instance).splitlines() == ["own"]
+    assert str(jobs) not in Path("/proc/self/mountinfo").read_text()
+    assert (shared / "aside" / "word").read_text() == "own"
+
+
+@pytest.mark.slow
 def test_the_debugger_says_that_it_judges_no_program_in_an_image(
     engine: Engine, surroundings: Surroundings, jobs: Path
 ) -> None:
@@ -329,6 +359,28 @@ for address in OUTSIDE:
     assert ends == ["completed", "completed"]
     assert log_of(jobs, instances[0]).splitlines() == ["heard algo-2", *["cut off"] * 3]
     assert log_of(jobs, instances[1]).splitlines() == ["cut off"] * 3
+
+
+def test_a_path_that_a_job_names_is_no_option_of_the_tool(
+    engine: Engine, surroundings: Surroundings, jobs: Path, tmp_path: Path
+) -> None:
+    """podman would show any folder of the machine as what a job had written, and have it changed."""
+    canary = tmp_path / "canary"
+    canary.mkdir()
+    (tmp_path / "work").mkdir()
+    (canary / "secret").write_text("secret of the host")
+    path = f"/state:O,upperdir={canary},workdir={tmp_path}/work"
+    code = "print(open('/state/secret').read()); open('/state/left', 'w').close()"
+    (spec,) = attempt_specs(surroundings, code)
+    kept = SyncSpec(f"s3://{BUCKET}/state", path)
+
+    (instance,) = engine.start([replace(spec, checkpoint=kept, extra_paths=(path,))])
+
+    last = reports_to_the_end(engine, instance)[-1].payload
+    assert last["outcome"] == "failed"
+    assert "has a colon in it" in last["reason"]
+    assert "secret of the host" not in log_of(jobs, instance)
+    assert [each.name for each in canary.iterdir()] == ["secret"]
 
 
 def test_an_image_that_is_not_there_fails_the_job_and_says_how_to_bring_it(

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from trainyard.foundation.clock import to_micros, utc_now
+from trainyard.foundation.confined import ConfinedFolder
 from trainyard.foundation.errors import Unavailable
 from trainyard.foundation.locations import BucketRef, Location
 from trainyard.instance.agent.layout import Owner
@@ -35,8 +36,9 @@ def put(store: RemoteObjects, key: str, body: bytes, *, instance: str = "algo-1"
 def restored(store: RemoteObjects, folder: Path, *, skipped: list[str] | None = None) -> dict[str, Restored]:
     told = [] if skipped is None else skipped
     folder.mkdir()
-    found = restore(store, LOCATION, folder, owner=Owner(None), check=lambda: None, skipped=told.append)
-    return {each.path: each for each in found}
+    with ConfinedFolder.open(folder) as opened:
+        found = restore(store, LOCATION, opened, owner=Owner(None), check=lambda: None, skipped=told.append)
+        return {each.path: each for each in found}
 
 
 def test_all_objects_come_back_with_their_times_and_who_wrote_them(store: RemoteObjects, tmp_path: Path) -> None:

@@ -22,16 +22,21 @@ import regex
 
 import trainyard
 from tests.unit.instance.agent import samples
+from tests.unit.instance.agent.private_index import PASSWORD, private_index
 from tests.unit.instance.agent.samples import BUCKET, SPEC, changed, make_bucket, put_object, read_object, tar_gz
 from tests.unit.instance.agent.wheels import PYPROJECT, make_source, make_wheel, package_files
+from trainyard.engines.local.processes import Deadline
+from trainyard.engines.local.sweep import sweep_instance
 from trainyard.formats.logs import LogReader
 from trainyard.formats.metrics import PointsFile, series_file
+from trainyard.foundation.confined import ConfinedFolder
 from trainyard.foundation.errors import NotFound
 from trainyard.foundation.home import process_start
 from trainyard.instance.agent.layout import Owner
 from trainyard.link.contract import (
     ChannelSpec,
     CommandKind,
+    DebuggerSpec,
     Frame,
     FrameKind,
     LaunchSpec,
@@ -132,7 +137,8 @@ class World:
             owner.take(folder)
         for folder in (self.root / "objects", job):
             if folder.exists():
-                owner.take_tree(folder)
+                with ConfinedFolder.open(folder) as opened:
+                    owner.take_tree(opened)
 
     def _identity(self) -> Any:
         if os.geteuid() != 0 or self.is_root:
@@ -454,6 +460,64 @@ print("loss=nan")
     assert (last["acc"]["value"], last["acc"]["count"]) == (0.995, 200)
     assert "none" not in last
     assert any("Metric loss captured something" in each["text"] for each in world.payloads(FrameKind.NOTE))
+
+
+FLOOD = """
+import os
+print("ready", flush=True)
+piece = b"1\\n" * 32768
+while True:
+    os.write(1, piece)
+"""
+# Of each four one finds a value in every line, one takes exponential time, and two are ordinary.
+MANY_DEFINITIONS = tuple(
+    MetricSpec(f"metric-{number}", (r"(\d)", r"(?:(\d)|\d\d|1)*x?$", r"loss=([0-9.]+)", r"(?<!acc)=(\S+)")[number % 4])
+    for number in range(40)
+)
+
+
+def test_a_flood_that_cannot_be_searched_for_metrics_delays_no_stop_and_takes_no_memory(world: World) -> None:
+    world.start(FLOOD, metrics=MANY_DEFINITIONS, log_limit_bytes=1 << 26)
+    assert world.agent is not None
+    eventually(lambda: log_bytes(world) > 40 << 20, "a log of more than twice what may wait to be searched")
+    eventually(lambda: bool(world.payloads(FrameKind.METRIC)), "a value, while the flood goes on")
+    world.stop()
+    eventually(lambda: bool(unsearched(world)), "the end of the search")
+    peak = peak_memory(world.agent.pid)
+    verdict = world.verdict()
+    assert (verdict["outcome"], verdict["reason"]) == ("stopped", "user")
+    assert unsearched(world) > 16 << 20, "the stop came before all was searched"
+    assert peak < 128 << 20
+    assert {each["value"] for each in world.payloads(FrameKind.METRIC)} == {1.0}
+
+
+def test_a_flood_that_cannot_be_searched_for_metrics_delays_no_time_limit(world: World) -> None:
+    verdict = world.run(FLOOD, metrics=MANY_DEFINITIONS, max_runtime_s=2, log_limit_bytes=1 << 26)
+    assert (verdict["outcome"], verdict["reason"]) == ("stopped", "max_runtime")
+    assert unsearched(world) > 0, "the stop came before all was searched"
+
+
+def unsearched(world: World) -> int:
+    """How many bytes the job's notes say were not searched for metrics."""
+    texts = [each["text"] for each in world.payloads(FrameKind.NOTE) if "not searched for metrics" in each["text"]]
+    return sum(int(text.split()[0]) for text in texts)
+
+
+def log_bytes(world: World) -> int:
+    return sum(file.stat().st_size for file in world.folder.logs.glob("*.log"))
+
+
+def peak_memory(pid: int) -> int:
+    """The most memory that a process has had, in bytes."""
+    (line,) = (line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) << 10
+
+
+def test_the_last_line_before_the_exit_is_found_behind_much_output(world: World) -> None:
+    program = "for n in range(100_000): print('step', n, 'of an ordinary training')\nprint('loss=0.25', end='')"
+    world.run(program, metrics=(MetricSpec("loss", "loss=([0-9.]+)"), MetricSpec("step", "step ([0-9]+)")))
+    last = {each["name"]: (each["value"], each["count"]) for each in world.payloads(FrameKind.METRIC)}
+    assert last == {"loss": (0.25, 1), "step": (99_999.0, 100_000)}
 
 
 def test_a_flood_of_output_is_kept_whole_and_in_order(world: World) -> None:
@@ -781,11 +845,142 @@ def test_code_that_is_a_package_is_installed_and_run_as_one(world: World, entry_
         assert world.log()[-1] == "module __main__ ['--epochs', '3']"
 
 
+SPY = """
+import pathlib
+def seen():
+    for process in pathlib.Path("/proc").iterdir():
+        for name in ("environ", "cmdline"):
+            try:
+                yield (process / name).read_text(errors="replace")
+            except OSError:
+                pass
+pathlib.Path("/opt/ml/output/data/seen").write_text("\\n".join(seen()))
+"""
+
+
+def test_what_builds_a_package_cannot_read_the_password_of_the_index(world: World, tmp_path: Path) -> None:
+    files = package_files(needs="yardtoy")
+    files |= {"backend.py": f"{SPY}{files['backend.py']}", "setup.py": ""}
+    files["train.py"] = "import yardtoy\nprint(yardtoy.version)\nprint(open('/opt/ml/output/data/seen').read())"
+    with private_index([make_wheel(tmp_path, "yardtoy", "1.0")]) as index:
+        world.prefix = ["/usr/bin/env", f"PIP_INDEX_URL={index.url}", "UV_PUBLISH_TOKEN=of-the-yard"]
+        verdict = world.run(files)
+    assert verdict["outcome"] == "completed", world.log()
+    log = "\n".join(world.log())
+    assert "1.0" in world.log()
+    assert "PIP_INDEX_URL=http://127.0.0.1:" in log, "it did see what the installer was told"
+    assert PASSWORD not in log
+    assert "of-the-yard" not in log
+
+
 def test_a_pyproject_that_cannot_be_built_is_passed_over_with_a_note(world: World) -> None:
     files = {"pyproject.toml": PYPROJECT, "backend.py": "", "train.py": "print('ready')"}
     assert world.run(files, environment=NO_INDEX)["outcome"] == "completed"
     assert world.log()[-1] == "ready"
     assert any(each["text"].startswith("pyproject.toml cannot be ins") for each in world.payloads(FrameKind.NOTE))
+
+
+# The code of a package that fails to build, which runs in the sandbox of the installation, and what it leaves there.
+TRAPS_OF_A_BUILD = """
+import os, shutil
+victim = "{victim}"
+shutil.rmtree("/opt/ml/.trainyard", ignore_errors=True)
+for path, place in {{
+    "/opt/ml/.trainyard": victim,
+    "/opt/ml/checkpoints": victim,
+    "/opt/ml/model": victim,
+    "/opt/ml/output/data": victim,
+    "/opt/ml/output/tensorboard": victim,
+}}.items():
+    shutil.rmtree(path, ignore_errors=True)
+    try:
+        os.symlink(place, path)
+    except OSError:
+        pass
+os.mkfifo("/opt/ml/output/failure")
+raise ValueError("no build today")
+"""
+
+
+def victim_of(world: World) -> Path:
+    """A folder of the host that belongs to the user of the yard."""
+    victim = world.root / "victim"
+    (victim / "environment" / "lib").mkdir(parents=True)
+    (victim / "installer.py").write_text("kept")
+    (victim / "secret").write_text("a secret of the host")
+    for path in (victim, *victim.rglob("*")):
+        os.chown(path, 0 if world.is_root else world.root.stat().st_uid, -1)
+    return victim
+
+
+def state_of(folder: Path) -> dict[str, tuple[int, int, str]]:
+    found = {}
+    for path in (folder, *sorted(folder.rglob("*"))):
+        status = path.lstat()
+        text = path.read_text() if path.is_file() else ""
+        found[str(path.relative_to(folder))] = (status.st_uid, status.st_mode, text)
+    return found
+
+
+def test_links_that_a_failed_build_leaves_lead_the_agent_nowhere(world: World, tmp_path: Path) -> None:
+    """The installation runs again without the package, and then the program."""
+    victim = victim_of(world)
+    before = state_of(victim)
+    files = {
+        "pyproject.toml": PYPROJECT,
+        "backend.py": TRAPS_OF_A_BUILD.format(victim=victim),
+        "requirements.txt": "yardtoy==1.5\n",
+        "train.py": "import yardtoy; print('toy', yardtoy.version)",
+    }
+    members = with_wheels(world, make_wheel(tmp_path, "yardtoy", "1.5"))
+    members |= {"checkpoint": SyncSpec("s3://yard/ck", "/opt/ml/checkpoints")}
+    members |= {"tensorboard": SyncSpec("s3://yard/tb", "/opt/ml/output/tensorboard")}
+    verdict = world.run(files, **members)
+    assert state_of(victim) == before
+    assert verdict["outcome"] == "completed", (verdict, world.log())
+    assert world.log()[-1] == "toy 1.5"
+    with world.store() as store:
+        kept = [each.key for each in store.list_objects(BUCKET).objects]
+    assert [key for key in kept if not key.startswith(("code/", "wheels/"))] == []
+
+
+TRAPS_OF_A_PROGRAM = """
+import os, shutil
+victim = "{victim}"
+os.mkfifo("/opt/ml/output/failure")
+for path in ("/opt/ml/model", "/opt/ml/checkpoints", "/opt/ml/output/tensors", "/opt/ml/.trainyard"):
+    shutil.rmtree(path, ignore_errors=True)
+    os.symlink(victim, path)
+os.chdir("/opt/ml/output/data")
+for _ in range(3000):
+    os.mkdir("deeper")
+    os.chdir("deeper")
+os.chdir("/tmp")
+for _ in range(3000):
+    os.mkdir("deeper")
+    os.chdir("deeper")
+os.close(os.open("huge", os.O_CREAT | os.O_WRONLY))
+os.truncate("huge", 1 << 40)
+os.mkfifo("/run/trainyard/launch/failures.json")
+print("trapped")
+"""
+
+
+def test_what_a_program_leaves_for_the_agent_leads_it_nowhere_and_keeps_it_from_nothing(world: World) -> None:
+    victim = victim_of(world)
+    before = state_of(victim)
+    debugger = DebuggerSpec({}, SyncSpec("s3://yard/tensors", "/opt/ml/output/tensors"))
+    checkpoint = SyncSpec("s3://yard/ck", "/opt/ml/checkpoints")
+    verdict = world.run(TRAPS_OF_A_PROGRAM.format(victim=victim), checkpoint=checkpoint, debugger=debugger)
+    assert "Folders nested more than 200 deep cannot be packed" in verdict["reason"]
+    assert world.log()[-1] == "trapped"
+    assert state_of(victim) == before
+    sweep_instance(world.folder, Deadline(PATIENCE_S))
+    assert not world.folder.ml.exists()
+    assert not world.folder.scratch.exists()
+    with world.store() as store:
+        kept = [each.key for each in store.list_objects(BUCKET).objects]
+    assert [key for key in kept if not key.startswith("code/")] == []
 
 
 def test_code_whose_setup_fails_fails_the_job(world: World) -> None:

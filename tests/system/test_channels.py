@@ -243,16 +243,24 @@ def test_a_manifest_brings_what_it_lists(anna: Trainee, objects: dict[str, bytes
     assert told_of(anna, "manifest") == [{"fast": expected, "train": expected}]
 
 
+def was_started_warm(yard: RunningYard, name: str) -> bool:
+    frames = read_frames(folder_of(yard, name).spool, 0).frames
+    return any("started warm" in frame.payload.get("text", "") for frame in frames)
+
+
 def test_a_script_that_ruins_its_channel_leaves_the_stored_objects_untouched(
     yard: RunningYard, anna: Trainee, objects: dict[str, bytes]
 ) -> None:
-    for name in ("ruin", "ruin-warm"):
-        completed(anna, name, RUIN, InputDataConfig=[channel("train")])
-        assert anna.printed(name)[-1] == "ruined 45"
+    # The first is cold. A worker that does not answer at once on a busy machine costs a later one its warm start.
+    for number in range(5):
+        completed(anna, f"ruin-{number}", RUIN, InputDataConfig=[channel("train")])
+        assert anna.printed(f"ruin-{number}")[-1] == "ruined 45"
         assert stored(anna, objects) == objects
+        if was_started_warm(yard, f"ruin-{number}"):
+            break
         eventually(lambda: has_warm_worker(yard))
-    notes = [frame.payload.get("text", "") for frame in read_frames(folder_of(yard, "ruin-warm").spool, 0).frames]
-    assert any("started warm" in note for note in notes)
+    else:
+        pytest.fail("none of five jobs was started warm")
     completed(anna, "after-ruin", TELL, InputDataConfig=[channel("train")])
     assert told_of(anna, "after-ruin") == [{"train": digests(objects)}]
 
@@ -276,9 +284,12 @@ def test_a_file_system_is_read_and_written_where_it_is(anna: Trainee, shared: Pa
     (shared / "sets/deep/written").unlink()
 
 
-@pytest.mark.parametrize("directory", ["/out", "/../home", "/none"])
-def test_a_directory_outside_of_a_file_system_is_refused(anna: Trainee, shared: Path, directory: str) -> None:
-    with pytest.raises(anna.sagemaker.exceptions.ClientError, match="There is no directory"):
+@pytest.mark.parametrize(
+    ("directory", "why"),
+    [("/out", "There is no directory"), ("/../home", 'must have no ".." in it'), ("/none", "There is no directory")],
+)
+def test_a_directory_outside_of_a_file_system_is_refused(anna: Trainee, shared: Path, directory: str, why: str) -> None:
+    with pytest.raises(anna.sagemaker.exceptions.ClientError, match=why):
         anna.start("outside", TELL, InputDataConfig=[file_system("ro", directory)])
 
 

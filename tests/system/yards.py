@@ -126,6 +126,9 @@ def python_for(uid: int, folder: Path) -> str:
         (packages,) = environment.glob("lib/python*/site-packages")
         sources = [Path(trainyard.__file__).parents[1], sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
         (packages / "of-the-tests.pth").write_text("".join(f"{source}\n" for source in sources))
+        # A sandbox shows the environment alone, and rules that run beside a program need numpy in it.
+        for needed in Path(sysconfig.get_path("platlib")).glob("numpy*"):
+            shutil.copytree(needed, packages / needed.name)
         return str(environment / "bin" / "python")
     pytest.skip("this machine has no Python of the tests' version that an ordinary user may start")
 

@@ -26,8 +26,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from trainyard.foundation.errors import InvalidRequest, NotFound
-from trainyard.foundation.files import replace_file
-from trainyard.link.holds import alone_in
+from trainyard.foundation.files import alone_in, replace_file
 
 # The repositories of framework images, and the package whose version their tags begin with.
 FRAMEWORKS: Mapping[str, str] = {
@@ -271,9 +270,12 @@ def _mapped_versions(wanted: Reference, mapped: Mapping[str, str]) -> list[_Cand
     ]
 
 
-def _distance(wanted: tuple[int, ...], there: tuple[int, ...]) -> tuple[bool, list[tuple[int, bool]]]:
-    pairs = zip(wanted, there, strict=False)
-    return (not there, [(abs(number - other), other < number) for number, other in pairs])
+def _distance(wanted: tuple[int, ...], there: tuple[int, ...]) -> tuple[bool, int, int, list[int]]:
+    """How far a version is from the one wanted, so that the least is the nearest."""
+    pairs = list(zip(wanted, there, strict=False))
+    agreeing = next((place for place, (number, other) in enumerate(pairs) if number != other), len(pairs))
+    apart = abs(pairs[agreeing][0] - pairs[agreeing][1]) if agreeing < len(pairs) else 0
+    return (not there, -agreeing, apart, [-number for number in there])
 
 
 def _difference(wanted: Reference, found: _Candidate) -> tuple[str, ...]:

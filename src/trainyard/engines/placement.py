@@ -523,7 +523,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 def _stepped(cpus: float) -> float:
-    return max(1, int(cpus * _CPU_STEP)) / _CPU_STEP
+    return max(1, _steps(cpus)) / _CPU_STEP
 
 
 def _steps(cpus: float) -> int:

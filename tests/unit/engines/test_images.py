@@ -144,6 +144,29 @@ def test_the_nearest_mapped_version_is_taken(images: Images, tmp_path: Path) -> 
     )
 
 
+@pytest.mark.parametrize(
+    ("wanted", "mapped", "chosen"),
+    [
+        ("2.6", ["2.5", "2.7"], "2.7"),
+        ("2.6", ["2.7", "2.5"], "2.7"),
+        ("2.6", ["2.6.1", "2.6.10", "2.6.2"], "2.6.10"),
+        ("2", ["2.9", "2.13", "2.1"], "2.13"),
+        ("2.6.0-cpu-py312", ["2", "2.6"], "2.6"),
+        ("2.6.0-cpu-py312", ["2.6", "2"], "2.6"),
+        ("3.1", ["2.9", "2.10"], "2.10"),
+        ("latest", ["1.9", "1.13"], "1.13"),
+    ],
+)
+def test_of_versions_as_near_as_each_other_the_newer_is_taken(
+    images: Images, tmp_path: Path, wanted: str, mapped: list[str], chosen: str
+) -> None:
+    """Whatever their order in the file."""
+    lines = [f'"framework:{version}" = "{make_python(tmp_path, version)}"\n' for version in mapped]
+    (tmp_path / "images.toml").write_text("[images]\n" + "".join(lines))
+
+    assert Path(images.environment(f"framework:{wanted}").python).name == chosen
+
+
 def test_a_mapped_version_is_nearer_than_an_own_python_without_the_framework(images: Images, tmp_path: Path) -> None:
     python = make_python(tmp_path, "python-tf")
     images.map("tensorflow-training:2.4", python)

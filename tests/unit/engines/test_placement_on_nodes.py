@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.engines.catalog import Catalog
+from trainyard.engines.catalog import Catalog, InstanceType
 from trainyard.engines.contract import Capacity, Node
 from trainyard.engines.placement import Demand, Room, check_strictly, fit, place
 from trainyard.foundation.errors import InvalidRequest
@@ -257,3 +257,114 @@ def test_a_node_is_filled_anew_with_what_runs_there_now() -> None:
     room.refill("gone", [Share(1, 1, (), "gone")])
     assert where(room.place(Demand((M5_LARGE,)))) == ["b"]
     assert room.place(Demand((M5_LARGE, M5_LARGE))) is None
+
+
+def test_an_emptied_room_has_all_that_there_is_and_leaves_the_other_as_it_was() -> None:
+    room = Room(TWO, [Share(16, 64 * GIB, (), "a"), Share(16, 64 * GIB, (), "b")])
+    empty = room.emptied()
+    assert sorted(where(empty.place(Demand((M5_4X, M5_4X))))) == ["a", "b"]
+    empty.take([Share(16, 64 * GIB, (), "b")])
+    assert where(empty.place(Demand((M5_4X,)))) == ["a"]
+    assert room.place(Demand((M5_LARGE,))) is None
+    assert room.machine == empty.machine == TWO
+
+
+def of_cores(cpus: float, *, gib: float = 1, gpus: int = 0) -> InstanceType:
+    return InstanceType(f"ml.test.{cpus:g}-{gib:g}-{gpus}", cpus, gib, gpus, 1.0, 0.5)
+
+
+@pytest.mark.parametrize("order", [(8, 8, 16), (8, 16, 8), (16, 8, 8)])
+def test_instances_that_want_too_much_are_laid_out_so_that_no_node_bears_more_than_it_must(
+    order: tuple[int, ...],
+) -> None:
+    two = cluster(node("a", cpus=12), node("b", cpus=12))
+    fitted = fit([of_cores(cpus) for cpus in order], two)
+    assert [size.cpus for size in fitted.sizes] == [{8: 6.0, 16: 12.0}[cpus] for cpus in order]
+
+
+def test_instances_that_want_too_much_memory_share_that_of_their_node() -> None:
+    two = cluster(node("a", gib=12), node("b", gib=12))
+    fitted = fit([of_cores(1, gib=16), of_cores(1, gib=8), of_cores(1, gib=8)], two)
+    assert [size.memory_bytes / GIB for size in fitted.sizes] == [12, 6, 6]
+    assert [size.cpus for size in fitted.sizes] == [1.0, 1.0, 1.0]
+    assert fitted.shortfalls == (
+        "Each ml.test.1-16-0 gets 12.0 of 16 GiB of memory on the nodes that there are.",
+        "Each ml.test.1-8-0 gets 6.0 of 8 GiB of memory on the nodes that there are.",
+    )
+
+
+def test_more_instances_than_slots_are_laid_out_by_the_slots_of_the_nodes() -> None:
+    uneven = cluster(node("one", slots=1), node("three", slots=3))
+    assert sorted(fit([of_cores(1)] * 4, uneven).nodes) == ["one", "three", "three", "three"]
+    crowded = fit([of_cores(1)] * 8, uneven)
+    assert sorted(crowded.nodes) == [*["one"] * 2, *["three"] * 6]
+    assert (crowded.slots, crowded.shortfalls) == (4, ("Its 8 instances share 4 slots.",))
+
+
+def test_instances_that_want_gpus_are_laid_out_by_those_of_the_nodes() -> None:
+    uneven = cluster(node("one", gpus=1), node("four", gpus=4), node("none", cpus=96, gib=512))
+    fitted = fit([of_cores(1, gpus=2)] * 3, uneven)
+    assert (fitted.nodes, {size.gpus for size in fitted.sizes}) == (("four",) * 3, {1})
+    wider = cluster(node("three", gpus=3), *uneven.nodes)
+    assert sorted(fit([of_cores(1, gpus=2)] * 4, wider).nodes) == ["four", "four", "three", "three"]
+
+
+def test_hundredths_of_a_core_are_handed_out_to_the_last() -> None:
+    one = cluster(node("a", cpus=0.87))
+    small = of_cores(0.29)
+    running: list[Share] = []
+    for _ in range(3):
+        running += place([small], one, running=running) or ()
+    assert [share.cpus for share in running] == [0.29] * 3
+    assert place([of_cores(0.01)], one, running=running) is None
+
+
+def test_a_share_of_a_core_is_rounded_down_but_never_to_none() -> None:
+    one = cluster(node("a", cpus=1, slots=16))
+    assert {size.cpus for size in fit([of_cores(1)] * 3, one).sizes} == {0.33}
+    assert {size.cpus for size in fit([of_cores(1), of_cores(0.001)], one).sizes} == {0.99, 0.01}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "on_a", "on_b"),
+    [
+        (of_cores(4, gib=64), Share(1, 60 * GIB), Share(1, 10 * GIB)),
+        (of_cores(16, gib=1), Share(12, GIB), Share(4, GIB)),
+        (of_cores(1, gib=1, gpus=4), Share(1, GIB, (0, 1, 2)), Share(1, GIB, (3,))),
+    ],
+)
+def test_places_are_kept_where_least_of_what_a_job_needs_most_is_in_the_way(
+    wanted: InstanceType, on_a: Share, on_b: Share
+) -> None:
+    both = cluster(node("a", gpus=4), node("b", gpus=4))
+    busy = Room(both, [replace(on_a, node="a"), replace(on_b, node="b")])
+    assert where(Room(both).place(Demand((wanted,)), beside=busy)) == ["b"]
+    other = Room(both, [replace(on_b, node="a"), replace(on_a, node="b")])
+    assert where(Room(both).place(Demand((wanted,)), beside=other)) == ["a"]
+
+
+def test_places_are_kept_where_fewest_slots_are_in_the_way() -> None:
+    both = cluster(node("a", slots=4), node("b", slots=4))
+    tiny = [Share(0.1, 1, (), "a")] * 4 + [Share(0.1, 1, (), "b")] * 2
+    kept = Room(both).place(Demand((of_cores(0.1),) * 4), beside=Room(both, tiny))
+    assert where(kept) == ["b"] * 4
+
+
+def test_of_nodes_that_suit_the_fullest_is_taken() -> None:
+    three = cluster(node("a"), node("b"), node("c"))
+    for fuller, emptier in (
+        (Share(8, GIB), Share(4, GIB)),
+        (Share(4, 32 * GIB), Share(4, GIB)),
+    ):
+        running = [replace(emptier, node="a"), replace(fuller, node="b")]
+        assert where(place([M5_LARGE], three, running=running)) == ["b"]
+    slots = [Share(1, GIB, (), "a"), Share(0.5, GIB // 2, (), "b"), Share(0.5, GIB // 2, (), "b")]
+    assert where(place([M5_LARGE], three, running=slots)) == ["b"]
+
+
+def test_a_job_that_was_laid_out_over_shared_machines_waits_for_its_slots_and_gpus_alone() -> None:
+    shared = Capacity((replace(node("a", cpus=4, gpus=2, slots=2), reserves=False),))
+    large = of_cores(64, gib=1024, gpus=1)
+    assert place([large], shared, running=[Share(4, 64 * GIB, (0,), "a")]) is not None
+    assert place([large] * 3, shared, running=[Share(1, GIB, (), "a")]) is None
+    assert place([large], shared, running=[Share(1, GIB, (0, 1), "a")]) is None

@@ -20,7 +20,8 @@ from trainyard.engines.cluster.contract import Piece
 from trainyard.engines.cluster.mirror import apply
 from trainyard.engines.cluster.parts import unpack
 from trainyard.engines.cluster.tensors import TensorCopy, are_needed
-from trainyard.foundation.files import PRIVATE_FOLDER, remove_tree
+from trainyard.foundation.confined import remove_tree
+from trainyard.foundation.files import PRIVATE_FOLDER
 from trainyard.link.contract import FrameKind, InstanceSpec
 from trainyard.link.folders import InstanceFolder, InstanceRef
 from trainyard.link.hanging import hang_limit_s

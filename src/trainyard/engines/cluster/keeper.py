@@ -25,8 +25,9 @@ from trainyard.engines.cluster.warden import ensure_warden
 from trainyard.engines.contract import InstanceRef
 from trainyard.engines.local import LocalEngine
 from trainyard.engines.local.ports import Ports
+from trainyard.foundation.confined import remove_tree
 from trainyard.foundation.errors import Conflict, InvalidRequest, Unavailable
-from trainyard.foundation.files import PRIVATE_FOLDER, remove_tree, replace_file
+from trainyard.foundation.files import PRIVATE_FOLDER, replace_file
 from trainyard.foundation.hiding import hidden_places
 from trainyard.link.contract import Command, InstanceSpec
 from trainyard.link.lease import Lease, stamp, was_taken
@@ -139,7 +140,7 @@ class NodeKeeper:
             raise InvalidRequest(f'"{path}" of an instance is not for the others; {shared} are.')
         with self._lock:
             if self._tar is None or self._tar[0] != path:
-                self._tar = path, FolderTar(self._folder.root / path)
+                self._tar = path, FolderTar(self._folder.root, path)
             return self._tar[1].read(offset)
 
     def _spec(self) -> InstanceSpec:

@@ -6,8 +6,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from trainyard.engines.local import LocalEngine
+from trainyard.foundation.confined import remove_tree
 from trainyard.foundation.errors import TrainyardError
-from trainyard.foundation.files import remove_tree
 from trainyard.link.folders import AttemptRef, InstanceFolder
 from trainyard.link.lease import Lease
 

@@ -4,30 +4,42 @@ It is how what an instance left goes to the node of the first one. Nothing is st
 in the same order, and the bytes of files come from the files.
 """
 
+import errno
 import io
 import os
-import shutil
 import stat
 import tarfile
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
+from trainyard.foundation.confined import ConfinedFolder
 from trainyard.foundation.errors import Corrupt
 
 PART_BYTES = 4 << 20
+DEEPEST = 200  # folders within each other; who packs what was brought refuses more
+MOST_HOLES = 64 * 1024**3  # bytes of a file that take no space on the disk; instance/agent/artifacts.py packs no more
 
+_MISPLACED = (errno.EXDEV, errno.ENOTDIR, errno.ELOOP)  # what a path fails with that leads out, or through a link
+_HOLLOW = "TRAINYARD.hollow"  # in the header of a file of which nothing but its size is brought
 _BLOCK = tarfile.BLOCKSIZE
 _END = bytes(2 * _BLOCK)
 
 
 class FolderTar:
-    """The archive of a folder in which nothing changes any more. An absent folder is an empty archive."""
+    """The archive of a folder in which nothing changes any more, and in which a program could do what it liked.
 
-    def __init__(self, root: Path) -> None:
+    It lies at a path below a folder that the program cannot replace. An absent folder is an empty archive, and so is a
+    link in its place.
+    """
+
+    def __init__(self, root: Path, path: str) -> None:
         self._root = root
-        self._spans = list(_spans(root))
+        self._path = path
+        self._spans = list(_spans(root, path))
         self._starts = [span.start for span in self._spans]
 
     def read(self, offset: int) -> bytes:
@@ -41,7 +53,7 @@ class FolderTar:
 
     def _piece(self, offset: int, size: int) -> bytes:
         number = bisect_right(self._starts, offset) - 1
-        return self._spans[number].read(self._root, offset - self._starts[number], size)
+        return self._spans[number].read(self._root, self._path, at=offset - self._starts[number], size=size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +69,19 @@ class _Span:
     def end(self) -> int:
         return self.start + len(self.header) + -(-self.size // _BLOCK) * _BLOCK
 
-    def read(self, root: Path, at: int, size: int) -> bytes:
+    def read(self, root: Path, above: str, *, at: int, size: int) -> bytes:
         if at < len(self.header):
             return self.header[at : at + size]
         within = at - len(self.header)
         wanted = min(size, self.end - self.start - at)
-        data = _bytes_of(root / self.path, within, min(wanted, self.size - within)) if within < self.size else b""
+        if within >= self.size:
+            return bytes(wanted)
+        with ConfinedFolder.open(root, above) as folder:
+            descriptor = folder.open_file(self.path)
+            try:
+                data = os.pread(descriptor, min(wanted, self.size - within), within)
+            finally:
+                os.close(descriptor)
         return data.ljust(wanted, b"\0")
 
 
@@ -74,9 +93,12 @@ def unpack(read: Callable[[int], bytes], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     source = _Source(read)
     try:
-        with tarfile.open(fileobj=source, mode="r|", bufsize=PART_BYTES) as archive:
+        with (
+            ConfinedFolder.open(folder) as opened,
+            tarfile.open(fileobj=source, mode="r|", bufsize=PART_BYTES) as archive,
+        ):
             for entry in archive:
-                _unpack_entry(archive, entry, folder)
+                _unpack_entry(archive, entry, opened)
             while source.read(PART_BYTES):
                 pass
             # A damaged header is taken for the end, unless one looks where that is.
@@ -103,64 +125,84 @@ class _Source(io.RawIOBase):
         return taken
 
 
-def _unpack_entry(archive: tarfile.TarFile, entry: tarfile.TarInfo, folder: Path) -> None:
-    target = folder / entry.name
-    if not target.parent.resolve().is_relative_to(folder.resolve()):
-        raise Corrupt(f'"{entry.name}" of an archive of another instance lies outside of its folder.')
-    if entry.isdir():
-        target.mkdir(exist_ok=True)
-    elif entry.issym():
-        target.symlink_to(entry.linkname)
-    elif entry.isreg():
-        source = archive.extractfile(entry)
-        assert source is not None, "a file has bytes"
-        with target.open("xb") as file:
-            shutil.copyfileobj(source, file, PART_BYTES)
-        target.chmod(entry.mode & 0o777)
-    else:
-        raise Corrupt(f'"{entry.name}" of an archive of another instance is neither a file, a folder nor a link.')
+def _unpack_entry(archive: tarfile.TarFile, entry: tarfile.TarInfo, folder: ConfinedFolder) -> None:
+    try:
+        if entry.isdir():
+            folder.make_folder(entry.name).close()
+        elif entry.issym():
+            folder.make_link(entry.name, entry.linkname)
+        elif entry.isreg():
+            with os.fdopen(folder.create_file(entry.name, mode=0o600), "wb", buffering=0) as file:
+                _fill(file, archive, entry)
+        else:
+            raise Corrupt(f'"{entry.name}" of an archive of another instance is neither a file, a folder nor a link.')
+    except OSError as error:
+        if error.errno not in _MISPLACED:
+            raise
+        raise Corrupt(f'"{entry.name}" of an archive of another instance lies outside of its folder.') from error
 
 
-def _spans(root: Path) -> Iterator[_Span]:
+def _fill(file: IO[bytes], archive: tarfile.TarFile, entry: tarfile.TarInfo) -> None:
+    """What is nothing but zeros takes no space: a program may leave files that are larger than the disk."""
+    source = archive.extractfile(entry)
+    assert source is not None, "a file has bytes"
+    while data := source.read(PART_BYTES):
+        if data.strip(b"\0"):
+            file.write(data)
+        else:
+            file.seek(len(data), os.SEEK_CUR)
+    file.truncate(max(file.tell(), int(entry.pax_headers.get(_HOLLOW, 0))))
+    os.fchmod(file.fileno(), entry.mode & 0o777)
+
+
+def _spans(root: Path, path: str) -> Iterator[_Span]:
     at = 0
-    for path in _walk(root):
-        header = _header(root, path)
-        if header is None:
-            continue
-        span = _Span(at, header.tobuf(tarfile.PAX_FORMAT, errors="surrogateescape"), path, header.size)
+    for header in _headers(root, path):
+        name = header.name
+        span = _Span(at, header.tobuf(tarfile.PAX_FORMAT, errors="surrogateescape"), name, header.size)
         yield span
         at = span.end
     yield _Span(at, _END)
 
 
-def _walk(root: Path) -> Iterator[str]:
-    """Every path below the root, folders before what is in them, in an order that does not change."""
-    for parent, folders, files in os.walk(root):
-        folders.sort()
-        below = os.path.relpath(parent, root)
-        for name in sorted((*folders, *files)):
-            yield os.path.normpath(os.path.join(below, name))  # noqa: PTH118 - a model may have many files
+def _headers(root: Path, path: str) -> Iterator[tarfile.TarInfo]:
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(ConfinedFolder.open(root, path))
+        except OSError:
+            return
+        yield from _headers_below(folder, "")
 
 
-def _header(root: Path, path: str) -> tarfile.TarInfo | None:
+def _headers_below(folder: ConfinedFolder, above: str) -> Iterator[tarfile.TarInfo]:
+    """Of everything in a folder, folders before what is in them, in an order that does not change."""
+    inner = []
+    for name in sorted(folder.names()):
+        header = _header(folder, name, f"{above}{name}")
+        if header is not None:
+            yield header
+        if header is not None and header.isdir() and above.count("/") <= DEEPEST:
+            inner.append(name)
+    for name in inner:
+        with folder.open_folder(name) as opened:
+            yield from _headers_below(opened, f"{above}{name}/")
+
+
+def _header(folder: ConfinedFolder, name: str, path: str) -> tarfile.TarInfo | None:
     """None for what is neither a file, a folder nor a link."""
-    found = os.lstat(root / path)
+    found = folder.status(name)
+    if found is None:
+        return None
     header = tarfile.TarInfo(path)
     header.mode, header.mtime = stat.S_IMODE(found.st_mode), int(found.st_mtime)
     if stat.S_ISREG(found.st_mode):
-        header.size = found.st_size
+        is_hollow = found.st_size - found.st_blocks * 512 > MOST_HOLES
+        header.size = 0 if is_hollow else found.st_size
+        header.pax_headers = {_HOLLOW: str(found.st_size)} if is_hollow else {}
     elif stat.S_ISDIR(found.st_mode):
         header.type = tarfile.DIRTYPE
     elif stat.S_ISLNK(found.st_mode):
-        header.type, header.linkname = tarfile.SYMTYPE, str((root / path).readlink())
+        header.type, header.linkname = tarfile.SYMTYPE, folder.read_link(name)
     else:
         return None
     return header
-
-
-def _bytes_of(path: Path, offset: int, size: int) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        return os.pread(descriptor, size, offset)
-    finally:
-        os.close(descriptor)

@@ -13,7 +13,7 @@ from typing import Any, Self
 from trainyard.engines.cluster.contract import Seat
 from trainyard.engines.contract import AttemptRef, InstanceRef
 from trainyard.foundation.errors import Corrupt
-from trainyard.foundation.files import PRIVATE_FOLDER, replace_file, sync_folder
+from trainyard.foundation.files import make_folder, replace_file, sync_folder
 from trainyard.link.contract import LimitSpec
 
 _SUFFIX = ".json"
@@ -42,7 +42,7 @@ class Register:
 
     def enter(self, entry: Entry) -> None:
         """Remember an attempt, before anything of it exists; it is on disk when this returns."""
-        self._folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        make_folder(self._folder, parents=True)
         replace_file(self._file(entry.attempt), json.dumps(dataclasses.asdict(entry)).encode())
 
     def strike(self, attempt: AttemptRef) -> None:

@@ -15,7 +15,7 @@ import re
 import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from heapq import nsmallest
 from pathlib import Path
@@ -23,7 +23,7 @@ from pathlib import Path
 from trainyard.engines.cluster.contract import Piece
 from trainyard.engines.cluster.mirror import append
 from trainyard.engines.cluster.parts import PART_BYTES
-from trainyard.foundation.confined import open_file, open_folder
+from trainyard.foundation.confined import ConfinedFolder
 from trainyard.foundation.errors import InvalidRequest, Unavailable
 from trainyard.foundation.files import PRIVATE_FOLDER
 from trainyard.link.contract import InstanceSpec
@@ -96,25 +96,22 @@ class TensorFiles:
         if not changed.isdecimal() or not _FILES.fullmatch(path):
             raise InvalidRequest(f'"{wanted}" is no file of the tensors of an instance.')
         parent, _, name = path.rpartition("/")
-        with self._opened(parent) as folder:
-            if folder is None:
-                return b""
-            try:
-                descriptor = open_file(name, folder)
-            except OSError:
-                return b""
-            try:
-                found = os.fstat(descriptor)
-                is_wanted = found.st_nlink == 1 and int(changed) in (0, found.st_ctime_ns)
-                return os.pread(descriptor, PART_BYTES, offset) if is_wanted else b""
-            finally:
-                os.close(descriptor)
+        try:
+            with self._opened(parent) as folder:
+                descriptor = folder.open_file(name)
+        except OSError:
+            return b""
+        try:
+            found = os.fstat(descriptor)
+            is_wanted = found.st_nlink == 1 and int(changed) in (0, found.st_ctime_ns)
+            return os.pread(descriptor, PART_BYTES, offset) if is_wanted else b""
+        finally:
+            os.close(descriptor)
 
     def _is_there(self) -> bool:
-        if not self._root.is_dir():
-            return False
-        with self._opened("") as folder:
-            return folder is not None
+        with suppress(OSError), self._opened(""):
+            return True
+        return False
 
     def _changed(self, since: int) -> Iterator[TensorFile]:
         yield from self._changed_in("", since)
@@ -123,21 +120,22 @@ class TensorFiles:
                 yield from self._changed_in(f"{kind}/{worker}", since)
 
     def _changed_in(self, below: str, since: int) -> Iterator[TensorFile]:
-        with self._opened(below) as folder:
-            if folder is None or (below.startswith(f"{_VALUES}/") and os.fstat(folder).st_ctime_ns < since):
+        with suppress(OSError), self._opened(below) as folder:
+            if below.startswith(f"{_VALUES}/") and os.fstat(folder.fileno()).st_ctime_ns < since:
                 return
-            with os.scandir(folder) as entries:
+            with os.scandir(folder.fileno()) as entries:
                 for entry in entries:
                     path = f"{below}/{entry.name}".lstrip("/")
                     if _FILES.fullmatch(path) and (found := _status(entry)) and found.st_ctime_ns >= since:
                         yield TensorFile(path, found.st_size, found.st_ctime_ns)
 
     def _names(self, below: str) -> Sequence[str]:
-        with self._opened(below) as folder:
-            return [] if folder is None else os.listdir(folder)  # noqa: PTH208 - it is an open one
+        with suppress(OSError), self._opened(below) as folder:
+            return folder.names()
+        return []
 
-    def _opened(self, below: str) -> AbstractContextManager[int | None]:
-        return open_folder(self._root, f"{self._path}/{below}".rstrip("/"))
+    def _opened(self, below: str) -> ConfinedFolder:
+        return ConfinedFolder.open(self._root, f"{self._path}/{below}")
 
 
 class TensorCopy:

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard import __version__
-from trainyard.link.holds import alone_in, hold
+from trainyard.foundation.files import alone_in
+from trainyard.foundation.syncing import sync_file_system
+from trainyard.link.holds import hold
 
 # The parts of the package that run on an instance, and the modules for programs there.
 PARTS = ("foundation", "formats", "link", "objects", "insight", "instance")
@@ -84,7 +86,7 @@ def _fingerprint(package: Path) -> str:
 
 
 def _make(code: AgentCode, package: Path) -> None:
-    """Laid out beside its place and then renamed, so that a copy is whole or absent."""
+    """Laid out beside its place and then renamed, so that a copy is whole or absent, also after a power cut."""
     staging = Path(tempfile.mkdtemp(prefix=".new-", dir=code.folder.parent))
     for path in sources(package):
         target = staging / "trainyard" / path.relative_to(package)
@@ -96,6 +98,7 @@ def _make(code: AgentCode, package: Path) -> None:
         shutil.copytree(package.with_name(LIBRARIES), staging / LIBRARIES)
     compileall.compile_dir(staging, quiet=2, stripdir=str(staging))
     shutil.rmtree(code.folder, ignore_errors=True)  # what a removal that was cut short has left of it
+    sync_file_system(staging)
     staging.rename(code.folder)
 
 

@@ -27,10 +27,10 @@ from trainyard.engines.local.ports import Ports
 from trainyard.engines.local.processes import Deadline, kill, wait_for_end
 from trainyard.engines.local.sweep import sweep_instance
 from trainyard.foundation.errors import Conflict, NotFound, Unavailable
-from trainyard.foundation.files import PRIVATE_FOLDER, sync_folder
+from trainyard.foundation.files import PRIVATE_FOLDER, alone_in, sync_folder
 from trainyard.link.contract import Command, CommandKind, FrameKind, InstanceSpec
 from trainyard.link.folders import InstanceFolder
-from trainyard.link.holds import alone_in, hold, is_held
+from trainyard.link.holds import hold, is_held
 from trainyard.link.mailbox import Mailbox
 from trainyard.link.port_blocks import ports_of
 from trainyard.link.presence import Presence, presence_of

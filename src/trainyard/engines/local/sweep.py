@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trainyard.engines.local.processes import Deadline, empty_group, kill, wait_for_end
-from trainyard.foundation import files
+from trainyard.foundation import confined
 from trainyard.foundation.errors import Unavailable
 from trainyard.link.containers import remove_containers, take_back
 from trainyard.link.folders import InstanceFolder
@@ -44,7 +44,7 @@ def remove_tree(folder: Path) -> None:
         if mounted:
             raise Unavailable(f"{mounted[0]} is still mounted, so {folder} is not removed.")
         with contextlib.suppress(FileNotFoundError):  # another does the same, such as the warden of a lease
-            files.remove_tree(folder)
+            confined.remove_tree(folder)
 
 
 def _end_process(entry: Entry, deadline: Deadline) -> None:

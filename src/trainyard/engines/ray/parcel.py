@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard.engines.local.code import PACKAGE, PARTS, sources
+from trainyard.foundation.syncing import sync_file_system
 
 SENT = (*PARTS, "engines")
 
@@ -101,7 +102,7 @@ def _libraries() -> Iterator[importlib.metadata.Distribution]:
 
 
 def _pack(parcel: Parcel, package: Path) -> None:
-    """Laid out beside its place and then renamed, so that a parcel is whole or absent."""
+    """Laid out beside its place and then renamed, so that a parcel is whole or absent, also after a power cut."""
     staging = Parcel(Path(tempfile.mkdtemp(prefix=".new-", dir=parcel.folder.parent)))
     for path in sources(package, SENT):
         target = staging.source / package.name / path.relative_to(package)
@@ -114,6 +115,7 @@ def _pack(parcel: Parcel, package: Path) -> None:
         with _archive(staging, library.name) as archive:
             for file in _files(library):
                 archive.add(str(library.locate_file(file)), str(file), recursive=False)
+    sync_file_system(staging.folder)
     with contextlib.suppress(OSError):  # another process was faster with the same parcel
         staging.folder.rename(parcel.folder)
     shutil.rmtree(staging.folder, ignore_errors=True)

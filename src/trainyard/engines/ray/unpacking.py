@@ -11,6 +11,7 @@ import importlib.metadata
 import io
 import os
 import shutil
+import stat
 import sys
 import sysconfig
 import tarfile
@@ -52,10 +53,20 @@ def use_code(codes: Path, sent: Sent, *, fetch: Fetch) -> None:
 
 
 def own_folder(folder: Path) -> Path:
-    """The folder, made if need be; Refused when it is another user's, who could change what runs from there."""
+    """The folder, made if need be; Refused when others could change what runs from there.
+
+    By default it lies where everybody may put something: another user may have left a folder of that name, or a link to
+    a folder of ours that everybody may write, such as /tmp of root.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
+    link, found = folder.lstat(), folder.stat()
+    if link.st_uid not in (0, os.getuid()) or found.st_uid != os.getuid():
         raise Refused(f"{folder} belongs to another user. Name another folder with the setting ray_folder.")
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise Refused(
+            f"{folder} can be written by other users. Take that right away (`chmod go-w {folder}`), or name another "
+            "folder with the setting ray_folder."
+        )
     return folder
 
 
@@ -76,7 +87,7 @@ def _lock(code: Path) -> int:
 
 
 def _unpack(code: Path, sent: Sent, fetch: Fetch) -> None:
-    """Beside its place and then renamed, so that it is whole or absent whenever this process ends."""
+    """Beside its place and then renamed, so that it is whole or absent, also after a power cut."""
     lacking = [name for name in sent.libraries if not _has(name)]
     if lacking and sysconfig.get_platform() != sent.platform:
         raise Refused(
@@ -88,6 +99,7 @@ def _unpack(code: Path, sent: Sent, fetch: Fetch) -> None:
     _extract(fetch(sent.code), staging)
     for name in lacking:
         _extract(fetch(sent.libraries[name]), staging / LIBRARIES)
+    os.sync()  # once for thousands of files
     staging.rename(code)
 
 

@@ -6,12 +6,12 @@ import os
 import stat
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard.foundation.clock import utc_now
-from trainyard.foundation.confined import open_file, open_folder
+from trainyard.foundation.confined import ConfinedFolder
 from trainyard.foundation.locations import Location, parse_s3_uri
 from trainyard.instance.agent.failure import CannotRun, FailureKind
 from trainyard.link.contract import InstanceSpec
@@ -57,12 +57,18 @@ def store_folders(
     nothing stored. Links are packed as they are and never followed.
     """
     with ExitStack() as stack:
-        opened = [stack.enter_context(open_folder(root, path)) for root in roots]
-        folders = [folder for folder in opened if folder is not None and os.listdir(folder)]  # noqa: PTH208
-        return _store(store, folders, where=where, check=check) if folders else None
+        folders: list[ConfinedFolder] = []
+        for root in roots:
+            opened = stack.enter_context(ConfinedFolder.open(root))
+            with suppress(OSError):  # the program has put something else in its place
+                folders.append(stack.enter_context(opened.open_folder(path)))
+        filled = [folder for folder in folders if folder.names()]
+        return _store(store, filled, where=where, check=check) if filled else None
 
 
-def _store(store: ObjectAccess, folders: Sequence[int], *, where: Location, check: Callable[[], None]) -> Stored:
+def _store(
+    store: ObjectAccess, folders: Sequence[ConfinedFolder], *, where: Location, check: Callable[[], None]
+) -> Stored:
     writer = store.writer(where, Attributes(headers=_TYPE))
     try:
         with _tar_gz(writer, check) as tar:
@@ -118,50 +124,51 @@ class _Packing:
         self._tar = tar
         self._taken: dict[str, bool] = {}  # names, and whether they are folders
 
-    def add_tree(self, folder: int) -> None:
+    def add_tree(self, folder: ConfinedFolder, above: str = "") -> None:
         """Everything below the folder, in the order of names."""
-        for parent, folders, files, descriptor in os.fwalk(".", dir_fd=folder, follow_symlinks=False):
-            if parent.count("/") > _DEEPEST:
-                raise CannotRun(f"Folders nested more than {_DEEPEST} deep cannot be packed.", FailureKind.USER_ERROR)
-            entered = {name for name in folders if _is_folder(name, descriptor)}
-            for name in sorted((*folders, *files)):
-                path = f"{parent}/{name}".removeprefix("./")
-                if path not in self._taken:
-                    self._taken[path] = name in entered
-                    self.skipped += not _add_entry(self._tar, path, name=name, parent=descriptor)
-                elif not (name in entered and self._taken[path]):
-                    entered.discard(name)
-                    self.clashes += 1
-                    self.clash = self.clash or path
-            folders[:] = sorted(entered)
+        if above.count("/") > _DEEPEST:
+            raise CannotRun(f"Folders nested more than {_DEEPEST} deep cannot be packed.", FailureKind.USER_ERROR)
+        entered = [name for name in sorted(folder.names()) if self._add(folder, name, f"{above}{name}")]
+        for name in entered:
+            with folder.open_folder(name) as inner:
+                self.add_tree(inner, f"{above}{name}/")
+
+    def _add(self, folder: ConfinedFolder, name: str, path: str) -> bool:
+        """Add an entry, unless it clashes; whether it is a folder whose entries are to be added too."""
+        found = folder.status(name)
+        if found is None:
+            return False
+        is_folder = stat.S_ISDIR(found.st_mode)
+        if path not in self._taken:
+            self._taken[path] = is_folder
+            self.skipped += not _add_entry(self._tar, path, folder=folder, mode=found.st_mode)
+            return is_folder
+        if is_folder and self._taken[path]:
+            return True
+        self.clashes += 1
+        self.clash = self.clash or path
+        return False
 
 
-def _is_folder(name: str, parent: int) -> bool:
-    return stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
-
-
-def _add_entry(tar: tarfile.TarFile, path: str, *, name: str, parent: int) -> bool:
-    found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+def _add_entry(tar: tarfile.TarFile, path: str, *, folder: ConfinedFolder, mode: int) -> bool:
     entry = tarfile.TarInfo(path)
     entry.mtime = _TIME
-    if stat.S_ISDIR(found.st_mode):
-        if not found.st_mode & stat.S_IRUSR or not found.st_mode & stat.S_IXUSR:
-            os.chmod(name, 0o700, dir_fd=parent)  # or what is in it would be left out
+    name = path.rpartition("/")[2]
+    if stat.S_ISDIR(mode):
         entry.type, entry.mode = tarfile.DIRTYPE, 0o755
         tar.addfile(entry)
-    elif stat.S_ISLNK(found.st_mode):
+    elif stat.S_ISLNK(mode):
         entry.type, entry.mode = tarfile.SYMTYPE, 0o777
-        entry.linkname = os.readlink(name, dir_fd=parent)
+        entry.linkname = folder.read_link(name)
         tar.addfile(entry)
-    elif stat.S_ISREG(found.st_mode):
-        _add_file(tar, entry, name=name, parent=parent)
+    elif stat.S_ISREG(mode):
+        _add_file(tar, entry, descriptor=folder.open_file(name))
     else:
         return False
     return True
 
 
-def _add_file(tar: tarfile.TarFile, entry: tarfile.TarInfo, *, name: str, parent: int) -> None:
-    descriptor = open_file(name, parent)
+def _add_file(tar: tarfile.TarFile, entry: tarfile.TarInfo, *, descriptor: int) -> None:
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         if found.st_size - found.st_blocks * 512 > _MOST_HOLES:

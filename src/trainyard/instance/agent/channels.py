@@ -11,6 +11,7 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 
 from trainyard.foundation.errors import NotFound
@@ -107,10 +108,13 @@ def gets_nothing(channel: ChannelSpec) -> bool:
     return is_shared_out and (not channel.keys or (channel.is_shared_out_anew and channel.part >= len(channel.keys)))
 
 
-def link_file(source: str | Path, place: str | Path) -> bool:
-    """Whether a file could be given another name; not when it has lost its first one meanwhile."""
+def link_file(source: str | Path, place: str | Path, *, folder: int | None = None) -> bool:
+    """Whether a file could be given another name, in an open folder if one is given.
+
+    It cannot when it has lost its first one meanwhile.
+    """
     try:
-        os.link(source, place)
+        os.link(source, place, dst_dir_fd=folder)
     except OSError as error:
         if error.errno in _CANNOT_LINK:
             return False
@@ -118,18 +122,17 @@ def link_file(source: str | Path, place: str | Path) -> bool:
     return True
 
 
-def copy_file(descriptor: int, place: Path) -> None:
-    """Copy an open file, by the file system without copying where it can."""
-    with place.open("xb", buffering=0) as target:
-        try:
-            left = os.fstat(descriptor).st_size
-            while left > 0 and (copied := os.copy_file_range(descriptor, target.fileno(), left)):
-                left -= copied
-        except OSError as error:
-            if error.errno not in _CANNOT_COPY_IN_KERNEL:
-                raise
-        with open(descriptor, "rb", buffering=0, closefd=False) as source:
-            shutil.copyfileobj(source, target, 1 << 20)  # what the kernel did not copy
+def copy_file(descriptor: int, target: FileIO) -> None:
+    """Copy an open file to a new one, by the file system without copying where it can."""
+    try:
+        left = os.fstat(descriptor).st_size
+        while left > 0 and (copied := os.copy_file_range(descriptor, target.fileno(), left)):
+            left -= copied
+    except OSError as error:
+        if error.errno not in _CANNOT_COPY_IN_KERNEL:
+            raise
+    with open(descriptor, "rb", buffering=0, closefd=False) as source:
+        shutil.copyfileobj(source, target, 1 << 20)  # what the kernel did not copy
 
 
 class _Farm:
@@ -159,7 +162,8 @@ class _Farm:
                 return
         with self._store.open(where) as reader:
             _require_same(where, etag, reader.info.etag)
-            copy_file(reader.file.fileno(), Path(place))
+            with Path(place).open("xb", buffering=0) as copy:
+                copy_file(reader.file.fileno(), copy)
 
 
 def _require_same(where: Location, wanted: str, found: str) -> None:

@@ -7,6 +7,7 @@ would go on from an older state than the program believes it left. What is for T
 from collections.abc import Callable
 from contextlib import closing
 
+from trainyard.foundation.confined import ConfinedFolder
 from trainyard.foundation.errors import NotFound
 from trainyard.foundation.locations import Location, parse_s3_uri
 from trainyard.instance.agent.failure import CannotRun, FailureKind
@@ -104,12 +105,8 @@ class SyncedFolders:
         )
 
     def _make(self, place: Place) -> None:
-        folder = place.root
-        for name in place.path.split("/"):
-            folder /= name
-            if not folder.is_dir():
-                folder.mkdir()
-                self._owner.take(folder)
+        with ConfinedFolder.open(place.root) as root:
+            root.make_folder(place.path, owner=self._owner.uid).close()
 
     def _store(self) -> ObjectAccess:
         return open_store(self._spec.objects)

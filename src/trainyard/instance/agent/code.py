@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
+from trainyard.foundation.confined import ConfinedFolder
 from trainyard.foundation.errors import InvalidRequest, NotFound
 from trainyard.foundation.locations import Location, parse_s3_uri
 from trainyard.instance.agent.archive import extract_tar_gz
@@ -54,12 +55,12 @@ def fetch_code(store: ObjectAccess, spec: InstanceSpec, ml: Path, *, check: Call
         return
     try:
         if submitted.startswith(f"{ML}/"):
-            with _inside(ml, submitted).open("rb") as file:
+            with os.fdopen(_open_inside(ml, submitted), "rb") as file:
                 _unpack(file, submitted, ml / "code")
         else:
             with stored_file(store, parse_s3_uri(submitted, spec.account), ml, check=check) as file:
                 _unpack(file, submitted, ml / "code")
-    except (NotFound, FileNotFoundError, IsADirectoryError) as error:
+    except (NotFound, FileNotFoundError, NotADirectoryError, _NoFile) as error:
         raise CannotRun(
             f"The code {submitted} does not exist; upload it, or correct sagemaker_submit_directory.",
             FailureKind.BAD_INPUT,
@@ -81,12 +82,15 @@ def program_command(spec: InstanceSpec, code: Path, *, is_package: bool = False)
     if not name:
         return ProgramCommand(tuple(spec.program.command))
     arguments = program_arguments(spec)
-    if name.startswith("-m ") or (is_package and _MODULE.fullmatch(name) and not (code / name).is_file()):
+    if name.startswith("-m "):
         return ProgramCommand(("-m", name.removeprefix("-m ").strip(), *arguments), is_python=True)
-    entry_point = _entry_point(code, name)
-    if name.endswith(".py"):
-        return ProgramCommand((name, *arguments), is_python=True)
-    entry_point.chmod(0o755)
+    with ConfinedFolder.open(code.parent, code.name) as folder:
+        if is_package and _MODULE.fullmatch(name) and not folder.has_file(name):
+            return ProgramCommand(("-m", name, *arguments), is_python=True)
+        entry_point = _entry_point(code, name, folder)
+        if name.endswith(".py"):
+            return ProgramCommand((name, *arguments), is_python=True)
+        folder.set_mode(entry_point, 0o755)
     # The shell also runs what has no #! line; `exec` leaves no shell between the program and its signals.
     return ProgramCommand(("/bin/sh", "-c", 'exec "./$0" "$@"', name, *arguments))
 
@@ -119,25 +123,34 @@ def _unpack(file: BinaryIO, shown: str, code: Path) -> None:
         raise CannotRun(f"The code {shown} is refused: {error.message}.", FailureKind.BAD_INPUT) from error
 
 
-def _inside(ml: Path, path: str) -> Path:
-    """The file that the program would see at a path under /opt/ml, before it runs."""
+class _NoFile(OSError):
+    """There is something else where a file should be."""
+
+
+def _open_inside(ml: Path, path: str) -> int:
+    """A descriptor of the file that the program would see at a path under /opt/ml, before it runs."""
     parts = PurePosixPath(path).relative_to(ML).parts
     if ".." in parts:
         raise CannotRun(f"The code {path} lies outside {ML}.", FailureKind.USER_ERROR)
-    if parts[:2] == ("input", "data"):
-        return InstanceFolder(ml.parent).channels.joinpath(*parts[2:])
-    return ml.joinpath(*parts)
+    is_brought = parts[:2] == ("input", "data")
+    root, below = (InstanceFolder(ml.parent).channels, parts[2:]) if is_brought else (ml, parts)
+    with ConfinedFolder.open(root) as folder:
+        if not folder.has_file("/".join(below)):
+            raise _NoFile
+        return folder.open_file("/".join(below))
 
 
-def _entry_point(code: Path, name: str) -> Path:
+def _entry_point(code: Path, name: str, folder: ConfinedFolder) -> str:
+    """The path in the code at which the file of the entry point lies, after all links of the archive."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or name.startswith("-"):
         raise CannotRun(
             f'The entry point "{name}" is not a path inside the code, such as train.py or scripts/train.sh.',
             FailureKind.USER_ERROR,
         )
-    place = Path(os.path.realpath(code / path))
-    if not place.is_file() or not place.is_relative_to(os.path.realpath(code)):
-        held = ", ".join(sorted(entry.name for entry in code.iterdir())[:20]) or "nothing"
+    # Where links lead is read by name; what is done there is done without following any.
+    place = os.path.relpath(os.path.realpath(code / path), os.path.realpath(code))
+    if place.split("/")[0] == ".." or not folder.has_file(place):
+        held = ", ".join(sorted(folder.names())[:20]) or "nothing"
         raise CannotRun(f'There is no entry point "{name}" in the code, which holds {held}.', FailureKind.USER_ERROR)
     return place

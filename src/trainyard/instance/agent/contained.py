@@ -4,9 +4,11 @@ import json
 import os
 import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainyard.foundation.confined import ConfinedFolder
 from trainyard.foundation.errors import Unavailable
 from trainyard.foundation.home import process_start
 from trainyard.foundation.rule_status import RuleStatus
@@ -28,7 +30,7 @@ from trainyard.instance.agent.supervision import OutputPipe, RunEnd
 from trainyard.instance.containers.launched import LaunchedContainer, NotStarted, launch_container
 from trainyard.instance.containers.request import ContainerRequest, Mount
 from trainyard.instance.sandbox.contract import ML, Bind, Sandboxed
-from trainyard.instance.sandbox.system_calls import open_beneath
+from trainyard.instance.sandbox.system_calls import MS_BIND, MS_REC, mount, open_beneath, unmount
 from trainyard.link.containers import ask, has_program, is_podman, take_back
 from trainyard.link.contract import ContainerSpec, InstanceSpec
 from trainyard.link.folders import InstanceFolder
@@ -80,6 +82,7 @@ class ContainedTraining:
         self._places = ChannelPlaces(folder, spec.channels, owner=Owner(None))
         self._ledger = Ledger(folder.ledger)
         self._count = 0
+        self._mounted_places: list[Path] = []
 
     def run(self) -> RunEnd:
         """Run the image and report how its program ended; CannotRun when it cannot be, Ordered when it is not to be."""
@@ -92,10 +95,13 @@ class ContainedTraining:
             self._debugging.fail([rule.name for rule in self._debugging.rules], _UNCAPTURED)
         self._ledger.add(LedgerKind.CONTAINER, tool=container.tool, instance=str(self._folder.root))
         begun_us = now_us()
-        if len(words) > len(container.arguments) or self._has(words[0], image):
-            end = self._run(self._request(container.entrypoint, container.arguments))
-        else:
-            end = self._run(self._script_request())
+        try:
+            if len(words) > len(container.arguments) or self._has(words[0], image):
+                end = self._run(self._request(container.entrypoint, container.arguments))
+            else:
+                end = self._run(self._script_request())
+        finally:
+            self._unmount()
         self._attendance.finish(end, begun_us)
         take_back(container.tool, self._folder.ml)
         if self._debugging is not None:
@@ -206,14 +212,46 @@ class ContainedTraining:
         ml = self._folder.ml
         yield from (Mount(ml / name, f"{ML}/{name}") for name in _SHOWN)
         for path in self._synced_paths():
-            (ml / path).mkdir(parents=True, exist_ok=True)
+            with ConfinedFolder.open(ml) as folder:
+                folder.make_folder(path).close()
             yield Mount(ml / path, f"{ML}/{path}")
         for target, place in extra_folders(self._folder, self._spec).items():
             yield Mount(place, target)
         for layered in self._places.copy_on_write:
             yield Mount(layered.source, layered.target, is_layered=True)
-        yield from (Mount(_source(bind), bind.target, is_read_only=True) for bind in self._places.read_only)
-        yield from (Mount(_source(bind), bind.target) for bind in self._places.writable)
+        yield from (Mount(self._source(bind), bind.target, is_read_only=True) for bind in self._places.read_only)
+        yield from (Mount(self._source(bind), bind.target) for bind in self._places.writable)
+
+    def _source(self, bind: Bind) -> Path:
+        """What a container tool, which takes nothing but paths, finds what is bound by; CannotRun when it leads out.
+
+        Who may write to a file system could put a link into the path before the tool gets there. So root mounts what it
+        has opened at a place that nobody else reaches. Other users cannot, but what they see is all that a link gives.
+        """
+        if not bind.below:
+            return bind.source
+        try:
+            descriptor = open_beneath(str(bind.source), bind.below)
+        except OSError as error:
+            raise CannotRun(f"{bind.below} cannot be shown: {error.strerror}.", FailureKind.BAD_INPUT) from error
+        opened = Path(f"/proc/self/fd/{descriptor}")
+        try:
+            return opened.readlink() if os.geteuid() else self._mounted(opened)
+        finally:
+            os.close(descriptor)
+
+    def _mounted(self, opened: Path) -> Path:
+        place = self._folder.scratch / "binds" / str(len(self._mounted_places))
+        place.mkdir(parents=True)
+        self._ledger.add(LedgerKind.MOUNT, path=str(place))
+        mount(str(opened), str(place), flags=MS_BIND | MS_REC)
+        self._mounted_places.append(place)
+        return place
+
+    def _unmount(self) -> None:
+        while self._mounted_places:
+            with suppress(OSError):  # what is still there is in the ledger
+                unmount(str(self._mounted_places.pop()))
 
     def _synced_paths(self) -> list[str]:
         """What is kept in S3 of /opt/ml besides what every program is shown."""
@@ -230,17 +268,3 @@ class _Image:
 
     entrypoint: tuple[str, ...]
     path: Sequence[str]
-
-
-def _source(bind: Bind) -> Path:
-    """What is bound, by a path in which nothing is a link; CannotRun when it leads out of its folder."""
-    if not bind.below:
-        return bind.source
-    try:
-        descriptor = open_beneath(str(bind.source), bind.below)
-    except OSError as error:
-        raise CannotRun(f"{bind.below} cannot be shown: {error.strerror}.", FailureKind.BAD_INPUT) from error
-    try:
-        return Path(f"/proc/self/fd/{descriptor}").readlink()
-    finally:
-        os.close(descriptor)

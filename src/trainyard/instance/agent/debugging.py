@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from trainyard.foundation.confined import replace_text
+from trainyard.foundation.confined import ConfinedFolder
 from trainyard.foundation.rule_status import RuleStatus
 from trainyard.instance.agent.hearing import Hearing
 from trainyard.instance.agent.layout import Owner
@@ -169,8 +169,9 @@ class Debugging:
     def mark_end(self) -> None:
         """Let those who read the tensors know that no more come, whatever the program could still say of that."""
         root, path = self._tensors
-        with suppress(OSError):  # then they see for themselves that nothing comes
-            replace_text(root, f"{path}/{_ENDED}", json.dumps({"at_us": now_us()}))
+        # Where that fails, they see for themselves that nothing comes.
+        with suppress(OSError), ConfinedFolder.open(root, path) as folder:
+            folder.replace_file(_ENDED, json.dumps({"at_us": now_us()}).encode())
 
     def note(self, text: str) -> None:
         """Tell the user something, once, and not without end."""
@@ -223,8 +224,8 @@ class Debugging:
             return
         self._stop = Stop(reason, rule.name, now + _CHECKPOINT_S, order)
         wanted = {"checkpoint": _count(finding.get("step")), "rule": rule.name}
-        with suppress(OSError):  # then the stop comes without it
-            replace_text(self._folder.ml, WANTED, json.dumps(wanted))
+        with suppress(OSError), ConfinedFolder.open(self._folder.ml) as ml:  # else the stop comes without it
+            ml.replace_file(WANTED, json.dumps(wanted).encode())
 
     def _take_saved(self, payload: Mapping[str, Any], now: float) -> None:
         if self._stop is None or self._stop.is_told or self.stop_reason is not None:

@@ -5,9 +5,9 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from trainyard.foundation.disk import reserve_of
 from trainyard.foundation.errors import NotFound, Unavailable
 from trainyard.foundation.locations import Location
-from trainyard.instance.agent.disk import reserve_of
 from trainyard.instance.agent.failure import CannotRun, FailureKind, absence
 from trainyard.objects.contract import IsFar, ObjectAccess, ObjectVersions, Replaced
 from trainyard.objects.remote.downloading import Found, Wanted, download, look_up

@@ -11,6 +11,7 @@ from trainyard.foundation.errors import TrainyardError
 from trainyard.instance.agent.tail import LogTail
 from trainyard.instance.agent.tracebacks import RaisedException
 from trainyard.instance.sandbox.contract import Ended
+from trainyard.objects.contract import StorageFull
 
 _OUT_OF_MEMORY = ("MemoryError", "OutOfMemoryError", "ResourceExhaustedError")
 _OUT_OF_MEMORY_TEXT = ("CUDA out of memory", "CUDA error: out of memory", "DefaultCPUAllocator: can't allocate memory")
@@ -125,6 +126,8 @@ def why_it_cannot_run(error: Exception) -> CannotRun:
         if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
             return CannotRun(f"There is no space left on this machine: {error}", FailureKind.DISK_FULL)
         cause = cause.__cause__
+    if isinstance(error, StorageFull):
+        return CannotRun(error.message, FailureKind.DISK_FULL)
     said = error.message if isinstance(error, TrainyardError) else f"{type(error).__name__}: {error}"
     return CannotRun(said, FailureKind.INTERNAL)
 

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import suppress
 
-from trainyard.foundation.confined import open_folder
+from trainyard.foundation.confined import ConfinedFolder
 from trainyard.instance.agent.layout import Owner
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.told import MOST_BYTES, SOCKET, Told, decode
@@ -96,16 +96,9 @@ class _Connection:
 
 
 def _listen(folder: InstanceFolder, owner: Owner) -> socket.socket:
-    """The path of a socket must be short, however deep the instance's folder is, so that its own folder is opened."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    parent, _, name = SOCKET.rpartition("/")
-    path = folder.ml / SOCKET
-    with open_folder(folder.ml, parent) as opened:
-        assert opened is not None, "the layout has made it, and no program has run yet"
-        path.unlink(missing_ok=True)
-        listener.bind(f"/proc/self/fd/{opened}/{name}")
-    path.chmod(_MODE)
-    owner.take(path)
+    with ConfinedFolder.open(folder.ml) as ml:
+        ml.bind_socket(listener, SOCKET, owner=owner.uid, mode=_MODE)
     listener.listen(_BACKLOG)
     listener.setblocking(False)
     return listener

@@ -11,12 +11,13 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from trainyard.foundation.confined import ConfinedFolder
 from trainyard.instance.agent.failure import CannotRun, FailureKind, exit_status
 from trainyard.instance.agent.image_environment import ImageEnvironment
 from trainyard.instance.agent.layout import Owner
@@ -50,26 +51,38 @@ CONFLICT = 3  # as installer.py has it, which imports more than an agent should 
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """An environment over that of the image. `folder` is on the host; `hold` keeps it there as long as it is used."""
+    """An environment over that of the image, whose own code has written it.
 
-    folder: Path
+    It lies on the host `below` a folder that no program can replace. `hold` keeps it there as long as it is used.
+    """
+
+    root: Path
+    below: str = ""
     hold: Hold | None = None
 
     @property
     def binds(self) -> Sequence[Bind]:
         """What makes it visible in a sandbox; one that belongs to the job lies in its ml folder anyway."""
-        return [Bind(self.folder, f"{ML}/{_ENVIRONMENT}")] if self.hold else []
+        return [Bind(self.root, f"{ML}/{_ENVIRONMENT}")] if self.hold else []
 
     @property
     def distributions(self) -> tuple[str, ...]:
         """The names of what is installed in it, each with its version: `numpy-2.4.6`."""
-        found = self.folder.glob("lib/python*/site-packages/*.dist-info")
-        return tuple(sorted(path.name.removesuffix(".dist-info") for path in found))
+        return tuple(sorted(name.removesuffix(".dist-info") for name in self.names if name.endswith(".dist-info")))
 
     @property
-    def packages(self) -> Path:
-        """The folder of its packages on the host."""
-        return next(self.folder.glob("lib/python*/site-packages"))
+    def names(self) -> Sequence[str]:
+        """What lies in the folder of its packages; nothing where a build put something else in its place."""
+        try:
+            with self._opened() as folder, folder.open_folder(self._packages) as packages:
+                return packages.names()
+        except OSError:
+            return ()
+
+    def has_program(self, name: str) -> bool:
+        """Whether it has a program of this name, or a link to one, which leads somewhere for who may follow it."""
+        with self._opened() as folder:
+            return folder.status(f"bin/{name}") is not None
 
     def interpreter(self, seen_as: str) -> str:
         """The Python that sees what is installed, where programs see the ml folder as `seen_as`."""
@@ -77,10 +90,19 @@ class Overlay:
 
     def site_packages(self, seen_as: str) -> str:
         """The folder of its packages, as programs see it."""
-        return f"{self._root(seen_as)}/{self.packages.relative_to(self.folder)}"
+        return f"{self._root(seen_as)}/{self._packages}"
+
+    @property
+    def _packages(self) -> str:
+        with self._opened() as folder, folder.open_folder("lib") as library:
+            pythons = [name for name in library.names() if name.startswith("python")]
+        return f"lib/{min(pythons, default='python3')}/site-packages"
 
     def _root(self, seen_as: str) -> str:
-        return f"{ML}/{_ENVIRONMENT}" if seen_as == ML else str(self.folder)
+        return f"{ML}/{_ENVIRONMENT}" if seen_as == ML else str(self.root / self.below)
+
+    def _opened(self) -> ConfinedFolder:
+        return ConfinedFolder.open(self.root, self.below)
 
 
 class Installation:
@@ -142,7 +164,7 @@ class Installation:
             rest = replace(wanted, package="")
             return self._overlay_for(rest) if rest else None
         self._require_success(status, wanted)
-        return Overlay(place)
+        return Overlay(self._folder.ml, _ENVIRONMENT)
 
     def _kept_one(self, wanted: Wanted, kept: KeptEnvironments) -> Overlay:
         key, is_waiting = self._key(wanted), False
@@ -156,14 +178,14 @@ class Installation:
                 is_waiting = True
             self._orders.check()
             time.sleep(_PAUSE_S if making is None else 0)
-        return Overlay(hold.folder, hold)
+        return Overlay(hold.folder, hold=hold)
 
     def _made(self, wanted: Wanted, kept: KeptEnvironments, *, making: Making) -> Overlay | None:
         """Make an environment that is kept; where nothing can be bound it becomes the job's own, and is returned."""
         with making:
             self._require_success(self._install(wanted, making.folder), wanted)
             if self._runner.seen_as != ML:
-                return Overlay(self._folder.ml / _ENVIRONMENT)
+                return Overlay(self._folder.ml, _ENVIRONMENT)
             making.keep()
         kept.trim(self._spec.environments_limit_bytes)
         return None
@@ -175,29 +197,58 @@ class Installation:
             self._reports.note("There is no uv beside this yard's Python, so pip installs, which takes longer.")
         self._lay_out(place)
         with ExitStack() as held:
-            cache = self._kept.use_cache() if self._kept else None
+            # The code of a job runs while it is built, and could leave there what later jobs would install.
+            cache = self._kept.use_cache() if self._kept and not wanted.is_passing else None
             if cache is not None:
                 held.enter_context(cache)
                 self._owner.take(cache.folder)
-            end = self._runner.run(self._program(wanted, place, cache), on_start=self._on_start)
+            variables = held.enter_context(self._variables())
+            end = self._runner.run(self._program(wanted, place, cache, variables), on_start=self._on_start)
         if end.stop_reason is not None or self._orders.is_killed:
             raise Ordered
         if end.overuse:
             raise CannotRun(end.overuse, FailureKind.DISK_FULL)
         return exit_status(end.ended)
 
-    def _lay_out(self, place: Path) -> None:
-        ml = self._folder.ml
-        (ml / _ENVIRONMENT).mkdir(parents=True, exist_ok=True)
-        # As a file, not as a module: what it imports is no concern of the agent's.
-        (ml / _INSTALLER).write_bytes(_installer())
-        self._owner.take_tree(ml / _FOLDER)
-        self._owner.take(place)
+    @contextmanager
+    def _variables(self) -> Iterator[Mapping[str, str]]:
+        """What of the yard's environment an installation needs, without the passwords in it.
 
-    def _program(self, wanted: Wanted, place: Path, cache: Hold | None) -> Program:
+        Whatever builds a package of the job's can read what the installer was told.
+        """
+        variables = {name: value for name, value in os.environ.items() if _PASSED_ON.fullmatch(name)}
+        if not variables:
+            yield {}
+            return
+        from trainyard.instance.agent.index_proxy import IndexProxy, guarded, has_secrets
+
+        if not has_secrets(variables):
+            yield variables
+            return
+        with IndexProxy() as proxy:
+            yield guarded(variables, proxy)
+
+    def _lay_out(self, place: Path) -> None:
+        owner = self._owner.uid
+        with ConfinedFolder.open(self._folder.ml) as ml:
+            # An installation that failed has run code of the job, which may have left anything here.
+            if not ml.has_folder(_FOLDER):
+                ml.remove(_FOLDER)
+            for left in (_ENVIRONMENT, _INSTALLER):
+                ml.remove(left)
+            ml.make_folder(_ENVIRONMENT, owner=owner).close()
+            # As a file, not as a module: what it imports is no concern of the agent's.
+            ml.replace_file(_INSTALLER, _installer(), owner=owner)
+        if not self._is_own(place):
+            self._owner.take(place)
+
+    def _is_own(self, place: Path) -> bool:
+        """Whether an environment is the job's alone, so that it lies in its ml folder."""
+        return place.is_relative_to(self._folder.ml)
+
+    def _program(self, wanted: Wanted, place: Path, cache: Hold | None, variables: Mapping[str, str]) -> Program:
         interpreter = str(self._base.interpreter)
-        is_own = place.is_relative_to(self._folder.ml)
-        writable = [] if is_own else [Bind(place, f"{ML}/{_ENVIRONMENT}")]
+        writable = [] if self._is_own(place) else [Bind(place, f"{ML}/{_ENVIRONMENT}")]
         writable += [Bind(cache.folder, f"{_TOOLS}/cache")] if cache else []
 
         def argv(seen_as: str) -> Sequence[str]:
@@ -215,7 +266,7 @@ class Installation:
             lambda _: interpreter,
             read_only=[Bind(self._uv, f"{_TOOLS}/uv")] if self._uv else [],
             writable=writable,
-            variables={name: value for name, value in os.environ.items() if _PASSED_ON.fullmatch(name)},
+            variables=variables,
             is_lone=True,
         )
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard.foundation.clock import boottime
+from trainyard.foundation.confined import ConfinedFolder
 from trainyard.foundation.errors import TrainyardError
 from trainyard.instance.agent.checkpoints import RULE_OUTPUT
 from trainyard.instance.agent.debugging import Debugging
@@ -192,7 +193,10 @@ class Judges:
 
 
 def _is_laid_out(place: tuple[Path, str]) -> bool:
-    return (place[0] / place[1]).is_dir()
+    root, path = place
+    with suppress(OSError), ConfinedFolder.open(root) as folder:
+        return folder.has_folder(path)
+    return False
 
 
 def _why_failed(ended: Ended | None, patience_s: float) -> str:

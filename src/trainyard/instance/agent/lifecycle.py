@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from trainyard.foundation.confined import read_text
+from trainyard.foundation.confined import ConfinedFolder
 from trainyard.foundation.errors import TrainyardError
 from trainyard.instance.agent.channels import bring_channels, gets_nothing, require_folders
 from trainyard.instance.agent.checkpoints import SyncedFolders
@@ -191,7 +191,8 @@ class Instance:
             if spec.debugger is not None:
                 leave_reached(self._folder, spec, spec.debugger, store=store, reports=self._reports)
         self._pipes.lay()
-        self._owner.take_tree(self._folder.ml / "code")
+        with ConfinedFolder.open(self._folder.ml, "code") as code:
+            self._owner.take_tree(code)
         self._synced.restore(self._orders.check)
 
     def _fetch_rules(self, store: ObjectAccess) -> None:
@@ -229,7 +230,8 @@ class Instance:
             return Verdict(STOPPED, MAX_RUNTIME, card)
         if end.stop_reason is not None:
             return Verdict(STOPPED, self._stop_reason(end.stop_reason))
-        written = read_text(self._folder.ml, "output/failure", limit_bytes=_WRITTEN_BYTES)
+        with ConfinedFolder.open(self._folder.ml) as ml:
+            written = ml.read_text("output/failure", limit_bytes=_WRITTEN_BYTES)
         if exit_status(end.ended) == 0 and written is None:
             return Verdict(COMPLETED)
         if self._pipes.failure is not None:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from trainyard.foundation.clock import boottime
-from trainyard.foundation.files import remove_tree
+from trainyard.foundation.confined import remove_tree
+from trainyard.foundation.disk import reserve_of
 from trainyard.foundation.journal import write_journal
-from trainyard.instance.agent.disk import reserve_of
 from trainyard.instance.agent.failure import failure_before_program, why_it_cannot_run
 from trainyard.instance.agent.lifecycle import FAILED, STOPPED, Instance, Verdict
 from trainyard.instance.agent.orders import Orders

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock, Thread
 
+from trainyard.foundation.confined import ConfinedFolder
 from trainyard.instance.agent.failure import CannotRun, FailureKind, why_it_cannot_run
 from trainyard.instance.agent.feeding import Closing, Feed, Sink
 from trainyard.instance.agent.layout import Owner
@@ -75,7 +76,7 @@ class _Fifos:
     def __init__(self, folder: InstanceFolder, channel: str, owner: Owner) -> None:
         self._own = folder.scratch / "pipes"
         self._own.mkdir(exist_ok=True)
-        self._shown = os.open(folder.ml / "input" / "data", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._shown = ConfinedFolder.open(folder.ml, "input/data")
         self.channel = channel
         self._owner = owner
 
@@ -87,16 +88,16 @@ class _Fifos:
         self._owner.take(self.path(epoch))
         # The program may have removed its folder, or put something of its own there, and then gets no more epochs.
         with suppress(FileNotFoundError, FileExistsError):
-            os.link(self.path(epoch), self._name(epoch), dst_dir_fd=self._shown)
+            self._shown.link_file(self.path(epoch), self._name(epoch))
 
     def remove(self, epoch: int) -> None:
         """Whoever opened it from now on would wait for ever."""
         with suppress(OSError):
-            os.unlink(self._name(epoch), dir_fd=self._shown)
+            self._shown.unlink(self._name(epoch))
         self.path(epoch).unlink()
 
     def close(self) -> None:
-        os.close(self._shown)
+        self._shown.close()
 
     def _name(self, epoch: int) -> str:
         return f"{self.channel}_{epoch}"

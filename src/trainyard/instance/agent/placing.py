@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from trainyard.foundation.confined import ConfinedFolder
 from trainyard.instance.agent.channels import copy_file, link_file
 from trainyard.instance.agent.layout import Owner
 from trainyard.instance.sandbox.contract import ML, Bind, CopyOnWrite
@@ -76,36 +77,34 @@ class ChannelPlaces:
         return self._folder.channels / channel.name
 
     def _place(self, channels: Sequence[ChannelSpec]) -> None:
-        for channel in channels:
-            place = self._folder.ml / _DATA / channel.name
-            if channel.folder:
-                place.symlink_to(Path(channel.folder, channel.directory))
-            else:
-                self._place_tree(self._brought(channel), place, is_fixed=_is_fixed(channel))
-            self._placed.add(channel.name)
-            self._not_enforced += self._gaps(channel)
+        with ConfinedFolder.open(self._folder.ml, _DATA) as data:
+            for channel in channels:
+                if channel.folder:
+                    data.make_link(channel.name, f"{channel.folder}/{channel.directory}".rstrip("/"))
+                else:
+                    self._place_tree(self._brought(channel), data, channel.name, is_fixed=_is_fixed(channel))
+                self._placed.add(channel.name)
+                self._not_enforced += self._gaps(channel)
 
-    def _place_tree(self, source: Path, place: Path, *, is_fixed: bool) -> None:
-        place.mkdir(exist_ok=True)
-        for entry in os.scandir(source):
-            if entry.is_dir(follow_symlinks=False):
-                self._place_tree(source / entry.name, place / entry.name, is_fixed=is_fixed)
-            else:
-                self._place_file(source / entry.name, place / entry.name, is_fixed=is_fixed)
+    def _place_tree(self, source: Path, parent: ConfinedFolder, name: str, *, is_fixed: bool) -> None:
+        with parent.make_folder(name) as place:
+            if not is_fixed and self._owner.uid is not None:  # also one that a sandbox has made which could not start
+                os.fchown(place.fileno(), self._owner.uid, self._owner.uid)
+            for entry in os.scandir(source):
+                if entry.is_dir(follow_symlinks=False):
+                    self._place_tree(source / entry.name, place, entry.name, is_fixed=is_fixed)
+                else:
+                    self._place_file(source / entry.name, place, entry.name, is_fixed=is_fixed)
         if is_fixed:
-            place.chmod(_FIXED_FOLDER)
-        else:
-            self._owner.take(place)
+            parent.set_mode(name, _FIXED_FOLDER)
 
-    def _place_file(self, source: Path, place: Path, *, is_fixed: bool) -> None:
-        if self._owner.is_another and link_file(source, place):
+    def _place_file(self, source: Path, place: ConfinedFolder, name: str, *, is_fixed: bool) -> None:
+        if self._owner.is_another and link_file(source, name, folder=place.fileno()):
             return
-        with source.open("rb", buffering=0) as file:
-            copy_file(file.fileno(), place)
-        if is_fixed:
-            place.chmod(_FIXED_FILE)
-        else:
-            self._owner.take(place)
+        mode, owner = (_FIXED_FILE, None) if is_fixed else (0o644, self._owner.uid)
+        descriptor = place.create_file(name, owner=owner, mode=mode)
+        with source.open("rb", buffering=0) as file, os.fdopen(descriptor, "wb", buffering=0) as copy:
+            copy_file(file.fileno(), copy)
 
     def _gaps(self, channel: ChannelSpec) -> Iterator[str]:
         """What is not as it should be of a channel that lies in the ml folder."""

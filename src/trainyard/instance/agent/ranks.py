@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainyard.foundation.confined import read_text
+from trainyard.foundation.confined import ConfinedFolder
 from trainyard.instance.agent.failure import is_consequence
 from trainyard.instance.agent.tail import LogTail
 from trainyard.instance.launch.report import FAILURES
@@ -32,10 +32,12 @@ def first_failure(folder: InstanceFolder) -> RankEnd | None:
 
 
 def _failures(folder: InstanceFolder) -> Sequence[RankEnd]:
-    text = read_text(folder.root, f"{folder.launch.name}/{FAILURES}", limit_bytes=_MOST_BYTES)
+    with ConfinedFolder.open(folder.root) as root:
+        text = root.read_text(f"{folder.launch.name}/{FAILURES}", limit_bytes=_MOST_BYTES)
     try:
         return [_rank_end(each) for each in json.loads(text or "[]")[:_MOST_FAILURES]]
-    except (ValueError, TypeError, KeyError, AttributeError):  # the program could have written there
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+        # The program could have written there.
         return []
 
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from trainyard.foundation.confined import replace_text
+from trainyard.foundation.confined import ConfinedFolder
 from trainyard.foundation.errors import TrainyardError
 from trainyard.foundation.locations import Location, parse_s3_uri
 from trainyard.instance.agent.reports import Reports
@@ -25,7 +25,8 @@ def leave_reached(
     try:
         manifests = _manifests(store, parse_s3_uri(debugger.tensors.uri, spec.account))
         if manifests:
-            replace_text(folder.ml, RESUMED, json.dumps(manifests))
+            with ConfinedFolder.open(folder.ml) as ml:
+                ml.replace_file(RESUMED, json.dumps(manifests).encode())
     except (TrainyardError, OSError, ValueError) as error:
         reports.note(f"Steps are counted from 0 again, since how many there were before cannot be read: {error}")
 

@@ -16,7 +16,7 @@ def open_store(objects: ObjectsSpec, *, check: Callable[[], None] | None = None)
     if not objects.url:
         from trainyard.objects.filesystem import FilesystemObjects
 
-        return FilesystemObjects(Path(objects.folder))
+        return FilesystemObjects(Path(objects.folder), reserve_bytes=objects.reserve_bytes)
     if objects.url == SERVED:
         return _open_served(objects)
     from trainyard.objects.remote.crew import do_attended

@@ -15,6 +15,7 @@ from trainyard.instance.agent.orders import POLL_S, Orders
 from trainyard.instance.agent.output import Output
 from trainyard.instance.agent.pipes import Pipes
 from trainyard.instance.agent.reports import now_us
+from trainyard.instance.agent.scanning import PAUSE_S as SCAN_PAUSE_S
 from trainyard.instance.sandbox.contract import Ended, Sandboxed
 
 MAX_RUNTIME = "max_runtime"  # the reason of a stop that nobody ordered
@@ -53,6 +54,11 @@ class OutputPipe:
             return os.read(self.reader, _READ_BYTES)
         except BlockingIOError:
             return None
+
+    @property
+    def capacity(self) -> int:
+        """How many bytes it holds at most."""
+        return fcntl.fcntl(self.reader, fcntl.F_GETPIPE_SZ)
 
     def close_writer(self) -> None:
         if self.writer >= 0:
@@ -159,7 +165,7 @@ class _Run:
 
     def until_end(self) -> RunEnd:
         while True:
-            ready = {descriptor for descriptor, _ in self._poll.poll(POLL_S * 1000)}
+            ready = {descriptor for descriptor, _ in self._poll.poll(self._pause_s() * 1000)}
             if self._pipe.reader in ready and self._take() == b"":
                 self._poll.unregister(self._pipe.reader)  # the program closed its output and may yet run on
             if self._program.pidfd in ready:
@@ -172,14 +178,24 @@ class _Run:
             if self._hangs is not None:
                 self._hangs.look(boottime())
             self._output.save()
-            if self._output.metrics is not None:
-                self._output.metrics.tell()
+            if self._output.scan is not None:
+                self._output.scan.step()
         at_us = now_us()
         ended = self._program.wait()
         assert ended is not None, "waiting without a limit ends with the program"
-        while self._take():
-            pass
+        self._take_rest()
         return RunEnd(ended, self._stop_reason, self._overuse, self._is_killed, at_us)
+
+    def _pause_s(self) -> float:
+        """How long to wait when nothing happens."""
+        is_scanning = self._output.scan is not None and self._output.scan.is_busy
+        return SCAN_PAUSE_S if is_scanning else POLL_S
+
+    def _take_rest(self) -> None:
+        """Read what the program left in the pipe, and no more: where a process outlived it, that may write for ever."""
+        left = self._pipe.capacity
+        while left > 0 and (data := self._take()):
+            left -= len(data)
 
     def _take(self) -> bytes | None:
         data = self._pipe.read()
@@ -203,7 +219,7 @@ class _Run:
             self._stop(MAX_RUNTIME)
 
     def _watch_disk(self) -> None:
-        overuse = self._disk.look(boottime())
+        overuse = self._disk.look(boottime(), root=self._program.pid)
         if overuse:
             self._overuse = overuse
             self._program.kill()

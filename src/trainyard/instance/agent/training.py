@@ -28,6 +28,8 @@ from trainyard.instance.warm.warmth import Warmth
 from trainyard.link.contract import INTERRUPTED, LEASE, InstanceSpec
 from trainyard.link.folders import InstanceFolder
 
+_MPIRUN = "mpirun"
+
 
 class Training:
     """Runs the program of an instance once. `command` is how messages name it, from then on."""
@@ -117,11 +119,9 @@ class Training:
         """The mpirun that starts the program; None where the environment has none, or needs none."""
         if not uses_mpirun(self._spec):
             return None
-        base = Path(self._spec.program.interpreter or sys.executable).parent
-        environments = [(base, str(base))]
-        if overlay is not None:
-            environments.insert(0, (overlay.folder / "bin", str(Path(overlay.interpreter(ML)).parent)))
-        return find_executable("mpirun", environments)
+        if overlay is not None and overlay.has_program(_MPIRUN):
+            return str(Path(overlay.interpreter(ML)).with_name(_MPIRUN))
+        return find_executable(_MPIRUN, Path(self._spec.program.interpreter or sys.executable).parent)
 
     def _judges_of(self, debugging: Debugging | None) -> Judges | None:
         debugger = self._spec.debugger
@@ -141,7 +141,7 @@ class Training:
             code=self._folder.ml / "code",
             script=command.words[0],
             variables={**self._spec.environment, **self._spec.launch.variables},
-            packages=overlay.packages if overlay else None,
+            packages=overlay.names if overlay else (),
         )
         if warmth.refusal is not None:
             self._reports.note(f"Programs are not started warm: {warmth.refusal}")

@@ -5,12 +5,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trainyard.foundation.errors import InvalidRequest
 from trainyard.instance.sandbox.contract import Network
 from trainyard.link.containers import labels
 from trainyard.link.contract import LimitSpec
 
 _LONGEST_LINE = 60_000  # of a file of variables, which both tools read by lines of at most 64 KiB
 _UNREADABLE = ("\n", "\r")
+# What docker gives to every container, and podman to none: to hear all packets of the network, which is the machine's,
+# and to make device nodes in folders of the host.
+_DROPPED = ("NET_RAW", "MKNOD")
 _SHARE_OF_MEMORY = 2  # the part of the machine's memory that /dev/shm may take where no limit is set
 
 
@@ -95,6 +99,8 @@ def _options(request: ContainerRequest) -> Iterator[str]:
     # podman can hand its own output on to the program, so that its two streams stay in order; docker reads them apart.
     yield from ("--log-driver", "passthrough" if request.is_podman else "none")
     yield from ("--user", "0:0", "--hostname", request.hostname)
+    for capability in _DROPPED:
+        yield from ("--cap-drop", capability)
     yield from ("--env-file", str(request.variables_file))
     for name, value in request.environment.items():
         if not _fits(name, value):
@@ -144,7 +150,17 @@ def _memory_bytes() -> int:
 
 
 def _volume(mount: Mount) -> str:
+    """The words for one mount, which colons part: in a path that a job names, one would begin options of its choice.
+
+    Such as the upper folder of layers, by which podman shows and changes any folder of the machine.
+    """
     words = [str(mount.source), mount.target]
+    for path in words:
+        if ":" in path:
+            raise InvalidRequest(
+                f'"{path}" has a colon in it, and podman and docker cannot show a folder by such a path; use one '
+                "without, such as /opt/ml/checkpoints."
+            )
     if mount.is_layered:
         words.append("O")
     elif mount.is_read_only:

@@ -51,7 +51,7 @@ class Cluster:
         if kind == "tensors":
             files = TensorFiles(self.other.ml, "output/tensors")
             return files.read(wanted, offset) if wanted else files.told(offset)
-        return FolderTar(self.other.root / path).read(offset)
+        return FolderTar(self.other.root, path).read(offset)
 
     def seen(self) -> list[FrameKind]:
         return [frame.kind for frame in read_frames(self.brought.spool, 0).frames]

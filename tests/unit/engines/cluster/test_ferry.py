@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.disk_recorder import DiskRecorder
 from trainyard.engines.cluster.contract import ClusterNode, Prepared, Pulled, RemoteKeeper, Seat, Unreachable
 from trainyard.engines.cluster.ferry import Ferry, ended_file
 from trainyard.engines.cluster.register import Register
@@ -256,3 +257,15 @@ async def until_ended(ferry: Ferry) -> None:
                 return await ferry.end(ATTEMPT, patience_s=1)
             except Unavailable:
                 await asyncio.sleep(0.01)
+
+
+def test_an_attempt_that_was_ended_is_not_started_after_a_power_cut(shore: Shore, tmp_path: Path) -> None:
+    async def end() -> None:
+        async with shore.ferry() as ferry:
+            await ferry.start(ATTEMPT, NAMES)
+            await ferry.end(ATTEMPT, patience_s=1)
+
+    recorder = DiskRecorder(shore.jobs)
+    recorder.run(lambda: play(end()))
+
+    assert ended_file(recorder.cut_power(tmp_path / "left"), ATTEMPT).exists()

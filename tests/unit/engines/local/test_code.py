@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.disk_recorder import DiskRecorder, power_cuts
 from trainyard.engines.local.code import MODULES, PACKAGE, PARTS, ensure_copy
 from trainyard.link.holds import hold
 
@@ -36,6 +37,18 @@ def test_the_copy_holds_what_runs_on_an_instance_and_nothing_of_the_yard(agents:
         assert {
             path.relative_to(code.folder / "trainyard") for path in (code.folder / "trainyard" / part).rglob("*.py")
         } == (sources)
+
+
+def test_a_power_cut_leaves_a_whole_copy_or_none(package: Path, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    (disk / "agents").mkdir(parents=True)
+    recorder = DiskRecorder(disk)
+
+    name = recorder.run(lambda: ensure_copy(disk / "agents", package)).folder.name
+
+    for call, left in power_cuts(recorder, tmp_path):
+        copy = left / "agents" / name
+        assert not copy.exists() or (copy / "trainyard" / "link" / "spool.py").read_text() == "FORMAT = 1\n", call
 
 
 def test_several_engines_may_make_it_at_once(agents: Path) -> None:

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from tests.unit.disk_recorder import DiskRecorder
 from trainyard.engines.contract import AttemptRef
 from trainyard.engines.local import LocalEngine
 from trainyard.engines.local.code import MODULES, ensure_copy
 from trainyard.engines.probe import Answer
 from trainyard.foundation.errors import Conflict, InvalidRequest, Unavailable
+from trainyard.link.port_blocks import ENGINE, hold_block
 from trainyard.testing.engines.samples import Surroundings, attempt_specs
 from trainyard.testing.eventually import eventually
 
@@ -230,3 +232,49 @@ def test_what_a_machine_can_isolate_is_asked_once_and_what_it_cannot_again(
     answers[2] = answers[1]
     assert [engine.why_not_isolated(count) for count in (2, 3, 1)] == ["", "", ""]
     assert asked == [1, 2, 2]
+
+
+def test_an_attempt_that_was_ended_is_not_started_after_a_power_cut(
+    tmp_path: Path, jobs: Path, surroundings: Surroundings
+) -> None:
+    engine = engine_with(tmp_path, "/bin/false")
+    specs = attempt_specs(surroundings)
+    (instance,) = engine.start(specs)
+    eventually(lambda: not engine.is_alive(instance))
+    recorder = DiskRecorder(jobs)
+
+    recorder.run(lambda: engine.end(instance.attempt))
+
+    (tmp_path / "other").mkdir()
+    recorder.cut_power(tmp_path / "other" / "jobs")
+    with pytest.raises(Conflict):
+        engine_with(tmp_path / "other", "/bin/false").start(specs)
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_the_ports_of_an_attempt_are_free_when_it_has_ended(
+    tmp_path: Path, jobs: Path, surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch, is_refused: bool
+) -> None:
+    engine = engine_with(tmp_path, "/bin/false")
+    chosen: list[int] = []
+    choose = engine._ports.choose
+
+    def remember(attempt: AttemptRef, count: int) -> int:
+        chosen.append(choose(attempt, count))
+        assert hold_block(chosen[0], ENGINE) is None, "somebody else could have them"
+        if is_refused:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return chosen[0]
+
+    monkeypatch.setattr(engine._ports, "choose", remember)
+    if is_refused:
+        with pytest.raises(Unavailable):
+            engine.start(attempt_specs(surroundings))
+    else:
+        (instance,) = engine.start(attempt_specs(surroundings))
+        eventually(lambda: not engine.is_alive(instance))
+        engine.end(instance.attempt)
+
+    free = hold_block(chosen[0], ENGINE)
+    assert free is not None
+    free.close()

@@ -8,7 +8,7 @@ import pytest
 
 from trainyard.engines.local.ports import Ports
 from trainyard.link.folders import AttemptRef
-from trainyard.link.port_blocks import AGENT, BLOCK, hold_block, ports_of
+from trainyard.link.port_blocks import AGENT, BLOCK, ENGINE, hold_block, ports_of
 
 ATTEMPT = AttemptRef("j-ports", 1)
 OTHER = AttemptRef("j-ports-of-another", 1)
@@ -56,6 +56,37 @@ def test_a_port_on_which_somebody_listens_is_not_given_away(ports: Ports) -> Non
         assert ports.choose(ATTEMPT, 3) != first
 
 
+def test_blocks_that_were_not_chosen_are_not_held(ports: Ports) -> None:
+    first = ports.choose(ATTEMPT, ports_of(100))
+    ports.release(ATTEMPT)
+    passed = range(first, first + ports_of(100), BLOCK)
+    in_the_way = hold_block(passed[-1], ENGINE)
+    assert in_the_way is not None
+    with in_the_way:
+        second = ports.choose(ATTEMPT, ports_of(100))
+    chosen = range(second, second + ports_of(100), BLOCK)
+    assert [block for block in passed if is_held(block)] == [block for block in passed if block in chosen]
+
+
+def test_ports_are_let_go_with_who_chose_them(ports: Ports) -> None:
+    first = ports.choose(ATTEMPT, 3)
+    assert is_held(first)
+    ports.release(ATTEMPT)
+    assert not is_held(first)
+    other = Ports()
+    first = other.choose(ATTEMPT, 3)
+    del other
+    assert not is_held(first)
+
+
 def test_ports_are_none_that_the_kernel_gives_away_by_itself(ports: Ports) -> None:
     low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
     assert ports.choose(OTHER, 3) not in range(low, high + 1)
+
+
+def is_held(block: int) -> bool:
+    hold = hold_block(block, ENGINE)
+    if hold is None:
+        return True
+    hold.close()
+    return False

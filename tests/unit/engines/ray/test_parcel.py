@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.disk_recorder import DiskRecorder, power_cuts
 from trainyard.engines.local.code import MODULES
 from trainyard.engines.ray.parcel import LIBRARIES, Parcel, ensure_parcel
 
@@ -53,6 +54,19 @@ def test_other_code_is_another_parcel_and_the_old_one_is_removed(
     assert new.digest != old.digest
     assert "trainyard/engines/new.py" in names_in(new.code())
     assert [path.name for path in (tmp_path / "parcels").iterdir()] == [new.digest]
+
+
+def test_a_power_cut_leaves_a_whole_parcel_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainyard.engines.ray.parcel.LIBRARIES", ())  # which take their time
+    disk = tmp_path / "disk"
+    (disk / "parcels").mkdir(parents=True)
+    recorder = DiskRecorder(disk)
+
+    parcel = recorder.run(lambda: ensure_parcel(disk / "parcels", a_package(tmp_path / "trainyard")))
+
+    for call, left in power_cuts(recorder, tmp_path):
+        found = Parcel(left / "parcels" / parcel.digest)
+        assert not found.folder.exists() or found.code() == parcel.code(), call
 
 
 def a_package(folder: Path) -> Path:

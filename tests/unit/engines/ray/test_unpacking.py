@@ -1,6 +1,7 @@
 """How the code of a yard comes to a node."""
 
 import io
+import os
 import subprocess
 import sys
 import sysconfig
@@ -11,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from tests.unit.disk_recorder import DiskRecorder, power_cuts
 from trainyard.engines.ray import unpacking
 from trainyard.engines.ray.unpacking import LIBRARIES, Refused, Sent, own_folder, use_code
 
+_CONTENT = b"# of the yard\n"
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -50,6 +53,17 @@ def test_code_is_unpacked_once_and_can_be_imported(tmp_path: Path, archives: Arc
     assert sys.path[0] == str(tmp_path / "one")
     assert (tmp_path / "one" / "code" / "__init__.py").exists()
     assert archives.fetched.count("code") == 1
+
+
+def test_a_power_cut_leaves_whole_code_or_none(tmp_path: Path, archives: Archives) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    recorder = DiskRecorder(disk)
+
+    recorder.run(lambda: use_code(disk, sent(), fetch=archives.fetch))
+
+    for call, left in power_cuts(recorder, tmp_path):
+        assert not (left / "one").exists() or (left / "one" / "code" / "__init__.py").read_bytes() == _CONTENT, call
 
 
 def test_only_libraries_that_the_node_lacks_are_fetched(tmp_path: Path, archives: Archives) -> None:
@@ -127,9 +141,30 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest
         own_folder(tmp_path / "mine")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make what belongs to somebody else")
+def test_a_link_that_another_user_left_is_refused(tmp_path: Path) -> None:
+    """It may lead to a folder of ours in which he may write, and lay his code out there before."""
+    (tmp_path / "link").symlink_to("/tmp")
+    os.lchown(tmp_path / "link", 54_342, 54_342)
+
+    with pytest.raises(Refused, match="belongs to another user"):
+        own_folder(tmp_path / "link")
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770])
+def test_a_folder_that_others_may_write_is_refused(tmp_path: Path, mode: int) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(mode)
+
+    with pytest.raises(Refused, match="can be written by other users"):
+        own_folder(tmp_path / "shared")
+
+
 def archive(*names: str) -> bytes:
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w:gz") as opened:
         for name in names:
-            opened.addfile(tarfile.TarInfo(name))
+            member = tarfile.TarInfo(name)
+            member.size = len(_CONTENT)
+            opened.addfile(member, io.BytesIO(_CONTENT))
     return data.getvalue()

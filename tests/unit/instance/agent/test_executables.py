@@ -5,20 +5,19 @@ from pathlib import Path
 from trainyard.instance.agent.executables import find_executable
 
 
-def test_the_first_environment_that_has_it_wins_and_is_named_as_the_program_sees_it(tmp_path: Path) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-    for folder in (first, second):
-        folder.mkdir()
-        (folder / "a-tool").write_text("#!/bin/sh\n")
-    (second / "a-tool").chmod(0o700)
-    environments = [(first, "/opt/ml/first"), (second, "/opt/ml/second")]
-    assert find_executable("a-tool", environments) == "/opt/ml/second/a-tool"  # the other cannot be executed
-    (first / "a-tool").chmod(0o700)
-    assert find_executable("a-tool", environments) == "/opt/ml/first/a-tool"
+def test_a_program_of_the_environment_is_found_if_it_can_be_executed(tmp_path: Path) -> None:
+    tool = tmp_path / "a-tool"
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o600)
+    assert find_executable("a-tool", tmp_path) is None
+    tool.chmod(0o700)
+    assert find_executable("a-tool", tmp_path) == str(tool)
 
 
-def test_the_path_of_the_system_comes_last() -> None:
-    found = find_executable("sh", [])
+def test_the_path_of_the_system_comes_last(tmp_path: Path) -> None:
+    found = find_executable("sh", tmp_path)
     assert found is not None
     assert found.endswith("/bin/sh")
-    assert find_executable("no-such-tool", []) is None
+    (tmp_path / "sh").touch(mode=0o700)
+    assert find_executable("sh", tmp_path) == str(tmp_path / "sh")
+    assert find_executable("no-such-tool", tmp_path) is None

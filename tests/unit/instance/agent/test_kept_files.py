@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.disk_recorder import DiskRecorder, power_cuts
 from tests.unit.instance.agent.samples import changed
 from trainyard.instance.agent.kept_files import KeptFiles
 from trainyard.link.contract import ChannelSpec, ObjectsSpec
@@ -68,3 +69,16 @@ def test_of_other_channels_and_of_objects_of_this_machine_nothing_is_kept(channe
     kept_by(tmp_path).keep([usual])
     kept_by(tmp_path, url="").keep([channel])
     assert not (tmp_path / "cache").exists()
+
+
+def test_what_a_power_cut_leaves_of_kept_files_is_whole(channel: ChannelSpec, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    (disk / "cache" / "files").mkdir(parents=True)
+    recorder = DiskRecorder(disk)
+    bring(channel, disk / "job")
+
+    recorder.run(lambda: kept_by(disk / "job").keep([replace(channel, cache=str(disk / "cache"))]))
+
+    assert sorted(read(disk / "cache" / "files").values()) == sorted(BODIES.values())
+    for call, left in power_cuts(recorder, tmp_path):
+        assert set(read(left / "cache" / "files").values()) <= set(BODIES.values()), call

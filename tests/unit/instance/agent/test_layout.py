@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.instance.agent.samples import RECORDED, changed
+from trainyard.foundation.confined import ConfinedFolder
 from trainyard.instance.agent.configuration import config_files
 from trainyard.instance.agent.layout import Owner, lay_out
 from trainyard.link.contract import DebuggerSpec, SyncSpec
@@ -57,7 +58,8 @@ def test_giving_away_a_link_leaves_what_it_points_to(tmp_path: Path) -> None:
     tree.mkdir()
     (tree / "link").symlink_to(tmp_path / "kept")
     (tree / "around").symlink_to(tmp_path)
-    Owner(OTHER_USER).take_tree(tree)
+    with ConfinedFolder.open(tree) as opened:
+        Owner(OTHER_USER).take_tree(opened)
     assert (tree / "link").lstat().st_uid == OTHER_USER
     assert (tmp_path / "kept").stat().st_uid == 0
     assert tmp_path.stat().st_uid == 0

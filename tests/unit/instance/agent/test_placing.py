@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.instance.agent.samples import BUCKET, make_bucket, put_object, read_object
-from trainyard.foundation.files import remove_tree
+from trainyard.foundation.confined import remove_tree
 from trainyard.foundation.locations import Location
 from trainyard.instance.agent.channels import bring_channel
 from trainyard.instance.agent.layout import Owner

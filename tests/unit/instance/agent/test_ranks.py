@@ -47,7 +47,15 @@ def test_a_server_has_no_rank(folder: InstanceFolder) -> None:
     assert first.rank is None
 
 
-@pytest.mark.parametrize("text", ["", "[", "{}", "7", '[{"rank": 1}]', '[{"rank": 1, "code": [], "at_us": 1}]'])
+DEEP = "[" * 100_000
+INFINITE = '[{"rank": 1, "code": Infinity, "at_us": 1, "tail": ""}]'
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[", "{}", "7", '[{"rank": 1}]', '[{"rank": 1, "code": [], "at_us": 1, "tail": ""}]', DEEP, INFINITE],
+    ids=lambda text: text[:40],
+)
 def test_what_is_no_report_is_none(folder: InstanceFolder, text: str) -> None:
     assert first_failure(folder) is None
     (folder.launch / "failures.json").write_text(text)

@@ -16,6 +16,7 @@ from trainyard.objects.filesystem import FilesystemObjects
 def store(tmp_path: Path) -> Iterator[FilesystemObjects]:
     with closing(FilesystemObjects(tmp_path / "objects")) as made:
         make_bucket(made)
+        (tmp_path / "ml").mkdir()
         yield made
 
 

@@ -12,8 +12,9 @@ from trainyard.instance.agent.orders import Ordered
 from trainyard.instance.agent.reports import Reports
 from trainyard.instance.agent.siblings import Siblings, State
 from trainyard.instance.sandbox.contract import Ended
+from trainyard.link.contract import Frame
 from trainyard.link.folders import InstanceFolder
-from trainyard.link.spool import SpoolWriter
+from trainyard.link.spool import SpoolWriter, last_frame
 
 
 @pytest.fixture
@@ -107,3 +108,18 @@ def test_those_whose_programs_have_ended_are_at_rest(attempt: Path) -> None:
     siblings = siblings_of(attempt, "algo-2")
     assert siblings.at_rest() == ["algo-1"]
     assert siblings["algo-1"].root == attempt / "algo-1"
+
+
+def test_one_that_ends_while_it_is_looked_at_is_not_lost(attempt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    announce(attempt, "algo-2", is_alive=True)
+    report(attempt, "algo-3", "completed")
+
+    def end_after_reading(spool: Path) -> Frame | None:
+        frame = last_frame(spool)
+        if frame is None:
+            report(attempt, "algo-2", "completed")
+            announce(attempt, "algo-2", is_alive=False)
+        return frame
+
+    monkeypatch.setattr("trainyard.instance.agent.siblings.last_frame", end_after_reading)
+    assert siblings_of(attempt).wait(lambda: None) == {"algo-2": State.ENDED_WELL, "algo-3": State.ENDED_WELL}

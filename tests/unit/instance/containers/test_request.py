@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from trainyard.foundation.errors import InvalidRequest
 from trainyard.instance.containers.request import ContainerRequest, Mount, run_words, write_variables
 from trainyard.instance.sandbox.contract import Network
 from trainyard.link.contract import LimitSpec
@@ -134,3 +135,20 @@ def test_the_options_of_the_machine_come_last_so_that_they_win(request_: Contain
 def test_only_podman_hands_its_output_on_to_the_program(request_: ContainerRequest) -> None:
     assert options(request_)["--log-driver"] == ["passthrough"]
     assert options(replace(request_, is_podman=False))["--log-driver"] == ["none"]
+
+
+@pytest.mark.parametrize(
+    "mount",
+    [
+        Mount(Path("/jobs/extra/0"), "/state:O,upperdir=/root,workdir=/srv"),
+        Mount(Path("/jobs/extra/0"), "/state:suid"),
+        Mount(Path("/jobs/ml/a:/etc"), "/opt/ml/a"),
+    ],
+)
+def test_a_path_with_a_colon_is_refused(request_: ContainerRequest, mount: Mount) -> None:
+    with pytest.raises(InvalidRequest, match="has a colon in it"):
+        run_words(replace(request_, mounts=[mount]))
+
+
+def test_no_program_hears_the_packets_of_others_or_makes_devices(request_: ContainerRequest) -> None:
+    assert options(request_)["--cap-drop"] == ["NET_RAW", "MKNOD"]

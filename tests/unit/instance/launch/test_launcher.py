@@ -110,6 +110,21 @@ def test_sigterm_goes_to_every_rank_and_what_they_make_of_it_counts(tmp_path: Pa
     assert started.returncode == 1
 
 
+def test_a_rank_that_is_stopped_learns_of_sigterm(tmp_path: Path) -> None:
+    script = (
+        "import os, signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit('saved by ' + os.environ['RANK']))\n"
+        "print('ready')\n"
+        "if os.environ['RANK'] == '2': os.kill(os.getpid(), signal.SIGSTOP)\ntime.sleep(600)"
+    )
+    started = start(script, orders(tmp_path))
+    assert started.stdout is not None
+    assert [started.stdout.readline() for _ in range(3)] == ["ready\n"] * 3
+    started.terminate()
+    output, _ = started.communicate(timeout=60)
+    assert sorted(output.splitlines()) == ["saved by 1", "saved by 2", "saved by 3"]
+
+
 @pytest.fixture
 def served(tmp_path: Path) -> dict[str, str]:
     """An environment in which the server of parameters is one that ends when a file is there."""

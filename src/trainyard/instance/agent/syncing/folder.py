@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 
-from trainyard.foundation.confined import open_folder
+from trainyard.foundation.confined import ConfinedFolder
 from trainyard.foundation.errors import NotFound, TrainyardError
 from trainyard.foundation.locations import Location
 from trainyard.instance.agent.failure import CannotRun, FailureKind, why_it_cannot_run
@@ -100,20 +99,16 @@ class FolderSync:
         self._checking = threading.Lock()
         self._thread = threading.Thread(target=self._work, name=f"sync of {seen_as}", daemon=True)
 
-    @property
-    def folder(self) -> Path:
-        return self._place.root / self._place.path
-
     def restore(self, store: ObjectAccess, *, owner: Owner, check: Callable[[], None]) -> None:
         """Bring every object of the location. Before the first program has run."""
 
         def skipped(key: str) -> None:
             self._note(f"Objects under {self._location} cannot all be files, such as {key}; those are not restored.")
 
-        restored = restore(store, self._location, self.folder, owner=owner, check=check, skipped=skipped)
-        for each in restored:
-            self._changes.stored(each.path, each.look)
-            self._sender.restored(each.path, each.info)
+        with ConfinedFolder.open(self._place.root, self._place.path) as folder:
+            for each in restore(store, self._location, folder, owner=owner, check=check, skipped=skipped):
+                self._changes.stored(each.path, each.look)
+                self._sender.restored(each.path, each.info)
 
     def begin(self) -> None:
         """Watch the folder from now on."""
@@ -175,9 +170,11 @@ class FolderSync:
             return self._carry_out(plan, store, is_last=is_last)
 
     def _scan(self) -> Scan:
-        with open_folder(self._place.root, self._place.path) as folder:
-            if folder is None:  # removed, or something else has taken its place, perhaps for a moment only
-                return Scan(is_whole=False)
+        try:
+            folder = ConfinedFolder.open(self._place.root, self._place.path)
+        except OSError:  # removed, or something else has taken its place, perhaps for a moment only
+            return Scan(is_whole=False)
+        with folder:
             room = _KEY_BYTES - len(self._location.key.encode())
             scan = scan_folder(folder, key_bytes=room, on_folder=self._hints.watch)
         for sort, example in scan.skipped.items():

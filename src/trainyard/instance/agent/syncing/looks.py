@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
-from trainyard.foundation.confined import open_inner
+from trainyard.foundation.confined import ConfinedFolder
 
 MOST_FILES = 100_000
 DEEPEST = 64
@@ -45,8 +45,8 @@ class Scan:
         self.skipped.setdefault(sort, os.fsencode(path)[:200].decode(errors="replace"))
 
 
-def scan_folder(folder: int, *, key_bytes: int, on_folder: Callable[[int], None]) -> Scan:
-    """Look at everything below an open folder; no link is followed. `on_folder` gets a descriptor of each folder.
+def scan_folder(folder: ConfinedFolder, *, key_bytes: int, on_folder: Callable[[int], None]) -> Scan:
+    """Look at everything below a folder; no link is followed. `on_folder` gets a descriptor of each folder.
 
     What vanishes meanwhile is passed over. Paths of more than `key_bytes` cannot be keys.
     """
@@ -61,10 +61,10 @@ class _Walk:
     key_bytes: int
     on_folder: Callable[[int], None]
 
-    def enter(self, folder: int, prefix: str, depth: int) -> None:
-        self.on_folder(folder)
+    def enter(self, folder: ConfinedFolder, prefix: str, depth: int) -> None:
+        self.on_folder(folder.fileno())
         inner: list[str] = []
-        with os.scandir(folder) as entries:
+        with os.scandir(folder.fileno()) as entries:
             for entry in entries:
                 try:
                     found = entry.stat(follow_symlinks=False)
@@ -87,21 +87,19 @@ class _Walk:
         else:
             self.scan.files[path] = look
 
-    def _descend(self, folder: int, name: str, *, prefix: str, depth: int) -> None:
+    def _descend(self, folder: ConfinedFolder, name: str, *, prefix: str, depth: int) -> None:
         if depth > DEEPEST:
             self.scan.skip(TOO_DEEP, prefix + name)
             return
         try:
-            descriptor = open_inner(name, folder)
+            inner = folder.open_folder(name)
         except FileNotFoundError:
             return
         except OSError:  # a link has taken its place, or it cannot be read
             self.scan.is_whole = False
             return
-        try:
-            self.enter(descriptor, f"{prefix}{name}/", depth)
-        finally:
-            os.close(descriptor)
+        with inner:
+            self.enter(inner, f"{prefix}{name}/", depth)
 
 
 def _can_be_key(path: str, key_bytes: int) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from trainyard.foundation.clock import to_micros
+from trainyard.foundation.confined import ConfinedFolder
 from trainyard.foundation.errors import NotFound
 from trainyard.foundation.locations import Location
 from trainyard.instance.agent.channels import copy_file
@@ -31,7 +32,7 @@ class Restored:
 def restore(
     store: ObjectAccess,
     location: Location,
-    folder: Path,
+    folder: ConfinedFolder,
     *,
     owner: Owner,
     check: Callable[[], None],
@@ -61,7 +62,7 @@ class _Restoring:
     """What `restore` was asked for, by the names that it has there."""
 
     location: Location
-    folder: Path
+    folder: ConfinedFolder
     owner: Owner
     check: Callable[[], None]
     skipped: Callable[[str], None]
@@ -96,18 +97,19 @@ class _Restoring:
                 continue
             self._make_folders(path if key.endswith("/") else path.parent)
             if not key.endswith("/"):
-                wanted.append(Wanted(self._where(key), self.folder / path))
+                wanted.append(Wanted(self._where(key), self._place / path))
         for found in bring_newest(store, wanted, what="what is restored", check=self.check):
-            place, info = found.wanted.place, found.version.info
+            info = found.version.info
             assert info is not None, "what was not listed was looked up"
-            yield _as_it_was(place, str(place.relative_to(self.folder)), info, owner=self.owner)
+            brought = str(found.wanted.place.relative_to(self._place))
+            with os.fdopen(self.folder.open_file(brought), "rb", buffering=0) as file:
+                yield self._as_it_was(file.fileno(), brought, info)
 
     def _copy(self, store: FilesystemObjects, where: Location, path: PurePosixPath) -> Restored:
         self._make_folders(path.parent)
-        place = self.folder / path
-        with store.open(where) as reader:
-            copy_file(reader.file.fileno(), place)
-            return _as_it_was(place, str(path), reader.info, owner=self.owner)
+        with store.open(where) as reader, os.fdopen(self.folder.create_file(str(path)), "wb", buffering=0) as copy:
+            copy_file(reader.file.fileno(), copy)
+            return self._as_it_was(copy.fileno(), str(path), reader.info)
 
     def _path(self, key: str) -> PurePosixPath | None:
         return file_path(key.removeprefix(self.location.key))
@@ -116,19 +118,20 @@ class _Restoring:
         return Location(self.location.bucket, key)
 
     def _make_folders(self, path: PurePosixPath) -> None:
-        for part in (*reversed(path.parents), path):
-            place = self.folder / part
-            if not place.is_dir():
-                place.mkdir()
-                self.owner.take(place)
+        self.folder.make_folder(str(path), owner=self.owner.uid).close()
 
+    @property
+    def _place(self) -> Path:
+        """The folder as those know it who download many files at once."""
+        return Path(f"/proc/self/fd/{self.folder.fileno()}")
 
-def _as_it_was(place: Path, path: str, info: ObjectInfo, *, owner: Owner) -> Restored:
-    owner.take(place)
-    # Scripts look for the newest one by its time.
-    written_ns = to_micros(info.modified_at) * 1000
-    os.utime(place, ns=(written_ns, written_ns))
-    return Restored(path, Look.of(place.stat()), info)
+    def _as_it_was(self, descriptor: int, path: str, info: ObjectInfo) -> Restored:
+        if self.owner.uid is not None:
+            os.fchown(descriptor, self.owner.uid, self.owner.uid)
+        # Scripts look for the newest one by its time.
+        written_ns = to_micros(info.modified_at) * 1000
+        os.utime(descriptor, ns=(written_ns, written_ns))
+        return Restored(path, Look.of(os.fstat(descriptor)), info)
 
 
 def _keys(store: ObjectAccess, location: Location) -> Iterator[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard.foundation.clock import utc_now
-from trainyard.foundation.confined import open_file, open_folder
+from trainyard.foundation.confined import ConfinedFolder
 from trainyard.foundation.errors import NotFound, TrainyardError
 from trainyard.foundation.locations import Location
 from trainyard.instance.agent.syncing.changes import Candidate
@@ -156,19 +156,18 @@ class Sender:
 
     @contextmanager
     def _opened(self, path: str) -> Iterator[int | None]:
-        parent, _, name = f"{self._place.path}/{path}".rpartition("/")
-        with open_folder(self._place.root, parent) as folder:
-            try:
-                descriptor = None if folder is None else open_file(name, folder)
-            except OSError as error:
-                if error.errno not in _NOT_THERE:
-                    raise
-                descriptor = None
-            try:
-                yield descriptor
-            finally:
-                if descriptor is not None:
-                    os.close(descriptor)
+        try:
+            with ConfinedFolder.open(self._place.root) as root:
+                descriptor = root.open_file(f"{self._place.path}/{path}")
+        except OSError as error:
+            if error.errno not in _NOT_THERE:
+                raise
+            yield None
+            return
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
     def _put(self, store: ObjectAccess, candidate: Candidate, descriptor: int, *, look: Look) -> Written | None:
         expected = self._expected(candidate.path)

@@ -5,16 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from trainyard.foundation.confined import ConfinedFolder
 from trainyard.instance.agent.syncing import looks
 from trainyard.instance.agent.syncing.looks import DEEPEST, NO_FILES, NO_KEYS, TOO_DEEP, Look, Scan, scan_folder
 
 
 def scan(folder: Path, *, key_bytes: int = 1024) -> Scan:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        return scan_folder(descriptor, key_bytes=key_bytes, on_folder=lambda _: None)
-    finally:
-        os.close(descriptor)
+    with ConfinedFolder.open(folder) as opened:
+        return scan_folder(opened, key_bytes=key_bytes, on_folder=lambda _: None)
 
 
 def test_all_files_of_all_folders_are_found(tmp_path: Path) -> None:
@@ -30,9 +28,8 @@ def test_all_files_of_all_folders_are_found(tmp_path: Path) -> None:
 def test_every_folder_is_told(tmp_path: Path) -> None:
     (tmp_path / "deep/er").mkdir(parents=True)
     told: list[int] = []
-    descriptor = os.open(tmp_path, os.O_RDONLY)
-    scan_folder(descriptor, key_bytes=1024, on_folder=lambda folder: told.append(os.fstat(folder).st_ino))
-    os.close(descriptor)
+    with ConfinedFolder.open(tmp_path) as opened:
+        scan_folder(opened, key_bytes=1024, on_folder=lambda folder: told.append(os.fstat(folder).st_ino))
     assert told == [folder.stat().st_ino for folder in (tmp_path, tmp_path / "deep", tmp_path / "deep/er")]
 
 

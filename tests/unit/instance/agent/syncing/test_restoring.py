@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.instance.agent.samples import BUCKET, make_bucket, put_object, read_object
+from trainyard.foundation.confined import ConfinedFolder
 from trainyard.foundation.locations import Location
 from trainyard.instance.agent.layout import Owner
 from trainyard.instance.agent.orders import Ordered
@@ -34,8 +35,9 @@ def folder(tmp_path: Path) -> Path:
 
 def bring(store: FilesystemObjects, folder: Path) -> tuple[list[Restored], list[str]]:
     skipped: list[str] = []
-    found = restore(store, CHECKPOINTS, folder, owner=Owner(None), check=lambda: None, skipped=skipped.append)
-    return list(found), skipped
+    with ConfinedFolder.open(folder) as opened:
+        found = restore(store, CHECKPOINTS, opened, owner=Owner(None), check=lambda: None, skipped=skipped.append)
+        return list(found), skipped
 
 
 def test_every_object_under_the_location_becomes_a_file(store: FilesystemObjects, folder: Path) -> None:
@@ -69,7 +71,8 @@ def test_changing_a_file_does_not_change_its_object(store: FilesystemObjects, fo
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_files_and_folders_belong_to_the_user_of_the_job(store: FilesystemObjects, folder: Path) -> None:
     put_object(store, "ck/deep/a", b"a")
-    list(restore(store, CHECKPOINTS, folder, owner=Owner(54_331), check=lambda: None, skipped=lambda _: None))
+    with ConfinedFolder.open(folder) as opened:
+        list(restore(store, CHECKPOINTS, opened, owner=Owner(54_331), check=lambda: None, skipped=lambda _: None))
     assert [(folder / name).stat().st_uid for name in ("deep", "deep/a")] == [54_331, 54_331]
 
 
@@ -103,8 +106,8 @@ def test_it_ends_when_the_instance_must(store: FilesystemObjects, folder: Path) 
     def check() -> None:
         raise Ordered
 
-    with pytest.raises(Ordered):
-        list(restore(store, CHECKPOINTS, folder, owner=Owner(None), check=check, skipped=lambda _: None))
+    with ConfinedFolder.open(folder) as opened, pytest.raises(Ordered):
+        list(restore(store, CHECKPOINTS, opened, owner=Owner(None), check=check, skipped=lambda _: None))
     assert list(folder.iterdir()) == []
 
 

@@ -114,6 +114,29 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("program", {"HyperParameters": {"epochs": "3"}}, "sagemaker_program"),
     ("program outside", {"HyperParameters": script(sagemaker_program="../train.py")}, "within the code"),
     ("no code", {"HyperParameters": {"sagemaker_program": "train.py"}}, "sagemaker_submit_directory"),
+    (
+        "program that no file is",
+        {"HyperParameters": script(sagemaker_program="a\0.py")},
+        "sagemaker_program is 'a\\x00.py'; a path must",
+    ),
+    ("long program", {"HyperParameters": script(sagemaker_program="n" * 256)}, "each name in it at most 255"),
+    (
+        "code outside of its channel",
+        {"HyperParameters": script(sagemaker_submit_directory="/opt/ml/input/data/a/../../../x.tar.gz")},
+        'tar.gz"; a path must have no ".."',
+    ),
+    *(
+        (
+            f"{member} on the host",
+            {member: {**given, "LocalPath": "/.host/etc"}},
+            'LocalPath is "/.host/etc"; it must be a folder below /opt/ml',
+        )
+        for member, given in {
+            "CheckpointConfig": {"S3Uri": "s3://data/ck"},
+            "TensorBoardOutputConfig": {"S3OutputPath": "s3://data/tb"},
+            "DebugHookConfig": {"S3OutputPath": "s3://data/tensors"},
+        }.items()
+    ),
     ("code gone", {"HyperParameters": script(sagemaker_submit_directory="s3://data/none.tar.gz")}, "no object at"),
     ("arguments", {"AlgorithmSpecification": algorithm(ContainerArguments=["x"])}, "ContainerEntrypoint"),
     ("bucket", {"OutputDataConfig": {"S3OutputPath": "s3://nowhere/x"}}, '"nowhere" of S3OutputPath does not exist'),

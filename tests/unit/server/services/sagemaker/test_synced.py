@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.server.services.sagemaker.synced import SyncedFolder, checkpoints_of, tensorboard_of
+from trainyard.server.services.sagemaker.synced import SyncedFolder, checkpoints_of, tensorboard_of, tensors_of
 
 
 def shape(**members: Any) -> dict[str, Any]:
@@ -38,26 +38,55 @@ def test_the_folders_have_the_places_that_programs_expect() -> None:
         ("/opt/ml/checkpoints/run-1", "/opt/ml/checkpoints/run-1"),
         ("/opt/ml/model", "/opt/ml/model"),
         ("/tmp/checkpoints", "/tmp/checkpoints"),
-        ("/home/me/ck", "/home/me/ck"),
-        ("/library", "/library"),
+        ("/mnt/ck", "/mnt/ck"),
+        ("/checkpoints", "/checkpoints"),
+        ("/opt/ml/codes", "/opt/ml/codes"),
     ],
 )
-def test_any_folder_of_its_own_will_do(given: str, path: str) -> None:
+def test_a_folder_where_programs_have_such_will_do(given: str, path: str) -> None:
     assert checkpoints(given).path == path
 
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/usr", "/usr/local/ck", "/etc/ck", "/tmp", "/opt", "/opt/ml", "/opt/ml/code/ck", "/opt/ml/input", "/proc/1"],
+    [
+        *("/", "/usr", "/usr/local/ck", "/etc/ck", "/tmp", "/opt", "/opt/ml", "/proc/1", "/.host/etc", "/home/me/ck"),
+        *(
+            "/opt/ml/code/ck",
+            "/opt/ml/input",
+            "/opt/ml/.trainyard",
+            "/opt/ml/.trainyard/rules",
+            "/opt/mlx",
+            "/statement",
+        ),
+    ],
 )
-def test_a_folder_that_would_hide_what_the_program_needs_is_refused(path: str) -> None:
-    with pytest.raises(
-        InvalidRequest, match=rf'CheckpointConfig.LocalPath is "{path}", .* such as /opt/ml/checkpoints'
-    ):
+def test_any_other_folder_is_refused_with_those_that_are_allowed(path: str) -> None:
+    allowed = r"below /opt/ml or /tmp, such as /opt/ml/checkpoints, or one of /checkpoints, /data, /mnt, /state"
+    with pytest.raises(InvalidRequest, match=rf'CheckpointConfig\.LocalPath is "{path}"; .*{allowed}'):
         checkpoints(path)
 
 
-@pytest.mark.parametrize("path", ["state", "/a/../etc", "/a\0b", f"/{'n' * 256}"])
-def test_what_is_no_absolute_path_is_refused(path: str) -> None:
-    with pytest.raises(InvalidRequest, match=r"CheckpointConfig\.LocalPath"):
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("state", "must be an absolute path"),
+        ("/state/../etc", r'must have no "\.\."'),
+        ("/opt/ml/../../.host", r'must have no "\.\."'),
+        ("/state/a\0b", "characters that can be printed"),
+        ("/state/a\nb", "characters that can be printed"),
+        ("/state/\ud800", "characters that can be printed"),
+        (f"/state/{'n' * 256}", "each name in it at most 255"),
+        ("/state/" + "n/" * 600, "at most 1024 bytes"),
+    ],
+)
+def test_what_no_folder_can_be_called_is_refused(path: str, why: str) -> None:
+    with pytest.raises(InvalidRequest, match=rf"CheckpointConfig\.LocalPath is .*{why}"):
         checkpoints(path)
+
+
+@pytest.mark.parametrize("member", ["TensorBoardOutputConfig", "DebugHookConfig"])
+def test_the_folders_of_tensors_and_of_tensorboard_are_checked_in_the_same_way(member: str) -> None:
+    asked = shape(**{member: {"S3OutputPath": "s3://data/out", "LocalPath": "/.host/root"}})
+    with pytest.raises(InvalidRequest, match=rf"{member}\.LocalPath is \"/\.host/root\"; it must be a folder below"):
+        (tensorboard_of if member.startswith("Tensor") else tensors_of)(asked)

@@ -87,6 +87,9 @@ def test_what_would_make_every_training_job_fail_is_refused_at_once(anna: As) ->
     assert "mine:1" in refusal(anna, TrainingJobDefinition=definition(anna, AlgorithmSpecification=image))
     role = "arn:aws:iam::123456789012:role/other"
     assert "Could not assume role" in refusal(anna, TrainingJobDefinition=definition(anna, RoleArn=role))
+    outside = {"S3Uri": "s3://data/ck", "LocalPath": "/.host/etc"}
+    message = refusal(anna, TrainingJobDefinition=definition(anna, CheckpointConfig=outside))
+    assert 'CheckpointConfig.LocalPath is "/.host/etc"; it must be a folder below /opt/ml' in message
     broken = [{"Name": "loss", "Regex": "loss=(["}]
     algorithm = {**definition(anna)["AlgorithmSpecification"], "MetricDefinitions": broken}
     message = refusal(anna, TrainingJobDefinition=definition(anna, AlgorithmSpecification=algorithm))
