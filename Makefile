@@ -34,6 +34,13 @@ conformance: $(INSTALLED) packages ## Run every client of the matrix, each in it
 
 faults: $(INSTALLED) packages ## Run the long crash runs and the long fuzz runs.
 	$(PYTEST) tests/faults tests/system tests/contract -m ""
+	$(BIN)/python -m tests.ray_cluster 3 4 $(PYTEST) tests/faults/test_hostile_phases.py -m "" -k cluster
+
+# Mutants of each module, or all of them, which takes hours; AREAS names a few of those in scripts/mutants/core.py.
+MUTANTS ?= 8
+AREAS ?=
+mutants: $(INSTALLED) ## Plant small faults in the core, and say which of them no test notices.
+	$(BIN)/python -m scripts.mutants --sample $(MUTANTS) --workers $(WORKERS) $(AREAS)
 
 # What yards promise of jobs. Those of spot jobs have a cluster with room for one.
 BARS := training channels pipes checkpoints distributed debugger tuning training_rules
@@ -85,4 +92,4 @@ $(INSTALLED): pyproject.toml scripts/python-environment
 	scripts/python-environment "$(PYTHON)"
 	touch $@
 
-.PHONY: help demo test check fix conformance faults ray bench table examples docs clean distclean packages
+.PHONY: help demo test check fix conformance faults mutants ray bench table examples docs clean distclean packages

@@ -18,7 +18,7 @@ from trainyard.cli.main import COMMANDS, trainyard
 from trainyard.foundation.settings import rows
 from trainyard.insight.rules.catalog import RULES
 from trainyard.insight.rules.contract import DebuggerRule, Parameter
-from trainyard.insight.rules.parameters import Defaults, default
+from trainyard.insight.rules.parameters import Defaults, default, possible_values
 from trainyard.server.services.registry import MODULES, service
 from trainyard.server.settings import PREFIX, ServerSettings
 from trainyard.wire.models import OWN_MODELS
@@ -140,9 +140,10 @@ def rules() -> str:
 
 
 def _parameters(rule: type[DebuggerRule]) -> str:
-    header = "| parameter | AWS's default | advised | meaning |\n|---|---|---|---|"
+    header = "| parameter | AWS's default | advised | possible | meaning |\n|---|---|---|---|---|"
     lines = [
-        f"| `{each.name}` | {_default(each, Defaults.AWS)} | {_default(each, Defaults.ADVISED)} | {each.help} |"
+        f"| `{each.name}` | {_default(each, Defaults.AWS)} | {_default(each, Defaults.ADVISED)} | "
+        f"{possible_values(each)} | {each.help} |"
         for each in rule.parameters
     ]
     return "\n".join([header, *lines])

@@ -20,6 +20,7 @@ import pytest
 import trainyard
 from trainyard.estimator import Estimator
 from trainyard.exceptions import UnexpectedStatusException
+from trainyard.file_digests import PART_BYTES
 from trainyard.following import Ended, StatusChanged, follow
 from trainyard.foundation.errors import TrainyardError
 from trainyard.foundation.home import Home
@@ -29,7 +30,6 @@ from trainyard.pytorch import PyTorch
 from trainyard.session import Session, get_execution_role
 from trainyard.tensorflow import TensorFlow
 from trainyard.testing.yard import RunningYard, start_yard
-from trainyard.transfers import PART_BYTES
 
 LIMIT_S = 60.0
 IMAGE = "pytorch-training:latest"  # whatever version there is, so that the log need not tell of another

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from tests.system.fuzz.world import User
 from tests.system.trainees import Trainee
 from tests.system.watching import living_agents
+from trainyard.foundation.clock import utc_now
 from trainyard.testing.eventually import eventually
 from trainyard.testing.yard import RunningYard, running_yard, start_yard
 from trainyard.wire.client import Client
@@ -88,11 +89,27 @@ def kept(seconds: int) -> dict[str, Any]:
     }
 
 
+def count_points(trainee: Trainee, name: str, start: datetime, end: datetime) -> float:
+    """How many values of its loss a job has in CloudWatch."""
+    points = trainee.user.client("cloudwatch").get_metric_statistics(
+        Namespace="/aws/sagemaker/TrainingJobs",
+        MetricName="loss",
+        Dimensions=[{"Name": "TrainingJobName", "Value": name}],
+        StartTime=start - timedelta(minutes=1),
+        EndTime=end + timedelta(minutes=1),
+        Period=3600,
+        Statistics=["SampleCount"],
+    )["Datapoints"]
+    return float(sum(point["SampleCount"] for point in points))
+
+
 def test_a_job_whose_agent_is_killed_is_tried_again_and_completes(anna: Trainee, yard: RunningYard) -> None:
     metrics = [{"Name": "loss", "Regex": "loss=(.*?);"}]
     algorithm = {"TrainingImage": "pytorch-training", "TrainingInputMode": "File", "MetricDefinitions": metrics}
     anna.start("again", COUNT_ATTEMPTS, RetryStrategy={"MaximumRetryAttempts": 1}, AlgorithmSpecification=algorithm)
     anna.await_line("again", "attempt 1 loss=1.0;")
+    begun = anna.describe("again")["TrainingStartTime"]
+    eventually(lambda: count_points(anna, "again", begun, utc_now()) == 1)  # it is searched for beside the log
     (agent,) = living_agents(yard, "again")
     os.kill(agent, signal.SIGKILL)
     told = anna.reach("again", "Completed", "Failed")
@@ -110,16 +127,8 @@ def test_a_job_whose_agent_is_killed_is_tried_again_and_completes(anna: Trainee,
     ]
     (final,) = told["FinalMetricDataList"]
     assert final["Value"] == 0.5
-    points = anna.user.client("cloudwatch").get_metric_statistics(
-        Namespace="/aws/sagemaker/TrainingJobs",
-        MetricName="loss",
-        Dimensions=[{"Name": "TrainingJobName", "Value": "again"}],
-        StartTime=told["TrainingStartTime"] - timedelta(minutes=1),
-        EndTime=told["TrainingEndTime"] + timedelta(minutes=1),
-        Period=3600,
-        Statistics=["SampleCount"],
-    )["Datapoints"]
-    assert sum(point["SampleCount"] for point in points) == 2
+    started, ended = told["TrainingStartTime"], told["TrainingEndTime"]
+    assert count_points(anna, "again", started, ended) == 2
     assert living_agents(yard, "again") == []
 
 

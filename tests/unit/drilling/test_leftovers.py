@@ -26,6 +26,6 @@ def test_a_job_goes_with_all_that_it_stored() -> None:
     keys = ["trainyard-drills/a/checkpoints/x", "trainyard-drills/a/output/a/output/model.tar.gz"]
     api = RecordingApi(ListObjectsV2={"Contents": [{"Key": key} for key in keys]})
     remove(api, Places("mine", "a"))
-    assert api.only("ListObjectsV2") == {"Bucket": "mine", "Prefix": "trainyard-drills/a/"}
+    assert api.only("ListObjectsV2") == {"Bucket": "mine", "Prefix": "trainyard-drills/a/", "EncodingType": "url"}
     assert [asked["Key"] for name, asked in api.asked if name == "DeleteObject"] == keys
     assert api.only("DeleteTrainingJob") == {"TrainingJobName": "a"}

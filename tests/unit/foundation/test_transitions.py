@@ -5,9 +5,20 @@ import pytest
 from tests.unit.foundation.jobs import NOON, pending, placed, seconds
 from trainyard.foundation.errors import Conflict
 from trainyard.foundation.jobs import FINAL, PRIMARY, SecondaryStatus, Status, TrainingJob
-from trainyard.foundation.transitions import LEGAL, MAX_WAIT, MESSAGES, advance, ask_to_stop, give_up, may_become
+from trainyard.foundation.transitions import (
+    LEGAL,
+    MAX_WAIT,
+    MESSAGES,
+    advance,
+    ask_to_stop,
+    give_up,
+    interrupt,
+    may_become,
+)
 
 S = SecondaryStatus
+ON_THE_WAY = (S.STARTING, S.DOWNLOADING, S.TRAINING, S.UPLOADING)
+ENDS = {status for status, primary in PRIMARY.items() if primary in FINAL}
 
 
 def test_the_tables_know_every_status() -> None:
@@ -24,6 +35,35 @@ def test_the_primary_status_never_goes_backwards() -> None:
     for status, ways in LEGAL.items():
         for to in ways:
             assert order.index(PRIMARY[to]) >= order.index(PRIMARY[status])
+
+
+@pytest.mark.parametrize(("place", "status"), list(enumerate(ON_THE_WAY)))
+def test_a_job_with_a_place_may_skip_what_lies_ahead_lose_its_place_be_stopped_or_end(
+    place: int, status: SecondaryStatus
+) -> None:
+    assert LEGAL[status] == {*ON_THE_WAY[place + 1 :], S.INTERRUPTED, S.RESTARTING, S.STOPPING} | ENDS
+
+
+@pytest.mark.parametrize("status", [S.PENDING, S.INTERRUPTED, S.RESTARTING])
+def test_a_job_without_a_place_may_get_one_or_be_stopped_or_fail_and_ends_in_no_other_way(
+    status: SecondaryStatus,
+) -> None:
+    towards_a_place = {
+        S.PENDING: {S.STARTING},
+        S.INTERRUPTED: {S.RESTARTING},
+        S.RESTARTING: {S.STARTING, S.INTERRUPTED},
+    }
+    assert LEGAL[status] == towards_a_place[status] | {S.STOPPING, S.FAILED}
+
+
+def test_a_job_that_was_asked_to_stop_ends_in_any_way_but_completed() -> None:
+    assert LEGAL[S.STOPPING] == ENDS - {S.COMPLETED}
+
+
+def test_every_job_begins_by_waiting_for_capacity() -> None:
+    [first] = pending().transitions
+    assert (first.status, first.started_at, first.ended_at) == (S.PENDING, NOON, None)
+    assert first.message == "Waiting for capacity"
 
 
 def test_a_step_closes_the_one_before_it() -> None:
@@ -60,6 +100,7 @@ def test_a_job_that_was_never_placed_is_stopped_at_once() -> None:
 def test_a_job_that_was_placed_is_on_its_way_to_its_end() -> None:
     job = ask_to_stop(placed(), "user", at=seconds(1))
     assert (job.status, job.stop_reason) == (Status.STOPPING, "user")
+    assert job.transitions[-1].message == "Stopping the training job"
     assert ask_to_stop(job, "again", at=seconds(2)) == job
 
 
@@ -91,7 +132,9 @@ def test_a_job_gives_up_waiting_when_its_time_is_over_and_not_before() -> None:
     job = give_up(waiting, at=seconds(1800))
     assert [step.status for step in job.transitions] == [S.PENDING, S.STOPPING, S.STOPPED]
     assert job.stop_reason == "max_pending"
-    assert job.transitions[-1].message == "Training job pending time exceeded MaxPendingTimeInSeconds provided"
+    for step in job.transitions[1:]:
+        assert step.started_at == seconds(1800)
+        assert step.message == "Training job pending time exceeded MaxPendingTimeInSeconds provided"
     assert give_up(job, at=seconds(9999)) == job
 
 
@@ -127,8 +170,19 @@ def test_a_spot_job_gives_up_when_it_took_too_long_waiting_or_running() -> None:
     assert give_up(waits, at=seconds(99.9)) == waits
     over = give_up(waits, at=seconds(100))
     assert (over.status, over.secondary) == (Status.STOPPED, S.MAX_WAIT_TIME_EXCEEDED)
+    assert over.ended_at == seconds(100)
+    assert over.stop_reason == "max_wait"
     runs = replace(placed(), plan=waits.plan)
     stopping = give_up(runs, at=seconds(100))
     assert (stopping.secondary, stopping.stop_reason) == (S.STOPPING, MAX_WAIT)
     assert give_up(stopping, at=seconds(101)) == stopping
     assert give_up(over, at=seconds(101)) == over
+
+
+def test_an_interruption_is_for_jobs_with_a_place_and_the_first_reason_stays() -> None:
+    job = interrupt(placed(), "first")
+    assert job.attempts[-1].interruption == "first"
+    assert interrupt(job, "second") == job
+    assert interrupt(pending(), "why") == pending()
+    stopping = ask_to_stop(placed(), "user", at=seconds(1))
+    assert interrupt(stopping, "why") == stopping

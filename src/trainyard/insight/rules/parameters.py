@@ -35,6 +35,23 @@ def default(parameter: Parameter, defaults: Defaults) -> object:
     return parameter.advised if is_advised else parameter.aws
 
 
+def possible_values(parameter: Parameter) -> str:
+    """What a parameter may be, in words: "a number of at least 0"."""
+    words = {
+        bool: '"True" or "False"',
+        int: "a whole number",
+        float: "a number",
+        str: "a text",
+        tuple: "texts with commas between them",
+    }
+    if parameter.choices:
+        return "one of " + ", ".join(parameter.choices)
+    limits = [f"at least {parameter.at_least:g}"] if parameter.at_least is not None else []
+    limits += [f"at most {parameter.at_most:g}"] if parameter.at_most is not None else []
+    nothing = ' or "None"' if parameter.aws is None and not parameter.is_required else ""
+    return words[parameter.kind] + (" of " if limits else "") + " and ".join(limits) + nothing
+
+
 def split_list(text: str) -> tuple[str, ...]:
     """The items of a list with commas between them; a comma in brackets, as regexes have, belongs to its item."""
     items, depth = [""], 0
@@ -62,11 +79,11 @@ def _value(rule: str, parameter: Parameter, text: str | None, defaults: Defaults
     if text.strip().lower() in NOTHING:
         if parameter.aws is None and not parameter.is_required:
             return None
-        raise InvalidRequest(f"{_given(rule, parameter.name, text)}; it needs {_possible(parameter)}.")
+        raise InvalidRequest(f"{_given(rule, parameter.name, text)}; it needs {possible_values(parameter)}.")
     try:
         value = _parse(parameter, text.strip())
     except ValueError:
-        raise InvalidRequest(f"{_given(rule, parameter.name, text)}; it needs {_possible(parameter)}.") from None
+        raise InvalidRequest(f"{_given(rule, parameter.name, text)}; it needs {possible_values(parameter)}.") from None
     _check_regexes(rule, parameter, value)
     return value
 
@@ -111,19 +128,3 @@ def _check_regexes(rule: str, parameter: Parameter, value: object) -> None:
 
 def _given(rule: str, name: str, text: str) -> str:
     return f'Parameter "{name}" of rule {rule} is "{text}"'
-
-
-def _possible(parameter: Parameter) -> str:
-    words = {
-        bool: '"True" or "False"',
-        int: "a whole number",
-        float: "a number",
-        str: "a text",
-        tuple: "texts with commas between them",
-    }
-    if parameter.choices:
-        return "one of " + ", ".join(parameter.choices)
-    limits = [f"at least {parameter.at_least:g}"] if parameter.at_least is not None else []
-    limits += [f"at most {parameter.at_most:g}"] if parameter.at_most is not None else []
-    nothing = ' or "None"' if parameter.aws is None and not parameter.is_required else ""
-    return words[parameter.kind] + (" of " if limits else "") + " and ".join(limits) + nothing

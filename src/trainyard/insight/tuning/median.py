@@ -22,19 +22,16 @@ FEWEST_OTHERS = 5
 class MedianRule:
     """Ends trials whose objective is worse than the median of the running averages of the others."""
 
-    def __init__(
-        self, objective: Objective, *, first_report: int = FIRST_REPORT, fewest_others: int = FEWEST_OTHERS
-    ) -> None:
+    def __init__(self, objective: Objective) -> None:
         self._metric = objective.metric
         self._sign = 1.0 if objective.direction is Direction.MINIMIZE else -1.0
-        self._first_report, self._fewest_others = first_report, fewest_others
 
     def verdict(self, run: Run, others: Sequence[Run]) -> str | None:
         report = len(run.curve)
-        if run.is_over or report < self._first_report:
+        if run.is_over or report < FIRST_REPORT:
             return None
         averages = [self._average(other.curve, report) for other in others if len(other.curve) >= report]
-        if len(averages) < self._fewest_others:
+        if len(averages) < FEWEST_OTHERS:
             return None
         middle = median(averages)
         if self._loss(run.curve[-1]) <= middle:

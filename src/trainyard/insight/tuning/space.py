@@ -43,10 +43,6 @@ class Space:
     def categorical(self) -> NDArray[np.bool_]:
         return np.array([axis.is_categorical for axis in self.axes], dtype=np.bool_)
 
-    @cached_property
-    def discrete(self) -> NDArray[np.bool_]:
-        return np.array([axis.count is not None for axis in self.axes], dtype=np.bool_)
-
     def encode(self, values: Mapping[str, Value]) -> Floats | None:
         """The coordinates of a point; None where a value is missing or is none of its kind, as a category that is gone.
 

@@ -28,8 +28,9 @@ from trainyard.engines.cluster.route import Patience
 from trainyard.engines.contract import AttemptRef, Engine, InstanceRef, Node
 from trainyard.engines.local import LocalEngine
 from trainyard.engines.local.processes import kill
+from trainyard.foundation.confined import remove_tree
 from trainyard.foundation.errors import Unavailable
-from trainyard.foundation.files import PRIVATE_FOLDER, remove_tree, replace_file
+from trainyard.foundation.files import PRIVATE_FOLDER, replace_file
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.presence import presence_of
 

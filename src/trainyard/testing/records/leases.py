@@ -205,17 +205,35 @@ class LeaseContract:
         assert heads(records, "x") == [Waiting(first.id, ALICE, "x", minutes(3))]
 
     def test_more_of_some_accounts_are_told_in_their_order(self, records: Records) -> None:
-        for number in (3, 1, 2):
-            records.create(draft(f"job-{number}", line="x", due_at=minutes(number)), now=NOON)
-        records.create(draft("bobs", account=BOB, line="x", due_at=minutes(1)), now=NOON)
-        found = records.waiting(KIND, "x", accounts=[BOB, ALICE], after=NOON, limit=2)
-        assert [(each.account, each.due_at) for each in found] == [
-            (BOB, minutes(1)),
-            (ALICE, minutes(1)),
-            (ALICE, minutes(2)),
+        alices = {
+            number: records.create(draft(f"job-{number}", line="x", due_at=minutes(number)), now=minutes(-number))
+            for number in (3, 1, 2)  # of which the first to be due was made last, and has the highest id
+        }
+        bobs = records.create(draft("bobs", account=BOB, line="x", due_at=minutes(1)), now=NOON)
+        for name, kind, line in (("elsewhere", KIND, "y"), ("nowhere", KIND, None), ("other", "model", "x")):
+            records.create(draft(name, kind=kind, line=line, due_at=minutes(1)), now=NOON)
+
+        assert records.waiting(KIND, "x", accounts=[BOB, ALICE], after=NOON, limit=2) == [
+            Waiting(bobs.id, BOB, "x", minutes(1)),
+            Waiting(alices[1].id, ALICE, "x", minutes(1)),
+            Waiting(alices[2].id, ALICE, "x", minutes(2)),
         ]
-        found = records.waiting(KIND, "x", accounts=[ALICE], after=minutes(1), limit=9)
-        assert [each.due_at for each in found] == [minutes(2), minutes(3)]
+        assert records.waiting(KIND, "x", accounts=[ALICE], after=minutes(1), limit=9) == [
+            Waiting(alices[number].id, ALICE, "x", minutes(number)) for number in (2, 3)
+        ]
+        records.claim_next(KIND, worker="w", lease=LEASE, now=minutes(5), only=alices[2].id)
+        left = records.waiting(KIND, "x", accounts=[ALICE], after=NOON, limit=9)
+        assert [each.id for each in left] == [alices[1].id, alices[3].id]
+
+    def test_of_those_that_are_due_at_once_the_lowest_id_comes_first(self, records: Records) -> None:
+        ids = sorted(records.create(draft(name, line="x", due_at=minutes(1)), now=NOON).id for name in "dbeac")
+        waiting = records.waiting(KIND, "x", accounts=[ALICE], after=NOON, limit=9)
+        assert [each.id for each in waiting] == ids
+        for first in ids:
+            assert [each.id for each in heads(records, "x")] == [first]
+            claimed = claim(records, at=1)
+            assert claimed is not None
+            assert claimed.resource.id == first
 
     def test_those_that_wait_are_counted_by_line_and_account(self, records: Records) -> None:
         for number, (account, line) in enumerate(((ALICE, "x"), (ALICE, "x"), (BOB, "x"), (BOB, "y"), (ALICE, None))):

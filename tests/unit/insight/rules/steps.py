@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +20,7 @@ from trainyard.formats.tensors.contract import (
 )
 from trainyard.insight.rules.catalog import make_rule
 from trainyard.insight.rules.contract import DebuggerRule, Finding
+from trainyard.insight.rules.readings import Reader
 
 COLLECTIONS = {
     Kind.WEIGHT: ("weights",),
@@ -78,8 +80,80 @@ class Run:
 
 
 def judged(rule: DebuggerRule, steps: Iterable[Step]) -> list[Finding]:
-    """Everything that a rule finds in a run."""
-    return [finding for step in steps for finding in rule.check(step)] + list(rule.end())
+    """Everything that a rule finds in a run, of which it is told no more than it needs."""
+    told, run = _Told(rule), list(steps)
+    found = [finding for step in run for finding in rule.check(told.step(step))] + list(rule.end())
+    tensors = {tensor for step in run for tensor in step.table.tensors if tensor.kind is not Kind.CUSTOM}
+    modules = {tensor.name: tensor.module for tensor in tensors}
+    for finding in found:
+        _assert_is_whole(finding, rule)
+        assert finding.module == modules.get(finding.tensor, finding.module)
+    return found
+
+
+# NaN has no magnitude to be shown, and steps of one mode are counted apart from the others.
+_SHOWS_OTHER_STEPS = ("ExplodingTensor", "UnchangedTensor", "ReplicaDivergence", "LossNotDecreasing")
+
+
+def _assert_is_whole(finding: Finding, rule: DebuggerRule) -> None:
+    """Whatever a rule finds, it says so in a sentence and shows what it has seen until then."""
+    assert finding.message.endswith(".")
+    assert "  " not in finding.message
+    assert finding.evidence, "a finding shows what it follows from"
+    for evidence in finding.evidence:
+        assert evidence.label
+        assert len(evidence.steps) == len(evidence.values)
+        assert list(evidence.steps) == sorted(set(evidence.steps))
+        assert rule.name in _SHOWS_OTHER_STEPS or evidence.steps[-1] == finding.step
+
+
+class _Told:
+    """Cuts steps down to what a rule says it needs, as a hook records no more than somebody asked for."""
+
+    def __init__(self, rule: DebuggerRule) -> None:
+        self._parts = [(Reader(part), part) for part in rule.needs.parts]
+        # Probes are taken of raw values where those were saved for somebody else.
+        self._has_values = any(part.is_raw or part.probes for part in rule.needs.parts)
+        self._tables: dict[int, tuple[TensorTable, TensorTable]] = {}
+
+    def step(self, step: Step) -> Step:
+        table, places, measures = step.table, self._places(step.table), self._measures(step.table)
+        renumbered = {place: index for index, place in enumerate(places)}
+        _, cut = self._tables.setdefault(
+            id(table),
+            (
+                table,
+                TensorTable(
+                    tuple(table.tensors[place] for place in places),
+                    tuple(
+                        replace(table.measures[index], tensor=renumbered[table.measures[index].tensor])
+                        for index in measures
+                    ),
+                ),
+            ),
+        )
+        is_told = [place in renumbered for place in table.scalars]
+        saved = step.values if self._has_values else {}
+        return replace(
+            step,
+            table=cut,
+            statistics=step.statistics[places],
+            measures=step.measures[measures],
+            scalars=step.scalars[is_told],
+            values={tensor.name: saved[tensor.name] for tensor in cut.tensors if tensor.name in saved},
+        )
+
+    def _places(self, table: TensorTable) -> list[int]:
+        return sorted({int(place) for reader, _ in self._parts for place in reader.choose(table).places})
+
+    def _measures(self, table: TensorTable) -> list[int]:
+        wanted = {
+            (int(place), probe)
+            for reader, part in self._parts
+            for place in reader.choose(table).places
+            for probe in part.probes
+        }
+        return [index for index, each in enumerate(table.measures) if (each.tensor, each.probe) in wanted]
 
 
 def found_by(word: str, steps: Iterable[Step], /, **parameters: str) -> list[Finding]:

@@ -67,3 +67,37 @@ def test_joined_means_are_those_over_all() -> None:
     assert joined.value == pytest.approx(3.0)
     assert joined.noise == pytest.approx(0.1)
     assert joined.count == 30
+
+
+def test_the_more_losses_a_mean_is_of_the_less_it_may_be_off() -> None:
+    assert Mean(1.0, 0.6, 9).error == pytest.approx(0.2)
+    assert Mean(1.0, 0.6, 1).error == pytest.approx(0.6)
+
+
+def test_the_noise_of_joined_means_is_weighed_by_their_counts() -> None:
+    assert Mean(1.0, 0.1, 10).joined(Mean(1.0, 0.2, 20)).noise == pytest.approx(0.03**0.5)
+
+
+def test_a_phase_that_was_closed_is_not_told_again() -> None:
+    phases = Phases(Reader(Need(collections=("losses",))))
+    assert [list(phases.add(step)) for step in losses([1.0, 2.0])] == [[], []]
+    assert len(list(phases.close())) == 1
+    assert list(phases.close()) == []
+
+
+def test_predictions_are_evaluations_and_what_has_no_mode_is_learned_from() -> None:
+    run = Run()
+    steps = losses([1.0], mode=Mode.PREDICT, run=run) + losses([2.0], mode=Mode.GLOBAL, run=run)
+    assert [phase.mode for phase in phases_of(steps)] == [Mode.EVAL, Mode.TRAIN]
+
+
+def test_losses_that_are_told_together_are_told_at_each_step_with_names_in_any_case() -> None:
+    step = Run("worker_7").step({"Training-error@0.7": 0.5, "eval-error@0.7": 0.25, "test-error@0.7": 0.75})
+    [learned, evaluated] = Phases(Reader(Need(regexes=("error",)))).add(step)
+    assert (learned.worker, learned.step, learned.losses) == ("worker_7", 0, {"error@0.7": Mean(0.5, 0.0, 1)})
+    assert evaluated.losses == {"error@0.7": Mean(0.25, 0.0, 1)}  # the first of several
+
+
+def test_one_loss_is_as_it_is_and_has_no_noise() -> None:
+    assert summarised([2.5]) == Mean(2.5, 0.0, 1)
+    assert summarised([1.0, 2.0]) == Mean(1.5, 0.5**0.5, 2)

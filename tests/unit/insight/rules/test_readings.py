@@ -8,7 +8,7 @@ from trainyard.formats.tensors.contract import ABSENT, Column, Kind, Mode, Probe
 from trainyard.formats.tensors.probes import UPDATE_RATIO, VALUE_SHARE
 from trainyard.insight.rules.catalog import make_rule
 from trainyard.insight.rules.contract import Need
-from trainyard.insight.rules.readings import History, Reader, Streaks, worst
+from trainyard.insight.rules.readings import History, Kept, Reader, Streaks, Track, is_matrix, trains, worst
 
 WEIGHT, BIAS, LOSS = "Net_fc.weight", "Net_fc.bias", "CrossEntropyLoss_output_0"
 
@@ -77,3 +77,79 @@ def test_a_thousand_tensors_take_a_rule_well_under_a_millisecond() -> None:
         assert list(rule.check(step)) == []
         took_s.append(time.thread_time() - began_s)
     assert min(took_s) < 1e-3
+
+
+def test_a_streak_ends_at_a_step_that_was_looked_at_and_outlives_one_that_was_not() -> None:
+    run, reader, streaks = Run(), Reader(Need(collections=("weights",))), Streaks()
+    for seen, is_hit, expected in (
+        (1.0, True, 1),
+        (1.0, True, 2),
+        (None, False, 2),
+        (1.0, True, 3),
+        (1.0, False, 0),
+        (1.0, True, 1),
+    ):
+        reading = reader.read(run.step({WEIGHT: seen}))
+        assert list(streaks.count(reading, np.array([is_hit]))) == [expected]
+
+
+def test_each_worker_and_each_mode_has_streaks_of_its_own() -> None:
+    reader, streaks, hit = Reader(Need(collections=("weights",))), Streaks(), np.array([True])
+    first, second = Run("worker_0"), Run("worker_1")
+    counts = [
+        list(streaks.count(reader.read(run.step({WEIGHT: 1.0}, mode=mode)), hit))
+        for run, mode in ((first, Mode.TRAIN), (second, Mode.TRAIN), (first, Mode.EVAL), (first, Mode.TRAIN))
+    ]
+    assert counts == [[1], [1], [1], [2]]
+
+
+def test_evidence_is_of_the_last_steps_in_their_order_without_those_that_say_nothing() -> None:
+    run, reader, history = Run(), Reader(Need(collections=("weights",))), History(depth=4)
+    for number in range(6):
+        reading = reader.read(run.step({WEIGHT: None if number == 4 else float(number)}))
+        history.add(reading, reading.values())
+    evidence = history.evidence(reading, 0, label="value")
+    assert (evidence.label, list(evidence.steps), list(evidence.values)) == ("value", [2, 3, 5], [2.0, 3.0, 5.0])
+
+
+def test_evidence_of_no_single_tensor_is_of_the_last_sixty_four_steps() -> None:
+    track = Track()
+    for step in range(100):
+        track.add(step, step / 2)
+    evidence = track.evidence("share")
+    assert list(evidence.steps) == list(range(36, 100))
+    assert list(evidence.values) == [step / 2 for step in range(36, 100)]
+
+
+def test_what_is_kept_follows_tensors_into_another_table() -> None:
+    run, reader, kept = Run(), Reader(Need(collections=("weights",))), Kept()
+    first = reader.read(run.step({"Net_a.weight": 1.0, "Net_b.weight": 2.0}))
+    assert np.isnan(kept.rows(first)).all()
+    kept.keep(first, first.rows)
+    again = reader.read(run.step({"Net_a.weight": 5.0, "Net_b.weight": 6.0}))
+    assert list(kept.rows(again)[:, Column.MEAN]) == [1.0, 2.0]
+    other = reader.read(run.step({"Net_b.weight": 7.0, "Net_c.weight": 8.0}))
+    assert list(kept.rows(other)[:, Column.MEAN]) == [2.0, pytest.approx(np.nan, nan_ok=True)]
+
+
+def test_what_trains_has_a_gradient_where_there_are_any() -> None:
+    reader, run = Reader(Need(collections=("weights", "biases"))), Run()
+    without = reader.read(run.step({WEIGHT: np.ones((2, 2)), BIAS: np.ones(2)}))
+    assert list(without.chosen.is_trained) == [True, True]
+    step = run.step({WEIGHT: np.ones((2, 2)), BIAS: np.ones(2), f"gradient/{WEIGHT}": np.ones((2, 2))})
+    assert list(reader.read(step).chosen.is_trained) == [True, False]
+
+
+def test_only_what_is_kept_is_read_of_what_a_need_names() -> None:
+    step = Run().step({WEIGHT: np.ones((2, 2)), "Net_b.weight": np.ones(2)})
+    reader = Reader(Need(collections=("weights",)), keep=is_matrix)
+    assert reader.read(step).chosen.names == (WEIGHT,)
+
+
+def test_a_model_learns_where_the_program_says_so_or_says_nothing() -> None:
+    run = Run()
+    assert [trains(run.step({WEIGHT: 1.0}, mode=mode)) for mode in (Mode.TRAIN, Mode.GLOBAL, Mode.EVAL)] == [
+        True,
+        True,
+        False,
+    ]

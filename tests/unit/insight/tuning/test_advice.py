@@ -10,6 +10,7 @@ from trainyard.foundation.tuning import (
     Objective,
     ParameterRange,
     Resources,
+    StopCause,
     StrategyKind,
     Trial,
     TrialStatus,
@@ -97,3 +98,38 @@ def test_a_warm_start_begins_where_its_parent_was_best(kind: WarmStartKind) -> N
     advice = advise(warm, [], parents={"parent": parent}, number=1)
     assert advice is not None
     assert abs(float(advice.values["rate"]) - 0.6) < 0.05
+
+
+def searched(count: int) -> list[Trial]:
+    """Trials of one hyperparameter, whose best is at 0.6."""
+    rates = [number / count for number in range(count)]
+    return [
+        completed(number, Advice("", {"rate": repr(rate)}), (rate - 0.6) ** 2)
+        for number, rate in enumerate(rates, start=1)
+    ]
+
+
+def test_what_a_parent_has_tried_with_the_same_data_is_not_tried_again_while_something_is_left() -> None:
+    words = [f"w{index}" for index in range(12)]
+    asked = plan(StrategyKind.BAYESIAN, definition(ranges=[categorical("word", *words)]))
+    tried = [completed(n, Advice("", {"word": word}), float(n)) for n, word in enumerate(words[:11], start=1)]
+
+    def first_trial(kind: WarmStartKind) -> Advice | None:
+        return advise(replace(asked, warm_start=WarmStart(kind, ("1",))), [], parents={"parent": tried}, number=1)
+
+    assert first_trial(WarmStartKind.IDENTICAL) == Advice("", {"word": "w11"})
+    assert first_trial(WarmStartKind.TRANSFER) != Advice("", {"word": "w11"})
+
+
+def test_a_trial_that_was_ended_after_all_its_reports_counts_as_one_that_ran_to_its_end() -> None:
+    asked = plan(StrategyKind.HYPERBAND, definition(ranges=RANGES[:1]))
+
+    def advice_after(*, reports: int, cause: StopCause | None) -> Advice | None:
+        trials = [
+            replace(trial, status=TrialStatus.STOPPED, cause=cause, curve=(trial.objective or 0.0,) * reports)
+            for trial in searched(12)
+        ]
+        return advise(asked, trials, parents={}, number=13)
+
+    assert advice_after(reports=9, cause=StopCause.EARLY) == advice_after(reports=9, cause=None)
+    assert advice_after(reports=8, cause=StopCause.EARLY) != advice_after(reports=8, cause=None)

@@ -35,6 +35,7 @@ LINEAR, LOG, REVERSE = Scaling.LINEAR, Scaling.LOGARITHMIC, Scaling.REVERSE_LOGA
         ("momentum", "0.9", 0.0, 0.99, REVERSE),
         ("beta_2", "0.999", 0.99, 0.9999, REVERSE),
         ("subsample", "0.8", 0.4, 1.0, LINEAR),
+        ("subsample", "1", 0.5, 1.0, LINEAR),
         ("temperature", "2.5", 0.25, 25.0, LOG),
         ("offset", "-2.0", -4.0, -1.0, LINEAR),
         ("share_of_it", "0.3", 0.1, 0.9, LINEAR),

@@ -14,7 +14,15 @@ from trainyard.foundation.tuning import (
     TrialStatus,
     TuningPlan,
 )
-from trainyard.insight.tuning.completion import Progress, after_trial, has_converged, progress_of, why_complete
+from trainyard.insight.tuning.completion import (
+    Progress,
+    after_trial,
+    expected_gain,
+    has_converged,
+    measured_value,
+    progress_of,
+    why_complete,
+)
 
 
 def plan(direction: Direction = Direction.MINIMIZE, completion: Completion = Completion()) -> TuningPlan:  # noqa: B008
@@ -54,6 +62,37 @@ def test_trials_that_failed_or_that_a_rule_ended_are_never_the_best() -> None:
 def test_a_trial_that_is_better_by_less_than_one_percent_is_the_best_but_no_improvement() -> None:
     progress = progress_of(plan(), ended(1.0, 0.995))
     assert (progress.best, progress.best_value, progress.since_best) == (2, 0.995, 1)
+
+
+@pytest.mark.parametrize(
+    ("direction", "better", "worse"), [(Direction.MINIMIZE, 99.0, 101.0), (Direction.MAXIMIZE, 101.0, 99.0)]
+)
+def test_one_percent_is_an_improvement_to_the_last_digit(direction: Direction, better: float, worse: float) -> None:
+    before = progress_of(plan(direction), ended(100.0))
+    assert before.since_best == 0
+    for value, is_improved in ((better, True), (better + (worse - better) * 1e-9, False), (worse, False)):
+        after = after_trial(before, replace(ended(value)[0], number=2), plan=plan(direction))
+        assert (after.improved_to == value, after.since_best == 0) == (is_improved, is_improved)
+        assert after.best_value == (value if value != worse else 100.0)
+
+
+def test_trials_that_still_run_or_told_nothing_are_not_measured() -> None:
+    (running,) = ended(0.1, status=TrialStatus.IN_PROGRESS)
+    (silent,) = ended(None)
+    assert measured_value(running) is measured_value(silent) is None
+    assert measured_value(ended(0.1)[0]) == 0.1
+
+
+def test_the_direction_is_that_of_the_trials_own_definition() -> None:
+    two = replace(
+        plan(),
+        definitions=(
+            Definition("first", Objective("loss", Direction.MINIMIZE), ()),
+            Definition("second", Objective("accuracy", Direction.MAXIMIZE), ()),
+        ),
+    )
+    trials = [replace(trial, definition="second") for trial in ended(0.5, 0.9)]
+    assert progress_of(two, trials).best == 2
 
 
 def test_many_small_steps_make_one_improvement() -> None:
@@ -123,11 +162,31 @@ def test_a_search_whose_values_are_still_spread_has_not_converged(direction: Dir
     assert not has_converged(progress_of(plan(direction), ended(*spread)))
 
 
-def test_a_search_that_just_improved_has_not_converged() -> None:
-    assert not has_converged(progress_of(plan(), ended(*[0.5] * 40, 0.4)))
+def test_a_search_that_just_improved_has_not_converged_until_ten_trials_added_nothing() -> None:
+    """Its best values are so close to each other that nothing else keeps it from having converged."""
+    improved = [*[10.0] * 10, *[0.1] * 30, 0.0]
+    converged = [has_converged(progress_of(plan(), ended(*improved, *[0.1] * more))) for more in range(12)]
+    assert converged == [False] * 10 + [True] * 2
 
 
 def test_what_is_kept_of_many_trials_has_a_fixed_size() -> None:
     progress = progress_of(plan(), ended(*(1 / number for number in range(1, 2000))))
     assert len(progress.first) == len(progress.tail) == 10
     assert progress.tail[0] == progress.best_value == 1 / 1999
+
+
+def test_what_as_many_trials_again_would_add_is_the_mean_of_the_tail_times_the_logarithm_of_two() -> None:
+    progress = progress_of(plan(), ended(*(float(value) for value in range(10, 0, -1))))
+    assert expected_gain(progress) == pytest.approx(5 * math.log(2))
+    assert expected_gain(progress_of(plan(), ended(*[0.5] * 9))) == math.inf
+
+
+def test_twenty_equal_trials_have_converged_and_nineteen_have_not() -> None:
+    assert has_converged(progress_of(plan(), ended(*[0.5] * 20)))
+    assert not has_converged(progress_of(plan(), ended(*[0.5] * 19)))
+
+
+def test_the_first_and_the_best_values_are_kept_in_their_orders() -> None:
+    progress = progress_of(plan(Direction.MAXIMIZE), ended(*map(float, (3, 1, 2, *range(4, 15)))))
+    assert progress.first == (3, 1, 2, 4, 5, 6, 7, 8, 9, 10)
+    assert progress.tail == (14, 13, 12, 11, 10, 9, 8, 7, 6, 5)

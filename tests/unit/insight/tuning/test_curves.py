@@ -102,10 +102,25 @@ def test_a_trial_that_gets_worse_first_goes_on_where_the_finished_ones_did_so() 
     assert ends_at(humped(0.7), others) is not None
 
 
-def test_nothing_is_judged_before_three_longer_trials_have_finished() -> None:
-    cut = [Run(9, (0.1,) * 20, is_over=True, is_cut_short=True), Run(10, (0.1,) * 26)]
-    assert rule().verdict(Run(1, (0.9,) * 20), [*FIVE[:2], *cut]) is None
-    assert rule().verdict(Run(1, (0.9,) * 20), [*FIVE[:3], *cut]) is not None
+@pytest.mark.parametrize(
+    "other",
+    [
+        Run(9, (0.1,) * 26, is_over=True, is_cut_short=True),
+        Run(9, (0.1,) * 26),
+        Run(9, (0.1,) * 20, is_over=True),
+        Run(9, (*[0.1] * 26, math.nan), is_over=True),
+    ],
+    ids=["was cut short", "still runs", "was no longer", "diverged"],
+)
+def test_nothing_is_judged_before_three_longer_trials_have_finished(other: Run) -> None:
+    assert rule().verdict(Run(1, (0.9,) * 20), [*FIVE[:2], other]) is None
+    assert rule().verdict(Run(1, (0.9,) * 20), [*FIVE[:3], other]) is not None
+
+
+def test_nothing_is_learned_from_trials_that_were_cut_short() -> None:
+    curve = exponential(0.6)[:9]
+    cut = [Run(number, (0.9,) * 26, is_over=True, is_cut_short=True) for number in range(20, 40)]
+    assert rule().verdict(Run(1, curve), [*FIVE, *cut]) == rule().verdict(Run(1, curve), FIVE) is not None
 
 
 def test_nothing_is_judged_before_the_third_report() -> None:

@@ -42,6 +42,14 @@ def test_how_a_trial_ended_says_what_it_is_worth(ended: Trial, expected: State) 
 def test_a_trial_that_was_stopped_when_it_had_made_all_its_reports_is_measured() -> None:
     stopped = trial(TrialStatus.STOPPED, 1.0, StopCause.EARLY)
     assert [state_of(stopped, whole=reports) for reports in (2, 3)] == [State.MEASURED, State.CUT_SHORT]
+    [observation] = observed([stopped], SPACE, whole=2)
+    assert (observation.state, observation.value) == (State.MEASURED, 1.0)
+
+
+@pytest.mark.parametrize("cause", [StopCause.EARLY, StopCause.RULE])
+def test_only_what_can_be_relied_on_is_handed_on_as_a_value(cause: StopCause) -> None:
+    [observation] = observed([trial(TrialStatus.STOPPED, 0.5, cause)], SPACE)
+    assert observation.value == (0.5 if cause is StopCause.EARLY else None)
 
 
 def test_a_trial_that_runs_has_no_value_yet() -> None:

@@ -39,12 +39,30 @@ def test_only_the_best_third_of_those_at_a_rung_goes_on() -> None:
     assert why == "loss was 1.5 at report 1, where 2 of the 6 trials that came as far did better; the best 2 go on."
 
 
+@pytest.mark.parametrize(("count", "going_on"), [(3, 1), (4, 2), (5, 2), (6, 2), (7, 3), (8, 3), (9, 3), (10, 4)])
+def test_a_third_that_is_no_whole_number_is_rounded_up(count: int, going_on: int) -> None:
+    pruner = hyperband()
+    runs = [Run(number, (float(place),)) for place, number in enumerate(numbers(pruner, 0, count))]
+    verdicts = [pruner.verdict(run, [other for other in runs if other is not run]) for run in runs]
+    assert [verdict is None for verdict in verdicts] == [True] * going_on + [False] * (count - going_on)
+
+
 def test_when_more_is_better_the_highest_go_on() -> None:
     pruner = hyperband(direction=Direction.MAXIMIZE)
     mine, *rest = numbers(pruner, 0, 6)
     at_rung = [Run(number, (float(place),)) for place, number in enumerate(rest)]
     assert pruner.verdict(Run(mine, (3.5,)), at_rung) is None
     assert pruner.verdict(Run(mine, (2.5,)), at_rung) is not None
+
+
+def test_trials_that_are_equally_good_all_go_on() -> None:
+    pruner = hyperband()
+    mine, *rest = numbers(pruner, 0, 9)
+    assert pruner.verdict(Run(mine, (0.5,)), [Run(number, (0.5,)) for number in rest]) is None
+
+
+def test_a_trial_that_is_over_is_not_ended_once_more() -> None:
+    assert hyperband().verdict(Run(1, (0.0,) * 27, is_over=True), []) is None
 
 
 def test_while_few_came_to_a_rung_all_go_on() -> None:
@@ -95,6 +113,16 @@ def test_a_rung_passed_with_a_value_that_is_not_finite_is_the_worst() -> None:
 @pytest.mark.parametrize("name", ["epochs", "numepochs", "n-epochs", "n_epochs", "num_epochs"])
 def test_the_most_is_taken_from_a_static_number_of_epochs(name: str) -> None:
     assert resources_of({name: "81", "rate": "0.1"}) == Resources(1, 81)
+
+
+@pytest.mark.parametrize("text", ['"81"', " 81 ", "81"])
+def test_a_number_of_epochs_may_be_written_as_the_sdk_writes_it(text: str) -> None:
+    assert resources_of({"epochs": text}) == Resources(1, 81)
+
+
+def test_one_epoch_is_a_number_of_epochs() -> None:
+    assert resources_of({"epochs": "1"}) == Resources(1, 1)
+    assert hyperband(least=1, most=1).verdict(Run(1, (0.0,)), []) is not None
 
 
 def test_what_is_said_goes_before_what_is_inferred() -> None:

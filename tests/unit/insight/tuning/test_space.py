@@ -142,3 +142,46 @@ def test_numbers_in_a_unit_cube_give_each_category_its_share() -> None:
     units = np.linspace(0, 1, 300, endpoint=False)[:, None]
     space = Space([categorical("optimizer", "sgd", "adam", "lamb")])
     assert Counter(space.spread(units)[:, 0].tolist()) == {0.0: 100, 1.0: 100, 2.0: 100}
+
+
+def test_a_space_that_is_too_large_to_list_is_walked_through_to_its_last_point() -> None:
+    space = Space([integer("units", 1, 100_002)])
+    assert sorted(point["units"] for point in space.walk(np.random.default_rng(0))) == list(range(1, 100_003))
+
+
+def test_points_are_counted_with_the_last_hyperparameter_first() -> None:
+    space = Space([integer("layers", 1, 2), categorical("bias", "no", "yes", "both")])
+    assert space.size == 6
+    assert [space.key(space.point(index)) for index in range(6)] == [
+        *((1, bias) for bias in ("no", "yes", "both")),
+        *((2, bias) for bias in ("no", "yes", "both")),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_admitted"),
+    [
+        ({}, True),
+        ({"rate": 1e-5}, True),
+        ({"rate": 1.0}, True),
+        ({"rate": 1.1}, False),
+        ({"rate": 1e-6}, False),
+        ({"layers": 12}, True),
+        ({"layers": 13}, False),
+        ({"layers": 3.0}, False),
+        ({"layers": "3"}, False),
+        ({"optimizer": "rmsprop"}, False),
+        ({"fixed": 0.6}, False),
+        ({"more": 1}, False),
+    ],
+)
+def test_a_point_is_of_a_space_when_every_value_is_within_its_range(
+    changed: dict[str, Value], is_admitted: bool
+) -> None:
+    good: dict[str, Value] = {"rate": 0.1, "momentum": 0.9, "layers": 3, "optimizer": "sgd", "fixed": 0.5}
+    assert MIXED.admits({**good, **changed}) is is_admitted
+    assert not MIXED.admits({name: value for name, value in good.items() if name != "rate"})
+
+
+def test_which_axes_are_categories_is_told() -> None:
+    assert MIXED.categorical.tolist() == [False, False, False, True]

@@ -248,6 +248,21 @@ def test_who_has_waited_long_is_not_overtaken_by_those_that_take_its_place(
         assert place_all(cluster) == ["wide"]  # before the first, which needs what it does not have
 
 
+def test_places_are_kept_for_who_has_waited_long_behind_one_whose_type_the_catalog_has_lost(tmp_path: Path) -> None:
+    (tmp_path / "catalog.toml").write_text('["ml.my-box"]\ncpus = 2\nmemory_gib = 4\n')
+    with_gpus = Node("g", 16, 12.0, 64 * GIB, (0, 1), reserves=True)
+    with open_bench(tmp_path, capacity=Capacity((*nodes("a", "b").nodes, with_gpus))) as bench:
+        started(bench, "long", **of(LARGE))
+        started(bench, "busy", **of("ml.g4dn.xlarge"))
+        queue(bench, "first", **of(LARGE, 2))
+        queue(bench, "strange", **of("ml.my-box"))
+        queue(bench, "wide", **of("ml.g4dn.xlarge", 2))
+        bench.watch.forward((LONG * 2).total_seconds())
+        queue(bench, "narrow", **of("ml.g4dn.xlarge"))
+        bench.work = replace(bench.work, catalog=Catalog.read(tmp_path / "no such file"))
+        assert place_all(bench) == []
+
+
 @pytest.fixture
 def tried(monkeypatch: pytest.MonkeyPatch) -> list[Demand]:
     """For what places are looked for."""

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.server.control.bench import Bench
 from tests.unit.server.services.sagemaker.requests import channel, describe
-from trainyard.engines.contract import AttemptRef
+from trainyard.engines.contract import AttemptRef, InstanceRef, Read
 from trainyard.foundation.errors import Unavailable
 from trainyard.foundation.jobs import Outcome, SecondaryStatus, Status
 from trainyard.foundation.locations import BucketRef
@@ -146,6 +146,21 @@ def test_a_kill_between_placing_and_remembering_the_start_starts_nothing_twice(b
     assert bench.job().secondary is SecondaryStatus.TRAINING
     assert bench.job().notes.count("I am the first.") == has_started
     assert len(list((bench.agent().folder.root.parent.parent).iterdir())) == 1
+
+
+def test_a_job_that_ends_while_it_is_looked_at_is_not_lost(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    claim = bench.start()
+    reports = bench.engine.reports
+
+    def end_after_reading(instance: InstanceRef, offset: int) -> Read:
+        read = reports(instance, offset)
+        if not read.frames and bench.agent().is_alive:
+            bench.agent().end()
+        return read
+
+    monkeypatch.setattr(bench.engine, "reports", end_after_reading)
+    assert bench.turn(claim, times=3) is None
+    assert bench.job().secondary is SecondaryStatus.COMPLETED, bench.job().failure
 
 
 def test_an_agent_that_died_without_its_last_word_fails_the_job_with_a_reason(bench: Bench) -> None:

@@ -124,7 +124,7 @@ class LossNotDecreasing(DebuggerRule):
         wanted = f"may rise by {self._rise:g} % at most" if change > 0 else f"must fall by {self._fall:g} % at least"
         return Finding.at(
             step,
-            tensor.name,
+            tensor,
             f"The loss {tensor.name} went from {before.value:.4g} at step {before.step} to {now.value:.4g} at step "
             f"{now.step}, by {change:+.2g} %; it {wanted}.",
             value=change,

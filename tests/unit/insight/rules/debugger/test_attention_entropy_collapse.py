@@ -53,3 +53,7 @@ def test_the_weights_of_well_known_models_are_looked_at(name: str) -> None:
 )
 def test_other_layers_are_not_looked_at(name: str) -> None:
     assert not any(re.search(regex, name) for regex in ATTENTION)
+
+
+def test_attention_to_the_only_place_there_is_has_not_collapsed() -> None:
+    assert found_by("AttentionEntropyCollapse", run_with([0.0] * 20, shape=(2, 3, 4, 1))) == []

@@ -53,3 +53,26 @@ def test_inputs_that_are_no_images_are_not_judged() -> None:
     assert (
         found_by("CheckInputImages", batches([(5.0, 5.0, 5.0)] * 9, name="MSELoss_input_0"), defaults="advised") == []
     )
+
+
+def test_each_look_is_of_images_of_its_own_and_shows_those_before_it() -> None:
+    first, second = found_by("CheckInputImages", batches([(0.5, 0.0, 0.0)] * 5 + [(0.0, 0.0, 0.9)] * 5), regex="input")
+    assert [first.step, second.step] == [4, 9]
+    assert [first.value, second.value] == pytest.approx([0.5, 0.9])
+    assert "Channel 2 of the last 500 images" in second.message
+    (evidence,) = second.evidence
+    assert list(evidence.steps) == [4, 9]
+    assert list(evidence.values) == pytest.approx([0.5, 0.9])
+
+
+def test_a_mean_at_the_limit_is_not_found() -> None:
+    steps = batches([(0.25, -0.25, 0.0)] * 5)
+    assert found_by("CheckInputImages", steps, regex="input", threshold_mean="0.25") == []
+    assert len(found_by("CheckInputImages", steps, regex="input", threshold_mean="0.2499")) == 1
+
+
+def test_images_are_counted_for_each_worker_apart() -> None:
+    name, probe = IMAGES, Probe(CHANNEL_MEAN, (1.0, 0.0))
+    runs = Run("worker_0"), Run("worker_1")
+    steps = [run.step({name: np.ones((100, 3, 2, 2))}, measures={(name, probe): 0.5}) for run in runs for _ in range(4)]
+    assert found_by("CheckInputImages", steps, regex="input") == []

@@ -68,3 +68,16 @@ def test_evaluation_and_training_are_counted_apart() -> None:
     run, labels = Run(), np.array([0, 1])
     steps = [run.step({"labels": labels, "predictions": 1 - labels}, mode=mode, is_raw=True) for mode in list(Mode)[:2]]
     assert found_by("ClassImbalance", steps, samples="3") == []
+
+
+def test_every_look_shows_those_before_it_and_how_many_classes_are_mistaken() -> None:
+    labels = np.repeat([0, 1, 2], [30, 10, 10])
+    steps = looks(3, labels=labels, predictions=np.where(labels == 0, 0, 3 - labels))
+    found = found_by("ClassImbalance", steps, samples="50", threshold_imbalance="2")
+    counts, mistakes = ([each for each in found if each.tensor == name] for name in ("labels", "predictions"))
+    assert [each.step for each in counts] == [each.step for each in mistakes] == [0, 1, 2]
+    assert list(counts[-1].evidence[0].values) == [3.0, 3.0, 3.0]
+    assert list(mistakes[-1].evidence[0].values) == [1.0, 1.0, 1.0]
+    assert "100% of class 1 are taken for other classes, more than 70%, and so are 1 other classes." in (
+        mistakes[0].message
+    )

@@ -70,3 +70,27 @@ def test_a_collection_may_hold_them_under_other_names() -> None:
     steps = evaluations(told_for_the_other(20))
     assert found_by("Confusion", steps, labels="other") == []
     assert len(found_by("Confusion", steps, labels="lab.*")) == 1
+
+
+def test_of_several_confusions_the_worst_is_told() -> None:
+    labels = np.repeat([0, 1, 2], 100)
+    told = labels.copy()
+    told[100:120] = 0  # 20 of class 1 are taken for class 0
+    told[200:260] = 1  # 60 of class 2 for class 1
+    told[60:80] = 2  # 20 of class 0 for class 2
+    (finding,) = found_by("Confusion", [Run().step({"labels": labels, "predictions": told}, is_raw=True)])
+    assert "Of what is predicted to be class 1, 43% is of class 2" in finding.message
+    assert finding.value == pytest.approx(60 / 140)
+
+
+@pytest.mark.parametrize(("count", "is_found"), [(12, False), (13, True)])
+def test_a_class_that_is_never_predicted_is_surely_missed_only_when_there_is_enough_of_it(
+    count: int, is_found: bool
+) -> None:
+    labels = np.repeat([0, 1], [1000, count])
+    steps = [Run().step({"labels": labels, "predictions": np.zeros(len(labels))}, is_raw=True)]
+    assert bool(found_by("Confusion", steps, certainty="2", max_off_diag="1")) is is_found
+
+
+def test_a_class_that_is_not_there_is_not_missed() -> None:
+    assert found_by("Confusion", evaluations(LABELS), category_no="5") == []

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -95,3 +96,34 @@ def test_the_notebook_is_one() -> None:
 
 def test_a_training_that_told_nothing_has_a_report_that_says_so() -> None:
     assert "told of no round" in written([])["xgboost_report.html"]
+
+
+def test_the_report_says_how_many_rounds_there_were_and_what_each_hyperparameter_was() -> None:
+    files = written(rounds([0, 1], [0, 1]))
+    assert "<p>5 rounds.</p>" in files["xgboost_report.html"]
+    assert "<td>max_depth</td><td>3</td>" in files["xgboost_report.html"]
+    assert "<td>objective</td><td>reg:&lt;x&gt;</td>" in files["xgboost_report.html"]
+
+
+def test_hyperparameters_are_told_also_where_only_their_value_is_known_and_as_texts() -> None:
+    run = Run()
+    told = run.step({"train-rmse": 1.0, "hyperparameters/eta": 0.25, "hyperparameters/other": np.ones(3)})
+    text = run.step({"hyperparameters/booster": np.zeros(2)})
+    texts = replace(text, values={"hyperparameters/booster": np.array(["gbtree", "dart"])})
+    changed = run.step({"hyperparameters/eta": 0.75})
+    page = written([told, texts, changed])["xgboost_report.html"]
+    assert "<td>eta</td><td>0.25</td>" in page  # as it was at first
+    assert "<td>booster</td><td>gbtree</td>" in page
+    assert "<td>other</td>" not in page
+
+
+def test_the_last_importance_of_each_feature_counts_and_what_is_not_a_number_does_not() -> None:
+    run = Run()
+    steps = [
+        run.step({"train-rmse": 1.0, "feature_importance/gain/f0": 0.5, "feature_importance/gain/f1": float("nan")}),
+        run.step({"train-rmse": float("nan"), "feature_importance/gain/f0": 0.125}),
+    ]
+    page = written(steps)["xgboost_report.html"]
+    assert "0.125" in page
+    assert "f1" not in page
+    assert "<td>train-rmse</td><td>1</td><td>1</td>" in page

@@ -39,3 +39,10 @@ def test_other_weights_are_not_looked_at() -> None:
 
 def test_it_is_not_judged_before_its_time() -> None:
     assert found_by("DeadEmbedding", run_with([1.0] * 99)) == []
+
+
+def test_what_was_so_in_the_first_half_of_the_steps_does_not_count() -> None:
+    (finding,) = found_by("DeadEmbedding", run_with([0.9] * 4 + [0.8] * 6), steps="10")
+    assert finding.step == 9
+    assert finding.module.endswith("embedding")
+    assert found_by("DeadEmbedding", run_with([0.9] * 6 + [0.8] * 4), steps="10") == []

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 
 from tests.unit.insight.rules.steps import Run, found_by
 from trainyard.formats.tensors.contract import Mode
@@ -40,3 +41,11 @@ def test_all_modes_are_judged() -> None:
 
 def test_finite_tensors_and_those_not_looked_at_are_no_finding() -> None:
     assert found_by("ExplodingTensor", [Run().step({WEIGHT: np.full((2, 2), 1e30), GRADIENT: None})]) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["gradient/Net_fc1.weight", "Net_fc1.weight", "Net_fc1.bias", "CrossEntropyLoss_output_0"]
+)
+def test_gradients_weights_biases_and_losses_are_looked_at_unless_others_are_named(name: str) -> None:
+    assert [each.tensor for each in found_by("ExplodingTensor", [Run().step({name: [np.nan, 1.0]})])] == [name]
+    assert found_by("ExplodingTensor", [Run().step({"relu_output_0": [np.nan, 1.0]})]) == []

@@ -45,3 +45,9 @@ def test_gradients_of_steps_that_lie_far_apart_are_not_compared() -> None:
     assert found_by("GradientNoise", steps, window="5", steps="10") == []
     near = [step for step in run_with([0.0] * 400) if step.mode_step % 10 == 0]
     assert len(found_by("GradientNoise", near, window="5", steps="10")) > 0
+
+
+@pytest.mark.parametrize(("apart", "is_found"), [(20, True), (21, False)])
+def test_twenty_steps_are_near_enough_to_be_compared(apart: int, is_found: bool) -> None:
+    steps = [step for step in run_with([0.0] * 20 * apart) if step.mode_step % apart == 0]
+    assert bool(found_by("GradientNoise", steps, window="5", steps="10")) is is_found

@@ -62,3 +62,11 @@ def test_a_loss_that_is_nan_is_left_to_other_rules() -> None:
 def test_no_loss_at_all_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="LossNotDecreasing has no loss to look at"):
         make_rule("LossNotDecreasing", {"use_losses_collection": "False"})
+
+
+def test_tensors_of_other_collections_may_be_looked_at_as_well() -> None:
+    run = Run()
+    steps = [run.step({"Net_fc.bias": 1.0, LOSS: 1 / (step + 1)}) for step in range(30)]
+    assert found_by("LossNotDecreasing", steps) == []
+    (finding, *_) = found_by("LossNotDecreasing", steps, collection_names="biases")
+    assert finding.tensor == "Net_fc.bias"

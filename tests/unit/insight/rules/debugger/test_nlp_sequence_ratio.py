@@ -59,3 +59,9 @@ def test_a_token_without_a_threshold_is_refused() -> None:
         make_rule("NLPSequenceRatio", {"token_values": "0,1"})
     with pytest.raises(InvalidRequest, match="needs numbers"):
         make_rule("NLPSequenceRatio", {"token_values": "pad"})
+
+
+@pytest.mark.parametrize("name", ["token_values", "token_thresholds_percent"])
+def test_what_is_no_number_is_refused_by_the_name_of_its_parameter(name: str) -> None:
+    with pytest.raises(InvalidRequest, match=f'Parameter "{name}" of rule NLPSequenceRatio is "many"'):
+        make_rule("NLPSequenceRatio", {name: "many"})

@@ -35,7 +35,7 @@ def test_the_module_whose_output_was_first_is_found_with_step_pass_and_rank() ->
     assert "In step 1 of worker_3, 1 of the 4 elements of norm_output_0 are NaN or infinite" in finding.message
     assert "the first in the forward pass" in finding.message
     assert "the module norm made them" in finding.message
-    assert finding.severity is Severity.CRITICAL
+    assert (finding.severity, finding.value, finding.threshold) == (Severity.CRITICAL, 1.0, 0.0)
     assert list(finding.evidence[0].values) == [0.5, pytest.approx(np.nan, nan_ok=True)]
 
 
@@ -96,3 +96,8 @@ def test_without_activations_the_weights_and_the_loss_are_still_found() -> None:
     run = Run()
     (finding,) = found_by("NotANumber", [run.step({"Net_norm.weight": BAD, LOSS: np.nan})], activations="False")
     assert finding.tensor == "Net_norm.weight"
+
+
+@pytest.mark.parametrize("name", [LOSS, "Net_conv.weight", "Net_conv.bias", "gradient/Net_conv.weight"])
+def test_losses_weights_biases_and_gradients_are_looked_at(name: str) -> None:
+    assert [each.tensor for each in found_by("NotANumber", [Run().step({LOSS: 0.5, name: np.nan})])] == [name]

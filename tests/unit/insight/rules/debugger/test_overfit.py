@@ -65,3 +65,9 @@ def test_losses_can_be_named_by_regexes() -> None:
     steps += [run.step({"scalar/error": 1.0}, mode=Mode.EVAL)]
     assert found_by("Overfit", steps) == []
     assert found_by("Overfit", steps, tensor_regex="error") != []
+
+
+@pytest.mark.parametrize(("validation", "is_found"), [(2.4, False), (2.6, True)])
+def test_a_gap_that_may_be_the_noise_of_few_batches_is_not_found(validation: float, is_found: bool) -> None:
+    noisy = [0.5, 1.5] * 50  # whose single losses are 0.71 off, so that 1.1 is exceeded for sure from 2.52 on
+    assert bool(found_by("Overfit", epochs([noisy], [[validation]]))) is is_found

@@ -25,12 +25,14 @@ def test_a_training_loss_without_a_new_best_for_five_phases_is_found() -> None:
     findings = found_by("Overtraining", epochs([1.0, 0.5] + [0.495] * 5, falling(7)))
     assert [(finding.tensor, finding.mode, finding.step) for finding in findings] == [(LOSS, Mode.TRAIN, 19)]
     assert "best at step 4, with 0.5" in findings[0].message
+    assert " training " in findings[0].message
     assert (findings[0].value, findings[0].threshold) == (5, 5)
 
 
 def test_a_validation_loss_without_a_new_best_for_ten_evaluations_is_found_at_the_end() -> None:
     (finding,) = found_by("Overtraining", epochs(falling(12), [0.8, 0.6] + [0.6] * 10))
     assert (finding.mode, finding.step, finding.value) == (Mode.EVAL, 35, 10)
+    assert " validation " in finding.message
 
 
 def test_losses_that_get_better_are_not_found() -> None:

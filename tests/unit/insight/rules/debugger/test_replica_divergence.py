@@ -85,3 +85,18 @@ def test_a_training_that_goes_back_to_a_checkpoint_is_not_held_against_what_it_w
         return [run.step({WEIGHT: EQUAL + first + step}) for step in range(3) for run in runs]
 
     assert found_by("ReplicaDivergence", [*told(0.0), *told(1.0)]) == []
+
+
+@pytest.mark.parametrize(("place", "value"), [((1, 1), 0.0), ((3, 3), 99.0), ((0, 0), -1.0), ((1, 1), np.nan)])
+def test_a_difference_in_any_statistic_that_is_exact_is_found(place: tuple[int, int], value: float) -> None:
+    other = EQUAL.copy()
+    other[place] = value
+    assert len(found_by("ReplicaDivergence", interleaved([EQUAL], [other], has_checksum=False))) == 1
+
+
+def test_a_tensor_that_only_one_worker_has_or_in_another_shape_is_not_compared() -> None:
+    steps = [
+        Run("worker_0").step({WEIGHT: EQUAL}),
+        Run("worker_1").step({WEIGHT: EQUAL[:2], OTHER: EQUAL}),
+    ]
+    assert found_by("ReplicaDivergence", steps) == []

@@ -67,3 +67,30 @@ def test_a_run_that_is_not_at_hand_is_an_error_that_names_it() -> None:
         found_by("SimilarAcrossRuns", losses([2.3]), other_trials=OTHER)
     with pytest.raises(InvalidRequest, match='needs the parameter "other_trials"'):
         make_rule("SimilarAcrossRuns", {})
+
+
+# With the mean, the spread and the least of 0, 1, 2, 3, but another greatest.
+LOWER = [0, 1.6 - 0.52**0.5, 1.6 + 0.52**0.5, 2.8]
+
+
+@pytest.mark.parametrize(
+    "other", [[0, 1, 2, 3], [0, 0, 3, 3], [-1, 2, 2, 3], [0.5, 0.5, 2, 3], [0, 1, 1, 4], [0, 1.5, 1.5, 3], LOWER]
+)
+def test_tensors_are_the_same_only_when_all_their_statistics_are(other: list[float]) -> None:
+    ours, theirs = ([Run().step({"Net_fc.weight": np.array(values, float)})] for values in ([0, 1, 2, 3], other))
+    assert bool(compared(ours, theirs, collection_names="weights")) is (other == [0, 1, 2, 3])
+
+
+def test_a_difference_that_rounding_makes_is_none() -> None:
+    loss = {"CrossEntropyLoss_output_0": 2.3}
+    assert (
+        len(compared([Run().step(loss)], [Run().step({name: value * (1 + 1e-9) for name, value in loss.items()})])) == 1
+    )
+
+
+def test_a_tensor_that_the_other_run_has_not_is_not_the_same() -> None:
+    ours = [Run().step({"Net_a.weight": np.ones(2), "Net_b.weight": np.ones(2)})]
+    theirs = [Run().step({"Net_c.weight": np.ones(2), "Net_b.weight": np.ones(2)})]
+    (finding,) = compared(ours, theirs, collection_names="weights")
+    assert finding.tensor == "Net_b.weight"
+    assert finding.message.endswith("at this step.")

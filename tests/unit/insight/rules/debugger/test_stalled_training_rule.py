@@ -1,4 +1,5 @@
 from tests.unit.insight.rules.steps import Run, found_by
+from trainyard.formats.tensors.contract import Mode
 from trainyard.insight.rules.catalog import make_rule
 from trainyard.insight.rules.contract import Severity
 
@@ -29,4 +30,4 @@ def test_a_training_of_which_nothing_comes_is_found_while_it_waits() -> None:
 
 def test_a_training_that_never_begins_is_found_too() -> None:
     (finding,) = make_rule("StalledTrainingRule", {"threshold": "60"}).idle(100)
-    assert finding.value == 100
+    assert (finding.step, finding.mode, finding.worker, finding.value) == (0, Mode.GLOBAL, "worker_0", 100)

@@ -40,3 +40,11 @@ def test_a_single_number_has_no_variance() -> None:
 def test_a_limit_has_to_be_given() -> None:
     with pytest.raises(InvalidRequest, match='TensorVariance has no limit; give "max_threshold"'):
         make_rule("TensorVariance", {"collection_names": "weights"})
+
+
+def test_the_tensor_that_is_furthest_beyond_a_limit_comes_first() -> None:
+    step = Run().step({f"Net_fc{number}.weight": SPREAD * number for number in (2, 1, 3)})
+    over = found_by("TensorVariance", [step], tensor_regex="fc", max_threshold="50")
+    assert [each.tensor for each in over] == ["Net_fc3.weight", "Net_fc2.weight", "Net_fc1.weight"]
+    under = found_by("TensorVariance", [step], tensor_regex="fc", min_threshold="5000")
+    assert [each.tensor for each in under] == ["Net_fc1.weight", "Net_fc2.weight", "Net_fc3.weight"]

@@ -67,3 +67,22 @@ def test_frozen_weights_can_be_left_out_unless_they_are_named() -> None:
     assert {finding.tensor for finding in found_by("UnchangedTensor", steps, collection_names="weights")} == {FROZEN}
     assert found_by("UnchangedTensor", steps, collection_names="weights", defaults="advised") == []
     assert found_by("UnchangedTensor", steps, tensor_regex="body", defaults="advised") != []
+
+
+def test_biases_stay_in_an_evaluation_as_weights_do() -> None:
+    run = Run()
+    steps = [run.step({"Net_fc1.bias": BASE}, mode=Mode.EVAL) for _ in range(5)]
+    assert found_by("UnchangedTensor", steps, collection_names="biases") == []
+
+
+# With the mean, the spread and the least of 0, 1, 2, 3, but another greatest.
+LOWER = [0, 1.6 - 0.52**0.5, 1.6 + 0.52**0.5, 2.8]
+
+
+@pytest.mark.parametrize(
+    "other", [[0, 0, 3, 3], [-1, 2, 2, 3], [0.5, 0.5, 2, 3], [0, 1, 1, 4], [0, 1.5, 1.5, 3], LOWER]
+)
+def test_a_change_of_any_statistic_is_a_change(other: list[float]) -> None:
+    run = Run()
+    steps = [run.step({WEIGHT: np.array(values, float)}) for values in ([0, 1, 2, 3], other) * 3]
+    assert found_by("UnchangedTensor", steps, collection_names="weights") == []

@@ -60,9 +60,14 @@ class Studies:
     work: TuningWork
 
     def create(self, name: str = "search", **changed: Any) -> Study:
+        self.request(name, **changed)
+        return self.take(name)
+
+    def request(self, name: str = "search", **changed: Any) -> str:
+        """Create a tuning job and leave it to whoever claims it; its id."""
         request = tuning_request(self.bench, name, **changed)
         self.bench.anna.at(self.bench.watch())("sagemaker", "CreateHyperParameterTuningJob", **request)
-        return self.take(name)
+        return self.resource(name).id
 
     def resource(self, name: str = "search") -> Resource:
         return self.work.records.load(ResourceKey(self.bench.anna.account, KIND, name))

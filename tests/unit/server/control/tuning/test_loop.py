@@ -73,9 +73,7 @@ def measured(agent: PlayedAgent) -> None:
 
 def begin(studies: Studies, *, trials: int = 4) -> str:
     limits = {"MaxNumberOfTrainingJobs": trials, "MaxParallelTrainingJobs": max(1, trials // 2)}
-    study = studies.create(ResourceLimits=limits)
-    studies.work.release(study)
-    return study.id
+    return studies.request(ResourceLimits=limits)
 
 
 def test_a_study_comes_to_its_end_with_as_many_trials_as_were_asked_for(studies: Studies) -> None:

@@ -1,9 +1,12 @@
 import threading
+from pathlib import Path
 
 import pytest
 
+from tests.unit.disk_recorder import DiskRecorder
 from tests.unit.server.services.accounts import Accounts
 from tests.unit.server.services.logs.group import NOON_MS, Group, after
+from trainyard.formats.logs import LogReader
 from trainyard.wire.fault import Fault
 
 HOUR_MS = 3_600_000
@@ -170,3 +173,14 @@ def test_many_writers_of_one_stream_lose_nothing(accounts: Accounts) -> None:
     assert sorted(group.get("s")) == sorted(f"{writer}:{number}" for writer in range(4) for number in range(10))
     (described,) = group("DescribeLogStreams", orderBy="LastEventTime")["logStreams"]
     assert described["lastEventTimestamp"] == NOON_MS + 9
+
+
+def test_events_that_were_put_outlive_a_power_cut(accounts: Accounts, tmp_path: Path) -> None:
+    group = Group.made_by(accounts.anna, "s")
+    accounts.yard.logs.mkdir(parents=True, exist_ok=True)
+    recorder = DiskRecorder(accounts.yard.logs)
+
+    recorder.run(lambda: group.put("s", "one", "two"))
+
+    (stream,) = recorder.cut_power(tmp_path / "left").iterdir()
+    assert [event.text for event in LogReader(stream).forward(max_events=9).events] == ["one", "two"]

@@ -1,0 +1,140 @@
+"""Plants small faults in the core, one at a time, and says which of them no test notices.
+
+Run by `make mutants`. What the tests cannot tell from the original because it does the same is listed, with the reason,
+in equivalent.toml beside this file.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.mutants.core import AREAS, SOURCE, Area
+from scripts.mutants.operators import Mutant, mutants_of
+from scripts.mutants.trials import Outcome, Slot, Trial, load_libraries, run_trials
+
+EQUIVALENT = Path(__file__).with_name("equivalent.toml")
+SHORTEST_LIMIT_S = 15.0
+TIMES_THE_ORIGINAL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How many mutants of one module, or of several, were noticed."""
+
+    name: str
+    mutants: int
+    killed: int
+
+    @property
+    def percent(self) -> float:
+        return 100 * self.killed / self.mutants if self.mutants else 100.0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name:52} {self.mutants:5} mutants, {self.mutants - self.killed:3} survived  {self.percent:5.1f} %"
+        )
+
+
+def main() -> int:
+    asked = _arguments()
+    areas = [area for area in AREAS if not asked.areas or area.name in asked.areas]
+    equivalent = known_equivalents(EQUIVALENT.read_text())
+    load_libraries()
+    # As an interruption does, so that what runs is ended and the copies are removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        slots = [Slot(Path(folder) / str(number)) for number in range(asked.workers)]
+        scores = []
+        for area in areas:
+            of_modules = [
+                _try_module(area, module, slots, equivalent, at_most=asked.sample, seed=asked.seed)
+                for module in area.files()
+                if asked.module in module
+            ]
+            scores.append(_sum(area.name, of_modules))
+    print()
+    total = _sum("all", scores)
+    print(*scores, total, sep="\n")
+    print(f"in {time.monotonic() - began:.0f} s")
+    low = [score.name for score in scores if score.percent < asked.threshold]
+    if low:
+        print(f"Fewer than {asked.threshold} % were noticed in: {', '.join(low)}. The survivors above lack a test.")
+    return 1 if low else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
+    parser.add_argument("areas", nargs="*", help=f"of {', '.join(area.name for area in AREAS)}; all when none is named")
+    parser.add_argument("--sample", type=_sample, default=12, help="mutants of each module, or all (12)")
+    parser.add_argument("--seed", type=int, default=0, help="draws another sample")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--threshold", type=float, default=90.0, help="the percentage that each area must reach (90)")
+    parser.add_argument("--module", default="", help="only modules whose path holds this")
+    return parser.parse_args()
+
+
+def _sample(written: str) -> int | None:
+    return None if written == "all" else int(written)
+
+
+def known_equivalents(text: str) -> set[tuple[str, str, str]]:
+    """The module, the lines before and the lines after, of each mutant that does the same as the original."""
+    entries = tomllib.loads(text).get("mutant", [])
+    return {(f"{SOURCE}/{entry['module']}", entry["before"], entry["after"]) for entry in entries if entry["because"]}
+
+
+def _try_module(
+    area: Area,
+    module: str,
+    slots: Sequence[Slot],
+    equivalent: set[tuple[str, str, str]],
+    *,
+    at_most: int | None,
+    seed: int,
+) -> Score:
+    source = slots[0].source(module)
+    mutants = [
+        mutant
+        for mutant in mutants_of(source, at_most=at_most, seed=seed)
+        if (module, mutant.before, mutant.after) not in equivalent
+    ]
+    survivors = mutants
+    for arguments in area.stages(module):
+        if not survivors:
+            break
+        [(_, original)] = run_trials([Trial(module, source, arguments, limit_s=600)], slots[:1])
+        if original.outcome is not Outcome.PASSED:
+            print(original.output)
+            sys.exit(f"The tests of {module} do not pass on the original ({original.outcome}); mend that first.")
+        limit_s = max(SHORTEST_LIMIT_S, TIMES_THE_ORIGINAL * original.seconds)
+        trials = [Trial(module, mutant.source, arguments, limit_s) for mutant in survivors]
+        passed = {place for place, result in run_trials(trials, slots) if result.outcome is Outcome.PASSED}
+        survivors = [mutant for place, mutant in enumerate(survivors) if place in passed]
+    score = Score(module.removeprefix(f"{SOURCE}/"), len(mutants), len(mutants) - len(survivors))
+    print(score, flush=True)
+    for line in _shown(module, survivors):
+        print(line, flush=True)
+    return score
+
+
+def _shown(module: str, survivors: Sequence[Mutant]) -> Iterator[str]:
+    for mutant in survivors:
+        yield f"  {module}:{mutant.line} ({mutant.operator})"
+        yield f"    - {mutant.before}"
+        yield f"    + {mutant.after}"
+
+
+def _sum(name: str, scores: Sequence[Score]) -> Score:
+    return Score(name, sum(score.mutants for score in scores), sum(score.killed for score in scores))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

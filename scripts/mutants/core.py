@@ -1,0 +1,118 @@
+"""The core: the modules that a fault would hurt most, and the tests that must notice it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from scripts.mutants.trials import ROOT
+
+SOURCE = "src/trainyard"
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """Modules below src/trainyard, by pattern. Each is tried by its own unit tests first, then by `tests`.
+
+    `choosing` chooses among them as pytest's `-k` does: not what needs a server, nor what is about something else.
+    """
+
+    name: str
+    modules: tuple[str, ...]
+    tests: tuple[str, ...]
+    choosing: str = ""
+
+    def files(self) -> Iterator[str]:
+        for pattern in self.modules:
+            yield from sorted(
+                str(file.relative_to(ROOT)) for file in (ROOT / SOURCE).glob(pattern) if file.stem != "__init__"
+            )
+
+    def stages(self, module: str) -> list[tuple[str, ...]]:
+        """What pytest is to run for a module, one after the other: most mutants do not get past the first."""
+        folder, _, name = module.removeprefix(f"{SOURCE}/").rpartition("/")
+        own = f"tests/unit/{folder}/test_{name}"
+        others = {str(file.relative_to(ROOT)) for pattern in self.tests for file in ROOT.glob(pattern)} - {own}
+        stages = [[own] if (ROOT / own).exists() else [], sorted(others)]
+        return [(*tests, "-k", self.choosing) for tests in stages if tests]
+
+
+AREAS = (
+    Area(
+        "signature",
+        modules=(
+            "wire/signature.py",
+            "wire/canonical.py",
+            "wire/legacy_link.py",
+            "wire/link_headers.py",
+            "wire/payload.py",
+            "wire/chunked.py",
+        ),
+        tests=(
+            "tests/unit/wire/test_signature.py",
+            "tests/unit/wire/test_canonical.py",
+            "tests/unit/wire/test_legacy_link.py",
+            "tests/unit/wire/test_link_headers.py",
+            "tests/unit/wire/test_payload.py",
+            "tests/unit/wire/test_chunked.py",
+        ),
+    ),
+    Area("identity", modules=("server/identity.py",), tests=("tests/unit/server/services/iam/test_users.py",)),
+    Area("transitions", modules=("foundation/transitions.py",), tests=("tests/unit/foundation/test_jobs.py",)),
+    Area(
+        "leases",
+        modules=("server/records/leases.py",),
+        tests=("tests/contract/test_records.py",),
+        choosing="sqlite and (claim or due or held or lease or line or moment or order or release or workers)",
+    ),
+    Area(
+        "placement",
+        modules=("engines/placement.py", "server/control/lines.py", "server/control/preemption.py"),
+        tests=("tests/unit/engines/test_placement*.py", "tests/unit/server/control/test_preemption.py"),
+        choosing="not quick",
+    ),
+    Area("spool", modules=("link/spool.py", "link/mailbox.py"), tests=()),
+    Area(
+        "objects",
+        modules=(
+            "objects/filesystem.py",
+            "objects/datafiles.py",
+            "objects/index.py",
+            "objects/index_pages.py",
+            "objects/index_uploads.py",
+            "objects/listing.py",
+            "objects/multipart.py",
+            "objects/preconditions.py",
+            "objects/verification.py",
+            "objects/checksums.py",
+        ),
+        tests=("tests/unit/objects/test_*.py", "tests/contract/test_objects.py"),
+        choosing="not (remote or TestCrash or TestCost or small_objects)",
+    ),
+    Area("confined", modules=("foundation/confined.py",), tests=()),
+    Area(
+        "rules",
+        modules=(
+            "insight/rules/judging.py",
+            "insight/rules/parameters.py",
+            "insight/rules/phases.py",
+            "insight/rules/readings.py",
+            "insight/rules/updates.py",
+            "insight/rules/debugger/*.py",
+        ),
+        tests=(
+            "tests/unit/insight/rules/test_*.py",
+            "tests/unit/insight/rules/debugger/test_*.py",
+            "tests/architecture/test_documentation.py",
+        ),
+        choosing="insight or fresh",
+    ),
+    Area(
+        "tuning",
+        modules=("insight/tuning/*.py",),
+        tests=(
+            "tests/unit/insight/tuning/test_*.py",
+            "tests/contract/test_pruners.py",
+            "tests/contract/test_strategies.py",
+        ),
+        choosing="not Bayesian",
+    ),
+)
