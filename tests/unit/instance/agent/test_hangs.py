@@ -114,11 +114,11 @@ def test_one_that_has_not_come_to_its_program_is_waited_for_and_one_that_has_end
     scene.close()
 
 
-MUTE = """
+MUTE = r"""
 import os, signal, sys
 signal.signal(int(sys.argv[1]), lambda *_: None)
 if any(os.fork() == 0 for _ in range(3)):
-    print("ready", flush=True)
+    os.write(1, b"ready\n")  # in one piece: print writes the end of the line by itself
     sys.stdin.read()
 else:
     for _ in range(3):
