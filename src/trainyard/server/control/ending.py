@@ -143,6 +143,8 @@ def conclude(job: TrainingJob, *, now: datetime) -> TrainingJob:
     """
     ended = _closed(job, now=now)
     attempt = ended.attempts[-1]
+    if _failed_because_others_stopped(job, attempt):
+        ended = replace(ended, failure="", card={})
     return advance(ended, _final_status(job, attempt), at=attempt.ended_at or now)
 
 
@@ -158,8 +160,20 @@ def _closed(job: TrainingJob, *, now: datetime) -> TrainingJob:
     return job.with_attempt(replace(attempt, ended_at=max(at, job.transitions[-1].started_at)))
 
 
+def _failed_because_others_stopped(job: TrainingJob, attempt: Attempt) -> bool:
+    """Whether all instances that failed only lost the ones they talked to, which had been stopped before them."""
+    badly_ended = [each for each in attempt.instances if each.outcome in _BADLY]
+    if not badly_ended or any(each.outcome is Outcome.LOST for each in badly_ended):
+        return False
+    if any(map(_ran_out_of_time, attempt.instances)):
+        return bool(job.card.get("is_consequence"))
+    asked_at = job.transitions[-1].started_at if job.secondary is SecondaryStatus.STOPPING else None
+    has_stopped = any(each.outcome is Outcome.STOPPED for each in attempt.instances)
+    return has_stopped and all(asked_at and each.ended_at and each.ended_at >= asked_at for each in badly_ended)
+
+
 def _final_status(job: TrainingJob, attempt: Attempt) -> SecondaryStatus:
-    if has_failed(attempt):
+    if has_failed(attempt) and not _failed_because_others_stopped(job, attempt):
         return SecondaryStatus.FAILED
     if any(map(_ran_out_of_time, attempt.instances)):
         return SecondaryStatus.MAX_RUNTIME_EXCEEDED

@@ -50,6 +50,32 @@ def test_a_job_that_was_asked_to_stop_is_stopped_also_when_it_was_done() -> None
     assert conclude(ended(stopping, Outcome.COMPLETED), now=seconds(99)).secondary is S.STOPPED
 
 
+def test_an_instance_that_fails_because_the_others_were_stopped_does_not_fail_the_job() -> None:
+    stopping = replace(ask_to_stop(training(instances=2), "user", at=seconds(2)), failure="closed", card={"kind": "x"})
+    job = conclude(ended(stopping, Outcome.STOPPED, Outcome.FAILED), now=seconds(99))
+    assert (job.secondary, job.failure, job.card) == (S.STOPPED, "", {})
+
+
+@pytest.mark.parametrize(("outcome", "asked_at"), [(Outcome.FAILED, 12), (Outcome.LOST, 2)])
+def test_an_instance_that_had_failed_before_the_stop_or_was_lost_fails_the_job(outcome: Outcome, asked_at: int) -> None:
+    stopping = replace(ask_to_stop(training(instances=2), "user", at=seconds(asked_at)), failure="no such file")
+    job = conclude(ended(stopping, Outcome.STOPPED, outcome), now=seconds(99))
+    assert (job.secondary, job.failure) == (S.FAILED, "no such file")
+
+
+def test_an_instance_alone_that_fails_after_the_stop_fails_the_job() -> None:
+    stopping = ask_to_stop(training(), "user", at=seconds(2))
+    assert conclude(ended(stopping, Outcome.FAILED), now=seconds(99)).secondary is S.FAILED
+
+
+@pytest.mark.parametrize(("card", "final"), [({"is_consequence": True}, S.MAX_RUNTIME_EXCEEDED), ({}, S.FAILED)])
+def test_time_that_ran_out_first_on_another_instance_explains_a_lost_connection_only(
+    card: dict[str, object], final: SecondaryStatus
+) -> None:
+    job = replace(ended(training(instances=2), Outcome.STOPPED, Outcome.FAILED, reason="max_runtime"), card=card)
+    assert conclude(job, now=seconds(99)).secondary is final
+
+
 def test_time_that_ran_out_is_a_stop_of_its_own() -> None:
     assert (
         conclude(ended(training(), Outcome.STOPPED, reason="max_runtime"), now=seconds(9)).secondary
