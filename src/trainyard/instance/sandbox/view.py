@@ -82,8 +82,9 @@ def _sockets(request: SandboxRequest, root: Path) -> Iterator[Path]:
     own = (request.ml_folder.resolve(), request.scratch_folder.resolve())
     with suppress(OSError):
         for line in (root / "proc/net/unix").read_text(errors="replace").splitlines()[1:]:
-            path = line.split(maxsplit=7)[-1]
-            # A program in another sandbox may have given its socket any name, that of a folder of ours too.
+            # A program in another sandbox may have given its socket any name: that of a folder of ours, or one with
+            # line breaks in it, which the kernel shows as they are.
+            path = "".join(line.split(maxsplit=7)[7:])
             if path.startswith(places) and not _lies_in_any(root / path[1:], own) and _is_socket(root / path[1:]):
                 yield root / path[1:]
 

@@ -211,6 +211,13 @@ def test_a_socket_that_another_sandbox_gave_the_name_of_a_file_hides_nothing(
     assert [step for step in plan(request_of_a_job, root) if step[0] == "mask"] == []
 
 
+def test_a_socket_with_line_breaks_in_its_name_hides_nothing_and_keeps_nobody_from_starting(
+    request_of_a_job: SandboxRequest, root: Path
+) -> None:
+    listen(root, "/opt/tools/door", "x\n\n \n/opt/tools/door")
+    assert [step for step in plan(request_of_a_job, root) if step[0] == "mask"] == [("mask", "/opt/tools/door")]
+
+
 def test_a_folder_shown_copy_on_write_lies_on_what_holds_it(request_of_a_job: SandboxRequest, root: Path) -> None:
     data = CopyOnWrite(root / "srv", "/opt/ml/input/data/train", root / "home/me/yard/scratch/train")
     steps = plan(replace(request_of_a_job, copy_on_write=[data], hidden=[root / "srv", root / "home"]), root)
