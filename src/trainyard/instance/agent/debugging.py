@@ -32,6 +32,7 @@ _YARD_S = 2.0  # in which the yard stops all instances at once, where the agents
 _GRADIENT = "gradient/"
 _MOST_NOTES = 20  # of a program
 _MOST_WAITING = 20  # findings of one rule that wait to be reported
+_MOST_WORKERS = 1024  # of one instance; a program may tell of any number
 _TEXT_LIMIT = 1024
 _ENDED = "ended.json"  # formats/tensors/layout.py says so too, which takes numpy
 _FINDING_BYTES = 64 * 1024
@@ -187,7 +188,8 @@ class Debugging:
         if told.kind is ToldKind.RULE:
             self._take_rule(payload, now)
         elif told.kind is ToldKind.PROGRESS:
-            self._dropped[_text(payload.get("worker"))] = _count(payload.get("dropped"))
+            if (worker := _known(payload, self._dropped)) is not None:
+                self._dropped[worker] = _count(payload.get("dropped"))
         elif told.kind is ToldKind.SAVED:
             self._take_saved(payload, now)
         else:
@@ -199,7 +201,10 @@ class Debugging:
         if rule is None or status not in _RANKS:
             return
         standing = self._standings.setdefault(rule.name, _Standing())
-        worker = standing.workers.setdefault(_text(payload.get("worker")), _OfWorker())
+        name = _known(payload, standing.workers)
+        if name is None:
+            return
+        worker = standing.workers.setdefault(name, _OfWorker())
         if worker.status is not RuleStatus.ISSUES_FOUND:  # which is never taken back
             worker.status = RuleStatus(status)
         worker.details = _text(payload.get("details"))
@@ -279,6 +284,12 @@ def _reason(rule: RuleSpec, finding: Mapping[str, Any], details: str) -> str:
 def _order(finding: Mapping[str, Any]) -> tuple[int, bool]:
     """What comes first: an earlier step, and in a step what goes forward, for gradients go from rank to rank."""
     return _count(finding.get("step")), _text(finding.get("tensor")).startswith(_GRADIENT)
+
+
+def _known(payload: Mapping[str, Any], workers: Mapping[str, object]) -> str | None:
+    """The worker that tells something; None for another one where there are as many as an instance can have."""
+    name = _text(payload.get("worker"))
+    return name if name in workers or len(workers) < _MOST_WORKERS else None
 
 
 def _text(value: object) -> str:

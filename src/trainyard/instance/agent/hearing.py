@@ -6,6 +6,7 @@ out, one that never ends is cut off with its connection, and nobody is read for 
 
 import select
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -15,8 +16,11 @@ from trainyard.link.folders import InstanceFolder
 from trainyard.link.told import MOST_BYTES, SOCKET, Told, decode
 
 _BACKLOG = 256
-_MOST_CONNECTIONS = 1024
+_MOST_CONNECTIONS = 512
 _READ_BYTES = 1 << 18  # of one connection in one go
+_AT_ONCE = 16  # connections that are read before the next ones get their turn
+_LONGEST_S = 0.1  # in one go: whoever hears has stops to carry out as well
+_LAST_WORDS_S = 10.0
 _MODE = 0o600
 
 
@@ -33,15 +37,21 @@ class Hearing:
         return self._poll.fileno()
 
     def hear(self) -> Iterator[Told]:
-        """What was told since, without waiting for more."""
-        self._accept()
-        for descriptor, _ in self._poll.poll(0):
-            if descriptor in self._connections:
-                yield from self._read(self._connections[descriptor])
+        """What was told since, without waiting for more; of a flood as much as there is time for."""
+        deadline = time.monotonic() + _LONGEST_S
+        while ready := self._poll.poll(0, _AT_ONCE):
+            for descriptor, _ in ready:
+                if descriptor in self._connections:
+                    yield from self._read(self._connections[descriptor])
+                else:
+                    self._accept()
+            if time.monotonic() > deadline:
+                return
 
     def hear_out(self) -> Iterator[Told]:
-        """All that is left when nobody can tell anything any more."""
-        while self._poll.poll(0):
+        """What is left when nobody can tell anything any more, for a while."""
+        deadline = time.monotonic() + _LAST_WORDS_S
+        while self._poll.poll(0) and time.monotonic() < deadline:
             yield from self.hear()
 
     def close(self) -> None:
@@ -53,7 +63,7 @@ class Hearing:
 
     def _accept(self) -> None:
         with suppress(OSError):
-            while True:
+            for _ in range(_BACKLOG):
                 connection, _ = self._listener.accept()
                 if len(self._connections) >= _MOST_CONNECTIONS:
                     connection.close()

@@ -77,6 +77,20 @@ def test_a_rule_that_one_worker_finds_fulfilled_is_found_and_stays_so(stage: Sta
     assert [payload["finding"] for payload in stage.reported() if payload["finding"]] == [FINDING]
 
 
+def test_a_program_that_tells_of_ever_new_workers_does_not_fill_the_memory_of_the_agent(stage: Stage) -> None:
+    teller = Teller(str(stage.folder.ml))
+    for number in range(3000):
+        told = {"rule": "watches", "status": "InProgress", "worker": f"worker_{number}", "judged": number, "dropped": 1}
+        teller.tell(ToldKind.RULE, told)
+        teller.tell(ToldKind.PROGRESS, told)
+        stage.debugging.look(0.0)
+    stage.tell("worker_0", "watches", "IssuesFound", details="It vanished.")
+    stage.debugging.look(0.0)
+    stage.debugging.conclude(RuleStatus.NO_ISSUES_FOUND)
+    last = stage.reported()[-1]
+    assert (last["status"], last["judged"], last["dropped"]) == ("IssuesFound", 1023, 1024)
+
+
 def test_changes_are_reported_once_a_second_but_an_issue_at_once(stage: Stage) -> None:
     stage.tell("worker_0", "watches", "InProgress")
     stage.debugging.look(10.0)

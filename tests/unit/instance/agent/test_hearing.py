@@ -83,6 +83,21 @@ def send_without_end(connection: socket.socket, hearing: Hearing, *, most_bytes:
             assert heard(hearing) == []
 
 
+def test_a_flood_is_heard_bit_by_bit_so_that_the_agent_loses_no_time(
+    folder: InstanceFolder, hearing: Hearing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connections = [connect(folder) for _ in range(100)]
+    for connection in connections:
+        connection.sendall(b'{"kind": "note", "payload": {"text": "x"}}\n' * 10)
+    monkeypatch.setattr("trainyard.instance.agent.hearing._LONGEST_S", 0.0)
+    first, second, third = (list(hearing.hear()) for _ in range(3))  # the first lets them in
+    assert len(first) == 0
+    assert 0 < len(second) == len(third) < 1000
+    assert len(heard(hearing)) == 1000 - len(second) - len(third)
+    for connection in connections:
+        connection.close()
+
+
 def test_only_the_program_may_write_to_the_socket(folder: InstanceFolder, hearing: Hearing) -> None:
     assert stat.S_IMODE((folder.ml / SOCKET).stat().st_mode) == 0o600
 
