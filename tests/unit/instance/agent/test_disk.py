@@ -105,8 +105,10 @@ def test_what_lies_deeper_than_a_path_can_be_long_counts_as_well(tmp_path: Path,
         file.write(os.urandom(20 * MIB))
     os.close(descriptor)
     disk(size=100 * MIB, free=0)
+    watch = DiskWatch([tmp_path])
     try:
-        assert "filled the disk" in DiskWatch([tmp_path]).look(now=1.0)
+        # On a busy machine one look may not get to the bottom; the next one goes on.
+        assert any("filled the disk" in watch.look(now=float(second)) for second in range(100))
     finally:
         remove_tree(tmp_path / "deep")
 
