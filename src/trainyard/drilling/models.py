@@ -1,14 +1,19 @@
 """Whether two models are the same: archives compared file by file."""
 
 import filecmp
+import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from trainyard.drilling.tensors import NONE, Distance, distance
+from trainyard.foundation.disk import reserve_of
 from trainyard.foundation.errors import Corrupt
+
+_LONGEST_SUFFIX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,33 +36,54 @@ class Comparison:
 def compare_models(first: Path, second: Path) -> Comparison:
     """Compare two model.tar.gz: bytes first and, where they differ, the tensors in them."""
     with tempfile.TemporaryDirectory(prefix="trainyard-drill-") as folder:
-        ours, theirs = Path(folder, "first"), Path(folder, "second")
-        for archive, target in ((first, ours), (second, theirs)):
-            _unpack(archive, target)
-        return compare_folders(ours, theirs)
+        ours, theirs = (_unpack(archive, Path(folder, str(number))) for number, archive in enumerate((first, second)))
+        apart, others = NONE, [*(ours.keys() ^ theirs.keys())]
+        for name in sorted(ours.keys() & theirs.keys()):
+            if filecmp.cmp(ours[name], theirs[name], shallow=False):
+                continue
+            found = distance(ours[name], theirs[name])
+            if found is None:
+                others.append(name)
+            elif found.value > apart.value:
+                apart = Distance(found.value, f"{name}: {found.where}" if found.where else name)
+        return Comparison(len(ours.keys() | theirs.keys()), apart, tuple(sorted(others)))
 
 
-def compare_folders(first: Path, second: Path) -> Comparison:
-    ours, theirs = set(_files(first)), set(_files(second))
-    apart, others = NONE, [*(ours ^ theirs)]
-    for name in sorted(ours & theirs):
-        if filecmp.cmp(first / name, second / name, shallow=False):
-            continue
-        found = distance(first / name, second / name)
-        if found is None:
-            others.append(name)
-        elif found.value > apart.value:
-            apart = Distance(found.value, f"{name}: {found.where}" if found.where else name)
-    return Comparison(len(ours | theirs), apart, tuple(sorted(others)))
+def _unpack(archive: Path, target: Path) -> Mapping[str, Path]:
+    """The files of an archive, by their names in it; a link is a file that says where it leads.
 
-
-def _unpack(archive: Path, target: Path) -> None:
+    A job wrote the archive, or whatever ran in it: so no name in it becomes a path here, and no link is made.
+    """
+    target.mkdir()
+    files: dict[str, Path] = {}
     try:
         with tarfile.open(archive) as opened:
-            opened.extractall(target, filter="data")
-    except (tarfile.TarError, EOFError) as error:
+            for entry in opened:
+                place = target / f"{len(files)}{_suffix(entry.name)}"
+                if entry.isreg():
+                    _require_room(archive, entry, target)
+                    source = opened.extractfile(entry)
+                    assert source is not None, "a file has bytes"
+                    with place.open("xb") as file:
+                        shutil.copyfileobj(source, file)
+                elif entry.issym() or entry.islnk():
+                    place.write_text(f"a link to {entry.linkname}", errors="surrogateescape")
+                else:
+                    continue
+                files[entry.name.removeprefix("./")] = place
+    except (tarfile.TarError, EOFError, zlib.error) as error:
         raise Corrupt(f"{archive.name} cannot be unpacked: {error}.") from error
+    return files
 
 
-def _files(folder: Path) -> Iterator[str]:
-    return (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+def _suffix(name: str) -> str:
+    """By which it is known what kind of file it is; nothing where that may be none."""
+    suffix = PurePosixPath(name).suffix
+    return suffix if suffix[1:].isalnum() and len(suffix) <= _LONGEST_SUFFIX else ""
+
+
+def _require_room(archive: Path, entry: tarfile.TarInfo, target: Path) -> None:
+    if not reserve_of(target).leaves(entry.size):
+        raise Corrupt(
+            f"{archive.name} cannot be unpacked: a file in it has {entry.size} bytes, for which there is no room here."
+        )

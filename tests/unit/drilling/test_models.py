@@ -7,6 +7,7 @@ import torch
 
 from trainyard.drilling.models import Comparison, compare_models
 from trainyard.drilling.tensors import Distance
+from trainyard.foundation.disk import Reserve
 from trainyard.foundation.errors import Corrupt
 
 
@@ -52,3 +53,43 @@ def test_an_archive_that_is_none_says_so(tmp_path: Path) -> None:
     (tmp_path / "model.tar.gz").write_bytes(b"nothing")
     with pytest.raises(Corrupt, match=r"model\.tar\.gz cannot be unpacked"):
         compare_models(tmp_path / "model.tar.gz", tmp_path / "model.tar.gz")
+
+
+def hostile_archive(path: Path, *entries: tuple[str, bytes, str]) -> Path:
+    """An archive of entries: their names, their kinds, and where links lead or what files hold."""
+    with tarfile.open(path, "w:gz") as opened:
+        for name, kind, content in entries:
+            entry = tarfile.TarInfo(name)
+            entry.type = kind
+            data = content.encode() if kind == tarfile.REGTYPE else b""
+            entry.size, entry.linkname = len(data), content if kind in (tarfile.SYMTYPE, tarfile.LNKTYPE) else ""
+            opened.addfile(entry, io.BytesIO(data))
+    return path
+
+
+def test_an_archive_that_leads_out_of_its_folder_writes_and_reads_nothing_there(tmp_path: Path) -> None:
+    """Also not by a chain of links that is too long to be resolved, which `tarfile` of some Pythons follows."""
+    outside, secret = tmp_path / "outside", tmp_path / "secret"
+    secret.write_text("secret")
+    long, entries, above = "d" * 247, [], ""
+    for letter in "abcdefghijklmnop":
+        entries += [(f"{above}{long}", tarfile.DIRTYPE, ""), (f"{above}{letter}", tarfile.SYMTYPE, long)]
+        above += f"{long}/"
+    end = "/".join("abcdefghijklmnop") + "/" + "l" * 254
+    entries += [(end, tarfile.SYMTYPE, "../" * 16), ("escape", tarfile.SYMTYPE, f"{end}{'/..' * 8}{tmp_path}")]
+    entries += [("escape/outside", tarfile.REGTYPE, "written"), (f"{tmp_path}/outside", tarfile.REGTYPE, "written")]
+    entries += [("../../outside", tarfile.REGTYPE, "written"), ("leak.txt", tarfile.SYMTYPE, str(secret))]
+    first = hostile_archive(tmp_path / "1.tar.gz", *entries)
+    second = hostile_archive(tmp_path / "2.tar.gz", ("leak.txt", tarfile.REGTYPE, "secret"))
+    found = compare_models(first, second)
+    assert not outside.exists()
+    assert "leak.txt" in found.others
+
+
+def test_an_archive_that_holds_more_than_there_is_room_for_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = hostile_archive(tmp_path / "1.tar.gz", ("large.bin", tarfile.REGTYPE, "x" * 1000))
+    monkeypatch.setattr("trainyard.drilling.models.reserve_of", lambda _: Reserve(100, 0, 1000, 0))
+    with pytest.raises(Corrupt, match="no room here"):
+        compare_models(archive, archive)
