@@ -18,7 +18,7 @@ from tests.system.trainees import Trainee
 from tests.system.watching import folder_of
 from tests.unit.instance.agent.samples import BUCKET, put_object, read_object
 from trainyard.formats.tensors.trial import create_trial
-from trainyard.instance.agent.judging import DRAIN_S
+from trainyard.instance.agent.judging import DRAIN_S, LOG_BYTES
 from trainyard.link.contract import ChannelSpec, DebuggerSpec, FrameKind, LaunchSpec, RuleSpec, SyncSpec
 from trainyard.link.neighbours import is_spread
 from trainyard.link.specs import read_spec
@@ -210,6 +210,18 @@ def test_rules_of_the_user_judge_beside_the_program_and_a_broken_one_hurts_nothi
     assert "its classes are: LargeGradient, Broken, Nosy" in found["absent"]["details"]
     assert "rules/none.py" in found["gone"]["details"]
     assert found["stalled"]["judged"] == 40
+
+
+def test_of_what_a_rule_writes_without_end_the_beginning_is_kept(world: World) -> None:
+    endless = "import os, sys\nprint('begins', flush=True)\nfor _ in range(64): os.write(2, b'x' * (1 << 20))\n"
+    with world.store() as store:
+        put_object(store, "rules/endless.py", f"{endless}{CUSTOM}".encode())
+    rule = RuleSpec("endless", "LargeGradient", source="s3://yard/rules/endless.py")
+    verdict = world.run(SCRIPT, debugger=debugger(rule), environment=ONE_THREAD)
+    assert verdict["outcome"] == "completed", verdict
+    written = (world.folder.root / "judge.log").read_bytes()
+    assert (written.startswith(b"begins\nxxx"), len(written)) == (True, LOG_BYTES)
+    assert standings(world)["endless"]["status"] == "NoIssuesFound"
 
 
 def test_a_program_without_a_framework_is_left_alone_and_nobody_waits_for_it(world: World) -> None:

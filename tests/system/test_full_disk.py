@@ -5,13 +5,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
 from tests.system.fuzz.world import User
-from tests.system.trainees import Trainee
+from tests.system.trainees import Trainee, packed
+from tests.unit.instance.agent.wheels import make_source
+from tests.unit.server.services.sagemaker.rules import EVALUATOR, rule
 from trainyard.testing.yard import RunningYard, running_yard
 
 MIB = 1 << 20
@@ -121,6 +125,55 @@ def test_a_program_that_fills_the_disk_with_a_file_without_a_name_is_ended(yard:
     job = Trainee(anna, bucket="jobs").prepare().run("hoard", HOARD)
     assert job["TrainingJobStatus"] == "Failed"
     assert "filled the disk" in job["FailureReason"]
+
+
+# A rule of a user, or the backend of a package, that takes all there is, in a file with or without a name.
+HOARDING = """
+import os, sys, time
+def hoard(path, keeps_name):
+    with open(path, "wb") as file:
+        if not keeps_name:
+            os.unlink(path)
+        try:
+            for _ in range(90):
+                file.write(os.urandom(1 << 20))
+                file.flush()
+        except OSError:
+            pass
+        time.sleep(3600)
+"""
+
+
+def test_a_rule_that_fills_the_disk_is_ended_and_the_program_is_not(yard: RunningYard, anna: User) -> None:
+    trainee = Trainee(anna, bucket="ballast")
+    source = f"{HOARDING}open('/tmp/begun', 'w').close()\nhoard('/tmp/hoard', False)\n"
+    anna.client("s3").put_object(Bucket="ballast", Key="rule.py", Body=source.encode())
+    rules = [rule("Hoard", image=EVALUATOR, source_s3_uri="s3://ballast/rule.py")]
+    script = "import pathlib, time\nwhile not pathlib.Path('/tmp/begun').exists(): time.sleep(0.01)\ntime.sleep(5)\n"
+    hooked = {"S3OutputPath": "s3://ballast/tensors"}
+    told = trainee.run("hoarding-rule", script, DebugHookConfig=hooked, DebugRuleConfigurations=rules)
+    assert told["TrainingJobStatus"] == "Completed", told
+    (found,) = told["DebugRuleEvaluationStatuses"]
+    assert "filled the disk" in found["StatusDetails"], found
+    assert free_bytes(yard) > 2 * RESERVE
+
+
+def test_a_package_that_fills_the_disk_while_it_is_built_is_ended(yard: RunningYard, anna: User) -> None:
+    trainee = Trainee(anna, bucket="ballast")
+    backend = f"{HOARDING}hoard('/opt/ml/.trainyard/environment/hoard', True)\n"
+    with TemporaryDirectory() as folder:
+        package = make_source(Path(folder), "hoard", "1.0", backend=backend).read_bytes()
+    files = {
+        "train.py": "print('trains')",
+        "requirements.txt": "--no-index\n--find-links /opt/ml/code/packages\nhoard==1.0\n",
+        "packages/hoard-1.0.tar.gz": package,
+    }
+    anna.client("s3").put_object(Bucket="ballast", Key="code.tar.gz", Body=packed(files))
+    named = {"sagemaker_program": "train.py", "sagemaker_submit_directory": "s3://ballast/code.tar.gz"}
+    told = trainee.run("hoarding-package", "", HyperParameters=named)
+    assert told["TrainingJobStatus"] == "Failed", told
+    assert "filled the disk" in told["FailureReason"], told
+    assert free_bytes(yard) > 2 * RESERVE
 
 
 def status(yard: RunningYard) -> dict[str, Any]:

@@ -36,6 +36,10 @@ class DiskWatch:
         self._next_look = 0.0
         self._count: _Count | None = None
 
+    def including(self, folders: Sequence[Path]) -> "DiskWatch":
+        """One for a program that may write to other folders of the machine as well."""
+        return DiskWatch((*self._folders, *folders), reserve_bytes=self._reserve_bytes)
+
     def look(self, now: float, *, root: int | None = None) -> str:
         """Why the program must end; nothing as long as it need not, or before the next look is due.
 

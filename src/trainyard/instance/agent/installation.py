@@ -182,12 +182,14 @@ class Installation:
 
     def _made(self, wanted: Wanted, kept: KeptEnvironments, *, making: Making) -> Overlay | None:
         """Make an environment that is kept; where nothing can be bound it becomes the job's own, and is returned."""
-        with making:
-            self._require_success(self._install(wanted, making.folder), wanted)
-            if self._runner.seen_as != ML:
-                return Overlay(self._folder.ml, _ENVIRONMENT)
-            making.keep()
-        kept.trim(self._spec.environments_limit_bytes)
+        try:
+            with making:
+                self._require_success(self._install(wanted, making.folder), wanted)
+                if self._runner.seen_as != ML:
+                    return Overlay(self._folder.ml, _ENVIRONMENT)
+                making.keep()
+        finally:  # also one that failed may have filled the cache
+            kept.trim(self._spec.environments_limit_bytes)
         return None
 
     def _install(self, wanted: Wanted, place: Path) -> int:

@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard.foundation.clock import boottime
@@ -21,10 +20,12 @@ from trainyard.foundation.confined import ConfinedFolder
 from trainyard.foundation.errors import TrainyardError
 from trainyard.instance.agent.checkpoints import RULE_OUTPUT
 from trainyard.instance.agent.debugging import Debugging
+from trainyard.instance.agent.disk import DiskWatch
 from trainyard.instance.agent.failure import why_it_cannot_run
 from trainyard.instance.agent.program import Program, ProgramRunner
 from trainyard.instance.agent.rule_files import other_runs, rule_file
 from trainyard.instance.agent.siblings import Siblings
+from trainyard.instance.agent.supervision import OutputPipe
 from trainyard.instance.compat import seen_package
 from trainyard.instance.sandbox.contract import ML, Bind, Ended, Sandboxed, SandboxLost
 from trainyard.instance.sandbox.interpreters import interpreter_folders
@@ -36,22 +37,77 @@ from trainyard.link.places import place_of
 DRAIN_S = 30.0  # in which a judge may judge what is left when the program has ended
 STOPPED_DRAIN_S = 5.0  # and when it was stopped
 MEMORY_BYTES = 4 << 30
+LOG_BYTES = 1 << 20  # of what a judge writes that are kept
 
 _BOOT = (
     "import sys; package = sys.modules['trainyard'] = type(sys)('trainyard'); package.__path__ = sys.argv[1:2]; "
     "from trainyard.instance.judge.start import main; main()"
 )
+_DISK_FULL = "It was ended, because it or the program filled the disk of this machine."
 _LOOK_S = 0.1
+_READS_AT_ONCE = 4  # of the output of a judge
 _SIBLINGS = "/run/trainyard/siblings"
 _NO_TORCH = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
 class _Judge:
-    rules: Sequence[str]
-    process: Sandboxed
+    """A judge that was started, and the pipe of what it writes, of which the beginning is kept.
+
+    `overuse` is why it was ended for what it took of the machine; nothing otherwise.
+    """
+
+    def __init__(
+        self, rules: Sequence[str], start: Callable[[int], Sandboxed], *, disk: DiskWatch, log_file: Path
+    ) -> None:
+        self.rules = rules
+        self.overuse = ""
+        self._disk = disk
+        self._log_file = log_file
+        self._left = LOG_BYTES
+        self._pipe = OutputPipe()
+        try:
+            self.process = start(self._pipe.writer)
+        except BaseException:
+            self._pipe.close()
+            raise
+        self._pipe.close_writer()
+
+    def take_output(self) -> None:
+        """Keep what it wrote since. A rule of a user may write without end, and nobody watches the disk for this."""
+        for _ in range(_READS_AT_ONCE):
+            data = self._pipe.read()
+            if not data:
+                return
+            self._keep(data[: self._left])
+
+    def watch_disk(self, now: float) -> None:
+        """End it when the disk is nearly full and it may be the cause, also after the program has ended."""
+        if not self.overuse and self._disk.look(now, root=self.process.pid):
+            self.overuse = _DISK_FULL
+            self._kill()
+
+    def close(self) -> None:
+        self._kill()
+        self.take_output()
+        self.process.close()
+        self._pipe.close()
+
+    def _kill(self) -> None:
+        with suppress(TrainyardError):
+            self.process.kill()
+
+    def _keep(self, data: bytes) -> None:
+        self._left -= len(data)
+        if not data:
+            return
+        with suppress(OSError):  # of a full disk
+            file = os.open(self._log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            try:
+                os.write(file, data)
+            finally:
+                os.close(file)
 
 
 class Judges:
@@ -86,7 +142,10 @@ class Judges:
         self.look()
 
     def look(self) -> None:
-        """Start them as soon as the folders of all instances are there."""
+        """Start them as soon as the folders of all instances are there, and watch those that run."""
+        for judge in self._judges:
+            judge.take_output()
+            judge.watch_disk(boottime())
         if self._waiting and all(_is_laid_out(self._tensors(name)) for name in self._spec.hosts):
             waiting, self._waiting = self._waiting, []
             for group in waiting:
@@ -114,7 +173,7 @@ class Judges:
             try:
                 while (ended := judge.process.wait(_LOOK_S)) is None and boottime() < deadline and not is_over():
                     self._debugging.look(boottime())
-                why = _why_failed(ended, patience_s)
+                why = judge.overuse or _why_failed(ended, patience_s)
             except SandboxLost as error:
                 why = error.message
             if why:
@@ -122,9 +181,7 @@ class Judges:
 
     def close(self) -> None:
         for judge in self._judges:
-            with suppress(TrainyardError):
-                judge.process.kill()
-            judge.process.close()
+            judge.close()
         self._judges = []
 
     def _are_at_work(self) -> bool:
@@ -134,15 +191,17 @@ class Judges:
 
     def _start(self, rules: Sequence[RuleSpec]) -> None:
         names = [rule.name for rule in rules]
-        output = os.open(self._folder.root / "judge.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+        def start(output: int) -> Sandboxed:
+            return self._runner.start_beside(self._program(rules), output=output, limits=self._limits())
+
         try:
-            process = self._runner.start_beside(self._program(rules), output=output, limits=self._limits())
+            self._judges.append(_Judge(names, start, disk=self._disk(), log_file=self._folder.root / "judge.log"))
         except (TrainyardError, OSError) as error:
             self._debugging.fail(names, f"The judge cannot be started: {why_it_cannot_run(error).message}")
-        else:
-            self._judges.append(_Judge(names, process))
-        finally:
-            os.close(output)
+
+    def _disk(self) -> DiskWatch:
+        return DiskWatch((self._folder.ml, self._folder.scratch), reserve_bytes=self._spec.objects.reserve_bytes)
 
     def _limits(self) -> LimitSpec:
         most = self._spec.limits.memory_bytes

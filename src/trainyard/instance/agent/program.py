@@ -152,7 +152,10 @@ class ProgramRunner:
                 program.warmth.make_ready(request.environment)
 
         return self._supervision.run(
-            lambda pipe: launch(request, pipe.writer), limit_s=program.limit_s, on_start=started
+            lambda pipe: launch(request, pipe.writer),
+            limit_s=program.limit_s,
+            folders=[bind.source for bind in program.writable],
+            on_start=started,
         )
 
     def _request(self, program: Program) -> SandboxRequest:

@@ -3,9 +3,10 @@
 import fcntl
 import os
 import select
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from trainyard.foundation.clock import boottime
 from trainyard.instance.agent.debugging import Debugging
@@ -100,9 +101,13 @@ class Supervision:
         start: Callable[[OutputPipe], Sandboxed],
         *,
         limit_s: float | None = None,
+        folders: Sequence[Path] = (),
         on_start: Callable[[Sandboxed], None],
     ) -> RunEnd:
-        """Start a program that writes to a pipe, and see it through; raises what `start` raises."""
+        """Start a program that writes to a pipe, and see it through; raises what `start` raises.
+
+        `folders` are those that it may fill besides the ones of the instance.
+        """
         pipe = OutputPipe()
         try:
             program = start(pipe)
@@ -116,7 +121,7 @@ class Supervision:
                     orders=self._orders,
                     grace_s=self._grace_s,
                     limit_s=limit_s,
-                    disk=self._disk,
+                    disk=self._disk.including(folders),
                     pipes=self._pipes,
                     hangs=self._hangs,
                     debugging=self._debugging,
