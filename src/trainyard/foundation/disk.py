@@ -33,8 +33,11 @@ class Reserve:
         return self.free_bytes - size_bytes >= self.bytes and self.free_files >= self.files
 
 
-def reserve_of(folder: Path | str, *, wanted_bytes: int = 0) -> Reserve:
-    """The reserve of a folder's disk; without a wanted size a twentieth of the disk, and at most 1 GiB."""
+def reserve_of(folder: Path | str | int, *, wanted_bytes: int = 0) -> Reserve:
+    """The reserve of the disk of a folder, or of what is open.
+
+    Without a wanted size it is a twentieth of the disk, and at most 1 GiB.
+    """
     disk = os.statvfs(folder)
     size = wanted_bytes or min(_MOST_BYTES, int(disk.f_blocks * disk.f_frsize * _SHARE))
     files = min(_MOST_FILES, int(disk.f_files * _SHARE))

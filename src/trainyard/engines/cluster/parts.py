@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from trainyard.foundation.confined import ConfinedFolder
+from trainyard.foundation.disk import reserve_of
 from trainyard.foundation.errors import Corrupt
 
 PART_BYTES = 4 << 20
@@ -148,6 +149,8 @@ def _fill(file: IO[bytes], archive: tarfile.TarFile, entry: tarfile.TarInfo) -> 
     assert source is not None, "a file has bytes"
     while data := source.read(PART_BYTES):
         if data.strip(b"\0"):
+            if not reserve_of(file.fileno()).leaves(len(data)):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), entry.name)
             file.write(data)
         else:
             file.seek(len(data), os.SEEK_CUR)

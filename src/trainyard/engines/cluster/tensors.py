@@ -10,6 +10,7 @@ that takes.
 """
 
 import json
+import logging
 import os
 import re
 import stat
@@ -24,6 +25,7 @@ from trainyard.engines.cluster.contract import Piece
 from trainyard.engines.cluster.mirror import append
 from trainyard.engines.cluster.parts import PART_BYTES
 from trainyard.foundation.confined import ConfinedFolder
+from trainyard.foundation.disk import reserve_of
 from trainyard.foundation.errors import InvalidRequest, Unavailable
 from trainyard.foundation.files import PRIVATE_FOLDER
 from trainyard.link.contract import InstanceSpec
@@ -46,6 +48,8 @@ _REST = 10  # times as long as it took to be told, until it is asked for again
 _FOLDER_MODE, _FILE_MODE = 0o755, 0o644  # for the user of the job; others do not get into the folder of an instance
 
 Fetch = Callable[[str, int], bytes]  # what `Keeper.part` of the instance answers
+
+log = logging.getLogger(__name__)
 
 
 def are_needed(spec: InstanceSpec) -> bool:
@@ -141,7 +145,8 @@ class TensorFiles:
 class TensorCopy:
     """The tensors of an instance on another node, as far as they were brought. Used by one thread.
 
-    Killed at any moment it goes on where it is. What fails is raised, and tried again with the next look.
+    Killed at any moment it goes on where it is. What fails is raised, and tried again with the next look. A program may
+    have more there than the disk here has room for: then no more is brought, and what is missing will not be judged.
     """
 
     def __init__(self, root: Path, fetch: Fetch) -> None:
@@ -152,9 +157,12 @@ class TensorCopy:
         self._telling: dict[str, int] = {}  # files that tell of others and are to be read, and when they were changed
         self._held: dict[str, tuple[bytes, int]] = {}  # such files, until all is here that they may tell of
         self._next = 0.0
+        self._has_given_up = False
 
     def look(self, *, is_pressing: bool = False) -> bool:
         """Bring what is new, for a while, and whether that is all; if not pressing, only when it is time to."""
+        if self._has_given_up:
+            return True
         if time.monotonic() < self._next and not is_pressing:
             return False
         deadline = time.monotonic() + _LOOK_S
@@ -208,11 +216,20 @@ class TensorCopy:
             data = self._fetch(wanted, size)[: file.size - size]
             if not data:  # it was taken away or replaced, of which the next look hears
                 return True
+            if not self._has_room(data):
+                return False
             append(place, Piece(wanted, size, data), mode=_FILE_MODE)
             size += len(data)
         if not file.grows:
             _finish(place, target, file.changed)
         return True
+
+    def _has_room(self, data: bytes) -> bool:
+        """Whether the disk takes so much more; from when it does not, nothing is brought any more."""
+        if not reserve_of(self._root).leaves(len(data)):
+            log.warning("tensors of another node are left there, because the disk is nearly full")
+            self._has_given_up = True
+        return not self._has_given_up
 
     def _tell(self) -> None:
         """Put the files in place that were held, and hold those that there are now: all else may be ahead of them."""

@@ -11,6 +11,7 @@ import pytest
 
 from trainyard.engines.cluster import tensors
 from trainyard.engines.cluster.tensors import TENSORS, TensorCopy, TensorFiles
+from trainyard.foundation.disk import Reserve
 from trainyard.foundation.errors import InvalidRequest, Unavailable
 
 SEGMENT = "steps/worker_1/0000000000001-000000000000.arrows"
@@ -276,3 +277,28 @@ def test_the_user_of_the_job_can_read_it_where_nobody_gets_by(nodes: Nodes) -> N
     assert {mode for path, mode in modes.items() if path.is_dir()} == {0o755}
     assert {mode for path, mode in modes.items() if path.is_file()} == {0o644}
     assert nodes.here.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_holes_of_a_file_take_no_space_on_the_other_node(nodes: Nodes) -> None:
+    nodes.write(values(1), b"begin")
+    with (nodes.there / values(1)).open("r+b") as file:
+        file.truncate(20 << 20)
+    while not nodes.copy.look(is_pressing=True):
+        pass
+    brought = (nodes.here / values(1)).stat()
+    assert (brought.st_size, brought.st_blocks * 512 < 10 << 20) == (20 << 20, True)
+    assert (nodes.here / values(1)).read_bytes() == b"begin".ljust(20 << 20, b"\0")
+
+
+def test_what_the_disk_has_no_room_for_is_left_where_it_is_and_nobody_waits_for_it(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes.write(values(1), b"small")
+    while not nodes.copy.look(is_pressing=True):
+        pass
+    monkeypatch.setattr(tensors, "reserve_of", lambda _: Reserve(1000, 0, 1500, 0))
+    nodes.write(values(2), b"x" * 501)
+    while not nodes.copy.look(is_pressing=True):
+        pass
+    assert (nodes.here / values(1)).exists()
+    assert not (nodes.here / values(2)).exists()
