@@ -1,8 +1,8 @@
 """The phases of a job in which its user's code runs, and how a request gets hostile code into each of them."""
 
 import json
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,10 @@ from tests.faults.canaries import Canaries
 from tests.system.trainees import ENDED, Trainee, packed
 from tests.unit.instance.agent.wheels import BACKEND, PYPROJECT
 from tests.unit.server.services.sagemaker.rules import EVALUATOR, hook, rule
+from trainyard.cli.rules import trial_of
+from trainyard.drilling.drill import drill
+from trainyard.foundation.errors import TrainyardError
+from trainyard.judging import AskedRule, judge_again
 from trainyard.testing.eventually import eventually
 from trainyard.wire.client import Client
 
@@ -21,6 +25,40 @@ SOUND = f'NEEDS = ""\n{BACKEND}'
 # What a rule prints is in no log of the job.
 AWAIT_TRAPS = "import time, traps\nwhile not traps.DONE.exists(): time.sleep(0.05)\nprint(traps.LAID)\n"
 RULE = f"{LAY}class Hostile:\n    pass\n"
+# It may be interrupted once it has saved something.
+RESUMED = """
+import pathlib, time
+kept = pathlib.Path("/opt/ml/checkpoints/state")
+if not kept.exists():
+    kept.write_text("begun")
+    time.sleep(4)
+"""
+INSTALLING = "Installing requirements.txt."
+
+# Two phases try links to everywhere. Whoever follows a link does so wherever it leads, so the others try these.
+_LEADING = (
+    "a folder below the old root",
+    "a folder below the root of init",
+    "a secret of the host",
+    "a folder of the host",
+)
+FEWER = tuple(
+    trap
+    for trap in traps.TRAPS
+    if not trap.startswith("links to ") or trap.startswith(tuple(f"links to {place} " for place in _LEADING))
+)
+
+# For what takes long, and does with what was left what others do: one trap of each sort.
+SOME = (
+    "links to a secret of the host in place of everything",
+    "links to a folder of the host in place of whole folders",
+    "links to a folder of the host among what is stored",
+    "pipes among what is stored",
+    "files and folders without any right",
+    "names of every byte",
+    "huge files of nothing but holes",
+    "folders that change places with links all the time",
+)
 
 Stage = Callable[[Trainee, str], dict[str, Any]]
 
@@ -32,8 +70,7 @@ def await_end(trainee: Trainee, name: str) -> dict[str, Any]:
 def interrupt_and_stop(trainee: Trainee, name: str) -> dict[str, Any]:
     """Have a job go on in another attempt once its traps are laid, and stop it when that one has come as far."""
     trainee.await_line(name, traps.LAID)
-    user = trainee.user
-    with closing(Client(user.endpoint, user.access_key_id, user.secret_access_key, user.region)) as client:
+    with client_of(trainee) as client:
         client.call("trainyard", "InterruptJob", TrainingJobName=name)
     # It may be back in training before anybody looks.
     eventually(
@@ -43,6 +80,44 @@ def interrupt_and_stop(trainee: Trainee, name: str) -> dict[str, Any]:
     if trainee.describe(name)["TrainingJobStatus"] not in ENDED:
         trainee.sagemaker.stop_training_job(TrainingJobName=name)
     return await_end(trainee, name)
+
+
+def drill_again(trainee: Trainee, name: str) -> dict[str, Any]:
+    """Have the definition of a job run twice more, once with an interruption, and what it left compared."""
+    told = await_end(trainee, name)
+    with client_of(trainee) as client:
+        done = drill(client, told, bucket=trainee.bucket, seed=0, tolerance=0.0, tell=lambda _: None)
+    assert done.runs, done.verdict
+    return told
+
+
+def judge_afterwards(trainee: Trainee, name: str) -> dict[str, Any]:
+    """Judge what is left of a job, by code that runs outside of any sandbox."""
+    told = await_end(trainee, name)
+    # It may well be that nothing is left that could be judged.
+    with client_of(trainee) as client, suppress(TrainyardError):
+        judge_again(trial_of(client, told), {"any": AskedRule("VanishingGradient", {})})
+    return told
+
+
+def install_once(trainee: Trainee, name: str) -> dict[str, Any]:
+    """Run another job that wants the same packages, and so uses the environment that the first one left."""
+    told = await_end(trainee, name)
+    assert INSTALLING in "\n".join(trainee.lines(name)), trainee.lines(name)
+    kept = ("RoleArn", "AlgorithmSpecification", "OutputDataConfig", "ResourceConfig", "StoppingCondition")
+    request = {each: told[each] for each in (*kept, "HyperParameters", "InputDataConfig", "CheckpointConfig")}
+    trainee.sagemaker.create_training_job(**request, TrainingJobName=f"{name}-again")
+    again = await_end(trainee, f"{name}-again")
+    is_kept = "InstallRequirementsError" not in told.get("FailureReason", "")  # which some traps bring about
+    assert (INSTALLING in "\n".join(trainee.lines(f"{name}-again"))) != is_kept, told.get("FailureReason")
+    return again
+
+
+@contextmanager
+def client_of(trainee: Trainee) -> Iterator[Client]:
+    user = trainee.user
+    with closing(Client(user.endpoint, user.access_key_id, user.secret_access_key, user.region)) as client:
+        yield client
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +133,8 @@ class Siege:
 class Phase:
     """`files` are those of the code, `changes` what the request has besides; `run` brings a job that began to its end.
 
-    A rule is stored beside the code, and named by the request.
+    A rule is stored beside the code, and named by the request. `sdist` is the backend of a package that the code has,
+    and that its requirements name.
     """
 
     name: str
@@ -66,13 +142,19 @@ class Phase:
     changes: Mapping[str, Any] = field(default_factory=dict)
     run: Stage = await_end
     rule: str = ""
+    sdist: str = ""
     is_warm: bool = False
+    traps: Sequence[str] = FEWER
 
 
 PHASES = {
     phase.name: phase
     for phase in (
-        Phase("a build", {"pyproject.toml": PYPROJECT, "backend.py": LAY + SOUND, "train.py": LOOT}),
+        Phase(
+            "a build",
+            {"pyproject.toml": PYPROJECT, "backend.py": LAY + SOUND, "train.py": LOOT},
+            traps=tuple(traps.TRAPS),
+        ),
         Phase(
             "a build before a folder outside of /opt/ml is shown",
             {"pyproject.toml": PYPROJECT, "backend.py": LAY + SOUND, "train.py": LOOT},
@@ -89,8 +171,8 @@ PHASES = {
                 "train.py": LOOT,
             },
         ),
-        Phase("the program", {"train.py": LOOT + LAY}),
-        Phase("the program, started warm", {"train.py": LOOT + LAY}, is_warm=True),
+        Phase("the program", {"train.py": LOOT + LAY}, traps=tuple(traps.TRAPS)),
+        Phase("the program, started warm", {"train.py": f"import torch\n{LOOT}{LAY}"}, is_warm=True),
         Phase(
             "the program, on two instances",
             {"train.py": LOOT + LAY},
@@ -111,6 +193,21 @@ PHASES = {
             {"train.py": LOOT + LAY},
             {"Environment": {"TRAINYARD_REPLAY": "1"}, "DebugHookConfig": hook()},
         ),
+        Phase(
+            "a build of a package that is kept",
+            {"train.py": LOOT},
+            run=install_once,
+            sdist=f"{LAY}traps.plant()\n{SOUND}",
+            traps=SOME,
+        ),
+        Phase(
+            "a run that is judged later",
+            {"train.py": LOOT + LAY},
+            {"DebugHookConfig": hook()},
+            run=judge_afterwards,
+            traps=SOME,
+        ),
+        Phase("a run that is drilled", {"train.py": f"{RESUMED}{LOOT}{LAY}"}, run=drill_again, traps=SOME),
     )
 }
 
@@ -119,8 +216,15 @@ def run_phase(phase: Phase, trap: str, *, siege: Siege, name: str) -> dict[str, 
     """Run a job whose code lays a trap in a phase, to its end; its description."""
     trainee = siege.trainee
     told = {"trap": trap, "secrets": siege.canaries.secrets, "folder": str(siege.canaries.folder)}
-    own = {"traps.py": Path(traps.__file__).read_text(), "targets.json": json.dumps(told)}
+    own: dict[str, str | bytes] = {
+        "traps.py": Path(traps.__file__).read_text(),
+        "targets.json": json.dumps(told),
+    }
     s3, key = trainee.user.client("s3"), f"{name}/source/hostile.tar.gz"
+    if phase.sdist:
+        own |= {f"packages/{name}/yardcode-1.0.tar.gz": packed(_source(phase.sdist))}
+        # By its path the list is another one for each job, which installs it anew.
+        own |= {"requirements.txt": f"--no-index\n--find-links /opt/ml/code/packages/{name}\nyardcode==1.0\n"}
     s3.put_object(Bucket=trainee.bucket, Key=key, Body=packed({**phase.files, **own}))
     request = trainee.request(name, "") | {
         "HyperParameters": {
@@ -141,6 +245,16 @@ def run_phase(phase: Phase, trap: str, *, siege: Siege, name: str) -> dict[str, 
         }
     trainee.sagemaker.create_training_job(**request)
     return phase.run(trainee, name)
+
+
+def _source(backend: str) -> dict[str, str | bytes]:
+    """A package that has to be built."""
+    files = {
+        "PKG-INFO": "Metadata-Version: 2.1\nName: yardcode\nVersion: 1.0\n",
+        "pyproject.toml": PYPROJECT,
+        "backend.py": backend,
+    }
+    return {f"yardcode-1.0/{path}": text for path, text in files.items()}
 
 
 def _channel(name: str, bucket: str) -> dict[str, Any]:

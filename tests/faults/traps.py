@@ -43,7 +43,7 @@ LEAVES = (
 )
 FOLDERS = ("input/data", "input", "output/metrics", "output", ".trainyard/environment", ".trainyard/cache")
 STORED = ("model", "output/data", "output/intermediate", "output/tensors", "checkpoints")
-DEEP = 10_000
+DEEP = 3_000  # folders: more than a path has room for, than calls nest, and than a process opens usually
 _SWAPPING_S = 3.0
 
 
@@ -106,6 +106,19 @@ def lay() -> None:
     TRAPS[ground.trap](ground)
     DONE.touch()
     _say(LAID)
+
+
+def plant() -> None:
+    """Leave links to everywhere in the environment that is being installed, by names that nothing else there has."""
+    ground = _ground()
+    environment = ground.ml / ".trainyard/environment"
+    for name, to in _destinations(ground).items():
+        for place in (environment, environment / "bin", environment / "lib"):
+            with suppress(FileExistsError):
+                (place / name.replace(" ", "-")).symlink_to(to)
+    for name in ("bin/mpirun", "lib/python0"):  # which an agent looks for
+        with suppress(FileExistsError):
+            (environment / name).symlink_to(HOST + ground.folder)
 
 
 def loot() -> None:
@@ -222,8 +235,9 @@ def _add_mounts() -> None:
             ) -> None:
                 changed = ground.ml / "input/data" / channel
                 for name in names:
-                    (changed / name).parent.mkdir(exist_ok=True)
-                    (changed / name).symlink_to(_destinations(ground)[to])
+                    with suppress(PermissionError):  # a rule sees no channel there, but the place where it is mounted
+                        (changed / name).parent.mkdir(exist_ok=True)
+                        (changed / name).symlink_to(_destinations(ground)[to])
                 ground.clear(changed).symlink_to(f"{HOST}{ground.instance}/{place}")
 
 
@@ -280,7 +294,8 @@ def _(ground: Ground) -> None:
 def _(ground: Ground) -> None:
     changed = ground.ml / "input/data/a"
     shutil.rmtree(changed / "deep", ignore_errors=True)
-    (changed / "deep").mkdir()
+    with suppress(PermissionError):  # of a rule, which sees no channel
+        (changed / "deep").mkdir()
     for name in ("trusted.overlay.opaque", "user.overlay.opaque", "user.overlay.redirect", "user.overlay.metacopy"):
         with suppress(OSError):
             os.setxattr(changed / "deep", name, ground.folder.encode())

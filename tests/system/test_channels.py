@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from tests.system.trainees import Trainee
-from tests.system.watching import folder_of, has_warm_worker
+from tests.system.watching import has_warm_worker, was_started_warm
 from tests.system.yards import KINDS, Place, place_for, trainee_of
-from trainyard.link.spool import read_frames
 from trainyard.testing.eventually import eventually
 from trainyard.testing.yard import RunningYard
 
@@ -241,11 +240,6 @@ def test_a_manifest_brings_what_it_lists(anna: Trainee, objects: dict[str, bytes
     completed(anna, "manifest", TELL, InputDataConfig=channels)
     expected = digests({key: body for key, body in objects.items() if key.removeprefix("set/") in listed})
     assert told_of(anna, "manifest") == [{"fast": expected, "train": expected}]
-
-
-def was_started_warm(yard: RunningYard, name: str) -> bool:
-    frames = read_frames(folder_of(yard, name).spool, 0).frames
-    return any("started warm" in frame.payload.get("text", "") for frame in frames)
 
 
 def test_a_script_that_ruins_its_channel_leaves_the_stored_objects_untouched(

@@ -2,6 +2,7 @@
 
 import io
 import tarfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -122,12 +123,13 @@ class Trainee:
             return {name: None if file is None else file.read() for name, file in files.items()}
 
 
-def packed(files: dict[str, str]) -> bytes:
-    """A tar.gz of texts."""
+def packed(files: Mapping[str, str | bytes]) -> bytes:
+    """A tar.gz of texts, or of bytes."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        for name, text in files.items():
+        for name, content in files.items():
+            data = content.encode() if isinstance(content, str) else content
             entry = tarfile.TarInfo(name)
-            entry.size = len(text.encode())
-            archive.addfile(entry, io.BytesIO(text.encode()))
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
     return buffer.getvalue()

@@ -97,6 +97,12 @@ def living_agents(yard: RunningYard, name: str = "") -> list[int]:
     return [pid for presence in found if presence is not None for pid in _pids_of(presence)]
 
 
+def was_started_warm(yard: RunningYard, name: str) -> bool:
+    """Whether the program of the last attempt was forked from a warm worker."""
+    frames = read_frames(folder_of(yard, name).spool, 0).frames
+    return any("started warm" in frame.payload.get("text", "") for frame in frames)
+
+
 def has_warm_worker(yard: RunningYard) -> bool:
     """Whether an interpreter waits for the next job, on whichever node."""
     folders = [WorkerFolder(each) for node in _nodes(yard) for each in node.glob("warm/*/*")]
