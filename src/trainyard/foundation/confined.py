@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe must not block
+_FILE = os.O_RDONLY | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PLACE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_FOLDER = (errno.ENOTDIR, errno.ELOOP)  # what opening a link or a file as a folder fails with
@@ -94,13 +94,16 @@ class ConfinedFolder:
         return ConfinedFolder(descriptor)
 
     def open_file(self, path: str) -> int:
-        """A descriptor of a regular file, for reading."""
+        """A descriptor of a regular file, for reading; nothing else is opened, which for a device may have effects."""
         with self._parent(path) as (folder, name):
-            descriptor = _open(name, _FILE, folder)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.close(descriptor)
-            raise OSError(errno.EINVAL, "It is not a file", name)
-        return descriptor
+            place = os.open(name, _PLACE, dir_fd=folder)
+        try:
+            kind = stat.S_IFMT(os.fstat(place).st_mode)
+            if kind != stat.S_IFREG:
+                raise OSError(errno.ELOOP if kind == stat.S_IFLNK else errno.EINVAL, "It is not a file", name)
+            return _open_place(place, _FILE)
+        finally:
+            os.close(place)
 
     def create_file(self, path: str, *, owner: int | None = None, mode: int = 0o644) -> int:
         """A descriptor of a new file, for writing; FileExistsError where anything has its name."""
@@ -285,22 +288,29 @@ def _exchange(old: int, new: int) -> int:
 
 
 def _open_folder(name: str, folder: int, *, to_change: bool = False) -> int:
-    descriptor = _open(name, _FOLDER, folder)
+    descriptor = _open_closed_folder(name, folder)
     if os.geteuid():
         _permit(descriptor, stat.S_IRWXU if to_change else _ENTER)
     return descriptor
 
 
-def _open(name: str, flags: int, folder: int) -> int:
-    """Open what may have been closed to everybody, in a folder that is open."""
+def _open_closed_folder(name: str, folder: int) -> int:
+    """Open a folder that may have been closed to everybody, in one that is open."""
     with suppress(PermissionError):
-        return os.open(name, flags, dir_fd=folder)
+        return os.open(name, _FOLDER, dir_fd=folder)
     place = os.open(name, _PLACE, dir_fd=folder)
     try:
-        _permit(place, _ENTER)
-        return os.open(_by_descriptor(place), flags & ~os.O_NOFOLLOW)
+        return _open_place(place, _FOLDER & ~os.O_NOFOLLOW)
     finally:
         os.close(place)
+
+
+def _open_place(place: int, flags: int) -> int:
+    """Open what was found, which may have been closed to everybody."""
+    with suppress(PermissionError):
+        return os.open(_by_descriptor(place), flags)
+    _permit(place, _ENTER)
+    return os.open(_by_descriptor(place), flags)
 
 
 def _by_descriptor(place: int) -> Path:

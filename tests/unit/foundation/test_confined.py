@@ -1,5 +1,6 @@
 """What is done in a tree that a program wrote never leads out of it, whatever the program left or changes meanwhile."""
 
+import ctypes
 import os
 import socket
 import stat
@@ -15,6 +16,7 @@ from trainyard.foundation.confined import ConfinedFolder, remove_tree, tree_size
 
 OTHER_USER = 50_001
 DEEP = 3000  # folders within each other, whose path is longer than any that the kernel takes
+OPENED = 0x20  # IN_OPEN
 TRIES = 300  # of each operation while a folder is swapped
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -103,6 +105,22 @@ def test_a_file_that_is_a_link_is_nothing(ml: Path, folder: ConfinedFolder, outs
     (ml / "output" / "failure").symlink_to(outside / "file")
     assert read(folder) is None
     assert not folder.has_file("output/failure")
+
+
+def test_what_is_no_file_is_not_even_opened(ml: Path, folder: ConfinedFolder) -> None:
+    """Opening a device may have effects, and opening a pipe lets a writer go on."""
+    os.mkfifo(ml / "pipe")
+    (ml / "file").write_text("own")
+    libc = ctypes.CDLL(None, use_errno=True)
+    inotify = libc.inotify_init1(os.O_NONBLOCK)
+    for name in ("pipe", "file"):
+        assert libc.inotify_add_watch(inotify, os.fsencode(ml / name), OPENED) > 0
+    assert folder.read("pipe", limit_bytes=10) is None
+    with pytest.raises(BlockingIOError):
+        os.read(inotify, 4096)
+    assert folder.read("file", limit_bytes=10) == b"own"
+    assert os.read(inotify, 4096)
+    os.close(inotify)
 
 
 def test_a_pipe_a_socket_or_a_folder_in_its_place_does_not_block(ml: Path, folder: ConfinedFolder) -> None:
