@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import IO
 
@@ -22,7 +23,9 @@ from trainyard.foundation.errors import Corrupt
 
 PART_BYTES = 4 << 20
 DEEPEST = 200  # folders within each other; who packs what was brought refuses more
-MOST_HOLES = 64 * 1024**3  # bytes of a file that take no space on the disk; instance/agent/artifacts.py packs no more
+# Of all files together; instance/agent/artifacts.py packs no more, and refuses what has a little more.
+MOST_HOLES = 64 * 1024**3  # bytes that take no space on the disk
+MOST_ENTRIES = 500_000
 
 _MISPLACED = (errno.EXDEV, errno.ENOTDIR, errno.ELOOP)  # what a path fails with that leads out, or through a link
 _HOLLOW = "TRAINYARD.hollow"  # in the header of a file of which nothing but its size is brought
@@ -174,24 +177,43 @@ def _headers(root: Path, path: str) -> Iterator[tarfile.TarInfo]:
             folder = stack.enter_context(ConfinedFolder.open(root, path))
         except OSError:
             return
-        yield from _headers_below(folder, "")
+        yield from _headers_below(folder, "", _Measure())
 
 
-def _headers_below(folder: ConfinedFolder, above: str) -> Iterator[tarfile.TarInfo]:
+@dataclass(slots=True)
+class _Measure:
+    """How much a folder may still have, so that what goes beyond is brought no further than it is noticed by."""
+
+    holes: int = MOST_HOLES
+    entries: int = MOST_ENTRIES + 1
+
+    def is_hollow(self, found: os.stat_result) -> bool:
+        """Whether a file is the one whose holes are too many, or comes after it."""
+        self.holes -= max(0, found.st_size - found.st_blocks * 512)
+        return self.holes < 0
+
+    def names(self, folder: ConfinedFolder) -> list[str]:
+        with os.scandir(folder.fileno()) as entries:
+            names = sorted(entry.name for entry in islice(entries, self.entries))
+        self.entries -= len(names)
+        return names
+
+
+def _headers_below(folder: ConfinedFolder, above: str, measure: _Measure) -> Iterator[tarfile.TarInfo]:
     """Of everything in a folder, folders before what is in them, in an order that does not change."""
     inner = []
-    for name in sorted(folder.names()):
-        header = _header(folder, name, f"{above}{name}")
+    for name in measure.names(folder):
+        header = _header(folder, name, f"{above}{name}", measure)
         if header is not None:
             yield header
         if header is not None and header.isdir() and above.count("/") <= DEEPEST:
             inner.append(name)
     for name in inner:
         with folder.open_folder(name) as opened:
-            yield from _headers_below(opened, f"{above}{name}/")
+            yield from _headers_below(opened, f"{above}{name}/", measure)
 
 
-def _header(folder: ConfinedFolder, name: str, path: str) -> tarfile.TarInfo | None:
+def _header(folder: ConfinedFolder, name: str, path: str, measure: _Measure) -> tarfile.TarInfo | None:
     """None for what is neither a file, a folder nor a link."""
     found = folder.status(name)
     if found is None:
@@ -199,7 +221,7 @@ def _header(folder: ConfinedFolder, name: str, path: str) -> tarfile.TarInfo | N
     header = tarfile.TarInfo(path)
     header.mode, header.mtime = stat.S_IMODE(found.st_mode), int(found.st_mtime)
     if stat.S_ISREG(found.st_mode):
-        is_hollow = found.st_size - found.st_blocks * 512 > MOST_HOLES
+        is_hollow = measure.is_hollow(found)
         header.size = 0 if is_hollow else found.st_size
         header.pax_headers = {_HOLLOW: str(found.st_size)} if is_hollow else {}
     elif stat.S_ISDIR(found.st_mode):

@@ -8,6 +8,7 @@ import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from trainyard.foundation.clock import utc_now
@@ -23,7 +24,8 @@ _TIME = 315532800
 _LEVEL = 1  # weights hardly shrink, and higher levels cost minutes
 _TYPE = {"content-type": "application/gzip"}
 _DEEPEST = 200
-_MOST_HOLES = 64 * 1024**3  # bytes of a file that take no space on the disk, but time to pack
+_MOST_HOLES = 64 * 1024**3  # bytes of all files that take no space on the disk, but time to pack
+_MOST_ENTRIES = 500_000  # whose names are kept in mind
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,21 +125,40 @@ class _Packing:
         self.clash = ""
         self._tar = tar
         self._taken: dict[str, bool] = {}  # names, and whether they are folders
+        self._holes = 0
 
     def add_tree(self, folder: ConfinedFolder, above: str = "") -> None:
         """Everything below the folder, in the order of names."""
         if above.count("/") > _DEEPEST:
             raise CannotRun(f"Folders nested more than {_DEEPEST} deep cannot be packed.", FailureKind.USER_ERROR)
-        entered = [name for name in sorted(folder.names()) if self._add(folder, name, f"{above}{name}")]
+        entered = [name for name in self._names(folder) if self._add(folder, name, f"{above}{name}")]
         for name in entered:
             with folder.open_folder(name) as inner:
                 self.add_tree(inner, f"{above}{name}/")
+
+    def _names(self, folder: ConfinedFolder) -> list[str]:
+        """What lies in a folder; CannotRun when that is too much, of which no more than that is read."""
+        left = _MOST_ENTRIES - len(self._taken)
+        with os.scandir(folder.fileno()) as entries:
+            names = sorted(entry.name for entry in islice(entries, left + 1))
+        if len(names) > left:
+            raise CannotRun(f"More than {_MOST_ENTRIES} files and folders cannot be packed.", FailureKind.USER_ERROR)
+        return names
+
+    def _count_holes(self, path: str, found: os.stat_result) -> None:
+        self._holes += max(0, found.st_size - found.st_blocks * 512) if stat.S_ISREG(found.st_mode) else 0
+        if self._holes > _MOST_HOLES:
+            raise CannotRun(
+                f'"{path[:200]}" says it has {found.st_size} bytes but is nearly empty, so it cannot be packed.',
+                FailureKind.USER_ERROR,
+            )
 
     def _add(self, folder: ConfinedFolder, name: str, path: str) -> bool:
         """Add an entry, unless it clashes; whether it is a folder whose entries are to be added too."""
         found = folder.status(name)
         if found is None:
             return False
+        self._count_holes(path, found)
         is_folder = stat.S_ISDIR(found.st_mode)
         if path not in self._taken:
             self._taken[path] = is_folder
@@ -171,11 +192,6 @@ def _add_entry(tar: tarfile.TarFile, path: str, *, folder: ConfinedFolder, mode:
 def _add_file(tar: tarfile.TarFile, entry: tarfile.TarInfo, *, descriptor: int) -> None:
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
-        if found.st_size - found.st_blocks * 512 > _MOST_HOLES:
-            raise CannotRun(
-                f'"{entry.name[:200]}" says it has {found.st_size} bytes but is nearly empty, so it cannot be packed.',
-                FailureKind.USER_ERROR,
-            )
         entry.size = found.st_size
         entry.mode = 0o755 if found.st_mode & 0o111 else 0o644
         tar.addfile(entry, file)

@@ -198,6 +198,7 @@ def test_holes_that_are_packed_are_brought_and_take_no_space(tmp_path: Path, mon
 
 def test_whoever_packs_what_was_brought_refuses_the_same_holes() -> None:
     assert parts.MOST_HOLES == artifacts._MOST_HOLES
+    assert parts.MOST_ENTRIES == artifacts._MOST_ENTRIES
 
 
 def test_nothing_is_unpacked_through_a_link(tmp_path: Path, canary: Path) -> None:

@@ -201,6 +201,30 @@ def test_folders_nested_without_end_are_refused(store: FilesystemObjects, ml: Pa
     assert not store.list_objects(BUCKET).objects
 
 
+def test_holes_of_many_files_are_counted_together(
+    store: FilesystemObjects, ml: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainyard.instance.agent.artifacts._MOST_HOLES", 10 << 20)
+    for name in ("a", "b", "c"):
+        (ml / "model" / name).touch()
+        os.truncate(ml / "model" / name, 4 << 20)
+    with pytest.raises(CannotRun, match='"c" says it has 4194304 bytes but is nearly empty'):
+        stored(store, ml)
+
+
+def test_more_entries_than_can_be_kept_in_mind_are_refused_however_they_lie(
+    store: FilesystemObjects, ml: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainyard.instance.agent.artifacts._MOST_ENTRIES", 5)
+    (ml / "model" / "inner").mkdir()
+    for name in ("a", "b", "inner/c", "inner/d"):
+        (ml / "model" / name).write_text("x")
+    assert stored(store, ml) is not None
+    (ml / "model" / "inner" / "e").write_text("x")
+    with pytest.raises(CannotRun, match="More than 5 files and folders"):
+        stored(store, ml)
+
+
 def test_a_file_of_nothing_but_holes_is_refused(store: FilesystemObjects, ml: Path) -> None:
     with (ml / "model" / "holes").open("wb") as file:
         file.truncate(1 << 40)
