@@ -18,7 +18,7 @@ from trainyard.engines.container import ContainerEngine
 from trainyard.engines.contract import AttemptRef, Engine, InstanceRef
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.locations import BucketRef, Location
-from trainyard.link.containers import abandoned, ask, containers_of, instances_with_containers
+from trainyard.link.containers import abandoned, ask, containers_of, instances_with_containers, written_folders
 from trainyard.link.contract import (
     ChannelSpec,
     CommandKind,
@@ -215,6 +215,23 @@ except OSError as error:
     lines = log_of(jobs, instance).splitlines()
     assert lines == ["pipe fast", "saved /opt/ml/kept/deep", "Read-only file system"]
     assert get(surroundings, "saved/file") == b"newer"
+
+
+@pytest.mark.slow
+def test_what_a_program_writes_to_its_image_and_its_channels_lies_where_the_disk_is_watched(
+    engine: Engine, surroundings: Surroundings, jobs: Path
+) -> None:
+    put(surroundings, "train/file", b"1")
+    code = "import time; open('/to-image', 'w'); open('/opt/ml/input/data/train/to-channel', 'w')"
+    (spec,) = attempt_specs(surroundings, f"{code}; print('ready', flush=True); time.sleep(600)")
+    channel = ChannelSpec("train", "File", BUCKET, "train/", ("train/file",))
+    (instance,) = engine.start([replace(spec, channels=(channel,))])
+    eventually(lambda: "ready" in log_of(jobs, instance))
+
+    folder = InstanceFolder(instance.folder(jobs).root)
+    (container,) = containers_of(require_podman(), folder.root)
+    watched = [folder.ml, folder.scratch, *written_folders(require_podman(), container)]
+    assert {path.name for place in watched for path in place.rglob("to-*")} >= {"to-image", "to-channel"}
 
 
 @pytest.mark.slow

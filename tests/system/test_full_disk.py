@@ -105,29 +105,7 @@ def test_a_storage_quota_is_held_and_binds_nobody_else(yard: RunningYard, admin:
     s3.put_object(Bucket="limited", Key="more", Body=b"x" * MIB)
 
 
-HOARD = """
-import os
-with open("/tmp/hoard", "wb") as file:
-    os.unlink("/tmp/hoard")
-    for _ in range(60):
-        file.write(os.urandom(1 << 20))
-        file.flush()
-    while True:
-        os.sched_yield()
-"""
-
-
-def test_a_program_that_fills_the_disk_with_a_file_without_a_name_is_ended(yard: RunningYard, anna: User) -> None:
-    s3 = anna.client("s3")
-    s3.create_bucket(Bucket="ballast")
-    while free_bytes(yard) > 60 * MIB:
-        s3.put_object(Bucket="ballast", Key=f"ballast-{free_bytes(yard)}", Body=b"x" * 4 * MIB)
-    job = Trainee(anna, bucket="jobs").prepare().run("hoard", HOARD)
-    assert job["TrainingJobStatus"] == "Failed"
-    assert "filled the disk" in job["FailureReason"]
-
-
-# A rule of a user, or the backend of a package, that takes all there is, in a file with or without a name.
+# Takes all there is, in a file with or without a name: of a program, a rule or a package that is built.
 HOARDING = """
 import os, sys, time
 def hoard(path, keeps_name):
@@ -142,6 +120,26 @@ def hoard(path, keeps_name):
             pass
         time.sleep(3600)
 """
+
+
+def test_a_program_that_fills_the_disk_with_a_file_without_a_name_is_ended(yard: RunningYard, anna: User) -> None:
+    s3 = anna.client("s3")
+    s3.create_bucket(Bucket="ballast")
+    while free_bytes(yard) > 60 * MIB:
+        s3.put_object(Bucket="ballast", Key=f"ballast-{free_bytes(yard)}", Body=b"x" * 4 * MIB)
+    job = Trainee(anna, bucket="jobs").prepare().run("hoard", f"{HOARDING}hoard('/tmp/hoard', False)\n")
+    assert job["TrainingJobStatus"] == "Failed"
+    assert "filled the disk" in job["FailureReason"]
+
+
+def test_a_program_that_fills_the_folder_of_its_launcher_is_ended_and_leaves_nothing(
+    yard: RunningYard, anna: User
+) -> None:
+    told = Trainee(anna, bucket="ballast").run("hoarding", f"{HOARDING}hoard('/run/trainyard/launch/hoard', True)\n")
+    assert told["TrainingJobStatus"] == "Failed", told
+    assert "filled the disk" in told["FailureReason"], told
+    assert list(yard.home.jobs.rglob("hoard")) == []
+    assert free_bytes(yard) > 2 * RESERVE
 
 
 def test_a_rule_that_fills_the_disk_is_ended_and_the_program_is_not(yard: RunningYard, anna: User) -> None:
@@ -163,7 +161,7 @@ def test_a_package_that_fills_the_disk_while_it_is_built_is_ended(yard: RunningY
     backend = f"{HOARDING}hoard('/opt/ml/.trainyard/environment/hoard', True)\n"
     with TemporaryDirectory() as folder:
         package = make_source(Path(folder), "hoard", "1.0", backend=backend).read_bytes()
-    files = {
+    files: dict[str, str | bytes] = {
         "train.py": "print('trains')",
         "requirements.txt": "--no-index\n--find-links /opt/ml/code/packages\nhoard==1.0\n",
         "packages/hoard-1.0.tar.gz": package,

@@ -96,6 +96,18 @@ def has_program(tool: str, image: str, program: str, *, folders: Sequence[str], 
         _remove(tool, container)
 
 
+def written_folders(tool: str, container: str) -> list[Path]:
+    """The folders of the tool that take what a program writes to its image and its channels; none if that is not told.
+
+    Only podman tells of what it has besides the layer of the container.
+    """
+    for form in ("{{.GraphDriver.Data.UpperDir}}\n{{.StaticDir}}", "{{.GraphDriver.Data.UpperDir}}"):
+        with suppress(Unavailable):
+            told = ask(tool, "inspect", "--format", form, container).splitlines()
+            return [Path(line) for line in told if line.startswith("/")]
+    return []
+
+
 def remove_containers(tool: str, instance: Path, *, within_s: float) -> None:
     """Kill and remove what is there of an instance, and see it gone; Unavailable when something resists so long."""
     deadline = time.monotonic() + within_s

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from trainyard.foundation.errors import Unavailable
-from trainyard.link.containers import abandoned, ask, labels, remove_containers, take_back
+from trainyard.link.containers import abandoned, ask, labels, remove_containers, take_back, written_folders
 from trainyard.link.ledger import Ledger, LedgerKind
 from trainyard.link.presence import announce
 
@@ -36,6 +36,15 @@ def test_a_container_that_resists_is_told(tmp_path: Path) -> None:
 
     with pytest.raises(Unavailable, match="abc"):
         remove_containers(tool, tmp_path, within_s=0.05)
+
+
+def test_where_a_container_writes_is_told_as_far_as_the_tool_knows(tmp_path: Path) -> None:
+    of_podman = pretended(tmp_path, "echo /layer; echo /volumes")
+    assert written_folders(of_podman, "abc") == [Path("/layer"), Path("/volumes")]
+    of_docker = pretended(tmp_path, 'case "$3" in *Static*) exit 1;; esac; echo /layer')
+    assert written_folders(of_docker, "abc") == [Path("/layer")]
+    assert written_folders(pretended(tmp_path, "echo '<no value>'"), "abc") == []
+    assert written_folders(pretended(tmp_path, "exit 1"), "abc") == []
 
 
 def test_the_labels_of_an_instance_name_it_and_all_jobs_of_its_yard() -> None:

@@ -33,7 +33,7 @@ def sweep_instance(folder: InstanceFolder, deadline: Deadline) -> None:
             resisting.append(error)
     if resisting:
         raise resisting[0]
-    for unneeded in (folder.ml, folder.scratch, folder.channels):
+    for unneeded in (folder.ml, folder.scratch, folder.channels, folder.launch):
         remove_tree(unneeded)
 
 

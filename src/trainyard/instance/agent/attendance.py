@@ -41,7 +41,8 @@ class Attendance:
         self._reports = reports
         self._pipes = pipes
         self._hangs = HangWatch(folder, spec, output=output, reports=reports)
-        disk = DiskWatch((folder.ml, folder.scratch, folder.logs), reserve_bytes=spec.objects.reserve_bytes)
+        written = (folder.ml, folder.scratch, folder.launch, folder.logs)
+        disk = DiskWatch(written, reserve_bytes=spec.objects.reserve_bytes)
         self.supervision = Supervision(
             output, orders, grace_s=spec.grace_s, disk=disk, pipes=pipes, hangs=self._hangs, debugging=debugging
         )

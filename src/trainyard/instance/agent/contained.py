@@ -31,7 +31,7 @@ from trainyard.instance.containers.launched import LaunchedContainer, NotStarted
 from trainyard.instance.containers.request import ContainerRequest, Mount
 from trainyard.instance.sandbox.contract import ML, Bind, Sandboxed
 from trainyard.instance.sandbox.system_calls import MS_BIND, MS_REC, mount, open_beneath, unmount
-from trainyard.link.containers import ask, has_program, is_podman, take_back
+from trainyard.link.containers import ask, has_program, is_podman, take_back, written_folders
 from trainyard.link.contract import ContainerSpec, InstanceSpec
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.ledger import Ledger, LedgerKind
@@ -165,7 +165,12 @@ class ContainedTraining:
             self._attendance.begin(sandboxed)
             self._attendance.note((*sandboxed.not_enforced, *self._places.not_enforced))
 
-        return self._attendance.supervision.run(start, limit_s=self._spec.max_runtime_s, on_start=begin)
+        return self._attendance.supervision.run(
+            start,
+            limit_s=self._spec.max_runtime_s,
+            folders=lambda: written_folders(request.tool, request.name),
+            on_start=begin,
+        )
 
     def _enter_keeper(self, pid: int) -> None:
         self._ledger.add(LedgerKind.KEEPER, pid=pid, started=process_start(pid) or "")

@@ -154,7 +154,7 @@ class ProgramRunner:
         return self._supervision.run(
             lambda pipe: launch(request, pipe.writer),
             limit_s=program.limit_s,
-            folders=[bind.source for bind in program.writable],
+            folders=lambda: [bind.source for bind in program.writable],
             on_start=started,
         )
 

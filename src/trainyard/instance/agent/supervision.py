@@ -101,12 +101,12 @@ class Supervision:
         start: Callable[[OutputPipe], Sandboxed],
         *,
         limit_s: float | None = None,
-        folders: Sequence[Path] = (),
+        folders: Callable[[], Sequence[Path]] = tuple,
         on_start: Callable[[Sandboxed], None],
     ) -> RunEnd:
         """Start a program that writes to a pipe, and see it through; raises what `start` raises.
 
-        `folders` are those that it may fill besides the ones of the instance.
+        `folders` tells, once it runs, which ones it may fill besides those of the instance.
         """
         pipe = OutputPipe()
         try:
@@ -121,7 +121,7 @@ class Supervision:
                     orders=self._orders,
                     grace_s=self._grace_s,
                     limit_s=limit_s,
-                    disk=self._disk.including(folders),
+                    disk=self._disk.including(folders()),
                     pipes=self._pipes,
                     hangs=self._hangs,
                     debugging=self._debugging,
