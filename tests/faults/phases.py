@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +73,10 @@ def interrupt_and_stop(trainee: Trainee, name: str) -> dict[str, Any]:
     trainee.await_line(name, traps.LAID)
     with client_of(trainee) as client:
         client.call("trainyard", "InterruptJob", TrainingJobName=name)
-    # It may be back in training before anybody looks.
+    # It may be back in training before anybody looks, and what it left may take long to remove.
     eventually(
-        lambda: "Interrupted" in [each["Status"] for each in trainee.describe(name)["SecondaryStatusTransitions"]]
+        lambda: "Interrupted" in [each["Status"] for each in trainee.describe(name)["SecondaryStatusTransitions"]],
+        within=timedelta(seconds=90),
     )
     trainee.reach(name, "Training", *ENDED)
     if trainee.describe(name)["TrainingJobStatus"] not in ENDED:

@@ -8,8 +8,9 @@ nodes, which have the same keepers.
 import json
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from tests.faults.traps import EXTRA, HOST, LAID, SEARCHED, TRAPS
 from tests.system.trainees import Trainee
 from tests.system.watching import was_started_warm
 from tests.system.yards import ROOT, USER, Place, place_for, trainee_of
-from trainyard.link.warm import warm_workers
+from trainyard.link.warm import WorkerFolder, is_held, warm_workers
 from trainyard.testing.eventually import eventually
 from trainyard.testing.images import ImageMissing, python_image, run_options
 from trainyard.testing.yard import ENGINE_SWITCH, RunningYard, engine_of_tests
@@ -227,7 +228,15 @@ def await_worker(siege: Siege) -> None:
     """Wait for the warm worker that earlier jobs have brought about."""
     folder = siege.canaries.yard.home.warm
     siege.trainee.run(f"warms-{uuid.uuid4().hex[:8]}", "import torch")
-    eventually(lambda: bool(warm_workers(folder)) or any(folder.glob("*/*/refused.json")))
+    eventually(lambda: bool(warm_workers(folder)) or refusal(folder) is not None)
     if not warm_workers(folder):
-        why = json.loads(next(folder.glob("*/*/refused.json")).read_text())["why"]
-        pytest.skip(f"these tests lie where no warm worker trusts them: {why}")
+        pytest.skip(f"these tests lie where no warm worker trusts them: {refusal(folder)}")
+
+
+def refusal(folder: Path) -> str | None:
+    """Why there can be no warm worker; one that is coming up says so too, until it has."""
+    for file in folder.glob("*/*/refused.json"):
+        if not is_held(WorkerFolder(file.parent)):
+            with suppress(FileNotFoundError):
+                return str(json.loads(file.read_text())["why"])
+    return None

@@ -17,6 +17,7 @@ import pytest
 import trainyard
 from tests.system.fuzz.world import User
 from tests.system.trainees import Trainee
+from trainyard.foundation.confined import remove_tree
 from trainyard.testing.eventually import eventually
 from trainyard.testing.yard import RunningYard, engine_of_tests, start_yard
 
@@ -105,10 +106,11 @@ def place_for(kind: str) -> Iterator[Place]:
 
 
 def remove_left(folder: Path) -> None:
-    """Remove a folder in which a process that is about to end may still write."""
+    """Remove a folder in which a process that is about to end may still write, and folders may be nested deep."""
 
     def is_gone() -> bool:
-        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            remove_tree(folder)
         return not folder.exists()
 
     eventually(is_gone)

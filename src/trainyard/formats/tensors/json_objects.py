@@ -11,7 +11,7 @@ def read_json_object(source: ByteSource, name: str) -> dict[str, Any]:
     """The object in a file; Corrupt when there is none in it."""
     try:
         told = json.loads(source.read(name))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # the second of lists within lists, which a program may have written
         raise Corrupt(f'"{name}" in {source.place} is no JSON: {error}.') from error
     if not isinstance(told, dict):
         raise Corrupt(f'"{name}" in {source.place} is no JSON object.')

@@ -576,3 +576,10 @@ def test_what_a_reader_answers_does_not_depend_on_how_often_it_looked(tmp_path: 
     writer.close()
     assert look(follower) == look(create_trial(tmp_path))
     assert len(TABLE.tensors) == follower.table().values.shape[1]
+
+
+def test_a_manifest_of_lists_within_lists_is_damaged(tmp_path: Path) -> None:
+    write_run(tmp_path)
+    (tmp_path / "worker_0.manifest.json").write_text('{"x": ' + "[" * 100_000 + "]" * 100_000 + "}")
+    with pytest.raises(Corrupt, match="is no JSON"):
+        list(create_trial(str(tmp_path)).read_steps())
