@@ -90,7 +90,8 @@ def canaries(place: Place, yard: RunningYard, *, neighbour: Trainee, changes: Ma
         **_token_of_ray(),
     }
     yield Canaries(place, yard, folder, words, state_of(folder))
-    assert neighbour.describe("neighbour")["TrainingJobStatus"] == "InProgress"
+    told = neighbour.describe("neighbour")
+    assert told["TrainingJobStatus"] == "InProgress", (told.get("FailureReason"), neighbour.lines("neighbour"))
     neighbour.sagemaker.stop_training_job(TrainingJobName="neighbour")
     neighbour.reach("neighbour", "Stopped")
 
