@@ -6,6 +6,7 @@ in equivalent.toml beside this file.
 
 import argparse
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -20,8 +21,10 @@ from scripts.mutants.operators import Mutant, mutants_of
 from scripts.mutants.trials import Outcome, Slot, Trial, load_libraries, run_trials
 
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
-SHORTEST_LIMIT_S = 15.0
+SHORTEST_LIMIT_S = 30.0
 TIMES_THE_ORIGINAL = 3
+MEMORY = Path("/dev/shm")
+PLENTY_BYTES = 8 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +34,16 @@ class Score:
     name: str
     mutants: int
     killed: int
+    late: int = 0  # of the killed, those that ran for too long
 
     @property
     def percent(self) -> float:
         return 100 * self.killed / self.mutants if self.mutants else 100.0
 
     def __str__(self) -> str:
-        return (
-            f"{self.name:52} {self.mutants:5} mutants, {self.mutants - self.killed:3} survived  {self.percent:5.1f} %"
-        )
+        late = f", {self.late} ran for too long" if self.late else ""
+        survived = self.mutants - self.killed
+        return f"{self.name:52} {self.mutants:5} mutants, {survived:3} survived  {self.percent:5.1f} %{late}"
 
 
 def main() -> int:
@@ -50,7 +54,7 @@ def main() -> int:
     # As an interruption does, so that what runs is ended and the copies are removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+    with tempfile.TemporaryDirectory(prefix="mutants-", dir=_folder()) as folder:
         slots = [Slot(Path(folder) / str(number)) for number in range(asked.workers)]
         scores = []
         for area in areas:
@@ -68,6 +72,13 @@ def main() -> int:
     if low:
         print(f"Fewer than {asked.threshold} % were noticed in: {', '.join(low)}. The survivors above lack a test.")
     return 1 if low else 0
+
+
+def _folder() -> Path | None:
+    """Where the copies lie: in memory if there is plenty, for on a disk most tests wait for it most of the time."""
+    if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK):
+        return None
+    return MEMORY if shutil.disk_usage(MEMORY).free > PLENTY_BYTES else None
 
 
 def _arguments() -> argparse.Namespace:
@@ -107,6 +118,7 @@ def _try_module(
         if (module, mutant.before, mutant.after) not in equivalent
     ]
     survivors = mutants
+    late = 0
     for arguments in area.stages(module):
         if not survivors:
             break
@@ -116,9 +128,10 @@ def _try_module(
             sys.exit(f"The tests of {module} do not pass on the original ({original.outcome}); mend that first.")
         limit_s = max(SHORTEST_LIMIT_S, TIMES_THE_ORIGINAL * original.seconds)
         trials = [Trial(module, mutant.source, arguments, limit_s) for mutant in survivors]
-        passed = {place for place, result in run_trials(trials, slots) if result.outcome is Outcome.PASSED}
-        survivors = [mutant for place, mutant in enumerate(survivors) if place in passed]
-    score = Score(module.removeprefix(f"{SOURCE}/"), len(mutants), len(mutants) - len(survivors))
+        outcomes = {place: result.outcome for place, result in run_trials(trials, slots)}
+        late += sum(outcome is Outcome.TOO_LONG for outcome in outcomes.values())
+        survivors = [mutant for place, mutant in enumerate(survivors) if outcomes[place] is Outcome.PASSED]
+    score = Score(module.removeprefix(f"{SOURCE}/"), len(mutants), len(mutants) - len(survivors), late)
     print(score, flush=True)
     for line in _shown(module, survivors):
         print(line, flush=True)
@@ -133,7 +146,8 @@ def _shown(module: str, survivors: Sequence[Mutant]) -> Iterator[str]:
 
 
 def _sum(name: str, scores: Sequence[Score]) -> Score:
-    return Score(name, sum(score.mutants for score in scores), sum(score.killed for score in scores))
+    counts = [(score.mutants, score.killed, score.late) for score in scores]
+    return Score(name, *(sum(count[place] for count in counts) for place in range(3)))
 
 
 if __name__ == "__main__":

@@ -84,8 +84,8 @@ AREAS = (
             "objects/verification.py",
             "objects/checksums.py",
         ),
-        tests=("tests/unit/objects/test_*.py", "tests/contract/test_objects.py"),
-        choosing="not (remote or TestCrash or TestCost or small_objects)",
+        tests=("tests/unit/objects/test_*.py", "tests/contract/test_objects.py", "tests/unit/test_durability.py"),
+        choosing="not (remote or TestCrash or TestCost or small_objects) and (not durability or object)",
     ),
     Area("confined", modules=("foundation/confined.py",), tests=()),
     Area(

@@ -374,7 +374,7 @@ def _drop_decorators(node: ast.AST, source: _Source) -> _Replacements:
 
 # Without these a class or a function works as before, only slower or less strictly, or not at all.
 _DECORATORS_LEFT_ALONE = {
-    *("dataclass", "property", "cache", "lru_cache", "cached_property"),
+    *("dataclass", "property", "cache", "lru_cache", "cached_property", "wraps"),
     *("overload", "override", "abstractmethod", "runtime_checkable"),
 }
 

@@ -1,7 +1,7 @@
 import hashlib
 import subprocess
 import sys
-from base64 import b64encode
+from base64 import b64decode, b64encode
 
 import pytest
 from hypothesis import given
@@ -56,6 +56,62 @@ def test_an_upload_in_parts_gets_the_default_of_its_algorithm() -> None:
 def test_a_type_that_an_algorithm_has_not_is_refused_with_the_one_it_has() -> None:
     with pytest.raises(InvalidRequest, match=r"SHA1 .* FULL_OBJECT .* ask for COMPOSITE"):
         multipart_type(ChecksumAlgorithm.SHA1, ChecksumType.FULL_OBJECT)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "kinds"),
+    [
+        (ChecksumAlgorithm.CRC32, set(ChecksumType)),
+        (ChecksumAlgorithm.CRC32C, set(ChecksumType)),
+        (ChecksumAlgorithm.CRC64NVME, {ChecksumType.FULL_OBJECT}),
+        (ChecksumAlgorithm.SHA1, {ChecksumType.COMPOSITE}),
+        (ChecksumAlgorithm.SHA256, {ChecksumType.COMPOSITE}),
+    ],
+)
+def test_an_upload_in_parts_may_ask_for_the_types_that_s3_knows(
+    algorithm: ChecksumAlgorithm, kinds: set[ChecksumType]
+) -> None:
+    for kind in ChecksumType:
+        if kind in kinds:
+            assert multipart_type(algorithm, kind) is kind
+        else:
+            with pytest.raises(InvalidRequest):
+                multipart_type(algorithm, kind)
+            with pytest.raises(InvalidRequest):
+                checksum_of_parts(algorithm, kind, parts=[part(algorithm, b"x")])
+
+
+@pytest.mark.parametrize("algorithm", CRCS[:2])
+def test_crcs_of_parts_have_a_composite_checksum_too(algorithm: ChecksumAlgorithm) -> None:
+    parts = [part(algorithm, b"one"), part(algorithm, b"two")]
+    joined = digest_of(algorithm, [b64decode(each.value) for each in parts])
+    whole = checksum_of_parts(algorithm, ChecksumType.COMPOSITE, parts=parts)
+    assert whole == Checksum(algorithm, f"{joined}-2", ChecksumType.COMPOSITE)
+
+
+def test_what_is_counted_of_a_body_is_its_size_its_md5_and_the_first_checksum_asked_for() -> None:
+    digests = ContentDigests([ChecksumAlgorithm.SHA256, ChecksumAlgorithm.CRC32])
+    for chunk in (b"1234", b"", b"56789"):
+        digests.update(chunk)
+    assert (digests.size, digests.etag) == (9, hashlib.md5(b"123456789", usedforsecurity=False).hexdigest())
+    sha256 = Checksum(ChecksumAlgorithm.SHA256, b64encode(hashlib.sha256(b"123456789").digest()).decode())
+    assert digests.verify([], md5=None, again=lambda: pytest.fail("it was read")) == sha256
+    crc32 = Checksum(ChecksumAlgorithm.CRC32, "y/Q5Jg==")
+    md5 = b64encode(bytes.fromhex(digests.etag)).decode()
+    assert digests.verify([crc32, sha256], md5=md5, again=lambda: pytest.fail("it was read")) == crc32
+    with pytest.raises(DigestMismatch) as raised:
+        digests.verify([crc32], md5=digests.etag, again=list)
+    assert raised.value.algorithm == "MD5"
+
+
+def test_what_was_not_counted_on_the_way_is_counted_from_the_body_again() -> None:
+    digests = ContentDigests([])
+    digests.update(b"123456789")
+    assert digests.verify([], md5=None, again=lambda: pytest.fail("it was read")) is None
+    crc32 = Checksum(ChecksumAlgorithm.CRC32, "y/Q5Jg==")
+    assert digests.verify([crc32], md5=None, again=lambda: [b"1234", b"56789"]) == crc32
+    with pytest.raises(DigestMismatch):
+        digests.verify([crc32], md5=None, again=lambda: [b"1234"])
 
 
 def test_the_etag_of_parts_is_the_md5_of_their_md5s_and_their_count() -> None:

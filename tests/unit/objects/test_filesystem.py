@@ -7,8 +7,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 
 import pytest
 
@@ -21,6 +23,7 @@ from trainyard.objects.contract import (
     ChecksumAlgorithm,
     CompletedPart,
     DigestMismatch,
+    InvalidPart,
     LiesInFile,
     NewObject,
     Precondition,
@@ -144,6 +147,27 @@ class TestFiles:
         assert reader.read(200, 500) == body[200:700]
         reader.close()
 
+    def test_a_disk_that_fails_while_it_is_read_is_unavailable(
+        self, store: FilesystemObjects, bucket: BucketRef, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        put(store, Location(bucket, "k"), b"bytes")
+
+        # No disk of this machine fails when it is told to, so that is played.
+        def fail(*_: object) -> bytes:
+            raise OSError(5, "Input/output error")
+
+        with store.open_near(Location(bucket, "k")) as reader:
+            monkeypatch.setattr(os, "pread", fail)
+            with pytest.raises(Unavailable, match="Input/output error"):
+                reader.read(0, 5)
+        assert reader.file.closed
+
+    def test_all_files_lie_in_the_folder_that_is_told(self, store: FilesystemObjects, bucket: BucketRef) -> None:
+        put(store, Location(bucket, "k"), b"bytes")
+        [file] = store.stored_files(bucket, ["k"])
+        assert file is not None
+        assert Path(file.path).is_relative_to(store.files_folder)
+
     def test_what_is_in_memory_is_read_at_once(self) -> None:
         with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
             store = FilesystemObjects(Path(folder) / "objects")
@@ -151,12 +175,14 @@ class TestFiles:
             put(store, where, b"0123456789")
             reader = store.open(where)
             reader.read(0, 10)
-            told = reader.read_now(2, 5)
+            told, at_the_end, beyond = (reader.read_now(offset, 5) for offset in (2, 8, 20))
+            os.truncate(reader.file.name, 4)
+            of_a_short_file = reader.read_now(2, 5)
             reader.close()
             store.close()
         if told is None:
             pytest.skip("the file system of /var/tmp cannot tell what is in memory")
-        assert told == b"23456"
+        assert (told, at_the_end, beyond, of_a_short_file) == (b"23456", b"89", b"", None)
 
     def test_the_file_of_a_replaced_or_deleted_object_is_removed(
         self, store: FilesystemObjects, bucket: BucketRef, root: Path
@@ -252,6 +278,38 @@ class TestFiles:
         assert body_of(store, Location(bucket, "target")) == b"x" * 1000
 
 
+class TestPages:
+    def test_a_page_has_a_thousand_lines_unless_another_number_is_asked_for(
+        self, store: FilesystemObjects, bucket: BucketRef, root: Path
+    ) -> None:
+        fill(root, bucket, 501)
+        listing = store.list_objects(bucket)
+        assert (len(listing.objects), listing.next_after) == (1000, "validation/000498")
+        upload = store.create_upload(Location(bucket, "k"), Attributes(), now=NOON)
+        connection = sqlite3.connect(root / "index.sqlite")
+        connection.executemany(
+            "INSERT INTO part (upload, number, size, etag, modified_at, data) VALUES (?, ?, 1, 'etag', 1, ?)",
+            [(upload.id, number, f"part {number}") for number in range(1, 1002)],
+        )
+        connection.executemany(
+            "INSERT INTO upload (bucket, key, id, started_at) SELECT bucket, ?, ?, 1 FROM upload LIMIT 1",
+            [(f"u{number:04}".encode(), f"{number}") for number in range(1000)],
+        )
+        connection.commit()
+        connection.close()
+        assert [part.number for part in store.parts(upload.where, upload.id)] == list(range(1, 1001))
+        page = store.uploads(bucket)
+        assert (len(page.uploads), page.next_key, page.next_upload_id) == (1000, "u0998", "998")
+
+    def test_thousands_of_keys_are_deleted_at_once(
+        self, store: FilesystemObjects, bucket: BucketRef, root: Path
+    ) -> None:
+        fill(root, bucket, 2100)
+        keys = [f"train/{number:06}" for number in range(2100)]
+        store.delete_many(bucket, keys[:1000] + keys[1001:])
+        assert keys_of(store, bucket)[:2] == ["train/001000", "validation/000000"]
+
+
 class TestTogether:
     def test_many_objects_are_put_at_once_with_all_that_is_known_of_them(
         self, store: FilesystemObjects, bucket: BucketRef, root: Path
@@ -285,6 +343,134 @@ class TestTogether:
         assert [body_of(store, where) for where in wheres[:3]] == [b"mine", b"another's", b"mine"]
         assert arrivals(root) == []
         assert len(data_files(root)) == 3
+
+    def test_files_that_come_together_lie_in_one_folder_which_is_synced_once(
+        self, store: FilesystemObjects, bucket: BucketRef, root: Path
+    ) -> None:
+        new = [NewObject(Location(bucket, str(number)), b"x", Attributes()) for number in range(20)]
+        store.put_together(new, now=NOON)
+        assert len({file.parent for file in data_files(root)}) == 1
+
+    def test_the_file_of_what_is_replaced_is_removed(
+        self, store: FilesystemObjects, bucket: BucketRef, root: Path
+    ) -> None:
+        for body in (b"old", b"new"):
+            store.put_together([NewObject(Location(bucket, key), body, Attributes()) for key in "ab"], now=NOON)
+        assert [file.read_bytes() for file in data_files(root)] == [b"new", b"new"]
+        assert store.put_together([], now=NOON) == []
+
+
+class TestMeanwhile:
+    """What others do between two steps of an operation, done by a step of it itself."""
+
+    def test_an_object_that_is_replaced_while_it_is_opened_or_copied_is_the_new_one(
+        self, store: FilesystemObjects, bucket: BucketRef, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        where, target = Location(bucket, "k"), Location(bucket, "copy")
+        attempts: list[tuple[str, Callable[[], object]]] = [
+            ("open", lambda: body_of(store, where)),
+            ("link", lambda: store.copy(where, target, now=NOON)),
+        ]
+        for step, attempt in attempts:
+            put(store, where, b"old")
+            with monkeypatch.context() as patch:
+                before(patch, store, step, lambda: put(store, where, b"new"))
+                attempt()
+            assert body_of(store, where) == b"new"
+        assert body_of(store, target) == b"new"
+
+    def test_an_object_that_is_deleted_while_it_is_opened_is_not_found(
+        self, store: FilesystemObjects, bucket: BucketRef, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        where = Location(bucket, "k")
+        put(store, where, b"old")
+        before(monkeypatch, store, "open", lambda: store.delete(where))
+        with pytest.raises(NotFound):
+            store.open(where)
+
+    def test_a_copy_of_what_is_replaced_meanwhile_is_refused_where_the_old_one_was_demanded(
+        self, store: FilesystemObjects, bucket: BucketRef, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        where = Location(bucket, "k")
+        etag = put(store, where, b"old").etag
+        before(monkeypatch, store, "link", lambda: put(store, where, b"new"))
+        with pytest.raises(PreconditionFailed):
+            store.copy(where, Location(bucket, "copy"), now=NOON, source_etag=etag)
+        assert keys_of(store, bucket) == ["k"]
+
+    @pytest.mark.parametrize("step", ["link", "open"])
+    def test_a_part_that_comes_once_more_while_its_upload_is_completed_is_in_the_object(
+        self, store: FilesystemObjects, bucket: BucketRef, root: Path, step: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        upload = store.create_upload(Location(bucket, "k"), Attributes(), now=NOON)
+        bodies = [b"a" * PART, b"b"] if step == "open" else [b"b"]
+        named = [CompletedPart(n, put_part(store, upload, n, body=body).etag) for n, body in enumerate(bodies, 1)]
+        before(monkeypatch, store, step, lambda: put_part(store, upload, len(bodies), body=b"b"))
+        store.complete_upload(upload.where, upload.id, named, now=NOON)
+        assert body_of(store, upload.where) == b"".join(bodies)
+        assert store.verify(deep=True) == []
+        assert (len(data_files(root)), arrivals(root)) == (1, [])
+
+    def test_a_part_that_comes_once_more_after_all_were_joined_is_in_the_object(
+        self, store: FilesystemObjects, bucket: BucketRef, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        upload = store.create_upload(Location(bucket, "k"), Attributes(), now=NOON)
+        part = put_part(store, upload, 1, body=b"b")
+        complete = store._index.uploads.complete
+        turns: list[int] = []
+
+        def complete_late(*arguments: Any, **named: Any) -> None:
+            turns.append(len(turns))
+            if turns == [0]:
+                put_part(store, upload, 1, body=b"b")
+            complete(*arguments, **named)
+
+        monkeypatch.setattr(store._index.uploads, "complete", complete_late)
+        store.complete_upload(upload.where, upload.id, [CompletedPart(1, part.etag)], now=NOON)
+        assert turns == [0, 1]
+        assert body_of(store, upload.where) == b"b"
+        assert (len(data_files(root)), arrivals(root)) == (1, [])
+
+    def test_a_part_that_is_another_by_the_time_its_upload_is_completed_is_refused(
+        self, store: FilesystemObjects, bucket: BucketRef, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        upload = store.create_upload(Location(bucket, "k"), Attributes(), now=NOON)
+        part = put_part(store, upload, 1, body=b"old")
+        before(monkeypatch, store, "link", lambda: put_part(store, upload, 1, body=b"new"))
+        with pytest.raises(InvalidPart):
+            store.complete_upload(upload.where, upload.id, [CompletedPart(1, part.etag)], now=NOON)
+        assert keys_of(store, bucket) == []
+        assert (len(data_files(root)), arrivals(root)) == (1, [])
+
+    def test_what_nobody_knows_whether_it_happened_is_judged_at_the_next_start(
+        self, store: FilesystemObjects, bucket: BucketRef, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        writer = store.writer(Location(bucket, "k"), Attributes())
+        writer.write(b"bytes")
+
+        def interrupt(*_: object, **__: object) -> bool:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(store._index, "put_object", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            writer.commit(now=NOON)
+        assert (len(data_files(root)), len(arrivals(root))) == (1, 1)
+        store.close()
+        with closing(FilesystemObjects(root)) as again:
+            assert (data_files(root), arrivals(root), keys_of(again, bucket)) == ([], [], [])
+
+
+def before(patch: pytest.MonkeyPatch, store: FilesystemObjects, step: str, work: Callable[[], object]) -> None:
+    """Do something once before the data files are asked for this step."""
+    original: Callable[..., object] = getattr(store._files, step)
+    left = [work]
+
+    def late(*arguments: object) -> object:
+        if left:
+            left.pop()()
+        return original(*arguments)
+
+    patch.setattr(store._files, step, late)
 
 
 class TestHold:

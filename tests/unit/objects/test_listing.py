@@ -1,10 +1,14 @@
 from bisect import bisect_left
 from collections.abc import Iterator
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainyard.objects.listing import beyond, first_key, roll_up
+from trainyard.foundation.locations import BucketRef, Location
+from trainyard.objects.contract import Attributes, Listing, ObjectSummary, Upload, UploadPage
+from trainyard.objects.listing import beyond, first_key, object_page, roll_up, upload_page
+from trainyard.testing.objects.samples import ALICE, NOON
 
 TEXTS = st.text("ab/é😀\x00", max_size=5)
 
@@ -53,8 +57,51 @@ def test_a_common_prefix_is_leapt_over() -> None:
     assert keys.rows <= 6
 
 
-def test_a_seek_that_costs_more_than_rows_is_put_off() -> None:
+@pytest.mark.parametrize(("patience", "seeks", "rows"), [(0, 4, 6), (7, 4, 27), (8, 1, 27)])
+def test_a_seek_that_costs_more_than_rows_is_put_off(patience: int, seeks: int, rows: int) -> None:
     keys = Sorted({f"{folder}/{number}" for folder in "abc" for number in range(9)})
-    lines = [key for key, _ in roll_up(keys.seek, prefix=b"", delimiter=b"/", start=b"", patience=10)]
+    lines = [key for key, _ in roll_up(keys.seek, prefix=b"", delimiter=b"/", start=b"", patience=patience)]
     assert lines == [b"a/", b"b/", b"c/"]
+    assert (keys.seeks, keys.rows) == (seeks, rows)
+
+
+def test_patience_begins_anew_with_each_common_prefix() -> None:
+    keys = Sorted({"a/1", "a/2", "a/3", "b/1", "b/2", "b/3", "c"})
+    lines = [key for key, _ in roll_up(keys.seek, prefix=b"", delimiter=b"/", start=b"", patience=2)]
+    assert lines == [b"a/", b"b/", b"c"]
     assert keys.seeks == 1
+
+
+def test_nothing_after_the_prefix_is_looked_at() -> None:
+    keys = Sorted({"a/1", "b/1", "b/2", "c/1", "c/2"})
+    assert [key for key, _ in roll_up(keys.seek, prefix=b"b/", delimiter=b"", start=b"b/")] == [b"b/1", b"b/2"]
+    assert keys.rows == 3
+
+
+def summary(key: str) -> ObjectSummary:
+    return ObjectSummary(key, 1, "etag", NOON)
+
+
+def upload(key: str, identifier: str) -> Upload:
+    return Upload(identifier, Location(BucketRef(ALICE, "bucket"), key), NOON, Attributes())
+
+
+def test_a_page_of_objects_ends_with_the_marker_of_its_last_line_while_there_are_more() -> None:
+    lines = [(b"a", summary("a")), (b"b/", None), ("é".encode(), summary("é"))]
+    shown = [summary("a"), summary("é")]
+    assert object_page(iter(lines), 3) == object_page(iter(lines), 4) == Listing(shown, ["b/"], None)
+    assert object_page(iter(lines), 2) == Listing(shown[:1], ["b/"], "b/")
+    assert object_page(iter([*lines, lines[0]]), 3) == Listing(shown, ["b/"], "é")
+    assert object_page(iter(lines), 0) == Listing([], [], None)
+
+
+def test_a_page_of_uploads_has_two_markers_of_which_that_of_a_common_prefix_is_empty() -> None:
+    lines = [(b"a", upload("a", "1")), (b"a", upload("a", "2")), (b"b/", None), (b"c", upload("c", "3"))]
+    assert upload_page(iter(lines), 4) == UploadPage([each for _, each in lines if each], ["b/"], None, None)
+    assert upload_page(iter(lines), 2) == UploadPage([upload("a", "1"), upload("a", "2")], [], "a", "2")
+    assert upload_page(iter(lines), 3) == UploadPage([upload("a", "1"), upload("a", "2")], ["b/"], "b/", "")
+    assert upload_page(iter(lines), 0) == UploadPage([], [], None, None)
+
+
+def test_a_list_of_all_keys_ends_beyond_all_text() -> None:
+    assert beyond(b"") > "\U0010ffff".encode()

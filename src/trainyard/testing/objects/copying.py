@@ -11,6 +11,7 @@ from trainyard.objects.contract import (
     ChecksumAlgorithm,
     CompletedPart,
     ObjectStore,
+    Precondition,
     PreconditionFailed,
 )
 from trainyard.testing.objects.samples import BOB, NOON, PART, body_of, md5, minutes, new_bucket, put, put_part
@@ -56,6 +57,36 @@ class CopyContract:
             copied = store.copy(source, target, now=NOON, algorithm=algorithm)
             assert copied.checksum == Checksum(algorithm, digest_of(algorithm, [BODY]))
             assert store.info(target).checksum == copied.checksum
+        assert body_of(store, target) == BODY
+
+    def test_a_copy_may_be_given_a_checksum_where_its_source_has_none(
+        self, store: ObjectStore, bucket: BucketRef
+    ) -> None:
+        source, target = Location(bucket, "source"), Location(bucket, "target")
+        put(store, source, BODY)
+        assert store.copy(source, target, now=NOON).checksum is None
+        copied = store.copy(source, target, now=NOON, algorithm=ChecksumAlgorithm.SHA1)
+        assert copied.checksum == Checksum(ChecksumAlgorithm.SHA1, digest_of(ChecksumAlgorithm.SHA1, [BODY]))
+
+    def test_a_checksum_of_parts_becomes_one_of_the_whole_in_a_copy_that_asks_for_one(
+        self, store: ObjectStore, bucket: BucketRef
+    ) -> None:
+        source, target = Location(bucket, "source"), Location(bucket, "target")
+        upload = store.create_upload(source, SAID, now=NOON, algorithm=ChecksumAlgorithm.SHA256)
+        part = put_part(store, upload, 1, body=BODY)
+        store.complete_upload(source, upload.id, [CompletedPart(1, part.etag)], now=NOON)
+        copied = store.copy(source, target, now=NOON, algorithm=ChecksumAlgorithm.SHA256)
+        assert copied.checksum == Checksum(ChecksumAlgorithm.SHA256, digest_of(ChecksumAlgorithm.SHA256, [BODY]))
+        assert store.info(target).checksum == copied.checksum
+
+    def test_a_copy_may_demand_what_must_hold_of_its_target(self, store: ObjectStore, bucket: BucketRef) -> None:
+        source, target = Location(bucket, "source"), Location(bucket, "target")
+        put(store, source, BODY)
+        with pytest.raises(PreconditionFailed):
+            store.copy(source, target, now=NOON, precondition=Precondition(etag=md5(b"other")))
+        store.copy(source, target, now=NOON, precondition=Precondition(absent=True))
+        with pytest.raises(PreconditionFailed):
+            store.copy(source, target, now=NOON, precondition=Precondition(absent=True))
         assert body_of(store, target) == BODY
 
     def test_source_and_copy_live_and_die_apart(self, store: ObjectStore, bucket: BucketRef) -> None:

@@ -234,6 +234,20 @@ class WriteContract:
             store.open(where)
         assert (raised.value.kind, raised.value.name) == ("key", "k")
 
+    def test_a_listing_tells_the_time_the_checksum_and_the_storage_class_of_an_object(
+        self, store: ObjectStore, bucket: BucketRef
+    ) -> None:
+        where = Location(bucket, "k")
+        attributes = Attributes({"x-amz-storage-class": "STANDARD_IA"}, {"x-amz-storage-class": "no"})
+        written = put(store, where, BODY, attributes=attributes, algorithms=[ChecksumAlgorithm.SHA1])
+        put(store, Location(bucket, "plain"), b"", attributes=Attributes({}, {"x-amz-storage-class": "no"}))
+        for delimiter in ("", "/"):
+            listed, plain = store.list_objects(bucket, delimiter=delimiter).objects
+            assert listed.modified_at == store.info(where).modified_at
+            assert listed.checksum in (None, written.checksum)
+            assert listed.storage_class in (None, "STANDARD_IA")
+            assert (plain.checksum, plain.storage_class) == (None, None)
+
     def test_many_keys_are_deleted_at_once(self, store: ObjectStore, bucket: BucketRef) -> None:
         keys = ["a", "a/", "a//b", "b", "é", "nul\x00", "keep"]
         for key in keys:
