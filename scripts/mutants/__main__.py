@@ -21,8 +21,9 @@ from scripts.mutants.operators import Mutant, mutants_of
 from scripts.mutants.trials import Outcome, Slot, Trial, load_libraries, run_trials
 
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
-SHORTEST_LIMIT_S = 30.0
+SHORTEST_LIMIT_S = 15.0  # of processor time
 TIMES_THE_ORIGINAL = 3
+MOST_WAITING = 10  # times the processor time, on a machine that does much else
 MEMORY = Path("/dev/shm")
 PLENTY_BYTES = 8 << 30
 
@@ -122,12 +123,12 @@ def _try_module(
     for arguments in area.stages(module):
         if not survivors:
             break
-        [(_, original)] = run_trials([Trial(module, source, arguments, limit_s=600)], slots[:1])
+        [(_, original)] = run_trials([_trial(module, source, arguments, processor_s=600)], slots[:1])
         if original.outcome is not Outcome.PASSED:
             print(original.output)
             sys.exit(f"The tests of {module} do not pass on the original ({original.outcome}); mend that first.")
-        limit_s = max(SHORTEST_LIMIT_S, TIMES_THE_ORIGINAL * original.seconds)
-        trials = [Trial(module, mutant.source, arguments, limit_s) for mutant in survivors]
+        limit_s = max(SHORTEST_LIMIT_S, TIMES_THE_ORIGINAL * original.processor_s)
+        trials = [_trial(module, mutant.source, arguments, processor_s=limit_s) for mutant in survivors]
         outcomes = {place: result.outcome for place, result in run_trials(trials, slots)}
         late += sum(outcome is Outcome.TOO_LONG for outcome in outcomes.values())
         survivors = [mutant for place, mutant in enumerate(survivors) if outcomes[place] is Outcome.PASSED]
@@ -136,6 +137,10 @@ def _try_module(
     for line in _shown(module, survivors):
         print(line, flush=True)
     return score
+
+
+def _trial(module: str, source: str, arguments: tuple[str, ...], *, processor_s: float) -> Trial:
+    return Trial(module, source, arguments, processor_s, limit_s=MOST_WAITING * processor_s)
 
 
 def _shown(module: str, survivors: Sequence[Mutant]) -> Iterator[str]:

@@ -4,6 +4,7 @@ This process has loaded pytest and what the tests need besides the project, and 
 at once, and imports the project from the copy, as do the programs that the tests start.
 """
 
+import math
 import os
 import resource
 import shutil
@@ -39,18 +40,23 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A module with this source, and what pytest is to run: `arguments` name tests and select among them."""
+    """A module with this source, and what pytest is to run: `arguments` name tests and select among them.
+
+    It may take so much processor time, and so much time in all where it waits, for others too: on a busy machine that
+    may be long.
+    """
 
     module: str
     source: str
     arguments: tuple[str, ...]
+    processor_s: float
     limit_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     outcome: Outcome
-    seconds: float
+    processor_s: float
     output: str
 
 
@@ -111,6 +117,7 @@ class Slot:
                 os.dup2(output, descriptor)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_BYTES, _MEMORY_BYTES))
+            resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(trial.processor_s),) * 2)
             sys.dont_write_bytecode = True
             sys.path[:] = [str(self.tree), str(self.tree / "src"), *(each for each in sys.path if _is_foreign(each))]
             os.environ |= {"PYTHONPATH": f"{self.tree / 'src'}:{self.tree}", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -180,7 +187,7 @@ def _killing(running: Mapping[int, _Running]) -> Iterator[None]:
 
 def _end(running: _Running) -> Result | None:
     """The result of a trial that has ended or is late; None while it has time."""
-    pid, status = os.waitpid(running.pid, os.WNOHANG)
+    pid, status, used = os.wait4(running.pid, os.WNOHANG)
     is_late = not pid and time.monotonic() >= running.deadline
     if not pid and not is_late:
         return None
@@ -188,10 +195,10 @@ def _end(running: _Running) -> Result | None:
     with suppress(ProcessLookupError):
         os.killpg(running.pid, signal.SIGKILL)
     if is_late:
-        os.waitpid(running.pid, 0)
+        _, status, used = os.wait4(running.pid, 0)
     output = running.slot.output.read_text(errors="replace")
     running.slot.restore(running.trial.module)
-    seconds = time.monotonic() - running.began
-    if is_late:
-        return Result(Outcome.TOO_LONG, seconds, output)
-    return Result(Outcome.PASSED if os.waitstatus_to_exitcode(status) == 0 else Outcome.FAILED, seconds, output)
+    processor_s = used.ru_utime + used.ru_stime
+    if is_late or processor_s >= running.trial.processor_s:
+        return Result(Outcome.TOO_LONG, processor_s, output)
+    return Result(Outcome.PASSED if os.waitstatus_to_exitcode(status) == 0 else Outcome.FAILED, processor_s, output)

@@ -11,18 +11,18 @@ Every strategy must pass `trainyard.testing.tuning.StrategyContract`, and every 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, auto
 from typing import Protocol
 
 Value = float | int | str  # of a continuous, an integer, a categorical hyperparameter
 
 
-class State(StrEnum):
-    PENDING = "pending"  # it runs, or is about to
-    MEASURED = "measured"  # it ran to its end, and `value` is what came of it
-    CUT_SHORT = "cut short"  # it was ended early as not promising; `value` is what it had reached by then
-    DIVERGED = "diverged"  # it was ended by a rule, or its objective is not finite: as bad as the worst
-    FAILED = "failed"  # it says nothing about the objective, but its values are not worth another try
+class State(Enum):
+    PENDING = auto()  # it runs, or is about to
+    MEASURED = auto()  # it ran to its end, and `value` is what came of it
+    CUT_SHORT = auto()  # it was ended early as not promising; `value` is what it had reached by then
+    DIVERGED = auto()  # it was ended by a rule, or its objective is not finite: as bad as the worst
+    FAILED = auto()  # it says nothing about the objective, but its values are not worth another try
 
 
 @dataclass(frozen=True, slots=True)

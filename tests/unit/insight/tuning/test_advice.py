@@ -56,6 +56,22 @@ def test_advice_is_the_same_for_one_seed_and_another_for_another(strategy: Strat
     assert first == again != other
 
 
+def test_a_seed_means_the_same_trials_in_every_process_and_after_every_upgrade() -> None:
+    asked = plan(StrategyKind.RANDOM, definition("trees"), seed=7)
+    first, second = (advise(asked, [], parents={}, number=number) for number in (1, 2))
+    assert first == Advice("trees", {"rate": "0.745741783427505", "layers": "4", "optimizer": "adam"})
+    assert second == Advice("trees", {"rate": "0.31597273032870377", "layers": "2", "optimizer": "sgd"})
+
+
+def test_algorithms_of_one_study_are_searched_by_different_chance() -> None:
+    of_trees, of_network = (
+        advise(plan(StrategyKind.RANDOM, definition(name)), [], parents={}, number=1) for name in ("trees", "network")
+    )
+    assert of_trees is not None
+    assert of_network is not None
+    assert of_trees.values != of_network.values
+
+
 def test_values_are_texts_that_a_program_can_read() -> None:
     advice = advise(plan(StrategyKind.RANDOM), [], parents={}, number=1)
     assert advice is not None

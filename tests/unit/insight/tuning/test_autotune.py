@@ -14,7 +14,7 @@ from trainyard.foundation.tuning import (
     StrategyKind,
     TuningPlan,
 )
-from trainyard.insight.tuning.autotune import autotuned, guess_range, guess_ranges
+from trainyard.insight.tuning.autotune import autotuned, guess_range, guess_ranges, trial_limit
 
 LINEAR, LOG, REVERSE = Scaling.LINEAR, Scaling.LOGARITHMIC, Scaling.REVERSE_LOGARITHMIC
 
@@ -40,6 +40,24 @@ LINEAR, LOG, REVERSE = Scaling.LINEAR, Scaling.LOGARITHMIC, Scaling.REVERSE_LOGA
         ("offset", "-2.0", -4.0, -1.0, LINEAR),
         ("share_of_it", "0.3", 0.1, 0.9, LINEAR),
         ("bias", "0.0", 0.0, 1.0, LINEAR),
+        ("lr", "0.5", 0.0166667, 1.0, LOG),
+        ("lr", "2.5", 0.0833333, 2.5, LOG),
+        ("lr", "-0.1", -0.2, -0.05, LINEAR),
+        ("dropout", "0.9", 0.0, 0.9, LINEAR),
+        ("dropout", "0.95", 0.316667, 1.0, LINEAR),
+        ("dropout", "-0.5", -1.0, -0.25, LINEAR),
+        ("weight_decay", "-0.5", -1.0, -0.25, LINEAR),
+        ("momentum", "0.5", 0.0, 0.95, REVERSE),
+        ("momentum", "0.0", 0.0, 1.0, LINEAR),
+        ("momentum", "1.0", 0.333333, 1.0, LINEAR),
+        ("subsample", "0.0", 0.0, 1.0, LINEAR),
+        ("subsample", "1.5", 0.15, 15.0, LOG),
+        ("batch_size", "0.5", 0.166667, 1.0, LINEAR),
+        ("temperature", "0.1", 0.0333333, 0.3, LINEAR),
+        ("temperature", "0.09", 0.009, 0.9, LOG),
+        ("temperature", "1.0", 0.333333, 1.0, LINEAR),
+        ("temperature", "1.1", 0.11, 11.0, LOG),
+        ("blur", "0.3", 0.1, 0.9, LINEAR),
     ],
 )
 def test_a_continuous_range_is_guessed_by_name_and_value(
@@ -58,6 +76,13 @@ def test_a_continuous_range_is_guessed_by_name_and_value(
         ("max_depth", "6", 3, 12, LINEAR),
         ("layers", "1", 1, 2, LINEAR),
         ("lr_scheduler_step_size", "30", 7, 120, LOG),
+        ("lr", "1", 1, 2, LINEAR),
+        ("dropout", "1", 1, 2, LINEAR),
+        ("depth", "10", 5, 20, LINEAR),
+        ("depth", "11", 2, 44, LOG),
+        ("depth", "+5", 2, 10, LINEAR),
+        ("shift", "-4", -8, -2, LINEAR),
+        ("batch", "-4", -8, -2, LINEAR),
     ],
 )
 def test_an_integer_range_is_guessed_by_name_and_value(
@@ -66,9 +91,40 @@ def test_an_integer_range_is_guessed_by_name_and_value(
     assert guess_range(name, hint) == ParameterRange(name, RangeKind.INTEGER, low, high, scaling)
 
 
+def kinds(names: str, hint: str) -> set[tuple[float, float, Scaling]]:
+    """What is searched for each of these names."""
+    ranges = guess_ranges(dict.fromkeys(names.split(), hint)).ranges
+    return {(each.low, each.high, each.scaling) for each in ranges}
+
+
+def test_names_are_known_however_their_words_are_joined() -> None:
+    assert kinds("drop dropoutRate attn_drop fc-dropout", "0.2") == {(0.0, 0.5, LINEAR)}
+    penalties = "wd weight_decay weightDecay l1 L2 alpha reg_lambda reg epsilon adam.eps tol regularizer penalty"
+    assert kinds(penalties, "0.01") == {(0.0001, 1.0, LOG)}
+    assert kinds("momentum sgdMomentum beta beta1 beta_2 rho discount", "0.9") == {(0.0, 0.99, REVERSE)}
+    assert kinds("lr base_lr eta eta0 learning_rate learningrate LearningRate", "0.02") == {(0.000666667, 0.6, LOG)}
+    assert kinds("subsample colsample_bytree feature_fraction ratio", "0.3") == {(0.15, 1.0, LINEAR)}
+    sizes = "batch hidden embed_dim units channels filters neurons width epochs num_round n_estimators max_iter trees"
+    assert kinds(f"{sizes} num_leaves", "8") == {(2, 32, LOG)}
+    others = "swd l3 alphabet stop betamax rhomb lrs beta3 metal"
+    assert kinds(others, "0.3") == {(0.1, 0.9, LINEAR)}
+
+
+def test_as_many_values_as_aws_takes_are_categories() -> None:
+    words = [str(number) for number in range(30)]
+    guess = guess_range("choice", ",".join(words))
+    assert guess is not None
+    assert guess.values == tuple(words)
+    assert guess_range("choice", ",".join([*words, "one more"])) is None
+
+
 @pytest.mark.parametrize(
     ("hint", "values"),
     [
+        ("no", ("yes", "no")),
+        ("on", ("on", "off")),
+        (" a , b,", ("a", "b")),
+        ("[true, 1.5]", ("true", "1.5")),
         ("true", ("true", "false")),
         ("False", ("True", "False")),
         ("sgd, adam", ("sgd", "adam")),
@@ -138,6 +194,17 @@ def test_what_is_given_stays() -> None:
 
 def test_a_limit_on_the_time_is_limit_enough() -> None:
     assert autotuned(replace(PLAN, max_runtime_s=600), given=("strategy",)).max_trials is None
+
+
+def test_a_search_is_worth_more_trials_the_more_it_has_to_choose() -> None:
+    definition = PLAN.definitions[0]
+    assert trial_limit(replace(PLAN, definitions=(definition, definition))) == 80
+    assert trial_limit(replace(PLAN, definitions=(replace(definition, ranges=definition.ranges * 36),))) == 740
+    assert trial_limit(replace(PLAN, definitions=(replace(definition, ranges=definition.ranges * 37),))) == 750
+
+
+def test_a_grid_is_limited_by_its_own_size() -> None:
+    assert autotuned(replace(PLAN, strategy=StrategyKind.GRID), given=("strategy",)).max_trials is None
 
 
 def test_hyperband_is_given_no_second_rule() -> None:

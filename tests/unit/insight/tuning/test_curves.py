@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from trainyard.foundation.tuning import Direction, Objective
 from trainyard.insight.tuning.contract import Run
 from trainyard.insight.tuning.curves import CurveRule
+from trainyard.insight.tuning.forecasting import learn
 
 EPOCHS = 27
 TIMES = np.arange(1.0, EPOCHS + 1)
@@ -143,6 +144,56 @@ def test_the_best_may_have_been_ended_early_itself() -> None:
     curve = exponential(0.15)[:20]
     assert rule().verdict(Run(1, curve), FIVE) is None
     assert "than 0.05, the best so far" in (rule().verdict(Run(1, curve), [*FIVE, early]) or "")
+
+
+def test_the_best_is_of_trials_that_are_over_and_told_something() -> None:
+    curve = exponential(0.6)[:9]
+    others = [Run(7, (0.5, 0.01)), Run(8, (), is_over=True), Run(9, (0.5, -math.inf), is_over=True), *FIVE]
+    assert rule().verdict(Run(1, curve), others) == rule().verdict(Run(1, curve), FIVE) is not None
+
+
+def test_a_trial_that_is_over_is_not_judged() -> None:
+    assert rule().verdict(Run(1, exponential(0.6)[:9], is_over=True), FIVE) is None
+
+
+def test_when_more_is_better_the_same_trials_end_for_the_same_reason() -> None:
+    more = CurveRule(Objective("accuracy", Direction.MAXIMIZE))
+    others = finished(*(tuple(1 - value for value in each.curve) for each in FIVE))
+    for final in (0.1, 0.3, 0.6):
+        curve = exponential(final)
+        for report in (3, 6, 12, 20):
+            turned = more.verdict(Run(1, tuple(1 - value for value in curve[:report])), others)
+            assert (turned is None) == (rule().verdict(Run(1, curve[:report]), FIVE) is None)
+    told = more.verdict(Run(1, tuple(1 - value for value in exponential(0.6)[:12])), others) or ""
+    found = re.search(r"which leads to ([\d.]+) .* better than ([\d.]+), the best so far", told)
+    assert found is not None, told
+    assert [float(each) for each in found.groups()] == pytest.approx([0.4, 0.8], abs=0.05)
+
+
+@pytest.mark.parametrize(("per_epoch", "first"), [(1, 5), (2, 10)])
+def test_less_chance_is_enough_in_the_first_five_reports_and_the_first_fifth(per_epoch: int, first: int) -> None:
+    times = np.arange(1, EPOCHS * per_epoch + 1) / per_epoch
+    others = finished(*(exponential(final, times=times) for final in (0.2, 0.25, 0.3, 0.4, 0.5)))
+    model = learn(tuple(other.curve for other in others))
+    between = {True: 0, False: 0}
+    for final in np.linspace(0.2, 0.6, 60):
+        for report in range(3, 2 * first + 1):
+            curve = exponential(final, times=times)[:report]
+            chance = model.forecast(curve).chance_below(others[0].curve[-1])
+            is_enough = chance >= (0.03 if report <= first else 0.08)
+            assert (rule().verdict(Run(1, curve), others) is None) == is_enough
+            between[report <= first] += 0.03 <= chance < 0.08
+    assert min(between.values()) > 0
+
+
+def test_only_the_latest_trials_are_learned_from() -> None:
+    latest = [Run(100 + n, exponential(0.3 + n / 100), is_over=True) for n in range(25)]
+    older = [Run(2 + n, stepped(0.5), is_over=True) for n in range(9)]
+    curve = exponential(0.6)[:9]
+    why = rule().verdict(Run(1, curve), latest)
+    assert why is not None
+    assert rule().verdict(Run(1, curve), [*latest, *older]) == rule().verdict(Run(1, curve), [*older, *latest]) == why
+    assert rule().verdict(Run(1, curve), [*latest[1:], *older]) != rule().verdict(Run(1, curve), latest[1:])
 
 
 def test_a_trial_whose_last_report_is_not_finite_ends() -> None:

@@ -1,7 +1,11 @@
+import math
+import statistics
+
 import numpy as np
 import pytest
 
-from trainyard.insight.tuning.forecasting import learn
+from trainyard.insight.tuning.forecasting import Model, Scale, learn
+from trainyard.insight.tuning.scales import Floats
 
 TIMES = np.arange(1, 31)
 
@@ -44,3 +48,141 @@ def test_a_curve_that_is_scaled_and_moved_leads_to_the_same_place() -> None:
 def test_curves_that_never_moved_lead_to_where_they_are() -> None:
     forecast = learn(((0.5,) * 20,) * 5).forecast((0.5,) * 10)
     assert forecast.mean == pytest.approx(0.5)
+
+
+def hinged(length: int) -> tuple[tuple[float, ...], ...]:
+    """Curves that fall to a middle report and stay there, with a little unrest."""
+    unrest = np.random.default_rng(3).normal(0, 0.02, (4, length))
+    middles = (0.2, 0.4, 0.6, 0.8)
+    parts = np.arange(length) / length
+    return tuple(
+        tuple((0.5 + middle) * np.clip(1 - parts / middle, 0, 1) + middle / 5 + noise)
+        for middle, noise in zip(middles, unrest, strict=True)
+    )
+
+
+def explained_by(model: Model, known: Floats, times: Floats, *, reports: int) -> list[tuple[float, float, float]]:
+    """The logarithm of the evidence, the mean and the variance of the last value, of each noise, drift and shape.
+
+    From the joint normal distribution of all reports and the last value, as the definition of the model says it.
+    """
+    (final, gain), (final_spread, gain_spread) = model.expected.means, model.expected.deviations
+    memory, found = 0.3 * model.length, []
+    for noise in (0.3 * model.noise, 1.0 * model.noise, 3.0 * model.noise):
+        for drift in (0.05, 0.2):
+            for shape in model.shapes:
+                course = shape[:reports].reshape(len(times), -1).mean(axis=1)
+                apart = np.abs(np.subtract.outer(times, times))
+                spread = final_spread**2 + gain_spread**2 * np.outer(course, course)
+                spread += drift**2 * np.exp(-apart / memory) + np.eye(len(times)) * noise**2 * len(times) / reports
+                to_end = final_spread**2 + drift**2 * np.exp(-(model.length - times) / memory)
+                seen = known - final - gain * course
+                misfit = seen @ np.linalg.solve(spread, seen) + np.linalg.slogdet(spread)[1]
+                mean = final + to_end @ np.linalg.solve(spread, seen)
+                variance = final_spread**2 + drift**2 + noise**2 - to_end @ np.linalg.solve(spread, to_end)
+                found.append((-0.5 * misfit, mean, variance))
+    return found
+
+
+@pytest.mark.parametrize(("length", "reports", "bins"), [(12, 1, 1), (12, 7, 7), (100, 80, 40)])
+def test_a_forecast_is_the_mixture_of_what_each_shape_makes_of_the_curve(length: int, reports: int, bins: int) -> None:
+    curves = hinged(length)
+    model = learn(curves)
+    curve = np.array(curves[1][:reports]) + 0.1
+    scaled = ((curve - model.scale.center) / model.scale.range).reshape(bins, -1).mean(axis=1)
+    times = np.arange(1, reports + 1).reshape(bins, -1).mean(axis=1)
+    evidence, means, variances = np.array(explained_by(model, scaled, times, reports=reports)).T
+    log_weights = model.log_weights.ravel() + evidence
+    weights = np.exp(log_weights - log_weights.max())
+    weights /= weights.sum()
+    forecast = model.forecast(curve.tolist())
+    np.testing.assert_allclose(forecast.weights, weights, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(forecast.means, means, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(forecast.deviations, np.sqrt(variances), rtol=1e-6)
+    mean = model.scale.undo(float(weights @ means))
+    assert forecast.mean == pytest.approx(mean)
+    around = weights @ (variances + (means - weights @ means) ** 2)
+    assert forecast.deviation == pytest.approx(model.scale.range * math.sqrt(around))
+    below = [statistics.NormalDist(each, math.sqrt(wide)).cdf(0.5) for each, wide in zip(means, variances, strict=True)]
+    assert forecast.chance_below(model.scale.undo(0.5)) == pytest.approx(float(weights @ below))
+
+
+def test_whole_curves_say_where_curves_end_how_far_they_come_and_how_restless_they_are() -> None:
+    model = learn(((5.0, 3.0, 1.0, 1.0), (6.0, 4.0, 2.0, 2.0), (12.0, 8.0, 6.0, 4.0), (3.0, 1.0)))
+    assert (model.scale.center, model.scale.range) == (1.5, 4.0)
+    assert model.length == 4
+    # To scale they end at -1/8, 1/8, 5/8 and -1/8, and have come 1, 1, 2 and 1/2 down to there.
+    assert model.expected.means == (0.0, 1.0)
+    finals, gains = np.array([-1, 1, 5, -1]) / 8, np.array([1, 1, 2, 0.5])
+    assert model.expected.deviations == pytest.approx((1.5 * finals.std() + 0.3, 1.5 * gains.std() + 0.3))
+    # Each curve bends once by 1/2 and once not at all, so that 1/4 is in the middle.
+    assert model.noise == pytest.approx(0.25 / 0.6745 / math.sqrt(6))
+
+
+def test_curves_without_unrest_are_not_taken_for_exact() -> None:
+    assert learn(((3.0, 2.0, 1.0), (4.0, 3.0, 2.0))).noise == 0.01
+    assert learn(((3.0, 2.0), (4.0, 3.0))).noise == 0.01
+
+
+def test_losses_that_are_far_off_or_not_finite_are_brought_near_what_is_known() -> None:
+    scale = Scale(center=10.0, range=2.0)
+    inf, nan = math.inf, math.nan
+    assert scale.apply([nan, 12.0, nan, inf, -inf, 9.0]).tolist() == [4.0, 1.0, 1.0, 1.0, 1.0, -0.5]
+    assert scale.apply([1e300, -1e300]).tolist() == [4.0, -4.0]
+    assert scale.undo(-0.5) == 9.0
+
+
+def test_curves_are_measured_by_what_is_finite_and_can_be_computed_with() -> None:
+    assert learn(((math.nan, 3.0, 1.0), (1e200, 3.0, 1.0), (2.0, 3.0, 1.0))).scale == Scale(1.0, 2.0)
+    assert learn(((math.nan, math.inf), (5.0, 5.0), (5.0, 5.0))).scale == Scale(5.0, 5.0)
+    assert learn(((0.0, 0.0), (0.0, 0.0))).scale == Scale(0.0, 1e-200)
+    assert learn(((5.0, 5.0), (7.0, 7.0), (6.0, 6.0))).scale == Scale(6.0, 1.0)
+    assert learn(((-4e9, -4e9), (-4e9, -4e9))).scale == Scale(-4e9, 4.0)
+
+
+def test_shapes_are_the_usual_ones_of_trainings_and_those_of_the_whole_curves_at_three_paces() -> None:
+    length = 10
+    rising = tuple(float(time) for time in range(length, 0, -1))
+    shapes = learn((rising, rising[:5])).shapes
+    times = np.arange(1.0, length + 1)
+    part = times / length
+    usual = [
+        np.zeros(length),
+        *(course(times**-power) for power in (0.3, 1.0, 2.0)),
+        *(course(np.exp(-part / pace)) for pace in (0.03, 0.06, 0.12, 0.25, 0.5, 1.0)),
+        *(course(1 / (1 + (part / middle) ** slope)) for middle in (0.15, 0.3, 0.5, 0.75) for slope in (3, 8)),
+        course(-np.log(times)),
+        course(-times),
+    ]
+    slower, faster = (
+        np.array([5.4, 4.8, 4.2, 3.6, 3.0, 2.4, 1.8, 1.2, 0.6, 0.0]),
+        np.array([9, 7.4, 5.8, 4.2, 2.6, 1.0]),
+    )
+    shown = [
+        slower / 9,
+        np.arange(9, -1, -1) / 9,
+        np.array([*faster, 0, 0, 0, 0]) / 9,
+        np.array([4, 3.4, 2.8, 2.2, 1.6, 1, 0.4, 0, 0, 0]) / 4,
+        np.array([4, 3, 2, 1, 0, 0, 0, 0, 0, 0]) / 4,
+        np.array([4, 2.4, 0.8, 0, 0, 0, 0, 0, 0, 0]) / 4,
+    ]
+    np.testing.assert_allclose(shapes, [*usual, *shown], atol=1e-12)
+
+
+def course(values: Floats) -> Floats:
+    return np.asarray((values - values[-1]) / (values[0] - values[-1]))
+
+
+def test_shapes_are_trusted_by_how_well_they_explain_whole_curves_other_than_their_own() -> None:
+    curves = hinged(12)
+    model = learn(curves)
+    usual, shown = len(model.shapes) - 3 * len(curves), 3 * len(curves)
+    first = np.log(np.tile([*[0.5 / usual / 6] * usual, *[0.5 / shown / 6] * shown], 6))
+    total = 4.0 * np.exp(first)
+    for index, curve in enumerate(curves):
+        scaled = (np.array(curve) - model.scale.center) / model.scale.range
+        evidence = [each[0] for each in explained_by(model, scaled, np.arange(1.0, 13.0), reports=12)]
+        weights = np.exp(first + np.array(evidence) - max(evidence)).reshape(6, -1)
+        weights[:, usual + 3 * index : usual + 3 * index + 3] = 0.0
+        total += weights.ravel() / weights.sum()
+    np.testing.assert_allclose(np.exp(model.log_weights).ravel(), total / total.sum(), rtol=1e-6)

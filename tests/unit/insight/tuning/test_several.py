@@ -1,7 +1,12 @@
+import math
+import random
+import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import pytest
+from scipy import stats
 
 from trainyard.foundation.tuning import Definition, Direction, Objective, StrategyKind, TuningPlan
 from trainyard.insight.tuning.contract import Observation, State
@@ -89,3 +94,61 @@ def test_slots_that_are_free_at_the_same_time_are_not_all_given_to_one() -> None
         chosen.append(preferred(plan(), histories)[0])
         histories[chosen[-1]].append(Observation({}, State.PENDING))
     assert {"linear", "trees"} <= set(chosen)
+
+
+def promised(values: Sequence[float], *, best: float, of_all: Sequence[float], pending: int) -> float:
+    """The mean improvement on the best value by one more of the better half, by integration."""
+    half = sorted(values)[: max(2, math.ceil(len(values) / 2))]
+    spread = statistics.stdev(half if len(half) > 1 else of_all) * math.sqrt(1 + 1 / len(half))
+    threshold = (best - statistics.fmean(half)) / spread
+    below = np.linspace(threshold - 2000, threshold, 100_001)
+    density = stats.t.pdf(below, max(2, len(half)))
+    return float(np.trapezoid((threshold - below) * density, below)) * spread / (1 + pending)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_algorithm_comes_first_that_promises_to_improve_most_on_the_best(seed: int) -> None:
+    chance = random.Random(seed)
+    sign = chance.choice((1.0, -1.0))
+    measured = {
+        name: [chance.gauss(chance.uniform(0.0, 0.4), 0.2) for _ in range(chance.choice((5, 6, 9)))] for name in NAMES
+    }
+    measured[chance.choice(NAMES)][1:] = []
+    pending = {name: chance.randrange(3) for name in NAMES}
+    failed = {name: max(0, 5 - len(measured[name]) - pending[name]) for name in NAMES}
+    histories = {
+        name: [
+            *(Observation({}, State.MEASURED, sign * value) for value in measured[name]),
+            *[Observation({}, State.PENDING)] * pending[name],
+            *[Observation({}, State.FAILED)] * failed[name],
+            Observation({}, State.MEASURED, -9.0 * sign, source="parent"),
+        ]
+        for name in NAMES
+    }
+    of_all = [value for values in measured.values() for value in values]
+    promises = {
+        name: promised(measured[name], best=min(of_all), of_all=of_all, pending=pending[name]) for name in NAMES
+    }
+    asked = plan(Direction.MINIMIZE if sign > 0 else Direction.MAXIMIZE)
+    assert preferred(asked, histories) == sorted(NAMES, key=lambda name: -promises[name])
+
+
+@pytest.mark.parametrize(("max_trials", "first"), [(None, 4), (100, 4), (36, 4), (35, 3), (18, 2), (17, 1), (3, 1)])
+def test_each_algorithm_has_its_first_trials_in_turn(max_trials: int | None, first: int) -> None:
+    """A third of all trials, and at most four of each."""
+    chosen = study(noisy([0.0, 5.0, 9.0]), trials=3 * first + 1, asked=plan(max_trials=max_trials))
+    for turn in range(first):
+        assert set(chosen[3 * turn : 3 * turn + 3]) == set(NAMES)
+    assert chosen[3 * first] == "linear"
+
+
+def test_an_algorithm_has_at_least_a_quarter_of_an_even_share() -> None:
+    chosen = study(noisy([0.0, 5.0, 9.0]), trials=300, asked=plan(max_trials=None))
+    for trials in range(60, 301):
+        assert min(Counter(chosen[:trials]).values()) >= math.floor(trials / 12)
+    assert max(Counter(chosen)[name] for name in ("trees", "network")) <= 300 / 12 + 1
+
+
+def test_of_algorithms_that_promise_nothing_the_one_with_fewer_trials_comes_first() -> None:
+    histories = {name: [Observation({}, State.FAILED)] * count for name, count in zip(NAMES, (9, 7, 8), strict=True)}
+    assert preferred(plan(), histories) == ["trees", "network", "linear"]

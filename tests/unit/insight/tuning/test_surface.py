@@ -64,6 +64,26 @@ def test_a_profile_follows_the_objective_and_a_landscape_has_both(surface: Surfa
     assert (len(land.values), len(land.values[0])) == (len(land.y_places), len(land.x_places)) == (8, 25)
 
 
+def test_a_profile_has_the_mean_over_all_other_hyperparameters_in_units_of_the_objective(surface: Surface) -> None:
+    profile = surface.profile("lr", places=5)
+    assert profile.places == (0.0, 0.25, 0.5, 0.75, 1.0)
+    # Half of all have the worse optimiser, which costs 2, and 4.5 layers on average cost 0.45.
+    assert profile.values == pytest.approx([5.45, 2.45, 1.45, 2.45, 5.45], abs=0.25)
+    adam, sgd = surface.profile("opt").values
+    assert sgd - adam == pytest.approx(2.0, abs=0.2)
+    assert len(surface.profile("lr").places) == len(surface.profile("seed").places) == 41
+
+
+def test_a_landscape_has_a_row_for_each_place_of_the_second_hyperparameter(surface: Surface) -> None:
+    land = surface.landscape("lr", "opt", places=3)
+    assert (land.x_places, land.y_places) == ((0.0, 0.5, 1.0), (0.25, 0.75))
+    expected = [[4.45, 0.45, 4.45], [6.45, 2.45, 6.45]]
+    np.testing.assert_allclose(land.values, expected, atol=0.3)
+    turned = surface.landscape("opt", "lr", places=3)
+    assert (turned.x_places, turned.y_places) == (land.y_places, land.x_places)
+    np.testing.assert_allclose(turned.values, np.transpose(land.values), atol=1e-9)
+
+
 def test_what_it_says_is_the_same_each_time(surface: Surface) -> None:
     assert surface.importances() == surface.importances()
     assert surface.profile("seed") == surface.profile("seed")
@@ -77,6 +97,42 @@ def test_a_divergence_does_not_hide_everything_else() -> None:
     assert found is not None
     assert next(iter(found.importances())).name == "lr"
     assert found.explained > 0.5
+
+
+def test_by_how_much_a_trial_diverged_makes_no_difference_and_by_how_much_one_is_better_does() -> None:
+    known = points(40)
+    values = [height(point) for point in known]
+
+    def found(outlier: float, *, sign: float = 1.0) -> list[float]:
+        changed = [sign * value for value in (outlier, *values[1:])]
+        surface = surface_of(RANGES, known, changed, is_maximized=sign < 0)
+        assert surface is not None
+        return [sign * value for value in surface.profile("lr", places=5).values]
+
+    median, best = float(np.median(values)), min(values)
+    farthest = median + 4 * (median - best)
+    assert found(1e9) == found(1e3) == pytest.approx(found(farthest), rel=1e-6)
+    assert found(farthest) != pytest.approx(found(farthest - 1.0), rel=1e-3)
+    assert found(1e9, sign=-1.0) == pytest.approx(found(1e9), rel=1e-6)
+    assert found(-30.0) != pytest.approx(found(-20.0), rel=0.1)
+
+
+def test_an_objective_by_chance_is_not_explained() -> None:
+    values = np.random.default_rng(1).normal(size=40)
+    found = surface_of(RANGES, points(40), values.tolist(), is_maximized=False)
+    assert found is not None
+    assert 0.0 <= found.explained < 0.2
+    assert all(0.0 <= each.alone <= each.with_others <= 1.0 for each in found.importances())
+
+
+def test_the_least_trials_make_a_surface_and_those_of_no_point_are_left_out() -> None:
+    known, values = points(5), [1.0, 2.0, 3.0, 4.0, 6.0]
+    least = surface_of(RANGES, known, values, is_maximized=False)
+    assert least is not None
+    gone = surface_of(RANGES, [{**known[0], "opt": "gone"}, *known], [99.0, *values], is_maximized=False)
+    assert gone is not None
+    assert gone.profile("lr") == least.profile("lr")
+    assert surface_of(RANGES, [{**known[0], "opt": "gone"}, *known[1:]], values, is_maximized=False) is None
 
 
 @pytest.mark.parametrize("count", [0, 4])
