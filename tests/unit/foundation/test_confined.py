@@ -298,9 +298,9 @@ def test_a_folder_that_is_only_read_stays_read_only(ml: Path) -> None:
     assert stat.S_IMODE((ml / "fixed").stat().st_mode) == 0o555
 
 
-def as_ordinary_user(ml: Path, work: Callable[[ConfinedFolder], str]) -> str:
-    """What is said by a process without root's rights, which owns the tree."""
-    for path in (ml, *ml.rglob("*")) if os.geteuid() == 0 else ():
+def as_ordinary_user(ml: Path, work: Callable[[ConfinedFolder], str], *, owns_it: bool = True) -> str:
+    """What is said by a process without root's rights, which owns the tree unless it is said not to."""
+    for path in (ml, *ml.rglob("*")) if owns_it and os.geteuid() == 0 else ():
         os.chown(path, OTHER_USER, OTHER_USER, follow_symlinks=False)
     reader, writer = os.pipe()
     opened = ConfinedFolder.open(ml)
@@ -465,4 +465,270 @@ def test_every_descriptor_is_given_back(ml: Path, folder: ConfinedFolder, outsid
     with suppress(OSError):
         folder.set_mode("led", 0o700)
     folder.remove("own")
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o077])
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+def test_what_is_made_has_the_rights_that_were_asked_for(ml: Path, folder: ConfinedFolder, umask: int) -> None:
+    os.close(folder.create_file("created"))
+    os.close(folder.create_file("private", mode=0o600))
+    folder.replace_file("replaced", b"")
+    folder.replace_file("shared", b"", mode=0o666)
+    folder.make_folder("folder").close()
+    folder.make_folder("closed", mode=0o700).close()
+    with socket.socket(socket.AF_UNIX) as first, socket.socket(socket.AF_UNIX) as second:
+        folder.bind_socket(first, "socket")
+        folder.bind_socket(second, "open", mode=0o666)
+    modes = {path.name: mode_of(path) for path in ml.iterdir()}
+    assert modes == {
+        "output": modes["output"],
+        "created": 0o644,
+        "private": 0o600,
+        "replaced": 0o644,
+        "shared": 0o666,
+        "folder": 0o755 & ~umask,
+        "closed": 0o700,
+        "socket": 0o600,
+        "open": 0o666,
+    }
+
+
+@needs_root
+def test_what_is_made_is_given_to_its_owner_and_the_group_of_that(ml: Path, folder: ConfinedFolder) -> None:
+    os.close(folder.create_file("created", owner=OTHER_USER))
+    folder.replace_file("replaced", b"", owner=OTHER_USER)
+    folder.make_folder("folder", owner=OTHER_USER).close()
+    with socket.socket(socket.AF_UNIX) as first, socket.socket(socket.AF_UNIX) as second:
+        folder.bind_socket(first, "socket", owner=OTHER_USER)
+        folder.bind_socket(second, "own")
+    owners = {path.name: (path.lstat().st_uid, path.lstat().st_gid) for path in ml.iterdir()}
+    given = dict.fromkeys(("created", "replaced", "folder", "socket"), (OTHER_USER, OTHER_USER))
+    assert owners == given | dict.fromkeys(("output", "own"), (0, 0))
+
+
+@needs_root
+def test_a_folder_that_was_there_keeps_its_owner(ml: Path, folder: ConfinedFolder) -> None:
+    folder.make_folder("output", owner=OTHER_USER).close()
+    assert (ml / "output").stat().st_uid == 0
+
+
+def test_a_name_that_is_taken_is_not_created_again(ml: Path, folder: ConfinedFolder, outside: Path) -> None:
+    (ml / "file").write_text("old")
+    (ml / "link").symlink_to(outside / "new")
+    for name in ("file", "link", "output"):
+        with pytest.raises(FileExistsError):
+            folder.create_file(name)
+    assert (ml / "file").read_text() == "old"
+    assert not (outside / "new").exists()
+
+
+def test_a_file_is_created_for_writing_and_opened_for_reading(ml: Path, folder: ConfinedFolder) -> None:
+    with os.fdopen(folder.create_file("output/file"), "wb") as file:
+        file.write(b"bytes")
+    with os.fdopen(folder.open_file("output/file"), "rb") as file:
+        assert file.read() == b"bytes"
+        assert not os.get_inheritable(file.fileno())
+    for name in ("output", "missing", "missing/file", "output/file/inner"):
+        with pytest.raises(OSError, match=r"not a file|No such file|Not a directory"):
+            folder.open_file(name)
+
+
+def test_a_folder_is_opened_at_a_path_below_a_root_and_only_a_folder(ml: Path, outside: Path) -> None:
+    (ml / "output" / "inner").mkdir()
+    (ml / "output" / "inner" / "file").write_text("1")
+    (ml / "output" / "led").symlink_to(outside)
+    for below in ("output/inner", "./output//inner/", "output/./inner"):
+        with ConfinedFolder.open(ml, below) as opened:
+            assert opened.names() == ["file"]
+    with ConfinedFolder.open(ml) as opened:
+        assert (opened.names(), opened.open_folder("").names()) == (["output"], ["output"])
+        assert not os.get_inheritable(opened.fileno())
+    for root, below in ((ml, "output/inner/file"), (ml / "output/inner/file", ""), (ml, "output/led"), (ml, "none")):
+        with pytest.raises(OSError, match=r"."):
+            ConfinedFolder.open(root, below)
+    with pytest.raises(OSError, match="leads out"):
+        ConfinedFolder.open(ml, "../outside")
+
+
+def test_what_lies_at_a_path_is_told_as_itself(ml: Path, folder: ConfinedFolder, outside: Path) -> None:
+    (ml / "output" / "file").write_text("1")
+    (ml / "output" / "led").symlink_to(outside)
+    asked = ("output", "output/file", "output/led", "output/none", "output/file/inner", "output/led/file", "")
+    assert [folder.has_folder(path) for path in asked] == [True, False, False, False, False, False, True]
+    assert [folder.has_file(path) for path in asked] == [False, True, False, False, False, False, False]
+    assert [folder.status(path) is None for path in asked] == [False, False, False, True, True, True, False]
+    with pytest.raises(OSError, match="leads out"):
+        folder.status("../outside")
+
+
+def test_a_file_is_given_a_name_a_link_is_made_and_both_are_unlinked(
+    ml: Path, folder: ConfinedFolder, outside: Path
+) -> None:
+    folder.link_file(outside / "file", "output/same")
+    folder.make_link("output/led", "../anywhere")
+    assert (ml / "output" / "same").samefile(outside / "file")
+    assert folder.read_link("output/led") == "../anywhere"
+    (outside / "led").symlink_to(outside / "file")
+    folder.link_file(outside / "led", "output/link")
+    assert (ml / "output" / "link").is_symlink()
+    for name in ("same", "led", "link"):
+        folder.unlink(f"output/{name}")
+    assert list((ml / "output").iterdir()) == []
+    with pytest.raises(FileNotFoundError):
+        folder.unlink("output/same")
+    with pytest.raises(OSError, match="output"):
+        folder.unlink("output")
+
+
+def test_rights_are_set_to_files_and_folders_and_the_folder_itself(ml: Path, folder: ConfinedFolder) -> None:
+    (ml / "output" / "file").write_text("1")
+    for path, mode in (("output/file", 0o640), ("output", 0o711), ("", 0o750)):
+        folder.set_mode(path, mode)
+        assert mode_of(ml / path) == mode
+
+
+def test_a_name_as_long_as_a_name_can_be_is_replaced(ml: Path, folder: ConfinedFolder) -> None:
+    name = "n" * 255
+    for body in (b"old", b"new"):
+        folder.replace_file(name, body)
+    assert (ml / name).read_bytes() == b"new"
+
+
+def test_a_file_that_cannot_be_written_to_its_end_leaves_what_was_there(
+    ml: Path, folder: ConfinedFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.replace_file("word", b"old")
+
+    # No disk of this machine fails when it is told to, so that is played.
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "rename", fail)
+    with pytest.raises(OSError, match="No space left"):
+        folder.replace_file("word", b"new")
+    assert (ml / "word").read_bytes() == b"old"
+    assert sorted(path.name for path in ml.iterdir()) == ["output", "word"]
+
+
+def test_a_walk_tells_the_way_to_each_entry_and_reads_it(ml: Path, folder: ConfinedFolder, outside: Path) -> None:
+    (ml / "output" / "inner").mkdir()
+    (ml / "output" / "inner" / "file").write_text("bytes")
+    (ml / "led").symlink_to(outside / "file")
+    found = {"/".join((*each.above, each.name)): each.read(limit_bytes=3) for each in folder.walk()}
+    assert found == {"output": b"", "output/inner": b"", "output/inner/file": b"byt", "led": b""}
+    assert stat.S_ISLNK(next(each for each in folder.walk() if each.name == "led").status.st_mode)
+
+
+def test_a_walk_comes_to_all_of_a_folder_before_what_is_below_it(ml: Path, folder: ConfinedFolder) -> None:
+    for place in ("a/x", "a/y", "b/z"):
+        (ml / place).mkdir(parents=True)
+    ways = [(*each.above, each.name) for each in folder.walk()]
+    assert sorted(ways[:3]) == [("a",), ("b",), ("output",)]
+    assert sorted(ways) == [("a",), ("a", "x"), ("a", "y"), ("b",), ("b", "z"), ("output",)]
+    assert abs(ways.index(("a", "x")) - ways.index(("a", "y"))) == 1
+
+
+def test_what_vanishes_or_turns_into_something_else_is_passed_over(
+    ml: Path, folder: ConfinedFolder, outside: Path
+) -> None:
+    for name in ("gone", "linked", "stays"):
+        (ml / name / f"in-{name}").mkdir(parents=True)
+    seen = []
+    for entry in folder.walk():
+        if not seen:
+            (ml / "gone").rename(outside / "gone")
+            (ml / "linked").rename(outside / "linked")
+            (ml / "linked").symlink_to(outside / "linked")
+        seen.append(entry.name)
+    assert "in-stays" in seen
+    assert not {"in-gone", "in-linked"} & set(seen)
+
+
+def test_an_ordinary_user_walks_past_what_is_closed_and_removes_it(ml: Path) -> None:
+    (ml / "closed" / "inner").mkdir(parents=True)
+    (ml / "open" / "inner").mkdir(parents=True)
+    (ml / "closed").chmod(0)
+    walked = as_ordinary_user(ml, lambda folder: " ".join(sorted({each.name for each in folder.walk()})))
+    assert walked == "closed inner open output"
+    assert mode_of(ml / "closed") == 0
+    assert as_ordinary_user(ml, lambda folder: str(folder.remove("closed"))) == "None"
+    assert as_ordinary_user(ml, lambda folder: str(folder.has_folder("closed"))) == "False"
+
+
+def test_an_ordinary_user_removes_a_tree_that_was_closed_at_every_depth(ml: Path) -> None:
+    (ml / "tree" / "a" / "b").mkdir(parents=True)
+    (ml / "tree" / "a" / "b" / "file").write_text("1")
+    for place, mode in (("tree/a/b", 0o500), ("tree/a", 0o100), ("tree", 0o400)):
+        (ml / place).chmod(mode)
+    assert as_ordinary_user(ml, lambda folder: str(folder.remove("tree"))) == "None"
+    assert not (ml / "tree").exists()
+
+
+@needs_root
+def test_what_another_user_closed_stays_closed_to_an_ordinary_one(ml: Path) -> None:
+    (ml / "closed").mkdir(0)
+    (ml / "file").touch(0)
+
+    def look(folder: ConfinedFolder) -> str:
+        return f"{folder.read('closed/file', limit_bytes=9)} {folder.read('file', limit_bytes=9)}"
+
+    assert as_ordinary_user(ml, look, owns_it=False) == "None None"
+    assert [mode_of(ml / name) for name in ("closed", "file")] == [0, 0]
+
+
+def test_the_size_of_a_tree_is_that_of_its_files(ml: Path, outside: Path) -> None:
+    assert tree_size(ml) == tree_size(ml / "missing") == tree_size(ml / "missing" / "more") == 0
+    (ml / "output" / "one").write_bytes(b"x" * 10)
+    (ml / "output" / "inner").mkdir()
+    (ml / "output" / "inner" / "two").write_bytes(b"x" * 5)
+    (ml / "output" / "link").symlink_to(outside / "file")
+    assert tree_size(ml) == 15
+
+
+def test_nothing_happens_when_nothing_is_there_to_be_removed(ml: Path, folder: ConfinedFolder, tmp_path: Path) -> None:
+    folder.remove("missing")
+    folder.remove("missing/more")
+    remove_tree(tmp_path / "missing" / "more")
+    (ml / "file").write_text("1")
+    folder.remove("file")
+    assert [path.name for path in ml.iterdir()] == ["output"]
+    with pytest.raises(OSError, match=r"."):
+        folder.remove("../outside")
+
+
+def test_every_descriptor_is_given_back_also_when_something_fails(ml: Path, folder: ConfinedFolder) -> None:
+    (ml / "file").write_text("1")
+    (ml / "output" / "inner").mkdir()
+    failing: list[Operation] = [
+        lambda folder: folder.open_file("output"),
+        lambda folder: folder.open_folder("output/inner/none"),
+        lambda folder: folder.open_folder("output/inner/none/more"),
+        lambda folder: folder.make_folder("output/inner/new/../x"),
+        lambda folder: folder.make_folder("output/inner/more/" + "n" * 300),
+        lambda folder: folder.create_file("output/inner"),
+        lambda folder: folder.replace_file("output/inner", b""),
+        lambda folder: folder.set_mode("output/none", 0o700),
+        lambda folder: ConfinedFolder.open(ml, "output/none"),
+        lambda folder: ConfinedFolder.open(ml, "file"),
+        lambda folder: folder.unlink("output/inner"),
+    ]
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - only their number counts
+    for operation in failing:
+        with pytest.raises(OSError, match=r"."):
+            operation(folder)
+    assert next(iter(folder.walk())).name in ("file", "output")
+    with ConfinedFolder.open(ml, "output/inner"):
+        pass
+    assert folder.read("file", limit_bytes=5) == b"1"
+    assert folder.status("output/inner") is not None
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
