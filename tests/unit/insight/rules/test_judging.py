@@ -224,3 +224,138 @@ def test_details_stay_within_what_aws_allows(budget_s: float | None) -> None:
     judge = Judge({"wordy": Wordy()}, budget_s=budget_s)
     judge.take(Run().step(HEALTHY))
     assert len(judge.evaluations[0].details) == 1024
+
+
+def test_what_is_found_once_more_is_told_to_the_second_when_it_has_cooled_down() -> None:
+    told, run = Told(), Run()
+    judge = Judge({"many": Many(count=1)}, on_change=told)
+    for at_s in (1000, 1030, 1059.999, 1060, 1119.999, 1050, 1120):
+        judge.take(run.step(HEALTHY, at_s=at_s))
+    assert [(evaluation.steps_judged, finding and finding.tensor) for evaluation, finding in told.changes] == [
+        (1, "0-0"),
+        (4, "1-0"),
+        (7, "4-0"),
+    ]
+
+
+class Many(Broken):
+    """Finds some other tensors at each step."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def check(self, step: Step) -> Iterator[Finding]:
+        for index in range(self._count):
+            yield Finding(step.number, step.mode, step.worker, f"{step.number}-{index}", f"{index} is bad.")
+
+
+@pytest.mark.parametrize(("count", "kept"), [(63, 63), (64, 64), (65, 64), (200, 64)])
+def test_so_many_findings_are_kept_and_all_are_counted(count: int, kept: int) -> None:
+    judge = Judge({"many": Many(count)})
+    judge.take(Run().step(HEALTHY))
+    (evaluation,) = judge.evaluations
+    assert [finding.tensor for finding in evaluation.findings] == [f"0-{index}" for index in range(kept)]
+    assert len(evaluation.counts) == count
+    assert evaluation.details == f"0 is bad. It found {count} tensors in all."
+
+
+class Failing(Broken):
+    """Raises when no step comes, and at the end."""
+
+    def check(self, step: Step) -> Iterable[Finding]:
+        return ()
+
+    def idle(self, seconds: float) -> Iterator[Finding]:
+        if seconds > 30:
+            raise ValueError("idle")
+        return iter(())
+
+    def end(self) -> Iterator[Finding]:
+        raise ValueError("over")
+
+
+def test_a_rule_that_fails_while_no_step_comes_or_at_the_end_says_when() -> None:
+    told = Told()
+    idle, ended = Judge({"failing": Failing()}, on_change=told), Judge({"failing": Failing()}, on_change=told)
+    idle.idle(12)
+    idle.idle(60.4)
+    idle.take(Run().step(HEALTHY))
+    idle.end()
+    ended.end()
+    assert [evaluation.details for evaluation, _ in told.changes] == [
+        "The rule failed after 60 s without a step and judges no more: ValueError: idle",
+        "The rule failed at the end and judges no more: ValueError: over",
+    ]
+    assert told.statuses == ["failing Error"] * 2
+    assert idle.evaluations[0].steps_judged == 0
+
+
+def test_a_rule_is_not_asked_for_the_end_of_a_training_that_was_stopped() -> None:
+    judge = Judge({"waiting": Waiting()})
+    judge.stop()
+    judge.end()
+    (evaluation,) = judge.evaluations
+    assert (evaluation.status, evaluation.findings) == (RuleStatus.STOPPED, ())
+
+
+def test_gaps_are_those_of_each_worker_for_itself() -> None:
+    first, second = Run("worker_0"), Run("worker_1")
+    steps = [[run.step(HEALTHY) for _ in range(6)] for run in (first, second)]
+    judge = Judge({"gradients": vanishing()}, counts_gaps=True)
+    for worker, number in ((0, 0), (1, 0), (0, 1), (1, 3), (0, 2), (1, 4), (1, 2), (0, 5)):
+        judge.take(steps[worker][number])
+    assert (judge.evaluations[0].steps_judged, judge.evaluations[0].steps_dropped) == (8, 4)
+    without = Judge({"gradients": vanishing()})
+    for number in (0, 5):
+        without.take(steps[0][number])
+    assert without.evaluations[0].steps_dropped == 0
+
+
+UNIT_S = 2.0**-10  # so that sums are exact
+
+
+class Timed(Broken):
+    """Takes so many units of time for each step, by a clock of its own."""
+
+    def __init__(self, *took: float) -> None:
+        self.now_s = 0.0
+        self._took = list(took)
+
+    def check(self, step: Step) -> Iterable[Finding]:
+        self.now_s += self._took.pop(0) * UNIT_S
+        return ()
+
+
+def judged_steps(rule: Timed, steps: int, monkeypatch: pytest.MonkeyPatch) -> tuple[list[int], str]:
+    """The numbers of the steps that a rule with a budget of one unit judges, and what it says at the end."""
+    monkeypatch.setattr("trainyard.insight.rules.judging.thread_time", lambda: rule.now_s)
+    judge, run, judged = Judge({"timed": rule}, budget_s=UNIT_S), Run(), []
+    for number in range(steps):
+        before = judge.evaluations[0].steps_judged
+        judge.take(run.step(HEALTHY))
+        if judge.evaluations[0].steps_judged > before:
+            judged.append(number)
+    return judged, judge.evaluations[0].details
+
+
+def test_a_slow_rule_judges_as_many_steps_as_its_budget_lets_after_the_first_sixteen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judged, details = judged_steps(Timed(*[2.5] * 30), 31, monkeypatch)
+    assert judged == [*range(16), 18, 21, 24, 27, 30]
+    assert details == (
+        "10 of 31 steps were dropped and not judged. It takes 2.4 ms for a step, over its budget of 1.0 ms, and so "
+        "judges one step in 3."
+    )
+
+
+def test_a_rule_within_its_budget_judges_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged, details = judged_steps(Timed(*[1.0] * 40), 40, monkeypatch)
+    assert (judged, details) == (list(range(40)), "")
+
+
+def test_one_slow_step_is_averaged_over_sixteen(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert judged_steps(Timed(*[0.0] * 20, 15.9, *[0.0] * 20), 41, monkeypatch)[0] == list(range(41))
+    judged, details = judged_steps(Timed(*[0.0] * 20, 17.6, *[0.0] * 20), 41, monkeypatch)
+    assert judged == [*range(21), 22, *range(24, 41)]
+    assert "It takes 1.0 ms for a step, over its budget of 1.0 ms, and so judges one step in 2." in details

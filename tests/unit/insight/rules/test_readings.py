@@ -43,6 +43,28 @@ def test_an_update_is_taken_of_raw_values_of_the_same_mode() -> None:
         assert reader.read(step).measured(probe)[0] == pytest.approx(ratio, nan_ok=True)
 
 
+def test_an_update_is_taken_of_raw_values_of_the_same_worker_however_long_ago_they_were_saved() -> None:
+    probe, runs = Probe(UPDATE_RATIO, (0.0,)), (Run("worker_0"), Run("worker_1"))
+    reader = Reader(Need(collections=("weights",), probes=(probe,)))
+    for worker, value, is_raw, ratio in (
+        (0, 1.0, True, np.nan),
+        (1, 9.0, True, np.nan),
+        (0, 5.0, False, np.nan),
+        (0, 3.0, True, 2.0),
+        (1, 18.0, True, 1.0),
+    ):
+        step = runs[worker].step({WEIGHT: np.full((2, 2), value)}, is_raw=is_raw)
+        assert reader.read(step).measured(probe)[0] == pytest.approx(ratio, nan_ok=True)
+
+
+def test_a_need_without_updates_keeps_no_raw_values() -> None:
+    probe, run = Probe(UPDATE_RATIO, (0.0,)), Run()
+    reader = Reader(Need(collections=("weights",), probes=(Probe(VALUE_SHARE, (0.0,)),)))
+    for value in (1.0, 3.0):
+        step = run.step({WEIGHT: np.full((2, 2), value)}, is_raw=True)
+        assert np.isnan(reader.read(step).measured(probe)[0])
+
+
 def test_history_and_streaks_follow_tensors_into_another_table() -> None:
     run, reader, history, streaks = Run(), Reader(Need(collections=("weights",))), History(), Streaks()
     first = reader.read(run.step({"Net_a.weight": 1.0, "Net_b.weight": 2.0}))
