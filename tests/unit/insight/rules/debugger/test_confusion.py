@@ -94,3 +94,47 @@ def test_a_class_that_is_never_predicted_is_surely_missed_only_when_there_is_eno
 
 def test_a_class_that_is_not_there_is_not_missed() -> None:
     assert found_by("Confusion", evaluations(LABELS), category_no="5") == []
+
+
+@pytest.mark.parametrize(("limit", "is_found"), [("0.25", False), ("0.2499", True)])
+def test_a_share_at_the_limit_is_not_found(limit: str, is_found: bool) -> None:
+    # 25 of 100 that are predicted to be class 0 are of class 1.
+    labels, told = np.repeat([0, 1], [75, 75]), np.repeat([0, 1], [100, 50])
+    steps = [Run().step({"labels": labels, "predictions": told}, is_raw=True)]
+    assert bool(found_by("Confusion", steps, max_off_diag=limit, min_diag="0")) is is_found
+
+
+@pytest.mark.parametrize(("limit", "is_found"), [("0.75", False), ("0.7501", True)])
+def test_a_share_of_right_predictions_at_the_limit_is_not_found(limit: str, is_found: bool) -> None:
+    labels, told = np.repeat([0, 1], [75, 75]), np.repeat([0, 1], [100, 50])
+    steps = [Run().step({"labels": labels, "predictions": told}, is_raw=True)]
+    assert bool(found_by("Confusion", steps, max_off_diag="1", min_diag=limit)) is is_found
+
+
+def test_looks_on_end_are_told_with_how_often_predictions_were_right() -> None:
+    steps = evaluations(*[told_for_the_other(20)] * 2, LABELS, *[told_for_the_other(20)] * 3)
+    (finding,) = found_by("Confusion", steps, patience="3")
+    assert finding.step == 5
+    assert finding.message.endswith("more than 10%, at 3 looks on end.")
+    assert list(finding.evidence[0].steps) == [0, 1, 2, 3, 4, 5]
+    assert list(finding.evidence[0].values) == pytest.approx([0.8, 0.8, 1.0, 0.8, 0.8, 0.8])
+    assert finding.evidence[0].label == "share of right predictions"
+
+
+def test_each_worker_and_each_mode_is_looked_at_by_itself() -> None:
+    bad = {"labels": LABELS, "predictions": told_for_the_other(20)}
+    first, second = Run("worker_0"), Run("worker_1")
+    steps = [first.step(bad, is_raw=True), second.step(bad, is_raw=True), first.step(bad, mode=Mode.EVAL, is_raw=True)]
+    assert found_by("Confusion", steps, samples="200") == []
+    assert found_by("Confusion", steps, patience="2") == []
+    assert [
+        finding.step for finding in found_by("Confusion", [*steps, first.step(bad, is_raw=True)], patience="2")
+    ] == [2]
+
+
+def test_a_look_is_of_samples_of_its_own_and_evidence_of_the_last_looks() -> None:
+    steps = evaluations(*[told_for_the_other(20)] * 70)
+    found = found_by("Confusion", steps)
+    assert len(found) == 70
+    assert [finding.value for finding in found] == pytest.approx([20 / 70] * 70)
+    assert list(found[-1].evidence[0].steps) == list(range(6, 70))

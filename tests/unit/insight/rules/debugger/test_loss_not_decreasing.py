@@ -70,3 +70,61 @@ def test_tensors_of_other_collections_may_be_looked_at_as_well() -> None:
     assert found_by("LossNotDecreasing", steps) == []
     (finding, *_) = found_by("LossNotDecreasing", steps, collection_names="biases")
     assert finding.tensor == "Net_fc.bias"
+
+
+@pytest.mark.parametrize(
+    ("last", "is_found"),
+    [(64.0, True), (63.5, True), (63.0, False), (62.5, False), (67.1, False), (67.3, True)],
+)
+def test_a_loss_must_fall_by_so_much_or_may_rise_by_so_much(last: float, is_found: bool) -> None:
+    # 1 of 64 is 1.5625 %.
+    steps = losses([64.0] * 10 + [last])
+    assert bool(found_by("LossNotDecreasing", steps, diff_percent="1.5625")) is is_found
+
+
+def test_a_rise_to_the_limit_is_allowed() -> None:
+    assert found_by("LossNotDecreasing", losses([64.0] * 10 + [65.0]), increase_threshold_percent="1.5625") == []
+
+
+def test_a_loss_below_zero_falls_when_it_gets_further_from_zero() -> None:
+    assert found_by("LossNotDecreasing", losses([-1.0 - step / 10 for step in range(40)])) == []
+    (finding,) = found_by("LossNotDecreasing", losses([-1.0] * 10 + [-0.5]))
+    assert finding.value == pytest.approx(50)
+    assert len(found_by("LossNotDecreasing", losses([0.0] * 11))) == 1
+
+
+def test_means_of_a_window_are_compared_with_the_look_before_or_with_the_first() -> None:
+    values = [4.0] * 3 + [2.0] * 3 + [1.0] * 3 + [1.0, 1.1, 1.2]
+    with_before = found_by("LossNotDecreasing", losses(values), window="3", num_steps="1")
+    assert [(finding.step, finding.value) for finding in with_before] == [(11, pytest.approx(10))]
+    assert "went from 1 at step 8 to 1.1 at step 11, by +10 %; it may rise by 5 % at most" in with_before[0].message
+    with_first = found_by("LossNotDecreasing", losses(values), window="3", num_steps="1", since_start="True")
+    assert with_first == []
+    rising = found_by("LossNotDecreasing", losses([*values, *[9.0] * 3]), window="3", num_steps="1", since_start="True")
+    assert [finding.step for finding in rising] == [13, 14]
+    assert "went from 4 at step 2 to" in rising[0].message
+    assert list(rising[0].evidence[0].steps) == list(range(2, 14))
+
+
+def test_each_worker_is_compared_with_itself() -> None:
+    runs = Run("worker_0"), Run("worker_1")
+    steps = [
+        run.step({LOSS: base * 0.9**step}) for step in range(30) for run, base in zip(runs, (1.0, 9.0), strict=True)
+    ]
+    assert found_by("LossNotDecreasing", steps) == []
+
+
+def test_steps_of_one_mode_are_counted_apart_from_the_others() -> None:
+    run = Run()
+    modes = [Mode.TRAIN, Mode.TRAIN, Mode.EVAL] * 12
+    steps = [run.step({LOSS: 1.0}, mode=mode) for mode in modes]
+    (finding, *_) = found_by("LossNotDecreasing", steps, mode="EVAL")
+    assert "at step 0 to 1 at step 10" in finding.message
+    assert finding.step == 32
+
+
+def test_a_tensor_is_looked_at_instead_of_the_losses() -> None:
+    run = Run()
+    steps = [run.step({"Net_fc.bias": 1.0, LOSS: 1.0}) for _ in range(12)]
+    found = found_by("LossNotDecreasing", steps, tensor_regex="bias", use_losses_collection="False")
+    assert [finding.tensor for finding in found] == ["Net_fc.bias"]
