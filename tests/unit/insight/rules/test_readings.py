@@ -175,3 +175,10 @@ def test_a_model_learns_where_the_program_says_so_or_says_nothing() -> None:
         True,
         False,
     ]
+
+
+def test_a_reader_keeps_the_choices_of_a_few_tables_only() -> None:
+    reader = Reader(Need(collections=("weights",)))
+    for _ in range(1000):
+        assert reader.read(Run().step({WEIGHT: np.ones((2, 2))})).chosen.names == (WEIGHT,)
+    assert len(reader._chosen) <= 100
