@@ -80,7 +80,7 @@ def explained_by(model: Model, known: Floats, times: Floats, *, reports: int) ->
                 misfit = seen @ np.linalg.solve(spread, seen) + np.linalg.slogdet(spread)[1]
                 mean = final + to_end @ np.linalg.solve(spread, seen)
                 variance = final_spread**2 + drift**2 + noise**2 - to_end @ np.linalg.solve(spread, to_end)
-                found.append((-0.5 * misfit, mean, variance))
+                found.append((-0.5 * float(misfit), float(mean), float(variance)))
     return found
 
 
