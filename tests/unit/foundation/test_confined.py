@@ -655,11 +655,9 @@ def test_what_vanishes_or_turns_into_something_else_is_passed_over(
 
 
 def removing(path: str) -> Callable[[ConfinedFolder], str]:
-    """What is left, the later name first."""
-
     def remove(folder: ConfinedFolder) -> str:
         folder.remove(path)
-        return " ".join(sorted(folder.names(), reverse=True))
+        return " ".join(sorted(folder.names()))
 
     return remove
 
@@ -671,7 +669,7 @@ def test_an_ordinary_user_walks_past_what_is_closed_and_removes_it(ml: Path) -> 
     walked = as_ordinary_user(ml, lambda folder: " ".join(sorted({each.name for each in folder.walk()})))
     assert walked == "closed inner open output"
     assert mode_of(ml / "closed") == 0
-    assert as_ordinary_user(ml, removing("closed")) == "output open"
+    assert as_ordinary_user(ml, removing("closed")) == "open output"
 
 
 def test_an_ordinary_user_removes_a_tree_that_was_closed_at_every_depth(ml: Path) -> None:
