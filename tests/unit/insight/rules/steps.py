@@ -95,13 +95,44 @@ def judged(rule: DebuggerRule, steps: Iterable[Step]) -> list[Finding]:
 _SHOWS_OTHER_STEPS = ("ExplodingTensor", "UnchangedTensor", "ReplicaDivergence", "LossNotDecreasing")
 
 
+# What a chart of the evidence is titled; the losses and means of single tensors are titled by what they are of.
+LABELS = {
+    "AllZero": "zeros in %",
+    "AttentionEntropyCollapse": "entropy, of the most",
+    "CheckInputImages": "mean of the channel furthest from 0",
+    "ClassImbalance": r"most frequent / rarest class|share of class \d+ that is mistaken",
+    "Confusion": "share of right predictions",
+    "DeadEmbedding": "share of rows never used",
+    "DeadRelu": "dead units in %",
+    "ExplodingTensor": "mean magnitude",
+    "FeatureImportanceOverweight": r"importance of the first \d+",
+    "GradientNoise": "cosine of successive gradients",
+    "LearningRateTooHigh": r"median of \|update\| / \|weight\|",
+    "LearningRateTooLow": r"largest \|update\| / \|weight\|",
+    "LossNotDecreasing": "loss",
+    "LossSpike": "loss",
+    "NLPSequenceRatio": "share of the token in %",
+    "NotANumber": "loss",
+    "Overfit": r"\(validation - training\) / training",
+    "Overtraining": "(training|validation) loss",
+    "PoorWeightInitialization": "variance|largest / smallest variance|narrowest gradient|.*_output_0",
+    "ReplicaDivergence": r"mean on worker_\d+",
+    "SaturatedActivation": "saturated units in %",
+    "SimilarAcrossRuns": ".*_output_0|.*weight|.*bias",
+    "StalledTrainingRule": "seconds between steps",
+    "UnchangedTensor": "mean",
+    "VanishingGradient": r"mean \|gradient\|",
+    "WeightUpdateRatio": r"\|update\| / \|weight\|",
+}
+
+
 def _assert_is_whole(finding: Finding, rule: DebuggerRule) -> None:
     """Whatever a rule finds, it says so in a sentence and shows what it has seen until then."""
     assert finding.message.endswith(".")
     assert "  " not in finding.message
     assert finding.evidence, "a finding shows what it follows from"
     for evidence in finding.evidence:
-        assert evidence.label
+        assert re.fullmatch(LABELS.get(rule.name, ".+"), evidence.label)
         assert len(evidence.steps) == len(evidence.values)
         assert list(evidence.steps) == sorted(set(evidence.steps))
         assert rule.name in _SHOWS_OTHER_STEPS or evidence.steps[-1] == finding.step
