@@ -110,6 +110,11 @@ def test_names_are_known_however_their_words_are_joined() -> None:
     assert kinds(others, "0.3") == {(0.1, 0.9, LINEAR)}
 
 
+@pytest.mark.parametrize("name", ["lr", "momentum", "subsample", "batch", "depth"])
+def test_of_a_whole_zero_nothing_can_be_guessed_unless_the_name_tells(name: str) -> None:
+    assert guess_range(name, "0") is None
+
+
 def test_as_many_values_as_aws_takes_are_categories() -> None:
     words = [str(number) for number in range(30)]
     guess = guess_range("choice", ",".join(words))

@@ -170,19 +170,19 @@ def test_when_more_is_better_the_same_trials_end_for_the_same_reason() -> None:
     assert [float(each) for each in found.groups()] == pytest.approx([0.4, 0.8], abs=0.05)
 
 
-@pytest.mark.parametrize(("per_epoch", "first"), [(1, 5), (2, 10)])
-def test_less_chance_is_enough_in_the_first_five_reports_and_the_first_fifth(per_epoch: int, first: int) -> None:
-    times = np.arange(1, EPOCHS * per_epoch + 1) / per_epoch
+@pytest.mark.parametrize(("length", "first"), [(20, 5), (27, 5), (50, 10)])
+def test_less_chance_is_enough_in_the_first_five_reports_and_the_first_fifth(length: int, first: int) -> None:
+    times = np.arange(1, length + 1) * EPOCHS / length
     others = finished(*(exponential(final, times=times) for final in (0.2, 0.25, 0.3, 0.4, 0.5)))
     model = learn(tuple(other.curve for other in others))
-    between = {True: 0, False: 0}
+    between = dict.fromkeys(range(first - 1, first + 3), 0)
     for final in np.linspace(0.2, 0.6, 60):
-        for report in range(3, 2 * first + 1):
+        for report in between:
             curve = exponential(final, times=times)[:report]
             chance = model.forecast(curve).chance_below(others[0].curve[-1])
             is_enough = chance >= (0.03 if report <= first else 0.08)
             assert (rule().verdict(Run(1, curve), others) is None) == is_enough
-            between[report <= first] += 0.03 <= chance < 0.08
+            between[report] += 0.03 <= chance < 0.08
     assert min(between.values()) > 0
 
 
