@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 import time
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from scripts.mutants.core import AREAS, SOURCE, Area
 from scripts.mutants.operators import Mutant, mutants_of
-from scripts.mutants.trials import Outcome, Slot, Trial, load_libraries, run_trials
+from scripts.mutants.trials import Outcome, Slot, Trial, folder_of_copies, load_libraries, run_trials
 
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 SHORTEST_LIMIT_S = 15.0  # of processor time
@@ -55,8 +54,8 @@ def main() -> int:
     # As an interruption does, so that what runs is ended and the copies are removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="mutants-", dir=_folder()) as folder:
-        slots = [Slot(Path(folder) / str(number)) for number in range(asked.workers)]
+    with folder_of_copies(_folder()) as folder:
+        slots = [Slot(folder / str(number)) for number in range(asked.workers)]
         scores = []
         for area in areas:
             of_modules = [

@@ -9,7 +9,9 @@ import os
 import resource
 import shutil
 import signal
+import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -97,7 +99,7 @@ class Slot:
 
     def restore(self, module: str) -> None:
         self._write(module, self._original)
-        shutil.rmtree(self.temporary, ignore_errors=True)
+        remove(self.temporary)
 
     def _write(self, module: str, source: str) -> None:
         file = self.tree / module
@@ -128,6 +130,21 @@ class Slot:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
+
+
+@contextmanager
+def folder_of_copies(parent: Path | None) -> Iterator[Path]:
+    """A new folder, which is removed at the end with all that trials have left in it."""
+    folder = Path(tempfile.mkdtemp(prefix="mutants-", dir=parent))
+    try:
+        yield folder
+    finally:
+        remove(folder)
+
+
+def remove(folder: Path) -> None:
+    """Remove what a trial has left. It may be deeper than `shutil.rmtree` can go, where a mutant removes too little."""
+    subprocess.run(["rm", "-rf", "--", str(folder)], check=False)
 
 
 _PYTEST = (

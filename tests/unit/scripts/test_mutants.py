@@ -1,11 +1,13 @@
 import ast
+import os
+from pathlib import Path
 
 import pytest
 
 from scripts.mutants.__main__ import EQUIVALENT, known_equivalents
 from scripts.mutants.core import AREAS
 from scripts.mutants.operators import changes_of, mutants_of
-from scripts.mutants.trials import ROOT
+from scripts.mutants.trials import ROOT, folder_of_copies
 
 
 def faults(source: str) -> set[str]:
@@ -94,3 +96,16 @@ def test_every_known_equivalent_is_still_a_mutant_and_has_a_reason() -> None:
     known = known_equivalents(EQUIVALENT.read_text())
     changes = {module: changes_of((ROOT / module).read_text()) for module in {entry[0] for entry in known}}
     assert [entry for entry in known if entry[1:] not in changes[entry[0]]] == []
+
+
+def test_the_folder_of_copies_is_removed_however_deep_a_trial_has_made_it(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), folder_of_copies(tmp_path) as folder:
+        descriptor = os.open(folder, os.O_RDONLY)
+        for _ in range(3000):
+            os.mkdir("deeper", dir_fd=descriptor)
+            inner = os.open("deeper", os.O_RDONLY, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = inner
+        os.close(descriptor)
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
