@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 import socket
 import stat
 import threading
@@ -569,6 +570,8 @@ def test_what_lies_at_a_path_is_told_as_itself(ml: Path, folder: ConfinedFolder,
     assert [folder.status(path) is None for path in asked] == [False, False, False, True, True, True, False]
     with pytest.raises(OSError, match="leads out"):
         folder.status("../outside")
+    with pytest.raises(OSError, match="name too long"):
+        folder.status("n" * 300)
 
 
 def test_a_file_is_given_a_name_a_link_is_made_and_both_are_unlinked(
@@ -602,6 +605,22 @@ def test_a_name_as_long_as_a_name_can_be_is_replaced(ml: Path, folder: ConfinedF
     for body in (b"old", b"new"):
         folder.replace_file(name, body)
     assert (ml / name).read_bytes() == b"new"
+
+
+def test_a_file_is_written_by_a_name_that_nobody_can_have_put_there_before(
+    folder: ConfinedFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename, used = os.rename, []
+
+    def record(new: str, name: str, **folders: int) -> None:
+        used.append(new)
+        rename(new, name, **folders)
+
+    monkeypatch.setattr(os, "rename", record)
+    for _ in range(5):
+        folder.replace_file("word", b"1")
+    assert len(set(used)) == 5
+    assert all(re.fullmatch(r"\.word\.[0-9a-f]{16}", name) for name in used)
 
 
 def test_a_file_that_cannot_be_written_to_its_end_leaves_what_was_there(

@@ -36,6 +36,18 @@ def test_hyperband_ends_trials_by_itself() -> None:
     assert isinstance(pruner_of(plan, ""), Hyperband)
 
 
+def test_hyperband_that_nothing_says_how_long_trials_may_be_ends_none_by_itself() -> None:
+    plan = replace(PLAN, strategy=StrategyKind.HYPERBAND)
+    assert pruner_of(plan, "") is None
+    assert isinstance(pruner_of(replace(plan, early_stopping=EarlyStopping.MEDIAN), ""), MedianRule)
+
+
+def test_resources_are_for_hyperband_alone() -> None:
+    plan = replace(PLAN, resources=Resources(1, 9))
+    assert pruner_of(plan, "") is None
+    assert isinstance(pruner_of(replace(plan, early_stopping=EarlyStopping.CURVE), ""), CurveRule)
+
+
 def test_hyperband_knows_from_the_static_hyperparameters_when_programs_end() -> None:
     plan = replace(PLAN, strategy=StrategyKind.HYPERBAND, resources=Resources(1, 9))
     static = replace(plan, definitions=(replace(PLAN.definitions[0], static={"epochs": "9"}),))
