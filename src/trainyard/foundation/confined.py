@@ -168,10 +168,8 @@ class ConfinedFolder:
         try:
             with self._parent(path) as (folder, name):
                 return os.stat(name, dir_fd=folder, follow_symlinks=False)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
         except OSError as error:
-            if error.errno == errno.ELOOP:
+            if error.errno in (errno.ENOENT, *_NO_FOLDER):
                 return None
             raise
 

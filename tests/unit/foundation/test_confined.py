@@ -95,6 +95,12 @@ def test_of_a_huge_file_only_what_is_asked_is_read(ml: Path, folder: ConfinedFol
     assert folder.read("huge", limit_bytes=10, offset=(1 << 40) - 5) == bytes(5)
 
 
+def test_no_more_memory_is_taken_than_a_file_has_bytes(ml: Path, folder: ConfinedFolder) -> None:
+    (ml / "small").write_bytes(b"bytes")
+    assert folder.read("small", limit_bytes=1 << 60) == b"bytes"
+    assert folder.read("small", limit_bytes=1 << 60, offset=1 << 55) == b""
+
+
 def test_what_is_not_there_is_nothing(ml: Path, folder: ConfinedFolder) -> None:
     assert read(folder) is None
     (ml / "output").rmdir()
@@ -215,6 +221,24 @@ def test_a_tree_is_given_away_with_its_links_but_not_what_they_lead_to(
     assert state_of(outside) == before
 
 
+def test_what_vanishes_while_a_tree_is_given_away_is_passed_over(
+    ml: Path, folder: ConfinedFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        (ml / name).touch()
+    chown, given = os.chown, []
+
+    def vanish_first(name: str, *owners: int, **where: Any) -> None:
+        if name == "b":
+            (ml / "b").unlink()
+        chown(name, *owners, **where)
+        given.append(name)
+
+    monkeypatch.setattr(os, "chown", vanish_first)
+    folder.give(os.geteuid())
+    assert sorted(given) == ["a", "c", "output"]
+
+
 def test_a_walk_comes_to_everything_however_deep_and_through_no_link(
     ml: Path, folder: ConfinedFolder, outside: Path, deep: Path
 ) -> None:
@@ -289,6 +313,18 @@ def test_what_its_owner_closed_is_opened_up_but_no_file_that_has_another_name(ml
     assert stat.S_IMODE((outside / "file").stat().st_mode) == 0
     modes = [stat.S_IMODE((ml / path).stat().st_mode) for path in ("closed", "closed/inner", "closed/inner/file")]
     assert modes == [0o500, 0o500, 0o400], "no more rights than it takes"
+
+
+def test_a_pipe_or_a_socket_that_was_closed_stays_so(ml: Path) -> None:
+    os.mkfifo(ml / "pipe", 0)
+    with socket.socket(socket.AF_UNIX) as listener, ConfinedFolder.open(ml) as opened:
+        opened.bind_socket(listener, "socket", mode=0)
+
+        def look(folder: ConfinedFolder) -> str:
+            return f"{folder.read('pipe', limit_bytes=9)!r} {folder.read('socket', limit_bytes=9)!r}"
+
+        assert as_ordinary_user(ml, look) == "None None"
+    assert [mode_of(ml / name) for name in ("pipe", "socket")] == [0, 0]
 
 
 def test_a_folder_that_is_only_read_stays_read_only(ml: Path) -> None:

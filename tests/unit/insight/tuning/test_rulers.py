@@ -39,8 +39,8 @@ def test_places_are_those_of_all_values_where_these_are_few_and_else_evenly_spre
 
 
 def test_marks_lie_where_their_labels_do() -> None:
-    words = ruler(ParameterRange("word", RangeKind.CATEGORICAL, values=('"a"', '"b"', "c", "d", "e", "f")))
-    assert "".join(mark.label for mark in words.marks) == "abcdef"
+    words = ruler(ParameterRange("word", RangeKind.CATEGORICAL, values=('"a"', '"z"', "zz", "d", "e", "f")))
+    assert [mark.label for mark in words.marks] == ["a", "z", "zz", "d", "e", "f"]
     assert [mark.place for mark in words.marks] == pytest.approx([(index + 0.5) / 6 for index in range(6)])
     layers = ruler(ParameterRange("layers", RangeKind.INTEGER, low=1, high=2, scaling=Scaling.LINEAR))
     assert [mark.label for mark in layers.marks] == ["1", "2"]
