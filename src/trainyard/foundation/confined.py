@@ -292,6 +292,17 @@ def _open_folder(name: str, folder: int, *, to_change: bool = False) -> int:
     return descriptor
 
 
+def _open_searchable(name: str, folder: int) -> int:
+    """Open a folder as it is; PermissionError also for one whose names can be read, but from which no way leads up."""
+    descriptor = os.open(name, _FOLDER, dir_fd=folder)
+    try:
+        os.stat(".", dir_fd=descriptor)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
 def _open_closed_folder(name: str, folder: int) -> int:
     """Open a folder that may have been closed to everybody, in one that is open."""
     with suppress(PermissionError):
@@ -368,7 +379,7 @@ class _Descent:
         if to_change:
             inner = _open_folder(name, self.descriptor, to_change=True)
         else:
-            inner = os.open(name, _FOLDER, dir_fd=self.descriptor)
+            inner = _open_searchable(name, self.descriptor)
         self.names.append(name)
         self._above.append(_identity(self.descriptor))
         self.descriptor = _exchange(self.descriptor, inner)

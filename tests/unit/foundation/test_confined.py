@@ -1,6 +1,7 @@
 """What is done in a tree that a program wrote never leads out of it, whatever the program left or changes meanwhile."""
 
 import ctypes
+import errno
 import os
 import re
 import socket
@@ -87,6 +88,11 @@ def test_a_file_is_read_as_far_as_asked_and_from_where(ml: Path, folder: Confine
     assert read(folder) == "y" + "x" * 99
     assert folder.read("output/failure", limit_bytes=1000, offset=200) == b"x\xff"
     assert folder.read("output/failure", limit_bytes=1000, offset=5000) == b""
+
+
+def test_a_text_is_read_whatever_its_bytes_are(ml: Path, folder: ConfinedFolder) -> None:
+    (ml / "output" / "failure").write_bytes(b"h\xffllo \xe2\x82")
+    assert read(folder) == "h\ufffdllo \ufffd"
 
 
 def test_of_a_huge_file_only_what_is_asked_is_read(ml: Path, folder: ConfinedFolder) -> None:
@@ -321,9 +327,16 @@ def test_a_pipe_or_a_socket_that_was_closed_stays_so(ml: Path) -> None:
         opened.bind_socket(listener, "socket", mode=0)
 
         def look(folder: ConfinedFolder) -> str:
-            return f"{folder.read('pipe', limit_bytes=9)!r} {folder.read('socket', limit_bytes=9)!r}"
+            for name in ("pipe", "socket"):
+                with suppress(PermissionError):
+                    folder.open_file(name)
+            try:
+                folder.open_file("pipe")
+            except OSError as error:
+                return f"{error.errno}"
+            return "opened"
 
-        assert as_ordinary_user(ml, look) == "None None"
+        assert as_ordinary_user(ml, look) == str(errno.EACCES)
     assert [mode_of(ml / name) for name in ("pipe", "socket")] == [0, 0]
 
 
@@ -496,6 +509,8 @@ def test_every_descriptor_is_given_back(ml: Path, folder: ConfinedFolder, outsid
         if name != "bind a socket":
             with suppress(OSError):
                 operation(folder)
+    with socket.socket(socket.AF_UNIX) as listener:
+        folder.bind_socket(listener, "own/deep/socket")
     list(folder.walk())
     folder.make_folder("own/deep/new").close()
     folder.set_mode("own/deep", 0o700)
@@ -725,6 +740,33 @@ def test_an_ordinary_user_walks_past_what_is_closed_and_removes_it(ml: Path) -> 
     assert walked == "closed inner open output"
     assert mode_of(ml / "closed") == 0
     assert as_ordinary_user(ml, removing("closed")) == "open output"
+
+
+def test_an_ordinary_user_walks_past_names_that_are_told_and_closed(ml: Path) -> None:
+    (ml / "listed").mkdir()
+    (ml / "listed" / "file").touch()
+    (ml / "listed").chmod(0o400)
+    (ml / "output" / "file").write_bytes(b"bytes")
+
+    def look(folder: ConfinedFolder) -> str:
+        before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - only their number counts
+        names = sorted({"/".join((*each.above, each.name)) for each in folder.walk()})
+        return " ".join([*names, str(len(os.listdir("/proc/self/fd")) - before)])  # noqa: PTH208
+
+    assert as_ordinary_user(ml, look) == "listed output output/file 0"
+
+
+def test_what_is_closed_while_it_is_walked_through_is_passed_over(ml: Path) -> None:
+    (ml / "file").touch()
+
+    def look(folder: ConfinedFolder) -> str:
+        seen = 0
+        for _ in folder.walk():
+            seen += 1
+            os.fchmod(folder.fileno(), 0o400)
+        return str(seen)
+
+    assert as_ordinary_user(ml, look) == "1"
 
 
 def test_an_ordinary_user_removes_a_tree_that_was_closed_at_every_depth(ml: Path) -> None:
