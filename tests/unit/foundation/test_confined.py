@@ -269,8 +269,9 @@ def test_a_walk_notices_that_its_folder_was_moved_away(ml: Path, folder: Confine
             if entry.name in ("c", "z") and (ml / "a" / "b").exists():
                 (ml / "a" / "b").rename(outside / "b")
 
-    with pytest.raises(OSError, match="moved"):
+    with pytest.raises(OSError, match="moved") as raised:
         look()
+    assert raised.value.errno == errno.ESTALE
     assert "file" not in seen  # of the folder that ".." led to
 
 
@@ -282,6 +283,7 @@ def test_what_is_removed_is_all_of_it_and_nothing_that_it_links_to(
     for number in range(10):
         (tree / f"folder-{number}" / "inner").mkdir(parents=True)
         (tree / f"folder-{number}" / "file").touch(mode=0o000)
+        (tree / "folder-4" / f"inner-{number}" / "deep").mkdir(parents=True)
     (tree / "link").symlink_to(outside)
     (tree / "folder-0/file-link").symlink_to(outside / "file")
     os.mkfifo(tree / "folder-2/pipe")
@@ -495,8 +497,9 @@ def test_what_took_the_place_of_a_socket_is_neither_opened_up_nor_given_away(
         "link": lambda place: place.symlink_to(outside / "file"),
     }
     before = state_of(outside)
-    with SwappingSocket(ml / "told", swaps[kind]) as listener, pytest.raises(OSError, match="not the socket"):
+    with SwappingSocket(ml / "told", swaps[kind]) as listener, pytest.raises(OSError, match="not the socket") as raised:
         folder.bind_socket(listener, "told", owner=os.geteuid(), mode=0o666)
+    assert (raised.value.errno, raised.value.filename) == (errno.ENOTSOCK, "told")
     (ml / "told").unlink()
     assert state_of(outside) == before
 
@@ -787,6 +790,43 @@ def test_what_another_user_closed_stays_closed_to_an_ordinary_one(ml: Path) -> N
 
     assert as_ordinary_user(ml, look, owns_it=False) == "None None"
     assert [mode_of(ml / name) for name in ("closed", "file")] == [0, 0]
+
+
+@needs_root
+def test_what_another_user_left_open_is_read_though_its_rights_cannot_be_changed(ml: Path) -> None:
+    (ml / "shared").mkdir()
+    (ml / "shared" / "file").write_text("1")
+    (ml / "shared" / "file").chmod(0o044)
+    (ml / "shared").chmod(0o055)
+    assert as_ordinary_user(ml, lambda folder: str(read(folder, "shared/file")), owns_it=False) == "1"
+    assert [mode_of(ml / name) for name in ("shared", "shared/file")] == [0o055, 0o044]
+
+
+def test_what_is_opened_up_is_open_once(ml: Path) -> None:
+    (ml / "closed").mkdir()
+    (ml / "closed" / "file").write_text("1")
+    (ml / "closed" / "file").chmod(0)
+    (ml / "closed").chmod(0)
+
+    def look(folder: ConfinedFolder) -> str:
+        before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - only their number counts
+        said = read(folder, "closed/file")
+        return f"{said} {len(os.listdir('/proc/self/fd')) - before}"  # noqa: PTH208
+
+    assert as_ordinary_user(ml, look) == "1 0"
+
+
+def test_errors_carry_their_number_and_the_path(ml: Path, folder: ConfinedFolder) -> None:
+    (ml / "link").symlink_to("output")
+    refused: list[tuple[Operation, int, str]] = [
+        (lambda folder: folder.open_file("output"), errno.EINVAL, "output"),
+        (lambda folder: folder.set_mode("link", 0o700), errno.ELOOP, "link"),
+        (lambda folder: folder.open_folder("../up"), errno.EXDEV, "../up"),
+    ]
+    for operation, number, path in refused:
+        with pytest.raises(OSError, match=r".") as raised:
+            operation(folder)
+        assert (raised.value.errno, raised.value.filename) == (number, path)
 
 
 def test_the_size_of_a_tree_is_that_of_its_files(ml: Path, outside: Path) -> None:
