@@ -48,7 +48,7 @@ def test_nothing_is_judged_before_five_others_came_as_far() -> None:
 
 
 def test_only_what_others_reported_up_to_the_same_report_counts() -> None:
-    later = [Run(each.number, (*each.curve, 0.0, 0.0, 0.0)) for each in FIVE]
+    later = [Run(each.number, (*each.curve, -9.0, -9.0, -9.0)) for each in FIVE]
     assert rule().verdict(Run(1, (9.0, 0.55)), later) is None
     assert rule().verdict(Run(1, (9.0, 0.55, 0.55)), later) is not None
 

@@ -80,6 +80,7 @@ def test_an_asked_scaling_is_kept() -> None:
         (1e300, float(np.nextafter(1e300, 2e300)), Scaling.LOGARITHMIC),
         (0.0, 1.0, Scaling.REVERSE_LOGARITHMIC),
         (-0.5, 0.5, Scaling.REVERSE_LOGARITHMIC),
+        (0.2400002001, float(np.nextafter(0.2400002001, 1.0)), Scaling.REVERSE_LOGARITHMIC),
     ],
 )
 def test_bounds_that_a_scale_cannot_hold_are_scaled_linearly(low: float, high: float, scaling: Scaling) -> None:
