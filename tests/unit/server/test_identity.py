@@ -68,6 +68,7 @@ def test_keys_look_like_those_of_aws(identities: Identities) -> None:
     for key, prefix in ((lasting, "AKIA"), (temporary, "ASIA")):
         assert key.id.startswith(prefix)
         assert (len(key.id), len(key.secret)) == (20, 40)
+        assert "=" not in key.secret
         assert key.id.isalnum()
         assert key.secret not in repr(key)
 

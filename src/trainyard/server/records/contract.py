@@ -304,7 +304,7 @@ class Records(Protocol):
         ...
 
     def due_until(self, kind: str, moment: datetime) -> Sequence[Resource]:
-        """All that are due at a moment or before, held or not, the oldest first.
+        """All that are due at a moment or before, held or not, the oldest first, those of one moment by their ids.
 
         Those that are due later and that nobody holds cost nothing.
         """

@@ -266,6 +266,15 @@ class LeaseContract:
         assert [each.key.name for each in records.due_until(KIND, minutes(-3))] == ["a"]
         assert records.due_until(KIND, minutes(-4)) == []
 
+    def test_those_that_are_due_and_of_one_moment_come_by_their_ids_held_or_not(self, records: Records) -> None:
+        for name in "abcdef":
+            records.create(draft(name, due_at=NOON), now=NOON)
+        for _ in range(3):
+            held(records)
+        found = [each.id for each in records.due_until(KIND, NOON)]
+        assert len(found) == 6
+        assert found == sorted(found)
+
     def test_a_released_resource_is_due_at_its_new_time(self, records: Records) -> None:
         records.create(draft("a", due_at=NOON), now=NOON)
         assert records.apply_claimed(held(records), Change(due_at=minutes(2)), now=NOON, release=True)
