@@ -124,6 +124,16 @@ def test_a_damaged_frame_in_the_midst_is_an_error_and_not_an_end(spool: Path) ->
         read_frames(spool, 0)
 
 
+def test_what_a_crash_left_is_its_end_also_where_all_but_the_last_byte_of_a_frame_is_there(spool: Path) -> None:
+    append_notes(spool, "a", "b", "c")
+    spool.write_bytes(spool.read_bytes().replace(b'"b"', b'"x"')[:-1])
+    assert texts(spool) == ["a"]
+
+    append_notes(spool, "d")
+
+    assert texts(spool) == ["a", "d"]
+
+
 def test_a_missing_frame_is_an_error(spool: Path) -> None:
     append_notes(spool, "a", "b", "c")
     lines = spool.read_bytes().splitlines(keepends=True)
