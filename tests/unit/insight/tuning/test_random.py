@@ -7,7 +7,8 @@ from trainyard.testing.tuning import FINITE, MIXED, categorical, continuous
 
 
 def test_what_was_tried_is_not_tried_again_also_where_all_draws_were() -> None:
-    strategy, history = RandomStrategy(MIXED, seed=1), []
+    strategy = RandomStrategy(MIXED, seed=1)
+    history: list[Observation] = []
     for _ in range(40):
         point = strategy.suggest(history, number=3)
         history.append(Observation(point, State.FAILED))
