@@ -331,7 +331,19 @@ _OTHER_FUNCTIONS = {
 }
 _KEYWORDS_LEFT_ALONE = {"strict", "usedforsecurity"}
 _DROPPED = {"sorted", "reversed", "abs", "round"}
-_SYMMETRIC = {"min", "max", "gcd", "hypot", "isclose", "isinstance", "issubclass", "compare_digest", "cast"}
+_SYMMETRIC = {
+    "min",
+    "max",
+    "minimum",
+    "maximum",
+    "gcd",
+    "hypot",
+    "isclose",
+    "isinstance",
+    "issubclass",
+    "compare_digest",
+    "cast",
+}
 
 
 def _change_exceptions(node: ast.AST, source: _Source) -> _Replacements:

@@ -396,6 +396,24 @@ def test_a_request_without_a_readable_date_is_refused() -> None:
         assert refusal(replace(request, headers=Headers(fields))).reason in (Reason.UNDATED, Reason.MALFORMED_HEADER)
 
 
+def test_a_request_without_any_date_is_told_which_headers_could_have_it() -> None:
+    request = sign("GET", "/b/k")
+    fields = [(name, value) for name, value in request.headers.items() if name != "x-amz-date"]
+    refused = refusal(replace(request, headers=Headers(fields)))
+    assert refused.reason is Reason.UNDATED
+    assert "existence of either a 'X-Amz-Date' or a 'Date' header" in str(refused)
+
+
+def test_a_token_that_is_empty_is_none() -> None:
+    for request in (
+        with_header(sign("GET", "/b/k"), "x-amz-security-token", ""),
+        documented(more="&X-Amz-Security-Token="),
+    ):
+        signed = parse_authorization(request)
+        assert signed is not None
+        assert signed.session_token is None
+
+
 @pytest.mark.parametrize(
     "written",
     [
