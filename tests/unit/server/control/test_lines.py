@@ -16,7 +16,7 @@ from trainyard.engines.catalog import Catalog
 from trainyard.engines.contract import Capacity, Node
 from trainyard.engines.placement import Demand, Room
 from trainyard.foundation.jobs import Share
-from trainyard.server.control.lines import LATEST_TURN, LONG, LOOKED_AT, TURN, Floor, Seat
+from trainyard.server.control.lines import LATEST_TURN, LONG, LOOKED_AT, TURN, Floor, Seat, is_shared
 from trainyard.server.control.training import GIVE_WAY
 from trainyard.server.records.contract import ResourceId
 from trainyard.testing.engines import SimulatedEngine, complete, run
@@ -424,3 +424,11 @@ def test_a_type_that_the_catalog_has_lost_fails_the_job_with_the_reason(tmp_path
         (offer,) = forgetful.offers({})
         assert forgetful.place(offer) is None
         assert '"ml.my-box" is not an instance type' in bench.job().failure
+
+
+def test_only_one_machine_that_does_not_reserve_is_shared() -> None:
+    machine = Capacity.of_machine(slots=2, cpus=2.0, memory_bytes=8 * GIB)
+    assert is_shared(machine)
+    assert not is_shared(Capacity(machine.nodes * 2))
+    assert not is_shared(nodes("a"))
+    assert not is_shared(Capacity(()))
