@@ -1,4 +1,4 @@
-"""Both back ends keep the contract of records."""
+"""Both back ends fulfil the contract of records."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
+from tests.postgres import PostgresServer
 from trainyard.server.records.contract import Records
 from trainyard.server.records.schema import access_keys, counters, events, resources, tags, users
 from trainyard.server.records.sql import open_records
-from trainyard.testing.postgres import PostgresServer
 from trainyard.testing.records import RecordsContract
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def urls(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The addresses of two empty databases of one back end."""
+    """The URLs of two empty databases of one back end."""
     if request.param == "sqlite":
         return iter([f"sqlite:///{tmp_path}/one.db", f"sqlite:///{tmp_path}/other.db"])
     two: tuple[str, str] = request.getfixturevalue("two_databases")
@@ -25,7 +25,7 @@ def urls(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def two_databases(postgres: PostgresServer) -> Iterator[tuple[str, str]]:
-    """Used by all tests in turn; making one takes a third of a second, emptying one hardly any time."""
+    """Two databases for all tests in turn. To create one takes 0.3 s; to empty one takes hardly any time."""
     with postgres.database() as one, postgres.database() as other:
         yield one, other
 
@@ -60,7 +60,8 @@ def records(reopen: Callable[[], Records]) -> Records:
 
 
 @pytest.fixture
-def other_records(records: Records, urls: Iterator[str]) -> Iterator[Records]:  # asks for `records` to be the second
+def other_records(records: Records, urls: Iterator[str]) -> Iterator[Records]:
+    """Other records. They depend on `records`, so that they get the second URL."""
     other = open_records(next(urls))
     yield other
     other.close()

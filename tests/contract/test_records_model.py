@@ -1,4 +1,4 @@
-"""Whatever callers do in whatever order, records answer as a plain dictionary would."""
+"""Whatever callers do in whatever order, records answer like a plain dictionary."""
 
 import shutil
 import tempfile
@@ -13,25 +13,43 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, MultipleResults, RuleBasedStateMachine, invariant, multiple, rule
 
 from trainyard.foundation.errors import AlreadyExists, NotFound
-from trainyard.server.records.contract import Change, Claim, Draft, NewEvent, Query, Resource, ResourceKey, SortBy
+from trainyard.server.records.contract import (
+    Change,
+    Claim,
+    Draft,
+    NewEvent,
+    Priority,
+    Query,
+    QueuedResource,
+    QueueState,
+    Resource,
+    ResourceKey,
+    SortBy,
+)
 from trainyard.server.records.sql import open_records
 from trainyard.testing.records.lists import read_all
 from trainyard.testing.records.samples import ALICE, BOB, NOON, REGION
 
 T = TypeVar("T")
-Kept: TypeAlias = MultipleResults[T] | T  # what a rule adds to a bundle: one, or none
+# What a rule adds to a bundle: one, or none.
+Kept: TypeAlias = MultipleResults[T] | T
 
 accounts = st.sampled_from([ALICE, BOB])
 kinds = st.sampled_from(["job", "model"])
 job_names = st.sampled_from(["a", "ab", "b", "B", "é"])
 statuses = st.sampled_from(["", "x", "y"])
 delays = st.integers(-3, 3).map(lambda count: timedelta(minutes=count))
+states = st.sampled_from(QueueState)
+queues = st.none() | st.sampled_from(["x", "y"])
+priorities = st.sampled_from(Priority)
 moments = st.integers(-1, 12).map(lambda count: NOON + timedelta(minutes=count))
 changes = st.builds(
     Change,
     status=st.none() | statuses,
     body=st.none() | st.fixed_dictionaries({"n": st.integers()}),
     due_at=st.none() | moments,
+    state=st.none() | states,
+    is_settling=st.booleans(),
 )
 queries = st.builds(
     Query,
@@ -53,16 +71,26 @@ queries = st.builds(
 
 @dataclass
 class Known:
-    """What the model holds of one living resource."""
+    """The model of one existing resource."""
 
     resource: Resource
     due_at: datetime | None
+    state: QueueState
+    queue: str | None
+    priority: Priority
     claim: Claim | None = None
+
+    @property
+    def queued(self) -> QueuedResource:
+        assert self.queue is not None
+        assert self.due_at is not None
+        key = self.resource.key
+        return QueuedResource(self.resource.id, key.account, self.queue, self.priority, self.due_at)
 
 
 @dataclass
 class Model:
-    """What records should hold."""
+    """The model of the records."""
 
     living: dict[str, Known] = field(default_factory=dict)
     events: list[tuple[str, str]] = field(default_factory=list)
@@ -80,14 +108,27 @@ class Model:
             return None
         return known if now < known.claim.expires_at else None
 
-    def next_due(self, kind: str, now: datetime) -> Known | None:
+    def release_expired(self, kind: str, now: datetime) -> None:
+        for known in self.living.values():
+            if known.resource.key.kind == kind and known.claim is not None and known.claim.expires_at <= now:
+                known.claim = None
+
+    def in_state(self, kind: str, state: QueueState) -> list[Known]:
+        due = [known for known in self.living.values() if known.due_at is not None and known.state is state]
+        return [known for known in due if known.resource.key.kind == kind]
+
+    def first_due(self, kind: str, state: QueueState, now: datetime) -> Known | None:
         ready = [
             (known.due_at, known.resource.id, known)
-            for known in self.living.values()
-            if known.resource.key.kind == kind and known.due_at is not None and known.due_at <= now
-            if known.claim is None or known.claim.expires_at <= now
+            for known in self.in_state(kind, state)
+            if known.due_at is not None and known.due_at <= now and known.claim is None
         ]
         return min(ready, key=lambda each: each[:2])[2] if ready else None
+
+    def waiting(self, kind: str, queue: str, account: str) -> list[QueuedResource]:
+        free = [known for known in self.in_state(kind, QueueState.WAITING) if known.claim is None]
+        mine = [known for known in free if (known.queue, known.resource.key.account) == (queue, account)]
+        return sorted((known.queued for known in mine), key=lambda each: (each.priority, each.due_at, each.id))
 
     def change(self, known: Known, change: Change, now: datetime) -> None:
         before = known.resource
@@ -99,6 +140,9 @@ class Model:
             revision=before.revision + 1,
         )
         known.due_at = known.due_at if change.due_at is None else change.due_at
+        known.state = known.state if change.state is None else change.state
+        if change.is_settling:
+            known.due_at, known.state = None, QueueState.UNQUEUED
 
     def forget(self, resource: Resource) -> None:
         del self.living[resource.id]
@@ -135,7 +179,8 @@ def fits(resource: Resource, query: Query) -> bool:
 
 
 class RecordsAgainstModel(RuleBasedStateMachine):
-    seen: Bundle[Resource] = Bundle("seen")  # every version of a resource that a caller may still hold
+    # Every version of a resource that a caller may still have.
+    seen: Bundle[Resource] = Bundle("seen")
     claims: Bundle[Claim] = Bundle("claims")
 
     def __init__(self) -> None:
@@ -160,11 +205,26 @@ class RecordsAgainstModel(RuleBasedStateMachine):
         name=job_names,
         status=statuses,
         delay=st.none() | delays,
+        state=states,
+        queue=queues,
+        priority=priorities,
     )
-    def create(self, account: str, kind: str, name: str, status: str, delay: timedelta | None) -> Kept[Resource]:
+    def create(
+        self,
+        account: str,
+        kind: str,
+        name: str,
+        status: str,
+        delay: timedelta | None,
+        state: QueueState,
+        queue: str | None,
+        priority: Priority,
+    ) -> Kept[Resource]:
         due_at = None if delay is None else self.now + delay
-        draft = Draft(ResourceKey(account, kind, name), REGION, {"n": 0}, status, due_at=due_at)
-        return self.created(draft)
+        key = ResourceKey(account, kind, name)
+        return self.created(
+            Draft(key, REGION, {"n": 0}, status, due_at=due_at, state=state, queue=queue, priority=priority)
+        )
 
     @rule(target=seen, parent=seen, name=job_names)
     def create_child(self, parent: Resource, name: str) -> Kept[Resource]:
@@ -181,7 +241,8 @@ class RecordsAgainstModel(RuleBasedStateMachine):
                 self.records.create(draft, now=self.now, event=NewEvent("created"))
             return multiple()
         resource = self.records.create(draft, now=self.now, event=NewEvent("created"))
-        self.model.living[resource.id] = Known(resource, draft.due_at)
+        state = QueueState.UNQUEUED if draft.due_at is None else draft.state
+        self.model.living[resource.id] = Known(resource, draft.due_at, state, draft.queue, draft.priority)
         self.model.events.append((resource.id, "created"))
         return resource
 
@@ -205,10 +266,18 @@ class RecordsAgainstModel(RuleBasedStateMachine):
             self.model.forget(resource)
             self.model.events.append((resource.id, "deleted"))
 
-    @rule(target=claims, kind=kinds, lease=st.integers(1, 120))
-    def claim_next(self, kind: str, lease: int) -> Kept[Claim]:
-        due = self.model.next_due(kind, self.now)
-        claim = self.records.claim_next(kind, worker="w", lease=timedelta(seconds=lease), now=self.now)
+    @rule(kind=kinds, state=states)
+    def first_due(self, kind: str, state: QueueState) -> None:
+        due = self.model.first_due(kind, state, self.now)
+        found = self.records.first_due(kind, now=self.now, state=state)
+        assert found == (None if due is None else due.resource)
+
+    @rule(target=claims, kind=kinds, state=states, lease=st.integers(1, 120))
+    def claim_next(self, kind: str, state: QueueState, lease: int) -> Kept[Claim]:
+        # A claim releases all expired leases of its kind.
+        self.model.release_expired(kind, self.now)
+        due = self.model.first_due(kind, state, self.now)
+        claim = self.records.claim_next(kind, worker="w", lease=timedelta(seconds=lease), now=self.now, state=state)
         if due is None:
             assert claim is None
             return multiple()
@@ -240,10 +309,28 @@ class RecordsAgainstModel(RuleBasedStateMachine):
         self.model.change(known, change, self.now)
         self.model.events.append((claim.resource.id, "worked"))
         if release:
-            known.claim, known.due_at = None, change.due_at
+            known.claim, known.due_at = None, None if change.is_settling else change.due_at
+            if known.due_at is None:
+                known.state = QueueState.UNQUEUED
         assert applied is not None
         assert applied.resource == known.resource
         return applied
+
+    @rule(kind=kinds, state=states)
+    def in_state(self, kind: str, state: QueueState) -> None:
+        expected = [known.resource for known in self.model.in_state(kind, state)]
+        expected.sort(key=lambda resource: (resource.created_at, resource.id))
+        assert self.records.in_state(kind, state) == expected
+
+    @rule(kind=kinds, queue=st.sampled_from(["x", "y"]), priority=priorities, due_at=moments)
+    def read_queue(self, kind: str, queue: str, priority: Priority, due_at: datetime) -> None:
+        waiting = {account: self.model.waiting(kind, queue, account) for account in (ALICE, BOB)}
+        assert self.records.heads(kind, [queue]) == [each[0] for each in waiting.values() if each]
+        found = self.records.waiting(kind, queue, accounts=[BOB, ALICE], limit=2)
+        assert found == [*waiting[BOB][:2], *waiting[ALICE][:2]]
+        assert self.records.count_waiting(kind, [queue]) == len(waiting[ALICE]) + len(waiting[BOB])
+        before = [each for each in waiting[BOB] if (each.priority, each.due_at) < (priority, due_at)]
+        assert self.records.count_waiting(kind, [queue], account=BOB, before=(priority, due_at)) == len(before)
 
     @rule(query=queries)
     def find(self, query: Query) -> None:

@@ -1,7 +1,7 @@
 """Lists and claims read a short range of an index, however many resources there are.
 
-Judged over 10,000 rows by what the databases say they do rather than by the clock: PostgreSQL counts the rows it reads,
-SQLite the steps of its machine, some twenty for each row.
+Measured over 10,000 rows by what the databases report rather than by the clock: PostgreSQL counts the rows that it
+reads, and SQLite the steps of its virtual machine, about twenty per row.
 """
 
 import json
@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, event
 
+from tests.postgres import PostgresServer
 from trainyard.foundation.clock import to_micros
-from trainyard.server.records.contract import Body, Change, Query, SortBy, TagFilter
+from trainyard.server.records.contract import Body, Change, Priority, Query, QueueState, SortBy, TagFilter
 from trainyard.server.records.resources import new_id
 from trainyard.server.records.schema import REVISION
 from trainyard.server.records.sql import SqlRecords, open_records
 from trainyard.server.records.tag_search import RARE, WINDOW
-from trainyard.testing.postgres import PostgresServer
 from trainyard.testing.records.samples import ALICE, BOB, KIND, LEASE, NOON, REGION
 
 ROWS = 10_000
@@ -31,6 +31,9 @@ PAGE = 20
 RARE_ROWS = 50
 RARE_NUMBERS = range(1, ROWS, ROWS // RARE_ROWS)
 LATE_ROWS = 2_000
+# One resource in 500 has each of these states. The others wait.
+STATES = {1: QueueState.PLACED, 3: QueueState.UNQUEUED}
+PLACED_ROWS = ROWS // 500
 ROWS_FOR_A_PAGE = 10 * PAGE
 STEPS_FOR_A_PAGE = 20 * ROWS_FOR_A_PAGE
 
@@ -54,7 +57,8 @@ def records(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         opened = open_records(url)
         stack.callback(opened.close)
         opened.restore(many_rows())
-        if request.param == "postgres":  # as autovacuum does within the minute
+        # As autovacuum does within a minute.
+        if request.param == "postgres":
             opened.database.write(lambda connection: connection.exec_driver_sql("ANALYZE"))
         yield opened
 
@@ -95,7 +99,7 @@ def test_a_name_is_looked_up_whatever_the_order(records: SqlRecords, scope: str)
 
 @pytest.mark.parametrize(("sort_by", "descending"), ORDERS)
 @pytest.mark.parametrize("scope", ["account", "kind"])
-def test_a_rare_tag_leads_to_the_few_that_have_it(
+def test_resources_with_a_rare_tag_are_looked_up_by_it(
     records: SqlRecords, scope: str, sort_by: SortBy, descending: bool
 ) -> None:
     query = replace(SCOPES[scope], sort_by=sort_by, descending=descending)
@@ -109,7 +113,7 @@ def test_a_rare_tag_leads_to_the_few_that_have_it(
 @pytest.mark.parametrize(("sort_by", "descending"), ORDERS)
 @pytest.mark.parametrize("scope", ["account", "kind"])
 @pytest.mark.parametrize("status", ["", "Completed"])
-def test_a_common_tag_is_sought_in_the_order_of_the_list_a_window_at_a_time(
+def test_a_common_tag_is_searched_in_list_order_one_window_at_a_time(
     records: SqlRecords, scope: str, sort_by: SortBy, descending: bool, status: str
 ) -> None:
     query = replace(SCOPES[scope], sort_by=sort_by, descending=descending, status=status, tags=(TagFilter("k"),))
@@ -146,7 +150,7 @@ def test_a_count_reads_an_index_of_what_it_counts(records: SqlRecords) -> None:
             assert plan.rows < ROWS // 20, plan.text
 
 
-def test_a_part_of_a_name_is_sought_within_the_account(records: SqlRecords) -> None:
+def test_part_of_a_name_is_searched_within_the_account(records: SqlRecords) -> None:
     nowhere = replace(SCOPES["account"], account=BOB, kind="model", name_contains="nowhere")
     for plan in plans(records, lambda records: records.find(nowhere)):
         assert plan.is_short, plan.text
@@ -154,7 +158,7 @@ def test_a_part_of_a_name_is_sought_within_the_account(records: SqlRecords) -> N
 
 def test_claims_and_their_writes_find_their_row_at_once(records: SqlRecords) -> None:
     def work(records: SqlRecords) -> None:
-        claim = records.claim_next(KIND, worker="w", lease=LEASE, now=LATER)
+        claim = records.claim_next(KIND, worker="w", lease=LEASE, now=LATER, state=QueueState.WAITING)
         assert claim is not None
         renewed = records.renew(claim, lease=LEASE, now=LATER)
         assert renewed is not None
@@ -164,42 +168,56 @@ def test_claims_and_their_writes_find_their_row_at_once(records: SqlRecords) -> 
         assert plan.is_short, plan.text
 
 
-def test_the_first_in_line_is_found_at_once_and_those_before_a_moment_by_an_index_alone(records: SqlRecords) -> None:
-    for plan in plans(records, partial(SqlRecords.first_due, kind=KIND, now=LATER)):
-        assert plan.is_short, plan.text
-    near = NOON + timedelta(seconds=ROWS // 2 + 40)
-    for plan in plans(records, partial(SqlRecords.count_due, kind=KIND, after=NOON - timedelta(days=1), before=near)):
-        assert plan.is_short, plan.text
+def test_the_first_due_resource_of_a_state_is_found_at_once(records: SqlRecords) -> None:
+    for state in QueueState:
+        for plan in plans(records, partial(SqlRecords.first_due, kind=KIND, now=LATER, state=state)):
+            assert plan.is_short, plan.text
 
 
-def test_those_that_are_due_until_a_moment_are_found_without_those_that_are_due_later(records: SqlRecords) -> None:
-    free, held = plans(records, partial(SqlRecords.due_until, kind=KIND, moment=NOON - timedelta(days=1)))
+def test_the_resources_of_a_state_are_found_without_those_of_other_states(records: SqlRecords) -> None:
+    assert len(records.in_state(KIND, QueueState.PLACED)) == PLACED_ROWS
+    free, held = plans(records, partial(SqlRecords.in_state, kind=KIND, state=QueueState.PLACED))
     assert free.is_short, free.text
     assert "resources_leased" in held.text
 
 
-def test_the_first_of_each_account_in_a_line_are_found_without_those_behind_them(records: SqlRecords) -> None:
-    heads = partial(SqlRecords.heads, kind=KIND, lines=["here", "there", "nowhere"], after=NOON)
-    behind = partial(SqlRecords.waiting, kind=KIND, line="here", accounts=[BOB], after=NOON, limit=PAGE)
+def test_the_heads_of_a_queue_are_found_without_those_behind_them(records: SqlRecords) -> None:
+    heads = partial(SqlRecords.heads, kind=KIND, queues=["here", "there", "nowhere"])
+    behind = partial(SqlRecords.waiting, kind=KIND, queue="here", accounts=[BOB], limit=PAGE)
     assert len(heads(records)) == 6
     assert len(behind(records)) == PAGE
     for plan in (*plans(records, heads), *plans(records, behind)):
         assert plan.is_short, plan.text
-        assert "resources_in_line" in plan.text
+        assert not plan.sorts, plan.text
+        assert "resources_in_queue" in plan.text
 
 
-def test_those_in_a_line_are_counted_by_its_index_alone(records: SqlRecords) -> None:
-    soon = NOON + timedelta(seconds=ROWS // 2 + 40)
-    count = partial(SqlRecords.count_due, kind=KIND, lines=["here"], account=BOB, after=NOON, before=soon)
+@pytest.mark.parametrize("priority", Priority)
+def test_a_count_of_an_account_in_a_queue_reads_no_more_than_it_counts(records: SqlRecords, priority: Priority) -> None:
+    before = (priority, NOON + timedelta(seconds=ROWS // 2 + 40))
+    count = partial(SqlRecords.count_waiting, kind=KIND, queues=["here"], account=BOB, before=before)
+    counted = count(records)
+    assert 0 < counted < PAGE if priority is Priority.ON_DEMAND else counted > ROWS_FOR_A_PAGE
     for plan in plans(records, count):
-        assert plan.is_short, plan.text
-        assert "resources_in_line" in plan.text
+        assert plan.rows <= counted, plan.text
+        assert "resources_in_queue" in plan.text
+
+
+def test_a_count_of_queues_reads_none_of_another_queue_or_state(records: SqlRecords) -> None:
+    before = (Priority.SPOT, NOON)
+    for queue in ("there", "nowhere"):
+        count = partial(SqlRecords.count_waiting, kind=KIND, queues=[queue], before=before)
+        for plan in plans(records, count):
+            assert plan.rows < ROWS // 10, plan.text
+            assert "resources_in_queue" in plan.text
 
 
 def test_an_idle_worker_learns_quickly_that_there_is_nothing_to_do(records: SqlRecords) -> None:
     for kind, now in ((KIND, NOON - timedelta(days=1)), ("model", LATER), ("unknown", LATER)):
-        for plan in plans(records, partial(SqlRecords.claim_next, kind=kind, worker="w", lease=LEASE, now=now)):
-            assert plan.is_short, plan.text
+        for state in QueueState:
+            claim = partial(SqlRecords.claim_next, kind=kind, worker="w", lease=LEASE, now=now, state=state)
+            for plan in plans(records, claim):
+                assert plan.is_short, plan.text
 
 
 def test_loads_applies_and_deletes_touch_only_their_own(records: SqlRecords) -> None:
@@ -213,11 +231,11 @@ def test_loads_applies_and_deletes_touch_only_their_own(records: SqlRecords) -> 
         assert plan.is_short, plan.text
 
 
-def test_tagged_arns_and_events_are_read_from_their_place(records: SqlRecords) -> None:
+def test_tagged_arns_and_events_are_read_from_their_cursor(records: SqlRecords) -> None:
     def work(records: SqlRecords) -> None:
         for account in (ALICE, None):
             for prefixes in ([], ["arn:5", "arn:7"]):
-                assert records.tagged(account, arn_prefixes=prefixes, after="arn:4", limit=PAGE)
+                assert records.tagged_arns(account, arn_prefixes=prefixes, after="arn:4", limit=PAGE)
             assert records.events(after=ROWS // 2, limit=PAGE, account=account)
 
     for plan in plans(records, work):
@@ -227,13 +245,14 @@ def test_tagged_arns_and_events_are_read_from_their_place(records: SqlRecords) -
 @dataclass(frozen=True, slots=True)
 class Plan:
     text: str
-    rows: float  # that were read, or about as many
+    # About how many rows were read.
+    rows: float
     is_short: bool
     sorts: bool
 
 
 def assert_pages_are_short(records: SqlRecords, query: Query) -> None:
-    """The first three, of which the last two begin elsewhere than the list."""
+    """Check the first three pages. The last two do not start at the beginning of the list."""
     for _ in range(3):
         [plan] = plans(records, partial(SqlRecords.find, query=query))
         assert plan.is_short, plan.text
@@ -243,7 +262,7 @@ def assert_pages_are_short(records: SqlRecords, query: Query) -> None:
 
 
 def plans(records: SqlRecords, work: Callable[[SqlRecords], object]) -> list[Plan]:
-    """How the database runs each statement that the work sends, its inserts aside."""
+    """Return how the database runs each statement of the work, except inserts."""
     sent: list[tuple[str, Any]] = []
 
     def note(_: Connection, __: object, statement: str, parameters: Any, *___: object) -> None:
@@ -289,7 +308,7 @@ def explain_postgres(connection: Connection, statement: str, parameters: Any) ->
         transaction.rollback()
     nodes = list(plan_nodes(row[0][0]["Plan"]))
     rows = sum(rows_read(node) for node in nodes if "Relation Name" in node)
-    # Sorting by what one index has in order but for ties is no sort of the whole.
+    # An incremental sort, which only orders ties within an index order, is not a full sort.
     sorts = any(node["Node Type"] == "Sort" for node in nodes)
     return Plan(f"{statement}\n{json.dumps(nodes, indent=1)}\n{rows} rows", rows, rows < ROWS_FOR_A_PAGE, sorts)
 
@@ -306,7 +325,7 @@ def rows_read(node: dict[str, Any]) -> float:
 
 
 def many_rows() -> Iterator[tuple[str, Body]]:
-    """Jobs of three accounts, one in a hundred failed, one in ten a child; events and tags as many."""
+    """Yield jobs of three accounts, 3 % of them failed and 10 % children, and as many events and tags."""
     chance = random.Random(7)
     yield "schema", {"revision": REVISION}
     yield "resources", row(0, chance) | {"id": PARENT, "kind": "group", "name": "parent"}
@@ -338,8 +357,10 @@ def row(number: int, chance: random.Random) -> dict[str, Any]:
         "parent": None if number % 10 else PARENT,
         "arn": f"arn:{number}",
         "due_at": to_micros(created) if number % 2 else None,
-        "line": ("here", "there")[number % 7 == 0],
-        # Half of what is due is in the hands of a worker, and first in line.
+        "queue": ("here", "there")[number % 7 == 0],
+        "state": STATES.get(number % 500, QueueState.WAITING).value,
+        "priority": int(Priority.SPOT if number % 5 == 0 else Priority.ON_DEMAND),
+        # Workers hold the first half of the resources that are due.
         "lease_token": "t" if number % 2 and number < ROWS // 2 else None,
         "lease_worker": None,
         "lease_expires_at": to_micros(LATER + LEASE) if number % 2 and number < ROWS // 2 else None,

@@ -1,4 +1,4 @@
-"""What a server beside us can do to records: drop connections, refuse, lock, and serve several yards."""
+"""A PostgreSQL server can drop connections, refuse, lock, and serve several yards."""
 
 import contextlib
 import random
@@ -11,10 +11,10 @@ import psycopg
 import pytest
 from sqlalchemy import Connection, text
 
+from tests.postgres import PostgresServer
 from trainyard.foundation.errors import LimitExceeded, NotFound, Unavailable
 from trainyard.server.records.contract import Change, Claim, NewEvent, Query, Records, Resource
 from trainyard.server.records.sql import SqlRecords, open_records
-from trainyard.testing.postgres import PostgresServer
 from trainyard.testing.records.samples import KIND, LEASE, NOON, draft, in_threads, minutes, names
 
 pytestmark = pytest.mark.postgres
@@ -55,7 +55,7 @@ def test_work_whose_connection_dies_before_the_commit_is_done_once(records: SqlR
     assert records.database.read(lambda connection: connection.execute(text("SELECT * FROM facts")).rowcount) == 2
 
 
-def test_a_connection_that_dies_in_the_commit_is_said_and_nothing_is_done_twice(records: SqlRecords, url: str) -> None:
+def test_a_connection_lost_in_the_commit_is_reported_and_nothing_is_done_twice(records: SqlRecords, url: str) -> None:
     runs = []
 
     def work(connection: Connection) -> None:
@@ -88,12 +88,12 @@ def test_writers_that_lock_each_other_out_both_finish(records: SqlRecords) -> No
     assert {resource.revision for resource in records.find(Query(KIND)).resources} == {3}
 
 
-def test_a_row_that_stays_locked_is_said(url: str) -> None:
+def test_a_row_that_stays_locked_is_reported(url: str) -> None:
     with contextlib.closing(open_records(f"{url}&options=-c%20lock_timeout%3D50")) as records:
         made = records.create(draft("a"), now=NOON)
         with psycopg.connect(url) as other:
             other.execute("UPDATE resources SET revision = revision")
-            with pytest.raises(Unavailable, match="kept a row locked too long"):
+            with pytest.raises(Unavailable, match="locked a row for too long"):
                 records.apply(made, Change(status="x"), now=NOON)
             other.rollback()
         assert records.apply(made, Change(status="x"), now=NOON) is not None
@@ -109,7 +109,7 @@ def test_a_row_that_another_locks_for_a_moment_is_claimed_later(records: SqlReco
     assert claimed_name(records) == "a"
 
 
-def test_a_read_only_server_is_said(records: SqlRecords, url: str) -> None:
+def test_a_read_only_server_is_reported(records: SqlRecords, url: str) -> None:
     with psycopg.connect(url, autocommit=True) as other:
         other.execute(f'ALTER DATABASE "{other.info.dbname}" SET default_transaction_read_only = on')
     end_connections(url)
@@ -118,20 +118,21 @@ def test_a_read_only_server_is_said(records: SqlRecords, url: str) -> None:
         records.create(draft("a"), now=NOON)
 
 
-def test_a_server_that_is_not_there_is_said_without_the_password(tmp_path: Path) -> None:
+def test_an_unreachable_server_is_reported_without_the_password(tmp_path: Path) -> None:
     with pytest.raises(Unavailable) as caught:
         open_records(f"postgresql://me:geheim@/yard?host={tmp_path}")
     assert "cannot be reached" in caught.value.message
     assert "geheim" not in caught.value.message
 
 
-def test_a_database_that_does_not_exist_is_said(postgres: PostgresServer) -> None:
+def test_a_missing_database_is_reported(postgres: PostgresServer) -> None:
     with pytest.raises(Unavailable, match=r"\"nowhere\" does not exist.*check the URL"):
         open_records(postgres.url("nowhere"))
 
 
 def test_a_name_too_long_for_an_index_is_refused(records: SqlRecords) -> None:
-    long = "".join(random.Random(7).choices(string.ascii_letters, k=10_000))  # noise, for it is kept compressed
+    # Random, because the server compresses values.
+    long = "".join(random.Random(7).choices(string.ascii_letters, k=10_000))
     with pytest.raises(LimitExceeded, match="make it shorter"):
         records.create(draft(long), now=NOON)
 
@@ -146,7 +147,7 @@ def test_yards_that_share_a_database_claim_each_resource_once(records: SqlRecord
     assert sorted(claimed) == sorted(names(records.find(Query(KIND)).resources))
 
 
-def test_events_of_several_yards_are_in_one_order(records: SqlRecords, url: str) -> None:
+def test_events_of_several_yards_have_one_order(records: SqlRecords, url: str) -> None:
     with contextlib.closing(open_records(url)) as second:
         yards: list[Records] = [records, second]
         in_threads(8, lambda n: yards[n % 2].create(draft(f"{n}"), now=NOON, event=NewEvent(f"{n}")), times=64)
@@ -154,7 +155,7 @@ def test_events_of_several_yards_are_in_one_order(records: SqlRecords, url: str)
     assert sorted(int(event.kind) for event in records.events()) == list(range(64))
 
 
-def test_children_made_while_their_parent_is_deleted_leave_no_tags(records: SqlRecords) -> None:
+def test_children_created_while_their_parent_is_deleted_leave_no_tags(records: SqlRecords) -> None:
     for number in range(20):
         parent = records.create(draft(f"parent-{number}", kind="group"), now=NOON)
 
@@ -168,11 +169,11 @@ def test_children_made_while_their_parent_is_deleted_leave_no_tags(records: SqlR
 
         in_threads(6, act)
     assert records.find(Query(KIND)).resources == []
-    assert records.tagged(None) == []
+    assert records.tagged_arns(None) == []
 
 
 def end_connections(url: str) -> None:
-    """As an administrator, a restart or a failing network would."""
+    """End all connections, as an administrator, a restart or a network failure would."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "

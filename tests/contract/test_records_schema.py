@@ -1,11 +1,13 @@
-"""A database is brought to the schema of this code, or left as it was."""
+"""A database is upgraded to the schema of this code, or left unchanged."""
 
+import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +16,24 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, Index, Inspector, insert, inspect, select, text
 
+from tests.postgres import PostgresServer
 from trainyard import __version__
+from trainyard.foundation.clock import EPOCH, to_micros
 from trainyard.foundation.errors import Conflict, Corrupt
-from trainyard.server.records.contract import Query
+from trainyard.server.records.contract import Priority, Query, QueuedResource, QueueState, Records, ResourceId
 from trainyard.server.records.database import T, open_database
-from trainyard.server.records.migrations.upgrade import upgrade
+from trainyard.server.records.migrations import upgrade_tables
+from trainyard.server.records.migrations.versions.r0007_queue_state import ROWS_AT_ONCE
 from trainyard.server.records.schema import REVISION, facts, metadata, resources, version
 from trainyard.server.records.sql import open_records
-from trainyard.testing.postgres import PostgresServer
-from trainyard.testing.records.samples import ALICE, KIND, NOON, REGION, in_threads, key, names
+from trainyard.testing.records.samples import ALICE, KIND, LEASE, NOON, REGION, in_threads, key, names
 
 FIRST = "0001"
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Of an empty database."""
+    """The URL of an empty database."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/records.db"
         return
@@ -46,7 +50,7 @@ def test_a_new_database_has_the_schema_of_the_code(url: str) -> None:
 
 
 def test_a_database_upgraded_from_the_first_revision_is_the_same_as_a_new_one(url: str) -> None:
-    run(url, lambda connection: upgrade(connection, FIRST))
+    run(url, lambda connection: upgrade_tables(connection, FIRST))
     assert run(url, differences) != []
     open_records(url).close()
     assert run(url, differences) == []
@@ -54,7 +58,7 @@ def test_a_database_upgraded_from_the_first_revision_is_the_same_as_a_new_one(ur
     assert run(url, writer) == __version__
 
 
-def test_an_upgrade_keeps_what_was_remembered(url: str) -> None:
+def test_an_upgrade_keeps_all_resources(url: str) -> None:
     make_old(url)
     with closing(open_records(url)) as records:
         assert names(records.find(Query(KIND, account=ALICE)).resources) == ["a", "b"]
@@ -63,7 +67,7 @@ def test_an_upgrade_keeps_what_was_remembered(url: str) -> None:
 
 def test_an_upgrade_counts_the_instances_of_jobs_that_have_not_ended(url: str) -> None:
     def fill(connection: Connection) -> None:
-        upgrade(connection, "0002")
+        upgrade_tables(connection, "0002")
         whole = {"region": REGION, "created_at": NOON, "modified_at": NOON, "revision": 1, "arn": "", "kind": KIND}
         for number, status in enumerate(("InProgress", "Stopping", "Completed", "InProgress")):
             plan = {"instance_type": ("ml.m5.large", "local")[number == 3], "instance_count": number + 1}
@@ -79,9 +83,9 @@ def test_an_upgrade_counts_the_instances_of_jobs_that_have_not_ended(url: str) -
         }
 
 
-def test_an_upgrade_puts_jobs_that_have_not_ended_in_their_lines(url: str) -> None:
+def test_an_upgrade_queues_jobs_that_have_not_ended(url: str) -> None:
     def fill(connection: Connection) -> None:
-        upgrade(connection, "0005")
+        upgrade_tables(connection, "0005")
         whole = {"region": REGION, "created_at": NOON, "modified_at": NOON, "revision": 1, "arn": "", "kind": KIND}
         jobs: dict[str, dict[str, Any]] = {"here": {"plan": {}}, "there": {"site": "x", "plan": {"engine": "ray"}}}
         for name, job in (*jobs.items(), ("ended", {"plan": {}})):
@@ -91,9 +95,43 @@ def test_an_upgrade_puts_jobs_that_have_not_ended_in_their_lines(url: str) -> No
 
     run(url, fill)
     with closing(open_records(url)) as records:
-        after = NOON - timedelta(seconds=1)
-        assert [each.id for each in records.heads(KIND, ["/"], after=after)] == ["id-here"]
-        assert [each.id for each in records.heads(KIND, ["x/ray"], after=after)] == ["id-there"]
+        assert [each.id for each in records.heads(KIND, ["/"])] == ["id-here"]
+        assert [each.id for each in records.heads(KIND, ["x/ray"])] == ["id-there"]
+
+
+def test_an_upgrade_reads_state_and_priority_from_jobs_and_gives_them_their_true_dates(url: str) -> None:
+    run(url, fill_with_shifted_dates)
+    with closing(open_records(url)) as records:
+        assert_is_queued(records)
+    assert run(url, differences) == []
+
+
+def test_a_backup_from_before_queue_states_is_restored_and_upgraded(url: str, tmp_path: Path) -> None:
+    older = f"sqlite:///{tmp_path}/older.db"
+    run(older, fill_with_shifted_dates)
+    rows = run(older, rows_of_jobs)
+    with closing(open_records(url)) as records:
+        records.restore([("schema", {"revision": "0006", "written_by": "0.0.1"}), *rows])
+        assert_is_queued(records)
+    assert run(url, differences) == []
+    assert run(url, revision) == REVISION
+    assert run(url, writer) == __version__
+
+
+def test_an_upgrade_queues_more_jobs_than_one_statement_takes(url: str) -> None:
+    count = 2 * ROWS_AT_ONCE + 1
+
+    def fill(connection: Connection) -> None:
+        upgrade_tables(connection, "0006")
+        for number in range(count):
+            insert_old_job(connection, f"job-{number:04}", OldJob(number % 2 == 1, NOON))
+
+    run(url, fill)
+    with closing(open_records(url)) as records:
+        queued = records.waiting(KIND, QUEUE, accounts=[ALICE], limit=2 * count)
+        order = [*range(0, count, 2), *range(1, count, 2)]
+        assert [each.id for each in queued] == [f"id-job-{number:04}" for number in order]
+        assert {each.due_at for each in queued} == {NOON}
 
 
 def test_a_current_database_is_opened_without_a_write_or_the_migration_tool(url: str) -> None:
@@ -142,6 +180,18 @@ def test_an_upgrade_killed_half_way_leaves_the_old_schema(url: str, statements: 
     assert run(url, differences) == []
 
 
+@pytest.mark.parametrize(("beginning", "statements"), [("ALTER TABLE", 2), ("UPDATE resources SET state", 3)])
+def test_an_upgrade_killed_while_it_queues_jobs_leaves_the_old_schema(
+    url: str, beginning: str, statements: int
+) -> None:
+    run(url, fill_with_shifted_dates)
+    before = run(url, contents)
+    killed_while_opening(url, beginning, statements)
+    assert run(url, contents) == before
+    with closing(open_records(url)) as records:
+        assert_is_queued(records)
+
+
 @pytest.mark.parametrize("statements", [1, 5, 25])
 def test_a_creation_killed_half_way_leaves_nothing(url: str, statements: int) -> None:
     killed_while_opening(url, "CREATE", statements)
@@ -158,21 +208,21 @@ def test_a_change_killed_just_before_its_commit_leaves_the_old_schema(url: str) 
 
 
 @pytest.mark.parametrize("prepare", [lambda url: None, lambda url: make_old(url)], ids=["empty", "old"])
-def test_several_that_open_at_once_make_one_schema(url: str, prepare: Callable[[str], None]) -> None:
+def test_processes_that_open_a_database_at_once_create_one_schema(url: str, prepare: Callable[[str], None]) -> None:
     prepare(url)
     in_threads(4, lambda _: open_records(url).close())
     assert run(url, differences) == []
 
 
 def run(url: str, work: Callable[[Connection], T]) -> T:
-    """In the database as it is, without what opening records does to it."""
+    """Run work in the database as it is, without the upgrade that opening records does."""
     with closing(open_database(url)) as database:
         return database.write(work)
 
 
 def make_old(url: str) -> None:
     def fill(connection: Connection) -> None:
-        upgrade(connection, FIRST)
+        upgrade_tables(connection, FIRST)
         for name in ("a", "b"):
             whole = {"region": REGION, "status": "", "created_at": NOON, "modified_at": NOON, "revision": 1}
             named = {"id": f"id-{name}", "account": ALICE, "kind": KIND, "name": name, "body": {"x": 1}, "arn": ""}
@@ -180,6 +230,114 @@ def make_old(url: str) -> None:
         connection.execute(insert(facts), {"name": "written_by", "value": "0.0.1"})
 
     run(url, fill)
+
+
+@dataclass(frozen=True, slots=True)
+class OldJob:
+    """A job as revision 0006 stores it: `due_at` encodes whether the job is placed and whether it is on spot."""
+
+    is_spot: bool
+    created_at: datetime
+    # The end time of each attempt.
+    attempts: tuple[str | None, ...] = ()
+
+    @property
+    def due_at(self) -> datetime:
+        if self.attempts and self.attempts[-1] is None:
+            return EPOCH
+        return self.created_at if self.is_spot else self.created_at - timedelta(days=10_000)
+
+    @property
+    def body(self) -> dict[str, Any]:
+        attempts = [{"number": 1, "ended_at": ended_at} for ended_at in self.attempts]
+        plan = {"engine": "local", **({"is_spot": True} if self.is_spot else {})}
+        return {"job": {"site": "here", "plan": plan, **({"attempts": attempts} if attempts else {})}}
+
+
+QUEUE = "here/local"
+# Shifted by 10,000 days, a job of this date reads as one on spot.
+AFTER_2039 = datetime(2040, 1, 1, tzinfo=UTC)
+OLD_JOBS = {
+    "on-demand": OldJob(False, NOON),
+    "on-demand-later": OldJob(False, AFTER_2039),
+    "on-demand-again": OldJob(False, NOON + timedelta(minutes=1), attempts=("2026-07-01T12:00:00Z",)),
+    "spot": OldJob(True, NOON - timedelta(days=1)),
+    "spot-later": OldJob(True, AFTER_2039),
+    "spot-interrupted": OldJob(True, NOON, attempts=("2026-07-01T12:00:00Z", "2026-07-01T12:01:00Z")),
+    "placed": OldJob(False, NOON, attempts=(None,)),
+    "placed-later": OldJob(False, AFTER_2039, attempts=(None,)),
+    "placed-spot": OldJob(True, NOON + timedelta(minutes=1), attempts=("2026-07-01T12:00:00Z", None)),
+}
+
+
+def fill_with_shifted_dates(connection: Connection) -> None:
+    upgrade_tables(connection, "0006")
+    for name, job in OLD_JOBS.items():
+        insert_old_job(connection, name, job)
+    ended = {"job": {"plan": {}, "attempts": [{"number": 1, "ended_at": None}]}}
+    insert_old(connection, "ended", body=ended, created_at=NOON, due_at=None)
+    insert_old(connection, "reminder", kind="pending-limit", body={"job": "spot"}, created_at=NOON, due_at=NOON)
+
+
+def insert_old_job(connection: Connection, name: str, job: OldJob) -> None:
+    insert_old(connection, name, body=job.body, created_at=job.created_at, due_at=job.due_at, line=QUEUE)
+
+
+def insert_old(
+    connection: Connection,
+    name: str,
+    *,
+    body: Mapping[str, Any],
+    created_at: datetime,
+    due_at: datetime | None,
+    line: str | None = None,
+    kind: str = KIND,
+) -> None:
+    row = {
+        "id": f"id-{name}",
+        "account": ALICE,
+        "kind": kind,
+        "name": name,
+        "region": REGION,
+        "status": "",
+        "created_at": to_micros(created_at),
+        "modified_at": to_micros(created_at),
+        "revision": 1,
+        "body": json.dumps(body),
+        "arn": "",
+        "due_at": None if due_at is None else to_micros(due_at),
+        "line": line,
+    }
+    columns, values = ", ".join(row), ", ".join(f":{column}" for column in row)
+    connection.execute(text(f"INSERT INTO resources ({columns}) VALUES ({values})"), row)
+
+
+def rows_of_jobs(connection: Connection) -> list[tuple[str, dict[str, Any]]]:
+    """Return the rows of a backup that the code of revision 0006 would write."""
+    rows = connection.execute(text("SELECT * FROM resources ORDER BY id")).mappings()
+    return [("resources", dict(row)) for row in rows]
+
+
+def assert_is_queued(records: Records) -> None:
+    """Check that the old jobs have the states, priorities and dates that their dates encoded."""
+    order = ("on-demand", "on-demand-again", "on-demand-later", "spot", "spot-interrupted", "spot-later")
+    assert records.waiting(KIND, QUEUE, accounts=[ALICE], limit=99) == [
+        QueuedResource(
+            ResourceId(f"id-{name}"),
+            ALICE,
+            QUEUE,
+            Priority.SPOT if OLD_JOBS[name].is_spot else Priority.ON_DEMAND,
+            OLD_JOBS[name].created_at,
+        )
+        for name in order
+    ]
+    assert names(records.in_state(KIND, QueueState.PLACED)) == ["placed", "placed-spot", "placed-later"]
+    assert records.in_state(KIND) == []
+    assert names(records.in_state("pending-limit")) == ["reminder"]
+    claim = records.claim_next(KIND, worker="w", lease=LEASE, now=NOON, state=QueueState.PLACED)
+    assert claim is not None
+    assert claim.resource.key.name == "placed"
+    assert names([records.load(key("ended"))]) == ["ended"]
 
 
 def make_newer(connection: Connection) -> None:
@@ -196,7 +354,7 @@ def writer(connection: Connection) -> object:
 
 
 def differences(connection: Connection) -> list[object]:
-    """Between the database and the code, with the conditions of indexes, which Alembic does not compare."""
+    """Return the differences between the database and the code, including index conditions, which Alembic ignores."""
     wanted = {str(index.name): index.dialect_options["sqlite"]["where"] for index in all_indexes()}
     inspector = inspect(connection)
     found = [index for table in inspector.get_table_names() for index in inspector.get_indexes(table)]
@@ -213,7 +371,7 @@ def all_indexes() -> Iterator[Index]:
 
 
 def contents(connection: Connection) -> dict[str, tuple[object, object, object]]:
-    """Every table with its columns, indexes and rows."""
+    """Return every table with its columns, indexes and rows."""
     inspector: Inspector = inspect(connection)
     return {
         table: (
@@ -226,7 +384,7 @@ def contents(connection: Connection) -> dict[str, tuple[object, object, object]]
 
 
 def killed_while_opening(url: str, beginning: str, count: int) -> None:
-    """Open records in a process that kills itself after so many statements of this kind."""
+    """Open records in a process that kills itself after `count` statements of this kind."""
     done = subprocess.run([sys.executable, "-c", KILLED, url, beginning, str(count)], check=False)
     assert done.returncode == -signal.SIGKILL
 

@@ -1,25 +1,42 @@
-"""What it means to remember.
+"""The contract of the records: what the yard remembers, and the values that describe it.
 
-`Records` is the seam. `SqlRecords` stands behind it, on SQLite or PostgreSQL; both must pass
+`SqlRecords` implements `Records` on SQLite and on PostgreSQL. Both must pass
 `trainyard.testing.records.RecordsContract`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Any, NewType, Protocol
 
 from trainyard.foundation.errors import LimitExceeded
 
 ResourceId = NewType("ResourceId", str)
 
-Body = Mapping[str, Any]  # JSON; what is inside belongs to the code that owns the kind
+# A JSON object. Its members belong to the code that owns the kind of resource.
+Body = Mapping[str, Any]
+
+
+class QueueState(StrEnum):
+    """The scheduling state of a due resource."""
+
+    # The scheduler does not handle the resource, or the resource is no longer due.
+    UNQUEUED = ""
+    WAITING = "waiting"
+    PLACED = "placed"
+
+
+class Priority(IntEnum):
+    """The order of priorities in a queue, the highest first."""
+
+    ON_DEMAND = 0
+    SPOT = 1
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceKey:
-    """How a caller names a resource: unique among the living of one account and kind."""
+    """The name of a resource, unique among the existing resources of one account and kind."""
 
     account: str
     kind: str
@@ -28,10 +45,11 @@ class ResourceKey:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One thing the yard remembers: a role, a policy, a log group, later a job.
+    """One thing the yard remembers, such as a role, a log group or a training job.
 
-    `id` is never used again, also after a delete; `revision` rises by one with every apply. `region` is that of the
-    create call and stays in its ARN. `parent` is the id of the resource it belongs to and is deleted with.
+    An `id` is never reused, not even after a delete. Every apply adds one to `revision`. `region` is the region of the
+    create call and part of the ARN. `parent` is the id of the resource that owns this one; deleting the parent deletes
+    its children.
     """
 
     id: ResourceId
@@ -47,7 +65,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A resource to be."""
+    """A resource to create."""
 
     key: ResourceKey
     region: str
@@ -55,23 +73,30 @@ class Draft:
     status: str = ""
     parent: ResourceId | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
-    arn: str = ""  # under which its tags are found, now or later; they go when it is deleted
+    # The ARN that holds the resource's tags. Deleting the resource deletes them.
+    arn: str = ""
     due_at: datetime | None = None
-    line: str | None = None  # in which it is due, for good; None is none
-    counts: Mapping[str, int] = field(default_factory=dict)  # what is added to which counters of its account
+    # Stored only if the resource is due.
+    state: QueueState = QueueState.UNQUEUED
+    # Never changes. None means in no queue.
+    queue: str | None = None
+    priority: Priority = Priority.ON_DEMAND
+    # What the create adds to the counters of the account, by counter name.
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """New values for a resource; None leaves what is there. `body` replaces the whole body.
+    """New values for a resource. None keeps the old value; `body` replaces the whole body.
 
-    `counts` is added to the counters of its account, and `keys` to the key pairs that users have. A quiet change leaves
-    `modified_at` as it is; after a settling one the resource is due no more.
+    `counts` is added to the counters of the account, and `keys` to the access keys of users. A quiet change does not
+    touch `modified_at`. After a settling change the resource is no longer due and in no queue state.
     """
 
     status: str | None = None
     body: Body | None = None
     due_at: datetime | None = None
+    state: QueueState | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     keys: "Sequence[AccessKey]" = ()
     is_quiet: bool = False
@@ -88,16 +113,19 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """A resource that is due in a line and that nobody holds, as an index tells of it."""
+class QueuedResource:
+    """A resource that waits in a queue and that nobody holds, as an index describes it."""
 
     id: ResourceId
     account: str
-    line: str
+    queue: str
+    priority: Priority
     due_at: datetime
 
 
 class SortBy(StrEnum):
+    """The value that orders a list."""
+
     NAME = "name"
     CREATED = "created"
     MODIFIED = "modified"
@@ -106,7 +134,7 @@ class SortBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TagFilter:
-    """A tag that a resource must have: of this key and one of these values, or any where none is given."""
+    """A tag that a resource must have: this key with one of these values, or with any value if none is given."""
 
     key: str
     values: tuple[str, ...] = ()
@@ -114,9 +142,9 @@ class TagFilter:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which resources, in which order. None and empty mean any; `account` None is for an administrator.
+    """Selects and orders resources. None and empty mean any; an `account` of None is for an administrator.
 
-    The times are exclusive. All `tags` must be there. `after` is the `next_after` of the page before.
+    The times are exclusive. A resource must have all `tags`. `after` is the `next_after` of the previous page.
     """
 
     kind: str
@@ -139,13 +167,15 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Page:
+    """One page of a list. `next_after` is None on the last page."""
+
     resources: Sequence[Resource]
     next_after: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened, appended in the transaction that made it so. `sequence` orders all of them."""
+    """Something that happened, written in the transaction that made it happen. `sequence` orders all events."""
 
     sequence: int
     at: datetime
@@ -157,13 +187,18 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class NewEvent:
+    """An event to append. The records add its sequence number, time and subject."""
+
     kind: str
     body: Body = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A person or program that may call. Each is an account of its own; `removed_at` keeps the account's things."""
+    """A person or program that may call the yard. Each user has an account of its own.
+
+    A removed user stays on record with `removed_at`, because its account still owns resources.
+    """
 
     account: str
     name: str
@@ -175,7 +210,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class AccessKey:
-    """A key pair of a user. A temporary one has a session token, an expiry, and the role and session it speaks as."""
+    """A key pair of a user. A temporary one has a session token, an expiry, and the role and session it acts as."""
 
     id: str
     secret: str = field(repr=False)
@@ -189,7 +224,7 @@ class AccessKey:
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """A number of an account that moves in the same transaction as the resources that it counts."""
+    """A number of an account, updated in the same transaction as the resources that it counts."""
 
     account: str
     name: str
@@ -197,7 +232,7 @@ class Counter:
 
 
 class CounterFull(LimitExceeded):
-    """A create would have taken a counter above the limit that was given for it."""
+    """A create would raise a counter above its limit."""
 
     def __init__(self, counter: Counter, *, limit: int, added: int) -> None:
         super().__init__(
@@ -208,6 +243,8 @@ class CounterFull(LimitExceeded):
 
 @dataclass(frozen=True, slots=True)
 class TaggedArn:
+    """An ARN of an account, with its tags."""
+
     account: str
     arn: str
     tags: Mapping[str, str]
@@ -216,12 +253,12 @@ class TaggedArn:
 class Records(Protocol):
     """Remembers resources, users, keys, tags, counters and events.
 
-    Every method is one transaction and is durable when it returns. All block and may be called from any thread, and
-    several processes may share a PostgreSQL back end. Nothing here grows slower with history: lists and claims are
-    indexed and paged. A name is matched in the case it was created with.
+    Every method is one transaction and is durable when it returns. All methods block and may be called from any thread.
+    Several processes may share a PostgreSQL back end. Nothing slows down as history grows: lists and claims use indexes
+    and pages. Names are case-sensitive.
 
-    Raised: NotFound, AlreadyExists and Conflict as each method says; Unavailable when the database cannot be reached,
-    is locked too long, or its disk is full; Corrupt when it cannot be read.
+    Raises NotFound, AlreadyExists and Conflict as each method says; Unavailable when the database cannot be reached,
+    stays locked too long, or has a full disk; Corrupt when it cannot be read.
     """
 
     def create(
@@ -232,81 +269,79 @@ class Records(Protocol):
         event: NewEvent | None = None,
         limits: Mapping[str, int] | None = None,
     ) -> Resource:
-        """AlreadyExists when a living resource has the key. Of many concurrent creates exactly one succeeds.
+        """Create a resource. AlreadyExists when one has the key; of concurrent creates exactly one succeeds.
 
-        NotFound when the draft names a parent that does not live in its account. CounterFull when a counter that the
-        draft adds to would be above its limit in `limits`, however many creates there are at once.
+        NotFound when the draft names a parent that its account does not have. CounterFull when a counter that the
+        draft adds to would exceed its limit in `limits`, however many creates run at once.
         """
         ...
 
     def load(self, key: ResourceKey) -> Resource:
-        """The living resource of that key, or NotFound with the kind and the name."""
+        """Return the resource with this key. NotFound carries the kind and the name."""
         ...
 
     def load_by_id(self, id: ResourceId) -> Resource:  # noqa: A002 - the domain's word
-        """The living resource of that id, or NotFound."""
+        """Return the resource with this id, or raise NotFound."""
         ...
 
     def find(self, query: Query) -> Page:
-        """One page. Pages stay stable while resources are added: none is skipped or shown twice.
+        """Return one page. Pages stay stable while resources are added: none is skipped or shown twice.
 
-        A page of a query with tags may be short, or empty, with others behind it.
+        With tags in the query, a page may be short or empty although more pages follow.
         """
         ...
 
     def count(self, query: Query) -> int:
-        """How many resources a query without tags finds in all, whatever its page; read from an index alone."""
+        """Count all resources that a query without tags finds, on any page. Reads only an index."""
         ...
 
     def apply(
         self, resource: Resource, change: Change, *, now: datetime, events: Sequence[NewEvent] = ()
     ) -> Resource | None:
-        """Write the change if the resource still has that revision; None, and no effect at all, when it moved on."""
+        """Write the change if the resource still has that revision. Otherwise return None and change nothing."""
         ...
 
     def delete(self, resource: Resource, *, now: datetime, event: NewEvent | None = None) -> bool:
-        """Forget it and its children, with their tags, if it still has that revision; the name is free again."""
+        """Delete the resource, its children and their tags if it still has that revision. Its name becomes free."""
         ...
 
-    def first_due(self, kind: str, *, now: datetime) -> Resource | None:
-        """What `claim_next` would take now, apart from what a worker that was killed holds; it is left as it is."""
+    def first_due(self, kind: str, *, now: datetime, state: QueueState = QueueState.UNQUEUED) -> Resource | None:
+        """Return what `claim_next` would claim now, without claiming it. Expired leases are ignored."""
         ...
 
-    def heads(self, kind: str, lines: Sequence[str], *, after: datetime) -> Sequence[Waiting]:
-        """Of each account the one in each line that is due first after a moment and that nobody holds.
+    def heads(self, kind: str, queues: Sequence[str]) -> Sequence[QueuedResource]:
+        """Return the first waiting resource of each account in each queue that nobody holds.
 
-        An account costs the same however many it has in line.
+        The order of an account's resources is priority, then `due_at`, then id. The cost of an account does not depend
+        on how many of its resources wait.
         """
         ...
 
-    def waiting(
-        self, kind: str, line: str, *, accounts: Sequence[str], after: datetime, limit: int
-    ) -> Sequence[Waiting]:
-        """The first of each of some accounts in a line that are due after a moment and that nobody holds, in order.
+    def waiting(self, kind: str, queue: str, *, accounts: Sequence[str], limit: int) -> Sequence[QueuedResource]:
+        """Return up to `limit` waiting resources of each account in a queue, in order, one account after the other.
 
-        No more than `limit` of each, one account after the other.
+        Resources that somebody holds are left out.
         """
         ...
 
-    def count_due(
+    def count_waiting(
         self,
         kind: str,
+        queues: Sequence[str],
         *,
-        after: datetime,
-        before: datetime,
-        lines: Sequence[str] | None = None,
         account: str | None = None,
+        before: tuple[Priority, datetime] | None = None,
     ) -> int:
-        """How many that nobody holds are due between two moments, both excluded; read from an index alone.
+        """Count the waiting resources in some queues that nobody holds, by one range of an index for each queue.
 
-        With `lines`, those in these alone, of all accounts or of one.
+        `account` counts one account only. `before` counts only resources ahead of that priority and `due_at`.
         """
         ...
 
-    def due_until(self, kind: str, moment: datetime) -> Sequence[Resource]:
-        """All that are due at a moment or before, held or not, the oldest first, those of one moment by their ids.
+    def in_state(self, kind: str, state: QueueState = QueueState.UNQUEUED) -> Sequence[Resource]:
+        """Return all resources in a state that are due now or later, held or not, by creation time and then by id.
 
-        Those that are due later and that nobody holds cost nothing.
+        Resources in other states cost nothing, unless somebody holds them.
         """
         ...
 
@@ -318,96 +353,106 @@ class Records(Protocol):
         lease: timedelta,
         now: datetime,
         only: ResourceId | None = None,
-        until: datetime | None = None,
+        state: QueueState = QueueState.UNQUEUED,
     ) -> Claim | None:
-        """Take the resource of this kind whose `due_at` passed longest ago and that nobody holds a live lease on.
+        """Claim the resource of this kind and state whose `due_at` passed longest ago and that nobody holds.
 
-        With `only`, that one or none; with `until`, one that was due at that moment or none. Of several workers each
-        resource is claimed by one at a time. A resource never given a `due_at` is never due.
+        With `only`, claim that resource or none. Only one worker at a time holds a resource. A resource without a
+        `due_at` is never due.
         """
         ...
 
     def renew(self, claim: Claim, *, lease: timedelta, now: datetime) -> Claim | None:
-        """The same claim with a later expiry and the resource as it is now, or None when the lease is lost."""
+        """Return the claim with a later expiry and the current resource, or None when the lease is lost."""
         ...
 
     def apply_claimed(
         self, claim: Claim, change: Change, *, now: datetime, events: Sequence[NewEvent] = (), release: bool = False
     ) -> Claim | None:
-        """Write under the claim and keep it (or give it back with `release`).
+        """Write the change under the claim, and keep the claim unless `release` gives it up.
 
-        None, and no effect at all, when the token is no longer the resource's, when the lease has expired at `now`, or
-        when someone has applied a change since (a user's stop, say), of which `renew` then tells. A `due_at` of None
-        in a released change means that the resource is no longer due.
+        Return None and change nothing when another worker holds the resource, when the lease has expired at `now`, or
+        when somebody else has applied a change since (a user's stop, say), which `renew` then returns. With `release`,
+        a `due_at` of None means that the resource is no longer due.
         """
         ...
 
     def events(self, *, after: int = 0, limit: int = 1000, account: str | None = None) -> Sequence[Event]:
-        """The events with a sequence above `after`, in order; gaps never fill in later."""
+        """Return the events with a sequence above `after`, in order. A gap in the sequence never fills later."""
         ...
 
     def listen(self, listener: Callable[[ResourceId], None]) -> None:
-        """Call `listener` from now on with the id of each resource that is changed or deleted through this object.
+        """Call `listener` from now on with the id of each resource that this object changes or deletes.
 
-        It is called when the change is durable, in the thread that made it, and must return at once. What other
-        processes change is not told.
+        The call comes when the change is durable, in the thread that made it, and must return at once. Changes by other
+        processes are not reported.
         """
         ...
 
     def add_user(self, user: User, key: AccessKey | None = None) -> None:
-        """Add a user, with its first key pair or none yet; AlreadyExists when a living user has the name."""
+        """Add a user, with or without a first key pair. AlreadyExists when another user has the name."""
         ...
 
     def user(self, account: str) -> User:
-        """Also a removed one, which its `removed_at` tells; NotFound when there never was one."""
+        """Return the user of an account, even a removed one (see `removed_at`). NotFound when there never was one."""
         ...
 
     def users(self) -> Sequence[User]:
-        """The living ones, by name."""
+        """Return all users that have not been removed, by name."""
         ...
 
     def remove_user(self, account: str, *, now: datetime) -> None:
-        """Mark the user removed and forget all its keys. What it owns stays, for an administrator."""
+        """Mark the user as removed and delete all its keys. Its resources stay, for an administrator."""
         ...
 
-    def add_access_key(self, key: AccessKey) -> None: ...
+    def add_access_key(self, key: AccessKey) -> None:
+        """Add a key pair to a user. NotFound when the user does not exist, AlreadyExists when the id is taken."""
+        ...
 
     def access_key(self, id: str) -> AccessKey:  # noqa: A002 - the domain's word
+        """Return the key pair with this id, or raise NotFound."""
         ...
 
     def access_keys(self, account: str) -> Sequence[AccessKey]:
-        """The lasting ones of a user, oldest first."""
+        """Return the permanent key pairs of a user, oldest first."""
         ...
 
     def remove_access_key(self, account: str, id: str) -> None:  # noqa: A002 - the domain's word
+        """Delete a key pair of an account. NotFound when the account has none with this id."""
         ...
 
-    def forget_expired_keys(self, *, now: datetime) -> int: ...
+    def forget_expired_keys(self, *, now: datetime) -> int:
+        """Delete the key pairs that have expired, and return how many there were."""
+        ...
 
-    def tags(self, account: str, arn: str) -> Mapping[str, str]: ...
+    def tags(self, account: str, arn: str) -> Mapping[str, str]:
+        """Return the tags of an ARN, by key."""
+        ...
 
     def set_tags(self, account: str, arn: str, tags: Mapping[str, str]) -> None:
-        """Add to the tags of an ARN, replacing values of the same key."""
+        """Add tags to an ARN. An existing key gets the new value."""
         ...
 
-    def remove_tags(self, account: str, arn: str, keys: Sequence[str]) -> None: ...
+    def remove_tags(self, account: str, arn: str, keys: Sequence[str]) -> None:
+        """Remove the tags with these keys from an ARN. Missing keys are ignored."""
+        ...
 
-    def tagged(
+    def tagged_arns(
         self, account: str | None, *, arn_prefixes: Sequence[str] = (), after: str = "", limit: int = 100
     ) -> Sequence[TaggedArn]:
-        """Tagged ARNs in order, those after `after`; of one account, or of all."""
+        """Return the tagged ARNs after `after` in order, of one account or of all."""
         ...
 
     def counters(self, account: str | None = None) -> Sequence[Counter]:
-        """Those that were ever added to, of one account or of all, by account and name."""
+        """Return all counters of one account or of all accounts, by account and name."""
         ...
 
     def export(self) -> Iterator[tuple[str, Body]]:
-        """Every row of one consistent snapshot as (table, row), for a backup."""
+        """Yield every row of one consistent snapshot as (table, row), for a backup."""
         ...
 
     def restore(self, rows: Iterable[tuple[str, Body]]) -> None:
-        """Fill empty records from an export. Conflict when they are not empty."""
+        """Fill empty records from an export. Conflict when they are not empty or a newer version wrote the export."""
         ...
 
     def close(self) -> None: ...

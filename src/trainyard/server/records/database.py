@@ -1,4 +1,4 @@
-"""A database behind the records: how work is run in it, and how its troubles become ours."""
+"""The database of the records: runs work in transactions, and translates its errors."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -14,39 +14,40 @@ T = TypeVar("T")
 Work = Callable[[Connection], T]
 
 
-class Database(Protocol):
+class RecordsDatabase(Protocol):
     """Runs work in transactions. Safe to share between threads.
 
-    Work may run again after a failure that left no trace, so it must have no effect but in the database, and must have
-    fetched all it needs when it returns. What SQLAlchemy raises is translated; errors of ours pass through, and
-    IntegrityError too, which only the work can explain.
+    Work may run again after a failure that left no trace, so its only effects must be in the database, and it must have
+    fetched everything when it returns. Errors of SQLAlchemy are translated, except IntegrityError, which only the work
+    can explain. Our own errors pass through.
     """
 
-    title: str  # how messages name it; holds no password
+    # The name of the database in messages, without a password.
+    title: str
     engine: Engine
 
     def read(self, work: Work[T]) -> T:
-        """Run work that reads; each statement sees what was committed before it."""
+        """Run work that only reads. Each statement sees what was committed before it."""
         ...
 
     def write(self, work: Work[T]) -> T:
-        """Run work in one transaction, durable when this returns."""
+        """Run work in one transaction. It is durable when this returns."""
         ...
 
     def write_once(self, work: Work[T]) -> T:
-        """The same for work that cannot run again, because it uses something up."""
+        """Run work in one transaction, and never retry it, because it consumes its input."""
         ...
 
     def snapshot(self) -> AbstractContextManager[Connection]:
-        """A connection whose every read sees one moment."""
+        """Open a connection whose reads all see the same snapshot."""
         ...
 
     def close(self) -> None: ...
 
 
-def open_database(url: str) -> Database:
+def open_database(url: str) -> RecordsDatabase:
     """Connect to `sqlite:///path` or `postgresql://…`, and create a missing SQLite file."""
-    # Imported here, because each brings a driver that the other's users may not have.
+    # Imported here, because each needs a driver that users of the other may not have.
     if url.startswith("sqlite:///"):
         from trainyard.server.records.sqlite import SqliteDatabase
 
@@ -56,12 +57,14 @@ def open_database(url: str) -> Database:
 
         return PostgresDatabase(url)
     scheme = url.partition(":")[0]
-    raise InvalidRequest(f'Records cannot be kept in "{scheme}:…"; write sqlite:///PATH or postgresql://HOST/DATABASE.')
+    raise InvalidRequest(
+        f'Records cannot be stored in "{scheme}:…"; write sqlite:///PATH or postgresql://HOST/DATABASE.'
+    )
 
 
 @contextmanager
-def translated(title: str, translate: Callable[[DBAPIError], TrainyardError | None]) -> Iterator[None]:
-    """Turn what SQLAlchemy raises into errors of ours; what `translate` does not know is a bug and stays as it is."""
+def translate_errors(title: str, translate: Callable[[DBAPIError], TrainyardError | None]) -> Iterator[None]:
+    """Translate errors of SQLAlchemy into ours. An error that `translate` does not know is a bug and passes through."""
     try:
         yield
     except IntegrityError:
@@ -72,14 +75,15 @@ def translated(title: str, translate: Callable[[DBAPIError], TrainyardError | No
             raise
         raise known from error
     except StatementError as error:
-        if isinstance(error.orig, TrainyardError):  # a value that one of our column types refuses
+        # One of our column types rejected a value.
+        if isinstance(error.orig, TrainyardError):
             raise error.orig from error
         raise
     except NoConnectionFree as error:
-        raise Unavailable(f"{title} has no connection free; try again.") from error
+        raise Unavailable(f"{title} has no free connection; try again.") from error
 
 
 def breaks_foreign_key(error: IntegrityError) -> bool:
-    """Whether a row was missing that another refers to; otherwise a key was there already."""
+    """Whether a referenced row was missing. Otherwise a key existed already."""
     names = (getattr(error.orig, "sqlite_errorname", ""), getattr(error.orig, "sqlstate", ""))
     return "SQLITE_CONSTRAINT_FOREIGNKEY" in names or "23503" in names

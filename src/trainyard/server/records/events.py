@@ -1,4 +1,4 @@
-"""Events: appended in the transaction that makes them true, and read by cursor."""
+"""Events: written in the transaction that makes them happen, and read by sequence number."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -11,16 +11,16 @@ from trainyard.server.records.schema import events as table
 _INSERT = insert(table)
 _AFTER = select(table).where(table.c.sequence > bindparam("after", type_=BigInteger)).order_by(table.c.sequence)
 
-# Any number will do that nothing else in the database uses for a lock.
+# An arbitrary number that no other lock in the database uses.
 _LOCK = select(func.pg_advisory_xact_lock(0x747261696E))
 
 
 def append(connection: Connection, subject: Resource, new: Sequence[NewEvent], *, now: datetime) -> None:
-    """Append as the last thing of a transaction.
+    """Append events as the last step of a transaction.
 
-    PostgreSQL hands out sequence numbers before it commits, and could show 8 before 7: a reader would step over 7 for
-    good. The lock, held to the commit, makes numbers and commits go in one order. Being taken last, it can be waited
-    for but never waits for a row, so it adds no deadlock.
+    PostgreSQL assigns sequence numbers before it commits, so 8 could become visible before 7, and a reader would skip 7
+    forever. The lock, held until the commit, keeps numbers and commits in the same order. A transaction takes it last
+    and waits for no row afterwards, so it adds no deadlock.
     """
     if not new:
         return
@@ -31,7 +31,7 @@ def append(connection: Connection, subject: Resource, new: Sequence[NewEvent], *
     connection.execute(_INSERT, rows)
 
 
-def after(connection: Connection, sequence: int, *, limit: int, account: str | None) -> Sequence[Event]:
+def read_after(connection: Connection, sequence: int, *, limit: int, account: str | None) -> Sequence[Event]:
     statement = _AFTER.limit(limit)
     if account is not None:
         statement = statement.where(table.c.account == account)

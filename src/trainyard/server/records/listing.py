@@ -1,8 +1,8 @@
-"""Lists of resources: filtered, ordered, and cut into pages that hold still.
+"""Lists of resources: filtered, ordered, and cut into stable pages.
 
-A page is read from where the last one ended in the order (sort value, then id), so its cost does not grow with what
-lies before it. Each order has an index for each scope (an account, a parent, the whole kind), with and without a
-status. `name_contains`, and a range of times in another order than that time's, are tested row by row within the scope.
+A page starts where the previous one ended in the order (sort value, then id), so its cost does not depend on the pages
+before it. Each order has an index for each scope (an account, a parent, the whole kind), with and without a status.
+`name_contains`, and a range of times in a list ordered by something else, are tested row by row within the scope.
 """
 
 import base64
@@ -33,9 +33,8 @@ from sqlalchemy.sql.functions import FunctionElement
 from trainyard.foundation.clock import from_micros, to_micros
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.server.records.contract import Page, Query, SortBy
-from trainyard.server.records.prefixes import first_beyond
 from trainyard.server.records.resources import resource_of
-from trainyard.server.records.schema import RESOURCE_COLUMNS, Moment
+from trainyard.server.records.schema import RESOURCE_COLUMNS, Moment, prefix_end
 from trainyard.server.records.schema import resources as table
 
 _c = table.c
@@ -60,40 +59,40 @@ def count(connection: Connection, query: Query) -> int:
 
 
 def page_statement(query: Query) -> Select[Any]:
-    """Asks for one row more than the page has, to know whether there is another."""
+    """Select one row more than the page has, to know whether another page follows."""
     if query.limit < 1:
-        raise InvalidRequest(f"A page of {query.limit} cannot be listed; ask for 1 or more.")
-    # SQLite would rather walk the whole kind in its order than sort the few that have a name.
-    order = order_of(query, _c, is_hidden=bool(query.name))
-    statement = select(*RESOURCE_COLUMNS).where(*conditions(query), *beyond(query, order))
-    return statement.order_by(*directed(query, order)).limit(query.limit + 1)
+        raise InvalidRequest(f"A page cannot have {query.limit} entries; ask for 1 or more.")
+    # Otherwise SQLite walks the whole kind in order instead of sorting the few rows with that name.
+    order = order_columns(query, _c, is_hidden=bool(query.name))
+    statement = select(*RESOURCE_COLUMNS).where(*conditions(query), *conditions_after(query, order))
+    return statement.order_by(*in_direction(query, order)).limit(query.limit + 1)
 
 
 def conditions(query: Query, c: _Columns = _c) -> list[ColumnElement[bool]]:
-    """What the columns of a resource must hold, its tags and the place of the page aside."""
+    """Return the conditions on the columns of a resource, without its tags and the start of the page."""
     return [*_scope(query, c), *_filters(query, c)]
 
 
-def order_of(query: Query, c: _Columns = _c, *, is_hidden: bool = False) -> list[ColumnElement[Any]]:
-    """The values that order a list; hidden, the planner does not see that an index has them in order."""
+def order_columns(query: Query, c: _Columns = _c, *, is_hidden: bool = False) -> list[ColumnElement[Any]]:
+    """Return the values that order a list. If hidden, the planner does not see that an index has them in order."""
     return [func.coalesce(c[key], c[key]) if is_hidden else c[key] for key in _order(query)]
 
 
-def directed(query: Query, order: Sequence[ColumnElement[Any]]) -> list[ColumnElement[Any]]:
+def in_direction(query: Query, order: Sequence[ColumnElement[Any]]) -> list[ColumnElement[Any]]:
     return [key.desc() if query.descending else key for key in order]
 
 
-def beyond(query: Query, order: Sequence[ColumnElement[Any]]) -> list[ColumnElement[bool]]:
-    """What lies behind the place where the last page ended; nothing for the first page."""
+def conditions_after(query: Query, order: Sequence[ColumnElement[Any]]) -> list[ColumnElement[bool]]:
+    """Return the condition that skips the pages before this one; none for the first page."""
     if not query.after:
         return []
     keys = [_c[key] for key in _order(query)]
-    place = tuple_(*(literal(value, key.type) for key, value in zip(keys, _place(query, keys), strict=True)))
-    return [tuple_(*order) < place if query.descending else tuple_(*order) > place]
+    last = tuple_(*(literal(value, key.type) for key, value in zip(keys, _last_position(query, keys), strict=True)))
+    return [tuple_(*order) < last if query.descending else tuple_(*order) > last]
 
 
 def token_after(query: Query, row: Row[Any]) -> str:
-    """The token of a page that ends with this row, which has the columns that order the list."""
+    """Return the token of a page that ends with this row, which has the columns that order the list."""
     values = [getattr(row, key) for key in _order(query)]
     content = [_fingerprint(query), *(to_micros(each) if isinstance(each, datetime) else each for each in values)]
     return base64.urlsafe_b64encode(json.dumps(content, separators=(",", ":")).encode()).decode()
@@ -106,7 +105,7 @@ def _scope(query: Query, c: _Columns) -> list[ColumnElement[bool]]:
     of_parent = [*of_kind, c.parent == query.parent]
     if query.account is None:
         return of_parent
-    # A child has the account of its parent. Asked of the parent alone, it leaves the planners no doubt about the index.
+    # A child has the account of its parent. With a condition on the parent only, the planners choose the right index.
     parent = table.alias("parent").c
     return [*of_parent, select(parent.id).where(parent.id == query.parent, parent.account == query.account).exists()]
 
@@ -118,31 +117,31 @@ def _filters(query: Query, c: _Columns) -> list[ColumnElement[bool]]:
     if query.status:
         found.append(c.status == query.status)
     if query.name_contains:
-        found.append(_Place(c.name, query.name_contains) > 0)
+        found.append(_TextPosition(c.name, query.name_contains) > 0)
     return found
 
 
-class _Place(FunctionElement[int]):
-    """Where a text holds another, letter by letter, counted from 1; 0 where it does not."""
+class _TextPosition(FunctionElement[int]):
+    """The position of one text in another, case-sensitive and counted from 1; 0 if it does not occur."""
 
     inherit_cache = True
     type = Integer()
 
 
-@compiles(_Place, "sqlite")
-def _sqlite_place(place: _Place, compiler: SQLCompiler, **options: Any) -> str:
-    return f"instr({compiler.process(place.clauses, **options)})"
+@compiles(_TextPosition, "sqlite")
+def _sqlite_position(position: _TextPosition, compiler: SQLCompiler, **options: Any) -> str:
+    return f"instr({compiler.process(position.clauses, **options)})"
 
 
-@compiles(_Place, "postgresql")
-def _postgresql_place(place: _Place, compiler: SQLCompiler, **options: Any) -> str:
-    return f"strpos({compiler.process(place.clauses, **options)})"
+@compiles(_TextPosition, "postgresql")
+def _postgresql_position(position: _TextPosition, compiler: SQLCompiler, **options: Any) -> str:
+    return f"strpos({compiler.process(position.clauses, **options)})"
 
 
 def _bounds(query: Query, c: _Columns) -> Iterator[ColumnElement[bool]]:
-    """The ranges, less the end that the place of the last page implies.
+    """Yield the conditions of ranges, except a bound that the end of the previous page implies.
 
-    Given two lower ends SQLite starts from either, and from the wrong one it reads every page before this one again.
+    Given two lower bounds, SQLite may start from either. From the wrong one it reads every earlier page again.
     """
     leading = _order(query)[0] if query.after else None
     above, below = (None, leading) if query.descending else (leading, None)
@@ -156,7 +155,7 @@ def _bounds(query: Query, c: _Columns) -> Iterator[ColumnElement[bool]]:
         yield c.modified_at < query.modified_before
     if query.name_prefix and above != "name":
         yield c.name >= query.name_prefix
-    end = first_beyond(query.name_prefix)
+    end = prefix_end(query.name_prefix)
     if end is not None and below != "name":
         yield c.name < end
 
@@ -166,7 +165,8 @@ def _order(query: Query) -> tuple[str, ...]:
     return keys[1:] if query.status and query.sort_by is SortBy.STATUS else keys
 
 
-def _place(query: Query, order: Sequence[Column[Any]]) -> list[str | datetime]:
+def _last_position(query: Query, order: Sequence[Column[Any]]) -> list[str | datetime]:
+    """Return the values of the last row of the previous page, read from its token."""
     try:
         fingerprint, *values = json.loads(base64.b64decode(query.after, altchars=b"-_", validate=True))
         if fingerprint != _fingerprint(query):
@@ -184,9 +184,9 @@ def _value(key: Column[Any], value: object) -> str | datetime:
             return from_micros(value)
         case str() if not isinstance(key.type, Moment):
             return value
-    raise TypeError(f"{value} is no {key.name}")
+    raise TypeError(f"{value} is not a {key.name}")
 
 
 def _fingerprint(query: Query) -> int:
-    """Of all that decides which resources are listed and in which order; the size of a page may vary."""
+    """Return a hash of everything that decides which resources are listed in which order. The page size may vary."""
     return zlib.crc32(repr(replace(query, limit=1, after="")).encode("utf-8", "surrogatepass"))

@@ -1,4 +1,4 @@
-"""PostgreSQL through psycopg: several yards may share it."""
+"""PostgreSQL through psycopg. Several yards may share one database."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -8,7 +8,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from trainyard.foundation.errors import Corrupt, InvalidRequest, LimitExceeded, TrainyardError, Unavailable
-from trainyard.server.records.database import T, Work, translated
+from trainyard.server.records.database import T, Work, translate_errors
 
 POOLED_CONNECTIONS = 5
 EXTRA_CONNECTIONS = 10
@@ -20,8 +20,8 @@ ATTEMPTS = 3
 _LOST_RACE = ("40001", "40P01")
 _REMEDIES = {
     "53100": "its disk is full; free some space there and try again",
-    "53": "it has no room for more (connections or memory); close other clients or raise its limits, then try again",
-    "55P03": "another transaction has kept a row locked too long; try again",
+    "53": "it has no connections or memory left; close other clients or raise its limits, then try again",
+    "55P03": "another transaction has locked a row for too long; try again",
     "57014": "it took too long and was cancelled; try again",
     "57P": "it is shutting down or starting; try again when it is up",
     "25006": "it is read-only (a standby?); give the address of the primary",
@@ -30,7 +30,7 @@ _REMEDIES = {
 
 
 class PostgresDatabase:
-    """Reads in autocommit and writes in read-committed transactions, both through one small pool."""
+    """Reads in autocommit mode and writes in read-committed transactions, through one small pool."""
 
     def __init__(self, url: str) -> None:
         address = _address(url)
@@ -45,21 +45,21 @@ class PostgresDatabase:
         return self._attempt(lambda: self._run(self.engine, work))
 
     def write_once(self, work: Work[T]) -> T:
-        with self._translated():
+        with self._translate_errors():
             return self._run(self.engine, work)
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
         options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-        with self._translated(), self.engine.connect().execution_options(**options) as connection:
+        with self._translate_errors(), self.engine.connect().execution_options(**options) as connection:
             yield connection
 
     def close(self) -> None:
         self.engine.dispose()
 
     def _attempt(self, run: Callable[[], T]) -> T:
-        """Run again what a lost race or a dead connection cut off before its commit."""
-        with self._translated():
+        """Retry work that a lost race or a dead connection interrupted before its commit."""
+        with self._translate_errors():
             for _ in range(ATTEMPTS - 1):
                 try:
                     return run()
@@ -80,15 +80,15 @@ class PostgresDatabase:
         except DBAPIError as error:
             if not error.connection_invalidated:
                 raise
-            # Its answer was lost on the way, and it may have been done; running it again could do it twice.
+            # The answer to the commit was lost, so it may have succeeded. A retry could apply the work twice.
             raise Unavailable(
-                f"The connection to {self.title} broke during a commit; see whether it was done, then try again."
+                f"The connection to {self.title} broke during a commit; check whether it took effect, then try again."
             ) from error
 
-    def _translated(self) -> AbstractContextManager[None]:
-        return translated(self.title, self._translation)
+    def _translate_errors(self) -> AbstractContextManager[None]:
+        return translate_errors(self.title, self._translate)
 
-    def _translation(self, error: DBAPIError) -> TrainyardError | None:
+    def _translate(self, error: DBAPIError) -> TrainyardError | None:
         state = _state(error)
         if state.startswith("XX"):
             return Corrupt(
@@ -117,7 +117,7 @@ def _engine(address: URL) -> Engine:
         "connect_timeout": CONNECT_TIMEOUT_S,
         "application_name": "trainyard",
         "options": f"-c lock_timeout={LOCK_TIMEOUT_S}s",
-        # A prepared statement gets one plan for all values, which for a rare kind or status is the wrong one.
+        # A prepared statement has one plan for all values, which is wrong for a rare kind or status.
         "prepare_threshold": None,
     }
     try:
@@ -127,11 +127,12 @@ def _engine(address: URL) -> Engine:
             pool_size=POOLED_CONNECTIONS,
             max_overflow=EXTRA_CONNECTIONS,
             pool_use_lifo=True,
-            use_native_hstore=False,  # would cost each new connection a query
+            # It would cost one query per new connection.
+            use_native_hstore=False,
         )
     except ImportError as error:
         raise InvalidRequest(
-            'Records in PostgreSQL need psycopg, which is not here; run `pip install "trainyard[postgres]"`.'
+            'Records in PostgreSQL need psycopg, which is not installed; run `pip install "trainyard[postgres]"`.'
         ) from error
 
 

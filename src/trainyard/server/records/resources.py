@@ -1,4 +1,4 @@
-"""Resources: created, loaded, changed under their revision, and deleted with what belongs to them."""
+"""Resources: create, load, change if the revision matches, and delete with all children."""
 
 import secrets
 import uuid
@@ -12,11 +12,12 @@ from sqlalchemy.exc import IntegrityError
 
 from trainyard.foundation.clock import to_micros
 from trainyard.foundation.errors import AlreadyExists, NotFound
-from trainyard.server.records import counting, events, tagging, users
-from trainyard.server.records.contract import Change, Draft, NewEvent, Resource, ResourceId, ResourceKey
+from trainyard.server.records import arn_tags, counters, events, users
+from trainyard.server.records.contract import Change, Draft, NewEvent, QueueState, Resource, ResourceId, ResourceKey
 from trainyard.server.records.database import breaks_foreign_key
-from trainyard.server.records.schema import RESOURCE_COLUMNS, tags
+from trainyard.server.records.schema import RESOURCE_COLUMNS
 from trainyard.server.records.schema import resources as table
+from trainyard.server.records.schema import tags as tag_table
 
 _INSERT = insert(table)
 _LOAD = select(*RESOURCE_COLUMNS).where(
@@ -27,7 +28,7 @@ _UPDATE = update(table).where(table.c.id == bindparam("row"), table.c.revision =
 
 
 def _family() -> CTE:
-    """A resource, its children, and theirs."""
+    """Select a resource and all its descendants."""
     c = table.alias("child").c
     root = select(table.c.id, table.c.account, table.c.arn).where(table.c.id == bindparam("row"))
     family = root.cte("family", recursive=True)
@@ -40,16 +41,19 @@ _GUARD = _GUARD.with_for_update()
 _LOCK_FAMILY = select(func.count()).select_from(
     select(table.c.id).where(table.c.id.in_(select(_FAMILY.c.id))).with_for_update().subquery()
 )
-_FORGET_TAGS = delete(tags).where(
-    tuple_(tags.c.account, tags.c.arn).in_(select(_FAMILY.c.account, _FAMILY.c.arn).where(_FAMILY.c.arn != ""))
+_DELETE_TAGS = delete(tag_table).where(
+    tuple_(tag_table.c.account, tag_table.c.arn).in_(
+        select(_FAMILY.c.account, _FAMILY.c.arn).where(_FAMILY.c.arn != "")
+    )
 )
-_DELETE = delete(table).where(table.c.id == bindparam("row"))  # children follow by the foreign key
+# The foreign key deletes the children.
+_DELETE = delete(table).where(table.c.id == bindparam("row"))
 
 
 def create(
     connection: Connection, draft: Draft, *, now: datetime, event: NewEvent | None, limits: Mapping[str, int] | None
 ) -> Resource:
-    assert draft.arn or not draft.tags, "tags are kept under an ARN, and the draft has none"
+    assert draft.arn or not draft.tags, "tags are stored under an ARN, and the draft has none"
     key = draft.key
     resource = Resource(new_id(now), key, draft.region, draft.status, now, now, 1, dict(draft.body), draft.parent)
     if draft.parent is not None:
@@ -57,11 +61,12 @@ def create(
     try:
         connection.execute(_INSERT, _row(resource, draft))
     except IntegrityError as error:
-        if draft.parent is not None and breaks_foreign_key(error):  # it went since we looked
+        # The parent may have been deleted since the check above.
+        if draft.parent is not None and breaks_foreign_key(error):
             raise NotFound("parent resource", draft.parent) from error
         raise AlreadyExists(key.kind, key.name) from error
-    tagging.put(connection, key.account, draft.arn, draft.tags)
-    counting.add(connection, key.account, draft.counts, limits=limits)
+    arn_tags.put(connection, key.account, draft.arn, draft.tags)
+    counters.add(connection, key.account, draft.counts, limits=limits)
     events.append(connection, resource, [event] if event else [], now=now)
     return resource
 
@@ -87,7 +92,7 @@ def apply(
     guard = {"row": resource.id, "expected": resource.revision}
     if connection.execute(_UPDATE.values(**values), guard).rowcount == 0:
         return None
-    counting.add(connection, resource.key.account, change.counts)
+    counters.add(connection, resource.key.account, change.counts)
     users.add_keys(connection, change.keys)
     events.append(connection, resource, new_events, now=now)
     return replace(
@@ -100,18 +105,23 @@ def apply(
 
 
 def changed_values(change: Change, now: datetime) -> dict[str, Any]:
-    """The columns that a change writes; None is what it leaves alone."""
-    modified_at = None if change.is_quiet else now
-    values = {"status": change.status, "body": change.body, "due_at": change.due_at, "modified_at": modified_at}
-    changed: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
-    return changed | {"due_at": None} if change.is_settling else changed
+    """Return the columns that a change writes."""
+    values: dict[str, Any] = {
+        "status": change.status,
+        "body": change.body,
+        "due_at": change.due_at,
+        "state": change.state,
+        "modified_at": None if change.is_quiet else now,
+    }
+    written = {name: value for name, value in values.items() if value is not None}
+    return written | {"due_at": None, "state": QueueState.UNQUEUED} if change.is_settling else written
 
 
 def remove(connection: Connection, resource: Resource, *, now: datetime, event: NewEvent | None) -> bool:
     if connection.execute(_GUARD, {"row": resource.id, "expected": resource.revision}).one_or_none() is None:
         return False
-    # Locked first, so that nobody hangs another child below one whose tags are already gone.
-    for statement in (_LOCK_FAMILY, _FORGET_TAGS, _DELETE):
+    # Lock first, so that nobody adds a child to a resource whose tags are already deleted.
+    for statement in (_LOCK_FAMILY, _DELETE_TAGS, _DELETE):
         connection.execute(statement, {"row": resource.id})
     events.append(connection, resource, [event] if event else [], now=now)
     return True
@@ -124,14 +134,14 @@ def resource_of(row: Sequence[Any]) -> Resource:
 
 
 def new_id(now: datetime) -> ResourceId:
-    """A version 7 UUID: no two are the same, and those made later sort later, down to a quarter of a microsecond."""
+    """Return a unique version 7 UUID. Later ids sort after earlier ones, to a quarter of a microsecond."""
     millis, micros = divmod(to_micros(now), 1000)
     bits = (millis & (1 << 48) - 1) << 80 | 7 << 76 | (micros * 4096 // 1000) << 64 | 2 << 62 | secrets.randbits(62)
     return ResourceId(str(uuid.UUID(int=bits)))
 
 
 def _require_parent(connection: Connection, parent: ResourceId, *, account: str) -> None:
-    """A parent is of the same account, so that nobody's delete reaches what another owns."""
+    """Require that the parent belongs to the same account, so that no delete reaches another account's resources."""
     mine = select(table.c.id).where(table.c.id == parent, table.c.account == account)
     if connection.execute(mine).one_or_none() is None:
         raise NotFound("parent resource", parent)
@@ -152,5 +162,7 @@ def _row(resource: Resource, draft: Draft) -> dict[str, Any]:
         "parent": resource.parent,
         "arn": draft.arn,
         "due_at": draft.due_at,
-        "line": draft.line,
+        "state": QueueState.UNQUEUED if draft.due_at is None else draft.state,
+        "queue": draft.queue,
+        "priority": int(draft.priority),
     }

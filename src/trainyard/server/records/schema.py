@@ -1,6 +1,6 @@
-"""The tables, and the types that carry our values into them and back.
+"""The tables, and the types that convert our values for them and back.
 
-What stands here is what the newest migration leaves behind; a test compares the two on both databases.
+A test on both databases checks that these tables are what the newest migration leaves behind.
 """
 
 import json
@@ -11,6 +11,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     Dialect,
     ForeignKey,
     Index,
@@ -26,11 +27,12 @@ from trainyard.foundation.clock import from_micros, to_micros
 from trainyard.foundation.errors import Corrupt, InvalidRequest
 from trainyard.server.records.contract import Body
 
-REVISION = "0006"  # of the newest migration
+# The revision of the newest migration.
+REVISION = "0007"
 
 
 class Word(TypeDecorator[str]):
-    """Text that either database can keep, ordered by its UTF-8 bytes whatever the locale of the server."""
+    """Text that both databases can store, ordered by its UTF-8 bytes whatever the locale of the server."""
 
     impl = Text
     cache_ok = True
@@ -42,7 +44,7 @@ class Word(TypeDecorator[str]):
         if value is not None and not value.isascii():
             _require_encodable(value)
         if value is not None and "\0" in value:
-            raise InvalidRequest(f"{_excerpt(value)} holds a NUL character; write it without.")
+            raise InvalidRequest(f"{_excerpt(value)} contains a NUL character; remove it.")
         return value
 
 
@@ -50,7 +52,7 @@ def _require_encodable(value: str) -> None:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise InvalidRequest(f"{_excerpt(value)} is not valid Unicode; it holds half a surrogate pair.") from error
+        raise InvalidRequest(f"{_excerpt(value)} is not valid Unicode; it contains half a surrogate pair.") from error
 
 
 def _excerpt(value: str) -> str:
@@ -58,7 +60,7 @@ def _excerpt(value: str) -> str:
 
 
 class Moment(TypeDecorator[datetime]):
-    """An aware datetime, kept as integer UTC microseconds."""
+    """An aware datetime, stored as integer UTC microseconds."""
 
     impl = BigInteger
     cache_ok = True
@@ -71,7 +73,7 @@ class Moment(TypeDecorator[datetime]):
 
 
 class JsonText(TypeDecorator[Body]):
-    """A JSON object, kept as ASCII text so that any string inside it survives."""
+    """A JSON object, stored as ASCII text so that any string inside it survives."""
 
     impl = Text
     cache_ok = True
@@ -83,7 +85,8 @@ class JsonText(TypeDecorator[Body]):
         if value is None:
             return None
         try:
-            return json.loads(value)  # type: ignore[no-any-return]  # only objects are written
+            # Only objects are written.
+            return json.loads(value)  # type: ignore[no-any-return]
         except ValueError as error:
             raise Corrupt(
                 f"A stored body cannot be read ({error}). Stop the yard and run `trainyard restore BACKUP`."
@@ -105,14 +108,16 @@ resources = Table(
     Column("modified_at", Moment, nullable=False),
     Column("revision", BigInteger, nullable=False),
     Column("body", JsonText, nullable=False),
-    # Deferrable, because a restore may bring children before their parents.
+    # Deferrable, because a restore may insert children before their parents.
     Column("parent", Word, ForeignKey("resources.id", ondelete="CASCADE", deferrable=True, initially="IMMEDIATE")),
     Column("arn", Word, nullable=False),
     Column("due_at", Moment),
-    Column("line", Word),
+    Column("queue", Word),
     Column("lease_token", Word),
     Column("lease_worker", Word),
     Column("lease_expires_at", Moment),
+    Column("state", Word, nullable=False, server_default=""),
+    Column("priority", BigInteger, nullable=False, server_default="0"),
 )
 
 events = Table(
@@ -125,7 +130,8 @@ events = Table(
     Column("subject", Word, nullable=False),
     Column("body", JsonText, nullable=False),
     Index("events_by_account", "account", "sequence"),
-    sqlite_autoincrement=True,  # or a number could return after a delete
+    # Without it, SQLite could reuse a number after a delete.
+    sqlite_autoincrement=True,
 )
 
 users = Table(
@@ -181,31 +187,52 @@ facts = Table(
     Column("value", Word, nullable=False),
 )
 
-# Alembic's own table, spelled here so that the usual start reads it without importing Alembic.
+# Alembic's own table, declared here so that a normal start reads it without importing Alembic.
 version = Table("alembic_version", MetaData(), Column("version_num", Text, primary_key=True))
 
-RESOURCE_COLUMNS = [
-    column for column in resources.columns if not column.name.startswith(("arn", "due_", "line", "lease_"))
-]
+
+def prefix_range(column: Column[Any], prefix: str) -> list[ColumnElement[bool]]:
+    """Return the conditions for text that starts with the prefix, as a range of an index in UTF-8 byte order."""
+    if not prefix:
+        return []
+    end = prefix_end(prefix)
+    return [column >= prefix] if end is None else [column >= prefix, column < end]
+
+
+def prefix_end(prefix: str) -> str | None:
+    """Return the smallest text after all text that starts with the prefix, or None if there is none."""
+    stem = prefix.rstrip("\U0010ffff")
+    if not stem:
+        return None
+    following = ord(stem[-1]) + 1
+    # Skip the surrogates, which are not characters.
+    if 0xD800 <= following <= 0xDFFF:
+        following = 0xE000
+    return stem[:-1] + chr(following)
+
+
+_INTERNAL_COLUMNS = ("arn", "due_", "state", "queue", "priority", "lease_")
+RESOURCE_COLUMNS = [column for column in resources.columns if not column.name.startswith(_INTERNAL_COLUMNS)]
 
 
 def _partial_index(name: str, *columns: Column[Any], where: Any, unique: bool = False) -> None:
-    # PostgreSQL's condition stands in its migrations alone: naming it here would import that dialect at every start.
+    # Only the migrations state the condition for PostgreSQL: here it would import that dialect at every start.
     Index(name, *columns, unique=unique, sqlite_where=where)
 
 
 def _listing_indexes() -> None:
-    """One index for each scope, filter by status, and order that a list can have, so that any page is one range of one.
+    """Define one index for each scope, status filter and order of a list, so that any page is one range of an index.
 
-    Twelve trees a row, eighteen for one with a parent, cost a create about as much again; a list without its index
-    would read the whole kind. Each ends with the name, where a search for a part of one finds it without the row.
+    Twelve index entries per row, eighteen with a parent, double the cost of a create. But a list without its index
+    would read the whole kind. Each index ends with the name, so that a search for part of a name does not read rows.
     """
     c = resources.columns
     orders = {
         "name": [c.name],
         "created": [c.created_at],
         "modified": [c.modified_at],
-        "status": [c.status, c.created_at],  # also: of one status, by creation
+        # Also serves lists of one status by creation time.
+        "status": [c.status, c.created_at],
         "status_name": [c.status, c.name],
         "status_modified": [c.status, c.modified_at],
     }
@@ -219,11 +246,16 @@ def _listing_indexes() -> None:
 
 
 def _claiming_indexes() -> None:
-    """Free and leased apart, so that a claim never walks over what others hold; and each account's own of a line."""
+    """Index free and leased resources separately, so that a claim never walks over leased ones; and queues by account.
+
+    `state` is a column and not a condition of the indexes: SQLite does not match a condition with a bound parameter.
+    """
     c = resources.columns
     free = c.due_at.is_not(None) & c.lease_token.is_(None)
-    _partial_index("resources_due", c.kind, c.due_at, c.id, where=free)
-    _partial_index("resources_in_line", c.kind, c.line, c.account, c.due_at, c.id, where=free & c.line.is_not(None))
+    in_queue = free & c.queue.is_not(None)
+    _partial_index("resources_due", c.kind, c.state, c.due_at, c.id, where=free)
+    order = (c.queue, c.account, c.priority, c.due_at, c.id)
+    _partial_index("resources_in_queue", c.kind, c.state, *order, where=in_queue)
     _partial_index("resources_leased", c.kind, c.lease_expires_at, where=c.lease_token.is_not(None))
 
 

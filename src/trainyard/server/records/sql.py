@@ -1,18 +1,19 @@
-"""Records in SQL. Each method is one transaction over the functions of its concern."""
+"""Records in SQL. Each method runs functions of one neighbouring module in one transaction."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from trainyard.server.records import (
+    arn_tags,
     backup,
-    counting,
+    counters,
     events,
     leases,
     listing,
     migrations,
+    queue_index,
     resources,
     tag_search,
-    tagging,
     users,
 )
 from trainyard.server.records.contract import (
@@ -25,22 +26,24 @@ from trainyard.server.records.contract import (
     Event,
     NewEvent,
     Page,
+    Priority,
     Query,
+    QueuedResource,
+    QueueState,
     Resource,
     ResourceId,
     ResourceKey,
     TaggedArn,
     User,
-    Waiting,
 )
-from trainyard.server.records.database import Database, open_database
+from trainyard.server.records.database import RecordsDatabase, open_database
 
 
 def open_records(url: str) -> "SqlRecords":
-    """Open `sqlite:///path` or `postgresql://…`; an empty database is filled, an older one upgraded.
+    """Open `sqlite:///path` or `postgresql://…`. Create the tables of an empty database, and upgrade an older one.
 
-    Conflict when a newer Trainyard made it or it holds someone else's tables, and then nothing is changed; Corrupt when
-    it cannot be read; Unavailable when it cannot be reached or written.
+    Conflict, with nothing changed, when a newer Trainyard made the database or it holds foreign tables; Corrupt when it
+    cannot be read; Unavailable when it cannot be reached or written.
     """
     database = open_database(url)
     try:
@@ -52,9 +55,9 @@ def open_records(url: str) -> "SqlRecords":
 
 
 class SqlRecords:
-    """The `Records` of an open database whose schema is current."""
+    """Implements `Records` on an open database whose schema is current."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: RecordsDatabase) -> None:
         self.database = database
         self._listeners: list[Callable[[ResourceId], None]] = []
 
@@ -92,45 +95,42 @@ class SqlRecords:
             lambda connection: resources.apply(connection, resource, change, now=now, new_events=events)
         )
         if applied is not None:
-            self._tell(resource.id)
+            self._notify(resource.id)
         return applied
 
     def delete(self, resource: Resource, *, now: datetime, event: NewEvent | None = None) -> bool:
-        is_gone = self.database.write(lambda connection: resources.remove(connection, resource, now=now, event=event))
-        if is_gone:
-            self._tell(resource.id)
-        return is_gone
+        is_deleted = self.database.write(
+            lambda connection: resources.remove(connection, resource, now=now, event=event)
+        )
+        if is_deleted:
+            self._notify(resource.id)
+        return is_deleted
 
-    def first_due(self, kind: str, *, now: datetime) -> Resource | None:
-        return self.database.read(lambda connection: leases.first_due(connection, kind, now=now))
+    def first_due(self, kind: str, *, now: datetime, state: QueueState = QueueState.UNQUEUED) -> Resource | None:
+        return self.database.read(lambda connection: leases.find_first_due(connection, kind, now=now, state=state))
 
-    def heads(self, kind: str, lines: Sequence[str], *, after: datetime) -> Sequence[Waiting]:
-        return self.database.read(lambda connection: leases.heads(connection, kind, lines, after=after))
+    def heads(self, kind: str, queues: Sequence[str]) -> Sequence[QueuedResource]:
+        return self.database.read(lambda connection: queue_index.find_heads(connection, kind, queues))
 
-    def waiting(
-        self, kind: str, line: str, *, accounts: Sequence[str], after: datetime, limit: int
-    ) -> Sequence[Waiting]:
+    def waiting(self, kind: str, queue: str, *, accounts: Sequence[str], limit: int) -> Sequence[QueuedResource]:
         return self.database.read(
-            lambda connection: leases.waiting(connection, kind, line, accounts=accounts, after=after, limit=limit)
+            lambda connection: queue_index.find_waiting(connection, kind, queue, accounts=accounts, limit=limit)
         )
 
-    def count_due(
+    def count_waiting(
         self,
         kind: str,
+        queues: Sequence[str],
         *,
-        after: datetime,
-        before: datetime,
-        lines: Sequence[str] | None = None,
         account: str | None = None,
+        before: tuple[Priority, datetime] | None = None,
     ) -> int:
         return self.database.read(
-            lambda connection: leases.count_due(
-                connection, kind, after=after, before=before, lines=lines, account=account
-            )
+            lambda connection: queue_index.count_waiting(connection, kind, queues, account=account, before=before)
         )
 
-    def due_until(self, kind: str, moment: datetime) -> Sequence[Resource]:
-        return self.database.read(lambda connection: leases.due_until(connection, kind, moment))
+    def in_state(self, kind: str, state: QueueState = QueueState.UNQUEUED) -> Sequence[Resource]:
+        return self.database.read(lambda connection: leases.find_in_state(connection, kind, state))
 
     def claim_next(
         self,
@@ -140,14 +140,13 @@ class SqlRecords:
         lease: timedelta,
         now: datetime,
         only: ResourceId | None = None,
-        until: datetime | None = None,
+        state: QueueState = QueueState.UNQUEUED,
     ) -> Claim | None:
-        last = now if until is None else until
-        if not self.database.read(lambda connection: leases.has_work(connection, kind, now=now, until=last)):
+        if not self.database.read(lambda connection: leases.has_work(connection, kind, now=now, state=state)):
             return None
         return self.database.write(
             lambda connection: leases.claim_next(
-                connection, kind, worker=worker, lease=lease, now=now, only=only, until=last
+                connection, kind, worker=worker, lease=lease, now=now, only=only, state=state
             )
         )
 
@@ -161,11 +160,11 @@ class SqlRecords:
             lambda connection: leases.apply(connection, claim, change, now=now, new_events=events, release=release)
         )
         if applied is not None:
-            self._tell(claim.resource.id)
+            self._notify(claim.resource.id)
         return applied
 
     def events(self, *, after: int = 0, limit: int = 1000, account: str | None = None) -> Sequence[Event]:
-        return self.database.read(lambda connection: events.after(connection, after, limit=limit, account=account))
+        return self.database.read(lambda connection: events.read_after(connection, after, limit=limit, account=account))
 
     def listen(self, listener: Callable[[ResourceId], None]) -> None:
         self._listeners.append(listener)
@@ -174,10 +173,10 @@ class SqlRecords:
         self.database.write(lambda connection: users.add(connection, user, key))
 
     def user(self, account: str) -> User:
-        return self.database.read(lambda connection: users.of_account(connection, account))
+        return self.database.read(lambda connection: users.load(connection, account))
 
     def users(self) -> Sequence[User]:
-        return self.database.read(users.living)
+        return self.database.read(users.load_all)
 
     def remove_user(self, account: str, *, now: datetime) -> None:
         self.database.write(lambda connection: users.remove(connection, account, now=now))
@@ -186,34 +185,34 @@ class SqlRecords:
         self.database.write(lambda connection: users.add_key(connection, key))
 
     def access_key(self, id: str) -> AccessKey:  # noqa: A002 - the domain's word
-        return self.database.read(lambda connection: users.key_of_id(connection, id))
+        return self.database.read(lambda connection: users.load_key(connection, id))
 
     def access_keys(self, account: str) -> Sequence[AccessKey]:
-        return self.database.read(lambda connection: users.lasting_keys(connection, account))
+        return self.database.read(lambda connection: users.load_permanent_keys(connection, account))
 
     def remove_access_key(self, account: str, id: str) -> None:  # noqa: A002 - the domain's word
         self.database.write(lambda connection: users.remove_key(connection, account, id))
 
     def forget_expired_keys(self, *, now: datetime) -> int:
-        return self.database.write(lambda connection: users.forget_expired(connection, now=now))
+        return self.database.write(lambda connection: users.remove_expired_keys(connection, now=now))
 
     def tags(self, account: str, arn: str) -> Mapping[str, str]:
-        return self.database.read(lambda connection: tagging.of(connection, account, arn))
+        return self.database.read(lambda connection: arn_tags.load(connection, account, arn))
 
     def set_tags(self, account: str, arn: str, tags: Mapping[str, str]) -> None:
-        self.database.write(lambda connection: tagging.put(connection, account, arn, tags))
+        self.database.write(lambda connection: arn_tags.put(connection, account, arn, tags))
 
     def remove_tags(self, account: str, arn: str, keys: Sequence[str]) -> None:
-        self.database.write(lambda connection: tagging.remove(connection, account, arn, keys))
+        self.database.write(lambda connection: arn_tags.remove(connection, account, arn, keys))
 
-    def tagged(
+    def tagged_arns(
         self, account: str | None, *, arn_prefixes: Sequence[str] = (), after: str = "", limit: int = 100
     ) -> Sequence[TaggedArn]:
         with self.database.snapshot() as connection:
-            return tagging.tagged(connection, account, arn_prefixes=arn_prefixes, after=after, limit=limit)
+            return arn_tags.find_tagged(connection, account, arn_prefixes=arn_prefixes, after=after, limit=limit)
 
     def counters(self, account: str | None = None) -> Sequence[Counter]:
-        return self.database.read(lambda connection: counting.of(connection, account))
+        return self.database.read(lambda connection: counters.load(connection, account))
 
     def export(self) -> Iterator[tuple[str, Body]]:
         with self.database.snapshot() as connection:
@@ -225,6 +224,6 @@ class SqlRecords:
     def close(self) -> None:
         self.database.close()
 
-    def _tell(self, changed: ResourceId) -> None:
+    def _notify(self, changed: ResourceId) -> None:
         for listener in self._listeners:
             listener(changed)

@@ -18,33 +18,34 @@ def add(connection: Connection, user: User, key: AccessKey | None) -> None:
         raise AlreadyExists("user", user.name)
     try:
         connection.execute(insert(users), asdict(user))
-    except IntegrityError as error:  # the account is taken, or the name since we looked
+    except IntegrityError as error:
+        # The account is taken, or the name has been taken since the check above.
         raise AlreadyExists("user", f"{user.name} ({user.account})") from error
     if key is not None:
         add_key(connection, key)
 
 
-def of_account(connection: Connection, account: str) -> User:
+def load(connection: Connection, account: str) -> User:
     found = connection.execute(select(users).where(users.c.account == account)).one_or_none()
     if found is None:
         raise NotFound("user", account)
     return User(*found)
 
 
-def living(connection: Connection) -> Sequence[User]:
+def load_all(connection: Connection) -> Sequence[User]:
     statement = select(users).where(users.c.removed_at.is_(None)).order_by(users.c.name)
     return [User(*row) for row in connection.execute(statement)]
 
 
 def remove(connection: Connection, account: str, *, now: datetime) -> None:
-    living_one = update(users).where(users.c.account == account, users.c.removed_at.is_(None))
-    if connection.execute(living_one.values(removed_at=now)).rowcount == 0:
+    existing = update(users).where(users.c.account == account, users.c.removed_at.is_(None))
+    if connection.execute(existing.values(removed_at=now)).rowcount == 0:
         raise NotFound("user", account)
     connection.execute(delete(access_keys).where(access_keys.c.account == account))
 
 
 def add_key(connection: Connection, key: AccessKey) -> None:
-    # Locked, so that a user who is being removed gets no key that would outlive it.
+    # Lock the user, so that a concurrent removal cannot leave a key behind.
     owner = select(users.c.account).where(users.c.account == key.account, users.c.removed_at.is_(None))
     if connection.execute(owner.with_for_update(read=True)).one_or_none() is None:
         raise NotFound("user", key.account)
@@ -59,14 +60,14 @@ def add_keys(connection: Connection, keys: Sequence[AccessKey]) -> None:
         add_key(connection, key)
 
 
-def key_of_id(connection: Connection, id: str) -> AccessKey:  # noqa: A002 - the domain's word
+def load_key(connection: Connection, id: str) -> AccessKey:  # noqa: A002 - the domain's word
     found = connection.execute(select(access_keys).where(access_keys.c.id == id)).one_or_none()
     if found is None:
         raise NotFound("access key", id)
     return AccessKey(*found)
 
 
-def lasting_keys(connection: Connection, account: str) -> Sequence[AccessKey]:
+def load_permanent_keys(connection: Connection, account: str) -> Sequence[AccessKey]:
     of_user = select(access_keys).where(access_keys.c.account == account, access_keys.c.expires_at.is_(None))
     return [AccessKey(*row) for row in connection.execute(of_user.order_by(access_keys.c.created_at, access_keys.c.id))]
 
@@ -77,5 +78,5 @@ def remove_key(connection: Connection, account: str, id: str) -> None:  # noqa: 
         raise NotFound("access key", id)
 
 
-def forget_expired(connection: Connection, *, now: datetime) -> int:
+def remove_expired_keys(connection: Connection, *, now: datetime) -> int:
     return connection.execute(delete(access_keys).where(access_keys.c.expires_at <= now)).rowcount

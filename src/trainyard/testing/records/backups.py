@@ -1,4 +1,4 @@
-"""An export holds everything of one moment, and a restore brings it back."""
+"""An export contains everything at one moment, and a restore brings it back."""
 
 import json
 from collections.abc import Iterator
@@ -17,46 +17,46 @@ Rows = list[tuple[str, Body]]
 class BackupContract:
     def test_an_export_survives_json_and_a_restore(self, records: Records, other_records: Records) -> None:
         fill(records)
-        rows = exported(records)
+        rows = export_rows(records)
         other_records.restore(iter(rows))
-        assert exported(other_records) == rows
+        assert export_rows(other_records) == rows
 
     def test_a_restore_brings_back_what_callers_see(self, records: Records, other_records: Records) -> None:
         fill(records)
-        other_records.restore(exported(records))
+        other_records.restore(export_rows(records))
         query = Query(KIND)
         assert other_records.find(query) == records.find(query)
         assert other_records.events() == records.events()
         assert other_records.users() == records.users()
         assert other_records.user("333333333333") == records.user("333333333333")
         assert other_records.access_key("ASIAALICE") == records.access_key("ASIAALICE")
-        assert other_records.tagged(None) == records.tagged(None)
+        assert other_records.tagged_arns(None) == records.tagged_arns(None)
 
     def test_restored_leases_and_times_are_still_in_force(self, records: Records, other_records: Records) -> None:
         records.create(draft("held", due_at=NOON), now=NOON)
         claim = records.claim_next(KIND, worker="w", lease=LEASE, now=NOON)
         records.create(draft("due", due_at=minutes(0.1)), now=NOON)
-        other_records.restore(exported(records))
+        other_records.restore(export_rows(records))
         got = other_records.claim_next(KIND, worker="w", lease=LEASE, now=minutes(0.1))
         assert got is not None
         assert got.resource.key.name == "due"
         assert claim is not None
         assert other_records.apply_claimed(claim, Change(status="x"), now=minutes(0.1)) is not None
 
-    def test_events_go_on_after_a_restore_with_higher_numbers(self, records: Records, other_records: Records) -> None:
+    def test_events_after_a_restore_have_higher_numbers(self, records: Records, other_records: Records) -> None:
         fill(records)
         last = records.events()[-1].sequence
-        other_records.restore(exported(records))
+        other_records.restore(export_rows(records))
         other_records.create(draft("new"), now=NOON, event=NewEvent("created"))
         assert other_records.events()[-1].sequence > last
 
     def test_an_export_of_nothing_restores_nothing(self, records: Records, other_records: Records) -> None:
-        other_records.restore(exported(records))
-        assert exported(other_records) == exported(records)
+        other_records.restore(export_rows(records))
+        assert export_rows(other_records) == export_rows(records)
         other_records.create(draft("a"), now=NOON, event=NewEvent("created"))
         assert len(other_records.events()) == 1
 
-    def test_an_export_is_of_one_moment(self, records: Records) -> None:
+    def test_an_export_is_a_snapshot(self, records: Records) -> None:
         for number in range(5):
             records.create(draft(str(number)), now=NOON, event=NewEvent("created"))
         rows = records.export()
@@ -71,7 +71,7 @@ class BackupContract:
         fill(records)
         mine = other_records.create(draft("mine"), now=NOON)
         with pytest.raises(Conflict, match="resources already"):
-            other_records.restore(exported(records))
+            other_records.restore(export_rows(records))
         assert other_records.find(Query(KIND)).resources == [mine]
         assert other_records.users() == []
 
@@ -89,8 +89,8 @@ class BackupContract:
     def test_a_damaged_backup_is_refused_whole(self, records: Records, other_records: Records, damage: str) -> None:
         fill(records)
         with pytest.raises(Corrupt):
-            other_records.restore(damaged(exported(records), damage))
-        assert len(exported(other_records)) == 1
+            other_records.restore(damage_rows(export_rows(records), damage))
+        assert len(export_rows(other_records)) == 1
 
     def test_a_backup_of_another_schema_is_refused_with_its_version(self, records: Records) -> None:
         rows: Rows = [("schema", {"revision": "9999", "written_by": "9.9.9"})]
@@ -101,12 +101,12 @@ class BackupContract:
         fill(records)
 
         def breaking() -> Iterator[tuple[str, Body]]:
-            yield from exported(records)
+            yield from export_rows(records)
             raise Broken("the archive ends here")
 
         with pytest.raises(Broken):
             other_records.restore(breaking())
-        assert len(exported(other_records)) == 1
+        assert len(export_rows(other_records)) == 1
 
 
 class Broken(TrainyardError):
@@ -114,7 +114,7 @@ class Broken(TrainyardError):
 
 
 def fill(records: Records) -> None:
-    """Something in every table, with a child that sorts before its parent."""
+    """Write to every table, with a child that sorts before its parent."""
     records.add_user(user(), pair())
     records.add_user(user("carol", account="333333333333", is_admin=True))
     records.remove_user("333333333333", now=minutes(1))
@@ -125,12 +125,12 @@ def fill(records: Records) -> None:
     records.set_tags(ALICE, "arn:aws:s3:::data", {"team": "vision"})
 
 
-def exported(records: Records) -> Rows:
-    """As a backup file would carry it."""
+def export_rows(records: Records) -> Rows:
+    """Return an export as a backup file would store it."""
     return [(table, json.loads(json.dumps(row))) for table, row in records.export()]
 
 
-def damaged(rows: Rows, how: str) -> Rows:
+def damage_rows(rows: Rows, how: str) -> Rows:
     index = next(index for index, (table, _) in enumerate(rows) if table == "resources")
     row: dict[str, Any] = dict(rows[index][1])
     match how:

@@ -1,4 +1,4 @@
-"""Counters move with what they count, and never above a limit."""
+"""Counters change with what they count, and never exceed a limit."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ class CounterContract:
         assert records.apply(created, Change(counts={"cpus": -4}), now=NOON) is not None
         assert values(records) == {"cpus": 0, "jobs": 1}
 
-    def test_accounts_are_counted_apart(self, records: Records) -> None:
+    def test_accounts_have_separate_counters(self, records: Records) -> None:
         records.create(replace(draft("a"), counts={"jobs": 1}), now=NOON)
         records.create(replace(draft("a", account=BOB), counts={"jobs": 2}), now=NOON)
         assert records.counters() == [Counter(ALICE, "jobs", 1), Counter(BOB, "jobs", 2)]
@@ -43,7 +43,7 @@ class CounterContract:
         assert records.apply_claimed(claim, Change(counts={"jobs": -1}), now=NOON, release=True) is not None
         assert values(records) == {"jobs": 0}
 
-    def test_what_has_no_effect_counts_nothing(self, records: Records) -> None:
+    def test_a_change_without_effect_counts_nothing(self, records: Records) -> None:
         created = records.create(replace(draft("a"), counts={"jobs": 1}), now=NOON)
         with pytest.raises(AlreadyExists):
             records.create(replace(draft("a"), counts={"jobs": 1}), now=NOON)
@@ -78,12 +78,12 @@ class CounterContract:
         assert sum(in_threads(8, create, times=40)) == 7
         assert values(records) == {"cpus": 14, "jobs": 7}
 
-    def test_a_settling_change_makes_a_resource_due_no_more(self, records: Records) -> None:
+    def test_after_a_settling_change_a_resource_is_no_longer_due(self, records: Records) -> None:
         created = records.create(draft("a", due_at=NOON), now=NOON)
         assert records.apply(created, Change(is_settling=True), now=NOON) is not None
         assert records.claim_next(KIND, worker="w", lease=LEASE, now=minutes(1)) is None
 
-    def test_a_quiet_change_leaves_the_time_of_the_last_one(self, records: Records) -> None:
+    def test_a_quiet_change_keeps_the_modification_time(self, records: Records) -> None:
         created = records.create(draft("a", due_at=NOON), now=NOON)
         quiet = records.apply(created, Change(body={"x": 1}, is_quiet=True), now=minutes(1))
         assert quiet is not None

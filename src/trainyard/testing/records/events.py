@@ -1,4 +1,4 @@
-"""Events are appended with what they tell of, and read by cursor without a miss."""
+"""Events are written with the change that they report, and a reader with a cursor misses none."""
 
 import threading
 from itertools import pairwise
@@ -12,7 +12,7 @@ EVENTS_EACH = 40
 
 
 class EventContract:
-    def test_an_event_tells_when_what_and_of_whom(self, records: Records) -> None:
+    def test_an_event_has_its_time_kind_and_subject(self, records: Records) -> None:
         made = records.create(draft("a"), now=NOON, event=NewEvent("created", {"x": [1]}))
         [event] = records.events()
         assert event == Event(event.sequence, NOON, ALICE, "created", made.id, {"x": [1]})
@@ -36,7 +36,7 @@ class EventContract:
         assert {event.subject for event in events} == {made.id}
         assert all(earlier.sequence < later.sequence for earlier, later in pairwise(events))
 
-    def test_a_listener_hears_of_every_change_once_it_is_made(self, records: Records) -> None:
+    def test_a_listener_is_called_for_every_change_once_it_is_durable(self, records: Records) -> None:
         heard: list[tuple[str, str]] = []
 
         def listen(changed: ResourceId) -> None:
@@ -63,7 +63,7 @@ class EventContract:
         records.delete(made, now=NOON)
         assert [event.subject for event in records.events()] == [made.id]
 
-    def test_a_reader_goes_on_from_its_cursor(self, records: Records) -> None:
+    def test_a_reader_continues_from_its_cursor(self, records: Records) -> None:
         for number in range(7):
             records.create(draft(str(number)), now=minutes(number), event=NewEvent(str(number)))
         read: list[str] = []
@@ -82,7 +82,7 @@ class EventContract:
         assert [event.kind for event in records.events(account=ALICE, after=mine[0].sequence)] == ["2"]
 
     def test_a_reader_beside_many_writers_misses_nothing(self, records: Records) -> None:
-        """A cursor only moves forward, so a number that showed up behind it later would be lost."""
+        """A cursor only moves forward, so a number that appeared behind it later would be lost."""
         seen: list[int] = []
         is_over = threading.Event()
 
@@ -106,7 +106,7 @@ class EventContract:
 
 
 def write_events(records: Records, number: int) -> None:
-    """A few events a write, so that a transaction holds its numbers for a while."""
+    """Write several events at once, so that a transaction holds its numbers for a while."""
     resource: Resource | None = records.create(draft(f"job-{number}"), now=NOON)
     for _ in range(EVENTS_EACH // 4):
         assert resource is not None

@@ -1,4 +1,4 @@
-"""Lists are filtered, ordered, and cut into pages that hold still."""
+"""Lists are filtered, ordered, and cut into stable pages."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -12,7 +12,7 @@ from trainyard.testing.records.samples import ALICE, BOB, KIND, NOON, draft, key
 ALL_ORDERS = [(sort_by, descending) for sort_by in SortBy for descending in (False, True)]
 
 
-class ListContract:
+class ResourceListContract:
     def test_a_list_holds_the_resources_whole(self, records: Records) -> None:
         made = records.create(draft("a", status="x", body={"y": 1}), now=NOON)
         assert records.find(Query(KIND)) == Page([made], None)
@@ -23,14 +23,14 @@ class ListContract:
     def test_a_list_is_of_one_kind(self, records: Records) -> None:
         records.create(draft("a"), now=NOON)
         records.create(draft("b", kind="model"), now=NOON)
-        assert listed(records, Query(KIND)) == ["a"]
+        assert list_names(records, Query(KIND)) == ["a"]
 
     def test_a_list_is_of_one_account_or_of_all(self, records: Records) -> None:
         records.create(draft("a"), now=NOON)
         records.create(draft("b", account=BOB), now=minutes(1))
-        assert listed(records, Query(KIND, account=ALICE)) == ["a"]
-        assert listed(records, Query(KIND, account=BOB)) == ["b"]
-        assert listed(records, Query(KIND)) == ["a", "b"]
+        assert list_names(records, Query(KIND, account=ALICE)) == ["a"]
+        assert list_names(records, Query(KIND, account=BOB)) == ["b"]
+        assert list_names(records, Query(KIND)) == ["a", "b"]
 
     @pytest.mark.parametrize(
         ("wanted", "expected"),
@@ -55,7 +55,7 @@ class ListContract:
         records.create(draft("1", account=BOB, arn="arn:bob", tags={"team": "a", "big": "yes"}), now=NOON)
         for sort_by, descending in ALL_ORDERS:
             query = Query(KIND, account=ALICE, tags=tuple(wanted), sort_by=sort_by, descending=descending)
-            assert listed(records, query) == (expected[::-1] if descending else expected)
+            assert list_names(records, query) == (expected[::-1] if descending else expected)
             assert names(read_all(records, replace(query, limit=1))) == (expected[::-1] if descending else expected)
 
     def test_tags_are_sought_beside_other_filters_and_in_all_accounts(self, records: Records) -> None:
@@ -63,25 +63,25 @@ class ListContract:
             tagged = draft(f"job-{number}", account=account, status="x", arn=f"arn:{number}", tags={"k": "v"})
             records.create(tagged, now=minutes(number))
         every = Query(KIND, tags=(TagFilter("k", ("v",)),))
-        assert listed(records, every) == ["job-0", "job-1", "job-2"]
-        assert listed(records, replace(every, account=ALICE, created_after=NOON)) == ["job-2"]
-        assert listed(records, replace(every, name="job-1")) == ["job-1"]
-        assert listed(records, replace(every, status="y")) == []
+        assert list_names(records, every) == ["job-0", "job-1", "job-2"]
+        assert list_names(records, replace(every, account=ALICE, created_after=NOON)) == ["job-2"]
+        assert list_names(records, replace(every, name="job-1")) == ["job-1"]
+        assert list_names(records, replace(every, status="y")) == []
 
     def test_the_tags_of_another_account_on_the_same_arn_do_not_count(self, records: Records) -> None:
         records.create(draft("a", arn="arn:a"), now=NOON)
         records.set_tags(BOB, "arn:a", {"k": "v"})
-        assert listed(records, Query(KIND, tags=(TagFilter("k"),))) == []
-        assert listed(records, Query(KIND, account=ALICE, tags=(TagFilter("k"),))) == []
+        assert list_names(records, Query(KIND, tags=(TagFilter("k"),))) == []
+        assert list_names(records, Query(KIND, account=ALICE, tags=(TagFilter("k"),))) == []
 
     def test_a_list_by_tags_follows_their_changes(self, records: Records) -> None:
         records.create(draft("a", arn="arn:a", tags={"k": "v"}), now=NOON)
         query = Query(KIND, account=ALICE, tags=(TagFilter("k", ("w",)),))
-        assert listed(records, query) == []
+        assert list_names(records, query) == []
         records.set_tags(ALICE, "arn:a", {"k": "w"})
-        assert listed(records, query) == ["a"]
+        assert list_names(records, query) == ["a"]
         records.remove_tags(ALICE, "arn:a", ["k"])
-        assert listed(records, query) == []
+        assert list_names(records, query) == []
 
     def test_a_count_is_of_all_that_a_list_would_show(self, records: Records) -> None:
         for number in range(5):
@@ -97,19 +97,19 @@ class ListContract:
         parents = [records.create(draft(name, kind="group"), now=NOON) for name in ("x", "y")]
         for minute, parent in enumerate(parents):
             records.create(draft(f"of-{parent.key.name}", parent=parent), now=minutes(minute))
-        assert listed(records, Query(KIND, parent=parents[0].id)) == ["of-x"]
-        assert listed(records, Query(KIND, account=ALICE, parent=parents[1].id)) == ["of-y"]
+        assert list_names(records, Query(KIND, parent=parents[0].id)) == ["of-x"]
+        assert list_names(records, Query(KIND, account=ALICE, parent=parents[1].id)) == ["of-y"]
 
     def test_a_parent_of_another_account_has_no_children_to_see(self, records: Records) -> None:
         parent = records.create(draft("x", kind="group"), now=NOON)
         records.create(draft("a", parent=parent), now=NOON)
-        assert listed(records, Query(KIND, account=BOB, parent=parent.id)) == []
+        assert list_names(records, Query(KIND, account=BOB, parent=parent.id)) == []
 
     def test_a_name_is_matched_whole_and_in_every_account_asked(self, records: Records) -> None:
         for minute, (name, account) in enumerate([("a", ALICE), ("ab", ALICE), ("A", ALICE), ("a", BOB)]):
             records.create(draft(name, account=account), now=minutes(minute))
-        assert listed(records, Query(KIND, account=ALICE, name="a")) == ["a"]
-        assert listed(records, Query(KIND, name="a")) == ["a", "a"]
+        assert list_names(records, Query(KIND, account=ALICE, name="a")) == ["a"]
+        assert list_names(records, Query(KIND, name="a")) == ["a", "a"]
 
     @pytest.mark.parametrize(
         ("prefix", "expected"),
@@ -132,7 +132,7 @@ class ListContract:
             records.create(draft(name), now=minutes(minute))
         for sort_by, descending in ALL_ORDERS:
             query = Query(KIND, account=ALICE, name_prefix=prefix, sort_by=sort_by, descending=descending)
-            assert sorted(listed(records, query)) == sorted(expected)
+            assert sorted(list_names(records, query)) == sorted(expected)
             assert sorted(names(read_all(records, replace(query, limit=1)))) == sorted(expected)
 
     @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ class ListContract:
     ) -> None:
         for minute, name in enumerate(["abc", "aBc", "a%c", "a_c"]):
             records.create(draft(name), now=minutes(minute))
-        assert listed(records, Query(KIND, name_contains=part)) == expected
+        assert list_names(records, Query(KIND, name_contains=part)) == expected
 
     def test_a_list_by_part_of_a_name_is_paged(self, records: Records) -> None:
         for number in range(20):
@@ -155,19 +155,19 @@ class ListContract:
     def test_a_list_can_be_of_one_status(self, records: Records) -> None:
         for minute, status in enumerate(["InProgress", "Failed", "InProgress"]):
             records.create(draft(f"{status}-{minute}", status=status), now=minutes(minute))
-        assert listed(records, Query(KIND, status="InProgress")) == ["InProgress-0", "InProgress-2"]
+        assert list_names(records, Query(KIND, status="InProgress")) == ["InProgress-0", "InProgress-2"]
 
     def test_times_of_creation_are_exclusive(self, records: Records) -> None:
         for minute in range(5):
             records.create(draft(str(minute)), now=minutes(minute))
-        assert listed(records, Query(KIND, created_after=minutes(1), created_before=minutes(4))) == ["2", "3"]
+        assert list_names(records, Query(KIND, created_after=minutes(1), created_before=minutes(4))) == ["2", "3"]
 
     def test_times_of_modification_are_exclusive(self, records: Records) -> None:
         for minute in range(5):
             made = records.create(draft(str(minute)), now=NOON)
             records.apply(made, Change(status="x"), now=minutes(minute))
         query = Query(KIND, modified_after=minutes(1), modified_before=minutes(4), sort_by=SortBy.NAME)
-        assert listed(records, query) == ["2", "3"]
+        assert list_names(records, query) == ["2", "3"]
 
     def test_filters_hold_together(self, records: Records) -> None:
         for number in range(30):
@@ -194,15 +194,15 @@ class ListContract:
         for name, (created, modified, status) in rows.items():
             made = records.create(draft(name), now=minutes(created))
             records.apply(made, Change(status=status), now=minutes(modified))
-        assert listed(records, Query(KIND, sort_by=sort_by)) == expected
-        assert listed(records, Query(KIND, sort_by=sort_by, descending=True)) == expected[::-1]
+        assert list_names(records, Query(KIND, sort_by=sort_by)) == expected
+        assert list_names(records, Query(KIND, sort_by=sort_by, descending=True)) == expected[::-1]
 
     def test_names_are_ordered_by_their_bytes(self, records: Records) -> None:
         ordered = ["A", "B", "a", "a b", "a-b", "ab", "é", "\uffff", "🚂"]
         for name in reversed(ordered):
             records.create(draft(name), now=NOON)
-        assert listed(records, Query(KIND, sort_by=SortBy.NAME)) == ordered
-        assert listed(records, Query(KIND, account=ALICE, sort_by=SortBy.NAME)) == ordered
+        assert list_names(records, Query(KIND, sort_by=SortBy.NAME)) == ordered
+        assert list_names(records, Query(KIND, account=ALICE, sort_by=SortBy.NAME)) == ordered
 
     @pytest.mark.parametrize(("sort_by", "descending"), ALL_ORDERS)
     @pytest.mark.parametrize("limit", [1, 3, 12, 13])
@@ -250,14 +250,14 @@ class ListContract:
         page = records.find(Query(KIND, limit=2))
         records.delete(page.resources[-1], now=NOON)
         assert page.next_after is not None
-        assert listed(records, Query(KIND, after=page.next_after)) == ["2", "3"]
+        assert list_names(records, Query(KIND, after=page.next_after)) == ["2", "3"]
 
     def test_a_page_may_have_another_size_than_the_one_before(self, records: Records) -> None:
         for minute in range(6):
             records.create(draft(str(minute)), now=minutes(minute))
         page = records.find(Query(KIND, limit=1))
         assert page.next_after is not None
-        assert listed(records, Query(KIND, limit=3, after=page.next_after)) == ["1", "2", "3"]
+        assert list_names(records, Query(KIND, limit=3, after=page.next_after)) == ["1", "2", "3"]
 
     def test_a_token_of_another_list_is_refused(self, records: Records) -> None:
         for minute in range(3):
@@ -276,7 +276,7 @@ class ListContract:
         ):
             with pytest.raises(InvalidRequest, match="page token"):
                 records.find(other)
-        assert listed(records, mine) == ["1", "2"]
+        assert list_names(records, mine) == ["1", "2"]
 
     @pytest.mark.parametrize("token", ["x", "====", "bnVsbA==", "W10=", "WzFd", "e30=", "é", "W1tbW1s=", "A" * 5000])
     def test_a_token_that_is_none_is_refused(self, records: Records, token: str) -> None:
@@ -291,16 +291,16 @@ class ListContract:
     def test_a_change_is_seen_in_the_next_list(self, records: Records) -> None:
         made = records.create(draft("a", status="InProgress"), now=NOON)
         records.apply(made, Change(status="Failed"), now=minutes(1))
-        assert listed(records, Query(KIND, status="InProgress")) == []
+        assert list_names(records, Query(KIND, status="InProgress")) == []
         assert records.find(Query(KIND, status="Failed")).resources == [records.load(key("a"))]
 
 
-def listed(records: Records, query: Query) -> list[str]:
+def list_names(records: Records, query: Query) -> list[str]:
     return names(records.find(query).resources)
 
 
 def read_all(records: Records, query: Query) -> list[Resource]:
-    """Every page in turn; none may be empty but the only one, nor larger than asked."""
+    """Read all pages. None may be larger than asked, or empty unless it is the only one."""
     found: list[Resource] = []
     while True:
         page = records.find(query)
@@ -313,7 +313,7 @@ def read_all(records: Records, query: Query) -> list[Resource]:
 
 
 def fill_with_ties(records: Records) -> list[Resource]:
-    """Twelve resources of which several share the time, the status, or both."""
+    """Create twelve resources. Several share the time, the status, or both."""
     return [
         records.create(draft(f"job-{number % 4}-{number:02}", status="abc"[number % 3]), now=minutes(number // 6))
         for number in range(12)

@@ -1,4 +1,4 @@
-"""Resources are created once, changed under their revision, and deleted whole."""
+"""Resources are created once, changed if their revision matches, and deleted with their children."""
 
 from collections.abc import Callable
 from typing import Any
@@ -43,7 +43,7 @@ class ResourceContract:
         created = records.create(draft("a"), now=NOON)
         assert records.load_by_id(created.id) == created
 
-    def test_what_is_created_is_there_for_the_next_process(self, records: Records, reopen: Reopen) -> None:
+    def test_another_process_finds_a_created_resource(self, records: Records, reopen: Reopen) -> None:
         created = records.create(draft("a", body={"x": 1}), now=NOON)
         assert reopen().load(key("a")) == created
 
@@ -69,20 +69,20 @@ class ResourceContract:
         assert count_of_events(records) == 0
         assert records.tags(ALICE, "arn:a") == {}
 
-    def test_accounts_and_kinds_have_names_of_their_own(self, records: Records) -> None:
+    def test_accounts_and_kinds_have_separate_names(self, records: Records) -> None:
         one = records.create(draft("a"), now=NOON)
         two = records.create(draft("a", account=BOB), now=NOON)
         three = records.create(draft("a", kind="model"), now=NOON)
         assert len({one.id, two.id, three.id}) == 3
         assert records.load(key("a", account=BOB)) == two
 
-    def test_names_are_matched_in_their_case(self, records: Records) -> None:
+    def test_names_are_case_sensitive(self, records: Records) -> None:
         records.create(draft("Job"), now=NOON)
         records.create(draft("job"), now=NOON)
         with pytest.raises(NotFound):
             records.load(key("JOB"))
 
-    def test_a_missing_resource_is_told_by_kind_and_name(self, records: Records) -> None:
+    def test_the_error_for_a_missing_resource_has_its_kind_and_name(self, records: Records) -> None:
         with pytest.raises(NotFound) as caught:
             records.load(key("nowhere"))
         assert (caught.value.kind, caught.value.name) == (KIND, "nowhere")
@@ -96,7 +96,7 @@ class ResourceContract:
         with pytest.raises(NotFound):
             records.load_by_id(ResourceId("nowhere"))
 
-    def test_a_name_that_no_database_can_keep_is_refused(self, records: Records) -> None:
+    def test_a_name_that_no_database_can_store_is_refused(self, records: Records) -> None:
         for name in ("a\0b", "half a pair \ud83d"):
             with pytest.raises(InvalidRequest):
                 records.create(draft(name), now=NOON)
@@ -211,7 +211,7 @@ class ResourceContract:
         assert records.tags(ALICE, "arn:a") == {"k": "v"}
         assert count_of_events(records) == 0
 
-    def test_a_second_delete_says_that_there_was_nothing(self, records: Records) -> None:
+    def test_a_second_delete_returns_false(self, records: Records) -> None:
         made = records.create(draft("a"), now=NOON)
         assert [records.delete(made, now=NOON), records.delete(made, now=NOON)] == [True, False]
 
@@ -221,7 +221,7 @@ class ResourceContract:
         assert sorted(done) == [False] * 7 + [True]
         assert count_of_events(records) == 1
 
-    def test_children_go_with_their_parent_and_theirs_with_them(self, records: Records) -> None:
+    def test_all_descendants_are_deleted_with_a_resource(self, records: Records) -> None:
         group = records.create(draft("group"), now=NOON)
         stream = records.create(draft("stream", parent=group), now=NOON)
         records.create(draft("grandchild", parent=stream), now=NOON)
@@ -230,22 +230,25 @@ class ResourceContract:
         assert records.delete(group, now=NOON)
         assert names(records.find(Query(KIND)).resources) == ["stranger"]
 
-    def test_tags_go_with_the_whole_family_and_no_further(self, records: Records) -> None:
+    def test_the_tags_of_all_descendants_are_deleted_and_no_others(self, records: Records) -> None:
         group = records.create(draft("group", arn="arn:group", tags={"k": "1"}), now=NOON)
         stream = records.create(draft("stream", parent=group, arn="arn:stream", tags={"k": "2"}), now=NOON)
         records.create(draft("grandchild", parent=stream, arn="arn:grandchild", tags={"k": "3"}), now=NOON)
         records.create(draft("stranger", arn="arn:stranger", tags={"k": "4"}), now=NOON)
         records.set_tags(BOB, "arn:group", {"k": "5"})
         records.delete(group, now=NOON)
-        assert [(one.account, one.arn) for one in records.tagged(None)] == [(BOB, "arn:group"), (ALICE, "arn:stranger")]
+        assert [(one.account, one.arn) for one in records.tagged_arns(None)] == [
+            (BOB, "arn:group"),
+            (ALICE, "arn:stranger"),
+        ]
 
-    def test_tags_set_after_the_create_go_with_the_resource_too(self, records: Records) -> None:
+    def test_tags_set_after_the_create_are_deleted_with_the_resource_too(self, records: Records) -> None:
         made = records.create(draft("a", arn="arn:a"), now=NOON)
         records.set_tags(ALICE, "arn:a", {"k": "v"})
         records.delete(made, now=NOON)
         assert records.tags(ALICE, "arn:a") == {}
 
-    def test_a_deleted_child_leaves_its_parent(self, records: Records) -> None:
+    def test_deleting_a_child_keeps_its_parent(self, records: Records) -> None:
         parent = records.create(draft("parent"), now=NOON)
         child = records.create(draft("child", parent=parent), now=NOON)
         records.delete(child, now=NOON)

@@ -1,11 +1,11 @@
-"""Names, times and drafts that the suite works with."""
+"""Names, times and drafts for the suite."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from trainyard.server.records.contract import Draft, Records, Resource, ResourceId, ResourceKey
+from trainyard.server.records.contract import Draft, Priority, QueueState, Records, Resource, ResourceKey
 
 T = TypeVar("T")
 
@@ -32,11 +32,23 @@ def draft(
     arn: str = "",
     tags: Mapping[str, str] | None = None,
     due_at: datetime | None = None,
-    line: str | None = None,
+    state: QueueState = QueueState.UNQUEUED,
+    queue: str | None = None,
+    priority: Priority = Priority.ON_DEMAND,
 ) -> Draft:
-    parent_id: ResourceId | None = None if parent is None else parent.id
-    whose = key(name, account=account, kind=kind)
-    return Draft(whose, REGION, body or {}, status, parent_id, tags or {}, arn, due_at, line)
+    return Draft(
+        key(name, account=account, kind=kind),
+        REGION,
+        body or {},
+        status=status,
+        parent=None if parent is None else parent.id,
+        tags=tags or {},
+        arn=arn,
+        due_at=due_at,
+        state=state,
+        queue=queue,
+        priority=priority,
+    )
 
 
 def minutes(count: float) -> datetime:
@@ -52,6 +64,6 @@ def count_of_events(records: Records) -> int:
 
 
 def in_threads(count: int, work: Callable[[int], T], *, times: int | None = None) -> list[T]:
-    """The results of `work(0)`, `work(1)`…, run `times` times by `count` threads at once."""
+    """Run `work(0)`, `work(1)`, … `times` times in `count` threads at once, and return the results."""
     with ThreadPoolExecutor(count) as threads:
         return list(threads.map(work, range(times or count)))

@@ -1,4 +1,4 @@
-"""Tags are kept under an account and an ARN."""
+"""Tags are stored under an account and an ARN."""
 
 from trainyard.server.records.contract import Records, TaggedArn
 from trainyard.testing.records.samples import ALICE, BOB, NOON, draft, in_threads
@@ -25,13 +25,13 @@ class TagContract:
 
     def test_setting_no_tags_changes_nothing(self, records: Records) -> None:
         records.set_tags(ALICE, BUCKET, {})
-        assert records.tagged(None) == []
+        assert records.tagged_arns(None) == []
 
-    def test_keys_are_told_apart_by_case(self, records: Records) -> None:
+    def test_tag_keys_are_case_sensitive(self, records: Records) -> None:
         records.set_tags(ALICE, BUCKET, {"Team": "1", "team": "2"})
         assert records.tags(ALICE, BUCKET) == {"Team": "1", "team": "2"}
 
-    def test_accounts_tag_the_same_arn_apart(self, records: Records) -> None:
+    def test_accounts_have_separate_tags_on_the_same_arn(self, records: Records) -> None:
         records.set_tags(ALICE, BUCKET, {"a": "alice"})
         records.set_tags(BOB, BUCKET, {"a": "bob"})
         assert records.tags(ALICE, BUCKET) == {"a": "alice"}
@@ -47,12 +47,12 @@ class TagContract:
     def test_an_arn_whose_last_tag_is_gone_is_no_longer_listed(self, records: Records) -> None:
         records.set_tags(ALICE, BUCKET, {"a": "1"})
         records.remove_tags(ALICE, BUCKET, ["a"])
-        assert records.tagged(ALICE) == []
+        assert records.tagged_arns(ALICE) == []
 
     def test_tagged_arns_are_listed_in_order_with_their_tags(self, records: Records) -> None:
         records.set_tags(ALICE, job_arn("b"), {"k": "1", "j": "2"})
         records.set_tags(ALICE, job_arn("a"), {"k": "3"})
-        assert records.tagged(ALICE) == [
+        assert records.tagged_arns(ALICE) == [
             TaggedArn(ALICE, job_arn("a"), {"k": "3"}),
             TaggedArn(ALICE, job_arn("b"), {"j": "2", "k": "1"}),
         ]
@@ -60,41 +60,41 @@ class TagContract:
     def test_a_list_of_one_account_shows_no_other(self, records: Records) -> None:
         records.set_tags(ALICE, BUCKET, {"a": "1"})
         records.set_tags(BOB, BUCKET, {"b": "2"})
-        assert records.tagged(BOB) == [TaggedArn(BOB, BUCKET, {"b": "2"})]
-        assert [one.account for one in records.tagged(None)] == [ALICE, BOB]
+        assert records.tagged_arns(BOB) == [TaggedArn(BOB, BUCKET, {"b": "2"})]
+        assert [one.account for one in records.tagged_arns(None)] == [ALICE, BOB]
 
     def test_tagged_arns_are_paged(self, records: Records) -> None:
         arns = [job_arn(f"{number:02}") for number in range(9)]
         for arn in arns:
             records.set_tags(ALICE, arn, {"a": "1", "b": "2"})
         read: list[str] = []
-        while page := records.tagged(ALICE, after=read[-1] if read else "", limit=4):
+        while page := records.tagged_arns(ALICE, after=read[-1] if read else "", limit=4):
             assert len(page) <= 4
             read += [one.arn for one in page]
         assert read == arns
 
-    def test_a_page_of_all_accounts_never_parts_the_owners_of_one_arn(self, records: Records) -> None:
-        """The cursor is an ARN, so the second owner of the last one would be stepped over."""
+    def test_a_page_of_all_accounts_never_splits_the_owners_of_one_arn(self, records: Records) -> None:
+        """The cursor is an ARN, so the second owner of the last ARN would be skipped."""
         for account in (ALICE, BOB):
             records.set_tags(account, BUCKET, {"a": "1"})
-        assert [one.account for one in records.tagged(None, limit=1)] == [ALICE, BOB]
+        assert [one.account for one in records.tagged_arns(None, limit=1)] == [ALICE, BOB]
 
-    def test_any_of_several_prefixes_fits(self, records: Records) -> None:
+    def test_an_arn_matches_any_of_several_prefixes(self, records: Records) -> None:
         wanted = [BUCKET, job_arn("a"), job_arn("ab")]
         for arn in (*wanted, "arn:aws:logs:x", "arn:aws:zzz"):
             records.set_tags(ALICE, arn, {"a": "1"})
         prefixes = [job_arn("a"), "arn:aws:s3:", "arn:aws:s3:::d", job_arn("")]
         for account in (ALICE, None):
-            assert [one.arn for one in records.tagged(account, arn_prefixes=prefixes)] == sorted(wanted)
-            first = records.tagged(account, arn_prefixes=prefixes, limit=2)
-            rest = records.tagged(account, arn_prefixes=prefixes, after=first[-1].arn, limit=2)
+            assert [one.arn for one in records.tagged_arns(account, arn_prefixes=prefixes)] == sorted(wanted)
+            first = records.tagged_arns(account, arn_prefixes=prefixes, limit=2)
+            rest = records.tagged_arns(account, arn_prefixes=prefixes, after=first[-1].arn, limit=2)
             assert [one.arn for one in (*first, *rest)] == sorted(wanted)
 
     def test_prefixes_are_taken_literally(self, records: Records) -> None:
         records.set_tags(ALICE, "arn:a%b", {"a": "1"})
         records.set_tags(ALICE, "arn:axb", {"a": "1"})
-        assert [one.arn for one in records.tagged(ALICE, arn_prefixes=["arn:a%"])] == ["arn:a%b"]
+        assert [one.arn for one in records.tagged_arns(ALICE, arn_prefixes=["arn:a%"])] == ["arn:a%b"]
 
-    def test_tags_set_at_once_are_all_kept(self, records: Records) -> None:
+    def test_tags_set_at_once_are_all_stored(self, records: Records) -> None:
         in_threads(8, lambda number: records.set_tags(ALICE, BUCKET, {"same": "x", str(number): "y"}), times=40)
         assert records.tags(ALICE, BUCKET) == {"same": "x"} | {str(number): "y" for number in range(40)}

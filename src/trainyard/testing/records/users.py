@@ -52,7 +52,7 @@ class UserContract:
         records.add_user(user(), pair())
         assert [one.name for one in records.users()] == ["alice", "bob"]
 
-    def test_a_taken_name_is_refused_and_its_key_is_not_kept(self, records: Records) -> None:
+    def test_a_taken_name_is_refused_and_its_key_is_not_stored(self, records: Records) -> None:
         records.add_user(user(), pair())
         with pytest.raises(AlreadyExists, match="alice"):
             records.add_user(user(account=BOB), pair("AKIABOB", account=BOB))
@@ -73,7 +73,7 @@ class UserContract:
             records.add_user(user("bob", account=BOB), pair(account=BOB))
         assert records.users() == [user()]
 
-    def test_of_users_of_one_name_added_at_once_exactly_one_is(self, records: Records) -> None:
+    def test_of_users_with_one_name_added_at_once_exactly_one_succeeds(self, records: Records) -> None:
         def add(number: int) -> bool:
             account = f"{number:012}"
             try:
@@ -99,7 +99,7 @@ class UserContract:
         records.remove_user(ALICE, now=minutes(1))
         assert records.user(ALICE) == replace(user(), removed_at=minutes(1))
 
-    def test_what_a_removed_user_owns_stays(self, records: Records) -> None:
+    def test_the_resources_of_a_removed_user_stay(self, records: Records) -> None:
         records.add_user(user(), pair())
         records.create(draft("a"), now=NOON)
         records.remove_user(ALICE, now=NOON)
@@ -158,7 +158,7 @@ class UserContract:
         assert records.access_key("ASIA3") == temporary("ASIA3")
         assert [is_there(records, f"ASIA{number}") for number in (1, 2, 3, 4)] == [True, False, True, False]
 
-    def test_a_change_with_a_key_for_somebody_who_is_gone_has_no_effect(self, records: Records) -> None:
+    def test_a_change_with_a_key_for_an_unknown_user_has_no_effect(self, records: Records) -> None:
         created = records.create(draft("a"), now=NOON)
         with pytest.raises(NotFound):
             records.apply(created, Change(status="x", keys=(temporary(),)), now=NOON)
@@ -173,7 +173,7 @@ class UserContract:
         with pytest.raises(AlreadyExists):
             records.add_access_key(pair())
 
-    def test_the_lasting_keys_of_a_user_are_listed_oldest_first(self, records: Records) -> None:
+    def test_the_permanent_keys_of_a_user_are_listed_oldest_first(self, records: Records) -> None:
         records.add_user(user(), replace(pair("AKIA2"), created_at=minutes(2)))
         records.add_user(user("bob", account=BOB), pair("AKIABOB", account=BOB))
         records.add_access_key(replace(pair("AKIA3"), created_at=minutes(1)))

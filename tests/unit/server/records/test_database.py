@@ -10,18 +10,18 @@ from trainyard.server.records.database import open_database
 
 
 @pytest.mark.parametrize("url", ["", "records.db", "mysql://host/db", "sqlite://", "sqlite:records.db"])
-def test_an_address_of_something_else_is_refused_with_what_to_write(url: str) -> None:
+def test_a_url_of_an_unknown_scheme_is_refused_with_what_to_write(url: str) -> None:
     with pytest.raises(InvalidRequest, match="write sqlite:///PATH or postgresql://HOST/DATABASE"):
         open_database(url)
 
 
-def test_a_postgresql_address_that_cannot_be_read_is_refused_without_its_password() -> None:
+def test_an_invalid_postgresql_url_is_refused_without_showing_its_password() -> None:
     with pytest.raises(InvalidRequest) as caught:
         open_database("postgresql://me:secret@host:port/x")
     assert "secret" not in caught.value.message
 
 
-def test_a_missing_driver_is_said_with_how_to_install_it() -> None:
+def test_a_missing_driver_is_reported_with_how_to_install_it() -> None:
     program = (
         "import sys; sys.modules['psycopg'] = None\n"
         "from trainyard.foundation.errors import InvalidRequest\n"

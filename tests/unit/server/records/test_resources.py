@@ -1,4 +1,4 @@
-"""Ids are never used again, and go with time."""
+"""Ids are unique, and sort by time."""
 
 import uuid
 from datetime import timedelta
@@ -7,7 +7,7 @@ from trainyard.server.records.resources import new_id
 from trainyard.testing.records.samples import NOON
 
 
-def test_an_id_is_a_uuid_of_version_7_that_tells_its_millisecond() -> None:
+def test_an_id_is_a_version_7_uuid_with_its_millisecond() -> None:
     made = uuid.UUID(new_id(NOON))
     assert (made.version, made.variant) == (7, uuid.RFC_4122)
     assert made.int >> 80 == int(NOON.timestamp() * 1000)

@@ -1,4 +1,4 @@
-"""A file that cannot be used is told apart by why, and what to do is said."""
+"""The error for an unusable file says why it cannot be used and what to do."""
 
 import os
 import pwd
@@ -39,28 +39,29 @@ def test_the_files_are_for_the_owner_only(records: SqlRecords, path: Path) -> No
     assert modes == {"records.db": 0o600, "records.db-wal": 0o600, "records.db-shm": 0o600}
 
 
-def test_a_commit_reaches_the_disk_and_readers_go_on_beside_it(records: SqlRecords) -> None:
+def test_a_commit_reaches_the_disk_and_readers_do_not_wait(records: SqlRecords) -> None:
     with records.database.engine.connect() as connection:
         answers = [
             connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
             for name in ("journal_mode", "synchronous", "foreign_keys")
         ]
-    assert answers == ["wal", 2, 1]  # 2 is FULL
+    # A `synchronous` of 2 is FULL.
+    assert answers == ["wal", 2, 1]
 
 
 @pytest.mark.parametrize("name", ["with space.db", "50%.db", "what?.db", "a#b.db", "ä🚂.db"])
-def test_a_path_is_taken_as_it_is_written(tmp_path: Path, name: str) -> None:
+def test_a_path_is_used_as_it_is_written(tmp_path: Path, name: str) -> None:
     with closing(open_records(f"sqlite:///{tmp_path}/{name}")) as records:
         records.create(draft("a"), now=NOON)
     assert (tmp_path / name).exists()
 
 
-def test_a_missing_folder_is_said(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match=r"nowhere/records\.db cannot be created \(No such file or directory\)"):
         open_records(f"sqlite:///{tmp_path}/nowhere/records.db")
 
 
-def test_a_file_that_is_no_database_is_corrupt_and_stays_as_it_is(path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_corrupt_and_stays_unchanged(path: Path) -> None:
     path.write_bytes(b"not a database, but somebody's thesis")
     with pytest.raises(Corrupt, match=r"records\.db is damaged: .*trainyard restore BACKUP"):
         open_records(f"sqlite:///{path}")
@@ -73,7 +74,7 @@ def test_an_empty_file_is_a_new_database(path: Path) -> None:
         assert records.users() == []
 
 
-def test_many_that_begin_one_file_at_once_wait_for_each_other(tmp_path: Path) -> None:
+def test_processes_that_create_one_file_at_once_wait_for_each_other(tmp_path: Path) -> None:
     for number in range(20):
         path = tmp_path / f"{number}.db"
         ready = threading.Barrier(6)
@@ -87,11 +88,12 @@ def test_many_that_begin_one_file_at_once_wait_for_each_other(tmp_path: Path) ->
             assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_opening_again_leaves_the_locks_of_this_process_in_place(records: SqlRecords, path: Path) -> None:
+def test_opening_again_keeps_the_locks_of_this_process(records: SqlRecords, path: Path) -> None:
     records.create(draft("a"), now=NOON)
     open_records(f"sqlite:///{path}").close()
     locks = Path("/proc/locks").read_text()
-    assert f":{path.stat().st_ino} " in locks  # that another process does not take itself for the last one
+    # Without this lock, another process would take itself for the last one.
+    assert f":{path.stat().st_ino} " in locks
 
 
 def test_a_truncated_file_is_corrupt_at_open(path: Path) -> None:
@@ -131,7 +133,7 @@ def test_a_scrambled_body_is_corrupt(records: SqlRecords) -> None:
         records.load(key("a"))
 
 
-def test_a_newer_database_is_refused_to_the_byte(path: Path) -> None:
+def test_a_newer_database_is_refused_and_not_one_byte_changes(path: Path) -> None:
     with closing(open_records(f"sqlite:///{path}")) as records:
         records.database.write(lambda connection: connection.execute(version.update().values(version_num="0099")))
         records.database.write(lambda connection: connection.execute(facts.update().values(value="9.8.7")))
@@ -141,7 +143,7 @@ def test_a_newer_database_is_refused_to_the_byte(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_full_disk_is_said_and_the_write_leaves_no_trace(records: SqlRecords) -> None:
+def test_a_full_disk_is_reported_and_the_write_leaves_no_trace(records: SqlRecords) -> None:
     records.create(draft("small"), now=NOON)
     with no_more_pages(records):
         with pytest.raises(Unavailable, match="the disk is full; free some space"):
@@ -152,22 +154,21 @@ def test_a_full_disk_is_said_and_the_write_leaves_no_trace(records: SqlRecords) 
     records.create(draft("large", body={"x": "x" * 1_000_000}), now=NOON)
 
 
-def test_a_lock_held_by_another_process_is_said(
+def test_a_lock_of_another_process_is_reported(
     records: SqlRecords, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_S", 0.05)
-    records.close()  # so that the next connection has the short patience
+    # The next connection gets the short timeout.
+    records.close()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(Unavailable, match="another process has kept it locked too long"):
+        with pytest.raises(Unavailable, match="another process has locked it for too long"):
             records.create(draft("a"), now=NOON)
         assert records.find(Query(KIND)).resources == []
     records.create(draft("a"), now=NOON)
 
 
-def test_a_writer_that_waits_too_long_for_its_turn_is_told(
-    records: SqlRecords, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_writer_that_waits_too_long_gets_an_error(records: SqlRecords, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_S", 0.05)
     is_inside, may_leave = threading.Event(), threading.Event()
 
@@ -196,7 +197,7 @@ def test_a_failed_write_does_not_hold_the_lock(records: SqlRecords) -> None:
     records.create(draft("a"), now=NOON)
 
 
-def test_a_read_only_file_is_said(shared_folder: Path) -> None:
+def test_a_read_only_file_is_reported(shared_folder: Path) -> None:
     path = shared_folder / "records.db"
     fill(path)
     path.chmod(0o444)
@@ -208,13 +209,13 @@ def test_a_read_only_file_is_said(shared_folder: Path) -> None:
             records.apply(records.load(key("a")), Change(status="x"), now=NOON)
 
 
-def test_a_read_only_folder_is_said(shared_folder: Path) -> None:
+def test_a_read_only_folder_is_reported(shared_folder: Path) -> None:
     shared_folder.chmod(0o555)
     with ordinary_user(), pytest.raises(Unavailable, match=r"cannot be created \(Permission denied\)"):
         open_records(f"sqlite:///{shared_folder}/records.db")
 
 
-def test_a_file_of_another_user_is_said(shared_folder: Path) -> None:
+def test_a_file_of_another_user_is_reported(shared_folder: Path) -> None:
     path = shared_folder / "records.db"
     fill(path)
     path.chmod(0o000)
@@ -224,7 +225,7 @@ def test_a_file_of_another_user_is_said(shared_folder: Path) -> None:
 
 @pytest.fixture
 def shared_folder() -> Iterator[Path]:
-    """One that an ordinary user can reach; those of pytest are for root alone when root runs it."""
+    """A folder that an ordinary user can reach. Those of pytest are private to root when root runs it."""
     folder = Path(tempfile.mkdtemp(prefix="trainyard-"))
     folder.chmod(0o777)
     yield folder
@@ -234,7 +235,7 @@ def shared_folder() -> Iterator[Path]:
 
 @contextmanager
 def ordinary_user() -> Iterator[None]:
-    """For root may write to everything."""
+    """Become an ordinary user, because root may write to everything."""
     if os.geteuid() != 0:
         yield
         return
@@ -250,7 +251,7 @@ def ordinary_user() -> Iterator[None]:
 
 @contextmanager
 def no_more_pages(records: SqlRecords) -> Iterator[None]:
-    """SQLite's own way to run out of space, in the one connection that the test's thread uses."""
+    """Make SQLite run out of space, in the one connection that the test's thread uses."""
     with records.database.engine.connect() as connection:
         before = connection.exec_driver_sql("PRAGMA max_page_count").scalar_one()
         used = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
@@ -261,7 +262,7 @@ def no_more_pages(records: SqlRecords) -> Iterator[None]:
 
 
 def fill(path: Path) -> None:
-    """A database of a few hundred pages, all of them in the one file."""
+    """Create a database of a few hundred pages, all in one file."""
     with closing(open_records(f"sqlite:///{path}")) as records:
         records.create(draft("a"), now=NOON)
         for number in range(50):

@@ -1,9 +1,9 @@
-"""What Alembic runs around the revisions."""
+"""The environment in which Alembic runs the revisions."""
 
 from alembic import context
 
-# Both databases undo definitions with everything else, though Alembic holds SQLite not to; and the transaction is the
-# caller's, who gave the connection.
+# Both databases roll back schema changes, although Alembic assumes that SQLite does not. The caller owns the connection
+# and its transaction.
 context.configure(connection=context.config.attributes["connection"], transactional_ddl=True)
 with context.begin_transaction():
     context.run_migrations()

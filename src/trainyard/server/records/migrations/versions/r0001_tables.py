@@ -1,4 +1,4 @@
-"""The tables, with their keys."""
+"""The tables and their keys."""
 
 import sqlalchemy as sa
 from alembic import op

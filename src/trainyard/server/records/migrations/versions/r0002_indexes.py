@@ -1,4 +1,4 @@
-"""An index for every order and scope of a list, and those that claims walk."""
+"""Indexes for every order and scope of a list, and for claims."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -18,7 +18,8 @@ ORDERS = {
 
 def upgrade() -> None:
     for order, columns in ORDERS.items():
-        if order != "name":  # the unique one is there
+        # The unique index by name exists already.
+        if order != "name":
             op.create_index(f"resources_by_account_{order}", "resources", ["account", "kind", *columns, "id"])
         op.create_index(f"resources_by_kind_{order}", "resources", ["kind", *columns, "id"])
         create_partial(f"resources_by_parent_{order}", ["parent", "kind", *columns, "id"], "parent IS NOT NULL")

@@ -1,4 +1,4 @@
-"""Counters of accounts, with what the training jobs that have not ended take."""
+"""Counters of accounts, starting with the instances of training jobs that have not ended."""
 
 import json
 from collections import Counter
@@ -19,12 +19,12 @@ def upgrade() -> None:
         sa.Column("name", WORD, primary_key=True),
         sa.Column("value", sa.BigInteger(), nullable=False),
     )
-    rows = [{"account": account, "name": name, "value": value} for (account, name), value in counted().items()]
+    rows = [{"account": account, "name": name, "value": value} for (account, name), value in count_instances().items()]
     if rows:
         op.bulk_insert(table, rows)
 
 
-def counted() -> Counter[tuple[str, str]]:
+def count_instances() -> Counter[tuple[str, str]]:
     living = sa.text(
         "SELECT account, body FROM resources WHERE kind = 'training-job' AND status IN ('InProgress', 'Stopping')"
     )

@@ -1,4 +1,4 @@
-"""Indexes by which resources are found by their tags."""
+"""Indexes that find resources by their tags."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Names at the end of the indexes that order by time, so that a search for a part of a name reads no other row."""
+"""Names at the end of the indexes by time, so that a search for part of a name reads only matching rows."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Lines in which resources are due, and an index by which the first of each account is found."""
+"""Queues of due resources (called lines in this revision), and an index that finds the first of each account."""
 
 import json
 
@@ -25,7 +25,7 @@ def upgrade() -> None:
 
 
 def put_jobs_in_line() -> None:
-    """Jobs that have not ended, each in the line of its yard and its engine."""
+    """Put each job that has not ended in the line of its yard and engine."""
     connection = op.get_bind()
     due = sa.text("SELECT id, body FROM resources WHERE kind = 'training-job' AND due_at IS NOT NULL")
     for row, body in connection.execute(due).all():

@@ -1,4 +1,4 @@
-"""Counters of accounts, which move in the transaction of what they count and so never drift from it."""
+"""Counters of accounts. They change in the transaction of the resources that they count, so they never drift."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,10 +17,10 @@ _ADD = text(
 def add(
     connection: Connection, account: str, counts: Mapping[str, int], *, limits: Mapping[str, int] | None = None
 ) -> None:
-    """Add to counters of an account; CounterFull, and the transaction must end, when one is above its limit then.
+    """Add to counters of an account. CounterFull when one exceeds its limit; the caller must then roll back.
 
-    Each counter stays locked to the commit, so that no two writers see the same room. They are taken in one order and
-    after the resource, and no writer waits for another in a ring.
+    Each counter stays locked until the commit, so that no two writers use the same remaining room. All writers lock
+    counters in the same order, after the resource, so they cannot deadlock.
     """
     for name in sorted(counts):
         added = counts[name]
@@ -30,7 +30,7 @@ def add(
             raise CounterFull(Counter(account, name, value - added), limit=limit, added=added)
 
 
-def of(connection: Connection, account: str | None) -> Sequence[Counter]:
+def load(connection: Connection, account: str | None) -> Sequence[Counter]:
     statement = select(table).order_by(table.c.account, table.c.name)
     if account is not None:
         statement = statement.where(table.c.account == account)

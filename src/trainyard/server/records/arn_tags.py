@@ -1,12 +1,11 @@
-"""Tags of ARNs, in the order of the ARNs."""
+"""Tags of ARNs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, select, text
 
 from trainyard.server.records.contract import TaggedArn
-from trainyard.server.records.prefixes import within
-from trainyard.server.records.schema import Word
+from trainyard.server.records.schema import Word, prefix_range
 from trainyard.server.records.schema import tags as table
 
 _PUT = text(
@@ -15,13 +14,13 @@ _PUT = text(
 ).bindparams(*(bindparam(name, type_=Word) for name in ("account", "arn", "key", "value")))
 
 
-def of(connection: Connection, account: str, arn: str) -> Mapping[str, str]:
+def load(connection: Connection, account: str, arn: str) -> Mapping[str, str]:
     statement = select(table.c.key, table.c.value).where(table.c.account == account, table.c.arn == arn)
     return {row.key: row.value for row in connection.execute(statement.order_by(table.c.key))}
 
 
 def put(connection: Connection, account: str, arn: str, tags: Mapping[str, str]) -> None:
-    # In one order, so that two writers of the same tags wait for each other and never in a ring.
+    # All writers use the same order, so that two writers of the same tags cannot deadlock.
     rows = [{"account": account, "arn": arn, "key": key, "value": tags[key]} for key in sorted(tags)]
     if rows:
         connection.execute(_PUT, rows)
@@ -32,7 +31,7 @@ def remove(connection: Connection, account: str, arn: str, keys: Sequence[str]) 
     connection.execute(delete(table).where(of_arn, table.c.key.in_(keys)))
 
 
-def tagged(
+def find_tagged(
     connection: Connection, account: str | None, *, arn_prefixes: Sequence[str], after: str, limit: int
 ) -> Sequence[TaggedArn]:
     arns: list[str] = []
@@ -43,7 +42,7 @@ def tagged(
 
 
 def _disjoint(prefixes: Sequence[str]) -> Iterator[str]:
-    """In order, without those that another one covers; one range after the other then gives the ARNs in order."""
+    """Yield the prefixes in order, without those that another one covers, so that their ranges yield ARNs in order."""
     last: str | None = None
     for prefix in sorted(prefixes or [""]):
         if last is None or not prefix.startswith(last):
@@ -52,7 +51,7 @@ def _disjoint(prefixes: Sequence[str]) -> Iterator[str]:
 
 
 def _arns(connection: Connection, account: str | None, *, prefix: str, after: str, limit: int) -> Sequence[str]:
-    wanted = [*within(table.c.arn, prefix), table.c.arn > after, *_owned_by(account)]
+    wanted = [*prefix_range(table.c.arn, prefix), table.c.arn > after, *_owned_by(account)]
     statement = select(table.c.arn).where(*wanted).distinct().order_by(table.c.arn).limit(limit)
     return connection.execute(statement).scalars().all()
 

@@ -1,0 +1,1 @@
+"""Maintenance of a home folder: backup and restore, garbage collection, consistency checks."""
