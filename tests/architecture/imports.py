@@ -2,14 +2,15 @@
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """One import of `target` in the module `source`; `at_load` when it runs as soon as the module is imported."""
+    """One import of `target` in the module `source`; `at_load` if it runs as soon as the module is imported."""
 
     source: str
     target: str
@@ -21,7 +22,7 @@ class Import:
 
 
 def modules(root: Path) -> dict[str, Path]:
-    """Every module below a package folder, by its dotted name."""
+    """Return every module below a package folder, by dotted name."""
     return {_module_name(path, root): path for path in sorted(root.rglob("*.py"))}
 
 
@@ -31,7 +32,7 @@ def _module_name(path: Path, root: Path) -> str:
 
 
 def imports(root: Path) -> list[Import]:
-    """Every import below a package folder: at the top, in functions, and under TYPE_CHECKING.
+    """Return every import below a package folder: at the top, in functions, and under TYPE_CHECKING.
 
     `from package import name` counts as an import of `package.name` where that is a module of the tree.
     """
@@ -83,8 +84,23 @@ def is_third_party(target: str, root: Path) -> bool:
     return top != root.name and top not in sys.stdlib_module_names
 
 
+def chains(start: str, targets: Mapping[str, set[str]]) -> Iterator[list[str]]:
+    """Return a shortest chain of imports from a module to each module that it reaches, the nearest first."""
+    before: dict[str, str] = {start: ""}
+    waiting = deque([start])
+    while waiting:
+        name = waiting.popleft()
+        for target in sorted(targets[name] - before.keys()):
+            before[target] = name
+            waiting.append(target)
+            chain = [target]
+            while before[chain[0]]:
+                chain.insert(0, before[chain[0]])
+            yield chain
+
+
 def cycles(root: Path) -> list[list[str]]:
-    """Groups of modules that need each other while they load."""
+    """Return groups of modules that need each other to load."""
     edges: dict[str, set[str]] = {name: set() for name in modules(root)}
     for found in imports(root):
         if found.at_load and found.target in edges and found.target != found.source:

@@ -1,12 +1,14 @@
 """Who may import whom, as tables. `docs/architecture.md` draws the same picture."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from tests.architecture.imports import Import, imports, is_third_party
+from tests.architecture.imports import Import, chains, imports, is_third_party, modules
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "trainyard"
 
 SDK = "sdk"  # the modules that lie directly under trainyard/
+PRIVATE_SDK = "_sdk"  # what those modules are made of
 VERSION = "trainyard.__version__"  # which everyone may know
 
 # A part may import itself and these parts. A more specific entry, such as "instance.compat", wins over its parent.
@@ -19,18 +21,34 @@ PARTS: dict[str, set[str]] = {
     "insight": {"formats", "foundation"},
     "engines": {"objects", "link", "formats", "foundation"},
     "instance": {"insight", "objects", "link", "formats", "foundation"},
-    "instance.compat": {SDK, "instance", "insight", "objects", "link", "formats", "foundation"},
+    "instance.compat": {SDK, PRIVATE_SDK, "instance", "insight", "objects", "link", "formats", "foundation"},
     "instance.hook": {"link", "formats", "foundation"},  # which meets the rules in formats alone
-    SDK: {"wire", "objects", "insight", "formats", "foundation"},
+    SDK: {PRIVATE_SDK, "wire", "objects", "insight", "formats", "foundation"},
+    PRIVATE_SDK: {SDK, "wire", "objects", "insight", "formats", "foundation"},
     "amazon": {SDK},  # the SDK's names at the paths of the sagemaker SDK
     "parameter_server": {"instance.parameter_server"},  # the public name for scripts of what lives there
     "hook": {"instance.hook", "formats"},  # another
-    "drilling": {SDK, "wire", "formats", "foundation"},
-    "cli": {SDK, "drilling", "engines.probe", "wire", "foundation"},
+    "cli": {SDK, PRIVATE_SDK, "engines.probe", "wire", "foundation"},
     "server": {"engines", "insight", "wire", "objects", "link", "formats", "foundation"},
-    "server.control": {"server", "engines", "insight", "objects", "link", "formats", "foundation"},
+    "server.control": {
+        *("server.channel_contents", "server.gateways", "server.identity", "server.jobs", "server.log_streams"),
+        *("server.metric_series", "server.records.contract", "server.roles"),
+        *("engines", "insight", "objects", "link", "formats", "foundation"),
+    },
+    # Scheduling serves every kind of job, so it knows none of them.
+    "server.control.scheduling": {"server.jobs.queues", "server.records.contract", "engines", "foundation"},
     # Suites and fixtures for tests may reach anywhere; nothing may reach them.
     "testing": {SDK, "server", "engines", "instance", "insight", "wire", "objects", "link", "formats", "foundation"},
+}
+
+# What a part may reach through the parts that it imports, besides those that it may import itself.
+REACHED: dict[str, set[str]] = {
+    "instance.compat": {"wire"},
+    "amazon": {PRIVATE_SDK, "wire", "objects", "insight", "formats", "foundation"},
+    "parameter_server": {"foundation"},
+    "hook": {"link", "foundation"},
+    "cli": {"engines", "objects", "link", "insight", "formats"},
+    "server.control.scheduling": {"objects", "link", "formats"},
 }
 
 # Each third-party package, and the only places that may import it.
@@ -44,19 +62,27 @@ SEAMS: dict[str, set[str]] = {
     "psycopg": {"server.records"},
     "obstore": {"objects"},
     "awscrt": {"objects.checksums", "formats.crc32c"},
-    "uvicorn": {"server.listeners", "server.connections"},
-    "httptools": {"server.connections"},
-    "cryptography": {"server.certificates"},
+    "uvicorn": {"server.http.listeners", "server.http.connections"},
+    "httptools": {"server.http.connections"},
+    "cryptography": {"server.http.certificates"},
     "click": {"cli"},
     "scipy": {"insight.tuning"},
     "ray": {"engines.ray"},
-    "torch": {"instance", "data", "drilling.tensors"},
+    "torch": {"instance", "data", "_sdk.resume_drill.tensors"},
     "triton": {"instance.hook.statistics"},  # which comes with torch where there is a GPU
-    "numpy": {"formats.tensors", "insight", "instance", "testing", "trial", "tuning_charts", "drilling.tensors"},
-    "pyarrow": {"formats.tensors.tabulation"},
-    "polars": {"formats.tensors.tabulation"},
+    "numpy": {
+        "formats.tensors",
+        "insight",
+        "instance",
+        "testing",
+        "trial",
+        "_sdk.tuning.charts",
+        "_sdk.resume_drill.tensors",
+    },
+    "pyarrow": {"formats.tensors.trials.statistics_table"},
+    "polars": {"formats.tensors.trials.statistics_table"},
     "pandas": {"analytics"},
-    "bokeh": {"tuning_charts"},
+    "bokeh": {"_sdk.tuning.charts"},
     "tensorflow": {"instance.compat"},
     "jax": {"instance.hook.jax"},
     "keras": {"instance.hook.keras"},
@@ -65,7 +91,7 @@ SEAMS: dict[str, set[str]] = {
     "trainyard_deferral": {"instance.compat"},  # ours, imported by that name
     "trainyard_ranks": {"instance.compat"},  # ours too
     "trainyard_connection": {"instance.compat"},  # and this
-    "uv": set(),  # a program that instance/agent/installation.py runs
+    "uv": set(),  # a program that instance/agent/program/installation.py runs
 }
 
 # Tools of the tests themselves, for the suites and fixtures that are shipped.
@@ -73,14 +99,41 @@ TESTING_PACKAGES = {"boto3", "botocore", "hypothesis", "pytest", "psycopg", "skl
 
 
 def violations(root: Path = SOURCE) -> list[str]:
-    """Every import that breaks a rule, with the rule."""
+    """Return every import that breaks a rule, with the rule."""
     found = imports(root)
     broken = [line for each in found if (line := _broken_layer(each, root))]
-    return broken + [line for each in found if (line := _broken_seam(each, root))]
+    broken += [line for each in found if (line := _broken_seam(each, root))]
+    return broken + transitive_violations(found, root)
+
+
+def transitive_violations(found: Sequence[Import], root: Path = SOURCE) -> list[str]:
+    """Return every module that reaches, through others, a part that it may not, with a shortest chain of imports.
+
+    There is one chain for each part that a module reaches.
+    """
+    known = modules(root)
+    targets: dict[str, set[str]] = {name: set() for name in known}
+    for each in found:
+        # The package itself holds only the version, which everyone may know.
+        if each.source in known and each.target in known and each.target != root.name:
+            targets[each.source].add(each.target)
+    broken = []
+    for name in known:
+        own = _most_specific(part_of(name))
+        reached: dict[str, list[str]] = {}
+        for chain in chains(name, targets):
+            part = part_of(chain[-1])
+            if len(chain) > 2 and not _may_reach(own, part):
+                reached.setdefault(_most_specific(part), chain)
+        broken += [
+            f"{' -> '.join(chain)}, but {own} may not reach {part}, not even through others"
+            for part, chain in reached.items()
+        ]
+    return broken
 
 
 def part_of(module: str) -> str:
-    """The part a module belongs to, such as "wire"; the SDK's modules are one part."""
+    """Return the part of a module, such as "wire". The modules of the SDK are one part."""
     inside = module.partition(".")[2]
     if not inside or (inside not in PARTS and "." not in inside):
         return SDK
@@ -95,6 +148,10 @@ def _broken_layer(found: Import, root: Path) -> str | None:
     if target == own or target.startswith(f"{own}.") or _any_covers(PARTS[own], target):
         return None
     return f"{found}, but {own} may import only {', '.join(sorted(PARTS[own])) or 'nothing of ours'}"
+
+
+def _may_reach(own: str, target: str) -> bool:
+    return _any_covers({own} | PARTS[own] | REACHED.get(own, set()), target)
 
 
 def _most_specific(part: str) -> str:

@@ -1,10 +1,10 @@
-"""Finds calls that reach a file by its path, which a link that a program left could lead anywhere."""
+"""Finds calls that reach a file by its path, which a link of a program could redirect anywhere."""
 
 import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-# Methods of pathlib.Path; those whose names others have too count by what they are given.
+# Methods of pathlib.Path. Their arguments decide for names that other classes have too.
 _OF_A_PATH = frozenset(
     {
         *("chmod", "exists", "expanduser", "glob", "group", "hardlink_to", "is_dir", "is_fifo", "is_file", "is_mount"),
@@ -26,14 +26,14 @@ _ENTRIES = frozenset({"entry", "each"})  # the names that entries of an open fol
 
 
 def plain_calls(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a module with such calls, and what is called."""
+    """Return the lines of a module with such calls, and the called functions."""
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Call) and (called := _called(node)):
             yield node.lineno, called
 
 
 def _called(call: ast.Call) -> str:
-    """What is called, if it reaches a file by its path."""
+    """Return the called function if it reaches a file by its path."""
     words = {keyword.arg for keyword in call.keywords}
     match call.func:
         case ast.Name(id="open"):

@@ -1,4 +1,4 @@
-"""What is installed is what was written: every module, its types, and the files that are not Python."""
+"""The wheel contains every module, its types, and the files that are not Python."""
 
 import os
 import subprocess
@@ -51,8 +51,8 @@ def test_the_wheel_runs_from_a_folder_of_its_own(wheel: zipfile.ZipFile, tmp_pat
     assert Path(run.stdout.strip()).is_relative_to(tmp_path)
 
 
-def test_the_wheel_brings_smdebug_with_it(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
-    """A file beside the package: where the original is installed too, its folder wins."""
+def test_the_wheel_contains_smdebug(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    """It is a file beside the package, so that the folder of the original wins if that is installed."""
     wheel.extractall(tmp_path)
     script = "import smdebug, smdebug.trials; print(smdebug.__file__, smdebug.trials.__file__)"
     run = subprocess.run(

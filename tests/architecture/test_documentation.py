@@ -1,13 +1,12 @@
-"""What the code can say of itself, the documentation says too, and says the same."""
+"""The generated parts of the documentation are up to date and complete, and links lead to existing files."""
 
 import re
 from pathlib import Path
 
-import pytest
-
-from scripts.generate_docs import DOCS, GENERATORS, refreshed
+from scripts.generate_docs import DOCS, GENERATORS, update_page
+from tests.architecture.layers import SOURCE
 from trainyard.cli.main import COMMANDS
-from trainyard.foundation.settings import rows
+from trainyard.foundation.settings import setting_rows
 from trainyard.server.services.registry import MODULES, service
 from trainyard.server.settings import PREFIX, ServerSettings
 
@@ -21,10 +20,10 @@ def pages_with(pattern: re.Pattern[str]) -> list[Path]:
     return [page for page in (DOCS.parent / "README.md", *PAGES) if pattern.search(page.read_text())]
 
 
-@pytest.mark.parametrize("page", pages_with(_GENERATED), ids=lambda page: page.name)
-def test_the_generated_parts_of_a_page_are_fresh(page: Path) -> None:
-    text = page.read_text()
-    assert refreshed(text) == text, "run `make docs`"
+def test_the_generated_parts_of_every_page_are_up_to_date() -> None:
+    texts = {page.name: page.read_text() for page in pages_with(_GENERATED)}
+    assert texts
+    assert [name for name, text in texts.items() if update_page(text) != text] == [], "run `make docs`"
 
 
 def test_every_generator_is_used_by_a_page() -> None:
@@ -34,7 +33,7 @@ def test_every_generator_is_used_by_a_page() -> None:
 
 def test_every_setting_is_documented() -> None:
     page = (DOCS / "settings.md").read_text()
-    assert [row.variable for row in rows(ServerSettings, PREFIX) if f"`{row.variable}`" not in page] == []
+    assert [row.variable for row in setting_rows(ServerSettings, PREFIX) if f"`{row.variable}`" not in page] == []
 
 
 def test_every_served_operation_is_documented() -> None:
@@ -45,14 +44,21 @@ def test_every_served_operation_is_documented() -> None:
 
 
 def test_every_command_is_documented() -> None:
-    page = (DOCS / "commands.md").read_text()
+    page = (DOCS / "reference" / "cli.md").read_text()
     assert [name for name in COMMANDS if f"## trainyard {name}\n" not in page] == []
 
 
-@pytest.mark.parametrize("page", pages_with(_LINK), ids=lambda page: str(page.relative_to(DOCS.parent)))
-def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
-    targets = _LINK.findall(page.read_text())
-    assert [target for target in targets if not (page.parent / target).exists()] == []
+def test_every_link_to_a_file_leads_somewhere() -> None:
+    links = [(page, target) for page in pages_with(_LINK) for target in _LINK.findall(page.read_text())]
+    assert links
+    broken = [(page, target) for page, target in links if not (page.parent / target).exists()]
+    assert [f"{page.relative_to(DOCS.parent)} links to {target}" for page, target in broken] == []
+
+
+def test_every_file_in_the_glossary_exists() -> None:
+    named = re.findall(r"`([\w/]+\.py)`", (DOCS / "contributing" / "glossary.md").read_text())
+    assert len(named) > 50
+    assert [path for path in named if not (SOURCE / path).exists()] == []
 
 
 def test_every_page_is_reached_from_the_index() -> None:

@@ -3,31 +3,31 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from scripts.generate_docs import DOCS
 from trainyard.insight.rules import debugger
 from trainyard.insight.rules.catalog import RULES
 
 FOLDER = Path(debugger.__file__).parent
-SECTIONS = ("## When it fires", "## Parameters", "## What it judges", "## What to do")
+SECTIONS = ("## When it fires", "## Parameters", "## What it evaluates", "## What to do")
 
 
 def file_name(rule: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", rule).lower()
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_a_rule_has_a_file_of_its_own(rule: str) -> None:
-    assert RULES[rule].__module__ == f"{debugger.__name__}.{file_name(rule)}"
+def test_every_rule_has_a_file_of_its_own() -> None:
+    files = {rule: kind.__module__ for rule, kind in RULES.items()}
+    assert files == {rule: f"{debugger.__name__}.{file_name(rule)}" for rule in RULES}
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_a_rule_has_a_page_that_says_when_it_fires_and_names_its_parameters(rule: str) -> None:
-    page = (DOCS / "rules" / f"{rule}.md").read_text()
-    assert page.startswith(f"# {rule}\n")
-    assert [section for section in SECTIONS if f"\n{section}\n" not in page] == []
-    assert [each.name for each in RULES[rule].parameters if f"`{each.name}`" not in page] == []
+def test_every_rule_has_a_page_that_says_when_it_fires_and_names_its_parameters() -> None:
+    missing = []
+    for rule, kind in RULES.items():
+        page = (DOCS / "rules" / f"{rule}.md").read_text()
+        missing += [rule] * (not page.startswith(f"# {rule}\n"))
+        missing += [f"{rule}: {section}" for section in SECTIONS if f"\n{section}\n" not in page]
+        missing += [f"{rule}: `{each.name}`" for each in kind.parameters if f"`{each.name}`" not in page]
+    assert missing == []
 
 
 def test_every_file_of_the_folder_is_a_rule_of_the_catalog() -> None:

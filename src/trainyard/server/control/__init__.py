@@ -1,1 +1,1 @@
-"""What moves jobs on: one controller for each kind of job. It loads, works with no lock held, and applies."""
+"""Drives jobs: one controller for every kind, the scheduler that all kinds share, and a folder for each kind."""

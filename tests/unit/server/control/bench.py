@@ -7,19 +7,25 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from tests.simulated_compute import simulated_compute
 from tests.unit.server.services.accounts import NOON, Accounts, As, open_accounts
 from tests.unit.server.services.sagemaker import requests
+from trainyard.engines.catalog import Catalog
 from trainyard.engines.contract import AttemptRef, Capacity, InstanceRef
-from trainyard.foundation.jobs import TrainingJob
+from trainyard.engines.engine_set import EngineSet
+from trainyard.foundation.clock import Clock
+from trainyard.foundation.jobs.training.job import TrainingJob
 from trainyard.link.contract import ObjectsSpec
-from trainyard.server.control.lines import Offer
-from trainyard.server.control.showing import JobViews
-from trainyard.server.control.specs import SpecMaker, Surroundings
-from trainyard.server.control.training import TrainingWork
-from trainyard.server.jobs import KIND, job_of
-from trainyard.server.records.contract import Claim, Resource, ResourceKey
-from trainyard.testing.engines import PlayedAgent, SimulatedEngine, run
-from trainyard.testing.workshop import simulated_workshop
+from trainyard.server.control.scheduling.contract import Placement
+from trainyard.server.control.scheduling.scheduler import Scheduler
+from trainyard.server.control.training.demand import SchedulableTrainingJobs
+from trainyard.server.control.training.limits import WaitingLimitKind
+from trainyard.server.control.training.specs import SpecMaker, YardContext
+from trainyard.server.control.training.views import JobViews
+from trainyard.server.control.training.work import TrainingWork
+from trainyard.server.jobs.training import KIND, job_of
+from trainyard.server.records.contract import Claim, Records, Resource, ResourceKey
+from trainyard.testing.engines import SimulatedAgent, SimulatedEngine, run
 
 TWO_SLOTS = Capacity.of_machine(slots=2, cpus=4.0, memory_bytes=16 * 1024**3)
 
@@ -60,20 +66,20 @@ class Bench:
         self.anna.at(self.watch())("sagemaker", "StopTrainingJob", TrainingJobName=name)
 
     def place(self) -> Claim:
-        """Place who is next."""
-        offer = self.offer()
-        assert offer is not None, "nobody waits for whom there is room"
-        placed = self.work.place(offer)
-        assert placed is not None, "it was not to be"
+        """Place the next job."""
+        placement = self.next_placement()
+        assert placement is not None, "no waiting job fits"
+        placed = self.work.place(placement)
+        assert placed is not None, "the job was not placed"
         return placed
 
-    def offer(self) -> Offer | None:
-        """Who is next, where there is one engine."""
-        offers = self.work.offers(self.work.running())
-        return offers[0] if offers else None
+    def next_placement(self) -> Placement | None:
+        """Return the next job that can start; there is one engine."""
+        placements = next_placements(self.work)
+        return placements[0] if placements else None
 
     def turn(self, claim: Claim | None, *, times: int = 1) -> Claim | None:
-        """Some rounds, as long as the claim is held."""
+        """Take some steps, as long as the claim is held."""
         for _ in range(times):
             if claim is None:
                 break
@@ -81,13 +87,13 @@ class Bench:
         return claim
 
     def start(self, name: str = "mnist", **changed: Any) -> Claim:
-        """A job whose instances run and report Training."""
+        """Create a job and let its instances run until they report Training."""
         self.create(name, **changed)
         claim = self.turn(self.place(), times=2)
-        assert claim is not None, "the job goes on"
+        assert claim is not None, "the job is running"
         return claim
 
-    def agent(self, name: str = "mnist", instance: str = "algo-1", *, attempt: int = 1) -> PlayedAgent:
+    def agent(self, name: str = "mnist", instance: str = "algo-1", *, attempt: int = 1) -> SimulatedAgent:
         return self.engine.agent(InstanceRef(AttemptRef(self.resource(name).id, attempt), instance))
 
     def another_worker(self) -> TrainingWork:
@@ -102,9 +108,9 @@ def open_bench(
     with open_accounts(folder, records_url=records_url) as accounts:
         watch = Watch()
         engine = SimulatedEngine(folder / "jobs", role=run, capacity=capacity, clock=watch)
-        yard = replace(accounts.yard, workshop=simulated_workshop(folder, engine=engine, more=more))
+        yard = replace(accounts.yard, compute=simulated_compute(folder, engine=engine, more=more))
         anna = requests.prepare(replace(accounts.anna, yard=yard))
-        surroundings = Surroundings(
+        context = YardContext(
             "http://127.0.0.1:4780",
             ObjectsSpec(str(folder / "objects")),
             (folder,),
@@ -115,9 +121,12 @@ def open_bench(
         work = TrainingWork(
             records=yard.records,
             identities=yard.identities,
-            engines=yard.workshop.engines,
-            catalog=yard.workshop.catalog,
-            specs=SpecMaker(yard.objects, yard.workshop.images, yard.workshop.file_systems, surroundings),
+            engines=yard.compute.engines,
+            catalog=yard.compute.catalog,
+            scheduler=_scheduler(
+                yard.records, yard.compute.engines, catalog=yard.compute.catalog, clock=watch, site=""
+            ),
+            specs=SpecMaker(yard.objects, yard.compute.images, yard.compute.file_systems, context),
             views=JobViews(yard.records, jobs=folder / "jobs", logs=yard.logs, metrics=yard.metrics),
             clock=watch,
             worker="bench",
@@ -125,3 +134,29 @@ def open_bench(
             runs_as_root=False,
         )
         yield Bench(accounts, anna, engine, work, watch)
+
+
+def next_placements(work: TrainingWork) -> Sequence[Placement]:
+    """Return the jobs that can start now, one of each queue."""
+    return work.scheduler.next_placements(work.scheduler.read_allocations())
+
+
+def with_changes(work: TrainingWork, **changes: Any) -> TrainingWork:
+    """Return the work of a yard that differs in some things, with a scheduler of its own."""
+    changed = replace(work, **changes)
+    scheduler = _scheduler(
+        changed.records, changed.engines, catalog=changed.catalog, clock=changed.clock, site=changed.site
+    )
+    return replace(changed, scheduler=scheduler)
+
+
+def _scheduler(records: Records, engines: EngineSet, *, catalog: Catalog, clock: Clock, site: str) -> Scheduler:
+    jobs = SchedulableTrainingJobs(records, catalog, clock, site=site)
+    return Scheduler(records, engines, {KIND: jobs}, clock, site=site)
+
+
+def end_overdue(bench: Bench, *, worker: str = "bench") -> None:
+    """Take the step of every reminder of a waiting limit that is due."""
+    limits = WaitingLimitKind(bench.work.records, bench.watch, worker=worker)
+    for reminder in limits.claim_due():
+        limits.step(reminder, ())

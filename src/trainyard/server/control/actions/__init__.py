@@ -1,1 +1,1 @@
-"""What is done when a rule finds something: asked for with the finding, carried out by a worker, tried again."""
+"""Rule actions: requested with a finding, carried out by a controller, and retried."""

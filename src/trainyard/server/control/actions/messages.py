@@ -1,35 +1,35 @@
-"""What people and programs are told of what a rule found."""
+"""The messages about a rule's finding, for people and programs."""
 
 import json
 from collections.abc import Mapping
 from typing import Any
 
 from trainyard.foundation.clock import to_micros
-from trainyard.server.actions import RuleAction
+from trainyard.server.jobs.rule_actions import RuleAction
 
 _SMS_LENGTH = 300
 
 
 def subject(action: RuleAction) -> str:
-    return f"Rule {_line(action.rule)} found an issue in training job {action.job}"
+    return f"Rule {_on_one_line(action.rule)} found an issue in training job {action.job}"
 
 
 def text(action: RuleAction) -> str:
-    """Some lines for a person."""
+    """Return a message of several lines for a person."""
     finding = action.finding
     rows = [f"{title}: {finding[member]}" for member, title in _ROWS.items() if finding.get(member) not in (None, "")]
-    lines = [f"{subject(action)}.", "", _found(action), *rows, ""]
+    lines = [f"{subject(action)}.", "", _finding_text(action), *rows, ""]
     return "\n".join([*lines, f"More: trainyard rules {action.job}", f"Job: {action.job_arn}"])
 
 
 def short_text(action: RuleAction) -> str:
-    """A line for a telephone or a chat."""
-    return f"{subject(action)}: {_line(_found(action))}"[:_SMS_LENGTH]
+    """Return a one-line message for a phone or a chat."""
+    return f"{subject(action)}: {_on_one_line(_finding_text(action))}"[:_SMS_LENGTH]
 
 
 def payload(action: RuleAction) -> bytes:
-    """A JSON object for a program."""
-    told: Mapping[str, Any] = {
+    """Return a JSON object for a program."""
+    content: Mapping[str, Any] = {
         "key": action.key,
         "event": "rule.issues_found",
         "at_us": to_micros(action.asked_at),
@@ -38,7 +38,7 @@ def payload(action: RuleAction) -> bytes:
         "details": action.details,
         "finding": action.finding,
     }
-    return json.dumps(told).encode()
+    return json.dumps(content).encode()
 
 
 _ROWS = {
@@ -53,9 +53,9 @@ _ROWS = {
 }
 
 
-def _found(action: RuleAction) -> str:
+def _finding_text(action: RuleAction) -> str:
     return str(action.finding.get("message") or action.details)
 
 
-def _line(words: str) -> str:
+def _on_one_line(words: str) -> str:
     return " ".join(words.split())

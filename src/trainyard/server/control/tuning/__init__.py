@@ -1,1 +1,1 @@
-"""Moves tuning jobs: chooses trials, begins them, ends those that are not promising, and concludes."""
+"""Drives tuning jobs: chooses trials, starts them, and stops those that are not promising."""

@@ -1,9 +1,8 @@
-"""Asks a process of its own what to try next and which trials to end, and does without it where that fails."""
+"""Asks the strategy process what to try next and which trials to stop, with a fallback if it fails."""
 
 import contextlib
 import json
 import logging
-import os
 import subprocess
 import sys
 import threading
@@ -13,32 +12,30 @@ from datetime import timedelta
 from typing import Any
 
 from trainyard.foundation.errors import TrainyardError, Unavailable
+from trainyard.foundation.jobs.tuning import EarlyStopping, StrategyKind, TuningPlan, TuningTrial
 from trainyard.foundation.plain import to_plain
-from trainyard.foundation.tuning import EarlyStopping, StrategyKind, Trial, TuningPlan
-from trainyard.insight.tuning.contract import Run
+from trainyard.insight.tuning.contract import TrialCurve
 from trainyard.insight.tuning.pruning import pruner_of
-from trainyard.server.control.tuning.chance import by_chance
 from trainyard.server.control.tuning.contract import Question, Suggestion
+from trainyard.server.control.tuning.suggestions import suggest_at_random
 
 log = logging.getLogger(__name__)
 
-LIMIT = timedelta(seconds=60)  # for one answer, the start of the process included
+ANSWER_TIMEOUT = timedelta(seconds=60)  # includes the start of the process
 
-_PROGRAM = "trainyard.server.control.tuning.advising"
-# More threads than one would be taken from the programs that are tuned.
-_ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB_MAXIMUM")}
-_MOST_STUDIES = 64
-_TRIES = 2  # a process that ended is started again once for a question
+_PROGRAM = "trainyard.server.control.tuning.strategy_process"
+_MAX_STUDIES = 64
+_TRIES = 2  # per question; the process is started again if it has ended
 
 
-class _TooSlow(Unavailable):
-    """There was no answer in time; another try would take as long."""
+class _AnswerTimeout(Unavailable):
+    """There was no answer in time. Another try would take as long."""
 
 
-class AdvisingProcess:
-    """The child: started at the first line, and again after it ended. One line at a time is its caller's affair.
+class StrategyProcess:
+    """The strategy process: started for the first question, and again after it ended. One thread at a time may ask.
 
-    `generation` counts the starts: what an earlier child was told is forgotten.
+    `generation` counts the starts. A new process knows nothing of what an earlier one was sent.
     """
 
     def __init__(self, command: Sequence[str] = (sys.executable, "-m", _PROGRAM)) -> None:
@@ -52,7 +49,7 @@ class AdvisingProcess:
         return self._process.pid if self._process is not None else None
 
     def begin(self) -> None:
-        """Have a child that can be asked."""
+        """Start the process if it does not run."""
         if self._is_retired:
             raise Unavailable("The yard is closing.")
         if self._process is not None and self._process.poll() is None:
@@ -63,40 +60,40 @@ class AdvisingProcess:
                 self._command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env={**os.environ, **_ONE_THREAD},
                 start_new_session=True,
             )
         except OSError as error:
             raise Unavailable(f"{self._command[0]} cannot be started: {error.strerror}.") from error
         self.generation += 1
-        # One that ends by itself does not have to wait for the next question until it is gone.
+        # Reaps a process that ends by itself, without waiting for the next question.
         threading.Thread(target=self._process.wait, name="advisor", daemon=True).start()
 
     def ask(self, line: Mapping[str, Any], limit: timedelta) -> Mapping[str, Any]:
-        """The answer to a line; Unavailable when the child has died or takes too long, and is then ended."""
+        """Send a question and return the answer. Unavailable if the process has died or takes too long."""
         process = self._process
         assert process is not None, "begin comes first"
         assert process.stdin is not None, "it has pipes"
         assert process.stdout is not None, "it has pipes"
-        cut = threading.Timer(limit.total_seconds(), process.kill)  # ends a write that nobody reads, too
+        # Also ends a write that nobody reads.
+        cut = threading.Timer(limit.total_seconds(), process.kill)
         cut.daemon = True
         cut.start()
         try:
             process.stdin.write(json.dumps(line).encode() + b"\n")
             process.stdin.flush()
             answer: Mapping[str, Any] = json.loads(process.stdout.readline())
-        except (OSError, ValueError) as error:  # nothing is no JSON either
+        except (OSError, ValueError) as error:
             is_late = not cut.is_alive()
             self.end()
             if is_late:
-                raise _TooSlow(f"The strategy took longer than {limit.total_seconds():g} s.") from error
-            raise Unavailable("The process of the strategies has ended without an answer.") from error
+                raise _AnswerTimeout(f"The strategy took longer than {limit.total_seconds():g} s.") from error
+            raise Unavailable("The strategy process ended without an answer.") from error
         finally:
             cut.cancel()
         return answer
 
     def retire(self) -> None:
-        """Kill the child, and start no other; may be called while it is asked."""
+        """Kill the process for good. May be called while another thread asks it."""
         self._is_retired, process = True, self._process
         if process is not None:
             process.kill()
@@ -106,144 +103,151 @@ class AdvisingProcess:
         if process is None:
             return
         process.kill()
-        with contextlib.suppress(OSError), process:  # closing tries once more to write what it did not take
+        # Closing tries once more to write what the process did not read.
+        with contextlib.suppress(OSError), process:
             process.wait()
 
 
-class _Told:
-    """What the present child knows of a study: the very values that were sent, by their numbers."""
+class _SentStudy:
+    """What the running process knows of a study: the values that were sent, by number."""
 
     def __init__(self) -> None:
         self.is_begun = False
-        self.trials: dict[int, Trial] = {}
-        self.runs: dict[tuple[str, int], Run] = {}
+        self.trials: dict[int, TuningTrial] = {}
+        self.runs: dict[tuple[str, int], TrialCurve] = {}
 
 
-class _Conversation:
-    """Lines to one child, each telling of a study only what the child does not know. Safe to share between threads."""
+class _StrategyClient:
+    """Asks the process, and sends only what it does not know of a study yet. Safe to share between threads."""
 
-    def __init__(self, process: AdvisingProcess, limit: timedelta) -> None:
+    def __init__(self, process: StrategyProcess, limit: timedelta) -> None:
         self._process, self._limit = process, limit
-        self._told: OrderedDict[str, _Told] = OrderedDict()
+        self._sent: OrderedDict[str, _SentStudy] = OrderedDict()
         self._generation = 0
         self._lock = threading.Lock()
 
     def suggest(self, question: Question) -> Mapping[str, Any]:
-        def line(told: _Told) -> dict[str, Any]:
-            news = [trial for trial in question.trials if told.trials.get(trial.number) is not trial]
-            told.trials.update({trial.number: trial for trial in news})
-            return {"number": question.number, "trials": to_plain(news)}
+        def make_line(sent: _SentStudy) -> dict[str, Any]:
+            new = [trial for trial in question.trials if sent.trials.get(trial.number) is not trial]
+            sent.trials.update({trial.number: trial for trial in new})
+            return {"number": question.number, "trials": to_plain(new)}
 
-        return self._asked(question.study, line, plan=question.plan, parents=question.parents)
+        return self._ask_with_retry(question.study, make_line, plan=question.plan, parents=question.parents)
 
-    def judge(
-        self, study: str, plan: TuningPlan, *, definition: str, run: Run, others: Sequence[Run]
+    def check(
+        self, study: str, plan: TuningPlan, *, definition: str, run: TrialCurve, others: Sequence[TrialCurve]
     ) -> Mapping[str, Any]:
-        def line(told: _Told) -> dict[str, Any]:
-            news = [each for each in (run, *others) if told.runs.get((definition, each.number)) is not each]
-            told.runs.update({(definition, each.number): each for each in news})
-            return {"definition": definition, "number": run.number, "runs": to_plain(news)}
+        def make_line(sent: _SentStudy) -> dict[str, Any]:
+            new = [each for each in (run, *others) if sent.runs.get((definition, each.number)) is not each]
+            sent.runs.update({(definition, each.number): each for each in new})
+            return {"definition": definition, "number": run.number, "runs": to_plain(new)}
 
-        return self._asked(study, line, plan=plan, parents={})
+        return self._ask_with_retry(study, make_line, plan=plan, parents={})
 
     def close(self) -> None:
-        self._process.retire()  # which also lets go whoever waits for an answer
+        # Also releases a thread that waits for an answer.
+        self._process.retire()
         with self._lock:
             self._process.end()
 
-    def _asked(
+    def _ask_with_retry(
         self,
         study: str,
-        line: Callable[[_Told], dict[str, Any]],
+        make_line: Callable[[_SentStudy], dict[str, Any]],
         *,
         plan: TuningPlan,
-        parents: Mapping[str, Sequence[Trial]],
+        parents: Mapping[str, Sequence[TuningTrial]],
     ) -> Mapping[str, Any]:
         with self._lock:
             for attempt in range(1, _TRIES + 1):
                 try:
-                    answer = self._exchanged(study, line, plan=plan, parents=parents)
+                    answer = self._exchange(study, make_line, plan=plan, parents=parents)
                 except Unavailable as error:
-                    if attempt == _TRIES or isinstance(error, _TooSlow):
+                    if attempt == _TRIES or isinstance(error, _AnswerTimeout):
                         raise
                     continue
                 if not answer.get("is_unknown"):
                     return answer
-                del self._told[study]
-            raise Unavailable("The process of the strategies has forgotten what it was told.")
+                del self._sent[study]
+            raise Unavailable("The strategy process has lost the data of this tuning job.")
 
-    def _exchanged(
+    def _exchange(
         self,
         study: str,
-        line: Callable[[_Told], dict[str, Any]],
+        make_line: Callable[[_SentStudy], dict[str, Any]],
         *,
         plan: TuningPlan,
-        parents: Mapping[str, Sequence[Trial]],
+        parents: Mapping[str, Sequence[TuningTrial]],
     ) -> Mapping[str, Any]:
         self._process.begin()
-        told = self._told_of(study)
-        words = line(told)
-        if not told.is_begun:
-            words |= {"plan": to_plain(plan), "parents": to_plain(parents)}
-            told.is_begun = True
-        return self._process.ask({"study": study, **words}, self._limit)
+        sent = self._sent_to(study)
+        content = make_line(sent)
+        if not sent.is_begun:
+            content |= {"plan": to_plain(plan), "parents": to_plain(parents)}
+            sent.is_begun = True
+        return self._process.ask({"study": study, **content}, self._limit)
 
-    def _told_of(self, study: str) -> _Told:
+    def _sent_to(self, study: str) -> _SentStudy:
         if self._generation != self._process.generation:
-            self._told.clear()
+            self._sent.clear()
             self._generation = self._process.generation
-        told = self._told.setdefault(study, _Told())
-        self._told.move_to_end(study)
-        while len(self._told) > _MOST_STUDIES:
-            self._told.popitem(last=False)
-        return told
+        sent = self._sent.setdefault(study, _SentStudy())
+        self._sent.move_to_end(study)
+        while len(self._sent) > _MAX_STUDIES:
+            self._sent.popitem(last=False)
+        return sent
 
 
 class ProcessAdvisor:
-    """The Advisor of a yard. Its process is started at the first question, ends when idle, and starts again."""
+    """The Advisor of a yard. Its process starts with the first question, ends when idle, and starts again."""
 
-    def __init__(self, process: AdvisingProcess | None = None, *, limit: timedelta = LIMIT) -> None:
-        self._conversation = _Conversation(process or AdvisingProcess(), limit)
+    def __init__(self, process: StrategyProcess | None = None, *, limit: timedelta = ANSWER_TIMEOUT) -> None:
+        self._client = _StrategyClient(process or StrategyProcess(), limit)
 
     def suggest(self, question: Question) -> Suggestion | None:
         try:
-            answer = self._conversation.suggest(question)
+            answer = self._client.suggest(question)
         except Unavailable as error:
-            return self._without(question, error.message)
+            return self._fall_back(question, error.message)
         if "error" in answer:
-            return self._without(question, answer["error"])
+            return self._fall_back(question, answer["error"])
         if answer.get("is_exhausted"):
             return None
         return Suggestion(answer["definition"], answer["values"], answer["cpu_s"])
 
     def close(self) -> None:
-        self._conversation.close()
+        self._client.close()
 
-    def _without(self, question: Question, why: str) -> Suggestion:
+    def _fall_back(self, question: Question, why: str) -> Suggestion:
         if question.plan.strategy is StrategyKind.GRID:
-            raise Unavailable(f"The next combination of the grid is not known now: {why}")
-        log.warning("a trial is chosen by chance", extra={"id": question.study, "why": why})
-        return by_chance(question.plan, question.number)
+            raise Unavailable(f"The next combination of the grid cannot be computed now: {why}")
+        log.warning("a trial is chosen at random", extra={"id": question.study, "why": why})
+        return suggest_at_random(question.plan, question.number)
 
 
-class PrunerJudge:
-    """The Judge of a yard: simple rules at once, those that compute in a process of their own."""
+class ProcessPruner:
+    """The TrialPruner of a yard. Simple rules are evaluated here, costly ones in the strategy process."""
 
-    def __init__(self, process: AdvisingProcess | None = None, *, limit: timedelta = LIMIT) -> None:
-        self._conversation = _Conversation(process or AdvisingProcess(), limit)
+    def __init__(self, process: StrategyProcess | None = None, *, limit: timedelta = ANSWER_TIMEOUT) -> None:
+        self._client = _StrategyClient(process or StrategyProcess(), limit)
 
-    def verdict(self, study: str, plan: TuningPlan, *, definition: str, run: Run, others: Sequence[Run]) -> str | None:
+    def stop_reason(
+        self, study: str, plan: TuningPlan, *, definition: str, run: TrialCurve, others: Sequence[TrialCurve]
+    ) -> str | None:
         if plan.strategy is StrategyKind.HYPERBAND or plan.early_stopping is not EarlyStopping.CURVE:
             pruner = pruner_of(plan, definition)
             return pruner.verdict(run, others) if pruner is not None else None
         try:
-            answer = self._conversation.judge(study, plan, definition=definition, run=run, others=others)
+            answer = self._client.check(study, plan, definition=definition, run=run, others=others)
         except TrainyardError as error:
             answer = {"error": error.message}
         if "error" in answer:
-            log.warning("a trial was not judged", extra={"id": study, "number": run.number, "why": answer["error"]})
-        verdict: str | None = answer.get("verdict")
-        return verdict
+            log.warning(
+                "a trial was not checked for early stopping",
+                extra={"id": study, "number": run.number, "why": answer["error"]},
+            )
+        reason: str | None = answer.get("verdict")
+        return reason
 
     def close(self) -> None:
-        self._conversation.close()
+        self._client.close()

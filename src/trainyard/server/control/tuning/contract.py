@@ -1,67 +1,67 @@
-"""What the controller of tuning jobs needs of others: someone to begin trials, and someone to ask what to try."""
+"""What tuning jobs need from others: a launcher of trials, an advisor on what to try, and a pruner of trials."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from trainyard.foundation.tuning import Trial, TuningPlan
-from trainyard.insight.tuning.contract import Run
+from trainyard.foundation.jobs.tuning import TuningPlan, TuningTrial
+from trainyard.insight.tuning.contract import TrialCurve
 from trainyard.server.records.contract import Resource, ResourceId
 
 
 class TrialLauncher(Protocol):
-    """Begins the training job of a trial, as if the owner of the tuning job had created it.
+    """Creates the training job of a trial, as if the owner of the tuning job had created it.
 
-    Blocks; may be called from any thread. Called again for the same trial it gives back the job that it made. Raises
-    what a create call raises: InvalidRequest or NotFound when the job cannot be had any more (its bucket is gone),
-    LimitExceeded when a quota has no room now, Unavailable when it may be tried again.
+    Blocks; may be called from any thread. A second call for the same trial returns the job of the first. Raises what a
+    create call raises: InvalidRequest or NotFound if the job can no longer be created (its bucket is gone),
+    LimitExceeded if a quota is used up for now, Unavailable if a later try may succeed.
     """
 
-    def launch(self, tuning_job: Resource, trial: Trial, *, now: datetime) -> ResourceId: ...
+    def launch(self, tuning_job: Resource, trial: TuningTrial, *, now: datetime) -> ResourceId: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """All that is known when a trial is to be chosen. `parents` are the trials that a warm start begins from.
+    """What an advisor knows when it chooses a trial. `parents` are the trials of a warm start.
 
-    `study` is the id of the tuning job: of a study that was asked about before, only what is new has to be told on.
+    `study` is the id of the tuning job. An advisor that was asked before needs only what is new.
     """
 
     plan: TuningPlan
     number: int
-    trials: Sequence[Trial] = ()
-    parents: Mapping[str, Sequence[Trial]] = field(default_factory=dict)
+    trials: Sequence[TuningTrial] = ()
+    parents: Mapping[str, Sequence[TuningTrial]] = field(default_factory=dict)
     study: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """The values of a trial to be, as its program is given them, and of which algorithm."""
+    """The values of the next trial, as its program gets them, and its algorithm."""
 
     definition: str
     values: Mapping[str, str]
-    cpu_s: float | None = field(default=None, compare=False)  # what choosing them took of a processor, if known
+    cpu_s: float | None = field(default=None, compare=False)  # of choosing the values
 
 
 class Advisor(Protocol):
-    """Says what to try next; blocks for as long as that takes, and may be asked from any thread.
+    """Suggests what to try next. Blocks; may be called from any thread.
 
-    None means that there is nothing left to try. It falls back to a random suggestion, and says so in the log, when the
-    strategy fails or takes too long, so that no tuning job waits for one. Where chance would be wrong, as in a grid,
-    Unavailable is raised instead, and the question may be asked again.
+    None means that nothing is left to try. If the strategy fails or takes too long, the advisor falls back to a random
+    suggestion and logs that, so that no tuning job is stuck. Where a random one would be wrong, as in a grid, it raises
+    Unavailable instead, and may be asked again.
     """
 
     def suggest(self, question: Question) -> Suggestion | None: ...
 
 
-class Judge(Protocol):
-    """Says which trials that run shall end now; blocks, and may be asked from any thread.
+class TrialPruner(Protocol):
+    """Decides which running trials to stop early. Blocks; may be called from any thread.
 
-    `others` are the other trials of the definition, also those that are over. The answer is a sentence for the user;
-    None, also when the rule fails, lets the trial go on.
+    `others` are the other trials of the definition, running or ended. The answer is a sentence for the user. None lets
+    the trial continue, also if the pruner fails.
     """
 
-    def verdict(
-        self, study: str, plan: TuningPlan, *, definition: str, run: Run, others: Sequence[Run]
+    def stop_reason(
+        self, study: str, plan: TuningPlan, *, definition: str, run: TrialCurve, others: Sequence[TrialCurve]
     ) -> str | None: ...

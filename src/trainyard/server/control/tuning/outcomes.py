@@ -1,17 +1,23 @@
-"""What became of a trial, as its training job tells. Pure."""
+"""The result of a trial, from its training job. Pure."""
 
 import math
 from dataclasses import replace
 from datetime import datetime
 
-from trainyard.foundation.jobs import Status, TrainingJob
-from trainyard.foundation.tuning import StopCause, Trial, TrialStatus
-from trainyard.server.control.actions.asking import BY_RULE
+from trainyard.foundation.jobs.status import Status
+from trainyard.foundation.jobs.training.job import TrainingJob
+from trainyard.foundation.jobs.tuning import StopCause, TrialStatus, TuningTrial
+from trainyard.server.control.actions.triggers import STOPPED_BY_RULE
 
-# The reasons for which the controller of a tuning job stops a trial, as its training job remembers them.
-EARLY, OVER = "early stopping", "tuning job over"
+# Stop reasons of a training job that its tuning job stopped.
+STOPPED_EARLY, TUNING_OVER = "early stopping", "tuning job over"
 
-_CAUSES = {EARLY: StopCause.EARLY, OVER: StopCause.STUDY, BY_RULE: StopCause.RULE, "user": StopCause.USER}
+_CAUSES = {
+    STOPPED_EARLY: StopCause.EARLY,
+    TUNING_OVER: StopCause.STUDY,
+    STOPPED_BY_RULE: StopCause.RULE,
+    "user": StopCause.USER,
+}
 _STATUSES = {
     Status.COMPLETED: TrialStatus.COMPLETED,
     Status.STOPPED: TrialStatus.STOPPED,
@@ -19,8 +25,8 @@ _STATUSES = {
 }
 
 
-def ended(trial: Trial, job: TrainingJob, *, metric: str) -> Trial:
-    """The trial after the end of its training job."""
+def end_trial(trial: TuningTrial, job: TrainingJob, *, metric: str) -> TuningTrial:
+    """Return the trial with the result of its training job, which has ended."""
     return replace(
         trial,
         status=_STATUSES[job.status],
@@ -32,27 +38,27 @@ def ended(trial: Trial, job: TrainingJob, *, metric: str) -> Trial:
     )
 
 
-def failed(trial: Trial, why: str, *, at: datetime) -> Trial:
-    """The trial without a training job that could tell anything."""
+def fail_trial(trial: TuningTrial, why: str, *, at: datetime) -> TuningTrial:
+    """Return the trial as failed, without a training job."""
     return replace(trial, status=TrialStatus.FAILED, why=why, ended_at=at)
 
 
-def gone(trial: Trial, *, at: datetime) -> Trial:
-    return failed(trial, f"Its training job {trial.job} was deleted before its end was known.", at=at)
+def fail_deleted_trial(trial: TuningTrial, *, at: datetime) -> TuningTrial:
+    return fail_trial(trial, f"Its training job {trial.job} was deleted before the result was read.", at=at)
 
 
 def never_reported(metric: str) -> str:
-    """Why a trial that completed says nothing."""
+    """Return why a completed trial has no objective. The text is stored and compared later, so it must not change."""
     return f"It never reported the objective metric {metric}; see whether its log has what the regex looks for."
 
 
-def is_fruitless(trial: Trial, *, metric: str) -> bool:
-    """Whether a trial failed, or ran and never reported what is tuned: more of its kind would be as useless."""
+def is_fruitless(trial: TuningTrial, *, metric: str) -> bool:
+    """Whether a trial failed, or never reported the objective. More trials like it would be useless."""
     return trial.status is TrialStatus.FAILED or trial.why == never_reported(metric)
 
 
 def _objective(job: TrainingJob, metric: str) -> float | None:
-    """What was reported last, which may be no finite number."""
+    """Return the value that was reported last; NaN if it was not finite."""
     summary = job.metrics.get(metric)
     if summary is None:
         return None
@@ -60,7 +66,7 @@ def _objective(job: TrainingJob, metric: str) -> float | None:
 
 
 def _cause(job: TrainingJob) -> StopCause | None:
-    """None for a job whose own time was over."""
+    """Return who stopped a job; None if its own time was over."""
     return _CAUSES.get(job.stop_reason)
 
 
@@ -68,13 +74,13 @@ def _why(job: TrainingJob, metric: str) -> str:
     if job.status is Status.FAILED:
         return job.failure
     if job.status is Status.STOPPED:
-        return _told_at_stop(job)
+        return _stop_message(job)
     if metric not in job.metrics:
         return never_reported(metric)
-    return f"The last {metric} that it reported is no finite number." if job.metrics[metric].has_lapsed else ""
+    return f"The last {metric} that it reported is not a finite number." if job.metrics[metric].has_lapsed else ""
 
 
-def _told_at_stop(job: TrainingJob) -> str:
-    """What its history says of the stop: the step that began it, else the last."""
+def _stop_message(job: TrainingJob) -> str:
+    """Return the message of the transition to Stopping, or else of the last one."""
     steps = [step for step in job.transitions if step.status == "Stopping"]
     return (steps or job.transitions)[-1].message

@@ -11,18 +11,19 @@ from tests.unit.server.services.sagemaker import requests
 from trainyard.engines.contract import Capacity
 from trainyard.formats.metrics import Point, PointsFile, series_file
 from trainyard.foundation.clock import to_micros
-from trainyard.foundation.jobs import TrainingJob
-from trainyard.foundation.tuning import Trial, TuningJob
+from trainyard.foundation.jobs.training.job import TrainingJob
+from trainyard.foundation.jobs.tuning import TuningJob, TuningTrial
 from trainyard.link.contract import FrameKind
-from trainyard.server.control.tuning.advisor import PrunerJudge
+from trainyard.server.control.tuning.advisor import ProcessPruner
 from trainyard.server.control.tuning.contract import Suggestion
-from trainyard.server.control.tuning.pace import Prepared
-from trainyard.server.control.tuning.study import Study
+from trainyard.server.control.tuning.study import TuningStudy
+from trainyard.server.control.tuning.suggestions import PreparedSuggestion
 from trainyard.server.control.tuning.work import TuningWork
-from trainyard.server.jobs import job_of
+from trainyard.server.jobs.training import job_of
+from trainyard.server.jobs.tuning import KIND, trial_of, trials_of
+from trainyard.server.jobs.tuning import job_of as tuning_job_of
 from trainyard.server.records.contract import Claim, Resource, ResourceKey
-from trainyard.server.services.sagemaker.tuning.launching import Launcher
-from trainyard.server.tuning import KIND, trial_of, trials_of, tuning_job_of
+from trainyard.server.services.sagemaker.tuning.trial_launch import TrainingJobLauncher
 
 METRIC = "loss"
 PLENTY = Capacity.of_machine(slots=16, cpus=64.0, memory_bytes=64 * 1024**3)
@@ -59,7 +60,7 @@ class Studies:
     bench: Bench
     work: TuningWork
 
-    def create(self, name: str = "search", **changed: Any) -> Study:
+    def create(self, name: str = "search", **changed: Any) -> TuningStudy:
         self.request(name, **changed)
         return self.take(name)
 
@@ -75,25 +76,25 @@ class Studies:
     def job(self, name: str = "search") -> TuningJob:
         return tuning_job_of(self.resource(name))
 
-    def take(self, name: str = "search") -> Study:
-        study = self.work.take(self.resource(name).id)
+    def take(self, name: str = "search") -> TuningStudy:
+        study = self.work.claim(self.resource(name).id)
         assert study is not None, "nobody else holds it"
         return study
 
-    def trials(self, name: str = "search") -> list[Trial]:
+    def trials(self, name: str = "search") -> list[TuningTrial]:
         return [trial_of(each) for each in trials_of(self.work.records, self.resource(name).id)]
 
     def training_job(self, number: int = 1, name: str = "search") -> TrainingJob:
         return job_of(self.bench.resource(self.trials(name)[number - 1].job))
 
-    def turn(self, study: Study, *, lr: str | None = None) -> bool:
+    def turn(self, study: TuningStudy, *, lr: str | None = None) -> bool:
         """One round that has heard of everything; with `lr` there is a suggestion of that value."""
         self.bench.watch.forward(0.001)
         if lr is not None:
-            study.prepared = Prepared(len(study.trials) + 1, study.ended, Suggestion("", {"lr": lr}))
-        return self.work.round(study, {study.id, *(trial.job_id for trial in study.trials.values())})
+            study.prepared = PreparedSuggestion(len(study.trials) + 1, study.ended, Suggestion("", {"lr": lr}))
+        return self.work.step(study, {study.id, *(trial.job_id for trial in study.trials.values())})
 
-    def begin(self, study: Study, count: int) -> dict[int, Claim]:
+    def begin(self, study: TuningStudy, count: int) -> dict[int, Claim]:
         """So many trials whose programs run, and the claims on their training jobs."""
         claims = {}
         for number in range(len(study.trials) + 1, len(study.trials) + count + 1):
@@ -103,7 +104,7 @@ class Studies:
             claims[number] = claim
         return claims
 
-    def report(self, study: Study, number: int, *values: float) -> None:
+    def report(self, study: TuningStudy, number: int, *values: float) -> None:
         """Have a trial report its objective: as points, and as a summary."""
         agent = self.bench.agent(study.trials[number].job)
         points = [Point.of(value, to_micros(self.bench.watch())) for value in values]
@@ -111,7 +112,7 @@ class Studies:
         at_us = to_micros(self.bench.watch())
         agent.report(FrameKind.METRIC, name=METRIC, value=values[-1], at_us=at_us, count=len(values))
 
-    def end(self, study: Study, claim: Claim, *values: float, outcome: str = "completed", **told: Any) -> None:
+    def end(self, study: TuningStudy, claim: Claim, *values: float, outcome: str = "completed", **told: Any) -> None:
         """Have the program of a trial end, after it has reported these values."""
         (number,) = (number for number, trial in study.trials.items() if trial.job_id == claim.resource.id)
         if values:
@@ -122,13 +123,13 @@ class Studies:
 
 @contextmanager
 def open_studies(folder: Path) -> Iterator[Studies]:
-    with open_bench(folder, capacity=PLENTY) as bench, closing(PrunerJudge()) as judge:
+    with open_bench(folder, capacity=PLENTY) as bench, closing(ProcessPruner()) as pruner:
         yield Studies(
             bench,
             TuningWork(
                 records=bench.work.records,
-                launcher=Launcher(bench.anna.yard),
-                judge=judge,
+                launcher=TrainingJobLauncher(bench.anna.yard),
+                pruner=pruner,
                 jobs=folder / "jobs",
                 clock=bench.watch,
                 worker="bench",
@@ -138,5 +139,5 @@ def open_studies(folder: Path) -> Iterator[Studies]:
         )
 
 
-def values_of(trials: list[Trial]) -> list[Mapping[str, str]]:
+def values_of(trials: list[TuningTrial]) -> list[Mapping[str, str]]:
     return [trial.values for trial in trials]

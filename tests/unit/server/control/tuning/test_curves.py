@@ -16,26 +16,26 @@ def report(jobs: Path, *values: float, attempt: int = 1, instance: str = "algo-1
 
 def test_a_curve_is_read_on_where_the_last_look_ended(tmp_path: Path) -> None:
     curve = LiveCurve(tmp_path, JOB, "loss")
-    assert not curve.look()
+    assert not curve.read()
     report(tmp_path, 0.5, 0.4)
-    assert curve.look()
-    assert not curve.look()
+    assert curve.read()
+    assert not curve.read()
     report(tmp_path, 0.3)
-    assert curve.look()
+    assert curve.read()
     assert curve.values == [0.5, 0.4, 0.3]
 
 
 def test_the_attempts_of_a_job_follow_each_other(tmp_path: Path) -> None:
     curve = LiveCurve(tmp_path, JOB, "loss")
     report(tmp_path, 0.5)
-    curve.look()
+    curve.read()
     report(tmp_path, 0.4)  # after the last look, and before the next attempt
     report(tmp_path, 0.3, attempt=2)
     report(tmp_path, 0.2, attempt=3)
-    assert curve.look()
+    assert curve.read()
     assert curve.values == [0.5, 0.4, 0.3, 0.2]
     again = LiveCurve(tmp_path, JOB, "loss")
-    again.look()
+    again.read()
     assert again.values == curve.values
 
 
@@ -43,7 +43,7 @@ def test_an_attempt_that_reported_nothing_is_passed_over(tmp_path: Path) -> None
     (tmp_path / JOB / "1" / "algo-1").mkdir(parents=True)
     report(tmp_path, 0.3, attempt=2)
     curve = LiveCurve(tmp_path, JOB, "loss")
-    assert curve.look()
+    assert curve.read()
     assert curve.values == [0.3]
 
 
@@ -51,15 +51,15 @@ def test_of_several_instances_the_first_that_reports_counts(tmp_path: Path) -> N
     report(tmp_path, 0.5, instance="algo-1", micros=9)
     report(tmp_path, 0.4, instance="algo-2", micros=5)
     curve = LiveCurve(tmp_path, JOB, "loss")
-    curve.look()
+    curve.read()
     report(tmp_path, 0.3, instance="algo-1", micros=10)
-    assert not curve.look()
+    assert not curve.read()
     assert curve.values == [0.4]
 
 
-def test_a_flood_of_reports_is_not_followed_for_ever(tmp_path: Path) -> None:
-    report(tmp_path, *[0.5] * (curves.MOST_REPORTS + 10))
+def test_a_flood_of_reports_is_cut_off(tmp_path: Path) -> None:
+    report(tmp_path, *[0.5] * (curves.MAX_REPORTS + 10))
     curve = LiveCurve(tmp_path, JOB, "loss")
-    curve.look()
-    assert len(curve.values) == curves.MOST_REPORTS
-    assert not curve.look()
+    curve.read()
+    assert len(curve.values) == curves.MAX_REPORTS
+    assert not curve.read()

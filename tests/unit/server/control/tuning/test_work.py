@@ -7,15 +7,15 @@ import pytest
 
 from tests.unit.server.control.tuning.studies import METRIC, Studies, values_of
 from trainyard.foundation.errors import InvalidRequest, Unavailable
-from trainyard.foundation.jobs import Status
-from trainyard.foundation.transitions import ask_to_stop
-from trainyard.foundation.tuning import StopCause, Trial, TrialStatus, TuningStatus
+from trainyard.foundation.jobs.status import Status
+from trainyard.foundation.jobs.training.transitions import ask_to_stop
+from trainyard.foundation.jobs.tuning import StopCause, TrialStatus, TuningStatus, TuningTrial
 from trainyard.link.contract import FrameKind
-from trainyard.server import jobs as training_jobs
 from trainyard.server.control.tuning.contract import Suggestion
-from trainyard.server.control.tuning.pace import Prepared
-from trainyard.server.control.tuning.work import LAUNCH_PAUSE, LEASE, Moved, TuningWork
-from trainyard.server.quotas import ANY, CapacityKind, Quota, Quotas
+from trainyard.server.control.tuning.suggestions import PreparedSuggestion
+from trainyard.server.control.tuning.work import LAUNCH_RETRY_PAUSE, LEASE, StudyOutdated, TuningWork
+from trainyard.server.jobs import training as training_jobs
+from trainyard.server.jobs.quotas import ANY, CapacityKind, Quota, Quotas
 from trainyard.server.records.contract import Change, Query, Resource, ResourceId
 
 
@@ -53,14 +53,14 @@ def test_an_ended_study_is_never_due_again(studies: Studies) -> None:
     studies.end(study, claims[1], 0.5)
     assert not studies.turn(study)
     studies.bench.watch.forward(3600)
-    assert studies.work.due() == []
+    assert studies.work.find_due() == []
 
 
 def test_a_trial_is_remembered_before_its_training_job_exists(studies: Studies) -> None:
     class Killed:
         """Stands for a yard that is killed before the create: no real launcher stops at that point."""
 
-        def launch(self, tuning_job: Resource, trial: Trial, *, now: datetime) -> ResourceId:
+        def launch(self, tuning_job: Resource, trial: TuningTrial, *, now: datetime) -> ResourceId:
             raise KeyboardInterrupt
 
     study = studies.create()
@@ -83,7 +83,7 @@ def test_a_training_job_that_was_begun_and_not_remembered_is_taken_over(studies:
         def __init__(self, work: TuningWork) -> None:
             self._launcher = work.launcher
 
-        def launch(self, tuning_job: Resource, trial: Trial, *, now: datetime) -> ResourceId:
+        def launch(self, tuning_job: Resource, trial: TuningTrial, *, now: datetime) -> ResourceId:
             self._launcher.launch(tuning_job, trial, now=now)
             raise KeyboardInterrupt
 
@@ -99,7 +99,7 @@ def test_a_training_job_that_was_begun_and_not_remembered_is_taken_over(studies:
     assert training_names(studies) == [trial.job]
 
 
-def test_who_takes_a_study_over_counts_the_same(studies: Studies) -> None:
+def test_a_yard_that_takes_over_a_study_counts_the_same(studies: Studies) -> None:
     study = studies.create(**limits(5, 2))
     claims = studies.begin(study, 2)
     studies.end(study, claims[2], 0.2)
@@ -114,21 +114,21 @@ def test_who_takes_a_study_over_counts_the_same(studies: Studies) -> None:
 def test_one_who_lost_its_lease_writes_nothing_more(studies: Studies) -> None:
     study = studies.create()
     again = taken_by_another(studies)
-    assert not studies.work.round(study, [study.id])
+    assert not studies.work.step(study, [study.id])
     studies.bench.watch.forward(1)
-    again.prepared = Prepared(1, 0, Suggestion("", {"lr": "0.3"}))
-    assert studies.work.round(again, [])
+    again.prepared = PreparedSuggestion(1, 0, Suggestion("", {"lr": "0.3"}))
+    assert studies.work.step(again, [])
     study.hold(again.claim)  # as one who does not know yet
-    study.prepared = Prepared(1, 0, Suggestion("", {"lr": "0.9"}))
-    with pytest.raises(Moved):
-        studies.work.round(study, [])
+    study.prepared = PreparedSuggestion(1, 0, Suggestion("", {"lr": "0.9"}))
+    with pytest.raises(StudyOutdated):
+        studies.work.step(study, [])
     assert values_of(studies.trials()) == [{"lr": "0.3"}]
 
 
 def taken_by_another(studies: Studies) -> Any:
     """The tuning job as a yard has it that was started after this one had been killed."""
     studies.bench.watch.forward(LEASE.total_seconds() + 1)
-    again = replace(studies.work, worker="another").take(studies.resource().id)
+    again = replace(studies.work, worker="another").claim(studies.resource().id)
     assert again is not None, "the lease is over"
     return again
 
@@ -146,7 +146,7 @@ def test_one_failed_trial_never_ends_a_study(studies: Studies) -> None:
     ]
 
 
-def test_a_study_whose_first_trials_all_fail_is_given_up_with_the_commonest_reason(studies: Studies) -> None:
+def test_a_study_whose_first_trials_all_fail_fails_with_the_most_common_reason(studies: Studies) -> None:
     study = studies.create(**limits(20, 1))
     for number in range(5):
         claims = studies.begin(study, 1)
@@ -154,7 +154,7 @@ def test_a_study_whose_first_trials_all_fail_is_given_up_with_the_commonest_reas
     assert not studies.turn(study)
     job = studies.job()
     assert (job.status, job.planned) == (TuningStatus.FAILED, 5)
-    assert job.failure == "Its first 5 training jobs all failed, most of them so: No module named x."
+    assert job.failure == "Its first 5 training jobs all failed. The most common reason: No module named x."
 
 
 def test_a_metric_that_never_appears_is_explained(studies: Studies) -> None:
@@ -179,7 +179,7 @@ def test_an_objective_that_is_no_number_at_the_end_is_no_measure(studies: Studie
     first = studies.trials()[0]
     assert first.objective is not None
     assert math.isnan(first.objective)
-    assert first.why == "The last loss that it reported is no finite number."
+    assert first.why == "The last loss that it reported is not a finite number."
     assert studies.job().best == 2
 
 
@@ -193,7 +193,7 @@ def test_a_deleted_child_counts_as_failed(studies: Studies) -> None:
     first = studies.trials()[0]
     assert (first.status, first.why) == (
         TrialStatus.FAILED,
-        f"Its training job {first.job} was deleted before its end was known.",
+        f"Its training job {first.job} was deleted before the result was read.",
     )
     assert studies.job().status is TuningStatus.COMPLETED
 
@@ -279,11 +279,11 @@ def test_a_full_quota_makes_a_trial_wait_and_says_so(studies: Studies) -> None:
 
 
 @pytest.mark.parametrize("error", [Unavailable("The disk is full."), InvalidRequest("Its bucket is gone.")])
-def test_what_may_succeed_later_is_tried_again_and_the_rest_fails(studies: Studies, error: Exception) -> None:
+def test_transient_errors_are_retried_and_others_fail(studies: Studies, error: Exception) -> None:
     class Refusing:
         """The real launcher refuses so only on a broken machine."""
 
-        def launch(self, tuning_job: Resource, trial: Trial, *, now: datetime) -> ResourceId:
+        def launch(self, tuning_job: Resource, trial: TuningTrial, *, now: datetime) -> ResourceId:
             raise error
 
     study = studies.create(**limits(2, 1))
@@ -293,7 +293,7 @@ def test_what_may_succeed_later_is_tried_again_and_the_rest_fails(studies: Studi
         assert (trial.status, trial.why) == (TrialStatus.FAILED, "Its bucket is gone.")
         return
     assert trial.status is TrialStatus.PLANNED
-    studies.bench.watch.forward(LAUNCH_PAUSE.total_seconds())
+    studies.bench.watch.forward(LAUNCH_RETRY_PAUSE.total_seconds())
     assert studies.turn(study)
     assert studies.trials()[0].status is TrialStatus.IN_PROGRESS
 
@@ -310,13 +310,13 @@ def test_the_time_of_a_study_ends_it_and_its_children(studies: Studies) -> None:
     studies.bench.watch.forward(1)
     assert studies.turn(study)
     assert studies.training_job().transitions[-1].message == (
-        "The tuning job search is over. Its time of 120 s is over."
+        "The tuning job search is over. Its time limit of 120 s is over."
     )
     claim = studies.bench.work.claim()
     studies.bench.turn(claim, times=4)
     assert not studies.turn(study)
     job = studies.job()
-    assert (job.status, job.stop_reason, job.best) == (TuningStatus.COMPLETED, "Its time of 120 s is over.", 1)
+    assert (job.status, job.stop_reason, job.best) == (TuningStatus.COMPLETED, "Its time limit of 120 s is over.", 1)
 
 
 def test_a_reached_target_ends_a_study(studies: Studies) -> None:
@@ -334,7 +334,7 @@ def test_a_reached_target_ends_a_study(studies: Studies) -> None:
 def test_nothing_left_to_try_ends_a_study_when_its_trials_have_ended(studies: Studies) -> None:
     study = studies.create()
     claims = studies.begin(study, 1)
-    study.prepared = Prepared(2, 0, None)
+    study.prepared = PreparedSuggestion(2, 0, None)
     assert studies.turn(study)
     assert studies.training_job().status is Status.IN_PROGRESS
     assert not study.wants_advice()
@@ -363,7 +363,7 @@ def test_a_trial_that_does_worse_than_the_median_is_stopped_and_keeps_its_object
     assert (trial.curve, trial.why) == ((0.9, 0.8), message)
 
 
-def test_who_takes_over_knows_the_curves_of_trials_that_ended(studies: Studies) -> None:
+def test_a_yard_that_takes_over_knows_the_curves_of_ended_trials(studies: Studies) -> None:
     study = studies.create(**limits(9, 6), TrainingJobEarlyStoppingType="Auto")
     claims = studies.begin(study, 6)
     for number in range(1, 6):
@@ -378,17 +378,19 @@ def test_who_takes_over_knows_the_curves_of_trials_that_ended(studies: Studies) 
 
 def test_another_yard_leaves_a_study_alone_that_is_not_of_its_site(studies: Studies) -> None:
     studies.create()
-    assert replace(studies.work, site="elsewhere").due() == [studies.resource().id]  # one without a site is anybody's
+    assert replace(studies.work, site="elsewhere").find_due() == [
+        studies.resource().id
+    ]  # one without a site is anybody's
     resource = studies.resource()
     body = {**resource.body, "job": {**resource.body["job"], "site": "here"}}
     studies.work.records.apply(resource, Change(body=body), now=studies.bench.watch())
-    assert replace(studies.work, site="elsewhere").due() == []
-    assert replace(studies.work, site="here").due() == [resource.id]
+    assert replace(studies.work, site="elsewhere").find_due() == []
+    assert replace(studies.work, site="here").find_due() == [resource.id]
 
 
 def test_a_study_that_was_let_go_is_taken_up_at_once(studies: Studies) -> None:
     study = studies.create()
     studies.work.release(study)
     again = replace(studies.work, worker="another")
-    assert again.due() == [study.id]
-    assert again.take(study.id) is not None
+    assert again.find_due() == [study.id]
+    assert again.claim(study.id) is not None

@@ -1,0 +1,224 @@
+"""What the reports of agents mean for a training job. Pure: a job and frames in, a job out."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from trainyard.foundation.clock import from_micros
+from trainyard.foundation.jobs.attempts import (
+    Attempt,
+    InstancePhase,
+    InstanceState,
+    MetricSummary,
+    OutcomeKind,
+    RuleState,
+)
+from trainyard.foundation.jobs.status import RuleStatus, SecondaryStatus
+from trainyard.foundation.jobs.training.job import Artifact, TrainingJob
+from trainyard.foundation.jobs.training.rules import MAX_FINDINGS
+from trainyard.foundation.jobs.training.transitions import advance, may_become
+from trainyard.link.contract import Frame, FrameKind
+
+MAX_NOTES = 100
+MAX_RULES = 20  # of a job
+MAX_TEXT = 4096  # characters
+MAX_FINDINGS_WITH_EVIDENCE = 3  # per rule
+MAX_SERIES, MAX_POINTS = 4, 256  # of the evidence of a finding
+MAX_PHASES = 100  # of an instance; about a dozen is normal
+
+_SCALARS = ("step", "mode", "worker", "tensor", "message", "value", "threshold", "severity", "module")
+_S = SecondaryStatus
+_STEPS = (_S.DOWNLOADING, _S.TRAINING, _S.UPLOADING)
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceReport:
+    """What one instance reported since its cursor, and where the next read begins."""
+
+    instance: str
+    frames: Sequence[Frame]
+    next_offset: int
+
+
+def apply_reports(job: TrainingJob, reports: Sequence[InstanceReport]) -> TrainingJob:
+    """Apply reports to a job in the order of their times, and move the cursors behind them."""
+    entries = [(frame.at_us, report.instance, frame.sequence, frame) for report in reports for frame in report.frames]
+    for _, instance, _, frame in sorted(entries, key=lambda entry: entry[:3]):
+        job = _with_frame(job, instance, frame)
+    for report in reports:
+        attempt = live_attempt(job)
+        moved = replace(attempt.instance(report.instance), cursor=report.next_offset)
+        job = job.with_attempt(attempt.with_instance(moved))
+    return job
+
+
+def live_attempt(job: TrainingJob) -> Attempt:
+    attempt = job.attempt
+    assert attempt is not None, "only a placed job has a live attempt"
+    return attempt
+
+
+def _with_frame(job: TrainingJob, instance: str, frame: Frame) -> TrainingJob:
+    if frame.kind in _INSTANCE_FRAMES:
+        attempt = live_attempt(job)
+        changed = _INSTANCE_FRAMES[frame.kind](attempt.instance(instance), frame)
+        job = job.with_attempt(attempt.with_instance(changed))
+    if frame.kind in _JOB_FRAMES:
+        job = _JOB_FRAMES[frame.kind](job, frame)
+    return job
+
+
+def _apply_status(state: InstanceState, frame: Frame) -> InstanceState:
+    return replace(state, status=SecondaryStatus(frame.payload["status"]))
+
+
+def _apply_phase(state: InstanceState, frame: Frame) -> InstanceState:
+    payload = frame.payload
+    phase = InstancePhase(payload["name"], from_micros(payload["started_us"]), from_micros(payload["ended_us"]))
+    return replace(state, phases=(*state.phases, phase)[-MAX_PHASES:])
+
+
+def _apply_metric(state: InstanceState, frame: Frame) -> InstanceState:
+    payload = frame.payload
+    at, has_lapsed = from_micros(payload["at_us"]), bool(payload.get("has_lapsed"))
+    summary = MetricSummary(payload["value"], at, payload["count"], has_lapsed=has_lapsed)
+    return replace(state, metrics={**state.metrics, payload["name"]: summary})
+
+
+def _apply_rule(state: InstanceState, frame: Frame) -> InstanceState:
+    """Apply the state of a rule. A program can send its agent anything, so only the frame itself is trusted."""
+    payload = frame.payload
+    name, status = _clean_text(payload.get("rule")), _clean_text(payload.get("status"))
+    if status not in set(RuleStatus) or (name not in state.rules and len(state.rules) >= MAX_RULES):
+        return state
+    known = state.rules[name].findings if name in state.rules else ()
+    reported = RuleState(
+        name,
+        RuleStatus(status),
+        from_micros(frame.at_us),
+        details=_clean_text(payload.get("details")),
+        judged=_clean_count(payload.get("judged")),
+        dropped=_clean_count(payload.get("dropped")),
+        findings=(
+            *known,
+            *_clean_finding(payload.get("finding"), has_evidence=len(known) < MAX_FINDINGS_WITH_EVIDENCE),
+        )[:MAX_FINDINGS],
+        stops=payload.get("stops") is True,
+    )
+    return replace(state, rules={**state.rules, name: reported})
+
+
+def _clean_finding(given: object, *, has_evidence: bool) -> list[Mapping[str, object]]:
+    if not isinstance(given, dict):
+        return []
+    finding: dict[str, object] = {name: _clean_scalar(given[name]) for name in _SCALARS if name in given}
+    evidence = given.get("evidence")
+    if has_evidence and isinstance(evidence, list | tuple):
+        finding["evidence"] = [_clean_series(each) for each in evidence[:MAX_SERIES] if isinstance(each, dict)]
+    return [finding]
+
+
+def _clean_series(given: Mapping[str, object]) -> dict[str, object]:
+    points = {name: given.get(name) for name in ("steps", "values")}
+    return {"label": _clean_text(given.get("label"))} | {
+        name: [_clean_scalar(value) for value in values[-MAX_POINTS:]] if isinstance(values, list | tuple) else []
+        for name, values in points.items()
+    }
+
+
+def _clean_scalar(value: object) -> object:
+    """Return a value that every database accepts in JSON: NaN and infinity become words."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if isinstance(value, int | float) else _clean_text(value)
+
+
+def _clean_text(given: object) -> str:
+    return given[:MAX_TEXT] if isinstance(given, str) else ""
+
+
+def _clean_count(given: object) -> int:
+    return max(0, given) if isinstance(given, int) else 0
+
+
+def _apply_exit(state: InstanceState, frame: Frame) -> InstanceState:
+    payload = frame.payload
+    return replace(
+        state,
+        exit_code=payload.get("code"),
+        exit_signal=payload.get("signal"),
+        is_oom=bool(payload.get("is_oom")),
+    )
+
+
+def _apply_end(state: InstanceState, frame: Frame) -> InstanceState:
+    payload = frame.payload
+    return replace(
+        state,
+        outcome=OutcomeKind(payload["outcome"]),
+        reason=payload.get("reason") or "",
+        ended_at=from_micros(frame.at_us),
+    )
+
+
+def _advance_status(job: TrainingJob, frame: Frame) -> TrainingJob:
+    """Advance the job: Downloading when the first instance does, Training and Uploading when all have."""
+    instances = live_attempt(job).instances
+    reached = [_progress(instance) for instance in instances]
+    furthest = max(min(reached), min(1, max(reached)))
+    to = _STEPS[furthest - 1] if furthest else None
+    if to is None or not may_become(job, to):
+        return job
+    return advance(job, to, at=from_micros(frame.at_us))
+
+
+def _progress(instance: InstanceState) -> int:
+    if instance.has_ended:
+        return len(_STEPS)
+    return _STEPS.index(instance.status) + 1 if instance.status else 0
+
+
+def _apply_note(job: TrainingJob, frame: Frame) -> TrainingJob:
+    return job.with_notes(frame.payload["text"]) if len(job.notes) < MAX_NOTES else job
+
+
+def _apply_artifact(job: TrainingJob, frame: Frame) -> TrainingJob:
+    payload = frame.payload
+    artifact = Artifact(payload["uri"], payload["size"])
+    return replace(job, artifacts={**job.artifacts, payload["kind"]: artifact})
+
+
+def _record_failure(job: TrainingJob, frame: Frame) -> TrainingJob:
+    """Record the failure of the instance whose program failed first.
+
+    An instance that only lost a connection failed because of another one, even if that one took longer to end.
+    """
+    if frame.payload["outcome"] != OutcomeKind.FAILED:
+        return job
+    card = frame.payload.get("card") or {}
+    if job.failure and not _is_earlier_cause(card, job.card):
+        return job
+    return replace(job, failure=frame.payload.get("reason") or "The program failed.", card=card)
+
+
+def _is_earlier_cause(card: Mapping[str, object], other: Mapping[str, object]) -> bool:
+    """Whether one failure is more likely the cause than another. Only failures of programs have a time."""
+    if not card.get("at_us") or not other.get("at_us"):
+        return False
+    return (card.get("is_consequence"), card["at_us"]) < (other.get("is_consequence"), other["at_us"])
+
+
+_INSTANCE_FRAMES: Mapping[FrameKind, Callable[[InstanceState, Frame], InstanceState]] = {
+    FrameKind.STATUS: _apply_status,
+    FrameKind.PHASE: _apply_phase,
+    FrameKind.METRIC: _apply_metric,
+    FrameKind.RULE: _apply_rule,
+    FrameKind.EXITED: _apply_exit,
+    FrameKind.ENDED: _apply_end,
+}
+_JOB_FRAMES: Mapping[FrameKind, Callable[[TrainingJob, Frame], TrainingJob]] = {
+    FrameKind.STATUS: _advance_status,
+    FrameKind.NOTE: _apply_note,
+    FrameKind.ARTIFACT: _apply_artifact,
+    FrameKind.ENDED: _record_failure,
+}

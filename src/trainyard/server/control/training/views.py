@@ -1,0 +1,59 @@
+"""Makes the logs and metrics of a job visible in CloudWatch."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from trainyard.foundation.jobs.training.job import TrainingJob
+from trainyard.link.folders import AttemptRef, InstanceFolder, InstanceRef
+from trainyard.server.control.training.reports import live_attempt
+from trainyard.server.jobs.training import LOG_GROUP
+from trainyard.server.log_streams import GROUP, open_foreign_stream
+from trainyard.server.metric_series import MetricId, metric_draft, open_foreign_metric
+from trainyard.server.records.contract import Records, ResourceId, ResourceKey
+
+DIMENSION = "TrainingJobName"
+
+
+@dataclass(frozen=True, slots=True)
+class JobViews:
+    """Records where the log streams and metrics of instances are, relative to the yard's own folders."""
+
+    records: Records
+    jobs: Path
+    logs: Path
+    metrics: Path
+
+    def open_streams(self, ref: AttemptRef, job: TrainingJob, *, now: datetime) -> None:
+        """Open a log stream for each instance, named as on AWS."""
+        group, epoch = ResourceKey(job.account, GROUP, LOG_GROUP), _epoch(job)
+        for instance in live_attempt(job).instances:
+            name = f"{job.name}/{instance.name}-{epoch}"
+            folder = os.path.relpath(self._folder(ref, instance.name).logs, self.logs)
+            open_foreign_stream(self.records, group, name, region=job.region, folder=folder, now=now)
+
+    def open_metrics(self, ref: AttemptRef, job: TrainingJob, names: Iterable[str], *, now: datetime) -> None:
+        """Open CloudWatch metrics with the points of all instances of all attempts. They are deleted with the job."""
+        folders = [
+            self._folder(AttemptRef(ref.job_id, attempt.number), instance.name).metrics
+            for attempt in job.attempts
+            for instance in attempt.instances
+        ]
+        paths = [os.path.relpath(folder, self.metrics) for folder in folders]
+        for name in names:
+            metric = MetricId(LOG_GROUP, name, ((DIMENSION, job.name),))
+            draft = replace(metric_draft(metric, job.account, job.region), parent=ResourceId(ref.job_id))
+            open_foreign_metric(self.records, draft, folders=paths, now=now)
+
+    def _folder(self, ref: AttemptRef, instance: str) -> InstanceFolder:
+        return InstanceRef(ref, instance).folder(self.jobs)
+
+
+def _epoch(job: TrainingJob) -> int:
+    """Return the second at which the last attempt was placed, but later than that of the attempt before."""
+    epoch = 0
+    for attempt in job.attempts:
+        epoch = max(epoch + 1, int(attempt.placed_at.timestamp()))
+    return epoch
