@@ -1,15 +1,14 @@
-"""The folders and configuration files of an instance, as the program will find them under /opt/ml."""
+"""Creates the folders and configuration files that the program finds under /opt/ml."""
 
 import json
 import os
 from pathlib import Path
 
 from trainyard.foundation.confined import ConfinedFolder
-from trainyard.instance.agent.configuration import config_files
+from trainyard.instance.agent.program.configuration import config_files
 from trainyard.link.contract import InstanceSpec
-from trainyard.link.folders import InstanceFolder
-from trainyard.link.places import extra_folders
-from trainyard.link.told import SOCKET
+from trainyard.link.event_protocol import SOCKET
+from trainyard.link.folders import InstanceFolder, extra_folders
 
 _FOLDERS = (
     "code",
@@ -24,30 +23,33 @@ _FOLDERS = (
 _DEBUGGER_FOLDERS = (SOCKET.rpartition("/")[0],)
 
 
-class Owner:
-    """Who shall own what the program may write: the job's user where the yard runs as root, else the yard's own."""
+class ProgramUser:
+    """The owner of the files that the program may write: the job's user if the yard runs as root, else the yard's.
+
+    `uid` is None when ownership does not change.
+    """
 
     def __init__(self, uid: int | None) -> None:
-        self.uid = uid if os.geteuid() == 0 else None  # None where nothing is given away
+        self.uid = uid if os.geteuid() == 0 else None
 
     @property
-    def is_another(self) -> bool:
-        """Whether the program runs as somebody who does not own the stored objects."""
+    def owns_no_objects(self) -> bool:
+        """Whether the program runs as a user who does not own the stored objects."""
         return self.uid is not None and self.uid != os.geteuid()
 
-    def take(self, path: Path) -> None:
-        """Give away something in a folder that no program writes to; a link itself, never what it points to."""
+    def give_path(self, path: Path) -> None:
+        """Change the owner of a path in a folder that no program writes to; of a link itself, not of its target."""
         if self.uid is not None:
             os.chown(path, self.uid, self.uid, follow_symlinks=False)
 
-    def take_tree(self, folder: ConfinedFolder) -> None:
-        """Give away a folder and everything in it."""
+    def give_tree(self, folder: ConfinedFolder) -> None:
+        """Change the owner of a folder and everything in it."""
         if self.uid is not None:
             folder.give(self.uid)
 
 
-def lay_out(folder: InstanceFolder, spec: InstanceSpec, owner: Owner) -> None:
-    """Make /opt/ml with its configuration files, and the places outside it that the job may write."""
+def create_layout(folder: InstanceFolder, spec: InstanceSpec, owner: ProgramUser) -> None:
+    """Create /opt/ml with its configuration files, and the folders outside it that the job may write to."""
     with ConfinedFolder.open(folder.root) as root:
         root.make_folder(folder.scratch.name).close()
         root.make_folder(folder.launch.name, owner=owner.uid).close()
@@ -57,6 +59,6 @@ def lay_out(folder: InstanceFolder, spec: InstanceSpec, owner: Owner) -> None:
             with ml.open_folder("input/config") as config:
                 for name, values in config_files(spec).items():
                     config.replace_file(name, json.dumps(values).encode(), owner=owner.uid)
-        for place in extra_folders(folder, spec).values():
-            with root.make_folder(str(place.parent.relative_to(folder.root))) as parent:
-                parent.make_folder(place.name, owner=owner.uid).close()
+        for path in extra_folders(folder, spec).values():
+            with root.make_folder(str(path.parent.relative_to(folder.root))) as parent:
+                parent.make_folder(path.name, owner=owner.uid).close()

@@ -1,63 +1,63 @@
-"""The life of one instance: prepare, run, upload, and the verdict on it all."""
+"""The life of one instance: prepare it, run its program, upload the results, and decide how it ended."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
 from trainyard.foundation.confined import ConfinedFolder
 from trainyard.foundation.errors import TrainyardError
-from trainyard.instance.agent.channels import bring_channels, gets_nothing, require_folders
-from trainyard.instance.agent.checkpoints import SyncedFolders
-from trainyard.instance.agent.code import fetch_code
-from trainyard.instance.agent.contained import ContainedTraining
-from trainyard.instance.agent.debugging import Debugging
-from trainyard.instance.agent.failure import (
+from trainyard.instance.agent.commands import StopRequested
+from trainyard.instance.agent.context import InstanceContext
+from trainyard.instance.agent.data.channel_cache import ChannelFileCache
+from trainyard.instance.agent.data.channel_paths import needs_files
+from trainyard.instance.agent.data.channels import has_empty_shard, require_folders, stage_channels
+from trainyard.instance.agent.data.checkpoint_sync import SyncedFolders
+from trainyard.instance.agent.data.object_store import open_store
+from trainyard.instance.agent.data.pipes import PipeChannels
+from trainyard.instance.agent.data.remote_files.mounts import RemoteMounts, is_streamed
+from trainyard.instance.agent.layout import create_layout
+from trainyard.instance.agent.program.code import fetch_code
+from trainyard.instance.agent.program.container_training import ContainerTraining
+from trainyard.instance.agent.program.launch import only_rank
+from trainyard.instance.agent.program.network import InstanceNetwork
+from trainyard.instance.agent.program.sandboxed_training import SandboxedTraining
+from trainyard.instance.agent.program.training import InstanceTraining
+from trainyard.instance.agent.results.failure import (
     CannotRun,
-    Failure,
     FailureKind,
+    InstanceFailure,
     ProgramEnd,
     exit_status,
     failure_before_program,
     failure_of_program,
     time_limit_card,
-    why_it_cannot_run,
+    to_cannot_run,
 )
-from trainyard.instance.agent.kept_files import KeptFiles
-from trainyard.instance.agent.launching import only_rank
-from trainyard.instance.agent.layout import Owner, lay_out
-from trainyard.instance.agent.network import InstanceNetwork
-from trainyard.instance.agent.orders import Ordered, Orders
-from trainyard.instance.agent.output import Output
-from trainyard.instance.agent.pipes import Pipes
-from trainyard.instance.agent.placing import needs_files
-from trainyard.instance.agent.ranks import first_failure
-from trainyard.instance.agent.remote_files.mounts import RemoteFiles, is_streamed
-from trainyard.instance.agent.reports import Reports
-from trainyard.instance.agent.results import Results
-from trainyard.instance.agent.resuming import leave_reached
-from trainyard.instance.agent.rule_files import fetch_other_runs, fetch_rule_files
-from trainyard.instance.agent.store import open_store
-from trainyard.instance.agent.supervision import MAX_RUNTIME, RunEnd
-from trainyard.instance.agent.tracebacks import find_exception
-from trainyard.instance.agent.training import Training
+from trainyard.instance.agent.results.rank_failures import first_failure
+from trainyard.instance.agent.results.result_storage import ResultUploader
+from trainyard.instance.agent.results.tracebacks import find_exception
+from trainyard.instance.agent.watch.debugger import Debugger
+from trainyard.instance.agent.watch.debugger_files import fetch_manifests, fetch_other_runs, fetch_rule_files
+from trainyard.instance.agent.watch.supervisor import MAX_RUNTIME, RunEnd
 from trainyard.instance.sandbox.contract import ML
-from trainyard.link.contract import INTERRUPTED, LEASE, ChannelSpec, InstanceSpec
-from trainyard.link.folders import InstanceFolder
+from trainyard.link.contract import INTERRUPTED, LEASE, ChannelSpec
 from trainyard.objects.contract import ObjectAccess
 
 COMPLETED, FAILED, STOPPED = "completed", "failed", "stopped"
 
-_GOES_ON_ELSEWHERE = (INTERRUPTED, LEASE)  # reasons of a stop after which another attempt goes on
-_KILLED_SYNC_S = 3.0  # after a kill, in which the yard still waits for the instance
-_WRITTEN_BYTES = 16 * 1024  # of output/failure that are read
+# After a stop for one of these reasons another attempt continues the job.
+_CONTINUES_ELSEWHERE = (INTERRUPTED, LEASE)
+# The yard still waits this long for an instance that it has killed.
+_KILLED_SYNC_S = 3.0
+_MAX_FAILURE_FILE_BYTES = 16 * 1024
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class InstanceOutcome:
     """How the instance ended. `reason` is why it failed or was stopped."""
 
     outcome: str
@@ -65,86 +65,81 @@ class Verdict:
     card: Mapping[str, Any] | None = None
 
     @classmethod
-    def of(cls, failure: Failure) -> "Verdict":
+    def of(cls, failure: InstanceFailure) -> "InstanceOutcome":
         return cls(FAILED, failure.reason, failure.card)
 
 
 class Instance:
-    """One instance from its first report to its last but one; the last is the verdict, which the caller reports."""
+    """Runs one instance and reports everything except its outcome, which the caller reports last."""
 
-    def __init__(self, folder: InstanceFolder, spec: InstanceSpec, *, reports: Reports, orders: Orders) -> None:
-        self._folder = folder
-        self._spec = spec
-        self._reports = reports
-        self._orders = orders
-        self._owner = Owner(spec.uid)
-        self._network = InstanceNetwork(folder, spec, check=orders.check)
-        self._pipes = Pipes(folder, spec, self._owner)
-        self._remote = RemoteFiles(folder, spec, reports=reports)
-        self._synced = SyncedFolders(folder, spec, reports=reports, owner=self._owner)
-        self._output = Output(folder.logs, limit_bytes=spec.log_limit_bytes)
-        self._debugging: Debugging | None = None
+    def __init__(self, context: InstanceContext) -> None:
+        self._context = context
+        self._folder = context.folder
+        self._spec = context.spec
+        self._reports = context.reports
+        self._commands = context.commands
+        self._output = context.output
+        self._network = InstanceNetwork(context.folder, context.spec, check=context.commands.check)
+        self._pipes = PipeChannels(context.folder, context.spec, context.owner)
+        self._remote = RemoteMounts(context.folder, context.spec, reports=context.reports)
+        self._synced = SyncedFolders(context)
+        self._debugger: Debugger | None = None
 
-    def live(self) -> Verdict:
-        """Go through it all; whatever goes wrong is a verdict too."""
+    def run(self) -> InstanceOutcome:
+        """Run the instance to its end. Every error becomes an outcome."""
         try:
-            return self._prepared_and_run()
-        except Ordered:
-            return Verdict(STOPPED, self._orders.stop_reason or "killed")
+            return self._prepare_and_run()
+        except StopRequested:
+            return InstanceOutcome(STOPPED, self._commands.stop_reason or "killed")
         except Exception as error:
-            cause = why_it_cannot_run(error)
-            log.log(_level(cause), "the instance failed", extra={"why": cause.message}, exc_info=error)
-            return Verdict.of(failure_before_program(cause, instance=self._spec.instance, tail=self._output.tail))
+            cause = to_cannot_run(error)
+            log.log(_log_level(cause), "the instance failed", extra={"why": cause.message}, exc_info=error)
+            return InstanceOutcome.of(
+                failure_before_program(cause, instance=self._spec.instance, tail=self._output.tail)
+            )
         finally:
             self._remote.close()
             self._synced.close()
             self._output.close()
-            if self._debugging is not None:
-                self._debugging.close()
+            if self._debugger is not None:
+                self._debugger.close()
 
-    def _prepared_and_run(self) -> Verdict:
+    def _prepare_and_run(self) -> InstanceOutcome:
         for note in self._spec.notes:
-            self._output.say(note)
-        self._reports.status("Downloading", "Downloading input data")
+            self._output.add_line(note)
+        self._reports.report_status("Downloading", "Downloading input data")
         with self._reports.phase("download"):
             self._prepare()
-        self._reports.status("Training", "Training image download completed. Training in progress.")
-        training = (Training if self._spec.container is None else ContainedTraining)(
-            self._folder,
-            self._spec,
-            output=self._output,
-            orders=self._orders,
-            reports=self._reports,
-            owner=self._owner,
-            pipes=self._pipes,
-            network=self._network,
-            debugging=self._debugging,
+        self._reports.report_status("Training", "Training image download completed. Training in progress.")
+        training = (SandboxedTraining if self._spec.container is None else ContainerTraining)(
+            self._context, pipes=self._pipes, network=self._network, debugger=self._debugger
         )
-        self._synced.begin()
+        self._synced.start()
         self._remote.start()
         with closing(self._pipes), closing(self._remote):
             end = training.run()
         if not end.is_killed and end.stop_reason is None:
-            self._note_unopened()
-        unsynced = self._finish_syncing()
-        verdict = self._with_checkpoints(self._judge(end, training), unsynced)
-        if verdict.reason in _GOES_ON_ELSEWHERE:
-            return verdict
-        self._reports.status("Uploading", "Uploading generated training model")
-        results = Results(self._folder, self._spec, reports=self._reports, orders=self._orders)
-        if verdict.outcome != FAILED:
+            self._note_unopened_pipes()
+        sync_failure = self._finish_syncing()
+        outcome = self._with_sync_failure(self._outcome(end, training), sync_failure)
+        if outcome.reason in _CONTINUES_ELSEWHERE:
+            return outcome
+        self._reports.report_status("Uploading", "Uploading generated training model")
+        results = ResultUploader(self._context)
+        if outcome.outcome != FAILED:
             results.store()
-            return verdict
+            return outcome
         try:
             results.store_of_failure()
-        except Ordered:  # another instance failed too, and what this one failed of may be why
-            return verdict
+        except StopRequested:
+            # Another instance failed too, and the failure of this one may be the cause.
+            return outcome
         except (TrainyardError, OSError) as error:
-            # Why the program failed matters more than that its output could not be kept.
-            self._reports.note(f"The output is not stored: {why_it_cannot_run(error).message}")
-        return verdict
+            # Why the program failed matters more than why its output could not be stored.
+            self._reports.note(f"The output is not stored: {to_cannot_run(error).message}")
+        return outcome
 
-    def _note_unopened(self) -> None:
+    def _note_unopened_pipes(self) -> None:
         for name in self._pipes.unopened:
             self._reports.note(
                 f"The program on {self._spec.instance} has not opened {ML}/input/data/{name}_0, so it has read nothing "
@@ -154,101 +149,102 @@ class Instance:
     def _finish_syncing(self) -> CannotRun | None:
         if not self._synced:
             return None
-        if self._orders.stop_reason not in _GOES_ON_ELSEWHERE and not self._orders.is_killed:
-            self._reports.status("Uploading", "Uploading generated training model")
+        if self._commands.stop_reason not in _CONTINUES_ELSEWHERE and not self._commands.is_killed:
+            self._reports.report_status("Uploading", "Uploading generated training model")
         with self._reports.phase("sync"):
             return self._synced.finish(self._check_kill)
 
     def _check_kill(self) -> None:
-        """Raise Ordered when the instance should have ended at once, but not before what it wrote could be kept."""
-        if self._orders.is_killed_for(_KILLED_SYNC_S):
-            raise Ordered
+        """Raise StopRequested some time after a kill command, to leave time for the last checkpoints."""
+        if self._commands.is_killed_for(_KILLED_SYNC_S):
+            raise StopRequested
 
-    def _with_checkpoints(self, verdict: Verdict, unsynced: CannotRun | None) -> Verdict:
-        """The verdict after the last checkpoints were stored, or could not be."""
-        if unsynced is None:
-            return verdict
-        if verdict.outcome == FAILED or verdict.reason in _GOES_ON_ELSEWHERE:
-            self._reports.note(unsynced.message)
-            return verdict
-        return Verdict.of(failure_before_program(unsynced, instance=self._spec.instance, tail=self._output.tail))
+    def _with_sync_failure(self, outcome: InstanceOutcome, sync_failure: CannotRun | None) -> InstanceOutcome:
+        """Return the outcome, which fails if the last checkpoints could not be stored and the job ends here."""
+        if sync_failure is None:
+            return outcome
+        if outcome.outcome == FAILED or outcome.reason in _CONTINUES_ELSEWHERE:
+            self._reports.note(sync_failure.message)
+            return outcome
+        return InstanceOutcome.of(
+            failure_before_program(sync_failure, instance=self._spec.instance, tail=self._output.tail)
+        )
 
     def _prepare(self) -> None:
-        spec = self._spec
-        lay_out(self._folder, spec, self._owner)
+        spec, owner = self._spec, self._context.owner
+        create_layout(self._folder, spec, owner)
         if spec.debugger is not None:
-            self._debugging = Debugging(self._folder, spec, spec.debugger, reports=self._reports, owner=self._owner)
+            self._debugger = Debugger(self._context, spec.debugger)
         self._note_empty_channels()
         require_folders(spec.channels, node=spec.node)
-        check, root = self._orders.check, self._folder.channels
+        check, root = self._commands.check, self._folder.channels
         with closing(open_store(spec.objects, check=check)) as store:
-            channels, kept = self._mount(check), KeptFiles(spec, root)
-            missing = [kept.link(channel) for channel in channels]
-            bring_channels(store, missing, account=spec.account, root=root, check=check)
-            kept.keep(channels)
+            channels, cache = self._mount_channels(), ChannelFileCache(spec, root)
+            missing = [cache.link_cached_files(channel) for channel in channels]
+            stage_channels(store, missing, account=spec.account, root=root, check=check)
+            cache.store_files(channels)
             fetch_code(store, spec, self._folder.ml, check=check)
-            self._fetch_rules(store)
-            if spec.debugger is not None:
-                leave_reached(self._folder, spec, spec.debugger, store=store, reports=self._reports)
-        self._pipes.lay()
+            self._fetch_debugger_files(store)
+        self._pipes.create_fifos()
         with ConfinedFolder.open(self._folder.ml, "code") as code:
-            self._owner.take_tree(code)
-        self._synced.restore(self._orders.check)
+            owner.give_tree(code)
+        self._synced.restore(check)
 
-    def _fetch_rules(self, store: ObjectAccess) -> None:
-        if self._debugging is None:
+    def _fetch_debugger_files(self, store: ObjectAccess) -> None:
+        if self._debugger is None:
             return
-        missing = fetch_rule_files(store, self._spec, self._folder.ml, check=self._orders.check)
-        if self._spec.instance == self._spec.hosts[0]:
-            fetch_other_runs(store, self._spec, self._folder.ml, check=self._orders.check)
+        missing = fetch_rule_files(store, self._spec, self._folder.ml, check=self._commands.check)
+        if self._context.is_first:
+            fetch_other_runs(store, self._spec, self._folder.ml, check=self._commands.check)
         for rule, why in missing.items():
-            self._debugging.fail([rule], why)
+            self._debugger.fail([rule], why)
+        fetch_manifests(store, self._context, self._debugger.spec)
 
     def _note_empty_channels(self) -> None:
-        for channel in filter(gets_nothing, self._spec.channels):
+        for channel in filter(has_empty_shard, self._spec.channels):
             self._reports.note(
                 f"{self._spec.instance} gets no object of channel {channel.name}: it is ShardedByS3Key, and there are "
                 "more instances than objects."
             )
 
-    def _mount(self, check: Callable[[], None]) -> list[ChannelSpec]:
-        """Mount what is read while the program runs; what is left has to be brought as files."""
+    def _mount_channels(self) -> list[ChannelSpec]:
+        """Mount the channels that are read while the program runs; return those that must be downloaded as files."""
         channels = list(filter(needs_files, self._spec.channels))
         streamed = [channel for channel in channels if is_streamed(self._spec, channel)]
-        if not self._remote.mount(streamed, check=check):
+        if not self._remote.mount(streamed, check=self._commands.check):
             return channels
         return [channel for channel in channels if channel not in streamed]
 
-    def _judge(self, end: RunEnd, training: Training | ContainedTraining) -> Verdict:
-        if end.is_killed or (self._orders.is_killed and exit_status(end.ended) == 0):
-            raise Ordered
+    def _outcome(self, end: RunEnd, training: InstanceTraining) -> InstanceOutcome:
+        if end.is_killed or (self._commands.is_killed and exit_status(end.ended) == 0):
+            raise StopRequested
         if end.overuse:
             raise CannotRun(end.overuse, FailureKind.DISK_FULL)
         if end.stop_reason == MAX_RUNTIME:
             limit = self._spec.max_runtime_s
             card = time_limit_card(self._spec.instance, seconds=limit, tail=self._output.tail)
-            return Verdict(STOPPED, MAX_RUNTIME, card)
+            return InstanceOutcome(STOPPED, MAX_RUNTIME, card)
         if end.stop_reason is not None:
-            return Verdict(STOPPED, self._stop_reason(end.stop_reason))
+            return InstanceOutcome(STOPPED, self._final_stop_reason(end.stop_reason))
         with ConfinedFolder.open(self._folder.ml) as ml:
-            written = ml.read_text("output/failure", limit_bytes=_WRITTEN_BYTES)
-        if exit_status(end.ended) == 0 and written is None:
-            return Verdict(COMPLETED)
+            failure_file = ml.read_text("output/failure", limit_bytes=_MAX_FAILURE_FILE_BYTES)
+        if exit_status(end.ended) == 0 and failure_file is None:
+            return InstanceOutcome(COMPLETED)
         if self._pipes.failure is not None:
             raise self._pipes.failure
         if self._remote.failure is not None:
             raise self._remote.failure
-        return Verdict.of(failure_of_program(self._program_end(end, training, written)))
+        return InstanceOutcome.of(failure_of_program(self._program_end(end, training, failure_file)))
 
-    def _stop_reason(self, first: str) -> str:
-        """Why it was stopped for good: a user may stop what gives its place away, and so may a rule."""
-        ordered = self._orders.stop_reason
-        found = self._debugging.stop_reason if self._debugging is not None else None
-        if found is not None and ordered in (None, INTERRUPTED):
-            return found
-        return ordered or first
+    def _final_stop_reason(self, first: str) -> str:
+        """Why the instance was stopped in the end: a user or a rule may also stop a job that is being interrupted."""
+        by_command = self._commands.stop_reason
+        by_rule = self._debugger.stop_reason if self._debugger is not None else None
+        if by_rule is not None and by_command in (None, INTERRUPTED):
+            return by_rule
+        return by_command or first
 
-    def _program_end(self, end: RunEnd, training: Training | ContainedTraining, written: str | None) -> ProgramEnd:
+    def _program_end(self, end: RunEnd, training: InstanceTraining, failure_file: str | None) -> ProgramEnd:
         """How the program ended, or the rank of it that failed first."""
         failed = first_failure(self._folder)
         tail = failed.tail if failed else self._output.tail
@@ -256,7 +252,7 @@ class Instance:
             self._spec.instance,
             training.command,
             replace(failed.ended, is_oom=end.ended.is_oom) if failed else end.ended,
-            written,
+            failure_file,
             tail,
             find_exception(tail.text, training.code_folder),
             rank=failed.rank if failed else only_rank(self._spec),
@@ -265,5 +261,5 @@ class Instance:
         )
 
 
-def _level(cause: CannotRun) -> int:
+def _log_level(cause: CannotRun) -> int:
     return logging.ERROR if cause.kind is FailureKind.INTERNAL else logging.INFO

@@ -1,15 +1,15 @@
 """The agent's program: `python -m trainyard.instance.agent.main <instance folder>`.
 
-It prepares, runs and reports one instance, and then ends. The yard may come and go meanwhile. When the agent itself is
-killed, the program dies with it, and the yard finds a spool that no verdict closes.
+It prepares, runs and reports one instance, and then exits. The yard may restart meanwhile. When the agent itself is
+killed, the program dies with it, and the yard finds a spool without an outcome.
 """
 
 import logging
 import os
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,26 +17,29 @@ from trainyard.foundation.clock import boottime
 from trainyard.foundation.confined import remove_tree
 from trainyard.foundation.disk import reserve_of
 from trainyard.foundation.journal import write_journal
-from trainyard.instance.agent.failure import failure_before_program, why_it_cannot_run
-from trainyard.instance.agent.lifecycle import FAILED, STOPPED, Instance, Verdict
-from trainyard.instance.agent.orders import Orders
-from trainyard.instance.agent.ports import held_ports
+from trainyard.instance.agent.commands import CommandReader
+from trainyard.instance.agent.context import InstanceContext
+from trainyard.instance.agent.lifecycle import FAILED, STOPPED, Instance, InstanceOutcome
 from trainyard.instance.agent.reports import Reports
-from trainyard.instance.agent.tail import LogTail
+from trainyard.instance.agent.results.failure import failure_before_program, to_cannot_run
+from trainyard.instance.agent.watch.log_tail import LogTail
 from trainyard.link.contract import LEASE, InstanceSpec
 from trainyard.link.folders import InstanceFolder
-from trainyard.link.lease import Lease, mark_taken
+from trainyard.link.lease import Lease, mark_ended_by_lease
 from trainyard.link.mailbox import Mailbox
+from trainyard.link.port_blocks import AGENT, BLOCK_PORTS, hold_block, ports_needed
+from trainyard.link.spec_queries import is_first_on_machine
 from trainyard.link.specs import read_spec
 from trainyard.link.spool import SpoolWriter, last_frame
 
-_TRIES = 60  # seconds in which a disk may take the verdict after all
+# One try per second, in which a full disk may get room for the last report.
+_REPORT_TRIES = 60
 
 log = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """0 when the verdict is in the spool, whatever it is."""
+    """Run one instance; return 0 when its outcome is in the spool, whatever the outcome is."""
     if len(arguments) != 1:
         sys.stderr.write("usage: python -m trainyard.instance.agent.main INSTANCE-FOLDER\n")
         return 2
@@ -48,76 +51,96 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     with SpoolWriter(folder.spool) as spool:
         reports = Reports(spool)
-        verdict = _verdict(folder, reports)
-        if verdict.reason == LEASE:
-            return _leave(folder, reports)
-        return 0 if _tell(verdict, reports, folder=folder) else 1
+        outcome = _run_instance(folder, reports)
+        if outcome.reason == LEASE:
+            return _exit_without_outcome(folder, reports)
+        return 0 if _report_outcome(outcome, reports, folder=folder) else 1
 
 
-def _verdict(folder: InstanceFolder, reports: Reports) -> Verdict:
+def _run_instance(folder: InstanceFolder, reports: Reports) -> InstanceOutcome:
     try:
         spec = read_spec(folder.root)
         if spec.doorbell:
-            reports.ring_at(Path(spec.doorbell), spec.job_id)
-        orders = _orders(folder, spec)
-        instance = Instance(folder, spec, reports=reports, orders=orders)
+            reports.use_doorbell(Path(spec.doorbell), spec.job_id)
+        commands = _command_reader(folder, spec)
+        context = InstanceContext.open(
+            folder, spec, reports=reports, commands=commands, yard_environment=dict(os.environ)
+        )
+        instance = Instance(context)
         log.info("instance started", extra={"job": spec.job_name, "instance": spec.instance})
-        with held_ports(spec):
-            verdict = instance.live()
-        return Verdict(STOPPED, LEASE) if orders.is_taken else verdict
+        with _reserved_ports(spec):
+            outcome = instance.run()
+        return InstanceOutcome(STOPPED, LEASE) if commands.is_lease_ending else outcome
     except Exception as error:
         log.exception("the agent failed")
-        failure = failure_before_program(why_it_cannot_run(error), instance=folder.root.name, tail=LogTail())
-        return Verdict.of(failure)
+        failure = failure_before_program(to_cannot_run(error), instance=folder.root.name, tail=LogTail())
+        return InstanceOutcome.of(failure)
 
 
-def _orders(folder: InstanceFolder, spec: InstanceSpec) -> Orders:
+def _command_reader(folder: InstanceFolder, spec: InstanceSpec) -> CommandReader:
     mailbox = Mailbox(folder.mailbox)
     if not spec.lease_s:
-        return Orders(mailbox, monotonic=boottime)
-    return Orders(
+        return CommandReader(mailbox, monotonic=boottime)
+    return CommandReader(
         mailbox,
         monotonic=boottime,
         lease=Lease.of(folder),
         grace_s=min(spec.grace_s, spec.lease_s / 2),
-        give_up=lambda: _give_up(folder),
+        give_up=lambda: _exit_at_once(folder),
     )
 
 
-def _give_up(folder: InstanceFolder) -> NoReturn:
-    """End at once, and the program with it: from now on the job may run elsewhere, and nothing may be written."""
+@contextmanager
+def _reserved_ports(spec: InstanceSpec) -> Iterator[None]:
+    """Hold the job's ports in the agent of its first instance on a machine, so that no other job there gets them.
+
+    If a user of the machine has taken their names, the engine's own reservation must do.
+    """
+    with ExitStack() as holds:
+        if spec.master_port and is_first_on_machine(spec):
+            for first in range(spec.master_port, spec.master_port + ports_needed(len(spec.hosts)), BLOCK_PORTS):
+                block = hold_block(first, AGENT)
+                if block is not None:
+                    holds.enter_context(block)
+        yield
+
+
+def _exit_at_once(folder: InstanceFolder) -> NoReturn:
+    """Exit now, which ends the program too: the job may already run elsewhere, so nothing more may be written."""
     log.warning("the lease is over")
     with suppress(OSError):
-        mark_taken(folder)
+        mark_ended_by_lease(folder)
     os._exit(1)
 
 
-def _leave(folder: InstanceFolder, reports: Reports) -> int:
-    """End without a verdict, as an instance that is lost: the yard has given it up, or is about to."""
-    reports.note("Nothing was heard of the yard, so the instance was stopped before its lease was over.")
+def _exit_without_outcome(folder: InstanceFolder, reports: Reports) -> int:
+    """Exit like an instance that is lost: the yard has given it up or soon will."""
+    reports.note("The yard could not be reached, so the instance was stopped before its lease ended.")
     log.warning("instance stopped, because its lease is about to end")
-    mark_taken(folder)
+    mark_ended_by_lease(folder)
     return 1
 
 
-def _tell(verdict: Verdict, reports: Reports, *, folder: InstanceFolder) -> bool:
-    """Whether the verdict could be written; a full disk is relieved of what the job no longer needs."""
-    if verdict.outcome == FAILED and reserve_of(folder.root).is_touched:
-        _relieve(folder)  # the verdict may still find room, but not what the yard has to write of it
-    for _ in range(_TRIES):
+def _report_outcome(outcome: InstanceOutcome, reports: Reports, *, folder: InstanceFolder) -> bool:
+    """Report the outcome; False when it cannot be written, even after freeing space on a full disk."""
+    if outcome.outcome == FAILED and reserve_of(folder.root).is_touched:
+        # The outcome may still fit, but the yard needs room to record it.
+        _free_disk(folder)
+    for _ in range(_REPORT_TRIES):
         try:
-            reports.ended(verdict.outcome, verdict.reason, card=verdict.card)
+            reports.report_end(outcome.outcome, outcome.reason, card=outcome.card)
         except OSError as error:
-            log.error("the verdict cannot be written", extra={"why": error.strerror})
-            _relieve(folder)
+            log.error("the outcome cannot be written", extra={"why": error.strerror})
+            _free_disk(folder)
             time.sleep(1)
         else:
-            log.info("instance ended", extra={"outcome": verdict.outcome})
+            log.info("instance ended", extra={"outcome": outcome.outcome})
             return True
     return False
 
 
-def _relieve(folder: InstanceFolder) -> None:
+def _free_disk(folder: InstanceFolder) -> None:
+    """Remove the folders that a job no longer needs after its program has ended."""
     for unneeded in (folder.scratch, folder.ml):
         with suppress(OSError):
             remove_tree(unneeded)

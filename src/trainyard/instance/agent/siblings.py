@@ -1,28 +1,29 @@
-"""The other instances of a job: what is known of them from their folders, which lie beside this one's.
+"""The other instances of the job, as seen from their folders beside this one's.
 
-An instance that has ended leaves its ml folder as it is until the whole attempt is over. So the first instance packs
-the results of all, and the others need not send theirs anywhere. Where instances lie on several machines, their keepers
-bring to the first one's machine the spools of the others, the time of their last activity and, before a spool tells of
-the end of a program, its results, and its tensors where rules are judged beside it. Nothing else of them is there.
+An instance that has ended leaves its ml folder untouched until the whole attempt is over. So the first instance packs
+the results of all, and the others do not have to send theirs. When the instances run on several machines, the cluster
+engine copies the spools of the others and the times of their last activity to the first one's machine. Before a spool
+reports the end of a program, it also copies the results, and the tensors if rule processes need them. Nothing else is
+there.
 """
 
 import time
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
 
+from trainyard.link.agent_process import find_agent_process
 from trainyard.link.contract import INTERRUPTED, Frame, FrameKind, InstanceSpec
 from trainyard.link.folders import InstanceFolder
-from trainyard.link.presence import presence_of
 from trainyard.link.spool import last_frame, read_frames
 
-_PAUSE_S = 0.05
-_WELL = ("completed", "stopped")
+_POLL_S = 0.05
+_GOOD_OUTCOMES = ("completed", "stopped")
 
 
-class State(Enum):
-    """How far a sibling is. LOST is one whose agent died without a last report; one that was interrupted comes back."""
+class SiblingState(Enum):
+    """The state of a sibling. LOST: its agent died without a last report. INTERRUPTED: another attempt follows."""
 
-    GOES_ON = auto()
+    RUNNING = auto()
     ENDED_WELL = auto()
     INTERRUPTED = auto()
     FAILED = auto()
@@ -30,29 +31,32 @@ class State(Enum):
 
 
 class Siblings:
-    """All instances of the attempt but this one, in the order of their names in the job."""
+    """All other instances of the attempt, in the order of the job's hosts."""
 
     def __init__(self, folder: InstanceFolder, spec: InstanceSpec) -> None:
         self._folders = {
             host: InstanceFolder(folder.root.with_name(host)) for host in spec.hosts if host != spec.instance
         }
 
-    def wait(self, check: Callable[[], None]) -> dict[str, State]:
-        """How each has ended, once all have. `check` is called while waiting, and may raise to end that.
+    def wait(self, check: Callable[[], None]) -> dict[str, SiblingState]:
+        """Wait until all have ended, and return how. Calls `check` meanwhile, which may raise.
 
-        Nobody waits for one that is dead. One that was not started yet will be, or the whole attempt is ended.
+        Siblings that died are not waited for. One that has not started yet will start, or the whole attempt ends.
         """
-        while State.GOES_ON in (states := {name: _state(folder) for name, folder in self._folders.items()}).values():
+        while (
+            SiblingState.RUNNING
+            in (states := {name: _state(folder) for name, folder in self._folders.items()}).values()
+        ):
             check()
-            time.sleep(_PAUSE_S)
+            time.sleep(_POLL_S)
         return states
 
-    def at_rest(self) -> list[str]:
-        """Those whose programs have ended, so that nothing changes in their folders."""
+    def exited_hosts(self) -> list[str]:
+        """The siblings whose programs have ended, so that their folders no longer change."""
         return [name for name, folder in self._folders.items() if _has_exited(folder)]
 
-    def at_work(self) -> list[str]:
-        """Those that were prepared and have not ended."""
+    def running_hosts(self) -> list[str]:
+        """The siblings that were prepared and have not ended."""
         return [name for name, folder in self._folders.items() if folder.root.is_dir() and not _has_exited(folder)]
 
     def __getitem__(self, name: str) -> InstanceFolder:
@@ -62,19 +66,20 @@ class Siblings:
         return bool(self._folders)
 
 
-def _state(folder: InstanceFolder) -> State:
-    presence = presence_of(folder.root)
-    is_dead = presence is not None and not presence.is_alive  # asked first: it may report and go in between
+def _state(folder: InstanceFolder) -> SiblingState:
+    presence = find_agent_process(folder.root)
+    # Read before the spool: the agent may write its last report and exit in between.
+    is_dead = presence is not None and not presence.is_alive
     last = last_frame(folder.spool)
     if last is not None and last.kind is FrameKind.ENDED:
         return _state_at_end(last)
-    return State.LOST if is_dead else State.GOES_ON
+    return SiblingState.LOST if is_dead else SiblingState.RUNNING
 
 
-def _state_at_end(last: Frame) -> State:
+def _state_at_end(last: Frame) -> SiblingState:
     if last.payload.get("reason") == INTERRUPTED:
-        return State.INTERRUPTED
-    return State.ENDED_WELL if last.payload["outcome"] in _WELL else State.FAILED
+        return SiblingState.INTERRUPTED
+    return SiblingState.ENDED_WELL if last.payload["outcome"] in _GOOD_OUTCOMES else SiblingState.FAILED
 
 
 def _has_exited(folder: InstanceFolder) -> bool:

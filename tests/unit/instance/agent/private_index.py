@@ -1,4 +1,4 @@
-"""A package index that wants a password, served on this machine."""
+"""A package index with a password, served on this machine."""
 
 import base64
 import contextlib
@@ -11,7 +11,7 @@ USER, PASSWORD = "yard", "opensesame"
 
 
 class PrivateIndex:
-    """`url` has the password in it; `asked` are the requests that it has answered, with their status."""
+    """`url` contains the password; `asked` lists the answered requests with their status."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -24,7 +24,7 @@ class PrivateIndex:
 
 @contextlib.contextmanager
 def private_index(files: Sequence[Path], *, link: str = "/packages/{name}") -> Iterator[PrivateIndex]:
-    """Serve some wheels; `link` is how its pages name one of them."""
+    """Serve some wheels; `link` builds the link to one on its pages."""
     expected = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
     stored = {file.name: file.read_bytes() for file in files}
 

@@ -1,4 +1,4 @@
-"""Records what the sagemaker-training toolkit makes of our configuration files.
+"""Records the output of the sagemaker-training toolkit for our configuration files.
 
 `python -m tests.unit.instance.agent.recording PYTHON`, where PYTHON has sagemaker-training 5.1.4, writes the answers
 beside this file. The tests compare with them and need no toolkit.
@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from tests.unit.instance.agent.samples import RECORDED
-from trainyard.instance.agent.configuration import config_files
+from trainyard.instance.agent.program.configuration import config_files
 from trainyard.link.contract import InstanceSpec
 
 ANSWERS = Path(__file__).with_name("toolkit-5.1.4.json")
@@ -37,7 +37,7 @@ def _answer(python: str, spec: InstanceSpec) -> object:
         config.mkdir(parents=True)
         for name, values in config_files(spec).items():
             (config / name).write_text(json.dumps(values))
-        # One processor more or less must not change the record: the toolkit counts those of the machine.
+        # The number of processors must not change the record: the toolkit counts those of the machine.
         environment = {"SAGEMAKER_BASE_DIR": base, "TRAINING_JOB_NAME": spec.job_name, "PATH": "/usr/bin:/bin"}
         program = f"import multiprocessing; multiprocessing.cpu_count = lambda: 2\n{_PROGRAM}"
         run = subprocess.run(

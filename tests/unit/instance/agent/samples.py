@@ -6,9 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from trainyard.foundation.clock import utc_now
+from trainyard.foundation.clock import boottime, utc_now
 from trainyard.foundation.locations import BucketRef, Location
+from trainyard.instance.agent.commands import CommandReader
+from trainyard.instance.agent.context import InstanceContext
+from trainyard.instance.agent.reports import Reports
 from trainyard.link.contract import PROTOCOL, ChannelSpec, InstanceSpec, LimitSpec, ObjectsSpec, ProgramSpec
+from trainyard.link.folders import InstanceFolder
+from trainyard.link.mailbox import Mailbox
+from trainyard.link.spool import SpoolWriter
 from trainyard.objects.contract import Attributes
 from trainyard.objects.filesystem import FilesystemObjects
 
@@ -37,7 +43,7 @@ SPEC = InstanceSpec(
     objects=ObjectsSpec("/nowhere"),
 )
 
-# Instances of which the toolkit's own answers are recorded beside this file.
+# Instances for which the toolkit's own answers are recorded beside this file.
 RECORDED: Mapping[str, InstanceSpec] = {
     "every kind of value": replace(
         SPEC,
@@ -97,8 +103,14 @@ RECORDED: Mapping[str, InstanceSpec] = {
 
 
 def changed(spec: InstanceSpec = SPEC, **values: Any) -> InstanceSpec:
-    """A spec with some members replaced."""
+    """Return a spec with some members replaced."""
     return replace(spec, **values)
+
+
+def open_context(folder: InstanceFolder, spec: InstanceSpec, spool: SpoolWriter) -> InstanceContext:
+    """The context of an instance whose folder exists. The caller closes its output."""
+    commands = CommandReader(Mailbox(folder.mailbox), monotonic=boottime)
+    return InstanceContext.open(folder, spec, reports=Reports(spool), commands=commands, yard_environment={})
 
 
 def put_object(store: FilesystemObjects, key: str, data: bytes) -> None:
@@ -117,7 +129,7 @@ def make_bucket(store: FilesystemObjects) -> None:
 
 
 def tar_gz(files: Mapping[str, str]) -> bytes:
-    """An archive of text files; those that end in .sh can be executed."""
+    """An archive of text files; those that end in .sh are executable."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
         for name, text in files.items():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.unit.instance.agent.samples import tar_gz
 
-# A build system of a package's own, which needs nothing else to build with.
+# A package's own build system, which needs nothing else.
 BACKEND = """
 import pathlib, zipfile
 def build_wheel(folder, config_settings=None, metadata_directory=None):
@@ -36,7 +36,7 @@ def make_wheel(folder: Path, name: str, version: str, *, needs: str = "") -> Pat
 
 
 def make_source(folder: Path, name: str, version: str, *, backend: str) -> Path:
-    """A package that has to be built, by a build system of its own."""
+    """A package that must be built, by its own build system."""
     source = folder / f"{name}-{version}.tar.gz"
     files = {
         "PKG-INFO": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
@@ -48,7 +48,7 @@ def make_source(folder: Path, name: str, version: str, *, backend: str) -> Path:
 
 
 def package_files(*, needs: str = "") -> dict[str, str]:
-    """The files of a package that the code folder of a job may be."""
+    """The files of a package, for the code folder of a job."""
     needed = f"Requires-Dist: {needs}\\n" if needs else ""
     return {
         "backend.py": f'NEEDS = "{needed}"\n{BACKEND}',
