@@ -1,6 +1,6 @@
-"""`import smdebug` outside of jobs, for notebooks that read trials and for rules: the stand-in that jobs have.
+"""Makes `import smdebug` work outside of jobs, for rules and for notebooks that read trials.
 
-A package of this name that is installed beside this file wins over it, as Python prefers folders.
+An installed smdebug package takes precedence, because Python prefers packages over modules.
 """
 
 from importlib.util import find_spec
@@ -8,7 +8,7 @@ from pathlib import Path
 
 _spec = find_spec("trainyard")
 assert _spec is not None, "this file is part of trainyard"
-assert _spec.origin is not None, "which is no namespace"
+assert _spec.origin is not None, "trainyard is not a namespace package"
 __path__ = [str(Path(_spec.origin).parent / "instance" / "compat" / "smdebug")]
 
 from smdebug.names import *  # noqa: E402, F403

@@ -1,16 +1,16 @@
-"""Captures the tensors of a training, in a job or outside of one.
+"""A hook that captures the tensors of a training, inside or outside a job.
 
     import trainyard.hook as th
 
     hook = th.Hook("/tmp/tensors", collections=["weights", "gradients"])
     hook.watch(model)
 
-From then on every step of the training leaves statistics of its tensors in the folder, and their values where a
-collection asks for them: `trainyard.trial.create_trial` reads them, while the training runs and after it. Nothing of
-torch is imported before a hook is made. In a job, a hook is attached without any of this when the job asks for it.
+From then on every training step writes the statistics of its tensors to the folder, and the values of the collections
+that request them. `trainyard.trial.create_trial` reads them, during the training and after it. This module imports
+torch only when a hook is created. A job whose request has a DebugHookConfig gets a hook without any of this code.
 """
 
 from trainyard.formats.tensors.contract import Mode
-from trainyard.instance.hook.by_hand import Hook
+from trainyard.instance.hook.script_hook import Hook
 
 __all__ = ["Hook", "Mode"]

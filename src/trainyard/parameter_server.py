@@ -1,4 +1,4 @@
-"""A parameter server for PyTorch: workers push gradients and pull parameters, none waiting for another.
+"""A parameter server for PyTorch: workers push gradients and pull parameters without waiting for each other.
 
     from trainyard.parameter_server import Worker
 
@@ -13,23 +13,24 @@
     if server.rank == 0:
         torch.save(model.state_dict(), ...)
 
-On each instance of a job with `distribution={"parameter_server": {"enabled": True}}` there is a server, which keeps a
-share of the parameters and steps its own optimizer with each gradient that comes. The first values are those of the
-worker with rank 0. A worker may end at any time; another one with its rank pulls, and goes on.
+A job with `distribution={"parameter_server": {"enabled": True}}` runs one server on each instance. The servers share
+the parameters among them; each steps its own optimizer with every gradient it receives. The worker with rank 0 sets the
+initial values. A worker may exit at any time; another one with the same rank pulls the parameters and continues.
 
-What a launcher sets: TRAINYARD_PS_HOSTS, such as "algo-1:7001,algo-2:7001", the servers in their order, and
-TRAINYARD_PS_TOKEN, a secret that servers and workers share; for a worker also RANK and WORLD_SIZE, counting workers.
-A server is `python -m trainyard.parameter_server`. It listens at its own entry of TRAINYARD_PS_HOSTS only: the one of
-SM_CURRENT_HOST or else of the host's name, or number TRAINYARD_PS_INDEX where several have that name. It ends with
-status 0 when every worker is done. Where TRAINYARD_PS_CHECKPOINTS names a folder, it keeps its state there, every
-TRAINYARD_PS_CHECKPOINT_S seconds (30) and when it ends, by SIGTERM too; when it starts, it begins with what is there.
+A launcher sets these variables: TRAINYARD_PS_HOSTS, such as "algo-1:7001,algo-2:7001", lists the servers in order, and
+TRAINYARD_PS_TOKEN is a secret that servers and workers share. A worker also gets RANK and WORLD_SIZE, which count
+workers. `python -m trainyard.parameter_server` starts a server. It listens only at its own entry of TRAINYARD_PS_HOSTS:
+that of SM_CURRENT_HOST or else of the host name, or number TRAINYARD_PS_INDEX where several entries have that name. It
+exits with status 0 when every worker is done. If TRAINYARD_PS_CHECKPOINTS names a folder, the server saves its state
+there every TRAINYARD_PS_CHECKPOINT_S seconds (default 30) and when it exits, also on SIGTERM, and restores it when it
+starts.
 """
 
+from trainyard.instance.parameter_server.config import ParameterServerConfig
 from trainyard.instance.parameter_server.main import main
-from trainyard.instance.parameter_server.surroundings import Surroundings
 from trainyard.instance.parameter_server.worker import Worker
 
-__all__ = ["Surroundings", "Worker"]
+__all__ = ["ParameterServerConfig", "Worker"]
 
 if __name__ == "__main__":
     main()

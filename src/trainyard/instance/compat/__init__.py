@@ -1,9 +1,9 @@
-"""Import paths that programs find where their environment does not have them.
+"""Packages that scripts import and that their environment may not have.
 
-This folder is the last entry of a program's PYTHONPATH, and each package in it stands in for one that may be absent:
-when it is imported, it looks for the real one first, and hands over to that. `trainyard` is there so that
-`trainyard.data` can be imported in every environment, `sagemaker_tensorflow` because scripts for Pipe channels use it,
-`horovod` and `smdistributed` because scripts for several ranks do.
+This folder is the last entry of a program's PYTHONPATH. Each package in it replaces one that may be missing: on import,
+it looks for the real one first and defers to it. `trainyard` makes `trainyard.data` importable in every environment;
+scripts for Pipe channels import `sagemaker_tensorflow`, distributed scripts `horovod` and `smdistributed`, and scripts
+for the debugger `smdebug`.
 """
 
 from pathlib import Path
@@ -11,20 +11,20 @@ from pathlib import Path
 from trainyard.instance.sandbox.contract import ML, Bind
 
 _PACKAGE = Path(__file__).resolve().parents[2]
-_SEEN_AS = "/run/trainyard/python/trainyard"
+_SANDBOX_PATH = "/run/trainyard/python/trainyard"
 _FOLDER = "instance/compat"
 
 
-def stand_ins(seen_as: str) -> str:
-    """The folder as a program has it that sees the ml folder as `seen_as`."""
-    return f"{seen_package(seen_as)}/{_FOLDER}"
+def compat_path(seen_as: str) -> str:
+    """Return the path of this folder for a program that sees the ml folder at `seen_as`."""
+    return f"{package_path(seen_as)}/{_FOLDER}"
 
 
-def seen_package(seen_as: str) -> str:
-    """The whole package, as that program has it."""
-    return _SEEN_AS if seen_as == ML else str(_PACKAGE)
+def package_path(seen_as: str) -> str:
+    """Return the path of the whole package for that program."""
+    return _SANDBOX_PATH if seen_as == ML else str(_PACKAGE)
 
 
-def shown_package() -> Bind:
-    """What makes it visible in a sandbox: the code of this agent."""
-    return Bind(_PACKAGE, _SEEN_AS)
+def package_mount() -> Bind:
+    """Return the mount that makes the package visible in a sandbox: the code of this agent."""
+    return Bind(_PACKAGE, _SANDBOX_PATH)

@@ -1,8 +1,7 @@
-"""Every Python of a job runs this when it starts: it lets the agent see where the process hangs, and the process end.
+"""Runs at the start of every Python process of a job.
 
-Where tensors are captured, it also waits for a framework to be imported.
-
-An environment may have a module of this name itself, which is run as well.
+It lets the agent see where the process hangs, and makes the process exit cleanly. If tensors are captured, it also
+attaches the hook when a framework is imported. If the environment has a sitecustomize of its own, it runs that as well.
 """
 
 import os
@@ -13,17 +12,17 @@ from typing import Any
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def _call(module: str, function: str) -> None:
-    """Run a module of launch/ of this package by its file, since `trainyard` may be another version for the program."""
+def _call(module: str, function: str, *arguments: Any) -> None:
+    """Run a function of a module in launch/, by its file: the program's `trainyard` may be another version."""
     source = os.path.join(os.path.dirname(_HERE), "launch", f"{module}.py")
     names: dict[str, Any] = {"__name__": f"trainyard_{module}", "__file__": source}
     with open(source, "rb") as file:
         exec(compile(file.read(), source, "exec"), names)
-    names[function]()
+    names[function](*arguments)
 
 
 def _run_next() -> None:
-    """What the interpreter would have found without this folder."""
+    """Run the sitecustomize that the interpreter would have found without this folder."""
     spec = PathFinder.find_spec(__name__, [entry for entry in sys.path if os.path.abspath(entry) != _HERE])
     if spec is None or spec.loader is None:
         return
@@ -34,8 +33,8 @@ def _run_next() -> None:
 
 
 if os.environ.get("TRAINYARD_STACKS"):
-    _call("stacks", "show_on_signal")
-_call("settling", "settle_at_exit")
+    _call("stacks", "dump_stacks_on_signal", os.environ["TRAINYARD_STACKS"])
+_call("gloo_exit", "wait_for_gloo_at_exit")
 if os.environ.get("TRAINYARD_HOOK"):
-    _call("attaching", "attach_on_import")
+    _call("import_watcher", "attach_on_import", os.environ)
 _run_next()

@@ -1,4 +1,4 @@
-"""How a stand-in hands over to the package that it stands in for."""
+"""Lets a replacement package defer to the real one."""
 
 import importlib
 import sys
@@ -7,12 +7,12 @@ from types import ModuleType
 
 
 def real_package(name: str, folder: str) -> ModuleType | None:
-    """The package of this name that lies elsewhere than in `folder`; None when there is none.
+    """Import the package of this name from outside `folder`; return None if there is none.
 
-    Called by the stand-in that is just being imported. A package that is found takes its place, and the folder goes to
-    the end of the path, behind all that the environment has.
+    Called by the replacement while it is being imported. The real package takes its place, and the folder moves to the
+    end of the path, after everything in the environment.
     """
-    stand_in = sys.modules.pop(name)
+    replacement = sys.modules.pop(name)
     while folder in sys.path:
         sys.path.remove(folder)
     importlib.invalidate_caches()
@@ -21,24 +21,25 @@ def real_package(name: str, folder: str) -> ModuleType | None:
     except ModuleNotFoundError as error:
         if error.name != name:
             raise
-        sys.modules[name] = stand_in
+        sys.modules[name] = replacement
         return None
     finally:
         sys.path.append(folder)
 
 
 def working_package(name: str, folder: str) -> ModuleType | None:
-    """The package as `real_package` finds it; one that cannot be imported counts as none, and a warning says why."""
-    stand_in = sys.modules[name]
+    """Like `real_package`, but a package that cannot be imported counts as missing, and a warning says why."""
+    replacement = sys.modules[name]
     try:
         return real_package(name, folder)
-    except Exception as error:  # whatever its modules raise on the versions that the environment has
+    # Its modules may raise anything with the versions in the environment.
+    except Exception as error:
         for module in [each for each in sys.modules if each == name or each.startswith(f"{name}.")]:
             del sys.modules[module]
-        sys.modules[name] = stand_in
+        sys.modules[name] = replacement
         warnings.warn(
-            f"The package {name} of the environment cannot be imported ({type(error).__name__}: {error}); Trainyard's "
-            "own takes its place.",
+            f"The package {name} of the environment cannot be imported ({type(error).__name__}: {error}); using "
+            "Trainyard's own instead.",
             stacklevel=2,
         )
         return None

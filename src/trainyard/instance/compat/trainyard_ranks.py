@@ -1,12 +1,12 @@
-"""Where a process stands among the ranks of its job, as its launcher tells by the environment."""
+"""The position of a process among the ranks of its job, read from its launcher's environment variables."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """One rank of all, on its instance, and the instance among all. Alone, it is the first of one."""
+class RankPosition:
+    """A rank among all, among those of its instance, and its instance among all. The default is the only one."""
 
     rank: int = 0
     size: int = 1
@@ -20,39 +20,42 @@ class Place:
         return self.size == 1
 
 
-class Standing:
-    """Tells a program where it stands. What libraries offer for that, each by names of its own, are these methods."""
+class RankFunctions:
+    """The functions by which libraries report the position, each library under its own names.
 
-    def __init__(self, place: Callable[[], Place]) -> None:
-        self._place = place  # raises in the library's own words where nothing has connected the ranks
+    `position` raises the library's own error if the ranks are not connected.
+    """
+
+    def __init__(self, position: Callable[[], RankPosition]) -> None:
+        self._position = position
 
     def rank(self) -> int:
-        """The number of this process among all."""
-        return self._place().rank
+        """Return the rank of this process."""
+        return self._position().rank
 
     def size(self) -> int:
-        """How many processes there are."""
-        return self._place().size
+        """Return the number of processes."""
+        return self._position().size
 
     def local_rank(self) -> int:
-        """The number of this process among those of its instance."""
-        return self._place().local_rank
+        """Return the rank of this process on its instance."""
+        return self._position().local_rank
 
     def local_size(self) -> int:
-        """How many processes this instance has."""
-        return self._place().local_size
+        """Return the number of processes on this instance."""
+        return self._position().local_size
 
     def cross_rank(self) -> int:
-        """The number of this instance among all."""
-        return self._place().cross_rank
+        """Return the rank of this instance."""
+        return self._position().cross_rank
 
     def cross_size(self) -> int:
-        """How many instances there are."""
-        return self._place().cross_size
+        """Return the number of instances."""
+        return self._position().cross_size
 
 
-# Rank, size, local rank and local size as torchrun, Open MPI and the Hydra of MPICH and Intel MPI name them.
-_NAMES = (
+# Rank, size, local rank and local size, of torchrun, Open MPI and Hydra (MPICH and Intel MPI).
+_RANK_VARIABLES = (
     ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
     (
         "OMPI_COMM_WORLD_RANK",
@@ -64,33 +67,35 @@ _NAMES = (
 )
 
 
-def place_of(environment: Mapping[str, str]) -> Place:
-    """What the first launcher says whose names are there; a process without any is alone."""
-    for rank, size, local_rank, local_size in _NAMES:
+def read_position(environment: Mapping[str, str]) -> RankPosition:
+    """Read the variables of the first launcher that set any. A process without them is alone."""
+    for rank, size, local_rank, local_size in _RANK_VARIABLES:
         if rank in environment and size in environment:
-            return _place(
+            return _make_position(
                 environment,
                 rank=int(environment[rank]),
                 size=int(environment[size]),
                 local_rank=int(environment.get(local_rank, 0)),
                 local_size=int(environment.get(local_size, 1)),
             )
-    return Place()
+    return RankPosition()
 
 
-def rendezvous(environment: Mapping[str, str], place: Place) -> str:
-    """The address at which the ranks meet, as torch.distributed wants it."""
+def rendezvous_address(environment: Mapping[str, str], position: RankPosition) -> str:
+    """Return the rendezvous address of the ranks, in the form of torch.distributed."""
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not environment.get(name)]
     if missing:
         raise RuntimeError(
-            f"This is rank {place.rank} of {place.size}, but the environment has no {' and no '.join(missing)}, so the "
-            "ranks cannot find each other. Set both to the host and a free port of rank 0."
+            f"This is rank {position.rank} of {position.size}, but the environment has no {' and no '.join(missing)}, "
+            "so the ranks cannot find each other. Set both to rank 0's host and a free port on it."
         )
     return f"tcp://{environment['MASTER_ADDR']}:{environment['MASTER_PORT']}"
 
 
-def _place(environment: Mapping[str, str], *, rank: int, size: int, local_rank: int, local_size: int) -> Place:
-    return Place(
+def _make_position(
+    environment: Mapping[str, str], *, rank: int, size: int, local_rank: int, local_size: int
+) -> RankPosition:
+    return RankPosition(
         rank,
         size,
         local_rank,

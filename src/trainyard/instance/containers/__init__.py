@@ -1,1 +1,1 @@
-"""Programs in images of their own, run by podman or docker: beside instance/sandbox, with the same contract."""
+"""Runs programs in their own images with podman or docker; fulfils the same contract as instance/sandbox."""

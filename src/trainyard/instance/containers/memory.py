@@ -1,7 +1,7 @@
-"""Whether a container ran out of memory.
+"""Detects that a container ran out of memory.
 
-With version 2 of control groups the tools tell that themselves. Of version 1 podman does not: the group is asked here
-while it is there, and the kernel tells when something happens in it.
+With cgroup v2 the tools report this themselves. With v1 podman does not, so the container's group is watched here: the
+kernel sends an event when the group runs out of memory.
 """
 
 import os
@@ -10,16 +10,17 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-_GROUPS = Path("/sys/fs/cgroup/memory")  # of version 1
+_V1_MEMORY_ROOT = Path("/sys/fs/cgroup/memory")
 _PAUSE_S = 0.002
-_PATIENCE_S = 10.0  # after which a container has no group of its own, such as one without limits
+# A container without limits may never get a group.
+_FIND_TIMEOUT_S = 10.0
 
 
-class OutOfMemoryWatch:
-    """Watches the container whose id a file will hold, in a thread: what happened can be read only for a moment."""
+class OomWatch:
+    """Watches a container in a thread, since its group disappears with it. The tool writes its id to `id_file`."""
 
-    def __init__(self, id_file: Path, *, groups: Path = _GROUPS) -> None:
-        self.has_run_out = False
+    def __init__(self, id_file: Path, *, groups: Path = _V1_MEMORY_ROOT) -> None:
+        self.has_seen_oom = False
         self._id_file = id_file
         self._groups = groups
 
@@ -28,15 +29,16 @@ class OutOfMemoryWatch:
             threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
-        group = self._found()
+        group = self._find_group()
         if group is None:
             return
-        with suppress(OSError):  # it has ended already, or only root may ask
+        # It fails if the container has already ended, or if only root may watch the group.
+        with suppress(OSError):
             self._watch(group)
 
-    def _found(self) -> Path | None:
-        """The group of the container, which is made a moment after it has its id."""
-        deadline = time.monotonic() + _PATIENCE_S
+    def _find_group(self) -> Path | None:
+        """Wait for the group of the container, which appears a moment after the id."""
+        deadline = time.monotonic() + _FIND_TIMEOUT_S
         while time.monotonic() < deadline:
             container = self._id_file.read_text().strip() if self._id_file.exists() else ""
             for pattern in ("*", "*/*") if container else ():
@@ -46,10 +48,10 @@ class OutOfMemoryWatch:
         return None
 
     def _watch(self, group: Path) -> None:
-        """The kernel also tells when the group is removed, and then its file cannot be read any more."""
+        """Record out-of-memory events. Removing the group is an event too, but then its file can no longer be read."""
         with open(group / "memory.oom_control", "rb", buffering=0) as control:  # noqa: PTH123 - without a buffer
             events = os.eventfd(0, os.EFD_CLOEXEC)
             (group / "cgroup.event_control").write_text(f"{events} {control.fileno()}")
             while os.eventfd_read(events):
                 os.pread(control.fileno(), 1, 0)
-                self.has_run_out = True
+                self.has_seen_oom = True

@@ -1,4 +1,4 @@
-"""What a hook is asked to do: AWS's debughookconfig.json, with two parameters of ours."""
+"""The configuration of a hook: AWS's debughookconfig.json, with two parameters of our own."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,28 +8,35 @@ from pathlib import Path
 from typing import Any
 
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.instance.hook.collecting import ALL, DEFAULT, TORCH, Collection, Framework, Selection
-from trainyard.instance.hook.contract import Want
-from trainyard.instance.hook.reductions import RAW, ReductionConfig
-from trainyard.instance.hook.saving import MODE_SAVE_WORDS, SAVE_WORDS, SaveConfig, SaveSchedule
-from trainyard.link.told import HOOK_CONFIG
+from trainyard.instance.hook.contract import TensorRequest
+from trainyard.instance.hook.save_config import (
+    MODE_SAVE_PARAMETERS,
+    RAW,
+    SAVE_PARAMETERS,
+    ReductionConfig,
+    SaveConfig,
+    SaveSchedule,
+)
+from trainyard.instance.hook.selection import ALL, DEFAULT, TORCH, Collection, FrameworkDefaults, Selection
+from trainyard.link.event_protocol import HOOK_CONFIG
 
 TENSORS = "/opt/ml/output/tensors"  # AWS's default LocalPath
 DEFAULT_BUDGET = 0.01
 
 
 class Workers(StrEnum):
-    """Which ranks write: AWS's words."""
+    """Which ranks write, in AWS's words."""
 
-    ONE = "one"  # the first
+    ONE = "one"  # the first rank
     ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
 class HookConfig:
-    """How a hook captures. `budget` is the share of a step's time that unasked statistics may cost; None is no limit.
+    """What a hook captures, and when.
 
-    `record_steps` is how many steps the flight recorder keeps; None leaves that to whether a rule is configured.
+    `budget` is the share of a step's time that statistics may cost if nobody asked to save them; None means no limit.
+    `record_steps` is how many steps the flight recorder keeps; None turns it on if a rule is configured.
     """
 
     folder: Path
@@ -42,19 +49,19 @@ class HookConfig:
     budget: float | None = DEFAULT_BUDGET
     record_steps: int | None = None
 
-    def selection(self, wants: Sequence[Want] = ()) -> Selection:
+    def selection(self, requests: Sequence[TensorRequest] = ()) -> Selection:
         return Selection(
             self.collections,
             included=self.included,
-            wants=wants,
+            requests=requests,
             save_config=self.save_config,
             reduction_config=self.reduction_config,
             has_histograms=self.has_histograms,
         )
 
 
-def load_config(file: Path, *, framework: Framework = TORCH) -> HookConfig | None:
-    """What the file says; None when there is none. Raises InvalidRequest for one that makes no sense."""
+def load_config(file: Path, *, framework: FrameworkDefaults = TORCH) -> HookConfig | None:
+    """Load a configuration file, or return None if it does not exist. An invalid file raises InvalidRequest."""
     try:
         content = json.loads(file.read_bytes() or b"null")
     except FileNotFoundError:
@@ -64,24 +71,26 @@ def load_config(file: Path, *, framework: Framework = TORCH) -> HookConfig | Non
     if content is None:
         return None
     if not isinstance(content, dict):
-        raise InvalidRequest(f"The hook's configuration {file} is no JSON object.")
+        raise InvalidRequest(f"The hook's configuration {file} is not a JSON object.")
     config = parse_config(content, framework=framework)
-    return replace(config, folder=_seen(config.folder, file))
+    return replace(config, folder=_resolve_folder(config.folder, file))
 
 
-def parse_config(content: Mapping[str, Any], *, framework: Framework = TORCH) -> HookConfig:
-    """From the content of debughookconfig.json, in AWS's words. Values may be strings; unknown words are ignored."""
+def parse_config(content: Mapping[str, Any], *, framework: FrameworkDefaults = TORCH) -> HookConfig:
+    """Parse the content of debughookconfig.json. Values may be strings; unknown parameters are ignored."""
     hook: Mapping[str, Any] = content.get("HookParameters") or {}
     named = {
         each["CollectionName"]: each.get("CollectionParameters") or {}
         for each in content.get("CollectionConfigurations") or ()
     }
     collections = {collection.name: collection for collection in framework.collections}
-    save_config = SaveConfig(SaveSchedule(framework.interval)).changed(_save_parameters(hook))
+    save_config = SaveConfig(SaveSchedule(framework.interval)).with_parameters(_save_parameters(hook))
     reduction_config = _reductions(hook, RAW)
     for name, parameters in named.items():
-        given = collections.get(name, Collection(name))
-        collections[name] = _configured(given, parameters, save_config=save_config, reductions=reduction_config)
+        known = collections.get(name, Collection(name))
+        collections[name] = _configure_collection(
+            known, parameters, save_config=save_config, reductions=reduction_config
+        )
     included = framework.included | named.keys()
     regexes = _regexes(hook)
     if regexes:
@@ -102,23 +111,23 @@ def parse_config(content: Mapping[str, Any], *, framework: Framework = TORCH) ->
     )
 
 
-def _seen(folder: Path, file: Path) -> Path:
-    """Where the folder is for a program whose /opt/ml is elsewhere, as its configuration file tells."""
+def _resolve_folder(folder: Path, file: Path) -> Path:
+    """Return where the folder is for a program whose /opt/ml lies elsewhere, judging by its configuration file."""
     ml = Path(TENSORS).parents[1]
     is_elsewhere = folder.is_relative_to(ml) and str(file).endswith(HOOK_CONFIG)
     return Path(str(file).removesuffix(HOOK_CONFIG), folder.relative_to(ml)) if is_elsewhere else folder
 
 
-def _configured(
-    given: Collection, parameters: Mapping[str, Any], *, save_config: SaveConfig, reductions: ReductionConfig
+def _configure_collection(
+    known: Collection, parameters: Mapping[str, Any], *, save_config: SaveConfig, reductions: ReductionConfig
 ) -> Collection:
     save_parameters = _save_parameters(parameters)
     return Collection(
-        given.name,
-        given.include_regex + _regexes(parameters),
-        given.tensor_names,
+        known.name,
+        known.include_regex + _regexes(parameters),
+        known.tensor_names,
         reduction_config=_reductions(parameters, reductions),
-        save_config=save_config.changed(save_parameters) if save_parameters else None,
+        save_config=save_config.with_parameters(save_parameters) if save_parameters else None,
         save_histogram=_flag(parameters, "save_histogram", usual=True),
         parameters={word: str(value) for word, value in parameters.items()},
     )
@@ -137,11 +146,13 @@ def _with_regexes(collection: Collection, regexes: tuple[str, ...]) -> Collectio
 
 
 def _save_parameters(parameters: Mapping[str, Any]) -> dict[str, object]:
-    return {word: value for word, value in parameters.items() if word in SAVE_WORDS or word in MODE_SAVE_WORDS}
+    return {
+        word: value for word, value in parameters.items() if word in SAVE_PARAMETERS or word in MODE_SAVE_PARAMETERS
+    }
 
 
 def _reductions(parameters: Mapping[str, Any], usual: ReductionConfig) -> ReductionConfig:
-    """Who asks for reductions wants no values, unless they say so."""
+    """Parse reductions. Whoever asks for reductions gets no raw values, unless they ask for those too."""
     if not {"reductions", "save_raw_tensor", "save_shape"} & parameters.keys():
         return usual
     words = parameters.get("reductions") or ""
@@ -153,17 +164,17 @@ def _reductions(parameters: Mapping[str, Any], usual: ReductionConfig) -> Reduct
 
 
 def _regexes(parameters: Mapping[str, Any]) -> tuple[str, ...]:
-    """A list, or a string in which commas part them; a comma inside of braces or brackets belongs to its regex."""
+    """Parse a list, or a comma-separated string; a comma inside brackets or braces is part of its regex."""
     given = parameters.get("include_regex") or ()
     if not isinstance(given, str):
         return tuple(given)
     parts, depth = [""], 0
-    for sign in given:
-        depth += (sign in "{[(") - (sign in ")]}")
-        if sign == "," and depth <= 0:
+    for character in given:
+        depth += (character in "{[(") - (character in ")]}")
+        if character == "," and depth <= 0:
             parts.append("")
         else:
-            parts[-1] += sign
+            parts[-1] += character
     return tuple(part.strip() for part in parts if part.strip())
 
 
@@ -172,11 +183,11 @@ def _workers(hook: Mapping[str, Any]) -> Workers:
     try:
         return Workers(word)
     except ValueError:
-        raise InvalidRequest(f'"include_workers" is "{word}". It may be "one" (the first rank) or "all".') from None
+        raise InvalidRequest(f'"include_workers" is "{word}". Use "one" (the first rank) or "all".') from None
 
 
 def _budget(hook: Mapping[str, Any]) -> float | None:
-    """Given in percent of a step's time."""
+    """Parse the budget, which is given in percent of a step's time."""
     given = str(hook.get("overhead_budget") or "").strip().lower().removesuffix("%")
     if given == "none":
         return None
@@ -186,7 +197,7 @@ def _budget(hook: Mapping[str, Any]) -> float | None:
         share = -1.0
     if not 0 <= share <= 1:
         raise InvalidRequest(
-            f'"overhead_budget" is "{given}". Give the percent of a step\'s time that statistics may cost, such as '
+            f'"overhead_budget" is "{given}". Give the percentage of a step\'s time that statistics may cost, such as '
             '"1", or "none" for no limit.'
         )
     return share
@@ -198,7 +209,7 @@ def _record_steps(hook: Mapping[str, Any]) -> int | None:
         return None
     if not given.isdigit():
         raise InvalidRequest(
-            f'"record_steps" is "{given}". Give how many steps are kept, such as "2", or "0" for none.'
+            f'"record_steps" is "{given}". Give the number of steps to keep, such as "2", or "0" for none.'
         )
     return int(given)
 
@@ -211,4 +222,4 @@ def _flag(parameters: Mapping[str, Any], word: str, *, usual: bool = False) -> b
         return True
     if str(given).lower() in ("false", "0", "no", "none"):
         return False
-    raise InvalidRequest(f'"{word}" is "{given}". It may be "true" or "false".')
+    raise InvalidRequest(f'"{word}" is "{given}". Use "true" or "false".')

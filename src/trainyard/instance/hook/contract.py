@@ -1,7 +1,10 @@
-"""What the hook asks of others, and what it offers those who know a framework.
+"""The interfaces of the hook: what it needs from the job, and what it offers to framework adapters.
 
-A framework's adapter (torch, XGBoost, JAX, Keras) knows when a step begins and ends and which named arrays it has; the
-recording knows all else: what is to be saved, statistics, the queue and the thread that writes, rules, the budget.
+One tensor passes four stages, each with one name. The hook *attaches* to a framework; an adapter *observes* a tensor;
+a reducer *reduces* it to statistics; a recording *writes* the step.
+
+An adapter (torch, XGBoost, JAX, Keras) knows when a step begins and ends and which named arrays it has. The recording
+knows the rest: what to save, statistics, the writer's queue and thread, rules, the budget.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,87 +15,91 @@ from numpy.typing import ArrayLike
 
 from trainyard.formats.tensors.contract import Kind, Mode, Probe, StepSubscriber
 
-Tell = Callable[[str, Mapping[str, Any]], None]
-"""Tells the agent something: a word of link.told.ToldKind and its payload. Never waits, never raises."""
+SendEvent = Callable[[str, Mapping[str, Any]], None]
+"""Sends the agent an event: a link.event_protocol.AgentEventKind and its payload. Never blocks, never raises."""
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
-    """Tensors of which somebody wants the statistics of every step, and these numbers of each besides."""
+class TensorRequest:
+    """Tensors whose statistics a rule needs at every step, with the probes to measure on each of them."""
 
     collections: tuple[str, ...] = ()
-    regexes: tuple[str, ...] = ()  # searched anywhere in a name
+    # Each one is searched for anywhere in a tensor's name.
+    regexes: tuple[str, ...] = ()
     probes: tuple[Probe, ...] = ()
 
 
 class StepObserver(Protocol):
-    """Sees the steps of a torch training as they happen, on the thread that trains: what a flight recorder needs.
+    """Follows the steps of a torch training as they happen, on the training thread: what a flight recorder needs.
 
-    Whatever it raises ends its observing and is noted; the training goes on. Its time counts against the budget. A step
-    that `begin_step` opened is ended by `end_step` or, when the program ended first, by nothing. `batch` and `loss`
-    come once for each forward and each loss between them, several times where gradients are accumulated.
+    An observer that raises is noted and removed; the training continues. Its time counts against the budget. A step
+    that `begin_step` opened is closed by `end_step`, unless the program ends first. `batch` and `loss` are called once
+    for each forward and each loss in between, so several times if gradients are accumulated.
     """
 
     def begin_step(self, number: int, *, mode: Mode, models: Sequence[Any], optimizers: Sequence[Any]) -> None:
-        """A step begins: nothing of it has run, so that weights, state and random numbers are those it starts from.
+        """Begin a step. None of it has run yet: weights, state and random numbers are those it starts from.
 
-        `models` and `optimizers` are those that are known by then, in the order in which they were made.
+        `models` and `optimizers` are those known by then, in the order of their creation.
         """
 
     def batch(self, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """A model is about to be called with this; the objects are the program's own, to be copied and not changed."""
+        """Observe the arguments of a model about to be called. They are the program's own: copy, never change them."""
 
     def loss(self, name: str, value: Any) -> None:
-        """A loss was computed: a tensor without its graph."""
+        """Observe a loss, as a tensor detached from its graph."""
 
     def end_step(self, number: int) -> None:
-        """The optimizer has stepped, or the forward of an evaluation is over."""
+        """End the step: the optimizer has stepped, or the forward of an evaluation has finished."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
-    """How far a worker had come when its training was interrupted, which goes on from there in another process."""
+class ResumePoint:
+    """How many steps a worker had taken when its training was interrupted; the next attempt counts from there."""
 
-    steps: int  # of all modes
+    # All modes together.
+    steps: int
     mode_steps: Mapping[Mode, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Audience:
-    """Who follows a recording besides the files: rules and recorders, and the agent that is told."""
+class HookContext:
+    """What a job connects to its hook: rules, recorders, the agent, and where an earlier attempt stopped."""
 
     subscribers: Sequence[StepSubscriber] = ()
-    wants: Sequence[Want] = ()
+    requests: Sequence[TensorRequest] = ()
     observers: Sequence[StepObserver] = ()
-    tell: Tell | None = None
-    reached: Mapping[str, Reached] = field(default_factory=dict)  # by the worker's name; empty in a first attempt
-    needs_all_workers: bool = False  # whether every rank has to write, whatever the configuration says
+    send_event: SendEvent | None = None
+    # By the worker's name; empty in a first attempt.
+    resume_points: Mapping[str, ResumePoint] = field(default_factory=dict)
+    # Makes every rank write, whatever the configuration says.
+    needs_all_workers: bool = False
 
 
 class StepRecording(Protocol):
-    """What an adapter tells of a framework's steps. One thread at a time calls it; nothing of it raises.
+    """Receives the steps of a framework from its adapter. Called by one thread at a time; never raises.
 
     recording.begin(Mode.TRAIN)
     if recording.is_wanted("predictions", Kind.OUTPUT):
-        recording.give("predictions", predictions, kind=Kind.OUTPUT)
-    recording.give_scalar("train-rmse", 0.31, kind=Kind.LOSS)
+        recording.observe("predictions", predictions, kind=Kind.OUTPUT)
+    recording.observe_scalar("train-rmse", 0.31, kind=Kind.LOSS)
     recording.finish()
     """
 
     def begin(self, mode: Mode) -> None:
-        """A step begins; one that was open is finished."""
+        """Begin a step, after finishing the one that is open."""
 
     def is_wanted(self, name: str, kind: Kind) -> bool:
-        """Whether anything of this tensor is taken in the open step: an adapter makes nothing that is not."""
+        """Whether the open step needs this tensor. An adapter computes only what is wanted."""
 
-    def give(self, name: str, value: ArrayLike, *, kind: Kind = Kind.CUSTOM, module: str = "") -> None:
-        """A tensor of the open step, at once reduced and, where it is to be saved, copied."""
+    def observe(self, name: str, value: ArrayLike, *, kind: Kind = Kind.CUSTOM, module: str = "") -> None:
+        """Observe a tensor of the open step: reduce it at once, and copy it if it is to be saved."""
 
-    def give_scalar(self, name: str, value: float, *, kind: Kind = Kind.SCALAR) -> None:
-        """A number of the open step, which is always taken."""
+    def observe_scalar(self, name: str, value: float, *, kind: Kind = Kind.SCALAR) -> None:
+        """Observe a number of the open step. Numbers are always recorded."""
 
     def finish(self) -> None:
-        """The step is over; its numbers go to the writer."""
+        """Finish the open step and hand its numbers to the writer."""
 
     def close(self) -> None:
-        """No step comes any more: what waits is written, and the end is marked. Waits for that a few seconds."""
+        """Write the queued steps and mark the end of the recording. Blocks for a few seconds at most."""

@@ -1,4 +1,4 @@
-"""Steps of a JAX training, as the program tells them: a compiled function shows nothing of itself to others.
+"""A hook for JAX. The program reports its steps, because nothing inside a compiled function can be observed.
 
     hook = JaxHook("/tmp/tensors", collections=["weights", "gradients"])
     for batch in batches:
@@ -6,7 +6,7 @@
         hook.step(params=params, grads=grads, loss=loss)
         params = update(params, grads)
 
-A leaf of the parameters is `params/<path>`, its gradient `gradient/params/<path>`, the loss `loss`.
+A leaf of the parameters is named `params/<path>`, its gradient `gradient/params/<path>`, the loss `loss`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,15 +17,15 @@ import jax
 import numpy as np
 
 from trainyard.formats.tensors.contract import Kind, Mode
-from trainyard.instance.hook import attaching
-from trainyard.instance.hook.by_hand import CollectionParameters, Collections, asked
-from trainyard.instance.hook.collecting import ALL, DEFAULT, LOSSES, Collection, Framework
+from trainyard.instance.hook import attachment
 from trainyard.instance.hook.configuration import HookConfig, load_config, parse_config
 from trainyard.instance.hook.contract import StepRecording
-from trainyard.instance.hook.recording import SCALAR, Recording
-from trainyard.link.told import HOOK_CONFIG
+from trainyard.instance.hook.recording import SCALAR_PREFIX, HookRecording
+from trainyard.instance.hook.script_hook import CollectionParameters, Collections, hook_config_content
+from trainyard.instance.hook.selection import ALL, DEFAULT, LOSSES, Collection, FrameworkDefaults
+from trainyard.link.event_protocol import HOOK_CONFIG
 
-JAX = Framework(
+JAX = FrameworkDefaults(
     "jax",
     (
         Collection(ALL, (".*",)),
@@ -40,24 +40,25 @@ JAX = Framework(
     frozenset({LOSSES}),
 )
 
-_BIASES = ("bias", "/b")
+_BIAS_SUFFIXES = ("bias", "/b")
 
 
 class JaxHook:
-    """Captures what a program tells of its steps into a folder; arguments are those of `trainyard.hook.Hook`.
+    """Captures the steps that a program reports into a folder. Its arguments are those of `trainyard.hook.Hook`.
 
-    Only what is asked of a step is brought from the device, and waited for. What fails is noted and ends the capture.
+    Only the tensors that a step needs are copied from the device, which blocks until they arrive. A failure is noted
+    and ends the capture.
     """
 
     def __init__(
         self, folder: str | Path, *, collections: Collections = (), parameters: CollectionParameters | None = None
     ) -> None:
-        content = asked(folder, collections=collections, parameters=parameters)
+        content = hook_config_content(folder, collections=collections, parameters=parameters)
         self._start(parse_config(content, framework=JAX))
 
     @classmethod
     def of_job(cls, ml: str | Path = "/opt/ml") -> Self:
-        """With the configuration of the job that this program is; one that has none captures losses."""
+        """Create a hook with the configuration of this program's job, or for losses only if it has none."""
         hook = cls.__new__(cls)
         hook._start(load_config(Path(ml) / HOOK_CONFIG, framework=JAX) or parse_config({}, framework=JAX))
         return hook
@@ -73,7 +74,7 @@ class JaxHook:
         scalars: Mapping[str, Any] | None = None,
         mode: Mode | str = Mode.TRAIN,
     ) -> None:
-        """A step, with what is at hand of it: trees of arrays, and numbers."""
+        """Record a step, with whatever is available: pytrees of arrays, and numbers."""
         if self._recording.is_off:
             return
         trees = (
@@ -85,17 +86,18 @@ class JaxHook:
         try:
             self._recording.begin(Mode(mode))
             for prefix, tree, kind in trees:
-                _give_tree(self._recording, prefix, tree=tree, kind=kind)
+                _observe_tree(self._recording, prefix, tree=tree, kind=kind)
             if loss is not None:
-                self._recording.give_scalar("loss", float(np.mean(np.asarray(loss, np.float64))), kind=Kind.LOSS)
+                self._recording.observe_scalar("loss", float(np.mean(np.asarray(loss, np.float64))), kind=Kind.LOSS)
             for name, value in (scalars or {}).items():
-                self._recording.give_scalar(f"{SCALAR}{name}", float(value))
+                self._recording.observe_scalar(f"{SCALAR_PREFIX}{name}", float(value))
             self._recording.finish()
-        except Exception as error:  # whatever it is, the training goes on
+        # Whatever failed, the training must continue.
+        except Exception as error:
             self._recording.fail(error)
 
     def close(self) -> None:
-        """Write what is left and mark the end; done by itself when the program ends."""
+        """Write the remaining steps and mark the end. Called automatically when the program exits."""
         self._recording.close()
 
     def __enter__(self) -> Self:
@@ -105,24 +107,26 @@ class JaxHook:
         self.close()
 
     def _start(self, config: HookConfig) -> None:
-        self._recording = Recording(config, attaching.take_over("jax"))
+        self._recording = HookRecording(config, attachment.take_over("jax"))
 
 
-def _give_tree(recording: StepRecording, prefix: str, *, tree: Any, kind: Kind) -> None:
+def _observe_tree(recording: StepRecording, prefix: str, *, tree: Any, kind: Kind) -> None:
     for name, leaf in _leaves(prefix, tree):
-        own = Kind.BIAS if kind is Kind.WEIGHT and name.endswith(_BIASES) else kind
+        own = Kind.BIAS if kind is Kind.WEIGHT and name.endswith(_BIAS_SUFFIXES) else kind
         if recording.is_wanted(name, own):
-            recording.give(name, np.asarray(leaf), kind=own, module=name.removeprefix(f"{prefix}/").rpartition("/")[0])
+            recording.observe(
+                name, np.asarray(leaf), kind=own, module=name.removeprefix(f"{prefix}/").rpartition("/")[0]
+            )
 
 
 def _leaves(prefix: str, tree: Any) -> Iterator[tuple[str, Any]]:
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
         if hasattr(leaf, "dtype"):
-            yield "/".join((prefix, *(_word(key) for key in path))), leaf
+            yield "/".join((prefix, *(_key_name(key) for key in path))), leaf
 
 
-def _word(key: Any) -> str:
-    """A step of a path: the key of a dict, the name of a field, or the place in a list."""
+def _key_name(key: Any) -> str:
+    """Return one part of a path: the key of a dict, the name of a field, or the index in a list."""
     for attribute in ("key", "name", "idx"):
         if hasattr(key, attribute):
             return str(getattr(key, attribute))

@@ -1,8 +1,8 @@
-"""Batches of a Keras training: a callback of Keras 3, on any of its backends.
+"""A hook for Keras 3, on any backend: a callback that records every batch.
 
-A step is a batch, in the modes that `fit`, `evaluate` and `predict` are. A weight is named by its path, such as
-`sequential/dense/kernel`, as it is before the update; the loss and the metrics are Keras's own, means over the epoch
-so far. Gradients are seen on the torch backend alone: elsewhere they live and die inside of a compiled function.
+A step is a batch of `fit`, `evaluate` or `predict`, which set the mode. A weight is named by its path, such as
+`sequential/dense/kernel`, and recorded before the update. The loss and the metrics are Keras's own: means over the
+epoch so far. Gradients are observed on the torch backend only; elsewhere they never leave a compiled function.
 """
 
 import functools
@@ -15,13 +15,13 @@ import keras
 import numpy as np
 
 from trainyard.formats.tensors.contract import Kind, Mode
-from trainyard.instance.hook.collecting import ALL, DEFAULT, LOSSES, Collection, Framework
 from trainyard.instance.hook.contract import StepRecording
+from trainyard.instance.hook.selection import ALL, DEFAULT, LOSSES, Collection, FrameworkDefaults
 
 log = logging.getLogger(__name__)
 
 METRICS = "metrics"
-KERAS = Framework(
+KERAS = FrameworkDefaults(
     "keras",
     (
         Collection(ALL, (".*",)),
@@ -40,7 +40,7 @@ Logs = Mapping[str, Any] | None
 
 
 class BatchCallback(keras.callbacks.Callback):  # type: ignore[misc]  # mypy does not read Keras
-    """Tells a recording what every batch has brought. What fails in it is noted once and ends it."""
+    """Records every batch of a training. A failure is logged once and ends the recording."""
 
     def __init__(self, recording: StepRecording | None = None) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class BatchCallback(keras.callbacks.Callback):  # type: ignore[misc]  # mypy doe
         self._has_failed = False
 
     def open_step(self, mode: Mode) -> StepRecording | None:
-        """Begin a step; None where nothing is recorded."""
+        """Begin a step and return its recording, or None if nothing is recorded."""
         if self.recording is not None:
             self.recording.begin(mode)
         return self.recording
@@ -70,15 +70,16 @@ class BatchCallback(keras.callbacks.Callback):  # type: ignore[misc]  # mypy doe
         self._begin(Mode.PREDICT)
 
     def on_predict_batch_end(self, batch: int, logs: Logs = None) -> None:  # noqa: ARG002
-        self._end(None)  # which are the predictions themselves
+        # The logs of a prediction hold the predictions themselves.
+        self._end(None)
 
     def _begin(self, mode: Mode) -> None:
         self._open = None if self._has_failed else self.open_step(mode)
-        self._guard(self._give_weights)
+        self._guard(self._observe_weights)
 
     def _end(self, logs: Logs) -> None:
-        self._guard(self._give_gradients)
-        self._guard(lambda recording: _give_numbers(recording, logs or {}))
+        self._guard(self._observe_gradients)
+        self._guard(lambda recording: _observe_numbers(recording, logs or {}))
         self._guard(lambda recording: recording.finish())
         self._open = None
 
@@ -87,23 +88,25 @@ class BatchCallback(keras.callbacks.Callback):  # type: ignore[misc]  # mypy doe
             return
         try:
             work(self._open)
-        except Exception:  # whatever it is, the training goes on
-            log.warning("batches are recorded no more", exc_info=True)
+        # Whatever failed, the training must continue.
+        except Exception:
+            log.warning("a batch could not be recorded; recording has stopped", exc_info=True)
             self._open, self._has_failed = None, True
 
-    def _give_weights(self, recording: StepRecording) -> None:
+    def _observe_weights(self, recording: StepRecording) -> None:
         wanted = [(name, variable, kind) for name, variable, kind in self._weights() if recording.is_wanted(name, kind)]
         if wanted:
             self._synchronise()
         for name, variable, kind in wanted:
-            recording.give(name, keras.ops.convert_to_numpy(variable), kind=kind, module=name.rpartition("/")[0])
+            recording.observe(name, keras.ops.convert_to_numpy(variable), kind=kind, module=name.rpartition("/")[0])
 
-    def _give_gradients(self, recording: StepRecording) -> None:
+    def _observe_gradients(self, recording: StepRecording) -> None:
         for weight, variable, _ in self._weights():
-            gradient, name = getattr(variable.value, "grad", None), f"gradient/{weight}"  # which torch's tensors have
+            # Only torch's tensors have a gradient.
+            gradient, name = getattr(variable.value, "grad", None), f"gradient/{weight}"
             if gradient is not None and recording.is_wanted(name, Kind.GRADIENT):
                 array = keras.ops.convert_to_numpy(gradient)
-                recording.give(name, array, kind=Kind.GRADIENT, module=weight.rpartition("/")[0])
+                recording.observe(name, array, kind=Kind.GRADIENT, module=weight.rpartition("/")[0])
 
     def _weights(self) -> Iterator[tuple[str, Any, Kind]]:
         for variable in self.model.trainable_weights:
@@ -111,36 +114,37 @@ class BatchCallback(keras.callbacks.Callback):  # type: ignore[misc]  # mypy doe
             yield variable.path, variable, Kind.BIAS if is_bias else Kind.WEIGHT
 
     def _synchronise(self) -> None:
-        """On the JAX backend the weights of a model are those before the epoch until one asks."""
+        """Update the model's weights on the JAX backend, where they otherwise stay those from before the epoch."""
         synchronise = getattr(self.model, "jax_state_sync", None)
         if synchronise is not None:
             synchronise()
 
 
-def _give_numbers(recording: StepRecording, logs: Mapping[str, Any]) -> None:
+def _observe_numbers(recording: StepRecording, logs: Mapping[str, Any]) -> None:
     for name, value in logs.items():
         kind = Kind.LOSS if name == "loss" or name.endswith("_loss") else Kind.OUTPUT
-        recording.give_scalar(name, float(np.mean(np.asarray(value, np.float64))), kind=kind)
+        recording.observe_scalar(name, float(np.mean(np.asarray(value, np.float64))), kind=kind)
 
 
 def runs_on_torch() -> bool:
     return str(keras.backend.backend()) == "torch"
 
 
-def watch_fitting(make_callback: Callable[[], BatchCallback]) -> None:
-    """Let every `fit`, `evaluate` and `predict` of this process have a callback, unless it brings one of this kind."""
+def attach_to_fitting(make_callback: Callable[[], BatchCallback]) -> None:
+    """Add a callback to every `fit`, `evaluate` and `predict` of this process that does not bring one of this kind."""
     for name in ("fit", "evaluate", "predict"):
-        setattr(keras.Model, name, _watched(getattr(keras.Model, name), make_callback))
+        setattr(keras.Model, name, _with_callback(getattr(keras.Model, name), make_callback))
 
 
-def _watched(run: Callable[..., Any], make_callback: Callable[[], BatchCallback]) -> Callable[..., Any]:
+def _with_callback(run: Callable[..., Any], make_callback: Callable[[], BatchCallback]) -> Callable[..., Any]:
     signature = inspect.signature(run)
 
     @functools.wraps(run)
-    def run_watched(*args: Any, **options: Any) -> Any:
+    def run_with_callback(*args: Any, **options: Any) -> Any:
         call = signature.bind(*args, **options)
         given = call.arguments.get("callbacks")
-        if isinstance(given, keras.callbacks.CallbackList):  # which fit makes for its own evaluate too
+        # `fit` also passes a CallbackList to its own `evaluate`.
+        if isinstance(given, keras.callbacks.CallbackList):
             if not any(isinstance(each, BatchCallback) for each in given.callbacks):
                 given.append(make_callback())
         else:
@@ -149,4 +153,4 @@ def _watched(run: Callable[..., Any], make_callback: Callable[[], BatchCallback]
                 call.arguments["callbacks"] = [*listed, make_callback()]
         return run(*call.args, **call.kwargs)
 
-    return run_watched
+    return run_with_callback

@@ -1,4 +1,4 @@
-"""The beginning and end of the process that the hook lives in: forks have no hook, and an end is written down."""
+"""Ties hooks to their process: a process that ends closes its hooks, and a forked child drops them."""
 
 import atexit
 import contextlib
@@ -8,27 +8,27 @@ import weakref
 from typing import Protocol
 
 
-class Lives(Protocol):
-    """Something that ends with the process, and that a fork must not carry on."""
+class ProcessBound(Protocol):
+    """Something that must be closed when the process ends and dropped in a fork."""
 
     def close(self) -> None: ...
 
     def forget(self) -> None:
-        """This is a child process now: the threads are gone, and the files are the parent's."""
+        """Drop everything without writing: in a forked child the threads are gone and the files are the parent's."""
 
 
-def bind(living: Lives) -> None:
-    """Close it when the process ends, and have it forgotten in every fork."""
-    _living.add(living)
+def bind(member: ProcessBound) -> None:
+    """Close `member` when the process ends, and make every forked child forget it."""
+    _members.add(member)
     if not _is_bound:
         _bind_process()
 
 
-def release(living: Lives) -> None:
-    _living.discard(living)
+def release(member: ProcessBound) -> None:
+    _members.discard(member)
 
 
-_living: "weakref.WeakSet[Lives]" = weakref.WeakSet()
+_members: "weakref.WeakSet[ProcessBound]" = weakref.WeakSet()
 _is_bound: list[bool] = []
 
 
@@ -36,29 +36,30 @@ def _bind_process() -> None:
     _is_bound.append(True)
     os.register_at_fork(after_in_child=_forget_all)
     atexit.register(_close_all)
-    # A warm worker ends at once when no thread is left, and takes as long as a cold one otherwise. Exit functions of
-    # `threading` run before it looks, those of `atexit` after.
+    # A warm worker ends at once if no thread is left, and otherwise as slowly as a cold one. It looks after the exit
+    # functions of `threading` have run, but before those of `atexit`.
     register = getattr(threading, "_register_atexit", None)
     if register is not None:
-        with contextlib.suppress(RuntimeError):  # the interpreter is ending already
+        # Raised if the interpreter is already shutting down.
+        with contextlib.suppress(RuntimeError):
             register(_close_if_alone)
 
 
 def _close_if_alone() -> None:
-    """Unless other threads of the program still run, which may be training."""
+    """Close all members, unless other threads of the program still run: they may be training."""
     main = threading.main_thread()
     if all(thread.daemon or thread is main for thread in threading.enumerate()):
         _close_all()
 
 
 def _close_all() -> None:
-    for living in list(_living):
+    for member in list(_members):
         with contextlib.suppress(Exception):
-            living.close()
+            member.close()
 
 
 def _forget_all() -> None:
-    for living in list(_living):
+    for member in list(_members):
         with contextlib.suppress(Exception):
-            living.forget()
-    _living.clear()
+            member.forget()
+    _members.clear()

@@ -1,10 +1,10 @@
-"""What every framework's adapter hands its steps to: it knows what is asked for, and gets it written and judged."""
+"""Records the steps of a framework's adapter: decides what to keep, and passes it to the writer and the rules."""
 
 import logging
 import os
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,35 +12,38 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trainyard.formats.tensors.contract import Kind, Mode, Step, TensorInfo
-from trainyard.formats.tensors.writing import TrialWriter
+from trainyard.formats.tensors.recordings.trial_writer import TrialWriter
 from trainyard.instance.hook import process
-from trainyard.instance.hook.collecting import Choice, Saved
 from trainyard.instance.hook.configuration import HookConfig, Workers
-from trainyard.instance.hook.contract import Audience
-from trainyard.instance.hook.steps import OpenStep, Raw, row_of
-from trainyard.instance.hook.tables import GrowingTable
+from trainyard.instance.hook.contract import HookContext, StepObserver
+from trainyard.instance.hook.growing_table import GrowingTable
+from trainyard.instance.hook.selection import SaveRequest, TensorSettings
+from trainyard.instance.hook.step_writer import StepWriter
+from trainyard.instance.hook.steps import OpenStep, RawCopy, row_of
 from trainyard.instance.hook.throttle import Throttle
-from trainyard.instance.hook.workers import Worker, this_worker
-from trainyard.instance.hook.writing import StepWriter
-from trainyard.link.told import ToldKind
+from trainyard.instance.hook.worker import WorkerRank, current_rank
+from trainyard.link.event_protocol import AgentEventKind
 
 log = logging.getLogger(__name__)
 
-SCALAR = "scalar/"
-REDUCTION = "smdebug/reductions/{}/{}"
-_ALWAYS = frozenset({Kind.SCALAR, Kind.CUSTOM})  # given by the program itself, which is asking enough
+SCALAR_PREFIX = "scalar/"
+REDUCTION_NAME = "smdebug/reductions/{}/{}"
+# Saved always, because the program itself provides them.
+_ALWAYS_SAVED = frozenset({Kind.SCALAR, Kind.CUSTOM})
 
 
-class Recording:
-    """The steps of one worker. One thread at a time calls it, except for `note` and `close`.
+class HookRecording:
+    """Records the steps of one worker. Called by one thread at a time, except for `note` and `close`.
 
-    It is what `contract.StepRecording` describes; the methods below that are for adapters which reduce tensors
-    themselves, as torch's does. Everything that fails inside ends the recording and is noted; nothing is raised.
+    It implements `contract.StepRecording`. The methods from `relabel` on are for adapters that reduce tensors
+    themselves, as the torch adapter does. Any failure ends the recording and is noted; nothing is raised.
     """
 
-    def __init__(self, config: HookConfig, audience: Audience | None = None, *, worker: Worker | None = None) -> None:
-        self.config, self.audience = config, audience or Audience()
-        self.selection = config.selection(self.audience.wants)
+    def __init__(
+        self, config: HookConfig, context: HookContext | None = None, *, worker: WorkerRank | None = None
+    ) -> None:
+        self.config, self.context = config, context or HookContext()
+        self.selection = config.selection(self.context.requests)
         self.table = GrowingTable(self.selection)
         self.throttle = Throttle(config.budget)
         self.open_step: OpenStep | None = None
@@ -53,20 +56,20 @@ class Recording:
         process.bind(self)
 
     @property
-    def worker(self) -> Worker:
-        """Which process this is: asked when the first step begins, as only then all of it may be set up."""
+    def worker(self) -> WorkerRank:
+        """The rank of this process, read when the first step begins: the launcher may not be set up earlier."""
         if self._worker is None:
-            self._worker = this_worker(os.environ)
+            self._worker = current_rank(os.environ)
         return self._worker
 
     @property
     def is_writing(self) -> bool:
-        """Whether this worker is one of those whose tensors are kept."""
+        """Whether this worker writes its tensors."""
         return self._all_write or self.worker.rank == 0
 
     @property
     def _all_write(self) -> bool:
-        return self.config.workers is Workers.ALL or self.audience.needs_all_workers
+        return self.config.workers is Workers.ALL or self.context.needs_all_workers
 
     @property
     def dropped(self) -> int:
@@ -85,20 +88,20 @@ class Recording:
         step = self.open_step
         if step is None or self.is_off:
             return False
-        if kind in _ALWAYS:
+        if kind in _ALWAYS_SAVED:
             return True
-        choice = self.selection.choice(name)
-        return self.is_taken(choice, step) or not step.due.isdisjoint(choice.included)
+        settings = self.selection.settings(name)
+        return self.is_observed(settings, step) or not step.due.isdisjoint(settings.included)
 
-    def give(self, name: str, value: ArrayLike, *, kind: Kind = Kind.CUSTOM, module: str = "") -> None:
+    def observe(self, name: str, value: ArrayLike, *, kind: Kind = Kind.CUSTOM, module: str = "") -> None:
         if self.open_step is None or self.is_off:
             return
         try:
-            self._give(self.open_step, name, np.asarray(value), kind=kind, module=module)
+            self._observe(self.open_step, name, np.asarray(value), kind=kind, module=module)
         except Exception as error:
             self.fail(error)
 
-    def give_scalar(self, name: str, value: float, *, kind: Kind = Kind.SCALAR) -> None:
+    def observe_scalar(self, name: str, value: float, *, kind: Kind = Kind.SCALAR) -> None:
         if self.open_step is None or self.is_off:
             return
         try:
@@ -112,7 +115,7 @@ class Recording:
             return
         self._number += 1
         self._mode_steps[step.mode] += 1
-        self._opened_writer().submit(step, self.table.current)
+        self._ensure_writer().submit(step, self.table.current)
 
     def close(self) -> None:
         process.release(self)
@@ -126,77 +129,75 @@ class Recording:
             self._writer.close()
 
     def forget(self) -> None:
-        """This is a forked child: it has no thread to write with, and the files are its parent's."""
+        """Stop without writing, in a forked child: its writer thread is gone, and the files are its parent's."""
         self.is_off, self.open_step, self._writer = True, None, None
 
     def fail(self, error: BaseException) -> None:
-        """Capture ends here; training goes on."""
+        """Stop capturing after an error; the training continues."""
         self.is_off, self.open_step = True, None
-        log.warning("the hook has failed and captures no more", exc_info=error)
-        self.note(f"The hook has failed and captures no more; training goes on: {_told(error)}.")
+        log.warning("the hook has failed and stopped capturing", exc_info=error)
+        self.note(f"The hook has failed and stopped capturing; training continues: {_describe_error(error)}.")
 
     def note(self, text: str) -> None:
-        """Tell the user something, once."""
+        """Send the user a message, once."""
         key = text.partition(":")[0]
         if key in self._noted:
             return
         self._noted.add(key)
-        if self.audience.tell is not None:
-            self.audience.tell(ToldKind.NOTE, {"text": text})
+        if self.context.send_event is not None:
+            self.context.send_event(AgentEventKind.NOTE, {"text": text})
         else:
             log.warning("%s", text)
 
     def relabel(self, mode: Mode) -> None:
-        """The open step turns out to be one of another mode."""
+        """Change the mode of the open step."""
         if self.open_step is not None and self.open_step.mode is not mode:
             self.open_step.mode, self.open_step.mode_step = mode, self._mode_steps[mode]
             self.open_step.due = self.selection.due(mode, self._mode_steps[mode]) if self.is_writing else frozenset()
 
-    def is_taken(self, choice: Choice, step: OpenStep) -> bool:
-        """Whether the statistics of a tensor are taken in a step; counts it as lacking where the budget says no."""
-        if not choice.is_followed:
+    def is_observed(self, settings: TensorSettings, step: OpenStep) -> bool:
+        """Whether to reduce a tensor in this step. One that the budget excludes is counted as lacking."""
+        if not settings.is_tracked:
             return False
-        if step.is_full or not step.due.isdisjoint(choice.included):
+        if step.is_full or not step.due.isdisjoint(settings.included):
             return True
         step.lacks += 1
         return False
 
-    def saved(self, choice: Choice, step: OpenStep) -> Saved | None:
-        """What is saved of a tensor in a step; None is nothing."""
-        return self.selection.saved(choice, step.due) if step.due else None
+    def save_request(self, settings: TensorSettings, step: OpenStep) -> SaveRequest | None:
+        """Return what to save of a tensor in this step, or None for nothing."""
+        return self.selection.save_request(settings, step.due) if step.due else None
 
-    def keep_raw(self, step: OpenStep, name: str, raw: Raw) -> None:
-        """Save a tensor's values with the step, unless too much is waiting already."""
+    def keep_raw(self, step: OpenStep, name: str, raw: RawCopy) -> None:
+        """Save a tensor's values with the step, unless the queue is full."""
         if self.has_room(step, raw.size_bytes):
             step.values[name] = raw
 
     def has_room(self, step: OpenStep, size_bytes: int) -> bool:
-        """Whether a tensor of this size may be kept; it is noted when one is not."""
-        has_room = self._opened_writer().has_room(size_bytes, held=step.size_bytes)
+        """Whether the queue has room for a tensor of this size; note it if not."""
+        has_room = self._ensure_writer().has_room(size_bytes, held=step.size_bytes)
         if not has_room:
-            self.note(
-                "Raw tensors are asked for faster than they can be written, and some are dropped: save them rarer."
-            )
+            self.note("Raw tensors arrive faster than they can be written, and some are dropped: save them less often.")
         return has_room
 
     def set_scalar(self, step: OpenStep, name: str, value: float, *, kind: Kind) -> None:
-        """A number that is known at once."""
-        choice = self.selection.choice(name)
+        """Record a number that is known right away."""
+        settings = self.selection.settings(name)
         place = self.table.place(name)
         if place is None:
             (place,) = self.table.add([TensorInfo(name, kind, (), "float64")])
         step.numbers[place] = value
-        if kind in _ALWAYS or not step.due.isdisjoint(choice.included):
+        if kind in _ALWAYS_SAVED or not step.due.isdisjoint(settings.included):
             step.saved.add(place)
-        if kind is Kind.LOSS and self.throttle.see_loss(value):
+        if kind is Kind.LOSS and self.throttle.observe_loss(value):
             step.is_full = True
 
     def _begin(self, mode: Mode) -> None:
-        if not self.is_writing and not self.audience.subscribers:
+        if not self.is_writing and not self.context.subscribers:
             self.is_off = True
             return
         if not self._has_begun:
-            self._go_on()
+            self._resume()
         now_ns = time.perf_counter_ns()
         mode_step = self._mode_steps[mode]
         self.open_step = OpenStep(
@@ -208,22 +209,22 @@ class Recording:
             is_full=self.throttle.begin(now_ns),
         )
 
-    def _go_on(self) -> None:
-        """Count on where an interrupted training had come to: its steps stay, and none has the number of another."""
+    def _resume(self) -> None:
+        """Continue the step count of an interrupted training, so that no two steps share a number."""
         self._has_begun = True
-        reached = self.audience.reached.get(self.worker.name)
-        if reached is not None:
-            self._number, self._mode_steps = reached.steps, self._mode_steps | dict(reached.mode_steps)
+        point = self.context.resume_points.get(self.worker.name)
+        if point is not None:
+            self._number, self._mode_steps = point.steps, self._mode_steps | dict(point.mode_steps)
 
-    def _give(self, step: OpenStep, name: str, value: NDArray[Any], *, kind: Kind, module: str) -> None:
-        choice = self.selection.choice(name)
-        saved = self.saved(choice, step)
-        if kind in _ALWAYS and self.is_writing:
-            saved = saved or Saved(is_raw=True)
-        if saved is None and not self.is_taken(choice, step):
+    def _observe(self, step: OpenStep, name: str, value: NDArray[Any], *, kind: Kind, module: str) -> None:
+        settings = self.selection.settings(name)
+        saved = self.save_request(settings, step)
+        if kind in _ALWAYS_SAVED and self.is_writing:
+            saved = saved or SaveRequest(is_raw=True)
+        if saved is None and not self.is_observed(settings, step):
             return
         if value.dtype.kind in "USO":
-            self._give_text(step, name, value, kind=kind)
+            self._observe_text(step, name, value, kind=kind)
             return
         (place,) = self.table.add([TensorInfo(name, kind, value.shape, value.dtype.name, module=module)])
         self.fit(step, place, value.shape)
@@ -232,23 +233,23 @@ class Recording:
             return
         step.saved.add(place)
         for word in saved.extras:
-            self.keep_raw(step, REDUCTION.format(word, name), _fixed(np.array(_extra(word, value))))
+            self.keep_raw(step, REDUCTION_NAME.format(word, name), _raw_array(np.array(_extra(word, value))))
         if saved.is_raw:
-            self.keep_raw(step, name, _fixed(value.copy()))
+            self.keep_raw(step, name, _raw_array(value.copy()))
 
-    def _give_text(self, step: OpenStep, name: str, value: NDArray[Any], *, kind: Kind) -> None:
-        """Text has no statistics: it is saved as the bytes of its UTF-8, padded with zeros to a matrix of them."""
+    def _observe_text(self, step: OpenStep, name: str, value: NDArray[Any], *, kind: Kind) -> None:
+        """Save text, which has no statistics, as a matrix of its UTF-8 bytes padded with zeros."""
         (place,) = self.table.add([TensorInfo(name, kind, value.shape, "str")])
         encoded = np.char.encode(value.astype(str).ravel(), "utf-8")
         width = max(encoded.dtype.itemsize, 1)
         matrix = np.frombuffer(encoded.tobytes(), np.uint8).reshape(len(encoded), width).copy()
         step.saved.add(place)
-        self.keep_raw(step, name, _fixed(matrix))
+        self.keep_raw(step, name, _raw_array(matrix))
 
     def fit(self, step: OpenStep, place: int, shape: Iterable[int]) -> None:
-        """A tensor may have another shape than when it was first seen: statistics are then told for the first size.
+        """Note the size of a tensor whose shape differs from the table's, so that its statistics are scaled to fit.
 
-        One that had a single element then is described anew, as only such tensors have their exact value kept.
+        A tensor that had a single element at first is described anew: only such tensors keep their exact value.
         """
         actual = tuple(shape)
         known = self.table.current.tensors[place]
@@ -260,15 +261,15 @@ class Recording:
         elif size != known.size:
             step.sizes[place] = size
 
-    def _opened_writer(self) -> StepWriter:
+    def _ensure_writer(self) -> StepWriter:
         if self._writer is None:
             self._writer = StepWriter(
                 self.worker.name,
                 open_trial=self._open_trial if self.is_writing else None,
-                subscribers=self.audience.subscribers,
+                subscribers=self.context.subscribers,
                 note=self.note,
-                progress=self._tell_progress,
-                see=self._see,
+                progress=self._send_progress,
+                on_resolved=self._update_throttle,
             )
         return self._writer
 
@@ -280,26 +281,48 @@ class Recording:
             collections=[each.info for each in self.config.collections],
         )
 
-    def _tell_progress(self, step: int, dropped: int) -> None:
-        if self.audience.tell is not None:
+    def _send_progress(self, step: int, dropped: int) -> None:
+        if self.context.send_event is not None:
             payload = {"worker": self.worker.name, "step": step, "dropped": dropped}
-            self.audience.tell(ToldKind.PROGRESS, payload | {"overhead": round(self.throttle.overhead, 4), "note": ""})
+            self.context.send_event(
+                AgentEventKind.PROGRESS, payload | {"overhead": round(self.throttle.overhead, 4), "note": ""}
+            )
 
-    def _see(self, step: Step, open_step: OpenStep) -> None:
-        """What only now arrives from a device: its losses, and how long it worked."""
+    def _update_throttle(self, step: Step, open_step: OpenStep) -> None:
+        """Pass on what only now arrived from a device: its losses, and how long it was busy."""
         for position, place in enumerate(step.table.scalars):
             if step.table.tensors[place].kind is Kind.LOSS and place not in open_step.numbers:
-                self.throttle.see_loss(float(step.scalars[position]))
+                self.throttle.observe_loss(float(step.scalars[position]))
         for device_ns in open_step.device_ns:
             self.throttle.spend_on_device(device_ns())
 
 
-def _fixed(array: NDArray[Any]) -> Raw:
-    return Raw(array.nbytes, lambda: array)
+class StepObservers:
+    """The observers of a recording. One that fails is noted and removed."""
+
+    def __init__(self, recording: HookRecording) -> None:
+        self._observers = list(recording.context.observers)
+        self._note = recording.note
+
+    def __bool__(self) -> bool:
+        return bool(self._observers)
+
+    def notify(self, call: Callable[[StepObserver], None]) -> None:
+        for observer in list(self._observers):
+            try:
+                call(observer)
+            # Whatever failed, the training must continue.
+            except Exception as error:
+                self._observers.remove(observer)
+                self._note(f"{type(observer).__name__} has failed and observes no more steps: {error!r}.")
+
+
+def _raw_array(array: NDArray[Any]) -> RawCopy:
+    return RawCopy(array.nbytes, lambda: array)
 
 
 def _extra(word: str, value: NDArray[Any]) -> float:
-    """A reduction that needs the values: prod, abs_prod or abs_min."""
+    """Compute a reduction that needs the values: prod, abs_prod or abs_min."""
     if not value.size:
         return np.nan
     if word == "abs_min":
@@ -307,8 +330,8 @@ def _extra(word: str, value: NDArray[Any]) -> float:
     return float((np.abs(value) if word == "abs_prod" else value).prod(dtype=np.float64))
 
 
-def _told(error: BaseException) -> str:
-    """An exception in a line, with the place where it came up."""
+def _describe_error(error: BaseException) -> str:
+    """Return an exception as one line, with the place where it was raised."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {error}{where}"

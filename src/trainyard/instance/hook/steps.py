@@ -1,4 +1,4 @@
-"""A step from its beginning in the thread that trains to what is written of it."""
+"""A step on its way from the training thread, where it is opened, to the writer, which resolves its numbers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,16 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainyard.formats.tensors.contract import ABSENT, Column, Mode, Scalars, Statistics, Step, TensorTable, Values
-from trainyard.formats.tensors.histograms import Counts
-from trainyard.formats.tensors.safetensors import RawTensor
+from trainyard.formats.tensors.encoding.safetensors import RawTensor
+from trainyard.formats.tensors.statistics.histograms import Counts
 
 COLUMNS = len(Column)
 _LINEAR = (Column.MEAN, Column.STD, Column.MEAN_ABS, Column.MIN, Column.MAX)
 _COUNTED = (Column.ZEROS, Column.NANS, Column.INFS)
 
 
-class Numbers(Protocol):
-    """What a reducer made of tensors: `instance.hook.statistics.contract.Reduced`, which is not there without torch."""
+class ReducedNumbers(Protocol):
+    """The result of a reducer: `statistics.contract.StepStatistics`, which can only be imported with torch."""
 
     @property
     def statistics(self) -> Statistics: ...
@@ -36,16 +36,18 @@ class Numbers(Protocol):
 
 
 class PendingNumbers(Protocol):
+    """Numbers that a device may still be computing."""
+
     def is_ready(self) -> bool: ...
 
-    def result(self) -> Numbers: ...
+    def result(self) -> ReducedNumbers: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Numbers of some tensors that are still being made: `table` is theirs, `places` where they are in the whole one.
+class PendingPart:
+    """Pending numbers of some tensors: `table` describes them, `places` is where they are in the worker's table.
 
-    Without places it is the beginning of the whole one, as it was before it grew.
+    Without `places`, the part is the beginning of the worker's table, as it was before it grew.
     """
 
     table: TensorTable
@@ -54,15 +56,15 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A tensor whose numbers are known at once."""
+class TensorRow:
+    """The numbers of a tensor that are known right away."""
 
     statistics: Statistics
     scalar: float
 
 
 @dataclass(frozen=True, slots=True)
-class Raw:
+class RawCopy:
     """A copy of a tensor that can be fetched on another thread."""
 
     size_bytes: int
@@ -71,23 +73,31 @@ class Raw:
 
 @dataclass(slots=True)
 class OpenStep:
-    """What is known of a step so far. Filled by the thread that trains, then handed over to the one that writes."""
+    """A step so far. The training thread fills it, then hands it over to the writer thread."""
 
     number: int
     mode: Mode
     mode_step: int
     at_us: int
-    due: frozenset[str]  # collections that are saved
-    is_full: bool  # the budget allows for what nobody asked to save
-    parts: list[Part] = field(default_factory=list)
-    rows: dict[int, Row] = field(default_factory=dict)
-    numbers: dict[int, float] = field(default_factory=dict)  # tensors of one element that are known at once
-    values: dict[str, Raw] = field(default_factory=dict)
+    # The collections saved in this step.
+    due: frozenset[str]
+    # Whether the budget covers statistics that nobody asked to save.
+    is_full: bool
+    parts: list[PendingPart] = field(default_factory=list)
+    rows: dict[int, TensorRow] = field(default_factory=dict)
+    # Tensors of one element that are known right away.
+    numbers: dict[int, float] = field(default_factory=dict)
+    values: dict[str, RawCopy] = field(default_factory=dict)
     saved: set[int] = field(default_factory=set)
-    sizes: dict[int, int] = field(default_factory=dict)  # of tensors that have another size than in the table
-    factors: dict[int, Callable[[], float]] = field(default_factory=dict)  # what a tensor is to be multiplied with
-    calls: dict[str, int] = field(default_factory=dict)  # how many tensors of each module there were
-    device_ns: list[Callable[[], int]] = field(default_factory=list)  # how long a device worked for the hook
+    # Of tensors whose size differs from the table's.
+    sizes: dict[int, int] = field(default_factory=dict)
+    # To multiply tensors by.
+    factors: dict[int, Callable[[], float]] = field(default_factory=dict)
+    # How many tensors of each module were observed.
+    calls: dict[str, int] = field(default_factory=dict)
+    # How long devices were busy for the hook.
+    device_ns: list[Callable[[], int]] = field(default_factory=list)
+    # How many tensors the budget excluded.
     lacks: int = 0
 
     @property
@@ -100,26 +110,26 @@ class OpenStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
-    """A step with its numbers, and the histograms of some of its tensors by their places."""
+class ResolvedStep:
+    """A step with its numbers, and the histograms of some tensors by their places."""
 
     step: Step
     histogram_places: tuple[int, ...] = ()
     histograms: Counts | None = None
 
 
-class Resolver:
-    """Makes steps out of open ones. What it knows of a table is kept while the table stays the same."""
+class StepResolver:
+    """Turns open steps into steps. Caches the positions in a table while the table stays the same."""
 
     def __init__(self, worker: str) -> None:
         self._worker = worker
-        self._positions = _Positions(TensorTable(()))
+        self._positions = _TablePositions(TensorTable(()))
 
-    def resolve(self, open_step: OpenStep, table: TensorTable) -> Resolved:
-        """Waits for the numbers of a step and puts them together."""
+    def resolve(self, open_step: OpenStep, table: TensorTable) -> ResolvedStep:
+        """Wait for the numbers of a step and merge them."""
         if self._positions.table is not table:
-            self._positions = _Positions(table)
-        merged = _Merged(self._positions)
+            self._positions = _TablePositions(table)
+        merged = _MergedNumbers(self._positions)
         for part in open_step.parts:
             merged.add(part)
         for place, row in open_step.rows.items():
@@ -130,9 +140,9 @@ class Resolver:
             merged.multiply(place, factor())
         merged.fit(open_step.sizes)
         histograms = np.concatenate(merged.histograms) if merged.histograms else None
-        return Resolved(self._step(open_step, merged), tuple(merged.histogram_places), histograms)
+        return ResolvedStep(self._step(open_step, merged), tuple(merged.histogram_places), histograms)
 
-    def _step(self, open_step: OpenStep, merged: "_Merged") -> Step:
+    def _step(self, open_step: OpenStep, merged: "_MergedNumbers") -> Step:
         table = self._positions.table
         saved = np.zeros(len(table.tensors), bool)
         saved[list(open_step.saved)] = True
@@ -151,27 +161,29 @@ class Resolver:
         )
 
 
-def row_of(values: NDArray[np.generic]) -> Row:
-    """The statistics of an array."""
+def row_of(values: NDArray[np.generic]) -> TensorRow:
+    """Return the statistics of an array."""
     flat = np.asarray(values, np.float64).ravel()
     if not flat.size:
-        return Row(np.array([0, 0, 0, 0, 0, 0, ABSENT, 0], np.float32), np.nan)
+        return TensorRow(np.array([0, 0, 0, 0, 0, 0, ABSENT, 0], np.float32), np.nan)
     with np.errstate(invalid="ignore", over="ignore"):
         row = [flat.mean(), flat.std(), np.abs(flat).mean(), flat.min(), flat.max()]
         counts = [np.count_nonzero(flat == 0), np.count_nonzero(np.isnan(flat)), np.count_nonzero(np.isinf(flat))]
-        return Row(np.array(row + counts, np.float64).astype(np.float32), float(flat[0]) if flat.size == 1 else np.nan)
+        return TensorRow(
+            np.array(row + counts, np.float64).astype(np.float32), float(flat[0]) if flat.size == 1 else np.nan
+        )
 
 
-def _row_of_number(value: float) -> Row:
+def _row_of_number(value: float) -> TensorRow:
     is_nan, is_infinite = value != value, abs(value) == np.inf
     spread = np.nan if is_nan or is_infinite else 0.0
     row = (value, spread, abs(value), value, value, value == 0, is_nan, is_infinite)
     with np.errstate(over="ignore"):
-        return Row(np.array(row, np.float64).astype(np.float32), value)
+        return TensorRow(np.array(row, np.float64).astype(np.float32), value)
 
 
-class _Positions:
-    """Where the values of scalars and measures are in a step of a table."""
+class _TablePositions:
+    """Where scalars and measures are stored in the steps of a table."""
 
     def __init__(self, table: TensorTable) -> None:
         self.table = table
@@ -179,10 +191,10 @@ class _Positions:
         self.measures = {(measure.tensor, measure.probe): index for index, measure in enumerate(table.measures)}
 
 
-class _Merged:
-    """The numbers of all tensors of a step, of which some are added after the other."""
+class _MergedNumbers:
+    """The numbers of all tensors of a step, added part by part."""
 
-    def __init__(self, positions: _Positions) -> None:
+    def __init__(self, positions: _TablePositions) -> None:
         self._positions = positions
         self.statistics = np.zeros((len(positions.table.tensors), COLUMNS), np.float32)
         self.statistics[:, Column.NANS] = ABSENT
@@ -191,13 +203,13 @@ class _Merged:
         self.histogram_places: list[int] = []
         self.histograms: list[Counts] = []
 
-    def add(self, part: Part) -> None:
+    def add(self, part: PendingPart) -> None:
         numbers = part.pending.result()
         places = np.arange(len(part.table.tensors)) if part.places is None else np.array(part.places, np.intp)
-        taken = numbers.statistics[:, Column.NANS] != ABSENT
-        self.statistics[places[taken]] = numbers.statistics[taken]
+        present = numbers.statistics[:, Column.NANS] != ABSENT
+        self.statistics[places[present]] = numbers.statistics[present]
         for value, place in zip(numbers.scalars, part.table.scalars, strict=True):
-            if taken[place]:
+            if present[place]:
                 self._set_scalar(int(places[place]), float(value))
         if part.places is None:
             self.measures[: len(numbers.measures)] = numbers.measures
@@ -207,7 +219,7 @@ class _Merged:
             self.histogram_places += [int(places[place]) for place in numbers.histogram_places]
             self.histograms.append(numbers.histograms)
 
-    def set(self, place: int, row: Row) -> None:
+    def set(self, place: int, row: TensorRow) -> None:
         self.statistics[place] = row.statistics
         self._set_scalar(place, row.scalar)
 
@@ -220,7 +232,7 @@ class _Merged:
             self.scalars[position] *= factor
 
     def fit(self, sizes: Mapping[int, int]) -> None:
-        """Makes shares of elements right for tensors of another size than in the table, as in a last small batch."""
+        """Rescale counts of tensors whose size differs from the table's, as in a last, smaller batch."""
         for place, size in sizes.items():
             if size and self.statistics[place, Column.NANS] != ABSENT:
                 self.statistics[place, _COUNTED] *= self._positions.table.tensors[place].size / size

@@ -1,7 +1,8 @@
-"""What a booster learns, round by round: a callback of XGBoost over the recording of steps.
+"""A hook for XGBoost: a training callback that records every round.
 
-A step is a round. Names are AWS's: `train-rmse`, `predictions`, `labels`, `feature_importance/<type>/<feature>`,
-`average_shap/<feature>`, `full_shap/<feature>`, `trees/<column>`, `hyperparameters/<name>`.
+A step is a boosting round. Names are AWS's: `train-rmse`, `predictions`, `labels`,
+`feature_importance/<type>/<feature>`, `average_shap/<feature>`, `full_shap/<feature>`, `trees/<column>`,
+`hyperparameters/<name>`.
 """
 
 import functools
@@ -16,17 +17,17 @@ import xgboost
 from numpy.typing import NDArray
 
 from trainyard.formats.tensors.contract import Kind, Mode
-from trainyard.instance.hook.collecting import ALL, DEFAULT, LOSSES, Collection, Framework
 from trainyard.instance.hook.contract import StepRecording
+from trainyard.instance.hook.selection import ALL, DEFAULT, LOSSES, Collection, FrameworkDefaults
 
 log = logging.getLogger(__name__)
 
 METRICS = "metrics"
-# AWS's regexes, except that data may have digits in its name (XGBRegressor calls it validation_0), that metrics which
-# rise are no losses whatever follows their name (ndcg@5), and that no feature is lost for the last letter of its name.
-_METRIC, _RISING = r"[^/]+-[^/]+", r"(auc|aucpr|map|ndcg|pre)(@[^/]*)?-?"
-_LOSS = re.compile(rf"^(?!.*-{_RISING}$){_METRIC}$")
-XGBOOST = Framework(
+# AWS's regexes with three fixes: the name of a dataset may contain digits (XGBRegressor uses validation_0), metrics to
+# maximize are never losses, whatever follows their name (ndcg@5), and no feature is missed because of its last letter.
+_METRIC, _MAXIMIZED = r"[^/]+-[^/]+", r"(auc|aucpr|map|ndcg|pre)(@[^/]*)?-?"
+_LOSS = re.compile(rf"^(?!.*-{_MAXIMIZED}$){_METRIC}$")
+XGBOOST = FrameworkDefaults(
     "xgboost",
     (
         Collection(ALL, (".*",)),
@@ -45,16 +46,16 @@ XGBOOST = Framework(
     interval=10,
 )
 
-_IMPORTANCES = ("weight", "gain", "cover", "total_gain", "total_cover")
-_TREES = ("gbtree", "dart")
+_IMPORTANCE_TYPES = ("weight", "gain", "cover", "total_gain", "total_cover")
+_TREE_BOOSTERS = ("gbtree", "dart")
 _TRAIN = "train"
 
 
 class BoosterCallback(xgboost.callback.TrainingCallback):
-    """Tells a recording what every round of a training has brought. What fails in it is noted once and ends it.
+    """Records every round of a training. A failure is logged once and ends the recording.
 
-    Predictions and labels are those of `validation_data`, contributions of features (SHAP) those to predictions of
-    `train_data`; without the data there are none.
+    Predictions and labels come from `validation_data`, feature contributions (SHAP) from predictions on `train_data`;
+    without the data they are not recorded.
     """
 
     def __init__(
@@ -74,82 +75,85 @@ class BoosterCallback(xgboost.callback.TrainingCallback):
         if self.recording is not None:
             try:
                 self.recording.begin(Mode.GLOBAL)
-                self.give(self.recording, model, epoch=epoch, evals_log=evals_log)
+                self.observe(self.recording, model, epoch=epoch, evals_log=evals_log)
                 self.recording.finish()
-            except Exception:  # whatever it is, the training goes on
-                log.warning("rounds are recorded no more", exc_info=True)
+            # Whatever failed, the training must continue.
+            except Exception:
+                log.warning("a round could not be recorded; recording has stopped", exc_info=True)
                 self.recording = None
         return False
 
-    def give(
+    def observe(
         self, recording: StepRecording, model: Any, *, epoch: int, evals_log: Mapping[str, Mapping[str, Any]]
     ) -> None:
-        """All that is asked of a round, into the step that is open."""
-        _give_metrics(recording, evals_log)
-        _give_hyperparameters(recording, self.hyperparameters or {})
+        """Observe everything the open step needs of a round."""
+        _observe_metrics(recording, evals_log)
+        _observe_hyperparameters(recording, self.hyperparameters or {})
         if not isinstance(model, xgboost.Booster):
-            return  # the boosters of a cross-validation, of which there are several
-        _give_predictions(recording, model, self.validation_data)
-        _give_contributions(recording, model, self.train_data)
-        if _booster(model) in _TREES:
-            _give_importances(recording, model)
-            _give_trees(recording, model, epoch)
+            # A cross-validation passes several boosters at once.
+            return
+        _observe_predictions(recording, model, self.validation_data)
+        _observe_contributions(recording, model, self.train_data)
+        if _booster(model) in _TREE_BOOSTERS:
+            _observe_importances(recording, model)
+            _observe_trees(recording, model, epoch)
 
 
 MakeCallback = Callable[[Mapping[str, Any], Any, Any], BoosterCallback | None]
 
 
-def watch_training(make_callback: MakeCallback) -> None:
-    """Let every training of this process have a callback, unless it brings one of this kind.
+def attach_to_training(make_callback: MakeCallback) -> None:
+    """Add a callback to every training of this process that does not bring one of this kind.
 
-    `make_callback` is given the parameters, the data that is trained on and the data that is not, where there is any.
+    `make_callback` receives the parameters, the training data, and other data if the training evaluates any.
     """
     for module in (xgboost, xgboost.training, xgboost.sklearn):
-        setattr(module, _TRAIN, _watched(getattr(module, _TRAIN), make_callback))
+        setattr(module, _TRAIN, _with_callback(getattr(module, _TRAIN), make_callback))
 
 
-def _watched(train: Callable[..., Any], make_callback: MakeCallback) -> Callable[..., Any]:
+def _with_callback(train: Callable[..., Any], make_callback: MakeCallback) -> Callable[..., Any]:
     @functools.wraps(train)
-    def train_watched(params: Mapping[str, Any], dtrain: Any, *args: Any, **options: Any) -> Any:
+    def train_with_callback(params: Mapping[str, Any], dtrain: Any, *args: Any, **options: Any) -> Any:
         callbacks = list(options.pop("callbacks", None) or ())
         if not any(isinstance(each, BoosterCallback) for each in callbacks):
             others = (data for data, _ in options.get("evals") or () if data is not dtrain)
-            made = make_callback(params, dtrain, next(others, None))
-            callbacks += [made] if made is not None else []
+            callback = make_callback(params, dtrain, next(others, None))
+            callbacks += [callback] if callback is not None else []
         return train(params, dtrain, *args, callbacks=callbacks, **options)
 
-    return train_watched
+    return train_with_callback
 
 
-def _give_metrics(recording: StepRecording, evals_log: Mapping[str, Mapping[str, Any]]) -> None:
+def _observe_metrics(recording: StepRecording, evals_log: Mapping[str, Mapping[str, Any]]) -> None:
     for data, metrics in evals_log.items():
         for metric, values in metrics.items():
             name, last = f"{data}-{metric}", values[-1]
-            value = last[0] if isinstance(last, tuple) else last  # of a cross-validation, the mean and the deviation
-            recording.give_scalar(name, float(value), kind=Kind.LOSS if _LOSS.match(name) else Kind.OUTPUT)
+            # A cross-validation reports the mean and the standard deviation.
+            value = last[0] if isinstance(last, tuple) else last
+            recording.observe_scalar(name, float(value), kind=Kind.LOSS if _LOSS.match(name) else Kind.OUTPUT)
 
 
-def _give_hyperparameters(recording: StepRecording, hyperparameters: Mapping[str, Any]) -> None:
+def _observe_hyperparameters(recording: StepRecording, hyperparameters: Mapping[str, Any]) -> None:
     for name, value in hyperparameters.items():
         tensor, number = f"hyperparameters/{name}", _number(value)
         if number is not None and recording.is_wanted(tensor, Kind.INPUT):
-            recording.give_scalar(tensor, number, kind=Kind.INPUT)
+            recording.observe_scalar(tensor, number, kind=Kind.INPUT)
 
 
-def _give_predictions(recording: StepRecording, model: Any, data: Any) -> None:
+def _observe_predictions(recording: StepRecording, model: Any, data: Any) -> None:
     if data is None:
         return
     if recording.is_wanted("predictions", Kind.OUTPUT):
-        recording.give("predictions", model.predict(data), kind=Kind.OUTPUT)
+        recording.observe("predictions", model.predict(data), kind=Kind.OUTPUT)
     if recording.is_wanted("labels", Kind.INPUT):
-        recording.give("labels", data.get_label(), kind=Kind.INPUT)
+        recording.observe("labels", data.get_label(), kind=Kind.INPUT)
 
 
-def _give_contributions(recording: StepRecording, model: Any, data: Any) -> None:
+def _observe_contributions(recording: StepRecording, model: Any, data: Any) -> None:
     if data is None:
         return
     features = [*_features(model), "bias"]
-    # The whole matrix under the name of each feature: AWS's notebooks take it from the first.
+    # The whole matrix under the name of each feature, because AWS's notebooks read it from the first one.
     whole = [name for each in features if recording.is_wanted(name := f"full_shap/{each}", Kind.OUTPUT)]
     average = {
         place: name
@@ -160,34 +164,35 @@ def _give_contributions(recording: StepRecording, model: Any, data: Any) -> None
         return
     contributions = model.predict(data, pred_contribs=True)
     for name in whole:
-        recording.give(name, contributions, kind=Kind.OUTPUT)
+        recording.observe(name, contributions, kind=Kind.OUTPUT)
     means = contributions.mean(axis=tuple(range(contributions.ndim - 1)), dtype=np.float64)
     for place, name in average.items():
-        recording.give_scalar(name, float(means[place]), kind=Kind.OUTPUT)
+        recording.observe_scalar(name, float(means[place]), kind=Kind.OUTPUT)
 
 
-def _give_importances(recording: StepRecording, model: Any) -> None:
-    """Of every feature that has been split on, as its share of all."""
-    for kind in _IMPORTANCES:
+def _observe_importances(recording: StepRecording, model: Any) -> None:
+    """Observe the importance of every feature that has been split on, as its share of the total."""
+    for kind in _IMPORTANCE_TYPES:
         prefix = f"feature_importance/{kind}"
         if not any(recording.is_wanted(f"{prefix}/{feature}", Kind.OUTPUT) for feature in _features(model)):
             continue
         scores = model.get_score(importance_type=kind)
         total = sum(scores.values())
         for feature, score in scores.items():
-            recording.give_scalar(f"{prefix}/{feature}", score / total, kind=Kind.OUTPUT)
+            recording.observe_scalar(f"{prefix}/{feature}", score / total, kind=Kind.OUTPUT)
 
 
-def _give_trees(recording: StepRecording, model: Any, epoch: int) -> None:
+def _observe_trees(recording: StepRecording, model: Any, epoch: int) -> None:
     if not recording.is_wanted("trees/Node", Kind.OUTPUT):
         return
     for column, values in tree_columns(model, epoch).items():
-        if values.dtype.kind != "U":  # text is not kept: a recording is of numbers
-            recording.give(f"trees/{column}", values, kind=Kind.OUTPUT)
+        # Columns of text are left out: a recording holds numbers.
+        if values.dtype.kind != "U":
+            recording.observe(f"trees/{column}", values, kind=Kind.OUTPUT)
 
 
 def tree_columns(model: Any, epoch: int) -> dict[str, NDArray[Any]]:
-    """The nodes of all trees of a round, as columns; a leaf has its value as its gain."""
+    """Return the nodes of all trees of a round as columns. The gain of a leaf is its value."""
     trees = [json.loads(tree) for tree in model[epoch : epoch + 1].get_dump(with_stats=True, dump_format="json")]
     rows = [
         _row(number, node)
@@ -232,7 +237,7 @@ def _booster(model: Any) -> str:
 
 
 def _number(value: Any) -> float | None:
-    """A hyperparameter as a number, as which jobs give them in words too; None for those that are none."""
+    """Return a hyperparameter as a number, also if it is given as text; None if it is not numeric."""
     try:
         return float(value)
     except (TypeError, ValueError):

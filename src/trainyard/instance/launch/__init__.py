@@ -1,17 +1,21 @@
-"""Turns the program of an instance into the ranks that run there, and holds them together.
+"""Runs the program of an instance as several ranks, and keeps them together.
 
-A job whose instances run one rank each needs none of it but `variables.py`: the agent gives the program its variables.
-Where there are more, or a server beside the program, the launcher is what runs in the sandbox:
+A job with one rank per instance needs only `variables.py`: the agent sets the variables of the program. With more
+ranks, or with a server next to the program, the launcher runs in the sandbox:
 
-    main.py      its start in a Python of its own
-    warm.py      its start in a process that a warm worker has forked, where ranks are forks too
-    launcher.py  starts the ranks, passes signals on, and ends all when one has failed
-    output.py    brings the lines of all ranks into one stream, each whole
-    report.py    what the agent is told of the ranks
-    stacks.py    lets a process show where it hangs
-    attaching.py has the tensors of a process captured, once it imports a framework
-    settling.py  lets a process end whose collectives have only just ended
-    mpi/         the same by a real mpirun
+    main.py       its start: in its own Python, or forked from a warm worker
+    spec.py       what it runs
+    launcher.py   starts the ranks, forwards signals, and ends all when one has failed
+    output.py     merges the lines of all ranks into one stream
+    report.py     what the agent learns about the ranks
+    servers.py    parameter servers next to the program
+    mpi/          the same with a real mpirun
 
-All of it uses the standard library alone, and little of that: it is loaded before the first line of a program.
+Every Python of a job also loads these at its start, through instance/compat/sitecustomize.py:
+
+    stacks.py          dumps the stacks of a process that hangs
+    import_watcher.py  attaches the hook once the program imports a framework
+    gloo_exit.py       delays the exit of a process until its collectives are finished
+
+All of it uses only the standard library, and little of that, since it loads before the first line of a program.
 """

@@ -1,28 +1,49 @@
-"""A launcher in a Python of its own: `python -I -S -c BOOT PACKAGE ORDERS PROGRAM…`, whose ranks are executed."""
+"""The two ways in which a launcher starts.
+
+`main` runs in its own Python, `python -I -S -c BOOT PACKAGE SPEC PROGRAM…`, and executes its ranks. `become_rank` runs
+in a process that was forked from a warm worker, and forks its ranks with everything that is imported.
+"""
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
-from trainyard.instance.launch.boot import boot
-from trainyard.instance.launch.launcher import IsRank, Launcher, end, execute
-from trainyard.instance.launch.orders import decode
+from trainyard.instance.launch.launcher import RankEntered, RankLauncher, end_process, execute
+from trainyard.instance.launch.spec import decode_spec
 
-BOOT = boot("main")
+if TYPE_CHECKING:
+    from trainyard.instance.sandbox.spec import SandboxSpec
 
 
 def main() -> None:
     _, package, text, *program = sys.argv
-    orders = decode(text)
-    if orders.mpi is not None:
-        from trainyard.instance.launch.mpi.host import run_by_mpirun  # most need none of it
+    spec = decode_spec(text)
+    if spec.mpi is not None:
+        # Imported here, because most launchers do not need it.
+        from trainyard.instance.launch.mpi.host import run_with_mpirun
 
-        code = run_by_mpirun(orders, orders.mpi, package=package, program=program)
+        code = run_with_mpirun(spec, spec.mpi, package=package, program=program)
         if code is not None:
-            end(code)
+            end_process(code)
     try:
-        code = Launcher(orders, dict(os.environ)).run()
-    except IsRank as rank:
+        code = RankLauncher(spec, dict(os.environ)).run()
+    except RankEntered as rank:
         environment = rank.environment
     else:
-        end(code)
+        end_process(code)
     execute(program, environment)
+
+
+def become_rank(program: "SandboxSpec", failure_fd: int) -> None:
+    """Turn this process into the launcher; return in each rank, with `program` updated for that rank.
+
+    A rank writes to `failure_fd` if it cannot become the program, as the program itself would.
+    """
+    spec = decode_spec(program.launcher[-1])
+    try:
+        code = RankLauncher(spec, program.environment, kept_fd=failure_fd).run()
+    except RankEntered as rank:
+        program.environment = rank.environment
+        program.threads = spec.threads
+    else:
+        end_process(code)

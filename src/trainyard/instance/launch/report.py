@@ -1,6 +1,6 @@
-"""What the launchers of an instance tell the agent, in files of a folder that all of them see.
+"""What the launchers of an instance report to the agent, in files of a folder that all of them see.
 
-Its programs could write there as well, so the agent takes what it finds for no more than a word of the program.
+Programs can write there too, so the agent trusts these files no more than any other output of a program.
 """
 
 import fcntl
@@ -13,37 +13,37 @@ from typing import TypeVar
 FAILURES = "failures.json"
 RANKS = "ranks.json"
 
-Failure = dict[str, object]
+FailureReport = dict[str, object]
 
-_Told = TypeVar("_Told", list[Failure], dict[str, int])
+_Report = TypeVar("_Report", list[FailureReport], dict[str, int])
 _LOCK = "lock"
 
 
-def failure(rank: int | None, *, code: int, at_us: int, tail: bytes) -> Failure:
-    """How a rank ended, or the server that has none: `code` is negative where a signal ended it.
+def make_failure(rank: int | None, *, code: int, at_us: int, tail: bytes) -> FailureReport:
+    """Describe the failure of a rank, or of the server if `rank` is None.
 
-    `tail` is what it wrote last.
+    `code` is negative if a signal ended it; `tail` is what it wrote last.
     """
     return {"rank": rank, "code": code, "at_us": at_us, "tail": tail.decode(errors="replace")}
 
 
-def add_failure(folder: str, told: Failure) -> None:
-    """One more rank that has failed by itself."""
-    with _locked(folder):
-        failures = _read(f"{folder}/{FAILURES}", [])
-        _write(f"{folder}/{FAILURES}", [*failures, told])
+def add_failure(folder: str, failure: FailureReport) -> None:
+    """Record one more rank that failed by itself."""
+    with _lock_folder(folder):
+        failures = _load_json(f"{folder}/{FAILURES}", [])
+        _store_json(f"{folder}/{FAILURES}", [*failures, failure])
 
 
 def add_ranks(folder: str, pids: dict[int, int]) -> None:
-    """The processes of some ranks, by their numbers in the sandbox."""
-    with _locked(folder):
-        ranks = _read(f"{folder}/{RANKS}", {})
-        _write(f"{folder}/{RANKS}", {**ranks, **{str(rank): pid for rank, pid in pids.items()}})
+    """Record the pids of some ranks, as seen in the sandbox."""
+    with _lock_folder(folder):
+        ranks = _load_json(f"{folder}/{RANKS}", {})
+        _store_json(f"{folder}/{RANKS}", {**ranks, **{str(rank): pid for rank, pid in pids.items()}})
 
 
 @contextmanager
-def _locked(folder: str) -> Iterator[None]:
-    """Let one process at a time add to what is told. Where no file can be made, nothing can be told either."""
+def _lock_folder(folder: str) -> Iterator[None]:
+    """Let one process at a time add to the reports. If no lock file can be made, no report can be written either."""
     try:
         opened = os.open(f"{folder}/{_LOCK}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
@@ -56,17 +56,17 @@ def _locked(folder: str) -> Iterator[None]:
         os.close(opened)
 
 
-def _read(path: str, nothing: _Told) -> _Told:
+def _load_json(path: str, default: _Report) -> _Report:
     try:
         with open(path, encoding="utf-8") as file:
-            told = json.load(file)
+            report = json.load(file)
     except (OSError, ValueError):
-        return nothing
-    return told if isinstance(told, type(nothing)) else nothing
+        return default
+    return report if isinstance(report, type(default)) else default
 
 
-def _write(path: str, value: object) -> None:
-    """Whole or not at all. On a full disk the agent goes without."""
+def _store_json(path: str, value: object) -> None:
+    """Write the file atomically. On a full disk there is no report."""
     try:
         with open(f"{path}.new", "w", encoding="utf-8") as file:
             json.dump(value, file)

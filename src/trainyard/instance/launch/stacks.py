@@ -1,4 +1,4 @@
-"""Lets a Python process show where it is, when it is asked by a signal, whatever it hangs in."""
+"""Makes a Python process dump its stacks on a signal, whatever it hangs in."""
 
 import faulthandler
 import fcntl
@@ -6,21 +6,21 @@ import os
 import signal
 
 SIGNAL = signal.SIGRTMAX - 3
-VARIABLE = "TRAINYARD_STACKS"  # names the file that stacks are added to
+# The environment variable with the file that stacks are appended to.
+VARIABLE = "TRAINYARD_STACKS"
 
-_HIGH = 900  # so that no program that counts on the numbers of its descriptors, or closes low ones, comes upon it
+# High, so that it stays out of the way of programs that expect certain descriptor numbers or close low ones.
+_MIN_FD = 900
 
 
-def show_on_signal() -> None:
-    """From now on, add the stacks of all threads to the file that the environment names; nothing without one."""
-    path = os.environ.get(VARIABLE)
-    if not path:
-        return
+def dump_stacks_on_signal(path: str) -> None:
+    """From now on, append the stacks of all threads to a file when the signal arrives."""
     try:
         opened = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            faulthandler.register(SIGNAL, file=fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, _HIGH))
+            faulthandler.register(SIGNAL, file=fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, _MIN_FD))
         finally:
             os.close(opened)
     except OSError:
-        return  # then it is shown what the kernel knows of it
+        # The agent then shows what the kernel knows about the process.
+        return

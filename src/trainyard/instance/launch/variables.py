@@ -1,18 +1,18 @@
-"""What the processes of a job are told of each other, in the variables that their libraries look for."""
+"""The environment variables by which the processes of a job find each other, as their libraries expect them."""
 
 import json
 
-from trainyard.foundation.launch_kinds import LaunchKind
+from trainyard.foundation.jobs.launch_kinds import LaunchKind
 
-_RESTARTS = 3
-_RANKED = (LaunchKind.TORCHRUN, LaunchKind.MPI, LaunchKind.DATA_PARALLEL, LaunchKind.PARAMETER_SERVER)
+_MAX_RESTARTS = 3
+_RANKED_KINDS = (LaunchKind.TORCHRUN, LaunchKind.MPI, LaunchKind.DATA_PARALLEL, LaunchKind.PARAMETER_SERVER)
 
 
-class Cluster:
-    """The processes of all instances of a job, as one instance of it sees them.
+class RankCluster:
+    """The processes of all instances of a job, as seen by one instance.
 
-    `processes` has how many run on each host, in the order of their ranks. `port` is the first of the job's own, that
-    of the master; those of workers and of servers follow.
+    `processes` is how many run on each host, in the order of their ranks. `addresses` are how hosts reach each other:
+    by name where names resolve. `port` is the master's; those of workers and servers follow. `run` identifies the job.
     """
 
     def __init__(
@@ -27,17 +27,17 @@ class Cluster:
     ) -> None:
         self.kind = kind
         self.processes = processes
-        self.addresses = addresses  # by which the hosts reach each other: their names, where those are known
+        self.addresses = addresses
         self.host = host
         self.port = port
-        self.run = run  # names the job
+        self.run = run
 
     @property
     def hosts(self) -> list[str]:
         return list(self.processes)
 
     @property
-    def here(self) -> int:
+    def local_size(self) -> int:
         """How many processes run on this host."""
         return self.processes[self.host]
 
@@ -46,33 +46,35 @@ class Cluster:
         return sum(self.processes.values())
 
     @property
-    def most_restarts(self) -> int:
-        """How often a process that failed is started again: only where none waits for another."""
-        return _RESTARTS if self.kind is LaunchKind.PARAMETER_SERVER else 0
+    def max_restarts(self) -> int:
+        """How often a failed process is restarted: only for kinds in which no process waits for another."""
+        return _MAX_RESTARTS if self.kind is LaunchKind.PARAMETER_SERVER else 0
 
     @property
     def has_server(self) -> bool:
-        """Whether a server runs beside the program on each host. TensorFlow needs none where there is one host."""
+        """Whether a server runs next to the program on each host. TensorFlow needs none on a single host."""
         if self.kind is LaunchKind.TENSORFLOW_SERVER:
             return len(self.hosts) > 1
         return self.kind is LaunchKind.PARAMETER_SERVER
 
     @property
     def first_rank(self) -> int:
-        """Of this host."""
+        """The first rank on this host."""
         hosts = self.hosts
         return sum(self.processes[host] for host in hosts[: hosts.index(self.host)])
 
 
-def rank_variables(cluster: Cluster, local_rank: int, *, rank: int | None = None, restarts: int = 0) -> dict[str, str]:
-    """The variables of one process of this host, which was started again so many times.
+def rank_variables(
+    cluster: RankCluster, local_rank: int, *, rank: int | None = None, restarts: int = 0
+) -> dict[str, str]:
+    """Return the variables of one process on this host, which was restarted `restarts` times.
 
-    `rank` is its number among all, where they do not go by the order of the hosts.
+    `rank` is its global rank, if ranks are not numbered in the order of the hosts.
     """
     if rank is None:
         rank = cluster.first_rank + local_rank
     variables = {"MASTER_ADDR": cluster.addresses[cluster.hosts[0]], "MASTER_PORT": str(cluster.port)}
-    if cluster.kind in _RANKED:
+    if cluster.kind in _RANKED_KINDS:
         variables.update(_torchrun(cluster, rank, local_rank=local_rank, restarts=restarts))
     if cluster.kind is LaunchKind.MPI:
         variables.update(_open_mpi(cluster, rank, local_rank=local_rank))
@@ -81,8 +83,8 @@ def rank_variables(cluster: Cluster, local_rank: int, *, rank: int | None = None
     return variables
 
 
-def server_variables(cluster: Cluster, secret: str) -> dict[str, str]:
-    """What servers and their workers are told of each other."""
+def server_variables(cluster: RankCluster, secret: str) -> dict[str, str]:
+    """Return the variables by which parameter servers and workers find each other."""
     if cluster.kind is not LaunchKind.PARAMETER_SERVER:
         return {}
     return {
@@ -92,15 +94,15 @@ def server_variables(cluster: Cluster, secret: str) -> dict[str, str]:
     }
 
 
-def server_address(cluster: Cluster, host: str) -> str:
-    """Where the server of a host listens."""
+def server_address(cluster: RankCluster, host: str) -> str:
+    """Return the address at which the server of a host listens."""
     return f"{cluster.addresses[host]}:{cluster.port + 1 + len(cluster.hosts) + cluster.hosts.index(host)}"
 
 
-def tensorflow_config(cluster: Cluster, *, is_server: bool = False) -> dict[str, object]:
-    """What SageMaker's TensorFlow containers make: the first host is the master, and servers are on every host.
+def tensorflow_config(cluster: RankCluster, *, is_server: bool = False) -> dict[str, object]:
+    """Return TF_CONFIG as in SageMaker's TensorFlow containers: the first host is the master, and each has a server.
 
-    Without servers, all hosts are workers. A job of one host has no servers.
+    Without servers, all hosts are workers. A job with one host has no servers.
     """
     hosts = cluster.hosts
     masters = hosts[:1] if cluster.kind is LaunchKind.TENSORFLOW_SERVER else []
@@ -113,17 +115,17 @@ def tensorflow_config(cluster: Cluster, *, is_server: bool = False) -> dict[str,
     return {"cluster": members, "environment": "cloud", "task": {"index": index, "type": task}}
 
 
-def worker_address(cluster: Cluster, host: str) -> str:
-    """Where the program of a host listens, by TensorFlow."""
+def worker_address(cluster: RankCluster, host: str) -> str:
+    """Return the address at which TensorFlow listens in the program of a host."""
     return f"{cluster.addresses[host]}:{cluster.port + 1 + cluster.hosts.index(host)}"
 
 
-def _torchrun(cluster: Cluster, rank: int, *, local_rank: int, restarts: int) -> dict[str, str]:
-    found = {
+def _torchrun(cluster: RankCluster, rank: int, *, local_rank: int, restarts: int) -> dict[str, str]:
+    variables = {
         "RANK": rank,
         "LOCAL_RANK": local_rank,
         "WORLD_SIZE": cluster.size,
-        "LOCAL_WORLD_SIZE": cluster.here,
+        "LOCAL_WORLD_SIZE": cluster.local_size,
         "GROUP_RANK": cluster.hosts.index(cluster.host),
         "GROUP_WORLD_SIZE": len(cluster.hosts),
         "ROLE_NAME": "default",
@@ -131,18 +133,18 @@ def _torchrun(cluster: Cluster, rank: int, *, local_rank: int, restarts: int) ->
         "ROLE_WORLD_SIZE": cluster.size,
         "TORCHELASTIC_RUN_ID": cluster.run,
         "TORCHELASTIC_RESTART_COUNT": restarts,
-        "TORCHELASTIC_MAX_RESTARTS": cluster.most_restarts,
+        "TORCHELASTIC_MAX_RESTARTS": cluster.max_restarts,
         "TORCHELASTIC_USE_AGENT_STORE": False,
     }
-    return {name: str(value) for name, value in found.items()}
+    return {name: str(value) for name, value in variables.items()}
 
 
-def _open_mpi(cluster: Cluster, rank: int, *, local_rank: int) -> dict[str, str]:
-    found = {
+def _open_mpi(cluster: RankCluster, rank: int, *, local_rank: int) -> dict[str, str]:
+    variables = {
         "OMPI_COMM_WORLD_RANK": rank,
         "OMPI_COMM_WORLD_LOCAL_RANK": local_rank,
         "OMPI_COMM_WORLD_NODE_RANK": local_rank,
         "OMPI_COMM_WORLD_SIZE": cluster.size,
-        "OMPI_COMM_WORLD_LOCAL_SIZE": cluster.here,
+        "OMPI_COMM_WORLD_LOCAL_SIZE": cluster.local_size,
     }
-    return {name: str(value) for name, value in found.items()}
+    return {name: str(value) for name, value in variables.items()}

@@ -1,4 +1,4 @@
-"""Servers that keep the parameters of a model and step with the gradients of workers.
+"""Servers that hold the parameters of a model and apply the gradients of workers.
 
-`trainyard.parameter_server` is the public name of it.
+`trainyard.parameter_server` is the public module.
 """

@@ -1,7 +1,6 @@
-"""The frames that workers and servers exchange: words as JSON, tensors as the bytes they are.
+"""The frames that workers and servers exchange: a JSON message, followed by tensors as raw bytes.
 
-A frame is its words and then the tensors one after another, of which the words have name, type and shape. Nothing in a
-frame is ever run or unpickled.
+The message has the name, type and shape of each tensor. Nothing in a frame is ever executed or unpickled.
 """
 
 import ctypes
@@ -14,7 +13,7 @@ from typing import Any
 import torch
 
 from trainyard.foundation.errors import Corrupt
-from trainyard.instance.parameter_server.words import receive_bytes, receive_words, send_bytes, send_words
+from trainyard.instance.parameter_server.connection import receive_bytes, receive_message, send_bytes, send_message
 
 MAX_HEAD_BYTES = 16 << 20
 MAX_BYTES = 64 << 30
@@ -26,33 +25,33 @@ _TYPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
-    """What one side says to the other."""
+class TensorFrame:
+    """A message with tensors."""
 
-    words: Mapping[str, Any]
+    message: Mapping[str, Any]
     tensors: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
 
-def send_frame(connection: socket.socket, frame: Frame) -> None:
-    """Send a frame whole; its tensors must be on the CPU and dense. Unavailable when the other side is gone."""
-    kinds = [[name, _type_name(each), list(each.shape)] for name, each in frame.tensors.items()]
-    send_words(connection, frame.words, kinds)
+def send_frame(connection: socket.socket, frame: TensorFrame) -> None:
+    """Send a frame; its tensors must be on the CPU and dense. Unavailable if the other side is gone."""
+    headers = [[name, _type_name(each), list(each.shape)] for name, each in frame.tensors.items()]
+    send_message(connection, frame.message, headers)
     for tensor in frame.tensors.values():
         send_bytes(connection, _memory(tensor))
 
 
-def receive_frame(connection: socket.socket) -> Frame:
-    """The next frame. Unavailable when the other side is gone, Corrupt when what it says makes no sense."""
-    words, told = receive_words(connection, max_bytes=MAX_HEAD_BYTES)
-    kinds = _kinds(told)
-    if sum(kind.size_bytes for kind in kinds) > MAX_BYTES:
-        raise Corrupt(f"The tensors of a frame would have more than the {MAX_BYTES} bytes that are accepted.")
-    return Frame(words, {kind.name: _tensor(connection, kind) for kind in kinds})
+def receive_frame(connection: socket.socket) -> TensorFrame:
+    """Receive a frame. Unavailable if the other side is gone, Corrupt if the frame is invalid."""
+    message, raw_headers = receive_message(connection, max_bytes=MAX_HEAD_BYTES)
+    headers = _parse_headers(raw_headers)
+    if sum(header.size_bytes for header in headers) > MAX_BYTES:
+        raise Corrupt(f"The tensors of a frame exceed the maximum of {MAX_BYTES} bytes.")
+    return TensorFrame(message, {header.name: _receive_tensor(connection, header) for header in headers})
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
-    """A tensor to come."""
+class _TensorHeader:
+    """Name, type and shape of a tensor that follows."""
 
     name: str
     type_name: str
@@ -63,34 +62,34 @@ class _Kind:
         return math.prod(self.shape) * int(_TYPES[self.type_name].itemsize)
 
 
-def _kinds(told: Sequence[Any]) -> list[_Kind]:
+def _parse_headers(values: Sequence[Any]) -> list[_TensorHeader]:
     try:
-        kinds = [_Kind(str(name), str(kind), tuple(shape)) for name, kind, shape in told]
+        headers = [_TensorHeader(str(name), str(kind), tuple(shape)) for name, kind, shape in values]
     except (ValueError, TypeError) as error:
-        raise Corrupt("The head of a frame is not what frames of a parameter server have.") from error
-    for each in kinds:
+        raise Corrupt("The head of a parameter server's frame is invalid.") from error
+    for each in headers:
         if each.type_name not in _TYPES or any(type(n) is not int or n < 0 for n in each.shape):
             raise Corrupt(f'A frame has a tensor of type "{each.type_name}" and shape {each.shape}.')
-    return kinds
+    return headers
 
 
-def _tensor(connection: socket.socket, kind: _Kind) -> torch.Tensor:
-    if not kind.size_bytes:
-        return torch.empty(kind.shape, dtype=_TYPES[kind.type_name])
-    memory = receive_bytes(connection, kind.size_bytes)
-    return torch.frombuffer(memory, dtype=_TYPES[kind.type_name]).view(kind.shape)
+def _receive_tensor(connection: socket.socket, header: _TensorHeader) -> torch.Tensor:
+    if not header.size_bytes:
+        return torch.empty(header.shape, dtype=_TYPES[header.type_name])
+    memory = receive_bytes(connection, header.size_bytes)
+    return torch.frombuffer(memory, dtype=_TYPES[header.type_name]).view(header.shape)
 
 
 def _type_name(tensor: torch.Tensor) -> str:
     name = str(tensor.dtype).removeprefix("torch.")
     if name not in _TYPES:
-        raise Corrupt(f"A parameter server does not keep tensors of type {name}; it keeps {', '.join(_TYPES)}.")
+        raise Corrupt(f"A parameter server does not support tensors of type {name}, only {', '.join(_TYPES)}.")
     return name
 
 
 def _memory(tensor: torch.Tensor) -> memoryview:
-    """The bytes of a dense tensor where they lie; the tensor must outlive them."""
+    """Return a view of the bytes of a dense tensor, which must outlive it."""
     assert tensor.is_contiguous(), "only dense tensors can be sent"
-    assert tensor.device.type == "cpu", "only tensors of the CPU can be sent"
+    assert tensor.device.type == "cpu", "only tensors on the CPU can be sent"
     size = tensor.numel() * tensor.element_size()
     return memoryview((ctypes.c_char * size).from_address(tensor.data_ptr())).cast("B") if size else memoryview(b"")

@@ -1,4 +1,4 @@
-"""The program that is a server."""
+"""The parameter server's program."""
 
 import logging
 import os
@@ -7,51 +7,51 @@ import threading
 from pathlib import Path
 from typing import NoReturn
 
-from trainyard.instance.parameter_server.server import Server
-from trainyard.instance.parameter_server.state import State
-from trainyard.instance.parameter_server.surroundings import Surroundings
+from trainyard.instance.parameter_server.config import ParameterServerConfig
+from trainyard.instance.parameter_server.server import ParameterServer
+from trainyard.instance.parameter_server.state import ParameterState
 
 log = logging.getLogger(__name__)
 
 
 def main() -> None:
-    """Serve until all workers are done, with what the environment says."""
+    """Serve until all workers are done, as configured by the environment."""
     logging.basicConfig(level=logging.INFO, format="parameter server: %(message)s")
     signal.signal(signal.SIGTERM, _end)
-    serve(Surroundings.of_server(os.environ))
+    serve(ParameterServerConfig.of_server(os.environ))
 
 
-def serve(surroundings: Surroundings) -> None:
-    """Serve until all workers are done. What is kept is saved at the end, however it comes."""
-    assert surroundings.index is not None, "a server knows its number"
-    state = State()
-    path = checkpoint_path(surroundings)
+def serve(config: ParameterServerConfig) -> None:
+    """Serve until all workers are done. The state is saved at the end, however that comes about."""
+    assert config.index is not None, "a server has an index"
+    state = ParameterState()
+    path = checkpoint_path(config)
     if path is not None and path.exists():
         state.load(path)
-        log.info("begins with version %d of %s", state.version, path)
-    save = _Saving(state, path)
-    server = Server(state, token=surroundings.token, save=save)
-    with server.listening(surroundings.servers[surroundings.index]) as address:
-        log.info("listens at %s", address)
+        log.info("restored version %d from %s", state.version, path)
+    save = _CheckpointWriter(state, path)
+    server = ParameterServer(state, token=config.token, save=save)
+    with server.listening(config.servers[config.index]) as address:
+        log.info("listening at %s", address)
         try:
-            while not server.wait(surroundings.checkpoint_s if path else None):
+            while not server.wait(config.checkpoint_s if path else None):
                 save()
         finally:
             save()
     log.info("all workers are done after %d steps", state.version)
 
 
-def checkpoint_path(surroundings: Surroundings) -> Path | None:
-    """Where the server keeps its state. The number of servers is part of it, because it decides what each keeps."""
-    if surroundings.checkpoints is None:
+def checkpoint_path(config: ParameterServerConfig) -> Path | None:
+    """Return the checkpoint file. It has the number of servers in its name, since that decides what each one holds."""
+    if config.checkpoints is None:
         return None
-    return surroundings.checkpoints / f"parameters-{surroundings.index}-of-{len(surroundings.servers)}.pt"
+    return config.checkpoints / f"parameters-{config.index}-of-{len(config.servers)}.pt"
 
 
-class _Saving:
-    """Writes the state into its file, if there is to be one, when it has changed."""
+class _CheckpointWriter:
+    """Saves the state when it has changed, if there is a checkpoint file."""
 
-    def __init__(self, state: State, path: Path | None) -> None:
+    def __init__(self, state: ParameterState, path: Path | None) -> None:
         self._state = state
         self._path = path
         self._saved = -1

@@ -1,4 +1,4 @@
-"""The share of a model that one server keeps."""
+"""The part of a model that one server holds."""
 
 import threading
 from collections.abc import Mapping
@@ -21,16 +21,16 @@ OPTIMIZERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Pushed:
-    """What became of gradients: `staleness` is how many others were applied since the worker pulled."""
+class PushResult:
+    """What happened to gradients; `staleness` is how many others were applied since the worker pulled."""
 
     version: int
     staleness: int
     is_applied: bool
 
 
-class State:
-    """Parameters and the optimizer that steps them. Threads may use it at the same time: each step is one of all."""
+class ParameterState:
+    """Parameters and their optimizer. Safe to share between threads; steps are atomic."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,7 +41,7 @@ class State:
         self.version = 0
 
     def begin(self, tensors: Mapping[str, torch.Tensor], optimizer: str, options: Mapping[str, Any]) -> None:
-        """Take the first values and make the optimizer; where that was done before, or loaded, what is there stays."""
+        """Set the initial values and make the optimizer, unless that was already done or loaded from a checkpoint."""
         with self._lock:
             if self._begun.is_set():
                 self._require_same(tensors)
@@ -50,11 +50,11 @@ class State:
             self._begun.set()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until there are values; whether there are."""
+        """Wait until there are values; return False if time runs out first."""
         return self._begun.wait(timeout_s)
 
     def pull(self) -> tuple[int, dict[str, torch.Tensor]]:
-        """The version and a copy of the parameters."""
+        """Return the version and a copy of the parameters."""
         with self._lock:
             return self.version, {name: p.detach().clone() for name, p in self._parameters.items()}
 
@@ -65,8 +65,8 @@ class State:
         since: int,
         options: Mapping[str, Any],
         max_staleness: int | None,
-    ) -> Pushed:
-        """Step with gradients of the version `since`; `options`, such as lr, hold from now on.
+    ) -> PushResult:
+        """Apply gradients that were computed for version `since`; `options`, such as lr, apply from now on.
 
         Gradients that are staler than `max_staleness` are dropped.
         """
@@ -74,49 +74,52 @@ class State:
             self._require_known(gradients)
             staleness = self.version - since
             if max_staleness is not None and staleness > max_staleness:
-                return Pushed(self.version, staleness, is_applied=False)
+                return PushResult(self.version, staleness, is_applied=False)
             self._step(gradients, options)
-            return Pushed(self.version, staleness, is_applied=True)
+            return PushResult(self.version, staleness, is_applied=True)
 
     def save(self, path: Path) -> None:
-        """Write all of it into a file, which is the old one or the new one at any time. For one thread."""
+        """Write the state to a file atomically. Not for several threads at once."""
         with self._lock:
             if not self._begun.is_set():
                 return
-            kept = {
+            checkpoint = {
                 "version": self.version,
                 "kind": self._kind,
                 "parameters": {name: p.detach().clone() for name, p in self._parameters.items()},
                 "optimizer": deepcopy(self._optimizer.state_dict()),
             }
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(f".{path.name}.part")
-        torch.save(kept, beside)
-        beside.replace(path)
+        partial = path.with_name(f".{path.name}.part")
+        torch.save(checkpoint, partial)
+        partial.replace(path)
 
     def load(self, path: Path) -> None:
-        """Begin with what was saved."""
+        """Restore the state from a file."""
         try:
-            kept = torch.load(path, weights_only=True)
+            checkpoint = torch.load(path, weights_only=True)
+            kind = checkpoint["kind"]
             with self._lock:
-                self._make(kept["parameters"], kept["kind"]["optimizer"], kept["kind"]["options"])
-                self._optimizer.load_state_dict(kept["optimizer"])
-                self.version = kept["version"]
+                self._make(checkpoint["parameters"], kind["optimizer"], kind["options"])
+                self._optimizer.load_state_dict(checkpoint["optimizer"])
+                self.version = checkpoint["version"]
                 self._begun.set()
         except (RuntimeError, KeyError, EOFError, ValueError, UnpicklingError) as error:
-            raise Corrupt(f"The checkpoint {path} of the parameter server cannot be read; remove it.") from error
+            raise Corrupt(f"The parameter server cannot read its checkpoint {path}; remove it.") from error
 
     def _make(self, tensors: Mapping[str, torch.Tensor], optimizer: str, options: Mapping[str, Any]) -> None:
         if optimizer not in OPTIMIZERS:
-            raise InvalidRequest(f"A parameter server has no optimizer {optimizer}; use {', '.join(OPTIMIZERS)}.")
+            raise InvalidRequest(
+                f"A parameter server does not support the optimizer {optimizer}; use {', '.join(OPTIMIZERS)}."
+            )
         self._parameters = {name: each.clone().requires_grad_() for name, each in tensors.items()}
         self._kind = {"optimizer": optimizer, "options": dict(options)}
         try:
-            # A share may be empty, where there are more servers than parameters.
+            # If there are more servers than parameters, some hold none.
             groups = [{"params": list(self._parameters.values())}]
             self._optimizer = OPTIMIZERS[optimizer](groups, **_tuples(options))
         except (TypeError, ValueError) as error:
-            raise InvalidRequest(f"The optimizer {optimizer} cannot be made with {dict(options)}: {error}") from error
+            raise InvalidRequest(f"Invalid options for the optimizer {optimizer}, {dict(options)}: {error}") from error
 
     def _step(self, gradients: Mapping[str, torch.Tensor], options: Mapping[str, Any]) -> None:
         for group in self._optimizer.param_groups:
@@ -128,29 +131,29 @@ class State:
 
     def _require_known(self, gradients: Mapping[str, torch.Tensor]) -> None:
         for name, gradient in gradients.items():
-            kept = self._parameters.get(name)
-            if kept is None:
-                raise InvalidRequest(f'The server keeps no parameter "{name}"; all workers must have the same model.')
-            _require_like(name, gradient, kept)
+            parameter = self._parameters.get(name)
+            if parameter is None:
+                raise InvalidRequest(f'The server has no parameter "{name}"; all workers must have the same model.')
+            _require_like(name, gradient, parameter)
 
     def _require_same(self, tensors: Mapping[str, torch.Tensor]) -> None:
         if tensors.keys() != self._parameters.keys():
             raise InvalidRequest(
-                f"The server keeps {', '.join(self._parameters) or 'nothing'}, but a worker begins with "
-                f"{', '.join(tensors) or 'nothing'}; all workers, and the checkpoint, must be of the same model."
+                f"The server has the parameters {', '.join(self._parameters) or 'none'}, but a worker starts with "
+                f"{', '.join(tensors) or 'none'}; all workers, and the checkpoint, must have the same model."
             )
         for name, each in tensors.items():
             _require_like(name, each, self._parameters[name])
 
 
-def _require_like(name: str, given: torch.Tensor, kept: torch.Tensor) -> None:
-    if given.shape != kept.shape or given.dtype != kept.dtype:
+def _require_like(name: str, received: torch.Tensor, expected: torch.Tensor) -> None:
+    if received.shape != expected.shape or received.dtype != expected.dtype:
         raise InvalidRequest(
-            f'"{name}" came with shape {tuple(given.shape)} and type {given.dtype}, but the server keeps '
-            f"{tuple(kept.shape)} and {kept.dtype}; all workers must have the same model."
+            f'"{name}" has shape {tuple(received.shape)} and type {received.dtype}, but the server has '
+            f"{tuple(expected.shape)} and {expected.dtype}; all workers must have the same model."
         )
 
 
 def _tuples(options: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON has no tuples, which options such as betas are."""
+    """Convert lists to tuples, which options such as betas need and JSON does not have."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}

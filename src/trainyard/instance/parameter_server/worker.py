@@ -1,4 +1,4 @@
-"""One worker: it pulls parameters from all servers and pushes gradients to them."""
+"""A worker, which pulls parameters from all servers and pushes gradients to them."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,19 +9,18 @@ from typing import Any
 import torch
 
 from trainyard.foundation.errors import InvalidRequest, Unavailable
-from trainyard.instance.parameter_server.connecting import connected
-from trainyard.instance.parameter_server.frames import Frame, receive_frame, send_frame
-from trainyard.instance.parameter_server.shares import shares
-from trainyard.instance.parameter_server.surroundings import Address, Surroundings
+from trainyard.instance.parameter_server.config import Address, ParameterServerConfig
+from trainyard.instance.parameter_server.connection import connect
+from trainyard.instance.parameter_server.frames import TensorFrame, receive_frame, send_frame
 
 
 class Worker:
-    """The connection of a worker with all servers; used with `with`, at the end of which the worker is done.
+    """A worker's connection to all servers. Use it in a `with` statement; the worker is done when the block ends.
 
-    `parameters` are those of a model by name. The worker with rank 0 brings the first values and says how the servers
-    step: `optimizer` is SGD, Adam, AdamW or Adagrad of torch.optim, `options` are its own, such as lr. Where
-    `max_staleness` is given, a server drops gradients that are older by more steps than that. `surroundings` come from
-    the environment. For one thread.
+    `parameters` are those of a model, by name. The worker with rank 0 sets the initial values and the optimizer of the
+    servers: `optimizer` is SGD, Adam, AdamW or Adagrad of torch.optim, and `options` are its own, such as lr. With
+    `max_staleness`, a server drops gradients that are more steps old than that. `config` is read from the environment
+    by default. Not thread-safe.
     """
 
     def __init__(
@@ -31,63 +30,65 @@ class Worker:
         optimizer: str = "SGD",
         max_staleness: int | None = None,
         timeout_s: float = 120.0,
-        surroundings: Surroundings | None = None,
+        config: ParameterServerConfig | None = None,
         **options: Any,
     ) -> None:
-        around = surroundings or Surroundings.of_worker(os.environ)
-        self.rank, self.size = around.rank, around.size
-        self.staleness = 0  # of the last gradients that were applied or dropped, at the server where it was most
-        self.dropped = 0  # how many times a server has dropped gradients
+        config = config or ParameterServerConfig.of_worker(os.environ)
+        self.rank, self.size = config.rank, config.size
+        # The maximum over all servers for the last push.
+        self.staleness = 0
+        # How often a server has dropped gradients.
+        self.dropped = 0
         self._max_staleness = max_staleness
         self._parameters = dict(parameters)
-        self._servers: list[_Server] = []
-        self._pushes: Sequence[Future[Frame]] = ()
+        self._servers: list[_ServerConnection] = []
+        self._pushes: Sequence[Future[TensorFrame]] = ()
         try:
-            self._connect(around, timeout_s)
+            self._connect(config, timeout_s)
             self._begin(optimizer, options)
         except BaseException:
             self._disconnect()
             raise
 
     def pull(self) -> None:
-        """Make the parameters what the servers have now, with all that this worker has pushed."""
-        self._settle()
-        self._take(server.ask(Frame({"do": "pull"})) for server in self._servers)
+        """Copy the current parameters of the servers, which include all that this worker has pushed."""
+        self._await_pushes()
+        self._store_parameters(server.ask(TensorFrame({"do": "pull"})) for server in self._servers)
 
     def push(self, gradients: Mapping[str, torch.Tensor] | None = None, **options: Any) -> None:
-        """Send gradients, by default those of the parameters, and go on; those of the last push have arrived then.
+        """Send gradients, by default those of the parameters; waits for the previous push, but not for this one.
 
-        `options`, such as lr, are those of the servers' optimizers from this step on, for all workers.
+        From this step on, `options`, such as lr, apply to the servers' optimizers for all workers.
         """
-        self._settle()
-        given = gradients if gradients is not None else self._own_gradients()
-        if unknown := given.keys() - self._parameters.keys():
-            raise InvalidRequest(f"There are gradients of {', '.join(sorted(unknown))}, which are no parameters.")
+        self._await_pushes()
+        sent = gradients if gradients is not None else self._own_gradients()
+        if unknown := sent.keys() - self._parameters.keys():
+            raise InvalidRequest(f"There are gradients for unknown parameters: {', '.join(sorted(unknown))}.")
         self._pushes = [
             server.ask(
-                Frame(
+                TensorFrame(
                     {"do": "push", "since": server.version, "options": options, "max_staleness": self._max_staleness},
-                    {name: _sendable(given[name], copy=True) for name in server.names if name in given},
+                    {name: _sendable(sent[name], copy=True) for name in server.names if name in sent},
                 )
             )
             for server in self._servers
         ]
 
     def save(self) -> None:
-        """Have every server write its checkpoint now, where it has a folder for that."""
-        self._settle()
-        for answer in [server.ask(Frame({"do": "save"})) for server in self._servers]:
+        """Make every server that has a checkpoint folder save its state now."""
+        self._await_pushes()
+        for answer in [server.ask(TensorFrame({"do": "save"})) for server in self._servers]:
             answer.result()
 
     def finish(self) -> None:
-        """Be done, wait until all other workers are, and pull the parameters that come out of it."""
-        self._settle()
-        self._take(server.ask(Frame({"do": "finish"})) for server in self._servers)
+        """Report that this worker is done, wait until all others are, and pull the final parameters."""
+        self._await_pushes()
+        self._store_parameters(server.ask(TensorFrame({"do": "finish"})) for server in self._servers)
 
     def close(self) -> None:
-        """Be done. Without this, a server waits until the launcher says that the process has ended well."""
-        self._settle()
-        for answer in [server.ask(Frame({"do": "done"})) for server in self._servers]:
+        """Report that this worker is done. Without this, servers wait until the launcher reports that it succeeded."""
+        self._await_pushes()
+        for answer in [server.ask(TensorFrame({"do": "done"})) for server in self._servers]:
             answer.result()
         self._disconnect()
 
@@ -102,39 +103,39 @@ class Worker:
         else:
             self._disconnect()
 
-    def _connect(self, around: Surroundings, timeout_s: float) -> None:
+    def _connect(self, config: ParameterServerConfig, timeout_s: float) -> None:
         sizes = {name: p.numel() * p.element_size() for name, p in self._parameters.items()}
-        for address, names in zip(around.servers, shares(sizes, len(around.servers)), strict=True):
-            self._servers.append(_Server(address, names, around, timeout_s))
+        for address, names in zip(config.servers, shard_parameters(sizes, len(config.servers)), strict=True):
+            self._servers.append(_ServerConnection(address, names, config, timeout_s))
 
     def _begin(self, optimizer: str, options: Mapping[str, Any]) -> None:
         answers = [
             server.ask(
-                Frame(
+                TensorFrame(
                     {"do": "begin", "optimizer": optimizer, "options": options},
                     {name: _sendable(self._parameters[name]) for name in server.names} if self.rank == 0 else {},
                 )
             )
             for server in self._servers
         ]
-        if not all(answer.result().words["is_begun"] for answer in answers):
-            raise Unavailable("The worker with rank 0 has brought no parameters; see its log.")
+        if not all(answer.result().message["is_begun"] for answer in answers):
+            raise Unavailable("The worker with rank 0 has not sent its parameters; see its log.")
         self.pull()
 
-    def _take(self, answers: Iterable[Future[Frame]]) -> None:
+    def _store_parameters(self, answers: Iterable[Future[TensorFrame]]) -> None:
         for server, answer in zip(self._servers, list(answers), strict=True):
             frame = answer.result()
-            server.version = frame.words["version"]
+            server.version = frame.message["version"]
             with torch.no_grad():
                 for name, value in frame.tensors.items():
                     self._parameters[name].copy_(value)
 
-    def _settle(self) -> None:
-        """Wait for the last push."""
+    def _await_pushes(self) -> None:
+        """Wait for the answers to the last push."""
         pushes, self._pushes = self._pushes, ()
         if not pushes:
             return
-        answers = [push.result().words for push in pushes]
+        answers = [push.result().message for push in pushes]
         self.staleness = max(answer["staleness"] for answer in answers)
         self.dropped += sum(not answer["is_applied"] for answer in answers)
 
@@ -146,31 +147,33 @@ class Worker:
             server.close()
 
 
-class _Server:
-    """The connection with one server, whose answers come in the order of the questions."""
+class _ServerConnection:
+    """The connection to one server, which answers requests in their order."""
 
-    def __init__(self, address: Address, names: Sequence[str], around: Surroundings, timeout_s: float) -> None:
+    def __init__(self, address: Address, names: Sequence[str], config: ParameterServerConfig, timeout_s: float) -> None:
         self.names = names
         self.version = 0
         self._address = address
-        self._connection = connected(address, around, timeout_s)
+        self._connection = connect(address, config, timeout_s)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"server {address}")
 
-    def ask(self, frame: Frame) -> "Future[Frame]":
+    def ask(self, frame: TensorFrame) -> "Future[TensorFrame]":
         return self._thread.submit(self._exchange, frame)
 
     def close(self) -> None:
         self._connection.close()
         self._thread.shutdown()
 
-    def _exchange(self, frame: Frame) -> Frame:
+    def _exchange(self, frame: TensorFrame) -> TensorFrame:
         try:
             send_frame(self._connection, frame)
             answer = receive_frame(self._connection)
         except Unavailable as error:
-            raise Unavailable(f"The parameter server at {self._address} has gone away; see its log.") from error
-        if "error" in answer.words:
-            raise InvalidRequest(str(answer.words["error"]))
+            raise Unavailable(
+                f"Lost the connection to the parameter server at {self._address}; see its log."
+            ) from error
+        if "error" in answer.message:
+            raise InvalidRequest(str(answer.message["error"]))
         return answer
 
 
@@ -178,3 +181,14 @@ def _sendable(tensor: torch.Tensor, *, copy: bool = False) -> torch.Tensor:
     dense = tensor.detach() if tensor.layout == torch.strided else tensor.detach().to_dense()
     moved = dense.to("cpu", copy=copy)
     return moved.contiguous()
+
+
+def shard_parameters(sizes: Mapping[str, int], servers: int) -> list[list[str]]:
+    """Assign parameters to servers so that all hold about as many bytes; deterministic for the same sizes."""
+    shards: list[list[str]] = [[] for _ in range(servers)]
+    loads = [0] * servers
+    for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
+        least = min(range(servers), key=lambda number: (loads[number], number))
+        shards[least].append(name)
+        loads[least] += sizes[name]
+    return shards

@@ -1,14 +1,11 @@
-"""The flight recorder: keeps what is needed to run the last steps of a training again, and writes it when a rule fires.
+"""The flight recorder: keeps what is needed to replay the last steps of a training, and writes it when a rule fires.
 
-Of every step it keeps what goes in, by reference, and the states of the random generators; of the weights and the state
-of the optimizers a copy as they were before the step. Where copying each time would take more than a small share of the
-training's time, a copy is made every so many steps, and a later step is reached again by running those since.
+For every step it keeps references to the inputs, and the states of the random generators. It also copies the weights
+and the optimizer state before the step. If a copy before each step would take more than a small share of the training
+time, it copies every few steps, and a replay reaches a later step by running those in between.
 
-states.py      copies of weights and optimizers, and random states
-inputs.py      what goes into a step: batches, arguments, targets of losses
-recording.py   the ring of steps, in the process that trains
-records.py     a record on disk
-replaying.py   runs a recorded step again
-observers.py   which of these follow a training
-checkpoint.py  a checkpoint that a rule wants before the training is stopped
+states.py copies weights, optimizers and random states, inputs.py keeps batches, arguments and targets, and
+flight_recorder.py holds the ring of steps in the process that trains. records.py stores a record on disk, and replay.py
+runs it again. observers.py chooses which of these follow a training. checkpoint.py saves a checkpoint that a rule
+requests before the training stops.
 """

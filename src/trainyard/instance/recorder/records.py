@@ -1,8 +1,7 @@
-"""A record on disk: `records/<worker>/<step, 12 digits>/`, which appears whole or not at all.
+"""A flight record on disk: `records/<worker>/<step, 12 digits>/`, which appears atomically.
 
-record.json        what it is, and the losses of its steps, exact
-state.safetensors  the weights and the state of the optimizers before the first of its steps
-inputs.pt          what went into its steps, as torch saves it
+`record.json` describes it and has the exact losses of its steps. `state.safetensors` has the weights and the optimizer
+state before its first step. `inputs.pt` has the inputs of its steps, as saved by torch.
 """
 
 import io
@@ -15,20 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainyard.formats.tensors.safetensors import HEAD_BYTES, RawTensor, decode_header, encode, header_bytes
-from trainyard.instance.recorder.inputs import Kept, tensors_in
+from trainyard.formats.tensors.encoding.safetensors import HEAD_BYTES, RawTensor, decode_header, encode, header_bytes
+from trainyard.instance.recorder.inputs import InputValue, tensors_in
 from trainyard.instance.recorder.states import Tensors, TrainingState
 
 if TYPE_CHECKING:
-    from trainyard.instance.recorder.recording import RecordedStep
+    from trainyard.instance.recorder.flight_recorder import RecordedStep
 
 FORMAT = 1
 _ABOUT, _STATE, _INPUTS = "record.json", "state.safetensors", "inputs.pt"
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """What is needed to run the steps from that of the state to the last again."""
+class FlightRecord:
+    """What is needed to replay the steps from the one of `state` to the last."""
 
     worker: str
     step: int
@@ -38,8 +37,11 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadStep:
-    """A step as it was read: its inputs as tensors, and batches with their structure where that could be kept."""
+class LoadedStep:
+    """A step read from disk: its inputs as tensors, and its batches with their structure if that could be saved.
+
+    Each loss is a name and a value as written by `float.hex`.
+    """
 
     number: int
     random: Any
@@ -47,21 +49,22 @@ class ReadStep:
     batches: list[Any]
     arguments: list[list[torch.Tensor]]
     targets: list[list[torch.Tensor]]
-    losses: tuple[tuple[str, str], ...]  # each value as float.hex has it
+    losses: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ReadRecord:
+class LoadedRecord:
     step: int
     state: TrainingState
-    steps: tuple[ReadStep, ...]
-    changed: str  # what the program wrote into after it had gone in, so that it is not what it was; mostly nothing
+    steps: tuple[LoadedStep, ...]
+    # Which inputs the program changed before they were recorded; mostly empty.
+    changed: str
 
 
-def write_record(folder: Path, record: Record, *, unfinished: Path) -> None:
-    """Write a record below a folder, to which it is moved when it is whole. OSError where the disk takes no more.
+def write_record(folder: Path, record: FlightRecord, *, unfinished: Path) -> None:
+    """Write a record, and move it into the folder when it is complete. OSError if the disk is full.
 
-    `unfinished` is on the same disk, but not under the folder, of which others send away what they find.
+    `unfinished` is on the same disk, but outside the folder, since everything in the folder is uploaded.
     """
     place = folder / record.worker / f"{record.step:012}"
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +73,7 @@ def write_record(folder: Path, record: Record, *, unfinished: Path) -> None:
     new.mkdir(parents=True)
     try:
         with (new / _STATE).open("wb") as file:
-            file.writelines(_encoded(record.state.tensors))
+            file.writelines(_encode_tensors(record.state.tensors))
         torch.save(_inputs(record), new / _INPUTS)
         (new / _ABOUT).write_text(json.dumps(_about(record), indent=1))
         new.rename(place)
@@ -79,30 +82,30 @@ def write_record(folder: Path, record: Record, *, unfinished: Path) -> None:
         raise
 
 
-def read_record(folder: Path, worker: str, step: int) -> ReadRecord:
-    """The record from which a step of a worker can be run again. LookupError says which there are."""
-    found = {place: json.loads((place / _ABOUT).read_bytes()) for place in _places(folder / worker)}
+def read_record(folder: Path, worker: str, step: int) -> LoadedRecord:
+    """Return the record from which a step of a worker can be replayed; LookupError lists the recorded steps."""
+    found = {place: json.loads((place / _ABOUT).read_bytes()) for place in _record_folders(folder / worker)}
     fitting = [place for place, about in found.items() if about["first"] <= step <= about["step"]]
     if not fitting:
-        there = ", ".join(f"{about['first']} to {about['step']}" for about in found.values()) or "none"
-        raise LookupError(f"the step was not recorded; recorded steps are: {there}")
+        recorded = ", ".join(f"{about['first']} to {about['step']}" for about in found.values()) or "none"
+        raise LookupError(f"the step was not recorded; recorded steps are: {recorded}")
     place, about = fitting[-1], found[fitting[-1]]
     saved = torch.load(place / _INPUTS, weights_only=False)
-    state = TrainingState(about["first"], dict(_decoded((place / _STATE).read_bytes())), saved["plain"])
+    state = TrainingState(about["first"], dict(_decode_tensors((place / _STATE).read_bytes())), saved["plain"])
     steps = tuple(
-        ReadStep(**values, losses=tuple((name, value) for name, value in losses))
+        LoadedStep(**values, losses=tuple((name, value) for name, value in losses))
         for values, losses in zip(saved["steps"], about["losses"], strict=True)
         if values["number"] <= step
     )
-    return ReadRecord(step, state, steps, about["changed"])
+    return LoadedRecord(step, state, steps, about["changed"])
 
 
-def exact(loss: torch.Tensor) -> str:
-    """A loss as text that has all its bits; of one with several elements, their sum."""
+def exact_text(loss: torch.Tensor) -> str:
+    """Return a loss as text with all its bits; a loss with several elements is summed."""
     return float(loss.double().sum().item()).hex()
 
 
-def _about(record: Record) -> Mapping[str, Any]:
+def _about(record: FlightRecord) -> Mapping[str, Any]:
     changed = [each.number for each in record.steps if any(kept.has_changed for kept in each.inputs.all())]
     return {
         "format": FORMAT,
@@ -111,12 +114,12 @@ def _about(record: Record) -> Mapping[str, Any]:
         "first": record.state.step,
         "why": record.why,
         "torch": torch.__version__,
-        "losses": [[(name, exact(loss)) for name, loss in step.losses] for step in record.steps],
+        "losses": [[(name, exact_text(loss)) for name, loss in step.losses] for step in record.steps],
         "changed": f"inputs of step {changed[0]}" if changed else "",
     }
 
 
-def _inputs(record: Record) -> Mapping[str, Any]:
+def _inputs(record: FlightRecord) -> Mapping[str, Any]:
     steps = [
         {
             "number": step.number,
@@ -131,7 +134,7 @@ def _inputs(record: Record) -> Mapping[str, Any]:
     return {"plain": record.state.plain, "steps": steps}
 
 
-def _storable(kept: Kept) -> Any:
+def _storable(kept: InputValue) -> Any:
     """Nothing of a batch whose objects cannot be saved; what the model made of it is there all the same."""
     try:
         torch.save(kept.value, io.BytesIO())
@@ -140,7 +143,7 @@ def _storable(kept: Kept) -> Any:
     return kept.value
 
 
-def _encoded(tensors: Tensors) -> Iterator[bytes | memoryview]:
+def _encode_tensors(tensors: Tensors) -> Iterator[bytes | memoryview]:
     raw = {
         name: RawTensor(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), _bytes(tensor))
         for name, tensor in tensors.items()
@@ -152,7 +155,7 @@ def _bytes(tensor: torch.Tensor) -> memoryview:
     return memoryview(tensor.contiguous().reshape(-1).view(torch.uint8).numpy())
 
 
-def _decoded(data: bytes) -> Iterator[tuple[str, torch.Tensor]]:
+def _decode_tensors(data: bytes) -> Iterator[tuple[str, torch.Tensor]]:
     header = data[HEAD_BYTES : HEAD_BYTES + header_bytes(data[:HEAD_BYTES])]
     for name, entry in decode_header(header).items():
         part = bytearray(data[entry.start : entry.end])
@@ -161,6 +164,6 @@ def _decoded(data: bytes) -> Iterator[tuple[str, torch.Tensor]]:
         yield name, tensor.reshape(entry.shape)
 
 
-def _places(folder: Path) -> list[Path]:
+def _record_folders(folder: Path) -> list[Path]:
     places = folder.iterdir() if folder.is_dir() else []
     return sorted(place for place in places if place.name.isdigit() and (place / _ABOUT).is_file())

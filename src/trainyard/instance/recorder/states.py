@@ -1,4 +1,7 @@
-"""What a step starts from: weights, buffers, the state of optimizers, and the states of random generators."""
+"""What a step starts from: weights, buffers, optimizer state, and the states of random generators.
+
+Records on disk hold pickled `RandomState` objects, so its module, name and fields must stay.
+"""
 
 import random
 import sys
@@ -13,28 +16,30 @@ Tensors = dict[str, torch.Tensor]
 
 @dataclass(slots=True)
 class TrainingState:
-    """Copies, in the memory of the host: tensors by `model/<number>/<name>` and `optimizer/<number>/<place>/<name>`.
+    """A copy in host memory: tensors by `model/<number>/<name>` and `optimizer/<number>/<parameter>/<name>`.
 
-    `plain` is what else the optimizers keep of each parameter. A copy can be made into the memory of an older one.
+    `plain` holds the optimizer state that is not tensors. A new copy can reuse the memory of an older one.
     """
 
     step: int = -1
     tensors: Tensors = field(default_factory=dict)
     plain: dict[str, Any] = field(default_factory=dict)
 
-    def take(self, step: int, models: Sequence[torch.nn.Module], optimizers: Sequence[torch.optim.Optimizer]) -> None:
-        """Become a copy of what they hold now. Nobody waits for a device; `settle` does."""
+    def capture(
+        self, step: int, models: Sequence[torch.nn.Module], optimizers: Sequence[torch.optim.Optimizer]
+    ) -> None:
+        """Copy the current state, without waiting for devices; `synchronize_devices` does that."""
         tensors, plain = _tensors_of(models, optimizers)
         self.step = step
-        self.tensors = {name: _copied(tensor, self.tensors.get(name)) for name, tensor in tensors.items()}
+        self.tensors = {name: _copy_to_host(tensor, self.tensors.get(name)) for name, tensor in tensors.items()}
         self.plain = plain
 
     @property
     def size_bytes(self) -> int:
         return sum(tensor.nbytes for tensor in self.tensors.values())
 
-    def put(self, models: Sequence[torch.nn.Module]) -> None:
-        """Give models the weights of the copy. LookupError when one has others."""
+    def restore(self, models: Sequence[torch.nn.Module]) -> None:
+        """Restore the weights of models. LookupError if a model has other tensors."""
         for number, model in enumerate(models):
             for name, tensor in local_tensors(model.state_dict(keep_vars=True)).items():
                 copy = self.tensors.get(f"model/{number}/{name}")
@@ -45,8 +50,8 @@ class TrainingState:
                 with torch.no_grad():
                     tensor.copy_(copy)
 
-    def put_optimizer(self, number: int, optimizer: torch.optim.Optimizer) -> None:
-        """Give an optimizer the state of the copy."""
+    def restore_optimizer(self, number: int, optimizer: torch.optim.Optimizer) -> None:
+        """Restore the state of an optimizer."""
         parameters = _parameters(optimizer)
         prefix = f"optimizer/{number}/"
         for name, value in {**self.plain, **self.tensors}.items():
@@ -62,7 +67,7 @@ class TrainingState:
 
 @dataclass(frozen=True, slots=True)
 class RandomState:
-    """The states of all generators that a step may draw from."""
+    """The states of all random generators that a step may use."""
 
     torch_cpu: torch.Tensor
     cuda: Sequence[torch.Tensor] = ()
@@ -70,8 +75,8 @@ class RandomState:
     numpy: Any = None
 
     @classmethod
-    def take(cls, *, is_whole: bool) -> "RandomState":
-        """As they are now; those that models hardly draw from only if it shall be `is_whole`, for they take longer."""
+    def capture(cls, *, is_whole: bool) -> "RandomState":
+        """Capture the current states. Those that models rarely use take longer, and are included only if `is_whole`."""
         numpy = sys.modules.get("numpy") if is_whole else None
         return cls(
             torch.get_rng_state(),
@@ -80,7 +85,7 @@ class RandomState:
             numpy.random.get_state() if numpy is not None else None,
         )
 
-    def put(self) -> None:
+    def restore(self) -> None:
         torch.set_rng_state(self.torch_cpu)
         if self.python is not None:
             random.setstate(self.python)
@@ -91,26 +96,26 @@ class RandomState:
 
 
 def group_values(optimizers: Sequence[torch.optim.Optimizer]) -> list[list[dict[str, Any]]]:
-    """The learning rates and all else that the groups of each optimizer are set to."""
+    """Return the settings of each optimizer's parameter groups, such as learning rates."""
     return [
         [{name: _plain(value) for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
         for optimizer in optimizers
     ]
 
 
-def put_group_values(optimizer: torch.optim.Optimizer, values: Sequence[Mapping[str, Any]]) -> None:
+def restore_group_values(optimizer: torch.optim.Optimizer, values: Sequence[Mapping[str, Any]]) -> None:
     for group, recorded in zip(optimizer.param_groups, values, strict=False):
         group.update(recorded)
 
 
-def settle() -> None:
-    """Wait until copies from devices are whole."""
+def synchronize_devices() -> None:
+    """Wait until copies from devices are complete."""
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
 
 
 def local_tensors(tensors: Mapping[str, Any]) -> Tensors:
-    """Of tensors that are shared out over ranks the part that is here; what is no tensor is left out."""
+    """Return the tensors; of those sharded over ranks, the local part. Other values are left out."""
     local = {name: getattr(tensor, "_local_tensor", tensor) for name, tensor in tensors.items()}
     return {name: tensor for name, tensor in local.items() if isinstance(tensor, torch.Tensor)}
 
@@ -121,8 +126,8 @@ def _tensors_of(
     tensors: Tensors = {}
     plain: dict[str, Any] = {}
     for number, model in enumerate(models):
-        found = local_tensors(model.state_dict(keep_vars=True))
-        tensors |= {f"model/{number}/{name}": tensor.detach() for name, tensor in found.items()}
+        local = local_tensors(model.state_dict(keep_vars=True))
+        tensors |= {f"model/{number}/{name}": tensor.detach() for name, tensor in local.items()}
     for number, optimizer in enumerate(optimizers):
         for place, parameter in enumerate(_parameters(optimizer)):
             for key, value in optimizer.state.get(parameter, {}).items():
@@ -136,8 +141,8 @@ def _parameters(optimizer: torch.optim.Optimizer) -> list[Any]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
-def _copied(tensor: torch.Tensor, into: torch.Tensor | None) -> torch.Tensor:
-    """A copy on the host, in memory that is there already if it fits: new memory costs more than the copy."""
+def _copy_to_host(tensor: torch.Tensor, into: torch.Tensor | None) -> torch.Tensor:
+    """Copy a tensor to the host, into existing memory if it fits, since new memory costs more than the copy."""
     if into is None or into.shape != tensor.shape or into.dtype != tensor.dtype:
         into = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
     with torch.no_grad():
@@ -145,7 +150,10 @@ def _copied(tensor: torch.Tensor, into: torch.Tensor | None) -> torch.Tensor:
 
 
 def _like(copy: torch.Tensor, present: object, parameter: torch.Tensor) -> torch.Tensor:
-    """Where the optimizer would have it: where it has it, or beside the parameter; a count of steps is on the host."""
+    """Return the copy on the device where the optimizer keeps it: that of its present value or of the parameter.
+
+    A step count stays on the host.
+    """
     if isinstance(present, torch.Tensor):
         return copy.to(present.device).clone()
     return copy.to(parameter.device).clone() if copy.shape == parameter.shape else copy.clone()

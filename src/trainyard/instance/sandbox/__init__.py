@@ -1,1 +1,1 @@
-"""Runs one program in a box of its own: `launcher.launch` starts it, `contract.py` says what it promises."""
+"""Runs one program in its own sandbox: `launcher.launch` starts it; `contract.py` states the guarantees."""

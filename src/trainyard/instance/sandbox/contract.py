@@ -1,18 +1,19 @@
-"""What a sandbox promises.
+"""What a sandbox guarantees.
 
 `launcher.launch(request, output_fd)` starts one program and returns as soon as it runs. The program and everything it
 starts form one tree that ends as a whole: when the program ends, when it is killed, or when the launching process dies.
 
-With `Isolation.NAMESPACES` the program sees a read-only system, the environment of its interpreter, the folders it was
-given and nothing else: no home folder, no other job, no process and no socket file of the host. It has no capability,
-can gain none, and is never root. `working_folder`, `argv` and the targets of binds are paths inside. With a `Network`
-it reaches only who is in that: no other address, name server or abstract socket.
+With `Isolation.NAMESPACES` the program sees a read-only system, the environment of its interpreter and the folders it
+was given. It sees nothing else: no home folder, no other job, no process or socket file of the host. It has no
+capabilities, cannot gain any, and is never root. `working_folder`, `argv` and the targets of binds are paths inside the
+sandbox. With a `SandboxNetwork` it reaches only the members of that network: no other address, name server or abstract
+socket.
 
-With `Isolation.PROCESS_GROUP`, for machines that allow no namespaces, it is a plain process: every path is the host's,
-`/opt/ml` does not exist, and `Sandboxed.not_enforced` says what is lost. Nobody falls back to it silently: a launch
-with namespaces raises `Unavailable` where the machine refuses them, and the caller makes a second request with host
-paths. Likewise `CannotLayer` where it refuses a `CopyOnWrite`, for a request without. A program, folder or target that
-cannot be used raises `InvalidRequest`.
+With `Isolation.PROCESS_GROUP`, for machines without namespaces, it is a plain process: all paths are host paths,
+`/opt/ml` does not exist, and `Sandboxed.not_enforced` lists what is lost. There is no silent fallback: a launch with
+namespaces raises `Unavailable` if the machine refuses them, and the caller makes a second request with host paths. In
+the same way, `CopyOnWriteUnavailable` calls for a second request without `CopyOnWrite`. A program, folder or target
+that cannot be used raises `InvalidRequest`.
 """
 
 import sys
@@ -29,11 +30,11 @@ ML = "/opt/ml"
 
 
 class SandboxLost(TrainyardError):
-    """A sandbox is out of control: its keeper is gone, or it is not proven that what it started has ended."""
+    """A sandbox is out of control: its supervisor is gone, or there is no proof that its processes have ended."""
 
 
-class CannotLayer(Unavailable):
-    """This machine cannot show a folder to be changed without being changed."""
+class CopyOnWriteUnavailable(Unavailable):
+    """This machine cannot show a folder copy-on-write."""
 
 
 class Isolation(StrEnum):
@@ -43,9 +44,9 @@ class Isolation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """A file or folder of the host, and where the program sees it; by default at the same path.
+    """A file or folder of the host, and where the program sees it: by default at the same path.
 
-    `below` is a path under `source` that somebody else chose: it is what is bound, and it never leads out of `source`.
+    `below` is an untrusted path under `source`. If set, that path is bound, and it never leads out of `source`.
     """
 
     source: Path
@@ -55,9 +56,9 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class CopyOnWrite:
-    """A folder of the host that the program sees as its own to change, and that nothing it does can change.
+    """A folder of the host that the program can seem to change, while the original stays as it is.
 
-    What it writes goes to the folder `changes`, which must not be on view elsewhere. Nobody changes `source` meanwhile.
+    Writes go to the folder `changes`, which must not be visible anywhere else. Nobody may change `source` meanwhile.
     """
 
     source: Path
@@ -66,10 +67,10 @@ class CopyOnWrite:
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
-    """A network in place of the host's: that of the descriptor `namespace`; without one a new one that reaches nobody.
+class SandboxNetwork:
+    """A network in place of the host's: the one of the descriptor `namespace`, or a new one that reaches nobody.
 
-    `owner` is a descriptor of the user namespace that owns it, where that is another than the launcher's.
+    `owner` is a descriptor of the user namespace that owns the network, if that is not the launcher's own.
     """
 
     namespace: int | None = None
@@ -77,64 +78,74 @@ class Network:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """The namespaces to enter, in their order."""
+        """The namespaces to enter, in this order."""
         return tuple(each for each in (self.owner, self.namespace) if each is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class Forked:
-    """A process that another one forked for us: its pid, and a descriptor of it that is the caller's to close."""
+    """A process that another process forked for us: its pid and its pidfd, which the caller closes."""
 
     pid: int
     pidfd: int
 
 
 class Forker(Protocol):
-    """A warm worker: an interpreter with a framework imported, that forks keepers for programs of the same user."""
+    """A warm worker: an interpreter with a framework imported that forks supervisors for programs of the same user."""
 
     @property
     def pid(self) -> int:
-        """The worker's own."""
+        """The pid of the worker."""
         ...
 
     def fork(self, control: int, status: int, output: int, *namespaces: int) -> Forked:
-        """A keeper with copies of these descriptors; OSError when the worker does not answer at once."""
+        """Fork a supervisor with copies of these descriptors; OSError if the worker does not answer at once."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxRequest:
-    """One program and its surroundings.
+    """One program and everything around it.
 
-    The caller has made `ml_folder` and the sources of `writable`, and where it is root has given them to `uid`; the
-    launcher makes what it needs in `scratch_folder`. Whoever launches as root names a `uid` other than 0.
+    The caller has made `ml_folder` and the sources of `writable` and, if it is root, has given them to `uid`. The
+    launcher makes what it needs in `scratch_folder`. A caller that is root must name a `uid` other than 0.
     """
 
-    name: str  # unique among the living on this machine; names the control groups
+    # Unique among the running sandboxes of this machine; names the control groups.
+    name: str
     argv: Sequence[str]
     environment: Mapping[str, str]
-    ml_folder: Path  # seen as /opt/ml
-    scratch_folder: Path  # holds /tmp and /var/tmp
+    # Visible as /opt/ml.
+    ml_folder: Path
+    # Holds /tmp and /var/tmp.
+    scratch_folder: Path
     working_folder: str = ML
-    interpreter: Path = Path(sys.executable)  # its prefix and base prefix are visible, read-only
+    # Its prefix and base prefix are visible, read-only.
+    interpreter: Path = Path(sys.executable)
     read_only: Sequence[Bind] = ()
     writable: Sequence[Bind] = ()
-    copy_on_write: Sequence[CopyOnWrite] = ()  # with namespaces only
-    hidden: Sequence[Path] = ()  # masked wherever they would be visible, save for the binds above and the interpreter
+    # Requires namespaces.
+    copy_on_write: Sequence[CopyOnWrite] = ()
+    # Masked wherever they would be visible, except for the binds above and the interpreter.
+    hidden: Sequence[Path] = ()
     hostname: str = "algo-1"
-    hosts: Sequence[str] = ()  # lines of /etc/hosts after those of localhost
-    network: Network | None = None  # with namespaces only; None is the host's
+    # Lines of /etc/hosts that follow those for localhost.
+    hosts: Sequence[str] = ()
+    # Requires namespaces; None is the host's network.
+    network: SandboxNetwork | None = None
     uid: int | None = None
     gid: int | None = None
     limits: LimitSpec = field(default_factory=LimitSpec)
-    launcher: Sequence[str] = ()  # words before those of `argv`, by which it becomes several ranks; see instance/launch
-    forker: Forker | None = None  # `argv` is then a Python and its script; where it fails, the program is started anew
+    # A command prefix for `argv` that runs it as several ranks; see instance/launch.
+    launcher: Sequence[str] = ()
+    # With a forker, `argv` is a Python interpreter and its script. If the fork fails, the program starts cold.
+    forker: Forker | None = None
     isolation: Isolation = Isolation.NAMESPACES
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """How the program ended: with an exit code or by a signal. `is_oom` when the memory limit was the cause."""
+class ProgramExit:
+    """How the program ended: with an exit code or by a signal. `is_oom` means that it hit the memory limit."""
 
     code: int | None
     signal: int | None
@@ -142,10 +153,10 @@ class Ended:
 
 
 class Sandboxed(Protocol):
-    """A program that was launched. Safe to share between threads.
+    """A launched program. Safe to share between threads.
 
-    `pid` and `pidfd` are those of the process that holds the tree together, in the host's numbers: pid 1 of the
-    namespace, or the program itself where there is none. Both stay valid until `close`.
+    `pid` and `pidfd` identify the root process of the tree on the host: pid 1 of the namespace, or the program itself
+    if there is no namespace. Both stay valid until `close`.
     """
 
     @property
@@ -156,7 +167,7 @@ class Sandboxed(Protocol):
 
     @property
     def not_enforced(self) -> Sequence[str]:
-        """What this machine could not enforce, one sentence each, for the job's description."""
+        """What this machine could not enforce, one sentence each, for the description of the job."""
         ...
 
     @property
@@ -165,21 +176,21 @@ class Sandboxed(Protocol):
         ...
 
     def terminate(self) -> None:
-        """Send SIGTERM to the program, as a container engine does; after its end nothing happens."""
+        """Send SIGTERM to the program, as a container engine does; do nothing if it has ended."""
         ...
 
     def kill(self) -> None:
-        """End the whole tree, and return only when it is proven dead; `SandboxLost` when that cannot be proven."""
+        """Kill the whole tree and return only when it is provably dead; `SandboxLost` if that cannot be proven."""
         ...
 
-    def wait(self, timeout_s: float | None = None) -> Ended | None:
-        """How it ended, once the whole tree is gone and its control groups are removed; None when time runs out first.
+    def wait(self, timeout_s: float | None = None) -> ProgramExit | None:
+        """Wait until the whole tree and its control groups are gone; return how the program ended, or None on timeout.
 
-        The tree goes with the program: what it left in the background is killed. Should someone have killed the keeper,
-        the rest is ended from here, or `SandboxLost` is raised.
+        The tree ends with the program: its background processes are killed. If the supervisor itself was killed, this
+        kills what is left of the tree or raises `SandboxLost`.
         """
         ...
 
     def close(self) -> None:
-        """Give back the descriptors. A tree that still runs is ended by that, unproven: `kill` comes first."""
+        """Close the descriptors. This ends a tree that still runs, but without proof: call `kill` first."""
         ...

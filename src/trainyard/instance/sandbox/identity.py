@@ -1,4 +1,4 @@
-"""Who a program is: a user of its own, in a user namespace of its own, with no privilege and no way to one."""
+"""Gives a program its identity: its own user in its own user namespace, without privileges or a way to gain any."""
 
 import os
 
@@ -7,9 +7,10 @@ from trainyard.instance.sandbox.system_calls import NEW_USER
 
 
 def enter_user_namespace(namespaces: int = 0) -> None:
-    """Make a user namespace in which only this user exists, under the same number; and others that it will own."""
+    """Make a user namespace in which only this user exists, with the same uid, and other namespaces that it owns."""
     uid, gid = os.geteuid(), os.getegid()
-    system_calls.set_dumpable(1)  # or /proc/self belongs to root after a change of uid, and the maps cannot be written
+    # After a change of uid, /proc/self would otherwise belong to root, and the maps could not be written.
+    system_calls.set_dumpable(1)
     system_calls.unshare(NEW_USER | namespaces)
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/uid_map", f"{uid} {uid} 1")
@@ -17,12 +18,13 @@ def enter_user_namespace(namespaces: int = 0) -> None:
 
 
 def open_mapping(uid: int, gid: int) -> int:
-    """A descriptor of a user namespace that maps what belongs to this user, who is root, to another one."""
-    asked, ready = os.pipe(), os.pipe()
-    pid = os.fork()  # a namespace has to be somebody's until it is open
+    """Return a descriptor of a user namespace that maps files of this user, who is root, to another user."""
+    release, ready = os.pipe(), os.pipe()
+    # A namespace needs a process in it until it is open.
+    pid = os.fork()
     if pid == 0:
-        _stay_in_namespace(ready[1], asked)
-    os.close(asked[0])
+        _stay_in_namespace(ready[1], release)
+    os.close(release[0])
     os.close(ready[1])
     try:
         if os.read(ready[0], 1) != b"r":
@@ -32,12 +34,12 @@ def open_mapping(uid: int, gid: int) -> int:
         return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     finally:
         os.close(ready[0])
-        os.close(asked[1])
+        os.close(release[1])
         os.waitpid(pid, 0)
 
 
-def become(uid: int, gid: int) -> None:
-    """Give up root for good. The bounding set goes first, since only root can empty it."""
+def switch_user(uid: int, gid: int) -> None:
+    """Give up root for good. The bounding set is emptied first, since only root can do that."""
     drop_bounding_set()
     os.setgroups([])
     os.setresgid(gid, gid, gid)
@@ -45,15 +47,15 @@ def become(uid: int, gid: int) -> None:
 
 
 def forbid_user_namespaces() -> None:
-    """Keep the program from being root of a namespace of its own, where it could mount.
+    """Prevent the program from becoming root in a new namespace, where it could mount.
 
-    The limit belongs to the present user namespace, and only its owner could lift it again.
+    The limit belongs to the current user namespace, and only its owner could lift it again.
     """
     _write("/proc/sys/user/max_user_namespaces", "0")
 
 
 def give_up_privileges() -> None:
-    """Leave no capability in any set, and no way to gain one by starting a program."""
+    """Empty all capability sets and make sure that starting a program cannot restore any capability."""
     system_calls.drop_capabilities()
     system_calls.forbid_new_privileges()
 
@@ -63,13 +65,13 @@ def drop_bounding_set() -> None:
         system_calls.drop_bounding_capability(number)
 
 
-def _stay_in_namespace(ready: int, asked: tuple[int, int]) -> None:
-    """Be in a user namespace until the other end of `asked` is closed, and never return."""
+def _stay_in_namespace(ready: int, release: tuple[int, int]) -> None:
+    """Stay in a user namespace until the other end of `release` is closed; never return."""
     try:
-        os.close(asked[1])
+        os.close(release[1])
         system_calls.unshare(NEW_USER)
         os.write(ready, b"r")
-        os.read(asked[0], 1)
+        os.read(release[0], 1)
     finally:
         os._exit(0)
 

@@ -1,107 +1,111 @@
 """Pid 1 of a sandbox: builds it from within, starts the program, forwards SIGTERM to it and reaps its orphans.
 
-When the program ends, init ends, and the kernel kills whatever else is left in the pid namespace.
+When the program ends, init ends, and the kernel kills everything else in the pid namespace.
 """
 
 import os
 import select
 
 from trainyard.instance.sandbox import identity, mounts, program, signals, status, system_calls
-from trainyard.instance.sandbox.orders import Orders
+from trainyard.instance.sandbox.spec import SandboxSpec
 from trainyard.instance.sandbox.system_calls import NEW_CGROUP, NEW_IPC, NEW_MOUNT, NEW_UTS
 
 GO = b"g"
 
 
-def run(orders: Orders, keeper_fd: int) -> None:
-    """Start when the keeper writes GO to `keeper_fd`, and never return; a program that is entered leaves from here."""
+def run(spec: SandboxSpec, supervisor_fd: int) -> None:
+    """Start when the supervisor writes GO to `supervisor_fd`. Never return, except by raising `ProgramEntered`."""
     try:
-        _hold_program(orders, keeper_fd)
+        _supervise_program(spec, supervisor_fd)
     except OSError as error:
-        status.report(orders.status_fd, status.UNUSABLE, status.describe_error(error))
+        status.report(spec.status_fd, status.UNUSABLE, status.describe_error(error))
         os._exit(1)
     except Exception:
         os._exit(1)
 
 
-def _hold_program(orders: Orders, keeper_fd: int) -> None:
-    _die_with_keeper(keeper_fd)
-    if os.read(keeper_fd, 1) != GO:
+def _supervise_program(spec: SandboxSpec, supervisor_fd: int) -> None:
+    _die_with_supervisor(supervisor_fd)
+    if os.read(supervisor_fd, 1) != GO:
         os._exit(1)
     program.prefer_for_oom()
-    _build(orders)
-    _take_identity(orders)
-    program.restrict(orders)
-    _die_with_keeper(keeper_fd)
-    system_calls.set_dumpable(0)  # the program runs as the same user and must not get hold of this process
-    pid = program.start(orders)
-    os.close(keeper_fd)
-    status.report(orders.status_fd, status.EXITED, str(_wait_for(pid)))
+    _build(spec)
+    _take_identity(spec)
+    program.restrict(spec)
+    _die_with_supervisor(supervisor_fd)
+    # The program runs as the same user and must not be able to trace this process.
+    system_calls.set_dumpable(0)
+    pid = program.start(spec)
+    os.close(supervisor_fd)
+    status.report(spec.status_fd, status.EXITED, str(_wait_for(pid)))
     os._exit(0)
 
 
-def _die_with_keeper(keeper_fd: int) -> None:
+def _die_with_supervisor(supervisor_fd: int) -> None:
     system_calls.die_with_parent(signals.KILL)
     poll = select.poll()
-    poll.register(keeper_fd, 0)
-    if poll.poll(0):  # hung up: it died before the kernel was asked to tell
+    poll.register(supervisor_fd, 0)
+    if poll.poll(0):
+        # Hung up: the supervisor died before the kernel could watch it for us.
         os._exit(1)
 
 
-def _build(orders: Orders) -> None:
+def _build(spec: SandboxSpec) -> None:
     try:
         system_calls.unshare(NEW_MOUNT | NEW_UTS | NEW_IPC | NEW_CGROUP)
-        mounts.isolate_mounts(orders.staging)
+        mounts.isolate_mounts(spec.staging)
     except OSError as error:
-        _refuse(orders, status.REFUSED, error)
+        _refuse(spec, status.REFUSED, error)
     try:
-        sources = mounts.open_sources(orders.steps)
-        _enter(orders)
-        mounts.fill_root(orders.steps, sources, uid=orders.uid, gid=orders.gid)
-    except mounts.CannotLayer as error:
-        _refuse(orders, status.NO_LAYERS, error)
-    system_calls.set_host_name(orders.hostname)
+        sources = mounts.open_sources(spec.steps)
+        _enter_root(spec)
+        mounts.fill_root(spec.steps, sources, uid=spec.uid, gid=spec.gid)
+    except mounts.OverlayError as error:
+        _refuse(spec, status.NO_OVERLAY, error)
+    system_calls.set_host_name(spec.hostname)
 
 
-def _enter(orders: Orders) -> None:
+def _enter_root(spec: SandboxSpec) -> None:
     try:
-        mounts.enter_new_root(orders.staging)
+        mounts.enter_new_root(spec.staging)
     except OSError as error:
-        _refuse(orders, status.REFUSED, error)
+        _refuse(spec, status.REFUSED, error)
 
 
-def _refuse(orders: Orders, word: str, error: OSError) -> None:
-    status.report(orders.status_fd, word, status.describe_error(error))
+def _refuse(spec: SandboxSpec, word: str, error: OSError) -> None:
+    status.report(spec.status_fd, word, status.describe_error(error))
     os._exit(1)
 
 
-def _take_identity(orders: Orders) -> None:
-    """Root reads the folders it binds as root, and only then becomes the job's user, before any foreign code runs."""
+def _take_identity(spec: SandboxSpec) -> None:
+    """Become the job's user. Root does this after it has bound folders that only it can read, before any user code."""
     if os.geteuid() == 0:
-        identity.become(orders.uid, orders.gid)
+        identity.switch_user(spec.uid, spec.gid)
         try:
             identity.enter_user_namespace()
         except OSError:
-            _give_up_counting(orders)
-            return  # where this user cannot make a user namespace, neither can the program
+            _drop_process_limit(spec)
+            # If this user cannot make user namespaces, neither can the program.
+            return
     try:
         identity.forbid_user_namespaces()
     except OSError:
-        status.report(orders.status_fd, status.NOTE, "The program can make user namespaces of its own.")
+        status.report(spec.status_fd, status.NOTE, "The program can create its own user namespaces.")
 
 
-def _give_up_counting(orders: Orders) -> None:
-    """Outside a user namespace of its own, all processes of the user would count for the program."""
-    if orders.most_processes:
-        orders.most_processes = 0
-        status.report(orders.status_fd, status.NOTE, "The number of processes is not limited.")
+def _drop_process_limit(spec: SandboxSpec) -> None:
+    """Drop RLIMIT_NPROC: without its own user namespace, the program would be charged for all processes of the user."""
+    if spec.max_processes:
+        spec.max_processes = 0
+        status.report(spec.status_fd, status.NOTE, "The number of processes is not limited.")
 
 
 def _wait_for(program_pid: int) -> int:
     while True:
         if signals.next_signal() == signals.TERMINATE:
             os.kill(program_pid, signals.TERMINATE)
-            os.kill(program_pid, signals.CONTINUE)  # or one that is stopped would never learn of it
+            # A stopped program would never see the signal otherwise.
+            os.kill(program_pid, signals.CONTINUE)
             continue
         code = _reap(program_pid)
         if code is not None:

@@ -1,20 +1,21 @@
-"""Which folders a Python interpreter needs, found without starting it.
+"""Finds the folders that a Python interpreter needs, without starting it.
 
-An interpreter is reached through a chain of symbolic links: of a virtual environment, of a version manager, of the
-installation. Each link of the chain must be there for the program, under the name that the link before it gives; and
-nothing else around it, for version managers live in home folders.
+An interpreter is reached through a chain of symbolic links: of a virtual environment, a version manager, the
+installation. The program must see each link of the chain under the name that the previous link gives. It must see
+nothing else around them, since version managers live in home folders.
 """
 
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-_PARTS = ("bin", "include", "lib", "lib64", "pyvenv.cfg")  # what is needed of a prefix that holds more than Python
-_LONGEST_CHAIN = 40
+# What Python needs from a prefix that also holds other things.
+_PYTHON_PARTS = ("bin", "include", "lib", "lib64", "pyvenv.cfg")
+_MAX_LINKS = 40
 
 
 def interpreter_folders(interpreter: Path, private: Sequence[Path] = ()) -> list[Path]:
-    """The paths to show, each at its own name. A prefix that may hold more than Python is shown in parts."""
+    """Return the paths to show, each under its own name. Of a prefix that may hold more than Python, only parts."""
     shown: dict[Path, None] = {}
     for prefix in interpreter_prefixes(interpreter):
         for spelled in (prefix, prefix.resolve()):
@@ -23,7 +24,7 @@ def interpreter_folders(interpreter: Path, private: Sequence[Path] = ()) -> list
 
 
 def interpreter_prefixes(interpreter: Path) -> Iterator[Path]:
-    """The folders in which it finds its library: those of environments, and that of the installation."""
+    """Yield the prefixes in which the interpreter finds its library: of its environments and of the installation."""
     for executable in interpreter_links(interpreter):
         prefix = executable.parent.parent
         home = _home_of_environment(prefix / "pyvenv.cfg")
@@ -34,9 +35,10 @@ def interpreter_prefixes(interpreter: Path) -> Iterator[Path]:
 
 
 def interpreter_links(interpreter: Path) -> Iterator[Path]:
-    """The executable under each of its names, and each folder on the way that is itself a link taken apart."""
-    path = Path(os.path.abspath(interpreter))  # not resolve(): the names matter
-    for _ in range(_LONGEST_CHAIN):
+    """Yield the executable under each name of its chain of symbolic links, ending with the real file."""
+    # resolve() would skip the intermediate names.
+    path = Path(os.path.abspath(interpreter))
+    for _ in range(_MAX_LINKS):
         yield path
         if not path.is_symlink():
             return
@@ -61,9 +63,9 @@ def _visible_parts(prefix: Path, private: Sequence[Path]) -> Iterator[Path]:
     if not _may_hold_more(prefix.resolve(), private):
         yield prefix
         return
-    yield from (prefix / name for name in _PARTS if (prefix / name).exists())
+    yield from (prefix / name for name in _PYTHON_PARTS if (prefix / name).exists())
 
 
 def _may_hold_more(prefix: Path, private: Sequence[Path]) -> bool:
-    """True of folders that contain a private one, such as a home itself, and of all at the top of the file system."""
+    """Return True for folders that contain a private one, such as a home, and for top-level folders."""
     return len(prefix.parts) <= 2 or any(folder.is_relative_to(prefix) for folder in private)

@@ -1,4 +1,4 @@
-"""Starts a program in its sandbox, and tells what that will leave on the machine."""
+"""Starts a program in its sandbox, and names what a crash would leave on the machine."""
 
 import logging
 import os
@@ -9,64 +9,79 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainyard.foundation.errors import InvalidRequest, TrainyardError, Unavailable
-from trainyard.instance.sandbox import groups, keeper, status
-from trainyard.instance.sandbox.contract import CannotLayer, Isolation, Sandboxed, SandboxLost, SandboxRequest
-from trainyard.instance.sandbox.keeper_process import END, ForkedKeeper, KeeperProcess, Line, SpawnedKeeper
-from trainyard.instance.sandbox.launched import LaunchedProgram
+from trainyard.instance.sandbox import cgroups, status, supervisor
+from trainyard.instance.sandbox.contract import (
+    CopyOnWriteUnavailable,
+    Isolation,
+    Sandboxed,
+    SandboxLost,
+    SandboxRequest,
+)
+from trainyard.instance.sandbox.launched_program import LaunchedProgram
 from trainyard.instance.sandbox.limits import (
-    Limited,
-    enter_groups,
-    group_folders,
-    hold_otherwise,
-    make_groups,
+    CgroupLimits,
+    apply_fallbacks,
+    cgroup_folders,
+    enter_cgroups,
+    make_cgroups,
     own_hierarchies,
 )
-from trainyard.instance.sandbox.mounts import LAYERS
-from trainyard.instance.sandbox.orders import Orders
+from trainyard.instance.sandbox.mounts import OVERLAY_FOLDERS
+from trainyard.instance.sandbox.spec import SandboxSpec
+from trainyard.instance.sandbox.supervisor_process import (
+    STATUS_EOF,
+    ForkedSupervisor,
+    SpawnedSupervisor,
+    StatusLine,
+    SupervisorProcess,
+)
 from trainyard.instance.sandbox.view import plan_view
 
-_END_LIMIT_S = 30.0
+_END_TIMEOUT_S = 30.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
-_OF_A_PROCESS_GROUP = (
+_PROCESS_GROUP_NOTES = (
     "The program is not sandboxed: it sees the files and processes that its user sees, and /opt/ml does not exist.",
-    "What the program starts may stay behind if its keeper is killed.",
+    "Processes that the program starts may keep running if its supervisor is killed.",
 )
 
 log = logging.getLogger(__name__)
 
 
 def launch(request: SandboxRequest, output_fd: int) -> Sandboxed:
-    """Start the program with its output and errors going to `output_fd`, which stays the caller's; return once it runs.
+    """Start the program with stdout and stderr on `output_fd`, which the caller still owns; return once it runs.
 
-    Raises `Unavailable` where the machine refuses the isolation, `CannotLayer` where it refuses a folder copy-on-write,
-    `InvalidRequest` for what can never run, `Conflict` when a sandbox of that name lives, `SandboxLost` when the keeper
-    does not answer. Nothing is left behind then.
-    May be called from any thread.
+    Raises `Unavailable` if the machine refuses the isolation, `CopyOnWriteUnavailable` if it refuses an overlay,
+    `InvalidRequest` for a program that can never run, `Conflict` if a sandbox of that name is running, and
+    `SandboxLost` if the supervisor does not answer. In each case nothing is left behind. May be called from any thread.
     """
     _check(request)
     uid, gid = _identity(request)
     _make_scratch(request, uid=uid, gid=gid)
-    limited = make_groups(request.name, request.limits, own_hierarchies())
+    limited = make_cgroups(request.name, request.limits, own_hierarchies())
     try:
-        hold_otherwise(limited, request.limits, request.isolation)
+        apply_fallbacks(limited, request.limits, request.isolation)
         warm = _start_warm(request, output_fd, limited=limited, uid=uid, gid=gid)
-        return warm or _start(request, SpawnedKeeper(output_fd, _network(request)), limited=limited, uid=uid, gid=gid)
+        return warm or _start(
+            request, SpawnedSupervisor(output_fd, _network(request)), limited=limited, uid=uid, gid=gid
+        )
     except BaseException:
-        groups.remove(limited.folders, timeout_s=_END_LIMIT_S)
+        cgroups.remove_cgroups(limited.folders, timeout_s=_END_TIMEOUT_S)
         raise
 
 
 def footprint(request: SandboxRequest) -> Sequence[Path]:
-    """The control groups that `launch` may make: what a sweep has to kill and remove when all of us were killed.
+    """Return the control groups that `launch` may make, which a sweep empties and removes after a crash.
 
-    Everything else that a sandbox makes, namespaces and mounts, is gone when its last process is.
+    All else that a sandbox makes, namespaces and mounts, disappears with its last process.
     """
-    return group_folders(request.name, own_hierarchies())
+    return cgroup_folders(request.name, own_hierarchies())
 
 
 def _check(request: SandboxRequest) -> None:
     if not _NAME.fullmatch(request.name):
-        raise InvalidRequest(f'"{request.name}" cannot name a sandbox: letters, digits, "_", "." and "-", at most 200.')
+        raise InvalidRequest(
+            f'"{request.name}" is not a valid sandbox name: use up to 200 letters, digits, "_", "." and "-".'
+        )
     if not request.argv:
         raise InvalidRequest(f"Sandbox {request.name} has no program to run.")
     words = [*request.argv, *request.environment, *request.environment.values()]
@@ -75,11 +90,11 @@ def _check(request: SandboxRequest) -> None:
     if os.geteuid() == 0 and not request.uid:
         raise InvalidRequest(f"Sandbox {request.name} is launched by root and needs a uid other than 0.")
     if request.network is not None and request.isolation is not Isolation.NAMESPACES:
-        raise InvalidRequest(f"Sandbox {request.name} cannot have a network of its own without namespaces.")
+        raise InvalidRequest(f"Sandbox {request.name} cannot have its own network without namespaces.")
 
 
 def _identity(request: SandboxRequest) -> tuple[int, int]:
-    """Only root can give a program a user other than its own."""
+    """Return the uid and gid of the program. Only root can choose a user other than its own."""
     if os.geteuid() != 0 or request.uid is None:
         return os.geteuid(), os.getegid()
     return request.uid, request.gid if request.gid else request.uid
@@ -93,7 +108,7 @@ def _make_scratch(request: SandboxRequest, *, uid: int, gid: int) -> None:
         if os.geteuid() == 0 and name != "root":
             os.chown(folder, uid, gid)
     for each in request.copy_on_write:
-        for name in LAYERS:
+        for name in OVERLAY_FOLDERS:
             folder = each.changes / name
             folder.mkdir(parents=True, exist_ok=True)
             if os.geteuid() == 0:
@@ -105,26 +120,29 @@ def _network(request: SandboxRequest) -> Sequence[int]:
 
 
 def _start_warm(
-    request: SandboxRequest, output_fd: int, *, limited: Limited, uid: int, gid: int
+    request: SandboxRequest, output_fd: int, *, limited: CgroupLimits, uid: int, gid: int
 ) -> LaunchedProgram | None:
-    """The program forked from a warm worker; None when that cannot be: being warm never costs a job its start."""
+    """Fork the program from a warm worker; return None if that fails, since it must never keep a job from starting."""
     if request.forker is None or request.isolation is not Isolation.NAMESPACES:
         return None
     try:
-        forked = ForkedKeeper(output_fd, _network(request), forker=request.forker)
+        forked = ForkedSupervisor(output_fd, _network(request), forker=request.forker)
         return _start(request, forked, limited=limited, uid=uid, gid=gid)
     except (TrainyardError, OSError) as error:
-        log.warning("a warm start failed, a cold one follows", extra={"sandbox": request.name, "why": str(error)})
+        log.warning("warm start failed, starting cold", extra={"sandbox": request.name, "why": str(error)})
         return None
 
 
-def _start(request: SandboxRequest, started: KeeperProcess, *, limited: Limited, uid: int, gid: int) -> LaunchedProgram:
+def _start(
+    request: SandboxRequest, started: SupervisorProcess, *, limited: CgroupLimits, uid: int, gid: int
+) -> LaunchedProgram:
     try:
-        enter_groups(started.pid, limited)
-        started.order(_orders(request, limited, uid=uid, gid=gid))  # planned while the keeper's interpreter starts
+        enter_cgroups(started.pid, limited)
+        # The view is planned here, while the interpreter of the supervisor starts.
+        started.send_spec(_make_spec(request, limited, uid=uid, gid=gid))
         report = _read_start(started, request)
     except BaseException:
-        started.give_up()
+        started.abort()
         raise
     return LaunchedProgram(
         started,
@@ -133,52 +151,52 @@ def _start(request: SandboxRequest, started: KeeperProcess, *, limited: Limited,
         pid=report.pid,
         isolation=request.isolation,
         folders=limited.folders,
-        not_enforced=[*limited.not_enforced, *_notes(request), *report.notes],
+        not_enforced=[*limited.not_enforced, *_unenforced_notes(request), *report.notes],
     )
 
 
-def _orders(request: SandboxRequest, limited: Limited, *, uid: int, gid: int) -> Orders:
+def _make_spec(request: SandboxRequest, limited: CgroupLimits, *, uid: int, gid: int) -> SandboxSpec:
     has_namespaces = request.isolation is Isolation.NAMESPACES
-    return Orders(
+    return SandboxSpec(
         has_namespaces=has_namespaces,
         argv=list(request.argv),
         launcher=list(request.launcher),
         environment=dict(request.environment),
         working_folder=request.working_folder,
         staging=str(request.scratch_folder.resolve() / "root"),
-        steps=plan_view(request, uid=uid, gid=gid, groups=limited.groups) if has_namespaces else [],
+        steps=plan_view(request, uid=uid, gid=gid, groups=limited.cgroups) if has_namespaces else [],
         hostname=request.hostname,
         uid=uid,
         gid=gid,
-        groups=limited.folders,
-        origins=limited.origins,
-        most_processes=limited.most_processes,
-        watched_memory=limited.watched_memory,
+        cgroups=limited.folders,
+        original_cgroups=limited.original_cgroups,
+        max_processes=limited.max_processes,
+        watchdog_memory_bytes=limited.watchdog_memory_bytes,
         has_own_network=request.network is not None,
         threads=max(1, int(request.limits.cpus)) if request.limits.cpus is not None else 0,
     )
 
 
 @dataclass(slots=True)
-class _Start:
+class _StartReport:
     pid: int = 0
     pidfd: int = -1
     notes: list[str] = field(default_factory=list)
     is_running: bool = False
 
 
-def _read_start(started: KeeperProcess, request: SandboxRequest) -> _Start:
-    """Take in what the keeper reports until the program runs and its pidfd is held."""
-    start = _Start()
-    deadline = time.monotonic() + started.start_limit_s
+def _read_start(started: SupervisorProcess, request: SandboxRequest) -> _StartReport:
+    """Read what the supervisor reports until the program runs and we hold its pidfd."""
+    start = _StartReport()
+    deadline = time.monotonic() + started.start_timeout_s
     try:
         while not (start.is_running and start.pid):
-            line = started.take_line()
-            if line is None and started.await_report(deadline - time.monotonic()):
+            line = started.read_status()
+            if line is None and started.wait_readable(deadline - time.monotonic()):
                 continue
-            _take_in(line, start, request)
+            _handle_status(line, start, request)
             if line is not None and line.word == status.INIT:
-                started.send(keeper.HELD)
+                started.send(supervisor.PIDFD_OPEN)
     except BaseException:
         if start.pid:
             os.close(start.pidfd)
@@ -186,14 +204,14 @@ def _read_start(started: KeeperProcess, request: SandboxRequest) -> _Start:
     return start
 
 
-def _take_in(line: Line | None, start: _Start, request: SandboxRequest) -> None:
-    if line is None or line == END:
+def _handle_status(line: StatusLine | None, start: _StartReport, request: SandboxRequest) -> None:
+    if line is None or line == STATUS_EOF:
         why = "does not answer" if line is None else "has ended"
-        raise SandboxLost(f"Sandbox {request.name} did not start: its keeper {why}.")
+        raise SandboxLost(f"Sandbox {request.name} did not start: its supervisor {why}.")
     if line.word == status.REFUSED:
-        raise Unavailable(f"This machine does not allow isolation by namespaces: {line.detail}.")
-    if line.word == status.NO_LAYERS:
-        raise CannotLayer(f"This machine cannot show a folder copy-on-write: {line.detail}.")
+        raise Unavailable(f"This machine does not allow isolation with namespaces: {line.detail}.")
+    if line.word == status.NO_OVERLAY:
+        raise CopyOnWriteUnavailable(f"This machine cannot show a folder copy-on-write: {line.detail}.")
     if line.word == status.UNUSABLE:
         raise InvalidRequest(f"Sandbox {request.name} cannot start its program: {line.detail}.")
     if line.word == status.INIT:
@@ -204,9 +222,9 @@ def _take_in(line: Line | None, start: _Start, request: SandboxRequest) -> None:
         start.is_running = True
 
 
-def _notes(request: SandboxRequest) -> list[str]:
-    notes = list(_OF_A_PROCESS_GROUP) if request.isolation is Isolation.PROCESS_GROUP else []
+def _unenforced_notes(request: SandboxRequest) -> list[str]:
+    notes = list(_PROCESS_GROUP_NOTES) if request.isolation is Isolation.PROCESS_GROUP else []
     present = [path for path in Path("/dev").iterdir() if re.fullmatch(r"nvidia\d+", path.name)]
     if request.limits.gpus and len(present) > len(request.limits.gpus):
-        notes.append("GPUs of other jobs are kept apart only by CUDA_VISIBLE_DEVICES.")
+        notes.append("Only CUDA_VISIBLE_DEVICES separates the GPUs of this job from those of other jobs.")
     return notes

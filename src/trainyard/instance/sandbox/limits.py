@@ -1,9 +1,9 @@
-"""Makes the control groups that hold a program to its share of the machine, and says what they cannot hold it to.
+"""Makes the control groups that limit a program, and says which limits they cannot enforce.
 
-Of each controller the v2 hierarchy is taken where it has it, else that of v1. Groups are made below the one this
-process is in, so that limits set on the yard hold for its jobs too. Where v2 forbids that, because a group with
-processes cannot have limited children, those with limits are made beside it, or beside one further up. No setting of a
-group that is not ours is ever changed.
+For each controller, the v2 hierarchy is used if it has the controller, else v1. New groups are children of this
+process's own group, so that limits on the yard also apply to its jobs. Where v2 forbids that, because a group that has
+processes cannot have limited children, they become siblings of this group or of one further up. The settings of groups
+that are not ours never change.
 """
 
 import os
@@ -14,60 +14,61 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainyard.foundation.errors import Conflict
-from trainyard.instance.sandbox import groups
+from trainyard.instance.sandbox import cgroups
 from trainyard.instance.sandbox.contract import Isolation
 from trainyard.link.contract import LimitSpec
 
 _PERIOD_US = 100_000
 _NPROC_COUNTS_PER_NAMESPACE = (5, 14)
-_OWN_PROCESSES = 2  # keeper and init are counted too
+# The kernel also counts the supervisor and init.
+_OWN_PROCESSES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Hierarchy:
-    """One tree of control groups: the group of it that this process is in, and that which new ones are made in."""
+class CgroupHierarchy:
+    """One tree of control groups: its mount point, this process's own group in it, and the parent for new groups."""
 
     own: Path
     parent: Path
     controllers: frozenset[str]
     is_v2: bool
-    top: Path  # where it is mounted
+    top: Path
 
 
 @dataclass(frozen=True, slots=True)
-class GroupView:
-    """A control group that a program is in, and where the hierarchy that it belongs to is mounted."""
+class VisibleCgroup:
+    """A control group of a program, and where its hierarchy is mounted."""
 
     folder: str
     hierarchy: str
 
 
 @dataclass(slots=True)
-class Limited:
-    """What was made, what the keeper has to do itself, and what nobody does."""
+class CgroupLimits:
+    """The groups that were made, the limits left to the supervisor, and the limits that nothing enforces."""
 
-    groups: list[GroupView] = field(default_factory=list)
-    origins: list[str] = field(default_factory=list)
+    cgroups: list[VisibleCgroup] = field(default_factory=list)
+    original_cgroups: list[str] = field(default_factory=list)
     not_enforced: list[str] = field(default_factory=list)
-    watched_memory: int = 0
-    most_processes: int = 0
+    watchdog_memory_bytes: int = 0
+    max_processes: int = 0
 
     @property
     def folders(self) -> list[str]:
-        """Of the groups that were made."""
-        return [group.folder for group in self.groups]
+        """The folders of the groups that were made."""
+        return [group.folder for group in self.cgroups]
 
 
-def group_folders(name: str, hierarchies: Sequence[Hierarchy]) -> list[Path]:
-    """Every folder that `make_groups` may make for this name."""
+def cgroup_folders(name: str, hierarchies: Sequence[CgroupHierarchy]) -> list[Path]:
+    """Return every folder that `make_cgroups` may make for this name."""
     parents = dict.fromkeys(place for hierarchy in hierarchies for place in (hierarchy.parent, hierarchy.own))
     return [_folder(parent, name) for parent in parents]
 
 
-def make_groups(name: str, limits: LimitSpec, hierarchies: Sequence[Hierarchy]) -> Limited:
-    """Make the groups. A v2 group is made even with nothing to limit, since an empty group proves that all are dead."""
-    _require_unused(name, group_folders(name, hierarchies))
-    limited = Limited()
+def make_cgroups(name: str, limits: LimitSpec, hierarchies: Sequence[CgroupHierarchy]) -> CgroupLimits:
+    """Make the groups. A v2 group is made even without limits: once it is empty, all its processes are proven dead."""
+    _require_unused(name, cgroup_folders(name, hierarchies))
+    limited = CgroupLimits()
     wanted = [controller for controller in ("memory", "cpu", "pids") if _settings(controller, limits, is_v2=True)]
     unheld = set(wanted)
     for hierarchy in hierarchies:
@@ -75,40 +76,41 @@ def make_groups(name: str, limits: LimitSpec, hierarchies: Sequence[Hierarchy]) 
         folder = _folder(hierarchy.parent if mine else hierarchy.own, name)
         if not (mine or hierarchy.is_v2) or not _make(folder):
             continue
-        limited.groups.append(GroupView(str(folder), str(hierarchy.top)))
-        limited.origins.append(str(hierarchy.own))
+        limited.cgroups.append(VisibleCgroup(str(folder), str(hierarchy.top)))
+        limited.original_cgroups.append(str(hierarchy.own))
         unheld -= {each for each in mine if _write(folder, _settings(each, limits, is_v2=hierarchy.is_v2))}
     limited.not_enforced.extend(_sentence(controller, limits) for controller in wanted if controller in unheld)
     return limited
 
 
-def enter_groups(pid: int, limited: Limited) -> None:
-    """Move a process in. A group that does not take it is given up."""
-    for group in list(limited.groups):
+def enter_cgroups(pid: int, limited: CgroupLimits) -> None:
+    """Move a process into the groups, and remove each group that refuses it."""
+    for group in list(limited.cgroups):
         try:
-            groups.move(pid, [group.folder])
+            cgroups.move_process(pid, [group.folder])
         except OSError as error:
-            limited.groups.remove(group)
+            limited.cgroups.remove(group)
             Path(group.folder).rmdir()
             limited.not_enforced.append(
-                f"Limits of the control group {group.folder} are not enforced: {error.strerror}."
+                f"The limits of the control group {group.folder} are not enforced: {error.strerror}."
             )
 
 
-def hold_otherwise(limited: Limited, limits: LimitSpec, isolation: Isolation) -> None:
-    """Without control groups a watchdog looks after memory, and the user namespace counts its processes itself."""
+def apply_fallbacks(limited: CgroupLimits, limits: LimitSpec, isolation: Isolation) -> None:
+    """Replace missing control groups: a watchdog for memory, and RLIMIT_NPROC in the user namespace for processes."""
     if limits.memory_bytes is not None and _sentence("memory", limits) in limited.not_enforced:
-        limited.watched_memory = limits.memory_bytes
+        limited.watchdog_memory_bytes = limits.memory_bytes
     if limits.processes is None or _sentence("pids", limits) not in limited.not_enforced:
         return
     if isolation is Isolation.NAMESPACES and _kernel() >= _NPROC_COUNTS_PER_NAMESPACE:
-        own = _OWN_PROCESSES if os.geteuid() != 0 else 1  # a keeper of root is in no user namespace
-        limited.most_processes = limits.processes + own
+        # Root's supervisor is not in a user namespace, so it is not counted.
+        own = _OWN_PROCESSES if os.geteuid() != 0 else 1
+        limited.max_processes = limits.processes + own
         limited.not_enforced.remove(_sentence("pids", limits))
 
 
-def own_hierarchies(proc: Path = Path("/proc/self")) -> list[Hierarchy]:
-    """Those this process is in that new groups can be made in: v2 first, then each of v1 with a controller we use."""
+def own_hierarchies(proc: Path = Path("/proc/self")) -> list[CgroupHierarchy]:
+    """Return the hierarchies in which this process can make groups: v2 first, then v1 ones with a controller we use."""
     mounts = _mounts((proc / "mountinfo").read_text())
     found = []
     for line in (proc / "cgroup").read_text().splitlines():
@@ -117,28 +119,29 @@ def own_hierarchies(proc: Path = Path("/proc/self")) -> list[Hierarchy]:
         if top is None:
             continue
         own = top / path.lstrip("/")
-        own = own if own.is_dir() else top  # in a container the path is often that outside of it
+        # In a container the path is often the one on the host.
+        own = own if own.is_dir() else top
         found.append(_v1_hierarchy(own, names, top) if names else _v2_hierarchy(own, top))
     usable = [hierarchy for hierarchy in found if hierarchy.is_v2 or hierarchy.controllers]
     return sorted((each for each in usable if os.access(each.parent, os.W_OK)), key=lambda each: not each.is_v2)
 
 
-def _v2_hierarchy(own: Path, top: Path) -> Hierarchy:
-    """The nearest group, from our own upwards, that hands controllers to its children; else our own.
+def _v2_hierarchy(own: Path, top: Path) -> CgroupHierarchy:
+    """Choose the nearest group, from our own upwards, that passes controllers to its children; else our own.
 
-    Either is asked to hand down what it does not yet: a service manager may have enabled but one of them.
+    It may pass only some of them, as set up by a service manager, so this tries to enable the rest.
     """
     for group in (own, *own.parents):
         controllers = frozenset(_words(group / "cgroup.subtree_control"))
         if controllers & {"memory", "cpu", "pids"} and os.access(group / "cgroup.procs", os.W_OK):
-            return Hierarchy(own, group, controllers | _enabled(group), is_v2=True, top=top)
+            return CgroupHierarchy(own, group, controllers | _enable_controllers(group), is_v2=True, top=top)
         if group == top:
             break
-    return Hierarchy(own, own, _enabled(own), is_v2=True, top=top)
+    return CgroupHierarchy(own, own, _enable_controllers(own), is_v2=True, top=top)
 
 
-def _enabled(group: Path) -> frozenset[str]:
-    """The controllers that a group agrees to hand down, which it does when it is the top or has no processes."""
+def _enable_controllers(group: Path) -> frozenset[str]:
+    """Enable controllers for the children of a group and return them. Only the root and empty groups allow that."""
     with suppress(OSError):
         available = _words(group / "cgroup.controllers")
         wanted = [controller for controller in ("memory", "cpu", "pids") if controller in available]
@@ -148,8 +151,8 @@ def _enabled(group: Path) -> frozenset[str]:
     return frozenset()
 
 
-def _v1_hierarchy(own: Path, names: str, top: Path) -> Hierarchy:
-    return Hierarchy(own, own, frozenset(names.split(",")) & {"memory", "cpu", "pids"}, is_v2=False, top=top)
+def _v1_hierarchy(own: Path, names: str, top: Path) -> CgroupHierarchy:
+    return CgroupHierarchy(own, own, frozenset(names.split(",")) & {"memory", "cpu", "pids"}, is_v2=False, top=top)
 
 
 def _words(path: Path) -> Sequence[str]:
@@ -159,24 +162,24 @@ def _words(path: Path) -> Sequence[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Mount:
+class _CgroupMount:
     target: Path
     is_v2: bool
     options: frozenset[str]
 
     def has(self, names: str) -> bool:
-        """Whether this is the hierarchy of these controllers, as /proc/self/cgroup lists them: none is v2."""
+        """Return whether this hierarchy has these controllers, as listed in /proc/self/cgroup; no names means v2."""
         return self.options.issuperset(names.split(",")) if names else self.is_v2
 
 
-def _mounts(mountinfo: str) -> Sequence[_Mount]:
-    """Where control groups are mounted. The controllers of v1 stand among the options."""
+def _mounts(mountinfo: str) -> Sequence[_CgroupMount]:
+    """Return where control groups are mounted. The v1 controllers are among the mount options."""
     mounts = []
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
         kind, _, options = after.split(" ", 2)
         if kind in ("cgroup", "cgroup2"):
-            mounts.append(_Mount(Path(before.split(" ")[4]), kind == "cgroup2", frozenset(options.split(","))))
+            mounts.append(_CgroupMount(Path(before.split(" ")[4]), kind == "cgroup2", frozenset(options.split(","))))
     return mounts
 
 
@@ -185,12 +188,12 @@ def _folder(parent: Path, name: str) -> Path:
 
 
 def _require_unused(name: str, folders: Sequence[Path]) -> None:
-    if groups.members([str(folder) for folder in folders]):
-        raise Conflict("sandbox", name, "is running already")
+    if cgroups.member_pids([str(folder) for folder in folders]):
+        raise Conflict("sandbox", name, "is already running")
 
 
 def _make(folder: Path) -> bool:
-    """Make a group. One that was left behind goes first, since its counters would be taken for this program's."""
+    """Make a group. First remove one that was left behind: its counters would be taken for this program's."""
     with suppress(OSError):
         if folder.exists():
             folder.rmdir()
@@ -200,15 +203,16 @@ def _make(folder: Path) -> bool:
 
 
 def _settings(controller: str, limits: LimitSpec, *, is_v2: bool) -> Mapping[str, str]:
-    """What to write into which file; names with a question mark are left out where the kernel has no such file."""
+    """Return what to write to which file. Files marked with "?" are skipped if the kernel does not have them."""
     if controller == "memory" and limits.memory_bytes is not None:
         size = str(limits.memory_bytes)
         if is_v2:
             return {"memory.max": size, "?memory.swap.max": "0"}
         return {"memory.limit_in_bytes": size, "?memory.memsw.limit_in_bytes": size}
     if controller == "cpu" and limits.cpus is not None:
-        quota = max(round(limits.cpus * _PERIOD_US), 1000)  # the kernel's least
-        # What was left of one period may be used in the next: ranks wait for each other, and then all want to go on.
+        # 1000 µs is the kernel's minimum.
+        quota = max(round(limits.cpus * _PERIOD_US), 1000)
+        # A burst carries unused time over to the next period: ranks wait for each other, then all continue at once.
         if is_v2:
             return {"cpu.max": f"{quota} {_PERIOD_US}", "?cpu.max.burst": str(quota)}
         return {
@@ -235,12 +239,10 @@ def _write(folder: Path, settings: Mapping[str, str]) -> bool:
 def _sentence(controller: str, limits: LimitSpec) -> str:
     if controller == "memory":
         size = f"{(limits.memory_bytes or 0) / 1024**2:.0f} MiB"
-        return f"Memory of {size} is watched, not limited by the kernel: a job above it is ended within a moment."
+        return f"The kernel does not limit memory to {size}; a watchdog kills the job shortly after it exceeds that."
     if controller == "cpu":
-        return f"The share of {limits.cpus:g} CPUs is not enforced: no control group can be made here that holds it."
-    return (
-        f"The limit of {limits.processes} processes is not enforced: no control group can be made here that holds it."
-    )
+        return f"The limit of {limits.cpus:g} CPUs is not enforced: this machine allows no control group for it."
+    return f"The limit of {limits.processes} processes is not enforced: this machine allows no control group for it."
 
 
 def _kernel() -> tuple[int, ...]:

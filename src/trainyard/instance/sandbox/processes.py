@@ -1,4 +1,4 @@
-"""The tree below a process, read from /proc."""
+"""The process tree, read from /proc."""
 
 import os
 import time
@@ -9,7 +9,7 @@ _PAUSE_S = 0.002
 
 
 def descendants(root: int) -> list[int]:
-    """All processes below `root`, parents first. Orphans count where `root` adopts them."""
+    """Return all processes below `root`, parents first. Orphans are included if `root` adopts them."""
     found: list[int] = []
     pending = [root]
     while pending:
@@ -20,9 +20,9 @@ def descendants(root: int) -> list[int]:
 
 
 def kill_descendants(*, timeout_s: float) -> bool:
-    """End everything below this process, which has adopted its orphans; True when the kernel says that none is left.
+    """Kill everything below this process, which adopts orphans; return True once the kernel says that none is left.
 
-    They are stopped before they are killed, so that none can fork while its siblings die.
+    All are stopped before they are killed, so that none can fork while its siblings die.
     """
     deadline = time.monotonic() + timeout_s
     while not _has_no_children():
@@ -36,14 +36,14 @@ def kill_descendants(*, timeout_s: float) -> bool:
 
 
 def reap_others(pid: int) -> None:
-    """Collect the children that have ended, but for `pid`."""
+    """Reap the children that have ended, except `pid`."""
     for child in _children(os.getpid()):
         if child != pid:
             os.waitpid(child, os.WNOHANG)
 
 
 def proportional_memory(pid: int) -> int:
-    """Bytes of memory, with shared pages divided among those that share them; 0 when it is gone."""
+    """Return the memory in bytes, with shared pages divided among their users; 0 if the process is gone."""
     for line in _lines(f"/proc/{pid}/smaps_rollup"):
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024
@@ -51,14 +51,14 @@ def proportional_memory(pid: int) -> int:
 
 
 def resident_memory(pid: int) -> int:
-    """Bytes of memory, shared pages counted whole: cheap to read, and never less than the proportional figure."""
+    """Return the memory in bytes, with shared pages counted in full: cheap, and never below the proportional size."""
     for line in _lines(f"/proc/{pid}/statm"):
         return int(line.split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return 0
 
 
 def cpu_ticks(pid: int) -> int:
-    """The processor time of a process and of its children that have ended, in clock ticks; 0 when it is gone."""
+    """Return the CPU time of a process and of its reaped children, in clock ticks; 0 if it is gone."""
     for line in _lines(f"/proc/{pid}/stat"):
         return sum(map(int, line.rpartition(")")[2].split()[11:15]))
     return 0
@@ -82,7 +82,7 @@ def _has_no_children() -> bool:
 
 
 def _children(pid: int) -> list[int]:
-    """Children are listed by the thread that made them."""
+    """Return the children. The kernel lists them per thread that made them."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")
     except OSError:

@@ -1,6 +1,6 @@
 """Signals without the `signal` module, whose enums take four milliseconds to import.
 
-`_signal` is the part in C, which every interpreter has loaded at its start.
+`_signal` is its C part, which every interpreter loads at its start.
 """
 
 import _signal  # type: ignore[import-not-found]
@@ -13,7 +13,7 @@ TERMINATE: int = _signal.SIGTERM
 
 
 def block_all() -> None:
-    """Let signals wait until `next_signal` takes them; only SIGKILL and SIGSTOP still act by themselves."""
+    """Block signals until `next_signal` takes them; only SIGKILL and SIGSTOP still act."""
     _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
 
 
@@ -22,7 +22,7 @@ def next_signal() -> int:
 
 
 def restore_defaults() -> None:
-    """Give a program the dispositions it expects, whatever this interpreter and those before it ignored."""
+    """Restore the default dispositions, whatever this interpreter and its ancestors ignored."""
     for number in _signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP}:
         _signal.signal(number, _signal.SIG_DFL)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())

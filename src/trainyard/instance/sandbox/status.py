@@ -1,25 +1,35 @@
-"""The lines that keeper and init write to the launcher.
+"""The status lines that the supervisor and init write to the launcher.
 
-A line is one write, shorter than a pipe's atomic size, so lines of several processes never mix.
+A line is one write, shorter than the atomic size of a pipe, so lines of several processes never mix. Each has a word
+and a detail:
+
+    init      pid of the root of the tree, as the supervisor sees it
+    note      something that this machine does not enforce
+    running   the program's image is loaded
+    refused   why the machine does not allow the isolation
+    nolayers  why the machine cannot show a folder copy-on-write
+    unusable  why something named in the request cannot be used
+    exited    the program's exit code, or minus the signal that ended it
+    ended     nothing of the tree is left; 1 if it ran out of memory, else 0
 """
 
 import os
 
-INIT = "init"  # pid of the process that holds the tree, in the keeper's numbers
-NOTE = "note"  # something that this machine does not enforce
-RUNNING = "running"  # the program's image is loaded
-REFUSED = "refused"  # the machine does not allow what isolation needs: why
-NO_LAYERS = "nolayers"  # the machine cannot show a folder copy-on-write: why
-UNUSABLE = "unusable"  # something named in the request cannot be used: why
-EXITED = "exited"  # the program's exit code, or minus the signal that ended it
-ENDED = "ended"  # nothing of the tree is left; 1 when memory was the cause, else 0
+INIT = "init"
+NOTE = "note"
+RUNNING = "running"
+REFUSED = "refused"
+NO_OVERLAY = "nolayers"
+UNUSABLE = "unusable"
+EXITED = "exited"
+ENDED = "ended"
 
-_LONGEST = 2000
+_MAX_DETAIL_CHARS = 2000
 
 
 def report(status_fd: int, word: str, detail: str = "") -> None:
-    """Write one line. A launcher that is gone no longer wants it."""
-    line = f"{word} {detail[:_LONGEST]}".replace("\n", " ") + "\n"
+    """Write one line, unless the launcher is gone."""
+    line = f"{word} {detail[:_MAX_DETAIL_CHARS]}".replace("\n", " ") + "\n"
     try:
         os.write(status_fd, line.encode(errors="replace")[:4096])
     except BrokenPipeError:

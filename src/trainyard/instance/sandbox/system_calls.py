@@ -1,7 +1,7 @@
-"""The calls of the kernel that Python has no function for. Each raises OSError, with what was tried as its file name.
+"""System calls that Python has no function for. Each raises OSError, whose file name says what was tried.
 
-This module and all that the keeper imports use only what costs next to nothing to import: no typing, enum, dataclasses,
-pathlib or re, each of which takes several milliseconds of every job's start. A test holds them to it.
+This module and all that the supervisor imports use only modules that cost almost nothing to import: no typing, enum,
+dataclasses, pathlib or re, each of which would add several milliseconds to every job's start. A test enforces this.
 """
 
 import ctypes
@@ -12,7 +12,8 @@ NEW_NET, NEW_CGROUP = 0x40000000, 0x02000000
 
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 0x2, 0x4, 0x8, 0x1000, 0x4000, 0x40000
 
-READ_ONLY, NO_SUID, NO_DEVICES, NO_EXEC = 0x1, 0x2, 0x4, 0x8  # attributes of mount_setattr
+# Attributes of mount_setattr.
+READ_ONLY, NO_SUID, NO_DEVICES, NO_EXEC = 0x1, 0x2, 0x4, 0x8
 _IDMAP = 0x100000
 
 _SYS_OPEN_TREE, _SYS_MOVE_MOUNT, _SYS_OPENAT2 = 428, 429, 437
@@ -50,25 +51,25 @@ def mount(source: str, target: str, *, kind: str = "", flags: int = 0, options: 
 
 
 def restrict_mount(target: str, attributes: int, *, is_recursive: bool = True) -> None:
-    """Add attributes to a mount and to all mounts below it, which the kernel does in one call since 5.12."""
+    """Add attributes to a mount and to all mounts below it. Linux 5.12 and later does this in one call."""
     _set_attributes(_AT_FDCWD, target, attributes, flags=_AT_RECURSIVE if is_recursive else 0)
 
 
 def restrict_tree(tree: int, attributes: int, *, is_recursive: bool = True) -> None:
-    """Like `restrict_mount`, of a mount that a descriptor stands for."""
+    """Like `restrict_mount`, for a mount given by its descriptor."""
     _set_attributes(tree, "", attributes, flags=_AT_EMPTY_PATH | (_AT_RECURSIVE if is_recursive else 0))
 
 
 def map_owner(tree: int, namespace: int) -> None:
-    """Let the owner of the files of a detached mount appear as the one that a user namespace maps it to.
+    """Show the files of a detached mount with the owner that a user namespace maps theirs to.
 
-    Since 5.12, on file systems that know how; others refuse.
+    Requires Linux 5.12 and a file system that supports idmapped mounts; others refuse.
     """
     _set_attributes(tree, "", _IDMAP, namespace=namespace, flags=_AT_EMPTY_PATH)
 
 
 def clone_mount(descriptor: int, *, is_recursive: bool = True) -> int:
-    """A descriptor of a copy of what another one sees, which is not mounted anywhere yet."""
+    """Return a descriptor of a clone of the mount at `descriptor`; the clone is not attached anywhere yet."""
     return _syscall(
         "clone a mount",
         _SYS_OPEN_TREE,
@@ -79,7 +80,7 @@ def clone_mount(descriptor: int, *, is_recursive: bool = True) -> int:
 
 
 def attach_mount(tree: int, place: int) -> None:
-    """Mount a copy that `clone_mount` made on the file or folder of another descriptor."""
+    """Attach a mount that `clone_mount` made to the file or folder of another descriptor."""
     _syscall(
         "attach a mount",
         _SYS_MOVE_MOUNT,
@@ -92,12 +93,12 @@ def attach_mount(tree: int, place: int) -> None:
 
 
 def open_without_links(path: str, flags: int = 0) -> int:
-    """A descriptor of what lies at an absolute path in which no symbolic link is met; ELOOP when one is."""
+    """Open an absolute path; ELOOP if there is a symbolic link in it."""
     return _open_at(_AT_FDCWD, path, flags=flags, resolve=_RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS, what=path)
 
 
 def open_beneath(folder: str, path: str) -> int:
-    """A descriptor of what lies at a path below a folder; links that lead out of the folder are refused."""
+    """Open a path below a folder, and refuse links that lead out of the folder."""
     top = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         resolve = _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS
@@ -111,7 +112,7 @@ def pivot_root(new_root: str, put_old: str) -> None:
 
 
 def unmount(target: str) -> None:
-    """Take a mount and all below it away; what still uses it keeps it alive unseen."""
+    """Detach a mount and all below it; processes that still use it keep it alive, but invisible."""
     _check(_libc.umount2(os.fsencode(target), _MNT_DETACH), f"unmount {target}")
 
 
@@ -121,12 +122,12 @@ def set_host_name(name: str) -> None:
 
 
 def die_with_parent(signal: int) -> None:
-    """Have the kernel send `signal` when the parent ends. A change of uid cancels it."""
+    """Ask the kernel to send `signal` when the parent dies. A change of uid cancels this."""
     _prctl("PR_SET_PDEATHSIG", _PR_SET_PDEATHSIG, signal)
 
 
 def set_dumpable(value: int) -> None:
-    """With 0, processes of the same user may neither trace this one nor read its memory."""
+    """With 0, other processes of the same user can neither trace this one nor read its memory."""
     _prctl("PR_SET_DUMPABLE", _PR_SET_DUMPABLE, value)
 
 
@@ -138,16 +139,16 @@ def forbid_new_privileges() -> None:
     _prctl("PR_SET_NO_NEW_PRIVS", _PR_SET_NO_NEW_PRIVS, 1)
 
 
-class _Filter(ctypes.Structure):
+class _SockFprog(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
 def filter_calls(instructions: bytes) -> None:
-    """Have the kernel ask a program of its small machine before every call of this process and of all it starts."""
-    told = _Filter(len(instructions) // _INSTRUCTION_BYTES, instructions)
+    """Install a seccomp filter, a BPF program, for every system call of this process and of all it starts."""
+    program = _SockFprog(len(instructions) // _INSTRUCTION_BYTES, instructions)
     zero = ctypes.c_ulong(0)
     mode = ctypes.c_ulong(_SECCOMP_MODE_FILTER)
-    _check(_libc.prctl(_PR_SET_SECCOMP, mode, ctypes.byref(told), zero, zero), "PR_SET_SECCOMP")
+    _check(_libc.prctl(_PR_SET_SECCOMP, mode, ctypes.byref(program), zero, zero), "PR_SET_SECCOMP")
 
 
 def drop_bounding_capability(number: int) -> None:
@@ -162,7 +163,7 @@ def drop_capabilities() -> None:
 
 
 def leave_session_keyring() -> None:
-    """Get an empty session keyring in place of the one that came with the login session of the yard."""
+    """Replace the session keyring, which comes from the yard's login session, by an empty one."""
     number = _SYS_KEYCTL.get(os.uname().machine)
     if number is not None:
         _syscall("join a new session keyring", number, ctypes.c_long(_KEYCTL_JOIN_SESSION_KEYRING), ctypes.c_void_p())
@@ -176,7 +177,7 @@ def has_landlock_scopes() -> bool:
 
 
 def scope_sockets_and_signals() -> None:
-    """Cut this process and its children off from abstract sockets and processes that are not among themselves."""
+    """Cut this process and its children off from all other processes and from abstract sockets not their own."""
     attr = (ctypes.c_uint64 * 3)(0, 0, _LANDLOCK_ABSTRACT_SOCKETS | _LANDLOCK_SIGNALS)
     size = ctypes.c_size_t(ctypes.sizeof(attr))
     ruleset = _syscall("landlock ruleset", _SYS_LANDLOCK_CREATE, ctypes.byref(attr), size, ctypes.c_ulong(0))

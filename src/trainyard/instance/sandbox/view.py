@@ -1,7 +1,7 @@
-"""Plans what a program sees: nothing of the host but what is listed here.
+"""Plans what a program sees: nothing of the host except what is listed here.
 
-The plan is a list of steps for mounts.py. A folder of the host is seen because the system needs it, because the
-interpreter does, or because the request names it; what is hidden is masked wherever one of those would show it.
+The plan is a list of steps for mounts.py. A folder of the host is visible because the system or the interpreter needs
+it, or because the request names it. Hidden paths are masked wherever one of those would show them.
 """
 
 import os
@@ -14,12 +14,13 @@ from pathlib import Path
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.instance.sandbox.contract import ML, Bind, SandboxRequest
 from trainyard.instance.sandbox.interpreters import interpreter_folders
-from trainyard.instance.sandbox.limits import GroupView
-from trainyard.instance.sandbox.orders import Step
+from trainyard.instance.sandbox.limits import VisibleCgroup
+from trainyard.instance.sandbox.spec import Step
 
-_SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "nix", "gnu")
+_SYSTEM_FOLDERS = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "nix", "gnu")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-_GPU_DEVICES = ("nvidia*", "dri", "kfd", "dxg", "infiniband")  # the last is a network, of no namespace
+# InfiniBand comes last because it is left out of isolated sandboxes: it is a network that namespaces do not contain.
+_GPU_DEVICES = ("nvidia*", "dri", "kfd", "dxg", "infiniband")
 _DEVICE_LINKS = (
     ("fd", "/proc/self/fd"),
     ("stdin", "fd/0"),
@@ -27,76 +28,82 @@ _DEVICE_LINKS = (
     ("stderr", "fd/2"),
     ("ptmx", "pts/ptmx"),
 )
-_GROUPS = "/sys/fs/cgroup"
+_CGROUP_ROOT = "/sys/fs/cgroup"
 _LOCALHOST = ("127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback")
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
-    source: Path  # resolved
+class _VisiblePath:
+    """A host path and where the program sees it. `source` is resolved.
+
+    An explicit path was requested, so it stays visible in a hidden folder. `step` shows it unless it is a plain bind.
+    """
+
+    source: Path
     target: str
     kind: str
-    is_explicit: bool = True  # was asked for, so a hidden folder around it does not hide it
-    step: Step = ()  # that shows it, where it is not a plain bind
+    is_explicit: bool = True
+    step: Step = ()
 
 
 def plan_view(
-    request: SandboxRequest, *, uid: int, gid: int, groups: Sequence[GroupView] = (), root: Path = Path("/")
+    request: SandboxRequest, *, uid: int, gid: int, groups: Sequence[VisibleCgroup] = (), root: Path = Path("/")
 ) -> list[Step]:
-    """The steps that build the view, parents before what lies in them.
+    """Return the steps that build the view, parents before children.
 
-    `groups` are the control groups of the program, the only ones that it sees. `root` is the host's, but for tests.
+    `groups` are the control groups of the program, the only ones it sees. `root` is the host's root, except in tests.
     """
-    hidden = [path.resolve() for path in (*request.hidden, *_sockets(request, root), *_links(request, root))]
+    hidden = [path.resolve() for path in (*request.hidden, *_sockets(request, root), *_network_folders(request, root))]
     links = dict(_system_links(root))
-    shown = [*_system(root), *_requested(request, hidden, links)]
+    shown = [*_system_paths(root), *_requested_paths(request, hidden, links)]
     shown = [each for each in shown if each.is_explicit or not _lies_in_any(each.source, hidden)]
     masks = {target: path.is_dir() for each in shown for target, path in _masks(each, hidden)}
-    masks |= {_GROUPS: True} if (root / _GROUPS[1:]).is_dir() else {}
+    masks |= {_CGROUP_ROOT: True} if (root / _CGROUP_ROOT[1:]).is_dir() else {}
     steps: list[tuple[str, Step]] = [(target, ("mask", target)) for target in masks]
     steps += [(each.target, each.step or ("bind", each.kind, str(each.source), each.target)) for each in shown]
-    steps += _shown_groups(groups)
-    ordered = [step for _, step in sorted(steps, key=_depth)]  # stable: what is asked for lies on what masks it
+    steps += _cgroup_steps(groups)
+    # The sort is stable, so that a requested path is mounted over what masks it.
+    ordered = [step for _, step in sorted(steps, key=_depth)]
     return [
         *(("link", target, text) for target, text in links.items()),
         *ordered,
         *_plain_folders(),
         *_devices(request, root),
-        *_texts(request, root, uid=uid, gid=gid),
+        *_etc_files(request, root, uid=uid, gid=gid),
         *(("seal", target) for target, is_folder in masks.items() if is_folder),
     ]
 
 
-def shown_places(request: SandboxRequest, *, root: Path = Path("/")) -> list[Path]:
-    """The files and folders of the host that a program is to see, hidden ones among them."""
+def visible_paths(request: SandboxRequest, *, root: Path = Path("/")) -> list[Path]:
+    """Return the files and folders of the host that a program would see, including hidden ones."""
     links = dict(_system_links(root))
-    return [each.source for each in (*_system(root), *_requested(request, request.hidden, links))]
+    return [each.source for each in (*_system_paths(root), *_requested_paths(request, request.hidden, links))]
 
 
 def _sockets(request: SandboxRequest, root: Path) -> Iterator[Path]:
-    """Socket files in folders of the system: being read-only keeps nobody from connecting to one.
+    """Yield socket files to hide: those in system folders, since a read-only mount still allows connections.
 
-    A program with a network of its own gets none in folders that it shares with others either, but for its own.
+    For a program with its own network, also those in folders that it shares with others; only its own sockets stay.
     """
-    places = tuple(f"/{name}/" for name in (*_SYSTEM, "opt")) if request.network is None else ("/",)
+    prefixes = tuple(f"/{name}/" for name in (*_SYSTEM_FOLDERS, "opt")) if request.network is None else ("/",)
     own = (request.ml_folder.resolve(), request.scratch_folder.resolve())
     with suppress(OSError):
         for line in (root / "proc/net/unix").read_text(errors="replace").splitlines()[1:]:
-            # A program in another sandbox may have given its socket any name: that of a folder of ours, or one with
-            # line breaks in it, which the kernel shows as they are.
+            # A program in another sandbox may have given its socket any name: that of one of our folders, or one with
+            # line breaks, which the kernel shows unescaped.
             path = "".join(line.split(maxsplit=7)[7:])
-            if path.startswith(places) and not _lies_in_any(root / path[1:], own) and _is_socket(root / path[1:]):
+            if path.startswith(prefixes) and not _lies_in_any(root / path[1:], own) and _is_socket(root / path[1:]):
                 yield root / path[1:]
 
 
-def _links(request: SandboxRequest, root: Path) -> Iterator[Path]:
-    """What the host's own links look like from outside, which are not those of a program with another network."""
+def _network_folders(request: SandboxRequest, root: Path) -> Iterator[Path]:
+    """Yield the folders that describe the host's network links, to hide from a program with its own network."""
     if request.network is not None:
         yield from (root / "sys/class/net", root / "sys/devices/virtual/net")
 
 
 def _system_links(root: Path) -> Iterator[tuple[str, str]]:
-    for name in _SYSTEM:
+    for name in _SYSTEM_FOLDERS:
         if (root / name).is_symlink():
             yield f"/{name}", str((root / name).readlink())
     for entry in _entries(root / "opt"):
@@ -104,70 +111,74 @@ def _system_links(root: Path) -> Iterator[tuple[str, str]]:
             yield f"/opt/{entry.name}", str(entry.readlink())
 
 
-def _system(root: Path) -> Iterator[_Shown]:
-    """`/opt` is shown entry by entry, since the host's has no folder that `ml` could be mounted on."""
-    entries = [(root / name, f"/{name}") for name in _SYSTEM]
+def _system_paths(root: Path) -> Iterator[_VisiblePath]:
+    """Yield the system's folders. `/opt` is shown entry by entry, since the host's may have no mount point for `ml`."""
+    entries = [(root / name, f"/{name}") for name in _SYSTEM_FOLDERS]
     entries += [(entry, f"/opt/{entry.name}") for entry in _entries(root / "opt") if entry.name != "ml"]
     for entry, target in entries:
         if entry.exists() and not entry.is_symlink():
-            yield _Shown(entry.resolve(), target, "read_only", is_explicit=False)
-    yield _Shown(root / "sys", "/sys", "system", is_explicit=False)
+            yield _VisiblePath(entry.resolve(), target, "read_only", is_explicit=False)
+    yield _VisiblePath(root / "sys", "/sys", "system", is_explicit=False)
     resolver = (root / "etc/resolv.conf").resolve()
-    if resolver.exists() and not resolver.is_relative_to(root / "etc"):  # a resolver daemon keeps it under /run
-        yield _Shown(resolver, "/" + str(resolver.relative_to(root)), "system")
+    # A resolver daemon keeps this file under /run.
+    if resolver.exists() and not resolver.is_relative_to(root / "etc"):
+        yield _VisiblePath(resolver, "/" + str(resolver.relative_to(root)), "system")
 
 
-def _requested(request: SandboxRequest, hidden: Sequence[Path], links: Mapping[str, str]) -> Iterator[_Shown]:
-    private = [*hidden, Path(os.path.expanduser("~"))]  # not Path.home(), which fails without one
+def _requested_paths(
+    request: SandboxRequest, hidden: Sequence[Path], links: Mapping[str, str]
+) -> Iterator[_VisiblePath]:
+    # Path.home() would fail for a user without a home.
+    private = [*hidden, Path(os.path.expanduser("~"))]
     for folder in interpreter_folders(request.interpreter, private):
-        if folder.parts[1] not in _SYSTEM or _lies_in_any(folder.resolve(), hidden):
-            yield _Shown(folder.resolve(), str(folder), "read_only")
-    yield _Shown(request.scratch_folder.resolve() / "tmp", "/tmp", "writable")
-    yield _Shown(request.scratch_folder.resolve() / "var-tmp", "/var/tmp", "writable")
-    yield _Shown(request.ml_folder.resolve(), ML, "writable")
+        if folder.parts[1] not in _SYSTEM_FOLDERS or _lies_in_any(folder.resolve(), hidden):
+            yield _VisiblePath(folder.resolve(), str(folder), "read_only")
+    yield _VisiblePath(request.scratch_folder.resolve() / "tmp", "/tmp", "writable")
+    yield _VisiblePath(request.scratch_folder.resolve() / "var-tmp", "/var/tmp", "writable")
+    yield _VisiblePath(request.ml_folder.resolve(), ML, "writable")
     for kind, binds in (("read_only", request.read_only), ("writable", request.writable)):
-        yield from (_bound(bind, kind, links) for bind in binds)
+        yield from (_bound_path(bind, kind, links) for bind in binds)
     for each in request.copy_on_write:
         source = each.source.resolve()
-        step = ("layers", str(source), str(each.changes.resolve()), each.target)
-        yield _Shown(source, each.target, "layers", step=step)
+        step = ("overlay", str(source), str(each.changes.resolve()), each.target)
+        yield _VisiblePath(source, each.target, "overlay", step=step)
 
 
-def _bound(bind: Bind, kind: str, links: Mapping[str, str]) -> _Shown:
-    """What a bind shows. Links are followed here; whoever binds meets none, or refuses what was changed since."""
+def _bound_path(bind: Bind, kind: str, links: Mapping[str, str]) -> _VisiblePath:
+    """Resolve a bind. Links are followed here; mounting follows none, and so refuses a path that has changed since."""
     source = bind.source.resolve()
     shown = (source / bind.below).resolve() if bind.below else source
     if not shown.is_relative_to(source):
-        raise InvalidRequest(f'"{bind.below}" leads out of the folder {bind.source}.')
-    return _Shown(shown, _target(bind, links), kind)
+        raise InvalidRequest(f'"{bind.below}" is outside the folder {bind.source}.')
+    return _VisiblePath(shown, _target(bind, links), kind)
 
 
 def _target(bind: Bind, links: Mapping[str, str]) -> str:
-    """Where a bind is seen, without the links of the system on the way: none is followed when the view is built."""
+    """Return the target of a bind with the system's own links resolved, since mounting follows no links."""
     target = os.path.normpath(bind.target or str(bind.source))
     if not target.startswith("/") or target == "/":
-        raise InvalidRequest(f'"{bind.target}" is no place for {bind.source}; it must be an absolute path below "/".')
+        raise InvalidRequest(f'{bind.source} cannot be shown at "{bind.target}"; use an absolute path below "/".')
     top = next((link for link in links if f"{target}/".startswith(f"{link}/")), None)
     if top is None:
         return target
     return os.path.normpath(os.path.join(os.path.dirname(top), links[top]) + target.removeprefix(top))
 
 
-def _masks(shown: _Shown, hidden: Sequence[Path]) -> Iterator[tuple[str, Path]]:
+def _masks(shown: _VisiblePath, hidden: Sequence[Path]) -> Iterator[tuple[str, Path]]:
     for path in hidden:
         if path != shown.source and path.is_relative_to(shown.source) and path.exists():
             yield f"{shown.target}/{path.relative_to(shown.source)}", path
 
 
-def _shown_groups(groups: Sequence[GroupView]) -> Iterator[tuple[str, Step]]:
-    """The groups of the program where it expects those of a container: at the top of each hierarchy."""
+def _cgroup_steps(groups: Sequence[VisibleCgroup]) -> Iterator[tuple[str, Step]]:
+    """Yield steps that show the program's groups as in a container: at the top of each hierarchy."""
     for group in groups:
-        if group.hierarchy != _GROUPS and os.path.dirname(group.hierarchy) != _GROUPS:
+        if group.hierarchy != _CGROUP_ROOT and os.path.dirname(group.hierarchy) != _CGROUP_ROOT:
             continue
         yield group.hierarchy, ("bind", "system", group.folder, group.hierarchy)
         controllers = os.path.basename(group.hierarchy).split(",")
         for name in controllers if len(controllers) > 1 else ():
-            yield f"{_GROUPS}/{name}", ("link", f"{_GROUPS}/{name}", ",".join(controllers))
+            yield f"{_CGROUP_ROOT}/{name}", ("link", f"{_CGROUP_ROOT}/{name}", ",".join(controllers))
 
 
 def _plain_folders() -> Iterator[Step]:
@@ -189,8 +200,8 @@ def _devices(request: SandboxRequest, root: Path) -> Iterator[Step]:
     yield ("tmpfs", "/dev/shm", "mode=1777" if memory is None else f"mode=1777,size={memory // 2}")
 
 
-def _texts(request: SandboxRequest, root: Path, *, uid: int, gid: int) -> Iterator[Step]:
-    """Files of /etc that are the job's own. One that is a link is replaced where the link leads."""
+def _etc_files(request: SandboxRequest, root: Path, *, uid: int, gid: int) -> Iterator[Step]:
+    """Yield steps for the job's own files in /etc. If one is a link, the file that it leads to is replaced."""
     names = [request.hostname] if not any(request.hostname in line.split()[1:] for line in request.hosts) else []
     texts = {
         "hosts": [*_LOCALHOST, *(f"127.0.0.1 {name}" for name in names), *request.hosts],
@@ -199,8 +210,8 @@ def _texts(request: SandboxRequest, root: Path, *, uid: int, gid: int) -> Iterat
         "group": ["root:x:0:", f"job:x:{gid}:"],
     }
     if request.network is not None:
-        # Whoever asks for a name that is not in these files is told that there is none, not to try again later: torch
-        # looks for the name of each rank that connects, and warns of every answer but that.
+        # The answer for a name that is not in these files is "not found" instead of "try again": torch looks up the
+        # name of each rank that connects, and warns about every other answer.
         texts["nsswitch.conf"] = ["passwd: files", "group: files", "hosts: files"]
     for name, lines in texts.items():
         path = (root / "etc" / name).resolve()
@@ -222,5 +233,5 @@ def _lies_in_any(path: Path, folders: Sequence[Path]) -> bool:
     return any(path.is_relative_to(folder) for folder in folders)
 
 
-def _depth(placed: tuple[str, Step]) -> int:
-    return placed[0].count("/")
+def _depth(step_at_target: tuple[str, Step]) -> int:
+    return step_at_target[0].count("/")

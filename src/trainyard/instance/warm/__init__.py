@@ -1,11 +1,11 @@
-"""Starts programs at once, by forking them from an interpreter that has their framework imported.
+"""Starts programs without delay by forking them from an interpreter that has already imported their framework.
 
-A program forked from a warm worker runs in the same sandbox as any other and behaves as if it had been started by
-`python script.py`. Where that cannot be promised, it is: `warmth.py` decides. What a worker is, how it is found and how
-it is ended is told in link/warm.py, since the yard does that too.
+A program forked from a warm worker runs in the same sandbox as any other, and behaves as if it had been started with
+`python script.py`. Where that cannot be guaranteed, `worker_selection.py` decides that it starts cold. link/warm.py
+defines what a worker is and how to find and end it, since the yard does that too.
 
-    agent      warmth.py asks a worker for a fork, or has one made for the next program
+    agent      worker_selection.py asks a worker for a fork, or starts one for the next program
     starter.py takes the lock, examines the environment (trust.py), and becomes the worker
-    worker.py  imports, waits, forks keepers
-    program    after the fork, interpreter.py makes the interpreter a fresh one, and script.py runs the script
+    worker.py  imports, waits, forks sandbox supervisors
+    program    after the fork, interpreter.py resets the interpreter, and script.py runs the script
 """

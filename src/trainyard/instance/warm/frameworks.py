@@ -1,4 +1,4 @@
-"""What is worth importing before a program asks for it, and which programs ask for it: told by their source."""
+"""Which modules a warm worker imports in advance, and which of them a program uses, according to its source."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,8 @@ from pathlib import Path, PurePosixPath
 
 from trainyard.foundation.confined import ConfinedFolder
 
-# Of each framework, the modules that take long and that most programs need. The first optimizer imports torch._dynamo.
+# By framework: the modules that are slow to import and that most programs need. The first optimizer imports
+# torch._dynamo.
 PRELOADS: dict[str, tuple[str, ...]] = {
     "torch": ("torch", "torch.utils.data", "torch.optim", "torch._dynamo", "torch.distributed", "torch.nn.functional"),
     "numpy": ("numpy",),
@@ -21,9 +22,9 @@ def _modules(framework: str, names: str) -> frozenset[str]:
     return frozenset(f"{framework}.{name}" for name in names.split())
 
 
-# What else a worker imports of a framework when the code of a program names it. The code is a user's, and a worker has
-# the rights of the yard: so no name comes from there that is not here. None of these does more than define things when
-# it is imported: it starts no thread or process, opens no file, and reads no arguments.
+# More modules that a worker imports if the code of a program names them. The code is a user's and a worker has the
+# rights of the yard, so it imports only names that are listed here. Importing one of these only defines things: it
+# starts no thread or process, opens no file, and reads no arguments.
 _IMPORTED_IF_NAMED: dict[str, frozenset[str]] = {
     "torch": _modules(
         "torch",
@@ -47,7 +48,7 @@ _IMPORTED_IF_NAMED: dict[str, frozenset[str]] = {
     ),
     "pandas": _modules("pandas", "api.types tseries.offsets"),
 }
-# Packages that import a framework, and which.
+# Packages that import a framework, and which one.
 _BUILT_ON = {
     "accelerate": "torch",
     "lightning": "torch",
@@ -63,45 +64,46 @@ _IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+(?P<origin>[\w.]+)[ \t]+import|import[ \t]+(?P<names>[^\n#;(]+))", re.MULTILINE
 )
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-_MOST_ENTRIES = 5000  # of a code folder that is looked through
-_MOST_SOURCES = 200
-_MOST_BYTES = 256 * 1024  # of one source
+# Of a code folder.
+_MAX_ENTRIES = 5000
+_MAX_SOURCES = 200
+_MAX_SOURCE_BYTES = 256 * 1024
 
 
 @dataclass(slots=True)
-class Source:
-    """What the code of a program tells of itself.
+class CodeSummary:
+    """What a program's code folder reveals without running it.
 
-    `imported` are all modules that it imports by name. `top` are the names that can be imported from its first level
-    and from beside its script; `inner` all names of files and folders. What is not `is_whole` has more in it than was
-    looked at.
+    `imported` are all modules that it imports by name. `importable_names` are the modules at its top level and next to
+    its script; `all_names` are the names of all its files and folders. If it is not complete, the folder holds more
+    than was scanned.
     """
 
     frameworks: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
     imported: set[str] = field(default_factory=set)
-    top: set[str] = field(default_factory=set)
-    inner: set[str] = field(default_factory=set)
-    is_whole: bool = True
+    importable_names: set[str] = field(default_factory=set)
+    all_names: set[str] = field(default_factory=set)
+    is_complete: bool = True
 
 
-def read_source(code: Path, script: str) -> Source:
-    """Look through a code folder without following a link; OSError when there is none."""
-    source = Source()
+def summarize_code(code: Path, script: str) -> CodeSummary:
+    """Scan a code folder without following links; OSError if it does not exist."""
+    source = CodeSummary()
     imported: set[str] = set()
     folders: tuple[list[str], list[str]] = ([], list(PurePosixPath(script).parts[:-1]))
     sources = 0
     with ConfinedFolder.open(code.parent, code.name) as opened:
         for number, entry in enumerate(opened.walk()):
             name = entry.name.partition(".")[0]
-            source.inner.add(name)
+            source.all_names.add(name)
             if entry.above in folders:
-                source.top.add(name)
-            if entry.name.endswith(".py") and sources < _MOST_SOURCES:
+                source.importable_names.add(name)
+            if entry.name.endswith(".py") and sources < _MAX_SOURCES:
                 sources += 1
-                imported |= imported_modules(entry.read(limit_bytes=_MOST_BYTES))
-            if number >= _MOST_ENTRIES:
-                source.is_whole = False
+                imported |= imported_modules(entry.read(limit_bytes=_MAX_SOURCE_BYTES))
+            if number >= _MAX_ENTRIES:
+                source.is_complete = False
                 break
     source.imported = imported
     source.frameworks = used_frameworks(imported)
@@ -110,7 +112,7 @@ def read_source(code: Path, script: str) -> Source:
 
 
 def imported_modules(text: bytes) -> set[str]:
-    """The modules that a source imports by name, wherever it does so."""
+    """Return the modules that a source imports by name, anywhere in it."""
     found: set[str] = set()
     for match in _IMPORT.finditer(text):
         names = (match["origin"] or match["names"]).decode(errors="replace")
@@ -124,13 +126,13 @@ def used_frameworks(imported: Iterable[str]) -> tuple[str, ...]:
 
 
 def preloads(frameworks: Sequence[str], imported: Iterable[str]) -> tuple[str, ...]:
-    """The modules to import for these frameworks: those that everybody needs, then known ones that a program names."""
+    """Return the modules to import for these frameworks: those most programs need, then those a program names."""
     known = [module for framework in frameworks for module in PRELOADS[framework]]
     named = [name for framework in frameworks for name in sorted(_IMPORTED_IF_NAMED[framework] & set(imported))]
     return tuple(dict.fromkeys((*known, *named)))
 
 
 def is_known(module: str) -> bool:
-    """Whether a worker may import a module before a program does."""
+    """Return whether a worker may import a module in advance."""
     framework = module.partition(".")[0]
     return module in PRELOADS.get(framework, ()) or module in _IMPORTED_IF_NAMED.get(framework, ())

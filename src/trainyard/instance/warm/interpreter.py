@@ -1,7 +1,7 @@
-"""Makes a forked interpreter what one that has just been started is.
+"""Resets a forked interpreter to the state of one that has just started.
 
-Not all of it can be: the seed of hashes and `/proc/self/environ` are those of the worker, what it imported is in
-`sys.modules`, its objects are frozen for the garbage collector, and two frames lie below that of the script.
+Some things remain: the hash seed and `/proc/self/environ` are the worker's, its imports are in `sys.modules`, its
+objects are frozen for the garbage collector, and two frames are below that of the script.
 """
 
 import builtins
@@ -18,17 +18,17 @@ from types import ModuleType
 from typing import Any
 
 from trainyard.foundation.command_line import show_command
-from trainyard.instance.launch.attaching import attach_on_import
-from trainyard.instance.launch.settling import settle_at_exit
-from trainyard.instance.launch.stacks import show_on_signal
+from trainyard.instance.launch.gloo_exit import wait_for_gloo_at_exit
+from trainyard.instance.launch.import_watcher import attach_on_import
+from trainyard.instance.launch.stacks import VARIABLE, dump_stacks_on_signal
 from trainyard.instance.sandbox import system_calls
-from trainyard.instance.sandbox.orders import Orders
+from trainyard.instance.sandbox.spec import SandboxSpec
 
 _OWN = "trainyard"
 
 
-class Origin:
-    """How the interpreter was before anything was imported: what a program's is made from."""
+class InterpreterState:
+    """The state of the worker's interpreter before it imported anything, from which a program's state is made."""
 
     def __init__(self, path: list[str], executable: str) -> None:
         self.path = path
@@ -36,12 +36,12 @@ class Origin:
         self.modules: frozenset[str] = frozenset()
 
     @classmethod
-    def of_this_interpreter(cls) -> "Origin":
+    def of_this_interpreter(cls) -> "InterpreterState":
         return cls(list(sys.path), sys.executable)
 
     @property
     def library(self) -> list[str]:
-        """The part of the path that comes before all packages."""
+        """The part of the path that comes before site-packages."""
         names = [entry.rpartition("/")[2] for entry in self.path]
         return self.path[: names.index("lib-dynload") + 1] if "lib-dynload" in names else self.path
 
@@ -49,28 +49,30 @@ class Origin:
         self.modules = frozenset(sys.modules)
 
 
-def renew(orders: Orders, origin: Origin) -> None:
-    """Replace all that belongs to one run of an interpreter, in the program's own process."""
-    executable, *arguments = orders.argv
-    _set_environment(orders.environment)
+def reset_interpreter(spec: SandboxSpec, origin: InterpreterState) -> None:
+    """Reset, in the program's own process, everything that belongs to one run of an interpreter."""
+    executable, *arguments = spec.argv
+    _set_environment(spec.environment)
     _open_streams()
     _set_signals()
-    system_calls.set_dumpable(1)  # as it is after an exec; init has forbidden it to itself
+    # As after an exec; init has turned it off for itself.
+    system_calls.set_dumpable(1)
     sys.argv[:] = arguments
-    sys.orig_argv[:] = orders.argv
-    show_command(orders.argv)
+    sys.orig_argv[:] = spec.argv
+    show_command(spec.argv)
     _set_path(executable, os.path.realpath(arguments[0]), origin=origin)
-    show_on_signal()
-    settle_at_exit()
+    if stacks := spec.environment.get(VARIABLE):
+        dump_stacks_on_signal(stacks)
+    wait_for_gloo_at_exit()
     loaded = _forget_own_modules()
-    _renew_modules(orders)
+    _reset_modules(spec)
     gc.enable()
     sys.dont_write_bytecode = False
-    attach_on_import(loaded)
+    attach_on_import(os.environ, loaded)
 
 
-def renew_main(file: str) -> None:
-    """Make a module `__main__` as it is before the first line of a script."""
+def reset_main(file: str) -> None:
+    """Make a `__main__` module as it is before the first line of a script."""
     main = sys.modules["__main__"] = ModuleType("__main__")
     main.__loader__ = importlib.machinery.SourceFileLoader("__main__", file)
     main.__dict__.update(__builtins__=builtins, __file__=file, __cached__=None)
@@ -85,12 +87,13 @@ def _set_environment(environment: dict[str, str]) -> None:
 
 
 def _open_streams() -> None:
-    """In place, since modules may have kept them. Their descriptors are others than when they were opened."""
+    """Reopen the streams in place, since modules may hold them and their descriptors have been replaced."""
     for stream in (sys.stdout, sys.stderr):
-        assert isinstance(stream, TextIOWrapper), "a worker has the streams that its interpreter opened"
+        assert isinstance(stream, TextIOWrapper), "a worker keeps the streams that its interpreter opened"
         old: Any = stream.buffer
-        assert isinstance(old, FileIO), "a worker has unbuffered streams, as its programs have"
-        raw: Any = FileIO(old.fileno(), "wb", closefd=False)  # the old one remembers that it could seek
+        assert isinstance(old, FileIO), "a worker has unbuffered streams, like its programs"
+        # The old one has cached whether it could seek.
+        raw: Any = FileIO(old.fileno(), "wb", closefd=False)
         raw.name = old.name
         TextIOWrapper.__init__(stream, raw, stream.encoding, stream.errors, "\n", write_through=True)
 
@@ -101,7 +104,7 @@ def _set_signals() -> None:
         signal.signal(ignored, signal.SIG_IGN)
 
 
-def _set_path(executable: str, script: str, *, origin: Origin) -> None:
+def _set_path(executable: str, script: str, *, origin: InterpreterState) -> None:
     named = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     if executable == origin.executable:
         sys.path[:] = [*named, *origin.path]
@@ -115,13 +118,13 @@ def _set_path(executable: str, script: str, *, origin: Origin) -> None:
 
 
 def _find_user_site() -> None:
-    """Packages of a user lie in the home folder, which is the job's own by now."""
+    """Find the user's site-packages in the home folder, which is now the job's own."""
     site.USER_BASE = site.USER_SITE = None
     site.getusersitepackages()
 
 
 def _enter_environment(prefix: str) -> None:
-    """Find the packages of another environment than the worker's, as the start of an interpreter does."""
+    """Find the packages of another environment, as the start of an interpreter does."""
     sys.prefix = sys.exec_prefix = prefix
     site.PREFIXES[:] = [sys.base_prefix, sys.base_exec_prefix]
     site.ENABLE_USER_SITE = site.USER_BASE = site.USER_SITE = None
@@ -132,12 +135,12 @@ def _enter_environment(prefix: str) -> None:
 
 
 def _forget_own_modules() -> dict[str, ModuleType]:
-    """A program may import a Trainyard of its own environment."""
+    """Remove and return the loaded Trainyard modules, since a program may import Trainyard from its own environment."""
     return {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == _OWN}
 
 
-def _renew_modules(orders: Orders) -> None:
-    """What modules decided or drew when they were imported. `random` draws anew after a fork by itself."""
+def _reset_modules(spec: SandboxSpec) -> None:
+    """Reset what modules decided or drew when they were imported. `random` reseeds itself after a fork."""
     process = sys.modules.get("multiprocessing.process")
     if process is not None:
         process.ORIGINAL_DIR = os.path.abspath(os.getcwd())  # type: ignore[attr-defined]
@@ -153,5 +156,5 @@ def _renew_modules(orders: Orders) -> None:
     torch: Any = sys.modules.get("torch")
     if torch is not None:
         torch.default_generator.seed()
-        if 0 < orders.threads < torch.get_num_threads():
-            torch.set_num_threads(orders.threads)
+        if 0 < spec.threads < torch.get_num_threads():
+            torch.set_num_threads(spec.threads)

@@ -1,4 +1,4 @@
-"""Runs a Python script in this interpreter as `python script.py` runs it in one of its own, and ends the process so."""
+"""Runs a Python script in this interpreter, and ends the process, as `python script.py` does."""
 
 import atexit
 import contextlib
@@ -12,39 +12,40 @@ import weakref
 from types import ModuleType, TracebackType
 from typing import NoReturn
 
-from trainyard.instance.sandbox.orders import Orders
-from trainyard.instance.warm.interpreter import Origin, renew, renew_main
+from trainyard.instance.sandbox.spec import SandboxSpec
+from trainyard.instance.warm.interpreter import InterpreterState, reset_interpreter, reset_main
 
-_FLUSH_FAILED = 120  # the exit code of an interpreter that cannot write what it still holds
+# Python's exit code if it cannot flush its output.
+_FLUSH_FAILED = 120
 _libc = ctypes.CDLL(None)
 
 
-def run(orders: Orders, origin: Origin, *, failed: int) -> NoReturn:
-    """Be the program. Nothing of the worker runs any more when the first line of the script does.
+def run(spec: SandboxSpec, origin: InterpreterState, *, failure_fd: int) -> NoReturn:
+    """Become the program. When the first line of the script runs, nothing of the worker runs any more.
 
-    A reason why it cannot be goes to `failed`; once that is closed, whatever happens is the program's own doing.
+    If that fails, the reason goes to `failure_fd`. Once that is closed, everything is the program's own doing.
     """
     try:
-        renew(orders, origin)
+        reset_interpreter(spec, origin)
         file = os.path.join(os.getcwd(), sys.argv[0])
-        renew_main(file)
+        reset_main(file)
     except Exception as error:
-        os.write(failed, repr(error).encode())
+        os.write(failure_fd, repr(error).encode())
         os._exit(127)
-    os.close(failed)
+    os.close(failure_fd)
     _finish(_execute(file), origin)
 
 
 def _execute(file: str) -> int | None:
-    """The exit code; None when it ends by SIGINT."""
-    error = _raised_in(file)
+    """Run the script and return its exit code, or None if it ends by SIGINT."""
+    error = _run_file(file)
     if error is None:
         return 0
     return _exit_code(error) if isinstance(error, SystemExit) else _show(error)
 
 
-def _raised_in(file: str) -> BaseException | None:
-    """Returned, not handled: what a hook raises must not have it as its context."""
+def _run_file(file: str) -> BaseException | None:
+    """Run the script and return what it raised, since an exception from a hook must not get it as its context."""
     try:
         with open(file, "rb") as source:
             text = source.read()
@@ -59,13 +60,13 @@ def _exit_code(leaving: SystemExit) -> int:
         return 0
     if isinstance(leaving.code, int):
         return leaving.code & 0xFF
-    with contextlib.suppress(Exception):  # there is nobody left to tell
+    with contextlib.suppress(Exception):
         sys.stderr.write(f"{leaving.code}\n")
     return 1
 
 
 def _show(error: BaseException) -> int | None:
-    """Show an exception that nobody caught, from the first frame of the script on."""
+    """Print an uncaught exception, starting at the first frame of the script."""
     trace = error.__traceback__.tb_next if error.__traceback__ else None
     error.__traceback__ = trace
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
@@ -88,10 +89,10 @@ def _show_broken_hook(other: BaseException, error: BaseException, trace: Traceba
     sys.__excepthook__(type(error), error, trace)
 
 
-def _finish(code: int | None, origin: Origin) -> NoReturn:
-    """End as an interpreter does: its threads, its exit functions, what only the program's modules held, its streams.
+def _finish(code: int | None, origin: InterpreterState) -> NoReturn:
+    """Shut down as an interpreter does: join threads, run exit functions, drop the program's modules, flush streams.
 
-    What the worker had imported is not taken apart, which would take as long as a cold start of the whole job should.
+    What the worker imported is not torn down, since that would take as long as a cold start.
     """
     threading._shutdown()  # type: ignore[attr-defined]
     if len(sys._current_frames()) > 1:
@@ -109,22 +110,25 @@ def _finish(code: int | None, origin: Origin) -> NoReturn:
 
 
 def _leave_to_interpreter(code: int | None) -> NoReturn:
-    """Daemon threads run on until the interpreter stops them, which only it can."""
+    """Exit through the interpreter, which alone can stop daemon threads."""
     if code is None:
-        sys.excepthook = lambda *_: None  # it was shown already
+        # The exception has already been printed.
+        sys.excepthook = lambda *_: None
         raise KeyboardInterrupt
     raise SystemExit(code)
 
 
-def _drop_modules(origin: Origin) -> None:
-    """Let go of the program's modules and of what it imported, so that files are closed and finalizers run."""
+def _drop_modules(origin: InterpreterState) -> None:
+    """Drop the program's modules and what it imported, so that files are closed and finalizers run."""
     sys.last_type = sys.last_value = sys.last_traceback = None
     if sys.version_info >= (3, 12):
         sys.last_exc = None
-    gc.collect()  # as the interpreter does: it also sorts what is left, so that a file is closed before its buffer
+    # As the interpreter does. This also orders what is left, so that a file is closed before its buffer.
+    gc.collect()
     names = [name for name in sys.modules if name not in origin.modules or name == "__main__"]
     references = [_reference(sys.modules.pop(name)) for name in names]
-    gc.collect()  # most go now, with all that their finalizers may still want to use
+    # Most modules are freed here, while everything that their finalizers may need still exists.
+    gc.collect()
     for reference in reversed(references):
         _empty(reference() if reference else None)
     gc.collect()

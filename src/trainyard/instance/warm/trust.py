@@ -1,7 +1,7 @@
-"""Whether an environment may be imported with the privileges of the yard, outside of any sandbox.
+"""Decides whether an environment may be imported with the privileges of the yard, outside any sandbox.
 
-A warm worker is such a process. All that it executes must therefore belong to root or to the yard's own user, and
-nobody else may be able to change it. What belongs to a user's job is never imported by a worker.
+A warm worker does that. So everything it executes must belong to root or to the yard's own user, and nobody else may be
+able to change it. A worker never imports anything that belongs to a user's job.
 """
 
 import functools
@@ -17,15 +17,15 @@ from trainyard.foundation.errors import TrainyardError
 from trainyard.instance.sandbox.interpreters import interpreter_links, interpreter_prefixes
 
 _EXECUTED = (".py", ".pyc", ".pth", ".so")
-_MOST_ENTRIES = 1_000_000
+_MAX_ENTRIES = 1_000_000
 
 
 class Untrusted(TrainyardError):
-    """Somebody else could change what a worker would execute."""
+    """Another user could change what a worker would execute."""
 
 
-def examine(interpreter: Path) -> list[str]:
-    """The folders that the interpreter may import from, each examined with all that is in it; else `Untrusted`."""
+def examine_environment(interpreter: Path) -> list[str]:
+    """Examine the folders the interpreter may import from, with their contents, and return them; else `Untrusted`."""
     examination = _Examination()
     for link in interpreter_links(interpreter):
         examination.accept_path(link)
@@ -39,7 +39,7 @@ def examine(interpreter: Path) -> list[str]:
 
 
 def _libraries(prefix: Path) -> Iterator[Path]:
-    """Debian keeps its own packages in `python3`, and those of administrators in /usr/local."""
+    """Yield the library folders. Debian keeps its own packages in `python3`, and administrators' in /usr/local."""
     places = [prefix, *([prefix / "local"] if prefix == Path("/usr") else [])]
     for place in places:
         yield from (path for path in sorted(place.glob("lib*/python3*")) if path.is_dir())
@@ -48,7 +48,7 @@ def _libraries(prefix: Path) -> Iterator[Path]:
 class _Examination:
     def __init__(self) -> None:
         self.trees: set[str] = set()
-        self._accepted: set[str] = set()  # folders from the top down to which nobody else can write
+        self._accepted: set[str] = set()
         self._entries = 0
 
     def accept_tree(self, folder: Path) -> None:
@@ -60,7 +60,7 @@ class _Examination:
         self._accept_entries(real)
 
     def accept_path(self, path: Path) -> None:
-        """Accept a file or folder, and that it is where it is."""
+        """Accept a file or folder together with all folders above it."""
         for place in (*reversed(path.parents), path):
             self._accept_place(str(place))
 
@@ -68,7 +68,8 @@ class _Examination:
         if place in self._accepted:
             return
         about = os.lstat(place)
-        is_sticky = stat.S_ISDIR(about.st_mode) and about.st_mode & stat.S_ISVTX  # only owners rename and remove there
+        # In a sticky folder only owners can rename and remove entries.
+        is_sticky = stat.S_ISDIR(about.st_mode) and about.st_mode & stat.S_ISVTX
         _accept(place, about, others_may_write=bool(is_sticky))
         self._accepted.add(place)
         if stat.S_ISLNK(about.st_mode):
@@ -78,8 +79,8 @@ class _Examination:
         with os.scandir(folder) as entries:
             for entry in entries:
                 self._entries += 1
-                if self._entries > _MOST_ENTRIES:
-                    raise Untrusted(f"{folder} has more in it than can be examined.")
+                if self._entries > _MAX_ENTRIES:
+                    raise Untrusted(f"{folder} has too many files to examine.")
                 self._accept_entry(entry)
 
     def _accept_entry(self, entry: "os.DirEntry[str]") -> None:
@@ -99,7 +100,7 @@ class _Examination:
                 self._accept_named(entry.path)
 
     def _accept_named(self, file: str) -> None:
-        """Folders that a .pth file adds to those imported from."""
+        """Accept the folders that a .pth file adds to the import path."""
         for line in Path(file).read_text(errors="replace").splitlines():
             place = Path(file).parent / line.strip()
             if line.strip() and not line.startswith(("#", "import ", "import\t")) and os.path.isdir(place):
@@ -112,12 +113,12 @@ def _accept(path: str, about: os.stat_result, *, others_may_write: bool = False)
     if others_may_write or stat.S_ISLNK(about.st_mode):
         return
     if about.st_mode & 0o002 or (about.st_mode & 0o020 and not _is_private(about.st_gid)):
-        raise Untrusted(f"{path} can be changed by others than its owner.")
+        raise Untrusted(f"Users other than its owner can change {path}.")
 
 
 @functools.cache
 def _is_private(gid: int) -> bool:
-    """Whether nobody but root or the yard's own user is in a group."""
+    """Return whether a group has no members except root and the yard's own user."""
     with suppress(KeyError):
         own = {"root", pwd.getpwuid(os.geteuid()).pw_name}
         primary = {user.pw_name for user in pwd.getpwall() if user.pw_gid == gid}

@@ -1,8 +1,8 @@
-"""A warm worker: imports what programs of one user need, then waits for requests and forks a keeper for each.
+"""A warm worker: imports what programs of one user need, then waits for requests and forks a supervisor for each.
 
-It makes no tensor, calls nothing of CUDA and has no thread of its own, since a fork would not survive either. It reads
-no orders: those of a program go to its keeper alone, so that nothing of one job is in the memory of another. It runs in
-the Python of the environment, which may be older or newer than the yard's.
+It makes no tensor, does not touch CUDA and has no threads, since none of these survive a fork. It never reads the spec
+of a program, which goes to the supervisor alone, so nothing of one job is in the memory of another. It runs in the
+Python of the environment, which may be older or newer than the yard's.
 """
 
 import fcntl
@@ -24,132 +24,135 @@ from typing import Any
 
 from trainyard.foundation.files import replace_file
 from trainyard.foundation.home import process_start
-from trainyard.instance.launch.warm import become_rank
-from trainyard.instance.sandbox import keeper, processes
-from trainyard.instance.sandbox.program import Entered
+from trainyard.instance.launch.main import become_rank
+from trainyard.instance.sandbox import processes, supervisor
+from trainyard.instance.sandbox.program import ProgramEntered
 from trainyard.instance.warm import script
-from trainyard.instance.warm.circumstances import state_of
 from trainyard.instance.warm.frameworks import is_known
-from trainyard.instance.warm.interpreter import Origin
-from trainyard.link.warm import FORK, KEEP, LEAVE, MOST_BYTES, WorkerFolder
+from trainyard.instance.warm.interpreter import InterpreterState
+from trainyard.instance.warm.process_context import package_mtimes
+from trainyard.link.warm import FORK, KEEP, LEAVE, MAX_PACKET_BYTES, WorkerFolder
 
-_OLDEST = (3, 11)
-_REQUEST_S = 1.0
+_OLDEST_PYTHON = (3, 11)
+_REQUEST_TIMEOUT_S = 1.0
 _BACKLOG = 64
 _HOOK_MODULES = (
-    "trainyard.instance.judge.attachment",
-    "trainyard.instance.judge.joining",
+    "trainyard.instance.rule_evaluation.hook_attachment",
+    "trainyard.instance.rule_evaluation.rule_subscriber",
     "trainyard.instance.recorder.observers",
-    "trainyard.instance.hook.pytorch.watching",
+    "trainyard.instance.hook.pytorch.torch_hook",
 )
-_HIGH = 100  # above all descriptors that a keeper is given
+# Above all descriptors that a supervisor gets.
+_HIGH_FD = 100
 
 
-class Unfit(Exception):
-    """This interpreter cannot be a worker, for a reason that does not pass."""
+class UnfitWorker(Exception):
+    """This interpreter can never be a worker."""
 
 
 def main() -> None:
-    """Serve until nobody needs this worker any more; in a forked program, run it."""
+    """Serve until this worker is no longer needed; in a forked process, run the program."""
     orders = json.loads(sys.argv[2])
-    origin = Origin.of_this_interpreter()
+    origin = InterpreterState.of_this_interpreter()
     folder = WorkerFolder(Path(orders["folder"]))
     try:
         worker = _prepare(folder, orders, origin)
-    except Unfit as unfit:
+    except UnfitWorker as unfit:
         replace_file(folder.refusal, json.dumps({"why": str(unfit)}).encode())
         os._exit(1)
     try:
         worker.serve()
-    except Entered as entered:
-        program, failed = entered.orders, entered.failed
+    except ProgramEntered as entered:
+        program, failure_fd = entered.spec, entered.failure_fd
     else:
         os._exit(0)
     if program.launcher:
-        become_rank(program, failed)
-    # Outside of the handler, or the program's exceptions would have this one as their context.
-    script.run(program, origin, failed=failed)
+        become_rank(program, failure_fd)
+    # Outside the handler, or the program's exceptions would get this one as their context.
+    script.run(program, origin, failure_fd=failure_fd)
 
 
-def _prepare(folder: WorkerFolder, orders: dict[str, Any], origin: Origin) -> "_Worker":
+def _prepare(folder: WorkerFolder, orders: dict[str, Any], origin: InterpreterState) -> "_ForkServer":
     _check(orders)
-    folders = state_of(origin.path)  # before the imports: what changes meanwhile shows
+    # Before the imports, so that changes made meanwhile are noticed.
+    folders = package_mtimes(origin.path)
     preload(orders["modules"], orders["trusted"])
     _preload_hook()
     _check_forkable(orders["lock"])
-    _settle()
+    _freeze_memory()
     origin.remember_modules()
-    worker = _Worker(folder, lock=orders["lock"], keep_s=orders["keep_s"])
+    worker = _ForkServer(folder, lock=orders["lock"], keep_s=orders["keep_s"])
     _describe(folder, orders, folders)
     return worker
 
 
 def _check(orders: dict[str, Any]) -> None:
-    if sys.version_info < _OLDEST:
-        raise Unfit(f"{orders['python']} is older than Python {_OLDEST[0]}.{_OLDEST[1]}.")
+    if sys.version_info < _OLDEST_PYTHON:
+        raise UnfitWorker(f"{orders['python']} is older than Python {_OLDEST_PYTHON[0]}.{_OLDEST_PYTHON[1]}.")
     for entry in sys.path:
         real = os.path.realpath(entry)
         is_trusted = any(real == tree or real.startswith(f"{tree}/") for tree in orders["trusted"])
-        if os.path.exists(real) and not is_trusted:  # the zip of the library seldom does
-            raise Unfit(f"{orders['python']} imports from {entry}, which was not examined.")
+        # The zip of the standard library seldom exists.
+        if os.path.exists(real) and not is_trusted:
+            raise UnfitWorker(f"{orders['python']} imports from {entry}, which was not examined.")
 
 
 def preload(modules: list[str], trusted: list[str]) -> None:
-    """Import what can be; of a framework that is missing or broken, programs may make what they like themselves.
+    """Import the modules. A missing or broken framework is left to the programs themselves.
 
-    The names were chosen by what read a user's code, so only known ones are taken, and only from where it was examined.
+    The names come from a scan of a user's code, so only listed ones are imported, and only from examined folders.
     """
     for name in modules:
         if not is_known(name):
-            raise Unfit(f"{name} is not among the modules that a worker may import.")
+            raise UnfitWorker(f"A worker may not import {name}.")
         try:
             for parent in _parents(name):
                 _require_examined(parent, trusted)
                 importlib.import_module(parent)
         except Exception as error:
-            if isinstance(error, Unfit):
+            if isinstance(error, UnfitWorker):
                 raise
-            sys.stderr.write(f"{name} is not imported: {error!r}\n")
+            sys.stderr.write(f"cannot import {name}: {error!r}\n")
 
 
 def _preload_hook() -> None:
-    """Import what captures the tensors of programs with torch, which takes as long as all else that such one does."""
+    """Import the hook that captures tensors if torch is used; its import takes as long as the rest of a start."""
     if "torch" not in sys.modules:
         return
     try:
         for name in _HOOK_MODULES:
             importlib.import_module(name)
     except Exception as error:
-        sys.stderr.write(f"the hook is not imported: {error!r}\n")
+        sys.stderr.write(f"cannot import the hook: {error!r}\n")
 
 
 def _parents(name: str) -> list[str]:
-    """A module and all that it lies in, from the outside."""
+    """Return a module and its parent packages, outermost first."""
     words = name.split(".")
     return [".".join(words[:count]) for count in range(1, len(words) + 1)]
 
 
 def _require_examined(name: str, trusted: list[str]) -> None:
-    """Unfit when the module would come from elsewhere; asked before any of it is executed."""
-    found = importlib.util.find_spec(name)
-    if found is None:
+    """Raise UnfitWorker if the module is not in an examined folder; to be called before any of it is executed."""
+    spec = importlib.util.find_spec(name)
+    if spec is None:
         raise ModuleNotFoundError(f"there is no {name}")
-    real = os.path.realpath(found.origin or "/")
+    real = os.path.realpath(spec.origin or "/")
     if not any(real.startswith(f"{tree}/") for tree in trusted):
-        raise Unfit(f"{name} would be imported from {found.origin}, which was not examined.")
+        raise UnfitWorker(f"{name} would be imported from {spec.origin}, which was not examined.")
 
 
 def _check_forkable(lock: int) -> None:
-    """Libraries for linear algebra start threads that restart themselves after a fork; Python's do not."""
+    """Check that imports left no threads, processes or files. Threads of BLAS libraries restart after a fork."""
     if threading.active_count() > 1:
-        raise Unfit(f"An import started the thread {threading.enumerate()[-1].name}.")
+        raise UnfitWorker(f"An import started the thread {threading.enumerate()[-1].name}.")
     children = processes.descendants(os.getpid())
     if children:
-        raise Unfit(f"An import started process {children[0]}.")
+        raise UnfitWorker(f"An import started process {children[0]}.")
     opened = {int(name) for name in os.listdir("/proc/self/fd")} - {0, 1, 2, lock}
     left = [descriptor for descriptor in opened if os.path.exists(f"/proc/self/fd/{descriptor}")]
     if left:
-        raise Unfit(f"An import left {os.readlink(f'/proc/self/fd/{left[0]}')} open.")
+        raise UnfitWorker(f"An import left {os.readlink(f'/proc/self/fd/{left[0]}')} open.")
 
 
 def _describe(folder: WorkerFolder, orders: dict[str, Any], folders: dict[str, int]) -> None:
@@ -167,45 +170,48 @@ def _describe(folder: WorkerFolder, orders: dict[str, Any], folders: dict[str, i
     replace_file(folder.description, json.dumps(facts).encode())
 
 
-def _settle() -> None:
-    """Make what is in memory now stay where it is, so that forked programs share it."""
+def _freeze_memory() -> None:
+    """Freeze the objects in memory, so that forked programs share their pages."""
     for module in list(sys.modules.values()):
         if isinstance(module, ModuleType):
-            module.__dict__.pop("__warningregistry__", None)  # or programs would not be warned again
+            # Otherwise programs would not see warnings that the worker has already raised.
+            module.__dict__.pop("__warningregistry__", None)
     getattr(warnings, "onceregistry", {}).clear()
     gc.collect()
     gc.disable()
     gc.freeze()
 
 
-class _Worker:
+class _ForkServer:
     def __init__(self, folder: WorkerFolder, *, lock: int, keep_s: int) -> None:
         self._folder = folder
         self._lock = lock
         self._keep_s = keep_s
         self._idle_since = _boottime()
-        self._children: dict[int, int] = {}  # pids by their descriptors
+        # Pids by pidfd.
+        self._children: dict[int, int] = {}
         self._poll = select.poll()
         self._listener: socket.socket | None = _listen(folder)
         self._poll.register(self._listener, select.POLLIN)
 
     def serve(self) -> None:
-        """Return when this worker has left and all that it forked has ended."""
-        if self._folder.leave.exists():  # it was told before it could be asked
+        """Return when this worker has left and all its forked programs have ended."""
+        if self._folder.leave.exists():
+            # It was told to leave before its socket existed.
             self._leave()
         while self._listener is not None or self._children:
-            if self._left_s() <= 0:
+            if self._remaining_s() <= 0:
                 self._leave()
                 continue
-            # What is left is counted while the machine sleeps too, which a wait is not.
-            ready = [descriptor for descriptor, _ in self._poll.poll(max(self._left_s(), 1) * 1000)]
+            # The remaining time passes while the machine is suspended, but a wait does not; so it is computed again.
+            ready = [descriptor for descriptor, _ in self._poll.poll(max(self._remaining_s(), 1) * 1000)]
             for descriptor in ready:
                 if descriptor in self._children:
                     self._reap(descriptor)
                 elif self._listener is not None:
                     self._answer(self._listener)
 
-    def _left_s(self) -> float:
+    def _remaining_s(self) -> float:
         if self._children:
             return 3600.0
         return self._idle_since + self._keep_s - _boottime()
@@ -214,10 +220,11 @@ class _Worker:
         descriptors: list[int] = []
         connection, _ = listener.accept()
         try:
-            connection.settimeout(_REQUEST_S)
-            data, descriptors, _, _ = socket.recv_fds(connection, MOST_BYTES, 8)
+            connection.settimeout(_REQUEST_TIMEOUT_S)
+            data, descriptors, _, _ = socket.recv_fds(connection, MAX_PACKET_BYTES, 8)
             self._obey(json.loads(data), connection, descriptors)
-        except (OSError, ValueError, KeyError) as error:  # of one who went away, or who does not know how to ask
+        except (OSError, ValueError, KeyError) as error:
+            # The client went away or sent a malformed request.
             sys.stderr.write(f"a request failed: {error!r}\n")
         finally:
             connection.close()
@@ -226,7 +233,7 @@ class _Worker:
 
     def _obey(self, request: dict[str, Any], connection: socket.socket, descriptors: list[int]) -> None:
         if _peer_uid(connection) != os.geteuid():
-            raise PermissionError("another user asks")
+            raise PermissionError("the request comes from another user")
         if request["do"] == LEAVE:
             self._leave()
             connection.send(b"{}")
@@ -237,24 +244,26 @@ class _Worker:
             self._keep_s = max(self._keep_s, int(request["keep_s"]))
             pid = os.fork()
             if pid == 0:
-                self._become_keeper(connection, descriptors)
+                self._become_supervisor(connection, descriptors)
             pidfd = os.pidfd_open(pid)
             self._children[pidfd] = pid
             self._poll.register(pidfd, select.POLLIN)
             os.utime(self._folder.description)
             socket.send_fds(connection, [json.dumps({"pid": pid}).encode()], [pidfd])
 
-    def _become_keeper(self, connection: socket.socket, descriptors: list[int]) -> None:
-        """Let go of all that is the worker's, and keep a program; its own process goes on in `main`."""
+    def _become_supervisor(self, connection: socket.socket, descriptors: list[int]) -> None:
+        """Drop everything of the worker and supervise a program, whose own process continues in `main`."""
         try:
-            connection.detach()  # or the end of these objects would close what later has the same number
+            # Otherwise the finalizers of these objects would close descriptors that reuse their numbers.
+            connection.detach()
             if self._listener is not None:
                 self._listener.detach()
-            _take_places(descriptors)
+            _arrange_descriptors(descriptors)
             descriptors.clear()
             os.setsid()
-            os.umask(0o022)  # as that of an agent is; the worker's own files are for the yard alone
-            keeper.main()
+            # The umask of an agent; the worker's own files are for the yard alone.
+            os.umask(0o022)
+            supervisor.main()
         except Exception:
             os._exit(1)
 
@@ -265,7 +274,7 @@ class _Worker:
         self._idle_since = _boottime()
 
     def _leave(self) -> None:
-        """Take no more requests and leave the folder to the next worker; this one stays for what it has forked."""
+        """Accept no more requests and leave the folder to the next worker. Stay until all forked programs end."""
         if self._listener is not None:
             self._poll.unregister(self._listener)
             self._listener.close()
@@ -275,19 +284,19 @@ class _Worker:
             os.close(self._lock)
 
 
-def _take_places(descriptors: list[int]) -> None:
-    """Put descriptors where a keeper has them, and close all others."""
-    high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, _HIGH) for descriptor in descriptors]
+def _arrange_descriptors(descriptors: list[int]) -> None:
+    """Move descriptors to the numbers that a supervisor expects, and close all others."""
+    high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, _HIGH_FD) for descriptor in descriptors]
     control, *others = high
     os.dup2(control, 0, inheritable=False)
-    for target, source in enumerate(others, keeper.STATUS):
+    for target, source in enumerate(others, supervisor.STATUS_FD):
         os.dup2(source, target, inheritable=False)
     os.dup2(1, 2)
-    os.closerange(keeper.STATUS + len(others), _HIGH + 65536)
+    os.closerange(supervisor.STATUS_FD + len(others), _HIGH_FD + 65536)
 
 
 def _listen(folder: WorkerFolder) -> socket.socket:
-    """The path of a socket must be short, however deep the yard's home is."""
+    """Bind through /proc, since the path of a socket must be short, however deep the yard's home is."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     place = os.open(folder.root, os.O_RDONLY | os.O_DIRECTORY)
     try:

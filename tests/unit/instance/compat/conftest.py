@@ -1,4 +1,4 @@
-"""The stand-ins where tests of this folder can import them."""
+"""Makes the replacement packages importable for the tests in this folder."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -6,11 +6,11 @@ from types import ModuleType
 
 import pytest
 
-from trainyard.instance.compat import stand_ins
+from trainyard.instance.compat import compat_path
 
 
 @pytest.fixture
-def stand_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
-    """Imports a module of the stand-ins, or one that they import, by the name that programs have for it."""
-    monkeypatch.syspath_prepend(stand_ins("not in a sandbox"))
+def import_compat(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Import a module of the replacement packages by the name that programs use."""
+    monkeypatch.syspath_prepend(compat_path("not in a sandbox"))
     return import_module

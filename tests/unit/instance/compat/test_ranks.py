@@ -1,4 +1,4 @@
-"""Where a process stands among the ranks of its job."""
+"""The position of a process among the ranks of its job."""
 
 from collections.abc import Callable
 from types import ModuleType
@@ -17,12 +17,12 @@ HYDRA = {"PMI_RANK": "2", "PMI_SIZE": "3", "MPI_LOCALRANKID": "0", "MPI_LOCALNRA
 
 
 @pytest.fixture
-def ranks(stand_in: Callable[[str], ModuleType]) -> Any:
-    return stand_in("trainyard_ranks")
+def ranks(import_compat: Callable[[str], ModuleType]) -> Any:
+    return import_compat("trainyard_ranks")
 
 
 @pytest.mark.parametrize(
-    ("environment", "place"),
+    ("environment", "position"),
     [
         (TORCHRUN, (4, 6, 1, 3, 1, 2)),
         (TORCHRUN | OPEN_MPI, (4, 6, 1, 3, 1, 2)),
@@ -34,20 +34,20 @@ def ranks(stand_in: Callable[[str], ModuleType]) -> Any:
         ({}, (0, 1, 0, 1, 0, 1)),
     ],
 )
-def test_each_launcher_is_understood(ranks: Any, environment: dict[str, str], place: tuple[int, ...]) -> None:
-    assert ranks.place_of(environment) == ranks.Place(*place)
+def test_each_launcher_is_understood(ranks: Any, environment: dict[str, str], position: tuple[int, ...]) -> None:
+    assert ranks.read_position(environment) == ranks.RankPosition(*position)
 
 
-def test_only_one_of_one_is_alone(ranks: Any) -> None:
-    assert ranks.place_of({}).is_alone
-    assert not ranks.place_of(TORCHRUN).is_alone
+def test_only_a_single_rank_is_alone(ranks: Any) -> None:
+    assert ranks.read_position({}).is_alone
+    assert not ranks.read_position(TORCHRUN).is_alone
 
 
-def test_ranks_meet_at_the_master(ranks: Any) -> None:
+def test_ranks_rendezvous_at_the_master(ranks: Any) -> None:
     environment = {"MASTER_ADDR": "algo-1", "MASTER_PORT": "7777"}
-    assert ranks.rendezvous(environment, ranks.Place(1, 2)) == "tcp://algo-1:7777"
+    assert ranks.rendezvous_address(environment, ranks.RankPosition(1, 2)) == "tcp://algo-1:7777"
 
 
-def test_ranks_that_have_no_master_say_what_is_missing(ranks: Any) -> None:
+def test_ranks_without_a_master_say_what_is_missing(ranks: Any) -> None:
     with pytest.raises(RuntimeError, match="This is rank 1 of 2, but the environment has no MASTER_PORT"):
-        ranks.rendezvous({"MASTER_ADDR": "algo-1"}, ranks.Place(1, 2))
+        ranks.rendezvous_address({"MASTER_ADDR": "algo-1"}, ranks.RankPosition(1, 2))

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.instance.containers.request import ContainerRequest, Mount, run_words, write_variables
-from trainyard.instance.sandbox.contract import Network
+from trainyard.instance.containers.request import ContainerMount, ContainerRequest, run_command, write_variables
+from trainyard.instance.sandbox.contract import SandboxNetwork
 from trainyard.link.contract import LimitSpec
 
 
@@ -26,7 +26,7 @@ def request_(tmp_path: Path) -> ContainerRequest:
 
 def options(request: ContainerRequest) -> dict[str, list[str]]:
     """The values of each option that has one."""
-    words = run_words(request)
+    words = run_command(request)
     words = words[2 : words.index(request.image)]
     found: dict[str, list[str]] = {}
     for name, value in itertools.pairwise(words):
@@ -36,7 +36,7 @@ def options(request: ContainerRequest) -> dict[str, list[str]]:
 
 
 def test_an_image_runs_with_its_own_entry_point_and_the_arguments_of_the_job(request_: ContainerRequest) -> None:
-    words = run_words(request_)
+    words = run_command(request_)
 
     assert words[:2] == ["/usr/bin/podman", "run"]
     assert words[words.index("localhost/mine:1") :] == ["localhost/mine:1", "train"]
@@ -44,7 +44,7 @@ def test_an_image_runs_with_its_own_entry_point_and_the_arguments_of_the_job(req
 
 
 def test_an_entry_point_of_several_words_is_one_that_docker_understands_too(request_: ContainerRequest) -> None:
-    words = run_words(replace(request_, entrypoint=("python3", "-u"), arguments=("run.py",)))
+    words = run_command(replace(request_, entrypoint=("python3", "-u"), arguments=("run.py",)))
 
     assert words[words.index("--entrypoint") + 1] == "python3"
     assert words[words.index("localhost/mine:1") :] == ["localhost/mine:1", "-u", "run.py"]
@@ -67,7 +67,7 @@ def test_variables_are_not_on_the_command_line_where_everybody_could_read_them(r
 
     write_variables(request)
 
-    assert not any("secret" in word for word in run_words(request))
+    assert not any("secret" in word for word in run_command(request))
     assert request.variables_file.read_text() == 'AWS_SECRET_ACCESS_KEY=secret\nJSON={"a": "#b"} \n'
     assert request.variables_file.stat().st_mode & 0o777 == 0o600
 
@@ -90,7 +90,7 @@ def test_limits_become_those_of_the_container_and_memory_holds_for_dev_shm_too(r
     assert found["--pids-limit"] == ["20"]
 
 
-def test_what_the_tool_cannot_limit_is_left_out_and_told(request_: ContainerRequest) -> None:
+def test_limits_that_the_tool_cannot_set_are_left_out_and_reported(request_: ContainerRequest) -> None:
     request = replace(request_, limits=LimitSpec(cpus=2, memory_bytes=1000, processes=20), enforced=("memory",))
 
     found = options(request)
@@ -99,15 +99,17 @@ def test_what_the_tool_cannot_limit_is_left_out_and_told(request_: ContainerRequ
     assert "--cpus" not in found
     assert "--pids-limit" not in found
     assert [sentence.split(" is not")[0] for sentence in request.not_enforced] == [
-        "The share of 2 CPUs",
+        "The limit of 2 CPUs",
         "The limit of 20 processes",
     ]
 
 
 def test_a_job_has_the_network_of_the_host_or_none_or_that_of_its_instances(request_: ContainerRequest) -> None:
     assert options(request_)["--network"] == ["host"]
-    assert options(replace(request_, network=Network()))["--network"] == ["none"]
-    joined = options(replace(request_, network=Network(7), hosts=[("algo-1", "10.0.0.1"), ("algo-2", "10.0.0.2")]))
+    assert options(replace(request_, network=SandboxNetwork()))["--network"] == ["none"]
+    joined = options(
+        replace(request_, network=SandboxNetwork(7), hosts=[("algo-1", "10.0.0.1"), ("algo-2", "10.0.0.2")])
+    )
     assert joined["--network"] == [f"ns:/proc/{os.getpid()}/fd/7"]
     assert joined["--add-host"] == ["algo-1:10.0.0.1", "algo-2:10.0.0.2"]
 
@@ -116,9 +118,9 @@ def test_folders_are_shown_to_be_written_to_be_read_or_to_be_changed_without_a_t
     request_: ContainerRequest,
 ) -> None:
     mounts = [
-        Mount(Path("/a"), "/opt/ml/model"),
-        Mount(Path("/b"), "/opt/ml/input/data/b", is_read_only=True),
-        Mount(Path("/c"), "/opt/ml/input/data/c", is_layered=True),
+        ContainerMount(Path("/a"), "/opt/ml/model"),
+        ContainerMount(Path("/b"), "/opt/ml/input/data/b", is_read_only=True),
+        ContainerMount(Path("/c"), "/opt/ml/input/data/c", is_copy_on_write=True),
     ]
 
     found = options(replace(request_, mounts=mounts))
@@ -127,7 +129,7 @@ def test_folders_are_shown_to_be_written_to_be_read_or_to_be_changed_without_a_t
 
 
 def test_the_options_of_the_machine_come_last_so_that_they_win(request_: ContainerRequest) -> None:
-    words = run_words(replace(request_, options=("--user", "1000:1000")))
+    words = run_command(replace(request_, options=("--user", "1000:1000")))
 
     assert words[-4:] == ["--user", "1000:1000", "localhost/mine:1", "train"]
 
@@ -140,15 +142,15 @@ def test_only_podman_hands_its_output_on_to_the_program(request_: ContainerReque
 @pytest.mark.parametrize(
     "mount",
     [
-        Mount(Path("/jobs/extra/0"), "/state:O,upperdir=/root,workdir=/srv"),
-        Mount(Path("/jobs/extra/0"), "/state:suid"),
-        Mount(Path("/jobs/ml/a:/etc"), "/opt/ml/a"),
+        ContainerMount(Path("/jobs/extra/0"), "/state:O,upperdir=/root,workdir=/srv"),
+        ContainerMount(Path("/jobs/extra/0"), "/state:suid"),
+        ContainerMount(Path("/jobs/ml/a:/etc"), "/opt/ml/a"),
     ],
 )
-def test_a_path_with_a_colon_is_refused(request_: ContainerRequest, mount: Mount) -> None:
-    with pytest.raises(InvalidRequest, match="has a colon in it"):
-        run_words(replace(request_, mounts=[mount]))
+def test_a_path_with_a_colon_is_refused(request_: ContainerRequest, mount: ContainerMount) -> None:
+    with pytest.raises(InvalidRequest, match="path with a colon"):
+        run_command(replace(request_, mounts=[mount]))
 
 
-def test_no_program_hears_the_packets_of_others_or_makes_devices(request_: ContainerRequest) -> None:
+def test_no_program_can_read_the_packets_of_others_or_create_devices(request_: ContainerRequest) -> None:
     assert options(request_)["--cap-drop"] == ["NET_RAW", "MKNOD"]

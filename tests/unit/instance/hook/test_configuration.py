@@ -1,4 +1,4 @@
-"""What debughookconfig.json may say."""
+"""The content of debughookconfig.json."""
 
 import json
 from pathlib import Path
@@ -8,9 +8,9 @@ import pytest
 
 from trainyard.formats.tensors.contract import Mode
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.instance.hook.collecting import Saved
 from trainyard.instance.hook.configuration import HookConfig, Workers, load_config, parse_config
-from trainyard.instance.hook.contract import Want
+from trainyard.instance.hook.contract import TensorRequest
+from trainyard.instance.hook.selection import SaveRequest
 
 
 def config(hook: dict[str, Any] | None = None, **collections: dict[str, Any]) -> HookConfig:
@@ -23,7 +23,7 @@ def due(asked: HookConfig, collection: str, mode: Mode, steps: range) -> list[in
     return [step for step in steps if collection in selection.due(mode, step)]
 
 
-def test_nothing_said_saves_losses_every_500_steps_of_the_first_worker_into_the_usual_folder() -> None:
+def test_the_default_saves_losses_every_500_steps_of_the_first_worker_to_the_default_folder() -> None:
     asked = parse_config({"HookParameters": None, "CollectionConfigurations": None})
     assert asked.folder == Path("/opt/ml/output/tensors")
     assert asked.included == {"losses"}
@@ -32,7 +32,7 @@ def test_nothing_said_saves_losses_every_500_steps_of_the_first_worker_into_the_
     assert asked.budget == 0.01
 
 
-def test_words_for_all_modes_hold_for_each_and_words_of_a_mode_over_them() -> None:
+def test_parameters_for_one_mode_override_those_for_all() -> None:
     asked = config({"save_interval": "4", "eval.save_interval": "2", "train.start_step": "5", "train.end_step": "13"})
     assert due(asked, "losses", Mode.TRAIN, range(20)) == [8, 12]
     assert due(asked, "losses", Mode.EVAL, range(7)) == [0, 2, 4, 6]
@@ -44,7 +44,7 @@ def test_listed_steps_are_saved_besides_those_of_the_interval() -> None:
     assert due(asked, "losses", Mode.TRAIN, range(30)) == [0, 3, 7, 10]
 
 
-def test_a_collection_starts_from_what_the_hook_says_and_its_own_words_win() -> None:
+def test_a_collections_own_parameters_override_the_hooks() -> None:
     asked = config({"save_interval": "5", "train.save_interval": "3"}, weights={}, gradients={"save_interval": "2"})
     assert due(asked, "weights", Mode.TRAIN, range(7)) == [0, 3, 6]
     assert due(asked, "gradients", Mode.TRAIN, range(5)) == [0, 2, 4]
@@ -53,9 +53,9 @@ def test_a_collection_starts_from_what_the_hook_says_and_its_own_words_win() -> 
 
 def test_tensors_are_found_by_regexes_anywhere_in_their_names() -> None:
     asked = config(relus={"include_regex": "relu_input,conv.{1,2}_output"}).selection()
-    assert asked.choice("features.relu_input_0").included == ("relus",)
-    assert asked.choice("conv12_output_0").included == ("relus",)
-    assert asked.choice("linear_output_0").included == ()
+    assert asked.settings("features.relu_input_0").included == ("relus",)
+    assert asked.settings("conv12_output_0").included == ("relus",)
+    assert asked.settings("linear_output_0").included == ()
 
 
 @pytest.mark.parametrize(
@@ -70,51 +70,51 @@ def test_tensors_are_found_by_regexes_anywhere_in_their_names() -> None:
     ],
 )
 def test_tensors_are_in_the_collections_of_their_names(name: str, collections: tuple[str, ...]) -> None:
-    assert config().selection().choice(name).collections == collections
+    assert config().selection().settings(name).collections == collections
 
 
 def test_the_hooks_own_regexes_are_the_default_collection() -> None:
     asked = config({"include_regex": "relu"})
     assert asked.included == {"losses", "default"}
-    assert asked.selection().choice("relu_output_0").included == ("default",)
+    assert asked.selection().settings("relu_output_0").included == ("default",)
 
 
 def test_save_all_saves_everything() -> None:
-    assert config({"save_all": "true"}).selection().choice("anything").included == ("all",)
+    assert config({"save_all": "true"}).selection().settings("anything").included == ("all",)
 
 
-def test_values_are_saved_unless_reductions_are_asked_for() -> None:
+def test_values_are_saved_unless_reductions_are_configured() -> None:
     asked = config(weights={}, gradients={"reductions": "min,abs_mean,l2_norm,prod"}, biases={"reductions": "max"})
     selection = asked.selection()
     everything = frozenset({"weights", "gradients", "biases"})
-    assert selection.saved(selection.choice("Net_w.weight"), everything) == Saved(is_raw=True)
-    prod = Saved(is_raw=False, extras=frozenset({"prod"}))
-    assert selection.saved(selection.choice("gradient/Net_w.weight"), everything) == prod
-    assert selection.saved(selection.choice("Net_w.bias"), everything) == Saved()
-    assert selection.saved(selection.choice("Net_w.bias"), frozenset({"weights"})) is None
+    assert selection.save_request(selection.settings("Net_w.weight"), everything) == SaveRequest(is_raw=True)
+    prod = SaveRequest(is_raw=False, extras=frozenset({"prod"}))
+    assert selection.save_request(selection.settings("gradient/Net_w.weight"), everything) == prod
+    assert selection.save_request(selection.settings("Net_w.bias"), everything) == SaveRequest()
+    assert selection.save_request(selection.settings("Net_w.bias"), frozenset({"weights"})) is None
 
 
-def test_reductions_and_values_can_both_be_asked_for() -> None:
+def test_reductions_and_values_can_both_be_saved() -> None:
     selection = config(gradients={"reductions": "abs_min", "save_raw_tensor": "true"}).selection()
-    saved = selection.saved(selection.choice("gradient/Net_w"), frozenset({"gradients"}))
-    assert saved == Saved(is_raw=True, extras=frozenset({"abs_min"}))
+    saved = selection.save_request(selection.settings("gradient/Net_w"), frozenset({"gradients"}))
+    assert saved == SaveRequest(is_raw=True, extras=frozenset({"abs_min"}))
 
 
-def test_a_tensor_of_two_collections_is_saved_when_either_is_due_and_as_both_want() -> None:
+def test_a_tensor_of_two_collections_is_saved_when_either_is_due() -> None:
     asked = config(weights={"reductions": "prod"}, mine={"include_regex": "fc", "save_histogram": "true"})
     selection = asked.selection()
-    choice = selection.choice("Net_fc.weight")
-    assert selection.saved(choice, frozenset({"weights"})) == Saved(extras=frozenset({"prod"}))
-    both = selection.saved(choice, frozenset({"weights", "mine"}))
-    assert both == Saved(is_raw=True, extras=frozenset({"prod"}), has_histogram=True)
+    settings = selection.settings("Net_fc.weight")
+    assert selection.save_request(settings, frozenset({"weights"})) == SaveRequest(extras=frozenset({"prod"}))
+    both = selection.save_request(settings, frozenset({"weights", "mine"}))
+    assert both == SaveRequest(is_raw=True, extras=frozenset({"prod"}), has_histogram=True)
 
 
-def test_what_rules_want_is_followed_at_every_step_and_saved_at_none() -> None:
-    selection = config().selection([Want(collections=("gradients",)), Want(regexes=("relu_output",))])
-    assert selection.choice("gradient/Net_fc.weight").is_followed
-    assert selection.choice("relu_output_0").is_followed
-    assert not selection.choice("Net_fc.weight").is_followed
-    assert selection.choice("gradient/Net_fc.weight").included == ()
+def test_tensors_that_rules_request_are_tracked_but_not_saved() -> None:
+    selection = config().selection([TensorRequest(collections=("gradients",)), TensorRequest(regexes=("relu_output",))])
+    assert selection.settings("gradient/Net_fc.weight").is_tracked
+    assert selection.settings("relu_output_0").is_tracked
+    assert not selection.settings("Net_fc.weight").is_tracked
+    assert selection.settings("gradient/Net_fc.weight").included == ()
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_the_budget_is_in_percent_of_a_step(given: str | None, budget: float | N
 
 
 @pytest.mark.parametrize(("given", "steps"), [("2", 2), ("0", 0), (0, 0), ("", None)])
-def test_the_recorder_keeps_as_many_steps_as_are_asked_for(given: object, steps: int | None) -> None:
+def test_the_recorder_keeps_the_configured_number_of_steps(given: object, steps: int | None) -> None:
     assert config({"record_steps": given}).record_steps == steps
 
 
@@ -142,17 +142,17 @@ def test_the_recorder_keeps_as_many_steps_as_are_asked_for(given: object, steps:
         ({"save_all": "perhaps"}, '"save_all" is "perhaps"'),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_its_value(hook: dict[str, Any], message: str) -> None:
+def test_invalid_values_are_refused(hook: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
         config(hook)
 
 
-def test_a_regex_that_is_none_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="no regular expression"):
-        config(mine={"include_regex": "relu("}).selection().choice("relu")
+def test_an_invalid_regex_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="not a valid Python regular expression"):
+        config(mine={"include_regex": "relu("}).selection().settings("relu")
 
 
-def test_a_file_is_read_and_one_that_is_not_there_is_no_configuration(tmp_path: Path) -> None:
+def test_a_missing_file_means_no_configuration(tmp_path: Path) -> None:
     file = tmp_path / "debughookconfig.json"
     assert load_config(file) is None
     file.write_text(json.dumps({"LocalPath": str(tmp_path), "HookParameters": {"save_interval": 3}}))

@@ -1,4 +1,4 @@
-"""Steps that an adapter tells, through the thread that writes, to the files and to those who follow."""
+"""Steps from an adapter, through the writer thread, to files and subscribers."""
 
 import errno
 import json
@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from trainyard.formats.tensors.contract import ABSENT, Column, Kind, Mode, Step
-from trainyard.formats.tensors.trial import create_trial
-from trainyard.formats.tensors.writing import TrialWriter
-from trainyard.instance.hook import writing
+from trainyard.formats.tensors.recordings.trial_writer import TrialWriter
+from trainyard.formats.tensors.trials.trial import create_trial
+from trainyard.instance.hook import step_writer
 from trainyard.instance.hook.configuration import parse_config
-from trainyard.instance.hook.contract import Audience, Reached, Want
-from trainyard.instance.hook.recording import Recording
-from trainyard.instance.hook.workers import Worker
+from trainyard.instance.hook.contract import HookContext, ResumePoint, TensorRequest
+from trainyard.instance.hook.recording import HookRecording
+from trainyard.instance.hook.worker import WorkerRank
 from trainyard.testing.eventually import eventually
 
 
@@ -34,7 +34,7 @@ class Follower:
     def end(self) -> None:
         self.has_ended = True
 
-    def tell(self, kind: str, payload: Mapping[str, Any]) -> None:
+    def send_event(self, kind: str, payload: Mapping[str, Any]) -> None:
         self.told.append((kind, payload))
 
     @property
@@ -46,29 +46,29 @@ def record(
     folder: Path,
     follower: Follower,
     *,
-    wants: tuple[Want, ...] = (),
-    worker: Worker | None = None,
-    reached: Mapping[str, Reached] | None = None,
+    requests: tuple[TensorRequest, ...] = (),
+    worker: WorkerRank | None = None,
+    resume_points: Mapping[str, ResumePoint] | None = None,
     **hook: str,
-) -> Recording:
+) -> HookRecording:
     content = {
         "LocalPath": str(folder),
         "HookParameters": {"save_interval": "2", **hook},
         "CollectionConfigurations": [{"CollectionName": "outputs", "CollectionParameters": {"include_regex": "out"}}],
     }
-    audience = Audience([follower], wants, (), follower.tell, reached or {})
-    return Recording(parse_config(content), audience, worker=worker or Worker())
+    context = HookContext([follower], requests, (), follower.send_event, resume_points or {})
+    return HookRecording(parse_config(content), context, worker=worker or WorkerRank())
 
 
-def test_what_an_adapter_gives_is_read_back_and_told(tmp_path: Path) -> None:
+def test_observed_tensors_are_written_and_published(tmp_path: Path) -> None:
     follower = Follower()
     recording = record(tmp_path, follower)
     for number in range(4):
         recording.begin(Mode.TRAIN)
-        recording.give_scalar("loss", 1.0 / (number + 1), kind=Kind.LOSS)
-        recording.give("out", np.arange(6.0).reshape(2, 3) * number, kind=Kind.OUTPUT)
+        recording.observe_scalar("loss", 1.0 / (number + 1), kind=Kind.LOSS)
+        recording.observe("out", np.arange(6.0).reshape(2, 3) * number, kind=Kind.OUTPUT)
         assert not recording.is_wanted("weight", Kind.WEIGHT)
-        recording.give("weight", np.ones(3), kind=Kind.WEIGHT)
+        recording.observe("weight", np.ones(3), kind=Kind.WEIGHT)
         recording.finish()
     recording.close()
     assert [step.number for step in follower.steps] == [0, 1, 2, 3]
@@ -81,7 +81,7 @@ def test_what_an_adapter_gives_is_read_back_and_told(tmp_path: Path) -> None:
     assert follower.steps[3].statistics[follower.steps[3].table.places["out"], Column.MAX] == 15.0
 
 
-def test_a_step_that_was_not_finished_is_when_the_next_begins(tmp_path: Path) -> None:
+def test_an_open_step_is_finished_when_the_next_begins(tmp_path: Path) -> None:
     follower = Follower()
     recording = record(tmp_path, follower)
     recording.begin(Mode.TRAIN)
@@ -92,38 +92,38 @@ def test_a_step_that_was_not_finished_is_when_the_next_begins(tmp_path: Path) ->
     assert told == [(0, Mode.TRAIN, 0), (1, Mode.EVAL, 0), (2, Mode.EVAL, 1)]
 
 
-def test_a_training_that_was_interrupted_counts_on_and_keeps_what_it_had(tmp_path: Path) -> None:
+def test_an_interrupted_training_continues_its_count_and_keeps_its_steps(tmp_path: Path) -> None:
     first, second = Follower(), Follower()
     recording = record(tmp_path, first)
     for mode in (Mode.TRAIN, Mode.TRAIN, Mode.EVAL):
         recording.begin(mode)
-        recording.give_scalar("loss", 1.0, kind=Kind.LOSS)
+        recording.observe_scalar("loss", 1.0, kind=Kind.LOSS)
     recording.close()
     manifest = json.loads((tmp_path / "worker_0.manifest.json").read_text())
     counted = {Mode(mode): count for mode, count in manifest["mode_steps"].items()}
-    reached = {"worker_0": Reached(manifest["last_step"] + 1, counted)}
-    recording = record(tmp_path, second, reached=reached)
+    resume_points = {"worker_0": ResumePoint(manifest["last_step"] + 1, counted)}
+    recording = record(tmp_path, second, resume_points=resume_points)
     for mode in (Mode.TRAIN, Mode.EVAL):
         recording.begin(mode)
-        recording.give_scalar("loss", 0.5, kind=Kind.LOSS)
+        recording.observe_scalar("loss", 0.5, kind=Kind.LOSS)
     recording.close()
     assert [(step.number, step.mode_step) for step in second.steps] == [(3, 2), (4, 1)]
     trial = create_trial(tmp_path)
     assert list(trial.series("loss", "mean").values) == [1.0, 1.0, 1.0, 0.5, 0.5]
 
 
-def test_a_step_in_which_a_follower_found_something_is_on_disk_at_once(
+def test_a_step_in_which_a_subscriber_found_something_is_written_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Alarmed(Follower):
-        def takes_leave(self) -> bool:
+        def needs_flush(self) -> bool:
             return self.steps[-1].number == 1
 
-    monkeypatch.setattr(writing, "_FLUSH_S", 3600.0)
+    monkeypatch.setattr(step_writer, "_FLUSH_INTERVAL_S", 3600.0)
     recording = record(tmp_path, Alarmed())
     for _ in range(2):
         recording.begin(Mode.TRAIN)
-        recording.give_scalar("loss", 1.0, kind=Kind.LOSS)
+        recording.observe_scalar("loss", 1.0, kind=Kind.LOSS)
     recording.finish()
     eventually(lambda: any(tmp_path.glob("steps/*/*.arrows")))
     eventually(lambda: list(create_trial(tmp_path).series("loss").steps) == [0, 1])
@@ -136,9 +136,9 @@ def test_statistics_are_those_of_numpy_for_values_of_every_sort(tmp_path: Path) 
     values = np.array([0.0, -1.0, 3.0, 0.0, 2.5], np.float32)
     broken = np.array([1.0, np.nan, np.inf, 0.0])
     recording.begin(Mode.TRAIN)
-    recording.give("out_a", values)
-    recording.give("out_b", broken)
-    recording.give("out_c", np.array([], np.float64))
+    recording.observe("out_a", values)
+    recording.observe("out_b", broken)
+    recording.observe("out_c", np.array([], np.float64))
     recording.close()
     (step,) = follower.steps
     row = step.statistics[step.table.places["out_a"]]
@@ -151,7 +151,7 @@ def test_statistics_are_those_of_numpy_for_values_of_every_sort(tmp_path: Path) 
 def test_reductions_that_need_the_values_are_saved_beside_them(tmp_path: Path) -> None:
     recording = record(tmp_path, Follower(), reductions="prod,abs_min,mean")
     recording.begin(Mode.TRAIN)
-    recording.give("out", np.array([2.0, -0.5, 3.0]), kind=Kind.OUTPUT)
+    recording.observe("out", np.array([2.0, -0.5, 3.0]), kind=Kind.OUTPUT)
     recording.close()
     tensor = create_trial(str(tmp_path)).tensor("out")
     assert tensor.reduction_value(0, "prod") == pytest.approx(-3.0)
@@ -159,7 +159,7 @@ def test_reductions_that_need_the_values_are_saved_beside_them(tmp_path: Path) -
     assert tensor.reduction_value(0, "mean") == pytest.approx(1.5)
 
 
-def test_a_subscriber_that_fails_is_left_out_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_a_subscriber_that_fails_is_removed_and_the_rest_continues(tmp_path: Path) -> None:
     class Failing:
         def take(self, step: Step) -> None:
             raise ValueError("a broken rule")
@@ -169,12 +169,12 @@ def test_a_subscriber_that_fails_is_left_out_and_the_rest_goes_on(tmp_path: Path
 
     follower = Follower()
     recording = record(tmp_path, follower)
-    recording.audience = Audience([Failing(), follower], (), (), follower.tell)
+    recording.context = HookContext([Failing(), follower], (), (), follower.send_event)
     for _ in range(3):
         recording.begin(Mode.TRAIN)
     recording.close()
     assert len(follower.steps) == 3
-    assert follower.notes == ["Failing has failed at step 0 and is told no more: ValueError('a broken rule')."]
+    assert follower.notes == ["Failing has failed at step 0 and gets no more steps: ValueError('a broken rule')."]
     assert create_trial(str(tmp_path)).loaded_all_steps
 
 
@@ -205,14 +205,14 @@ def test_a_disk_that_is_full_for_a_while_costs_the_steps_of_that_time(
     monkeypatch.setattr(TrialWriter, "append", full)
     for _ in range(5):
         recording.begin(Mode.TRAIN)
-        recording.give_scalar("loss", 1.0)
+        recording.observe_scalar("loss", 1.0)
     recording.close()
     assert recording.dropped == 2
     assert create_trial(str(tmp_path)).steps() == [0, 3, 4]
     assert len([note for note in follower.notes if "No space left" in note]) == 1
 
 
-def test_what_cannot_be_kept_up_with_is_dropped_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_that_arrive_too_fast_are_dropped_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from threading import Event
 
     going = Event()
@@ -222,7 +222,7 @@ def test_what_cannot_be_kept_up_with_is_dropped_and_counted(tmp_path: Path, monk
             going.wait(30)
             super().take(step)
 
-    monkeypatch.setattr(writing, "MOST_STEPS", 4)
+    monkeypatch.setattr(step_writer, "MAX_QUEUED_STEPS", 4)
     follower = Slow()
     recording = record(tmp_path, follower)
     for _ in range(20):
@@ -234,13 +234,13 @@ def test_what_cannot_be_kept_up_with_is_dropped_and_counted(tmp_path: Path, monk
     assert recording.dropped >= 14
 
 
-def test_raw_tensors_that_wait_take_no_more_than_their_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "MOST_RAW_BYTES", 10_000)
+def test_queued_raw_tensors_stay_within_their_memory_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_writer, "MAX_QUEUED_RAW_BYTES", 10_000)
     follower = Follower()
     recording = record(tmp_path, follower)
     recording.begin(Mode.TRAIN)
-    recording.give("out_a", np.zeros(1000))
-    recording.give("out_b", np.zeros(1000))
+    recording.observe("out_a", np.zeros(1000))
+    recording.observe("out_b", np.zeros(1000))
     recording.close()
     assert len(list((tmp_path / "values").rglob("*.safetensors"))) == 1
     assert follower.notes != []
@@ -249,7 +249,7 @@ def test_raw_tensors_that_wait_take_no_more_than_their_memory(tmp_path: Path, mo
 def test_only_the_first_worker_writes_unless_all_are_asked_for(tmp_path: Path) -> None:
     for workers, files in (("one", 0), ("all", 1)):
         follower = Follower()
-        recording = record(tmp_path / workers, follower, worker=Worker(1, 2), include_workers=workers)
+        recording = record(tmp_path / workers, follower, worker=WorkerRank(1, 2), include_workers=workers)
         recording.begin(Mode.TRAIN)
         recording.close()
         assert len(list((tmp_path / workers).rglob("worker_1.manifest.json"))) == files
@@ -268,9 +268,9 @@ def test_an_error_inside_ends_the_recording_and_is_noted(
             raise RuntimeError("no array")
 
     with caplog.at_level(logging.CRITICAL):
-        recording.give("out", Unreadable())
+        recording.observe("out", Unreadable())
     recording.begin(Mode.TRAIN)
-    recording.give("out", np.zeros(3))
+    recording.observe("out", np.zeros(3))
     recording.close()
     assert recording.is_off
     assert follower.steps == []
@@ -281,14 +281,14 @@ def test_text_is_saved_without_statistics(tmp_path: Path) -> None:
     follower = Follower()
     recording = record(tmp_path, follower)
     recording.begin(Mode.GLOBAL)
-    recording.give("out", np.array(["gain", "größe"]))
+    recording.observe("out", np.array(["gain", "größe"]))
     recording.close()
     (step,) = follower.steps
     assert step.table.tensors[0].dtype == "str"
     assert step.statistics[0, Column.NANS] == ABSENT
 
 
-def test_progress_is_told_at_the_end(tmp_path: Path) -> None:
+def test_progress_is_sent_at_the_end(tmp_path: Path) -> None:
     follower = Follower()
     recording = record(tmp_path, follower)
     for _ in range(3):
@@ -299,9 +299,9 @@ def test_progress_is_told_at_the_end(tmp_path: Path) -> None:
     assert (payload["worker"], payload["step"], payload["dropped"]) == ("worker_0", 2, 0)
 
 
-def test_what_the_budget_leaves_out_is_counted_as_lacking(tmp_path: Path) -> None:
+def test_tensors_that_the_budget_excludes_are_counted_as_lacking(tmp_path: Path) -> None:
     follower = Follower()
-    recording = record(tmp_path, follower, wants=(Want(regexes=("weight",)),), overhead_budget="0")
+    recording = record(tmp_path, follower, requests=(TensorRequest(regexes=("weight",)),), overhead_budget="0")
     recording.throttle.spend(10**9)
     recording.begin(Mode.TRAIN)
     recording.throttle.spend(10**9)
@@ -309,8 +309,8 @@ def test_what_the_budget_leaves_out_is_counted_as_lacking(tmp_path: Path) -> Non
         recording.begin(Mode.TRAIN)
         for name in ("weight_a", "weight_b"):
             if recording.is_wanted(name, Kind.WEIGHT):
-                recording.give(name, np.ones(3), kind=Kind.WEIGHT)
-        recording.give_scalar("loss", 0.5, kind=Kind.LOSS)
+                recording.observe(name, np.ones(3), kind=Kind.WEIGHT)
+        recording.observe_scalar("loss", 0.5, kind=Kind.LOSS)
     recording.close()
     assert [step.lacks for step in follower.steps] == [0, 2, 2]
     assert follower.steps[2].scalars[0] == 0.5

@@ -1,4 +1,4 @@
-"""How the hook keeps within its budget, on a clock that the test moves."""
+"""The hook stays within its budget, on a clock that the test moves."""
 
 import math
 
@@ -9,7 +9,7 @@ STEP = 10 * MS
 
 
 class Training:
-    """Steps of ten milliseconds, each of which costs some more, and a full look some more again."""
+    """Steps of ten milliseconds, with a fixed cost each, and a further cost if they are observed in full."""
 
     def __init__(self, budget: float | None, *, look_ns: int, least_ns: int = 0) -> None:
         self.throttle, self._look_ns, self._least_ns, self.now_ns = Throttle(budget), look_ns, least_ns, 1
@@ -33,11 +33,11 @@ def test_statistics_within_the_budget_are_taken_at_every_step() -> None:
     assert all(Training(0.01, look_ns=STEP // 200).run(20_000))
 
 
-def test_the_beginning_is_seen_whole_even_where_it_costs_too_much() -> None:
+def test_the_first_steps_are_all_observed_even_above_the_budget() -> None:
     assert all(Training(0.01, look_ns=1 * MS).run(400))
 
 
-def test_what_costs_ten_times_the_budget_is_taken_at_every_tenth_step_in_the_long_run() -> None:
+def test_statistics_at_ten_times_the_budget_are_taken_at_every_tenth_step() -> None:
     training = Training(0.01, look_ns=1 * MS)
     training.run(2000)
     looks = training.run(2000)
@@ -52,29 +52,29 @@ def test_the_whole_cost_stays_within_the_budget_and_half_a_second() -> None:
     assert training.own_ns <= 0.01 * training.now_ns + 0.5e9 + 10 * MS
 
 
-def test_what_every_step_costs_counts_as_long_as_it_leaves_half_of_the_budget() -> None:
+def test_the_fixed_cost_of_a_step_is_charged_up_to_half_of_the_budget() -> None:
     training = Training(0.01, look_ns=2 * MS, least_ns=STEP // 250)
     training.run(20_000)
     assert training.own_ns <= 0.01 * training.now_ns + 0.5e9 + 10 * MS
 
 
-def test_a_model_whose_every_step_costs_more_than_the_budget_is_still_looked_at_now_and_then() -> None:
+def test_a_model_whose_every_step_exceeds_the_budget_is_still_observed_now_and_then() -> None:
     training = Training(0.01, look_ns=1 * MS, least_ns=2 * MS)
     training.run(2000)
     looks = training.run(6000)
     assert 80 <= sum(looks) <= 125  # half of the budget: 0.06 ms of a step, where a look costs 3
 
 
-def test_without_a_budget_every_step_is_taken() -> None:
+def test_without_a_budget_every_step_is_observed() -> None:
     assert all(Training(None, look_ns=50 * MS).run(5000))
 
 
-def test_a_budget_of_nothing_takes_the_first_half_second_only() -> None:
+def test_a_budget_of_zero_allows_only_the_first_half_second() -> None:
     training = Training(0.0, look_ns=1 * MS)
     assert sum(training.run(3000)) <= 501
 
 
-def test_what_was_asked_for_is_not_paid_from_the_account() -> None:
+def test_requested_saves_are_not_charged_to_the_budget() -> None:
     training = Training(0.01, look_ns=1 * MS)
     for _ in range(3000):
         assert training.step(is_exempt=True)
@@ -87,28 +87,28 @@ def test_a_pause_earns_no_more_than_a_few_steps() -> None:
     assert sum(training.run(20)) <= 5
 
 
-def test_a_loss_that_is_not_finite_opens_steps_on_credit_but_not_for_ever() -> None:
+def test_a_loss_that_is_not_finite_opens_steps_on_credit_but_not_forever() -> None:
     training = Training(0.001, look_ns=1 * MS)
     training.run(2000)
     while training.step():
         pass
-    assert training.throttle.see_loss(math.nan)
+    assert training.throttle.observe_loss(math.nan)
     assert training.run(2) == [True, True]
     looks = []
     for _ in range(100):
-        training.throttle.see_loss(math.nan)
+        training.throttle.observe_loss(math.nan)
         looks.append(training.step())
     assert sum(looks) < 10
 
 
-def test_a_loss_that_jumps_is_strange_and_one_that_falls_or_trembles_is_not() -> None:
+def test_a_loss_that_jumps_is_unusual_and_one_that_falls_or_fluctuates_is_not() -> None:
     throttle = Throttle(0.01)
-    usual = [throttle.see_loss(2.0 * 0.99**number + 0.05 * (-1) ** number) for number in range(200)]
+    usual = [throttle.observe_loss(2.0 * 0.99**number + 0.05 * (-1) ** number) for number in range(200)]
     assert not any(usual)
-    assert throttle.see_loss(25.0)
+    assert throttle.observe_loss(25.0)
 
 
-def test_the_overhead_is_the_share_of_time_of_late() -> None:
+def test_the_overhead_is_a_moving_average() -> None:
     training = Training(None, look_ns=1 * MS)
     training.run(200)
     assert math.isclose(training.throttle.overhead, 1 / 11, rel_tol=0.01)

@@ -1,4 +1,4 @@
-"""Real boosters, and what is recorded of them."""
+"""Recordings of real boosters."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -9,10 +9,10 @@ import pytest
 import xgboost
 
 from trainyard.formats.tensors.contract import Kind
-from trainyard.formats.tensors.trial import Trial, create_trial
+from trainyard.formats.tensors.trials.trial import Trial, create_trial
 from trainyard.instance.hook.configuration import parse_config
-from trainyard.instance.hook.recording import Recording
-from trainyard.instance.hook.xgboost import XGBOOST, BoosterCallback, tree_columns, watch_training
+from trainyard.instance.hook.recording import HookRecording
+from trainyard.instance.hook.xgboost import XGBOOST, BoosterCallback, attach_to_training, tree_columns
 
 PARAMETERS = {"objective": "binary:logistic", "max_depth": 3, "eval_metric": ["logloss", "auc"], "nthread": 1}
 
@@ -25,14 +25,14 @@ def data() -> tuple[xgboost.DMatrix, xgboost.DMatrix]:
     return xgboost.DMatrix(x[:150], y[:150]), xgboost.DMatrix(x[150:], y[150:])
 
 
-def recording(folder: Path, collections: Iterable[str] = (), interval: int = 1) -> Recording:
+def recording(folder: Path, collections: Iterable[str] = (), interval: int = 1) -> HookRecording:
     named = [{"CollectionName": name} for name in collections]
     content = {
         "LocalPath": str(folder),
         "CollectionConfigurations": named,
         "HookParameters": {"save_interval": interval},
     }
-    return Recording(parse_config(content, framework=XGBOOST))
+    return HookRecording(parse_config(content, framework=XGBOOST))
 
 
 def trained(callback: BoosterCallback, train: Any, validation: Any, rounds: int = 4) -> xgboost.Booster:
@@ -74,14 +74,14 @@ def test_metrics_are_recorded_at_every_round(tmp_path: Path, data: tuple[Any, An
         ("my-data-aucpr", False),
     ],
 )
-def test_metrics_that_rise_are_no_losses(metric: str, is_loss: bool) -> None:
+def test_metrics_to_maximize_are_not_losses(metric: str, is_loss: bool) -> None:
     collections = {collection.name: collection for collection in XGBOOST.collections}
     assert collections["metrics"].has(metric)
     assert collections["losses"].has(metric) == is_loss
 
 
 def test_every_tenth_round_is_saved_by_default(tmp_path: Path, data: tuple[Any, Any]) -> None:
-    kept = Recording(parse_config({"LocalPath": str(tmp_path)}, framework=XGBOOST))
+    kept = HookRecording(parse_config({"LocalPath": str(tmp_path)}, framework=XGBOOST))
     trained(BoosterCallback(kept), *data, rounds=21)
     kept.close()
     trial = create_trial(tmp_path)
@@ -170,46 +170,46 @@ def test_linear_boosters_have_no_trees_and_importances(tmp_path: Path, data: tup
     assert create_trial(tmp_path).tensor_names() == ["train-logloss"]
 
 
-def test_a_cross_validation_tells_the_means_of_its_metrics(tmp_path: Path, data: tuple[Any, Any]) -> None:
+def test_a_cross_validation_records_the_means_of_its_metrics(tmp_path: Path, data: tuple[Any, Any]) -> None:
     kept = recording(tmp_path, ["trees"])
     found = xgboost.cv(PARAMETERS, data[0], 2, nfold=2, as_pandas=False, callbacks=[BoosterCallback(kept)])
     kept.close()
     assert create_trial(tmp_path).series("test-logloss").values == pytest.approx(found["test-logloss-mean"])
 
 
-def test_what_fails_does_not_reach_the_training(tmp_path: Path, data: tuple[Any, Any], caplog: Any) -> None:
+def test_failures_do_not_reach_the_training(tmp_path: Path, data: tuple[Any, Any], caplog: Any) -> None:
     kept = recording(tmp_path, ["predictions"])
     wrong = xgboost.DMatrix(np.zeros((3, 99)))
     booster = trained(BoosterCallback(kept, validation_data=wrong), *data)
     kept.close()
     assert booster.num_boosted_rounds() == 4
-    assert "recorded no more" in caplog.text
+    assert "recording has stopped" in caplog.text
 
 
 @pytest.fixture
-def watched(tmp_path: Path) -> Iterator[list[Recording]]:
-    """All trainings of the process, with a recording each, until the test is over."""
+def watched(tmp_path: Path) -> Iterator[list[HookRecording]]:
+    """Record all trainings of the process, each separately, until the test ends."""
     modules = (xgboost, xgboost.training, xgboost.sklearn)
     originals = [module.__dict__["train"] for module in modules]
-    made: list[Recording] = []
+    made: list[HookRecording] = []
 
     def make(parameters: Any, train: Any, validation: Any) -> BoosterCallback:
         made.append(recording(tmp_path / str(len(made)), ["predictions", "hyperparameters"]))
         return BoosterCallback(made[-1], hyperparameters=parameters, train_data=train, validation_data=validation)
 
-    watch_training(make)
+    attach_to_training(make)
     yield made
     for module, original in zip(modules, originals, strict=True):
         module.__dict__["train"] = original
 
 
-def read(recordings: list[Recording]) -> Trial:
+def read(recordings: list[HookRecording]) -> Trial:
     (only,) = recordings
     only.close()
     return create_trial(only.config.folder)
 
 
-def test_a_program_that_knows_of_nothing_is_recorded(watched: list[Recording], data: tuple[Any, Any]) -> None:
+def test_a_program_without_a_hook_is_recorded(watched: list[HookRecording], data: tuple[Any, Any]) -> None:
     evals = [(data[0], "train"), (data[1], "validation")]
     xgboost.train(PARAMETERS, data[0], num_boost_round=3, evals=evals, verbose_eval=False)
     trial = read(watched)
@@ -217,15 +217,15 @@ def test_a_program_that_knows_of_nothing_is_recorded(watched: list[Recording], d
     assert {"train-auc", "predictions", "hyperparameters/max_depth"} <= set(trial.tensor_names())
 
 
-def test_models_with_scikit_learns_interface_are_recorded(watched: list[Recording]) -> None:
+def test_models_with_scikit_learns_interface_are_recorded(watched: list[HookRecording]) -> None:
     x = np.random.default_rng(3).normal(size=(60, 2))
     model = xgboost.XGBRegressor(n_estimators=2, n_jobs=1)
     model.fit(x, x[:, 0], eval_set=[(x, x[:, 0])], verbose=False)
     assert "validation_0-rmse" in read(watched).tensor_names(collection="losses")
 
 
-def test_a_program_with_a_hook_of_its_own_has_that_alone(
-    watched: list[Recording], tmp_path: Path, data: tuple[Any, Any]
+def test_a_program_with_its_own_hook_has_only_that_one(
+    watched: list[HookRecording], tmp_path: Path, data: tuple[Any, Any]
 ) -> None:
     kept = recording(tmp_path / "own")
     trained(BoosterCallback(kept), *data)

@@ -12,29 +12,30 @@ from typing import Any
 import pytest
 
 import trainyard
-from trainyard.foundation.launch_kinds import LaunchKind
-from trainyard.instance.launch.main import BOOT
-from trainyard.instance.launch.orders import LaunchOrders, decode, encode
-from trainyard.instance.launch.variables import Cluster
+from trainyard.foundation.interpreter import boot_code
+from trainyard.foundation.jobs.launch_kinds import LaunchKind
+from trainyard.instance.launch.spec import LauncherSpec, decode_spec, encode_spec
+from trainyard.instance.launch.variables import RankCluster
 from trainyard.testing.eventually import eventually
 
+BOOT = boot_code("trainyard.instance.launch.main")
 PACKAGE = str(Path(trainyard.__file__).parent)
 
 
-def orders(folder: Path, kind: LaunchKind = LaunchKind.TORCHRUN, *, processes: int = 3) -> LaunchOrders:
+def orders(folder: Path, kind: LaunchKind = LaunchKind.TORCHRUN, *, processes: int = 3) -> LauncherSpec:
     counts = {"algo-1": 1, "algo-2": processes}
     addresses = {"algo-1": "127.0.0.1", "algo-2": "127.0.0.1"}
-    cluster = Cluster(kind, processes=counts, addresses=addresses, host="algo-2", port=7000, run="j-1")
-    return LaunchOrders(cluster, folder=str(folder), threads=2, python=sys.executable, secret="hush")
+    cluster = RankCluster(kind, processes=counts, addresses=addresses, host="algo-2", port=7000, run="j-1")
+    return LauncherSpec(cluster, folder=str(folder), threads=2, python=sys.executable, secret="hush")
 
 
-def start(script: str, given: LaunchOrders, **variables: str) -> "subprocess.Popen[str]":
-    words = [sys.executable, "-I", "-S", "-c", BOOT, PACKAGE, encode(given), sys.executable, "-c", script]
+def start(script: str, given: LauncherSpec, **variables: str) -> "subprocess.Popen[str]":
+    words = [sys.executable, "-I", "-S", "-c", BOOT, PACKAGE, encode_spec(given), sys.executable, "-c", script]
     environment = {"PATH": "/usr/bin:/bin", "PYTHONUNBUFFERED": "1", **variables}
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
 
 
-def run(script: str, given: LaunchOrders, **variables: str) -> tuple[int, list[str]]:
+def run(script: str, given: LauncherSpec, **variables: str) -> tuple[int, list[str]]:
     started = start(script, given, **variables)
     output, _ = started.communicate(timeout=60)
     return started.returncode, sorted(output.splitlines())
@@ -47,7 +48,7 @@ def failures(folder: Path) -> list[dict[str, Any]]:
 
 def test_orders_arrive_as_they_were_given(tmp_path: Path) -> None:
     given = orders(tmp_path, LaunchKind.MPI)
-    read = decode(encode(given))
+    read = decode_spec(encode_spec(given))
     assert vars(read.cluster) == vars(given.cluster)
     assert {**vars(read), "cluster": None} == {**vars(given), "cluster": None}
 
@@ -73,7 +74,7 @@ def test_lines_of_a_job_by_mpi_say_which_rank_wrote_them_where(tmp_path: Path) -
     assert lines == ["[1,mpirank:1,algo-2]<stderr>:error", "[1,mpirank:1,algo-2]<stdout>:out"]
 
 
-def test_a_rank_that_fails_ends_the_others_and_is_told_with_its_last_words(tmp_path: Path) -> None:
+def test_a_rank_that_fails_ends_the_others_and_is_reported_with_its_last_lines(tmp_path: Path) -> None:
     script = "import os, time\nif os.environ['RANK'] == '2': raise SystemExit('no such file')\ntime.sleep(600)"
     code, _ = run(script, orders(tmp_path))
     assert code == 1
@@ -88,7 +89,7 @@ def test_the_launcher_ends_by_the_signal_that_ended_the_rank(tmp_path: Path) -> 
     assert [(told["rank"], told["code"]) for told in failures(tmp_path)] == [(3, -signal.SIGSEGV)]
 
 
-def test_ranks_that_fail_soon_after_each_other_are_all_told_in_their_order(tmp_path: Path) -> None:
+def test_ranks_that_fail_soon_after_each_other_are_all_reported_in_order(tmp_path: Path) -> None:
     script = "import os, time\nrank = int(os.environ['RANK'])\ntime.sleep(0.2 * (3 - rank))\nraise SystemExit(rank)"
     code, _ = run(script, orders(tmp_path))
     assert code == 3
@@ -149,7 +150,7 @@ def test_a_worker_that_dies_is_started_again_beside_a_server_that_serves_on(
     code, lines = run(script, orders(tmp_path, LaunchKind.PARAMETER_SERVER, processes=1), **served)
     assert code == 0
     assert lines == [
-        "[trainyard] rank 1 was ended by signal 9; it is started again, 1 of 3.",
+        "[trainyard] rank 1 was killed by signal 9; restarting it, 1 of 3.",
         "served",
         "serves 1 hush",
         "try 0",
@@ -160,7 +161,7 @@ def test_a_worker_that_dies_is_started_again_beside_a_server_that_serves_on(
 def test_a_worker_that_dies_again_and_again_has_failed(tmp_path: Path, served: dict[str, str]) -> None:
     code, lines = run("raise SystemExit(5)", orders(tmp_path, LaunchKind.PARAMETER_SERVER, processes=1), **served)
     assert code == 5
-    assert sum("it is started again" in line for line in lines) == 3
+    assert sum("restarting it" in line for line in lines) == 3
     assert [(told["rank"], told["code"]) for told in failures(tmp_path)] == [(1, 5)]
     eventually(lambda: not _processes_that_know(tmp_path))
 
@@ -175,7 +176,7 @@ def _processes_that_know(folder: Path) -> list[str]:
     return found
 
 
-def test_a_server_that_fails_is_told_without_a_rank(tmp_path: Path, served: dict[str, str]) -> None:
+def test_a_server_that_fails_is_reported_without_a_rank(tmp_path: Path, served: dict[str, str]) -> None:
     given = orders(tmp_path, LaunchKind.PARAMETER_SERVER, processes=1)
     code, _ = run("import time; time.sleep(600)", given, PYTHONPATH=served["PYTHONPATH"])
     assert code == 1
@@ -183,7 +184,7 @@ def test_a_server_that_fails_is_told_without_a_rank(tmp_path: Path, served: dict
 
 
 def test_a_program_that_cannot_be_executed_says_so(tmp_path: Path) -> None:
-    words = [sys.executable, "-I", "-S", "-c", BOOT, PACKAGE, encode(orders(tmp_path)), "/no/such/program"]
+    words = [sys.executable, "-I", "-S", "-c", BOOT, PACKAGE, encode_spec(orders(tmp_path)), "/no/such/program"]
     ended = subprocess.run(words, capture_output=True, text=True, check=False, env=dict(os.environ))
     assert ended.returncode == 127
-    assert ended.stdout.splitlines() == ["/no/such/program cannot be executed: No such file or directory"] * 3
+    assert ended.stdout.splitlines() == ["Cannot execute /no/such/program: No such file or directory"] * 3

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from trainyard.instance.launch.output import STALE_S, TAIL_BYTES, Merger, Stream
+from trainyard.instance.launch.output import STALE_S, TAIL_BYTES, OutputMerger, OutputStream
 
 
 class Scene:
@@ -17,15 +17,15 @@ class Scene:
         pipes = [os.pipe() for _ in range(2)]
         self.writers = [writer for _, writer in pipes]
         self.streams = [
-            Stream(reader, prefix=prefix, tail=bytearray())
+            OutputStream(reader, prefix=prefix, tail=bytearray())
             for (reader, _), prefix in zip(pipes, prefixes or (b"", b""), strict=True)
         ]
-        self.merger = Merger(target)
+        self.merger = OutputMerger(target)
         self._opened = [self.shown, target, *self.writers, *(stream.reader for stream in self.streams)]
 
     def write(self, number: int, data: bytes, now: float = 0.0) -> None:
         os.write(self.writers[number], data)
-        self.merger.take(self.streams[number], now)
+        self.merger.forward(self.streams[number], now)
 
     def read(self) -> bytes:
         os.set_blocking(self.shown, False)
@@ -54,7 +54,7 @@ def test_a_line_is_shown_when_it_is_whole(scene: Scene) -> None:
     assert scene.read() == b"one line\n"
 
 
-def test_what_is_never_ended_is_shown_after_a_moment_and_keeps_its_line(scene: Scene) -> None:
+def test_an_unfinished_line_is_shown_after_a_moment_and_stays_one_line(scene: Scene) -> None:
     scene.write(0, b"50 %", now=10.0)
     scene.merger.flush_stale(scene.streams[0], 10.0 + STALE_S / 2)
     assert scene.read() == b""
@@ -94,5 +94,5 @@ def test_draining_shows_what_has_no_end(scene: Scene) -> None:
     os.write(scene.writers[0], b"first\nlast words")
     scene.merger.drain(scene.streams[0], 0.0)
     assert scene.read() == b"first\nlast words"
-    scene.merger.say("[trainyard] started again")
+    scene.merger.write_line("[trainyard] started again")
     assert scene.read() == b"\n[trainyard] started again\n"

@@ -4,19 +4,21 @@ import json
 
 import pytest
 
-from trainyard.foundation.launch_kinds import LaunchKind
-from trainyard.instance.launch.variables import Cluster, rank_variables, server_variables, tensorflow_config
+from trainyard.foundation.jobs.launch_kinds import LaunchKind
+from trainyard.instance.launch.variables import RankCluster, rank_variables, server_variables, tensorflow_config
 
 HOSTS = ("algo-1", "algo-2", "algo-3")
 
 
-def cluster(kind: LaunchKind, host: str = "algo-2", **processes: int) -> Cluster:
+def cluster(kind: LaunchKind, host: str = "algo-2", **processes: int) -> RankCluster:
     counts = {host.replace("_", "-"): count for host, count in processes.items()} or dict.fromkeys(HOSTS, 1)
-    return Cluster(kind, processes=counts, addresses={name: name for name in counts}, host=host, port=7000, run="j-1")
+    return RankCluster(
+        kind, processes=counts, addresses={name: name for name in counts}, host=host, port=7000, run="j-1"
+    )
 
 
 @pytest.mark.parametrize("kind", [LaunchKind.TORCHRUN, LaunchKind.DATA_PARALLEL, LaunchKind.PARAMETER_SERVER])
-def test_ranks_are_told_what_torchrun_tells(kind: LaunchKind) -> None:
+def test_ranks_get_the_variables_of_torchrun(kind: LaunchKind) -> None:
     told = rank_variables(cluster(kind, algo_1=2, algo_2=3, algo_3=1), 1)
     assert {name: told[name] for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK")} == {
         "RANK": "3",
@@ -29,7 +31,7 @@ def test_ranks_are_told_what_torchrun_tells(kind: LaunchKind) -> None:
     assert told["TORCHELASTIC_USE_AGENT_STORE"] == "False"
 
 
-def test_ranks_by_mpi_are_told_what_open_mpi_tells_too() -> None:
+def test_mpi_ranks_get_the_variables_of_open_mpi_too() -> None:
     told = rank_variables(cluster(LaunchKind.MPI, algo_1=2, algo_2=2), 1)
     open_mpi = {name.removeprefix("OMPI_COMM_WORLD_"): told[name] for name in told if name.startswith("OMPI_")}
     assert open_mpi == {"RANK": "3", "LOCAL_RANK": "1", "NODE_RANK": "1", "SIZE": "4", "LOCAL_SIZE": "2"}

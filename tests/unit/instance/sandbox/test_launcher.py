@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.instance.sandbox.contract import Isolation, Network, SandboxRequest
+from trainyard.instance.sandbox.contract import Isolation, SandboxNetwork, SandboxRequest
 from trainyard.instance.sandbox.launcher import footprint, launch
 
 
@@ -25,17 +25,17 @@ def good(tmp_path: Path) -> SandboxRequest:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"name": "../escape"}, "cannot name a sandbox"),
-        ({"name": ""}, "cannot name a sandbox"),
+        ({"name": "../escape"}, "not a valid sandbox name"),
+        ({"name": ""}, "not a valid sandbox name"),
         ({"argv": []}, "no program to run"),
         ({"argv": ["/bin/true", "a\0b"]}, "cannot be passed on"),
         ({"environment": {"A=B": "1"}}, "cannot be passed on"),
         ({"environment": {"": "1"}}, "cannot be passed on"),
         ({"environment": {"A": "\0"}}, "cannot be passed on"),
-        ({"network": Network(), "isolation": Isolation.PROCESS_GROUP}, "network of its own without namespaces"),
+        ({"network": SandboxNetwork(), "isolation": Isolation.PROCESS_GROUP}, "its own network without namespaces"),
     ],
 )
-def test_what_can_never_run_is_refused_before_anything_is_made(
+def test_a_program_that_can_never_run_is_refused_before_anything_is_created(
     good: SandboxRequest, tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=message):

@@ -6,12 +6,12 @@ import pytest
 from trainyard.foundation.errors import Conflict
 from trainyard.instance.sandbox.contract import Isolation
 from trainyard.instance.sandbox.limits import (
-    GroupView,
-    Hierarchy,
-    Limited,
-    group_folders,
-    hold_otherwise,
-    make_groups,
+    CgroupHierarchy,
+    CgroupLimits,
+    VisibleCgroup,
+    apply_fallbacks,
+    cgroup_folders,
+    make_cgroups,
     own_hierarchies,
 )
 from trainyard.link.contract import LimitSpec
@@ -46,14 +46,14 @@ class TestOwnHierarchies:
             memberships=["3:memory:/yard", "2:cpu,cpuacct:/", "1:freezer:/"],
         )
         assert own_hierarchies(proc) == [
-            Hierarchy(
+            CgroupHierarchy(
                 tmp_path / "memory/yard",
                 tmp_path / "memory/yard",
                 frozenset({"memory"}),
                 is_v2=False,
                 top=tmp_path / "memory",
             ),
-            Hierarchy(tmp_path / "cpu", tmp_path / "cpu", frozenset({"cpu"}), is_v2=False, top=tmp_path / "cpu"),
+            CgroupHierarchy(tmp_path / "cpu", tmp_path / "cpu", frozenset({"cpu"}), is_v2=False, top=tmp_path / "cpu"),
         ]
 
     def test_of_v2_the_nearest_group_that_hands_controllers_down_is_taken(self, tmp_path: Path) -> None:
@@ -107,13 +107,13 @@ class TestOwnHierarchies:
 
 class TestMakeGroups:
     def test_limits_are_written_as_v2_wants_them(self, tmp_path: Path) -> None:
-        hierarchy = Hierarchy(tmp_path, tmp_path, frozenset({"cpu", "memory", "pids"}), is_v2=True, top=tmp_path)
-        limited = make_groups("one", ALL, [hierarchy])
+        hierarchy = CgroupHierarchy(tmp_path, tmp_path, frozenset({"cpu", "memory", "pids"}), is_v2=True, top=tmp_path)
+        limited = make_cgroups("one", ALL, [hierarchy])
         folder = tmp_path / "trainyard-one"
         assert (limited.folders, limited.not_enforced) == ([str(folder)], [])
         assert (folder / "memory.max").read_text() == str(1 << 30)
         assert (folder / "cpu.max").read_text() == "150000 100000"
-        assert (folder / "pids.max").read_text() == "102"  # with keeper and init
+        assert (folder / "pids.max").read_text() == "102"  # with supervisor and init
 
     @pytest.mark.parametrize(
         ("is_v2", "name", "most"),
@@ -129,46 +129,48 @@ class TestMakeGroups:
             (folder / name).write_text("max")
 
         monkeypatch.setattr(Path, "mkdir", mkdir_as_a_kernel_with_swap)
-        make_groups("one", ALL, [Hierarchy(tmp_path, tmp_path, frozenset({"memory"}), is_v2=is_v2, top=tmp_path)])
+        make_cgroups(
+            "one", ALL, [CgroupHierarchy(tmp_path, tmp_path, frozenset({"memory"}), is_v2=is_v2, top=tmp_path)]
+        )
         assert (tmp_path / "trainyard-one" / name).read_text() == most
 
     def test_limits_are_written_as_v1_wants_them(self, tmp_path: Path) -> None:
         hierarchies = [
-            Hierarchy(tmp_path / name, tmp_path / name, frozenset({name}), is_v2=False, top=tmp_path)
+            CgroupHierarchy(tmp_path / name, tmp_path / name, frozenset({name}), is_v2=False, top=tmp_path)
             for name in ("memory", "cpu")
         ]
         for hierarchy in hierarchies:
             hierarchy.parent.mkdir()
-        limited = make_groups("one", ALL, hierarchies)
+        limited = make_cgroups("one", ALL, hierarchies)
         assert (tmp_path / "memory/trainyard-one/memory.limit_in_bytes").read_text() == str(1 << 30)
         assert (tmp_path / "cpu/trainyard-one/cpu.cfs_quota_us").read_text() == "150000"
         assert ["100 processes" in sentence for sentence in limited.not_enforced] == [True]
 
     def test_without_hierarchies_everything_that_is_limited_is_admitted(self) -> None:
-        assert len(make_groups("one", ALL, []).not_enforced) == 3
-        assert make_groups("one", LimitSpec(), []).not_enforced == []
+        assert len(make_cgroups("one", ALL, []).not_enforced) == 3
+        assert make_cgroups("one", LimitSpec(), []).not_enforced == []
 
     def test_without_limits_a_job_stays_below_the_group_of_the_yard(self, tmp_path: Path) -> None:
         (tmp_path / "yard").mkdir()
-        hierarchy = Hierarchy(tmp_path / "yard", tmp_path, frozenset({"memory"}), is_v2=True, top=tmp_path)
-        assert make_groups("one", LimitSpec(), [hierarchy]).folders == [str(tmp_path / "yard/trainyard-one")]
-        assert make_groups("two", ALL, [hierarchy]).folders == [str(tmp_path / "trainyard-two")]
-        assert set(group_folders("one", [hierarchy])) == {tmp_path / "trainyard-one", tmp_path / "yard/trainyard-one"}
+        hierarchy = CgroupHierarchy(tmp_path / "yard", tmp_path, frozenset({"memory"}), is_v2=True, top=tmp_path)
+        assert make_cgroups("one", LimitSpec(), [hierarchy]).folders == [str(tmp_path / "yard/trainyard-one")]
+        assert make_cgroups("two", ALL, [hierarchy]).folders == [str(tmp_path / "trainyard-two")]
+        assert set(cgroup_folders("one", [hierarchy])) == {tmp_path / "trainyard-one", tmp_path / "yard/trainyard-one"}
 
     def test_a_name_whose_group_has_members_is_running(self, tmp_path: Path) -> None:
         write(tmp_path / "trainyard-one/cgroup.procs", "4711\n")
-        with pytest.raises(Conflict, match="running already"):
-            make_groups("one", ALL, [Hierarchy(tmp_path, tmp_path, frozenset(), is_v2=True, top=tmp_path)])
+        with pytest.raises(Conflict, match="already running"):
+            make_cgroups("one", ALL, [CgroupHierarchy(tmp_path, tmp_path, frozenset(), is_v2=True, top=tmp_path)])
 
 
 class TestHoldOtherwise:
     def test_memory_is_watched_where_no_group_holds_it(self) -> None:
-        limited = make_groups("one", ALL, [])
-        hold_otherwise(limited, ALL, Isolation.PROCESS_GROUP)
-        assert (limited.watched_memory, limited.most_processes) == (1 << 30, 0)
+        limited = make_cgroups("one", ALL, [])
+        apply_fallbacks(limited, ALL, Isolation.PROCESS_GROUP)
+        assert (limited.watchdog_memory_bytes, limited.max_processes) == (1 << 30, 0)
         assert len(limited.not_enforced) == 3
 
     def test_what_a_group_holds_needs_nothing_else(self) -> None:
-        limited = Limited(groups=[GroupView("/group", "/")])
-        hold_otherwise(limited, ALL, Isolation.NAMESPACES)
-        assert (limited.watched_memory, limited.most_processes) == (0, 0)
+        limited = CgroupLimits(cgroups=[VisibleCgroup("/group", "/")])
+        apply_fallbacks(limited, ALL, Isolation.NAMESPACES)
+        assert (limited.watchdog_memory_bytes, limited.max_processes) == (0, 0)

@@ -34,14 +34,14 @@ def test_no_place_is_reached_or_made_through_a_symbolic_link(tmp_path: Path, pat
     (tmp_path / "outside").mkdir()
     (tmp_path / "link").symlink_to("outside")
     for is_folder in (True, False):
-        with pytest.raises(OSError, match="a symbolic link is in the place"):
-            mounts.open_place(str(tmp_path / path), is_folder=is_folder)
+        with pytest.raises(OSError, match="is a symbolic link"):
+            mounts.open_mount_point(str(tmp_path / path), is_folder=is_folder)
     assert list((tmp_path / "outside").iterdir()) == []
 
 
 def test_a_place_that_is_missing_is_made_with_all_folders_above_it(tmp_path: Path) -> None:
     for name, is_folder in (("folder", True), ("file", False)):
-        place = mounts.open_place(str(tmp_path / "a/b" / name), is_folder=is_folder)
+        place = mounts.open_mount_point(str(tmp_path / "a/b" / name), is_folder=is_folder)
         assert Path(f"/proc/self/fd/{place}").resolve() == tmp_path / "a/b" / name
         os.close(place)
     assert (tmp_path / "a/b/folder").is_dir()
@@ -52,4 +52,4 @@ def test_a_file_in_the_place_of_a_folder_is_refused_by_the_name_of_the_place(tmp
     (tmp_path / "file").touch()
     for path in ("file", "file/below"):
         with pytest.raises(NotADirectoryError, match=path):
-            mounts.open_place(str(tmp_path / path), is_folder=True)
+            mounts.open_mount_point(str(tmp_path / path), is_folder=True)

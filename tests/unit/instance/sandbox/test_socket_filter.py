@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from trainyard.instance.sandbox.socket_filter import instructions
+from trainyard.instance.sandbox.socket_filter import filter_program
 
 MARK, SOCKET, IO_URING, READ = 0xC000003E, 41, 425, 0
 ALLOWED, REFUSED = 0x7FFF0000, 0x00050000
@@ -15,7 +15,7 @@ ALLOWED, REFUSED = 0x7FFF0000, 0x00050000
 def judged(call: int, argument: int = 0, *, mark: int = MARK) -> int:
     """What the filter returns for a call."""
     shown = struct.pack("=IIQQ", call, mark, 0, argument)
-    program = list(struct.iter_unpack("=HBBI", instructions(MARK, SOCKET)))
+    program = list(struct.iter_unpack("=HBBI", filter_program(MARK, SOCKET)))
     held = place = 0
     while True:
         code, if_so, if_not, value = program[place]

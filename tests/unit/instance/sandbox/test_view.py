@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.instance.sandbox.contract import Bind, CopyOnWrite, Network, SandboxRequest
-from trainyard.instance.sandbox.limits import GroupView
-from trainyard.instance.sandbox.orders import Step
-from trainyard.instance.sandbox.view import plan_view, shown_places
+from trainyard.instance.sandbox.contract import Bind, CopyOnWrite, SandboxNetwork, SandboxRequest
+from trainyard.instance.sandbox.limits import VisibleCgroup
+from trainyard.instance.sandbox.spec import Step
+from trainyard.instance.sandbox.view import plan_view, visible_paths
 from trainyard.link.contract import LimitSpec
 
 
@@ -59,7 +59,7 @@ def binds(steps: list[Step]) -> dict[str, tuple[str, str]]:
 
 
 def test_the_places_of_the_host_that_are_shown_can_be_asked_for(request_of_a_job: SandboxRequest, root: Path) -> None:
-    told = shown_places(request_of_a_job, root=root)
+    told = visible_paths(request_of_a_job, root=root)
     assert {str(place) for place in told} >= {
         source for kind, source in binds(plan(request_of_a_job, root)).values() if kind != "device"
     }
@@ -102,7 +102,7 @@ def test_a_hidden_folder_of_the_system_is_not_shown(request_of_a_job: SandboxReq
     assert "/opt/tools" not in binds(plan(replace(request_of_a_job, hidden=[root / "opt/tools"]), root))
 
 
-def test_what_is_asked_for_is_shown_inside_what_is_hidden(request_of_a_job: SandboxRequest, root: Path) -> None:
+def test_requested_paths_are_shown_inside_hidden_folders(request_of_a_job: SandboxRequest, root: Path) -> None:
     (root / "opt/tools/yard/data").mkdir(parents=True)
     data = root / "opt/tools/yard/data"
     steps = plan(
@@ -147,12 +147,12 @@ def test_the_hosts_file_has_the_job_itself_and_what_it_was_given(request_of_a_jo
     assert "10.0.0.1 algo-1" in text.splitlines()
 
 
-def test_who_has_a_network_of_its_own_asks_nobody_for_names(request_of_a_job: SandboxRequest, root: Path) -> None:
+def test_an_isolated_program_has_no_name_server(request_of_a_job: SandboxRequest, root: Path) -> None:
     def texts(given: SandboxRequest) -> list[str]:
         return [step[2] for step in plan(given, root) if step[:2] == ("text", "/etc/nsswitch.conf")]
 
     assert texts(request_of_a_job) == []
-    (text,) = texts(replace(request_of_a_job, network=Network()))
+    (text,) = texts(replace(request_of_a_job, network=SandboxNetwork()))
     assert "hosts: files" in text.splitlines()
 
 
@@ -193,7 +193,7 @@ def test_a_program_with_a_network_of_its_own_sees_no_socket_but_its_own(
     listen(root, "/srv/door", "/home/me/yard/ml/.trainyard/door")
     shared = replace(request_of_a_job, writable=[Bind(root / "srv", "/opt/ml/input/data/sets")])
     assert [step for step in plan(shared, root) if step[0] == "mask"] == []
-    masks = [step for step in plan(replace(shared, network=Network()), root) if step[0] == "mask"]
+    masks = [step for step in plan(replace(shared, network=SandboxNetwork()), root) if step[0] == "mask"]
     assert masks == [("mask", "/opt/ml/input/data/sets/door")]
 
 
@@ -221,7 +221,7 @@ def test_a_socket_with_line_breaks_in_its_name_hides_nothing_and_keeps_nobody_fr
 def test_a_folder_shown_copy_on_write_lies_on_what_holds_it(request_of_a_job: SandboxRequest, root: Path) -> None:
     data = CopyOnWrite(root / "srv", "/opt/ml/input/data/train", root / "home/me/yard/scratch/train")
     steps = plan(replace(request_of_a_job, copy_on_write=[data], hidden=[root / "srv", root / "home"]), root)
-    layers = ("layers", str(root / "srv"), str(root / "home/me/yard/scratch/train"), "/opt/ml/input/data/train")
+    layers = ("overlay", str(root / "srv"), str(root / "home/me/yard/scratch/train"), "/opt/ml/input/data/train")
     assert layers in steps
     assert steps.index(layers) > steps.index(("bind", "writable", str(root / "home/me/yard/ml"), "/opt/ml"))
 
@@ -244,7 +244,7 @@ def test_a_path_below_a_folder_does_not_lead_out_of_it(
     (root / "srv/sets").mkdir()
     (root / "srv/outside").symlink_to("../etc")
     bind = Bind(root / "srv", "/opt/ml/input/data/sets", below=below)
-    with pytest.raises(InvalidRequest, match="leads out of the folder"):
+    with pytest.raises(InvalidRequest, match="is outside the folder"):
         plan(replace(request_of_a_job, read_only=[bind]), root)
 
 
@@ -270,9 +270,9 @@ def test_a_program_sees_no_control_groups_but_its_own(request_of_a_job: SandboxR
     (root / "sys/fs/cgroup").mkdir(parents=True)
     assert ("mask", "/sys/fs/cgroup") in plan(request_of_a_job, root)
     groups = [
-        GroupView("/sys/fs/cgroup/memory/yard/one", "/sys/fs/cgroup/memory"),
-        GroupView("/sys/fs/cgroup/cpu,cpuacct/yard/one", "/sys/fs/cgroup/cpu,cpuacct"),
-        GroupView("/elsewhere/one", "/elsewhere"),
+        VisibleCgroup("/sys/fs/cgroup/memory/yard/one", "/sys/fs/cgroup/memory"),
+        VisibleCgroup("/sys/fs/cgroup/cpu,cpuacct/yard/one", "/sys/fs/cgroup/cpu,cpuacct"),
+        VisibleCgroup("/elsewhere/one", "/elsewhere"),
     ]
     steps = plan_view(request_of_a_job, uid=1000, gid=1000, groups=groups, root=root)
     shown = [step for step in steps if "/sys/fs/cgroup" in step[-1] or (step[0] == "link" and "cpuacct" in step[2])]
@@ -288,7 +288,7 @@ def test_a_program_sees_no_control_groups_but_its_own(request_of_a_job: SandboxR
 
 def test_the_group_of_a_program_is_the_top_of_the_only_hierarchy(request_of_a_job: SandboxRequest, root: Path) -> None:
     (root / "sys/fs/cgroup").mkdir(parents=True)
-    groups = [GroupView("/sys/fs/cgroup/yard/one", "/sys/fs/cgroup")]
+    groups = [VisibleCgroup("/sys/fs/cgroup/yard/one", "/sys/fs/cgroup")]
     steps = plan_view(request_of_a_job, uid=1000, gid=1000, groups=groups, root=root)
     bound = steps.index(("bind", "system", "/sys/fs/cgroup/yard/one", "/sys/fs/cgroup"))
     assert bound == steps.index(("mask", "/sys/fs/cgroup")) + 1
@@ -300,6 +300,6 @@ def test_a_program_with_a_network_of_its_own_has_no_devices_of_others(
     (root / "dev/infiniband").mkdir()
     with_gpu = replace(request_of_a_job, limits=LimitSpec(gpus=(0,)))
     assert {"/dev/infiniband", "/dev/nvidia0"} <= binds(plan(with_gpu, root)).keys()
-    shown = binds(plan(replace(with_gpu, network=Network()), root))
+    shown = binds(plan(replace(with_gpu, network=SandboxNetwork()), root))
     assert "/dev/infiniband" not in shown
     assert "/dev/nvidia0" in shown

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from trainyard.instance.sandbox.watchdog import Watchdog
+from trainyard.instance.sandbox.watchdog import MemoryWatchdog
 
 
 @pytest.fixture
@@ -19,21 +19,21 @@ def child() -> Iterator[int]:
         process.communicate()
 
 
-def test_it_barks_when_the_tree_is_over_the_limit_and_remembers(child: int) -> None:
-    watchdog = Watchdog(os.getpid(), 1)
-    assert watchdog.look(time.monotonic())
-    assert watchdog.has_barked
+def test_it_reports_a_tree_over_the_limit_and_remembers(child: int) -> None:
+    watchdog = MemoryWatchdog(os.getpid(), 1)
+    assert watchdog.check(time.monotonic())
+    assert watchdog.has_tripped
 
 
 def test_it_is_quiet_below_the_limit(child: int) -> None:
-    watchdog = Watchdog(os.getpid(), 1 << 50)
-    assert not watchdog.look(time.monotonic())
-    assert not watchdog.has_barked
+    watchdog = MemoryWatchdog(os.getpid(), 1 << 50)
+    assert not watchdog.check(time.monotonic())
+    assert not watchdog.has_tripped
 
 
 def test_it_does_not_look_before_its_time(child: int) -> None:
-    watchdog = Watchdog(os.getpid(), 1)
+    watchdog = MemoryWatchdog(os.getpid(), 1)
     now = time.monotonic()
-    watchdog.look(now)
+    watchdog.check(now)
     assert round(watchdog.pause_s(now), 6) >= 0.1
-    assert not watchdog.look(now + 0.05)
+    assert not watchdog.check(now + 0.05)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.instance.warm.frameworks import imported_modules, is_known, preloads, read_source, used_frameworks
-from trainyard.instance.warm.worker import Unfit, preload
+from trainyard.instance.warm.frameworks import imported_modules, is_known, preloads, summarize_code, used_frameworks
+from trainyard.instance.warm.worker import UnfitWorker, preload
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_a_package_built_on_a_framework_counts_as_the_framework() -> None:
     assert used_frameworks({"os", "torchy"}) == ()
 
 
-def test_what_a_program_names_of_a_framework_is_imported_beside_what_all_need() -> None:
+def test_framework_modules_that_a_program_names_are_imported_besides_the_common_ones() -> None:
     modules = preloads(
         ("torch",), {"torch", "torch.nn.utils.prune", "torch.utils.tensorboard", "torchvision.models", "os"}
     )
@@ -65,11 +65,11 @@ HOSTILE = (
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_module_is_imported_that_is_not_known_whatever_a_source_names(tmp_path: Path, name: str) -> None:
     (tmp_path / "train.py").write_text(f"import torch, numpy, sklearn, pandas, scipy\nif 0:\n    import {name}\n")
-    source = read_source(tmp_path, "train.py")
+    source = summarize_code(tmp_path, "train.py")
     assert name not in source.modules
     assert not is_known(name)
     assert all(map(is_known, source.modules))
-    with pytest.raises(Unfit, match=f"{name} is not among the modules"):
+    with pytest.raises(UnfitWorker, match=f"may not import {name}"):
         preload([name], ["/"])
 
 
@@ -81,7 +81,7 @@ def test_a_module_is_not_executed_when_it_comes_from_where_nothing_was_examined(
     for name in [name for name in sys.modules if name.partition(".")[0] == "pandas"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(Unfit, match="which was not examined"):
+    with pytest.raises(UnfitWorker, match="which was not examined"):
         preload(["pandas"], ["/usr/lib"])
     assert not (tmp_path / "executed").exists()
 
@@ -91,11 +91,11 @@ def test_a_code_folder_is_looked_through_from_its_script_to_its_depths(tmp_path:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    source = read_source(tmp_path, "src/train.py")
+    source = summarize_code(tmp_path, "src/train.py")
     assert source.frameworks == ("pandas",)
-    assert source.top == {"src", "lib", "train", "helpers"}
-    assert source.inner == {"src", "lib", "train", "helpers", "deep", "numbers"}
-    assert source.is_whole
+    assert source.importable_names == {"src", "lib", "train", "helpers"}
+    assert source.all_names == {"src", "lib", "train", "helpers", "deep", "numbers"}
+    assert source.is_complete
 
 
 def test_links_and_pipes_in_the_code_are_not_read(tmp_path: Path) -> None:
@@ -107,13 +107,13 @@ def test_links_and_pipes_in_the_code_are_not_read(tmp_path: Path) -> None:
     (code / "link.py").symlink_to(tmp_path / "outside.py")
     (code / "linked").symlink_to(tmp_path / "folder")
     os.mkfifo(code / "pipe.py")
-    assert read_source(code, "train.py").frameworks == ()
+    assert summarize_code(code, "train.py").frameworks == ()
 
 
 def test_a_code_folder_with_too_much_in_it_is_not_looked_through_whole(tmp_path: Path) -> None:
     for number in range(5001):
         (tmp_path / f"{number}.csv").touch()
-    assert not read_source(tmp_path, "train.py").is_whole
+    assert not summarize_code(tmp_path, "train.py").is_complete
 
 
 def test_a_code_folder_of_any_depth_is_looked_through(tmp_path: Path) -> None:
@@ -123,6 +123,6 @@ def test_a_code_folder_of_any_depth_is_looked_through(tmp_path: Path) -> None:
         deepest += "/d"
     Path(deepest).with_name("train.py").write_text("import torch")
     try:
-        assert read_source(tmp_path, "train.py").frameworks == ("torch",)
+        assert summarize_code(tmp_path, "train.py").frameworks == ("torch",)
     finally:
         subprocess.run(["rm", "-r", str(tmp_path / "d")], check=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.instance.warm.trust import Untrusted, _is_private, examine
+from trainyard.instance.warm.trust import Untrusted, _is_private, examine_environment
 
 OTHER = 54_333
 
@@ -34,7 +34,7 @@ def python(environment: Path) -> Path:
 
 
 def test_an_environment_of_this_user_is_trusted_with_all_that_it_imports_from(environment: Path) -> None:
-    trees = examine(python(environment))
+    trees = examine_environment(python(environment))
     assert str(packages(environment).parent) in trees
     assert str(Path(os.__file__).parent.resolve()) in trees
 
@@ -51,8 +51,8 @@ def test_an_environment_of_this_user_is_trusted_with_all_that_it_imports_from(en
 def test_what_everybody_can_write_is_not_trusted(environment: Path, place: str) -> None:
     path = environment / place.replace("lib/python3/site-packages", str(packages(environment).relative_to(environment)))
     path.chmod(path.stat().st_mode | 0o002)
-    with pytest.raises(Untrusted, match=f"{path} can be changed by others"):
-        examine(python(environment))
+    with pytest.raises(Untrusted, match=f"other than its owner can change {path}"):
+        examine_environment(python(environment))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to a group that it is not in")
@@ -70,15 +70,15 @@ def test_what_an_unknown_group_can_write_is_not_trusted(environment: Path, choos
     path = choose(environment)
     os.chown(path, -1, OTHER)
     path.chmod(path.stat().st_mode & ~0o020)
-    assert examine(python(environment))
+    assert examine_environment(python(environment))
     path.chmod(path.stat().st_mode | 0o020)
-    with pytest.raises(Untrusted, match=f"{path} can be changed by others"):
-        examine(python(environment))
+    with pytest.raises(Untrusted, match=f"other than its owner can change {path}"):
+        examine_environment(python(environment))
 
 
 def test_what_is_never_executed_need_not_be_trusted(environment: Path) -> None:
     (packages(environment) / "framework" / "data.bin").chmod(0o666)
-    assert examine(python(environment))
+    assert examine_environment(python(environment))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
@@ -96,18 +96,18 @@ def test_what_is_never_executed_need_not_be_trusted(environment: Path) -> None:
 def test_what_belongs_to_another_user_is_not_trusted(environment: Path, choose: Callable[[Path], Path]) -> None:
     os.chown(choose(environment), OTHER, OTHER, follow_symlinks=False)
     with pytest.raises(Untrusted, match=f"belongs to user {OTHER}"):
-        examine(python(environment))
+        examine_environment(python(environment))
 
 
 def test_folders_that_a_pth_file_names_are_examined_too(environment: Path, tmp_path: Path) -> None:
     source = tmp_path / "checkout"
     source.mkdir()
     (packages(environment) / "editable.pth").write_text(f"# checkout\nimport os\n{source}\n{'x' * 5000}\n")
-    assert str(source) in examine(python(environment))
+    assert str(source) in examine_environment(python(environment))
     (source / "module.py").touch()
     (source / "module.py").chmod(0o666)
     with pytest.raises(Untrusted, match=r"module\.py"):
-        examine(python(environment))
+        examine_environment(python(environment))
 
 
 def test_a_link_is_followed_to_what_it_means(environment: Path, tmp_path: Path) -> None:
@@ -115,10 +115,10 @@ def test_a_link_is_followed_to_what_it_means(environment: Path, tmp_path: Path) 
     elsewhere.mkdir()
     (elsewhere / "module.py").touch()
     (packages(environment) / "linked").symlink_to(elsewhere)
-    assert str(elsewhere) in examine(python(environment))
+    assert str(elsewhere) in examine_environment(python(environment))
     (elsewhere / "module.py").chmod(0o622)
     with pytest.raises(Untrusted, match=r"module\.py"):
-        examine(python(environment))
+        examine_environment(python(environment))
 
 
 @pytest.fixture
@@ -139,10 +139,10 @@ def shared_group() -> Iterator[int]:
 def test_what_a_group_of_others_can_write_is_not_trusted(environment: Path, shared_group: int, place: str) -> None:
     path = packages(environment) / place
     os.chown(path, 0, shared_group)
-    assert examine(python(environment)), "a group that may only read is harmless"
+    assert examine_environment(python(environment)), "a group that may only read is harmless"
     path.chmod(path.stat().st_mode | 0o020)
-    with pytest.raises(Untrusted, match="can be changed by others than its owner"):
-        examine(python(environment))
+    with pytest.raises(Untrusted, match="Users other than its owner can change"):
+        examine_environment(python(environment))
 
 
 def test_what_a_group_without_others_can_write_is_trusted(environment: Path) -> None:
@@ -152,7 +152,7 @@ def test_what_a_group_without_others_can_write_is_trusted(environment: Path) -> 
     own = pwd.getpwuid(os.geteuid()).pw_name
     others = {user.pw_name for user in pwd.getpwall() if user.pw_gid == os.getegid()} | {*grp.getgrgid(os.getegid())[3]}
     if others <= {own, "root"}:
-        assert examine(python(environment))
+        assert examine_environment(python(environment))
     else:
         with pytest.raises(Untrusted):
-            examine(python(environment))
+            examine_environment(python(environment))

@@ -1,5 +1,5 @@
-"""Says that the stand-in has no part for this framework."""
+"""Unsupported: only PyTorch is."""
 
-from . import absent
+from . import missing_framework
 
-raise absent("mxnet")
+raise missing_framework("mxnet")

@@ -1,4 +1,4 @@
-"""Stands in for the package of this name, where the environment does not have it."""
+"""Replaces sagemaker_tensorflow in environments that do not have it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Pipe channels as datasets of TensorFlow, under the names that AWS's own package has."""
+"""Pipe channels as TensorFlow datasets, under the names of AWS's package."""
 
 import json
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ from trainyard.data import Dataset, RecordIODataset, TFRecordDataset
 
 
 class PipeModeDatasetException(Exception):
-    """The channel is not there, or is no Pipe."""
+    """The channel does not exist, or is not in Pipe mode."""
 
 
 class PipeModeDataset(tf.data.Dataset):  # type: ignore[misc]  # TensorFlow has no types
-    """The records of a Pipe channel, as scalars of bytes. Each iterator reads the next epoch.
+    """The records of a Pipe channel, as scalar byte strings. Each iterator reads the next epoch.
 
     `record_format` is RecordIO, TFRecord or TextLine. `benchmark` has no effect.
     """
@@ -31,7 +31,7 @@ class PipeModeDataset(tf.data.Dataset):  # type: ignore[misc]  # TensorFlow has 
     ) -> None:
         _require_pipe(channel, config_dir)
         if record_format not in _FORMATS:
-            raise PipeModeDatasetException(f"{record_format} is no record format; use one of {', '.join(_FORMATS)}.")
+            raise PipeModeDatasetException(f"{record_format} is not a record format; use one of {', '.join(_FORMATS)}.")
         records = _FORMATS[record_format](channel, data_dir=pipe_dir, state_dir=state_dir)
         self._records = tf.data.Dataset.from_generator(
             lambda: iter(records), output_signature=tf.TensorSpec((), tf.string)
@@ -47,7 +47,7 @@ class PipeModeDataset(tf.data.Dataset):  # type: ignore[misc]  # TensorFlow has 
 
 
 class _LineDataset(Dataset[bytes]):
-    """Lines as the bytes they are."""
+    """Lines as bytes."""
 
     def _records(self, stream: BinaryIO) -> Iterator[bytes]:
         return (line.removesuffix(b"\n") for line in stream)

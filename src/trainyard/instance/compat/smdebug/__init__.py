@@ -1,4 +1,4 @@
-"""Stands in for the package of this name, where the environment has none that can be imported: hooks, trials, rules."""
+"""Replaces smdebug in environments that have no working one: hooks, trials, rules."""
 
 from pathlib import Path
 

@@ -1,52 +1,52 @@
-"""What goes wrong with hooks, trials and rules, under the names that scripts catch."""
+"""The errors of hooks, trials and rules, under the names that scripts catch."""
 
 from .core.modes import ModeKeys
 
 
 class SMDebugError(Exception):
-    """Whatever this package raises by itself."""
+    """The base of all errors of this package."""
 
 
 class SMDebugCustomerError(SMDebugError):
-    """A mistake of the script, not of this package."""
+    """An error in the script rather than in this package."""
 
 
 class SMDebugTypeError(SMDebugError, TypeError):
-    """A value is of a type that the call does not take."""
+    """A value has a type that the call does not accept."""
 
 
 class SMDebugRuntimeError(SMDebugError, RuntimeError):
-    """The call cannot be served as things stand."""
+    """The call is not possible in the current state."""
 
 
 class SMDebugNotImplementedError(SMDebugError, NotImplementedError):
-    """The call is not served here."""
+    """The call is not supported here."""
 
 
 class SMDebugValueError(SMDebugError, ValueError):
-    """A value is of the right type, but none that the call takes."""
+    """A value has the right type, but the call does not accept it."""
 
 
 class InvalidCollectionConfiguration(SMDebugError):
-    """A collection of the script's own says neither by regex nor by name what is in it."""
+    """A custom collection selects no tensors, neither by regex nor by name."""
 
     def __init__(self, c_name: str) -> None:
         super().__init__(
-            f'The collection "{c_name}" has no tensors: give it an include_regex or tensor_names, or call include().'
+            f'The collection "{c_name}" has no tensors: set its include_regex or tensor_names, or call include().'
         )
         self.c_name = c_name
 
 
 class StepNotYetAvailable(SMDebugError):
-    """The training has not come to the step."""
+    """The training has not reached the step yet."""
 
     def __init__(self, step: int, mode: ModeKeys) -> None:
-        super().__init__(f"Step {step} of mode {mode.name} is not there yet.")
+        super().__init__(f"Step {step} of mode {mode.name} is not available yet.")
         self.step, self.mode = step, mode
 
 
 class StepUnavailable(SMDebugError):
-    """The training has passed the step without saving it."""
+    """The training passed the step without saving it."""
 
     def __init__(self, step: int, mode: ModeKeys) -> None:
         super().__init__(f"Step {step} of mode {mode.name} was not saved.")
@@ -54,7 +54,7 @@ class StepUnavailable(SMDebugError):
 
 
 class NoMoreData(SMDebugError):
-    """The training has ended before the step."""
+    """The training ended before the step."""
 
     def __init__(self, step: int, mode: ModeKeys, last_step: int) -> None:
         super().__init__(f"The training ended at step {last_step} of mode {mode.name}, before step {step}.")
@@ -62,7 +62,7 @@ class NoMoreData(SMDebugError):
 
 
 class NoMoreProfilerData(SMDebugError):
-    """The training has ended before the time."""
+    """The training ended before the timestamp."""
 
     def __init__(self, timestamp: float) -> None:
         super().__init__(f"The training ended before the timestamp {timestamp}.")
@@ -78,16 +78,16 @@ class TensorUnavailable(SMDebugError):
 
 
 class TensorUnavailableForStep(SMDebugError):
-    """The step is there, but not the values of this tensor."""
+    """The step is available, but without the values of this tensor."""
 
     def __init__(self, tname: str, step: int, mode: ModeKeys = ModeKeys.GLOBAL, has_reductions: bool = False) -> None:
-        instead = " Its reductions were: ask for reduction_value." if has_reductions else ""
+        instead = " Its reductions were: use reduction_value." if has_reductions else ""
         super().__init__(f'The tensor "{tname}" was not saved at step {step} of mode {mode.name}.{instead}')
         self.tname, self.step, self.mode, self.has_reductions = tname, step, mode, has_reductions
 
 
 class ShapeUnavailableForStep(SMDebugError):
-    """The step is there, but not the shape of this tensor."""
+    """The step is available, but without the shape of this tensor."""
 
     def __init__(self, tname: str, step: int, mode: ModeKeys = ModeKeys.GLOBAL) -> None:
         super().__init__(f'The shape of "{tname}" was not saved at step {step} of mode {mode.name}.')
@@ -95,22 +95,22 @@ class ShapeUnavailableForStep(SMDebugError):
 
 
 class InvalidWorker(SMDebugError):
-    """No worker of this name has saved the tensor at the step."""
+    """No worker of this name saved the tensor at the step."""
 
     def __init__(self, worker: str) -> None:
-        super().__init__(f'There is nothing of a worker "{worker}" here; trial.workers() names those that there are.')
+        super().__init__(f'The worker "{worker}" has saved nothing here; trial.workers() lists those that have.')
         self.worker = worker
 
 
 class MissingCollectionFiles(SMDebugError):
-    """The training has ended, and some of its workers never said which collections they have."""
+    """The training has ended, and some of its workers never wrote their collections."""
 
     def __init__(self) -> None:
-        super().__init__("The training has ended, and not all of its workers have left their collections.")
+        super().__init__("The training has ended, but not all of its workers wrote their collections.")
 
 
 class IndexReaderException(SMDebugError):
-    """What lies at the path cannot be read."""
+    """The files at the path cannot be read."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -118,16 +118,16 @@ class IndexReaderException(SMDebugError):
 
 
 class RuleEvaluationConditionMet(SMDebugError):
-    """A rule found what it looks for."""
+    """The condition of a rule is met."""
 
     def __init__(self, rule_name: str, step: int, end_of_rule: bool = False) -> None:
-        super().__init__(f"The rule {rule_name} found what it looks for at step {step}.")
+        super().__init__(f"The condition of the rule {rule_name} is met at step {step}.")
         self.rule_name, self.step, self.end_of_rule = rule_name, step, end_of_rule
 
 
 class InsufficientInformationForRuleInvocation(SMDebugError):
-    """A rule lacks what it needs to judge."""
+    """A rule lacks the data it needs."""
 
     def __init__(self, rule_name: str, message: str) -> None:
-        super().__init__(f"The rule {rule_name} cannot judge: {message}")
+        super().__init__(f"The rule {rule_name} cannot be evaluated: {message}")
         self.rule_name, self.message = rule_name, message

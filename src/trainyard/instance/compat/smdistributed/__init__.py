@@ -1,4 +1,4 @@
-"""Stands in for those packages of this name that the environment does not have: each below it is one of its own."""
+"""Replaces those of smdistributed's packages that the environment does not have."""
 
 from pathlib import Path
 
@@ -6,4 +6,5 @@ from trainyard_deferral import real_package
 
 _real = real_package(__name__, str(Path(__file__).parents[1]))
 if _real is not None:
-    _real.__path__.append(str(Path(__file__).parent))  # behind the real ones
+    # The real packages come first.
+    _real.__path__.append(str(Path(__file__).parent))

@@ -1,4 +1,4 @@
-"""Stands in for this package: the one of the environment is used, or else the one of the agent, behind all others."""
+"""Defers to the environment's trainyard, or else to the agent's, after everything else on the path."""
 
 import sys
 from pathlib import Path

@@ -1,1 +1,1 @@
-"""The hook for PyTorch: it sees models, losses and optimizers at work, by hand or without a change of the program."""
+"""The hook for PyTorch: observes models, losses and optimizers, attached by hand or without changing the program."""

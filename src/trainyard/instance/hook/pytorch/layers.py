@@ -1,4 +1,4 @@
-"""The inputs and outputs of chosen layers."""
+"""The inputs and outputs of the layers that are recorded."""
 
 import weakref
 from collections.abc import Callable, Mapping
@@ -11,13 +11,15 @@ import torch
 from torch import nn
 
 from trainyard.formats.tensors.contract import ABSENT, Column, Kind
-from trainyard.instance.hook.collecting import Choice, Selection
 from trainyard.instance.hook.pytorch import naming
-from trainyard.instance.hook.pytorch.inert import Inert
+from trainyard.instance.hook.pytorch.patches import InertHook
 from trainyard.instance.hook.pytorch.roots import Root
+from trainyard.instance.hook.selection import Selection, TensorSettings
 
-MOST_CALLS = 64  # of a layer in a step; what comes after is not looked at
-_LOOKED_AHEAD = 4  # tensors of a layer whose names are tried to see whether anybody asks for it
+# Further calls of a layer in the same step are ignored.
+MAX_CALLS_PER_STEP = 64
+# How many tensors of a layer are checked to decide whether the layer is recorded at all.
+_CHECKED_TENSORS = 4
 
 
 class Side(StrEnum):
@@ -30,18 +32,18 @@ class Side(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Numbered:
-    """One tensor of a layer in a step, by its number among them."""
+class LayerTensor:
+    """One of the tensors that a layer has in a step."""
 
     name: str
-    choice: Choice
+    settings: TensorSettings
 
 
 class Layer:
-    """One side of a layer. Names are made once for each number.
+    """One side of a layer: its inputs or its outputs. Caches the names of its tensors.
 
-    Where it is part of a compiled graph, it leaves its statistics in `slot`, and how many elements it had after them;
-    `empty` is a slot in which there is nothing.
+    In a compiled graph, the layer writes its statistics to `slot`, followed by its element count. `empty` is a slot
+    without anything in it.
     """
 
     def __init__(self, prefix: str, side: Side, *, module: str, selection: Selection) -> None:
@@ -50,37 +52,37 @@ class Layer:
         self.slot = self.empty = torch.empty(0)
         self.size = 0
         self._selection = selection
-        self._numbered: list[Numbered] = []
+        self._tensors: list[LayerTensor] = []
 
-    def tensor(self, number: int) -> Numbered:
-        while len(self._numbered) <= number:
-            name = f"{self.key}_{len(self._numbered)}"
-            self._numbered.append(Numbered(name, self._selection.choice(name)))
-        return self._numbered[number]
+    def tensor(self, number: int) -> LayerTensor:
+        while len(self._tensors) <= number:
+            name = f"{self.key}_{len(self._tensors)}"
+            self._tensors.append(LayerTensor(name, self._selection.settings(name)))
+        return self._tensors[number]
 
     @cached_property
-    def is_asked(self) -> bool:
-        return any(self._selection.is_asked(self.tensor(number).name) for number in range(_LOOKED_AHEAD))
+    def is_selected(self) -> bool:
+        return any(self._selection.is_selected(self.tensor(number).name) for number in range(_CHECKED_TENSORS))
 
     def make_slot(self, device: torch.device) -> None:
         self.empty = torch.full((len(Column) + 1,), ABSENT, device=device)
         self.slot = self.empty.clone()
 
 
-Take = Callable[[Layer, Any], None]
+ObserveLayer = Callable[[Layer, Any], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Hung:
-    """The layers that are listened to, and how to stop."""
+class AttachedLayers:
+    """The layers that the hook is attached to, and the handles that detach it."""
 
     layers: list[Layer]
     handles: list[torch.utils.hooks.RemovableHandle]
 
 
-def hang_on_layers(root: Root, selection: Selection, *, take: Take) -> Hung:
-    """Listen to the layers of a model of which anything is asked, losses excepted, which are listened to as such."""
-    hung = Hung([], [])
+def attach_to_layers(root: Root, selection: Selection, *, observe: ObserveLayer) -> AttachedLayers:
+    """Attach to the layers of a model that are recorded, except losses, which are observed separately."""
+    attached = AttachedLayers([], [])
     model = root.model
     first = None if model is None else next(model.parameters(), None)
     for name, module in model.named_modules() if model is not None else ():
@@ -89,45 +91,45 @@ def hang_on_layers(root: Root, selection: Selection, *, take: Take) -> Hung:
             continue
         for side in Side:
             layer = Layer(root.prefix(path), side, module=path, selection=selection)
-            if layer.is_asked:
+            if layer.is_selected:
                 layer.make_slot(torch.device("cpu") if first is None else first.device)
-                hung.layers.append(layer)
-                hung.handles.append(_hang(module, layer, take))
-    return hung
+                attached.layers.append(layer)
+                attached.handles.append(_attach(module, layer, observe))
+    return attached
 
 
-def _hang(module: nn.Module, layer: Layer, take: Take) -> torch.utils.hooks.RemovableHandle:
-    # An input is taken before, since a layer may change it in place.
+def _attach(module: nn.Module, layer: Layer, observe: ObserveLayer) -> torch.utils.hooks.RemovableHandle:
+    # Inputs are observed before the call, because a layer may change them in place.
     if layer.side is Side.INPUT:
-        return module.register_forward_pre_hook(_Before(module, layer, take), with_kwargs=True)
-    return module.register_forward_hook(_After(module, layer, take))
+        return module.register_forward_pre_hook(_InputHook(module, layer, observe), with_kwargs=True)
+    return module.register_forward_hook(_OutputHook(module, layer, observe))
 
 
-class _Before(Inert):
-    def __init__(self, module: nn.Module, layer: Layer, take: Take) -> None:
-        self._module, self._layer, self._take = weakref.ref(module), layer, take
+class _InputHook(InertHook):
+    def __init__(self, module: nn.Module, layer: Layer, observe: ObserveLayer) -> None:
+        self._module, self._layer, self._observe = weakref.ref(module), layer, observe
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if torch.compiler.is_compiling():
-            _leave_statistics(self._layer.slot, (args, kwargs))
+            _write_statistics(self._layer.slot, (args, kwargs))
         elif self._module() is module:
-            self._take(self._layer, (args, dict(kwargs)))
+            self._observe(self._layer, (args, dict(kwargs)))
 
 
-class _After(Inert):
-    def __init__(self, module: nn.Module, layer: Layer, take: Take) -> None:
-        self._module, self._layer, self._take = weakref.ref(module), layer, take
+class _OutputHook(InertHook):
+    def __init__(self, module: nn.Module, layer: Layer, observe: ObserveLayer) -> None:
+        self._module, self._layer, self._observe = weakref.ref(module), layer, observe
 
     def __call__(self, module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
         if torch.compiler.is_compiling():
-            _leave_statistics(self._layer.slot, output)
+            _write_statistics(self._layer.slot, output)
         elif self._module() is module:
-            self._take(self._layer, output)
+            self._observe(self._layer, output)
 
 
-def _leave_statistics(slot: torch.Tensor, value: Any) -> None:
-    """Traced by torch.compile: what is done here is done in the graph."""
-    tensor = _first(value)
+def _write_statistics(slot: torch.Tensor, value: Any) -> None:
+    """Write statistics to a slot. torch.compile traces this, so it runs inside the graph."""
+    tensor = _first_tensor(value)
     if tensor is None or not tensor.numel() or tensor.is_complex():
         return
     with torch.no_grad():
@@ -138,12 +140,12 @@ def _leave_statistics(slot: torch.Tensor, value: Any) -> None:
         slot.copy_(torch.stack([each.float() for each in extremes + counts]))
 
 
-def _first(value: Any) -> torch.Tensor | None:
+def _first_tensor(value: Any) -> torch.Tensor | None:
     if isinstance(value, torch.Tensor):
         return value
     parts = list(value.values()) if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else []
     for part in parts:
-        found = _first(part)
-        if found is not None:
-            return found
+        tensor = _first_tensor(part)
+        if tensor is not None:
+            return tensor
     return None

@@ -1,93 +1,110 @@
-"""Where torch is listened to: at its own global hooks, and at the few functions for which it has none.
+"""Attaches listeners to torch: through its global hooks, and by patching the few functions that have none.
 
-Nothing is taken from torch while nobody listens; what is put in its place is put there once and calls the original.
-Under torch.compile all of it is left out of the graph, and breaks none.
+Torch stays unchanged until a listener attaches. Patches are installed once and call the original. Under torch.compile
+they stay out of the graph and cause no graph break.
 """
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from trainyard.instance.hook.pytorch.inert import Inert
-
 Closure = Callable[[], Any]
 
+# Accepts any arguments, returns None, and can be unpickled without torch or Trainyard.
+_NO_OP: Callable[..., None] = nullcontext().__exit__
 
-class Listener(Protocol):
-    """Is told what a program does with torch, on its own thread. Nothing of it may raise."""
 
-    def meet_module(self, module: nn.Module) -> None:
-        """A module has got a parameter or a child."""
+class InertHook:
+    """A module hook that pickles and deep copies of its module replace by a no-op.
 
-    def meet_optimizer(self, optimizer: torch.optim.Optimizer) -> None: ...
+    A model that is saved whole (`torch.save(model)`), copied (for a moving average) or sent to another process must not
+    change, and must load where Trainyard is not installed.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (nullcontext(), "__exit__")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., None]:
+        return _NO_OP
+
+
+class TorchListener(Protocol):
+    """Receives what a program does with torch, on the program's own thread. No method may raise."""
+
+    def observe_module(self, module: nn.Module) -> None:
+        """Observe a module that was given a parameter or a child."""
+
+    def observe_optimizer(self, optimizer: torch.optim.Optimizer) -> None: ...
 
     def before_step(self, optimizer: torch.optim.Optimizer, closure: Closure | None) -> Closure | None:
-        """An optimizer is about to step; what is returned takes the place of the closure, if there was one."""
+        """Observe an optimizer about to step. The returned closure replaces the one passed in, if there was one."""
 
     def after_step(self, optimizer: torch.optim.Optimizer) -> None: ...
 
     def skip_step(self) -> None:
-        """A gradient scaler has ended an iteration; its optimizer may not have stepped."""
+        """Observe the end of a gradient scaler's iteration, in which its optimizer may not have stepped."""
 
-    def see_loss(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        """A module that computes a loss was called."""
+    def observe_loss(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        """Observe the call of a module that computes a loss."""
 
     def before_backward(self, loss: torch.Tensor) -> None: ...
 
     def after_backward(self) -> None: ...
 
 
-def listen(listener: Listener) -> None:
+def attach(listener: TorchListener) -> None:
     global _listeners
     _install()
     _listeners = (*_listeners, listener)
 
 
-def leave(listener: Listener) -> None:
+def detach(listener: TorchListener) -> None:
     global _listeners
     _listeners = tuple(each for each in _listeners if each is not listener)
 
 
-def hang_on_loss(module: nn.Module) -> None:
-    """Listen to a module as to a loss, once."""
+def attach_to_loss(module: nn.Module) -> None:
+    """Attach to a module as a loss, once."""
     if not any(isinstance(each, _LossCall) for each in module._forward_hooks.values()):
         module.register_forward_hook(_LossCall())
 
 
-_listeners: tuple[Listener, ...] = ()
-_installed: list[bool] = []
+_listeners: tuple[TorchListener, ...] = ()
+_is_installed: list[bool] = []
 _backward_depth = 0
 
 
-class _LossCall(Inert):
-    """Is called by a loss after its forward."""
+class _LossCall(InertHook):
+    """The forward hook of a loss module."""
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         if torch.compiler.is_compiling():
             return
         for listener in _listeners:
-            listener.see_loss(module, args, output)
+            listener.observe_loss(module, args, output)
 
 
 def _install() -> None:
-    if _installed:
+    if _is_installed:
         return
-    _installed.append(True)
-    nn.modules.module.register_module_module_registration_hook(_meet_module)
-    nn.modules.module.register_module_parameter_registration_hook(_meet_module)
+    _is_installed.append(True)
+    nn.modules.module.register_module_module_registration_hook(_observe_module)
+    nn.modules.module.register_module_parameter_registration_hook(_observe_module)
     register_optimizer_step_pre_hook(_before_step)
     register_optimizer_step_post_hook(_after_step)
-    _replace(torch.optim.Optimizer, "__init__", _meeting_optimizers)
-    _replace(nn.modules.loss._Loss, "__init__", _hanging_on_losses)
-    _replace(torch.autograd, "backward", _telling_of_backward)
-    scaler = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler  # where it was before torch 2.3
-    _replace(scaler, "scale", _remembering_losses)
-    _replace(scaler, "update", _telling_of_updates)
-    _replace(torch.jit, "script", _without_hooks)
+    _replace(torch.optim.Optimizer, "__init__", _with_observed_optimizer)
+    _replace(nn.modules.loss._Loss, "__init__", _with_attached_loss)
+    _replace(torch.autograd, "backward", _with_observed_backward)
+    # Before torch 2.3 it was in torch.cuda.amp.
+    scaler = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
+    _replace(scaler, "scale", _with_unscaled_loss)
+    _replace(scaler, "update", _with_observed_update)
+    _replace(torch.jit, "script", _with_hooks_removed)
 
 
 def _replace(owner: object, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
@@ -95,9 +112,9 @@ def _replace(owner: object, name: str, wrap: Callable[[Callable[..., Any]], Call
     setattr(owner, name, functools.wraps(original)(wrap(original)))
 
 
-def _meet_module(module: nn.Module, _name: str, _part: object) -> None:
+def _observe_module(module: nn.Module, _name: str, _part: object) -> None:
     for listener in _listeners:
-        listener.meet_module(module)
+        listener.observe_module(module)
 
 
 def _before_step(
@@ -128,32 +145,33 @@ def _after_step(optimizer: torch.optim.Optimizer, _args: tuple[Any, ...], _kwarg
         listener.after_step(optimizer)
 
 
-def _meeting_optimizers(original: Callable[..., None]) -> Callable[..., None]:
+def _with_observed_optimizer(original: Callable[..., None]) -> Callable[..., None]:
     def initialize(self: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         for listener in _listeners:
-            listener.meet_optimizer(self)
+            listener.observe_optimizer(self)
 
     return initialize
 
 
-def _hanging_on_losses(original: Callable[..., None]) -> Callable[..., None]:
+def _with_attached_loss(original: Callable[..., None]) -> Callable[..., None]:
     def initialize(self: nn.Module, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         if _listeners:
-            hang_on_loss(self)
+            attach_to_loss(self)
 
     return initialize
 
 
-def _telling_of_backward(original: Callable[..., None]) -> Callable[..., None]:
+def _with_observed_backward(original: Callable[..., None]) -> Callable[..., None]:
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
         global _backward_depth
         if torch.compiler.is_compiling() or not _listeners or _backward_depth:
             original(tensors, *args, **kwargs)
             return
-        _tell_of_backward(tensors)
-        _backward_depth += 1  # activations that are computed again, by torch.utils.checkpoint, are no second forward
+        _notify_losses(tensors)
+        # Lets listeners ignore the forwards that torch.utils.checkpoint repeats during backward.
+        _backward_depth += 1
         try:
             original(tensors, *args, **kwargs)
         finally:
@@ -164,7 +182,7 @@ def _telling_of_backward(original: Callable[..., None]) -> Callable[..., None]:
     return backward
 
 
-def _tell_of_backward(tensors: Any) -> None:
+def _notify_losses(tensors: Any) -> None:
     losses = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors) if isinstance(tensors, Iterable) else []
     for loss in losses:
         if isinstance(loss, torch.Tensor) and loss.numel() == 1:
@@ -176,7 +194,7 @@ def is_in_backward() -> bool:
     return _backward_depth > 0
 
 
-def _remembering_losses(original: Callable[..., Any]) -> Callable[..., Any]:
+def _with_unscaled_loss(original: Callable[..., Any]) -> Callable[..., Any]:
     def scale(self: Any, outputs: Any) -> Any:
         scaled = original(self, outputs)
         if _listeners and isinstance(outputs, torch.Tensor) and scaled is not outputs:
@@ -186,7 +204,7 @@ def _remembering_losses(original: Callable[..., Any]) -> Callable[..., Any]:
     return scale
 
 
-def _telling_of_updates(original: Callable[..., None]) -> Callable[..., None]:
+def _with_observed_update(original: Callable[..., None]) -> Callable[..., None]:
     def update(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         if self.is_enabled():
@@ -196,28 +214,28 @@ def _telling_of_updates(original: Callable[..., None]) -> Callable[..., None]:
     return update
 
 
-def _without_hooks(original: Callable[..., Any]) -> Callable[..., Any]:
-    """torch.jit.script compiles the hooks of modules as well, which ours are not made for."""
+def _with_hooks_removed(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Remove our hooks during torch.jit.script, which compiles the hooks of modules too and cannot compile ours."""
 
     def script(obj: Any, *args: Any, **kwargs: Any) -> Any:
-        taken_off = _take_off(obj) if isinstance(obj, nn.Module) else []
+        removed = _remove_hooks(obj) if isinstance(obj, nn.Module) else []
         try:
-            # It looks for names in the frame that called it, so many frames up; this one is one more.
+            # `script` resolves names in its caller's frame, which is now one frame further up.
             kwargs["_frames_up"] = kwargs.get("_frames_up", 0) + 1
             return original(obj, *args, **kwargs)
         finally:
-            for hooks, items in taken_off:
+            for hooks, items in removed:
                 hooks.update(items)
 
     return script
 
 
-def _take_off(module: nn.Module) -> list[tuple[dict[int, Any], dict[int, Any]]]:
-    taken_off = []
+def _remove_hooks(module: nn.Module) -> list[tuple[dict[int, Any], dict[int, Any]]]:
+    removed = []
     for each in module.modules():
         for hooks in (each._forward_hooks, each._forward_pre_hooks):
-            ours = {key: hook for key, hook in hooks.items() if isinstance(hook, Inert)}
+            ours = {key: hook for key, hook in hooks.items() if isinstance(hook, InertHook)}
             for key in ours:
                 del hooks[key]
-            taken_off.append((hooks, ours))
-    return taken_off
+            removed.append((hooks, ours))
+    return removed

@@ -1,4 +1,4 @@
-"""Tensors as they are described and saved."""
+"""Describes tensors, and copies or reduces them for saving."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -7,18 +7,19 @@ import torch
 from torch.utils import _pytree
 
 from trainyard.formats.tensors.contract import Kind, TensorInfo
-from trainyard.formats.tensors.safetensors import RawTensor
-from trainyard.instance.hook.steps import Raw
+from trainyard.formats.tensors.encoding.safetensors import RawTensor
+from trainyard.instance.hook.steps import RawCopy
 
 
 def tensors_in(value: object) -> Iterator[torch.Tensor]:
-    """All tensors in what a module takes or gives, in order: nested lists, tuples, dicts and dataclasses."""
+    """Yield all tensors in a module's inputs or outputs, in order, from nested lists, tuples, dicts and dataclasses."""
     if isinstance(value, torch.Tensor):
         yield value
     elif hasattr(value, "__dataclass_fields__") and not isinstance(value, (dict, type)):
         for name in value.__dataclass_fields__:
             yield from tensors_in(getattr(value, name, None))
-    elif isinstance(value, dict):  # also those that torch does not know, such as the outputs of transformers
+    # Includes subclasses that torch does not know, such as the outputs of transformers.
+    elif isinstance(value, dict):
         for each in value.values():
             yield from tensors_in(each)
     elif isinstance(value, (list, tuple)):
@@ -31,7 +32,7 @@ def tensors_in(value: object) -> Iterator[torch.Tensor]:
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
-    """The part of a tensor that this process holds, without its graph."""
+    """Return the part of a tensor that this process holds, detached from its graph."""
     held = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     return held.detach()
 
@@ -39,7 +40,7 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
 def describe(name: str, kind: Kind, tensor: torch.Tensor, *, module: str = "") -> TensorInfo:
     held = local(tensor)
     whole = tuple(tensor.shape) if held.shape != tensor.shape else ()
-    return TensorInfo(name, kind, tuple(held.shape), _word(tensor.dtype), module=module, whole_shape=whole)
+    return TensorInfo(name, kind, tuple(held.shape), _dtype_name(tensor.dtype), module=module, whole_shape=whole)
 
 
 def size_bytes(tensor: torch.Tensor) -> int:
@@ -47,43 +48,43 @@ def size_bytes(tensor: torch.Tensor) -> int:
     return int(held.nbytes)
 
 
-def copied(tensor: torch.Tensor, *, factor: Callable[[], float] | None = None) -> Raw:
-    """A copy where the tensor is; it is fetched from there, and multiplied, on the thread that writes."""
+def copy_values(tensor: torch.Tensor, *, factor: Callable[[], float] | None = None) -> RawCopy:
+    """Copy a tensor on its device. The writer thread fetches the copy from there and multiplies it."""
     held = local(tensor)
     copy = held.to_dense() if held.layout is not torch.strided else held.clone()
-    wait = waiting_for(copy)
+    wait = completion_of(copy)
 
     def fetch() -> RawTensor:
         wait()
         return _raw(copy if factor is None else copy * factor())
 
-    return Raw(int(copy.nbytes), fetch)
+    return RawCopy(int(copy.nbytes), fetch)
 
 
-def reduced(word: str, tensor: torch.Tensor) -> Raw:
-    """A reduction that needs the values: prod, abs_prod or abs_min."""
+def reduce_values(word: str, tensor: torch.Tensor) -> RawCopy:
+    """Compute a reduction that needs the values: prod, abs_prod or abs_min."""
     held = local(tensor)
     if held.layout is not torch.strided:
         held = held.to_dense()
     if not held.numel():
-        made = torch.tensor(math.nan)
+        reduced = torch.tensor(math.nan)
     elif word == "abs_min":
-        made = held.abs().min()
+        reduced = held.abs().min()
     else:
-        made = (held.abs() if word == "abs_prod" else held).prod(dtype=torch.float64)
-    wait = waiting_for(made)
+        reduced = (held.abs() if word == "abs_prod" else held).prod(dtype=torch.float64)
+    wait = completion_of(reduced)
 
     def fetch() -> RawTensor:
         wait()
-        return _raw(made)
+        return _raw(reduced)
 
-    return Raw(8, fetch)
+    return RawCopy(8, fetch)
 
 
-def waiting_for(tensor: torch.Tensor) -> Callable[[], None]:
-    """Waits, on whichever thread calls it, until what a GPU was told to do so far for a tensor is done.
+def completion_of(tensor: torch.Tensor) -> Callable[[], None]:
+    """Return a function that waits, on any thread, until the GPU has finished its work so far for a tensor.
 
-    A thread has a stream of its own, which knows nothing of those of others.
+    Needed because each thread has its own current stream, which is not ordered after those of other threads.
     """
     if not tensor.is_cuda:
         return lambda: None
@@ -95,10 +96,10 @@ def waiting_for(tensor: torch.Tensor) -> Callable[[], None]:
 
 
 def _raw(tensor: torch.Tensor) -> RawTensor:
-    kept = tensor.cpu().contiguous()
-    data = kept.reshape(-1).view(torch.uint8).numpy().data if kept.numel() else b""
-    return RawTensor(_word(kept.dtype), tuple(kept.shape), data)
+    host = tensor.cpu().contiguous()
+    data = host.reshape(-1).view(torch.uint8).numpy().data if host.numel() else b""
+    return RawTensor(_dtype_name(host.dtype), tuple(host.shape), data)
 
 
-def _word(dtype: torch.dtype) -> str:
+def _dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")

@@ -1,1 +1,1 @@
-"""Turns the tensors of a step into a few numbers for each, at the cost of reading them once."""
+"""Reduces each tensor of a step to a few numbers, reading it once."""

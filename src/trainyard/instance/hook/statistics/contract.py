@@ -1,21 +1,21 @@
-"""How the tensors of a step become numbers.
+"""The interface of reducers, which turn the tensors of a step into statistics.
 
-A reducer is prepared for a table once. In each step it is given the tensors as they come to be, at their places in the
-table, and starts their reduction at once, so that none has to be kept; then the step ends and its numbers arrive:
+A reducer is prepared for a table once. In each step it receives tensors as they are computed, with their places in the
+table, and starts to reduce them at once, so that none has to be kept. Then the step ends and its numbers arrive:
 
     reducer.prepare(table)
-    reducer.take([place], [output])  # in a forward hook
-    reducer.take(gradient_places, gradients)  # before the optimizer's step
+    reducer.reduce([place], [output])  # in a forward hook
+    reducer.reduce(gradient_places, gradients)  # before the optimizer's step
     pending = reducer.finish()
     ...
-    if pending is not None and pending.is_ready():  # on the thread that writes
+    if pending is not None and pending.is_ready():  # on the writer thread
         numbers = pending.result()
 
-`reducing.make_reducer()` makes one for whatever devices the tensors are on.
+`step_reducer.make_reducer()` returns one for tensors on any device.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -28,56 +28,105 @@ Counts = NDArray[np.uint32]  # rows x formats.tensors.histograms.BINS
 
 
 @dataclass(frozen=True, slots=True)
-class Reduced:
-    """The numbers of a step, as `formats.tensors.contract.Step` wants them. Tensors that were not taken are ABSENT.
+class StepStatistics:
+    """The numbers of a step, in the form of `formats.tensors.contract.Step`. Tensors that were not reduced are ABSENT.
 
-    A measure is NaN where its tensor was not taken or a step before is lacking; so is a scalar that was not taken.
+    A measure is NaN if its tensor was not reduced or an earlier step is missing; a scalar is NaN if it was not reduced.
     """
 
     statistics: Statistics
     measures: Values
     scalars: Scalars
     histogram_places: tuple[int, ...] = ()
-    histograms: Counts | None = None  # a row for each of histogram_places
+    # A row for each of `histogram_places`.
+    histograms: Counts | None = None
 
 
 class Pending(Protocol):
-    """The numbers of a step that are still being made. Used by one thread, not the one that trains."""
+    """The numbers of a step that a device may still be computing. Used by one thread, not the training thread."""
 
     def is_ready(self) -> bool:
-        """Whether `result` returns without a wait. Never waits itself."""
+        """Whether `result` returns without blocking. Never blocks itself."""
 
-    def result(self) -> Reduced:
-        """The numbers, waited for if need be, and the memory they were in given back. Called once at most.
+    def result(self) -> StepStatistics:
+        """Wait for the numbers, release their memory and return them. Called at most once.
 
-        Raises RuntimeError where the device failed. A pending that is dropped without it gives its memory back too.
+        Raises RuntimeError if the device failed. A pending that is dropped instead releases its memory too.
         """
 
 
 class Reducer(Protocol):
-    """Reduces tensors where they are. Waits for no device, keeps no tensor, records nothing for autograd.
+    """Reduces tensors on their own device. Waits for no device, keeps no tensor, records nothing for autograd.
 
-    One thread at a time calls `prepare`, `take` and `finish`; it may be a different one each time. Tensors may be of
-    any dtype and layout; of a DTensor the local part counts, of a sparse tensor all elements, the zeros included. A
-    complex, quantized or meta tensor is ABSENT (`whole.obstacle` says why), as is any tensor while a CUDA graph is
-    captured.
+    One thread at a time calls `prepare`, `reduce` and `finish`; it may be a different one each time. Tensors may have
+    any dtype and layout. Of a DTensor, the local part counts; of a sparse tensor, all elements including the zeros. A
+    complex, quantized or meta tensor is ABSENT (`elements.obstacle` says why), as is any tensor while a CUDA graph is
+    being captured.
     """
 
     def prepare(self, table: TensorTable) -> None:
-        """Makes room for the tensors and measures of a table, and forgets the one before.
+        """Allocate memory for the tensors and measures of a table, and drop the previous table.
 
-        Steps that are pending stay valid. What was taken and not finished is dropped.
+        Pending steps stay valid. An unfinished step is dropped.
         """
 
-    def take(
+    def reduce(
         self, places: Sequence[int], tensors: Sequence[torch.Tensor | None], *, has_histograms: bool = False
     ) -> None:
-        """Starts the reduction of tensors, as they are now, at these places of the table; None is skipped.
+        """Start to reduce tensors, as they are now, at these places of the table; None is skipped.
 
-        The tensors may be changed or freed as soon as this returns. A place that is taken twice in a step has the later
-        numbers. Many tensors in one call are much cheaper than many calls; `places` should be the same object in every
-        step (a tuple that is kept), as what was worked out for it is remembered.
+        The tensors may be changed or freed as soon as this returns. If a place is reduced twice in a step, the later
+        numbers win. Many tensors in one call are much cheaper than many calls. Pass the same `places` object in every
+        step (a tuple that you keep): its grouping is cached.
         """
 
     def finish(self) -> Pending | None:
-        """Ends the step; None where it is dropped, as too many before it are still pending."""
+        """End the step. Returns None if it is dropped because too many earlier ones are still pending."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceStatistics:
+    """The numbers of one device in a step. Only the rows at `places`, and measures that are not NaN, are valid."""
+
+    places: Sequence[int]
+    # A row for every tensor of the table.
+    statistics: NDArray[np.float64]
+    # One for every measure of the table, NaN if it was not measured.
+    measures: NDArray[np.float64]
+    # By place.
+    histograms: dict[int, NDArray[np.uint32]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorGroup:
+    """Tensors of one device and dtype: `stored` are the elements to reduce, `tensors` what the probes measure."""
+
+    places: tuple[int, ...]
+    stored: Sequence[torch.Tensor]
+    tensors: Sequence[torch.Tensor]
+    sizes: list[int]
+    addresses: list[int]
+
+
+class DevicePending(Protocol):
+    """Like `Pending`, for one device."""
+
+    def is_ready(self) -> bool: ...
+
+    def result(self) -> DeviceStatistics: ...
+
+
+class DeviceReducer(Protocol):
+    """Reduces tensors of one device, step by step. They are dense (`elements.is_dense`), real and not empty."""
+
+    # Whether this step has any numbers yet.
+    is_used: bool
+
+    def reduce(self, group: TensorGroup, *, has_histograms: bool) -> None:
+        """Start to reduce tensors."""
+
+    def store_measures(self, measures: Sequence[int], values: torch.Tensor) -> None:
+        """Store values of measures, which are on this device, for this step."""
+
+    def finish(self) -> DevicePending | None:
+        """End the step. Returns None if it is dropped."""

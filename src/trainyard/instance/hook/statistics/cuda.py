@@ -1,4 +1,4 @@
-"""Reduces the tensors of one CUDA GPU without ever waiting for it."""
+"""Reduces tensors on one CUDA GPU without ever waiting for it."""
 
 import logging
 from collections.abc import Sequence
@@ -7,26 +7,26 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from trainyard.instance.hook.statistics.plain import FLOATS, count_bins, reduce_each
-from trainyard.instance.hook.statistics.ring import Ring, Slot
-from trainyard.instance.hook.statistics.room import Group, Numbers
+from trainyard.instance.hook.statistics.contract import DeviceStatistics, TensorGroup
+from trainyard.instance.hook.statistics.ring_buffer import Slot, SlotRing
+from trainyard.instance.hook.statistics.torch_operations import FLOATS, count_bins, reduce_each
 
 log = logging.getLogger(__name__)
 
 
-class Reduction(Protocol):
-    """Launches the reduction of tensors that are dense, not empty and of a type that the Triton kernels read."""
+class CudaReduction(Protocol):
+    """Launches the reduction of tensors that are dense, not empty and of a type that the Triton kernels support."""
 
-    def reduce(self, group: Group, *, statistics: torch.Tensor, counts: torch.Tensor | None) -> None:
-        """Puts the statistics of each tensor into the row of its place, and adds to its histogram if there is one."""
+    def reduce(self, group: TensorGroup, *, statistics: torch.Tensor, counts: torch.Tensor | None) -> None:
+        """Write the statistics of each tensor to the row of its place, and add to its histogram if there is one."""
 
 
-class CudaRoom:
-    """Launches the reductions of a step into a slot of the ring, on the stream that is current when they are taken."""
+class CudaReducer:
+    """Launches the reductions of a step into a slot of the ring, on the stream that is current at the time."""
 
     def __init__(self, device: torch.device, *, tensors: int, measures: int) -> None:
         self._device = device
-        self._ring = Ring(device, tensors=tensors, measures=measures)
+        self._ring = SlotRing(device, tensors=tensors, measures=measures)
         self._reduction = choose_reduction(device)
         self._plain = PlainReduction()
         self._indices: dict[tuple[int, ...], torch.Tensor] = {}
@@ -36,7 +36,7 @@ class CudaRoom:
         self._measures: list[int] = []
         self._histograms: list[int] = []
 
-    def take(self, group: Group, *, has_histograms: bool) -> None:
+    def reduce(self, group: TensorGroup, *, has_histograms: bool) -> None:
         slot = self._acquire()
         if slot is None:
             return
@@ -47,7 +47,7 @@ class CudaRoom:
         if has_histograms:
             self._histograms.extend(group.places)
 
-    def keep(self, measures: Sequence[int], values: torch.Tensor) -> None:
+    def store_measures(self, measures: Sequence[int], values: torch.Tensor) -> None:
         slot = self._acquire()
         if slot is None:
             return
@@ -70,14 +70,15 @@ class CudaRoom:
         slot.send(self._ring.stream)
         return CudaPending(self._ring, slot, places, measures, histograms)
 
-    def _reduce(self, group: Group, *, statistics: torch.Tensor, counts: torch.Tensor | None) -> None:
+    def _reduce(self, group: TensorGroup, *, statistics: torch.Tensor, counts: torch.Tensor | None) -> None:
         if group.stored[0].dtype in FLOATS:
             try:
                 self._reduction.reduce(group, statistics=statistics, counts=counts)
                 return
-            except Exception:  # such as a kernel that cannot be compiled for this type; the training must not notice
-                log.warning("statistics are taken with plain torch operations from now on", exc_info=True)
-                self._reduction = _CHOSEN[self._device] = self._plain
+            # For example a kernel that cannot be compiled for this type. The training must not notice.
+            except Exception:
+                log.warning("falling back to plain torch operations for statistics", exc_info=True)
+                self._reduction = _reductions[self._device] = self._plain
         self._plain.reduce(group, statistics=statistics, counts=counts)
 
     def _acquire(self) -> Slot | None:
@@ -94,9 +95,11 @@ class CudaRoom:
 
 
 class CudaPending:
-    """Numbers on their way from a GPU."""
+    """Numbers in flight from a GPU."""
 
-    def __init__(self, ring: Ring, slot: Slot, places: list[int], measures: list[int], histograms: list[int]) -> None:
+    def __init__(
+        self, ring: SlotRing, slot: Slot, places: list[int], measures: list[int], histograms: list[int]
+    ) -> None:
         self._ring = ring
         self._slot: Slot | None = slot
         self._places = places
@@ -109,21 +112,21 @@ class CudaPending:
     def is_ready(self) -> bool:
         return self._slot is None or self._slot.is_free
 
-    def result(self) -> Numbers:
-        assert self._slot is not None, "the numbers of a step are given out once"
+    def result(self) -> DeviceStatistics:
+        assert self._slot is not None, "the numbers of a step can be read once"
         try:
             self._slot.wait()
-            return self._read(self._slot)
+            return self._read_slot(self._slot)
         finally:
             self._release()
 
-    def _read(self, slot: Slot) -> Numbers:
-        numbers = slot.arrived()
+    def _read_slot(self, slot: Slot) -> DeviceStatistics:
+        numbers = slot.host_numbers()
         statistics = numbers[: slot.statistics.numel()].reshape(-1, 8)
         measures = np.full(slot.measures.numel(), np.nan)
         measures[self._measures] = numbers[slot.statistics.numel() :][self._measures]
-        counts = slot.arrived_counts(self._histograms) if self._histograms else ()
-        return Numbers(self._places, statistics, measures, dict(zip(self._histograms, counts, strict=True)))
+        counts = slot.host_counts(self._histograms) if self._histograms else ()
+        return DeviceStatistics(self._places, statistics, measures, dict(zip(self._histograms, counts, strict=True)))
 
     def _release(self) -> None:
         if self._slot is not None:
@@ -132,9 +135,9 @@ class CudaPending:
 
 
 class PlainReduction:
-    """Reduces one tensor after the other with torch operations: a dozen launches for each."""
+    """Reduces tensors one by one with torch operations, a dozen launches for each."""
 
-    def reduce(self, group: Group, *, statistics: torch.Tensor, counts: torch.Tensor | None) -> None:
+    def reduce(self, group: TensorGroup, *, statistics: torch.Tensor, counts: torch.Tensor | None) -> None:
         for place, row in zip(group.places, reduce_each(list(group.stored)), strict=True):
             statistics[place].copy_(row)
         if counts is None:
@@ -144,39 +147,40 @@ class PlainReduction:
             counts[place, : len(row)].copy_(row)
 
 
-def choose_reduction(device: torch.device) -> Reduction:
-    """The Triton kernels where they work on this GPU and agree with plain torch operations; else those."""
-    if device not in _CHOSEN:
-        _CHOSEN[device] = _try_fused(device) or PlainReduction()
-    return _CHOSEN[device]
+def choose_reduction(device: torch.device) -> CudaReduction:
+    """Return the Triton kernels if they work on this GPU and agree with plain torch operations, else the latter."""
+    if device not in _reductions:
+        _reductions[device] = _try_fused(device) or PlainReduction()
+    return _reductions[device]
 
 
-_CHOSEN: dict[torch.device, Reduction] = {}
+_reductions: dict[torch.device, CudaReduction] = {}
 
 
-def _try_fused(device: torch.device) -> Reduction | None:
+def _try_fused(device: torch.device) -> CudaReduction | None:
     try:
         from trainyard.instance.hook.statistics.fused import FusedReduction
 
         reduction = FusedReduction(device)
         with torch.cuda.device(device), torch.inference_mode(mode=False), torch.no_grad():
-            trouble = _disagreement(reduction, device)
-    except Exception as error:  # whatever keeps the kernels from running, plain torch does not need them
-        trouble = f"{type(error).__name__}: {error}"
-    if not trouble:
+            problem = _disagreement(reduction, device)
+    # Whatever keeps the kernels from running, plain torch works without them.
+    except Exception as error:
+        problem = f"{type(error).__name__}: {error}"
+    if not problem:
         return reduction
-    log.warning("statistics are taken with plain torch operations: %s", trouble)
+    log.warning("using plain torch operations for statistics: %s", problem)
     return None
 
 
-def _disagreement(reduction: Reduction, device: torch.device) -> str:
-    """How the kernels differ from plain torch on tensors of several sizes; empty where they do not."""
+def _disagreement(reduction: CudaReduction, device: torch.device) -> str:
+    """Return how the kernels differ from plain torch on tensors of several sizes, or an empty string."""
     generator = torch.Generator(device).manual_seed(7)
     tensors = [torch.randn(size, device=device, generator=generator) for size in (1, 1000, 30_000)]
     tensors[1][::7] = 0
     tensors[2][-1] = torch.inf
-    found = torch.zeros((len(tensors), 8), dtype=torch.float64, device=device)
+    computed = torch.zeros((len(tensors), 8), dtype=torch.float64, device=device)
     sizes, addresses = [tensor.numel() for tensor in tensors], [tensor.data_ptr() for tensor in tensors]
-    reduction.reduce(Group((0, 1, 2), tensors, tensors, sizes, addresses), statistics=found, counts=None)
-    is_right = torch.allclose(found, reduce_each(tensors), rtol=1e-4, atol=1e-6, equal_nan=True)
-    return "" if is_right else "the kernels give other numbers on this GPU"
+    reduction.reduce(TensorGroup((0, 1, 2), tensors, tensors, sizes, addresses), statistics=computed, counts=None)
+    is_right = torch.allclose(computed, reduce_each(tensors), rtol=1e-4, atol=1e-6, equal_nan=True)
+    return "" if is_right else "the kernels give different numbers on this GPU"

@@ -1,4 +1,4 @@
-"""Reduces many tensors of one GPU with the Triton kernels: two launches for all tensors of a dtype."""
+"""Reduces many tensors on one GPU with the Triton kernels: two launches for all tensors of a dtype."""
 
 from dataclasses import dataclass, field
 
@@ -9,24 +9,26 @@ import triton.language as tl
 from numpy.typing import NDArray
 
 from trainyard.instance.hook.statistics import kernels
-from trainyard.instance.hook.statistics.ring import ROW
-from trainyard.instance.hook.statistics.room import Group
+from trainyard.instance.hook.statistics.contract import TensorGroup
+from trainyard.instance.hook.statistics.ring_buffer import HISTOGRAM_ROW
 
 DTYPES = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
-PLANS = 64  # that are remembered; more sets of places than this in turn are worked out anew each time
+MAX_PLANS = 64
 
 
 @dataclass(slots=True)
-class Plan:
-    """What can be known of a set of tensors before they come: how they are cut into blocks."""
+class KernelLaunchPlan:
+    """How a set of tensors is cut into blocks, which is known before they are reduced."""
 
     numels: list[int]
     dtype: torch.dtype
     blocks: int
-    tensors: torch.Tensor  # of each its size, its first block and its row in the results
+    # Of each tensor: its size, its first block and its row in the results.
+    tensors: torch.Tensor
     block_tensors: torch.Tensor
     addresses: list[int] = field(default_factory=list)
-    pointers: torch.Tensor | None = None  # the same on the device
+    # The addresses, on the device.
+    pointers: torch.Tensor | None = None
     is_aligned: bool = False
 
 
@@ -35,34 +37,34 @@ class FusedReduction:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._plans: dict[tuple[tuple[int, ...], int], Plan] = {}
+        self._plans: dict[tuple[tuple[int, ...], int], KernelLaunchPlan] = {}
 
-    def reduce(self, group: Group, *, statistics: torch.Tensor, counts: torch.Tensor | None) -> None:
-        """Puts the statistics of each tensor into the row of its place, and adds to its histogram if there is one."""
+    def reduce(self, group: TensorGroup, *, statistics: torch.Tensor, counts: torch.Tensor | None) -> None:
+        """Write the statistics of each tensor to the row of its place, and add to its histogram if there is one."""
         plan = self._plan(group) if len(group.places) > 1 else None
         if plan is not None and plan.numels == group.sizes:
-            self._aim(plan, group.addresses)
+            self._set_addresses(plan, group.addresses)
             self._reduce_many(plan, statistics=statistics, counts=counts)
             return
         for place, tensor in zip(group.places, group.stored, strict=True):
             self._reduce_one(place, tensor, statistics=statistics, counts=counts)
 
-    def _plan(self, group: Group) -> Plan:
-        # What a stream still reads must not be freed and used again by another, hence a plan for each.
+    def _plan(self, group: TensorGroup) -> KernelLaunchPlan:
+        # One plan per stream: memory that a stream still reads must not be freed and reused by another.
         key = group.places, torch.cuda.current_stream(self._device).cuda_stream
         plan = self._plans.get(key)
         if plan is None or plan.dtype is not group.stored[0].dtype:
-            if len(self._plans) >= PLANS:
+            if len(self._plans) >= MAX_PLANS:
                 self._plans.clear()
             plan = self._plans[key] = self._make_plan(group)
         return plan
 
-    def _make_plan(self, group: Group) -> Plan:
+    def _make_plan(self, group: TensorGroup) -> KernelLaunchPlan:
         counts = -(-np.array(group.sizes) // kernels.BLOCK)
         firsts = np.concatenate([[0], np.cumsum(counts)[:-1]])
         blocks = int(counts.sum())
         owners = np.repeat(np.arange(len(counts)), counts)
-        return Plan(
+        return KernelLaunchPlan(
             numels=group.sizes,
             dtype=group.stored[0].dtype,
             blocks=blocks,
@@ -70,13 +72,13 @@ class FusedReduction:
             block_tensors=self._send(owners, torch.int32),
         )
 
-    def _aim(self, plan: Plan, addresses: list[int]) -> None:
+    def _set_addresses(self, plan: KernelLaunchPlan, addresses: list[int]) -> None:
         if addresses != plan.addresses:
             plan.addresses = addresses
             plan.pointers = self._send(addresses, torch.int64)
             plan.is_aligned = all(address % 16 == 0 for address in addresses)
 
-    def _reduce_many(self, plan: Plan, *, statistics: torch.Tensor, counts: torch.Tensor | None) -> None:
+    def _reduce_many(self, plan: KernelLaunchPlan, *, statistics: torch.Tensor, counts: torch.Tensor | None) -> None:
         partials = torch.empty((kernels.PARTIALS, plan.blocks), dtype=torch.float32, device=self._device)
         kernels.reduce_many[(plan.blocks,)](
             plan.pointers,
@@ -89,7 +91,7 @@ class FusedReduction:
             IS_ALIGNED=plan.is_aligned,
             HAS_HISTOGRAMS=counts is not None,
             BLOCK=kernels.BLOCK,
-            ROW=ROW,
+            ROW=HISTOGRAM_ROW,
             num_warps=kernels.WARPS,
         )
         kernels.merge[(len(plan.numels),)](
@@ -115,7 +117,7 @@ class FusedReduction:
             statistics if counts is None else counts[place],
             HAS_HISTOGRAMS=counts is not None,
             BLOCK=kernels.BLOCK,
-            ROW=ROW,
+            ROW=HISTOGRAM_ROW,
             num_warps=kernels.WARPS,
         )
         kernels.merge_one[(1,)](
@@ -123,5 +125,5 @@ class FusedReduction:
         )
 
     def _send(self, values: list[int] | NDArray[np.int64], dtype: torch.dtype) -> torch.Tensor:
-        # Pinned memory from torch's own pool, which is given out again only when the copy has been made.
+        # Pinned memory comes from torch's own pool, which reuses it only after the copy.
         return torch.as_tensor(values, dtype=dtype).pin_memory().to(self._device, non_blocking=True)

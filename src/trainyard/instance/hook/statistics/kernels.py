@@ -1,9 +1,9 @@
-"""The reduction of many tensors in one launch, as a Triton kernel. Importing this needs Triton, and using it a GPU.
+"""Triton kernels that reduce many tensors in one launch. Importing this needs Triton; using it needs a GPU.
 
-Each program takes one block of one tensor: it reads it once, and all else happens in registers. The elements are scaled
-by a power of two so that neither 1e-25 nor 1e38 leaves the range of a square, and the deviations are taken from the
-block's own mean, so that a standard deviation far smaller than the mean is still right. Blocks are then merged per
-tensor in 64 bits, always in the same order: the same tensors give the same numbers to the last bit.
+Each program reads one block of one tensor once; everything else happens in registers. The elements are scaled by a
+power of two, so that the squares of 1e-25 and 1e38 stay in range. Deviations are taken from the block's own mean, so
+that a standard deviation far smaller than the mean is still accurate. Blocks are then merged per tensor in 64 bits,
+always in the same order: the same tensors give bitwise identical numbers.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
@@ -12,17 +12,19 @@ tensor in 64 bits, always in the same order: the same tensors give the same numb
 import triton
 import triton.language as tl
 
-BLOCK = 4096  # with four warps the quickest of nine pairs that were tried on an H200, for 32 bits and for 16
+# With four warps, the fastest of nine pairs measured on an H200, for 32 and for 16 bits.
+BLOCK = 4096
 WARPS = 4
 MERGED_AT_ONCE = 1024
-PARTIALS = 10  # numbers that are kept of a block, one row for each in the order of `_reduce_block`
+# Numbers per block, one row for each, in the order of `_store_partials`.
+PARTIALS = 10
 
 
 @triton.jit(do_not_specialize=["blocks"])
 def reduce_many(
-    pointers,  # of each tensor, 64-bit
-    tensors,  # three numbers of each: its size, its first block, its row in `histograms`
-    block_tensors,  # which tensor each block is of
+    pointers,  # 64-bit, one per tensor
+    tensors,  # three numbers per tensor: size, first block, row in `histograms`
+    block_tensors,  # the tensor of each block
     partials,
     blocks,
     histograms,
@@ -32,7 +34,7 @@ def reduce_many(
     BLOCK: tl.constexpr,
     ROW: tl.constexpr,
 ):
-    """Partial results of every block of the tensors, and their histograms where asked for."""
+    """Compute partial results of every block of the tensors, and optionally their histograms."""
     block = tl.program_id(0)
     tensor = tl.load(block_tensors + block)
     size = tl.load(tensors + 3 * tensor)
@@ -56,7 +58,7 @@ def reduce_one(
     BLOCK: tl.constexpr,
     ROW: tl.constexpr,
 ):
-    """Partial results of every block of one tensor."""
+    """Compute partial results of every block of one tensor."""
     block = tl.program_id(0)
     start = block.to(tl.int64) * BLOCK
     _reduce_block(base, start, size, partials + block, blocks, histogram, HAS_HISTOGRAMS, BLOCK, ROW)
@@ -66,12 +68,12 @@ def reduce_one(
 def merge(
     partials,
     blocks,
-    tensors,  # as of `reduce_many`; the row is that in `results` as well
+    tensors,  # as in `reduce_many`; the row applies to `results` too
     results,
     BLOCK: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
-    """The eight statistics of each tensor from its blocks."""
+    """Merge the blocks of each tensor into its eight statistics."""
     tensor = tl.program_id(0)
     size = tl.load(tensors + 3 * tensor)
     here = partials + tl.load(tensors + 3 * tensor + 1)
@@ -80,7 +82,7 @@ def merge(
 
 @triton.jit(do_not_specialize=["size", "blocks"])
 def merge_one(partials, blocks, size, result, BLOCK: tl.constexpr, WIDTH: tl.constexpr):
-    """The eight statistics of one tensor from its blocks."""
+    """Merge the blocks of one tensor into its eight statistics."""
     _merge_tensor(partials, blocks, size, result, BLOCK, WIDTH)
 
 
@@ -97,7 +99,7 @@ def _reduce_block(
     ROW: tl.constexpr,
 ):
     start = tl.multiple_of(start, BLOCK)
-    # Only the last block of a tensor needs a mask; all others do without, read 16 bytes at a time, in half the time.
+    # Only the last block of a tensor needs a mask. The others read 16 bytes at a time without one, in half the time.
     if start + BLOCK <= size:
         _reduce_values(base, start, size, partial, blocks, histogram, False, HAS_HISTOGRAMS, BLOCK, ROW)
     else:
@@ -145,7 +147,8 @@ def _reduce_values(
 
     nans = zeros - zeros
     infinities = nans
-    if (magnitude != magnitude) | (magnitude == float("inf")):  # scaled as they are, finite numbers cannot do that
+    # Scaled finite numbers cannot overflow, so this means NaNs or infinities.
+    if (magnitude != magnitude) | (magnitude == float("inf")):
         nans = tl.sum(((values != values) & inside).to(tl.int32), 0)
         infinities = tl.sum(((tl.abs(values) == float("inf")) & inside).to(tl.int32), 0)
     _store_partials(partial, blocks, mean, rest, squares, magnitude, exponent, least, greatest, zeros, nans, infinities)
@@ -161,7 +164,7 @@ def _store_partials(
     tl.store(partial + blocks, rest)
     tl.store(partial + 2 * blocks, squares)
     tl.store(partial + 3 * blocks, magnitude)
-    tl.store(partial + 4 * blocks, (exponent << 23).to(tl.float32, bitcast=True))  # the unit of the four before
+    tl.store(partial + 4 * blocks, (exponent << 23).to(tl.float32, bitcast=True))  # unit of the four above
     tl.store(partial + 5 * blocks, least)
     tl.store(partial + 6 * blocks, greatest)
     tl.store(partial + 7 * blocks, zeros.to(tl.float32))
@@ -171,7 +174,7 @@ def _store_partials(
 
 @triton.jit
 def _count_bins(values, is_counted, histogram, ROW: tl.constexpr):
-    """Adds the block's counts to the histogram of 129 bins (formats.tensors.histograms) in a row of a power of two."""
+    """Add the block's counts to a histogram of 129 bins (formats.tensors.statistics.histograms), padded to ROW."""
     exponents = (values.to(tl.int32, bitcast=True) >> 23) & 255
     octaves = tl.minimum(tl.maximum(exponents - (127 - 48), 0), 63)
     bins = tl.where(values > 0.0, 65 + octaves, tl.where(values < 0.0, 63 - octaves, 64))
@@ -192,7 +195,7 @@ def _merge_tensor(partials, blocks, size, result, BLOCK: tl.constexpr, WIDTH: tl
 
 @triton.jit
 def _merge_sums(partials, blocks, size, BLOCK: tl.constexpr, WIDTH: tl.constexpr):
-    """All of a tensor that one pass over its blocks tells: sums, extremes and counts."""
+    """Merge in one pass over a tensor's blocks: sums, extremes and counts."""
     totals = tl.zeros((WIDTH,), tl.float64)
     magnitudes = tl.zeros((WIDTH,), tl.float64)
     least = tl.full((WIDTH,), float("inf"), tl.float32)
@@ -222,11 +225,12 @@ def _merge_sums(partials, blocks, size, BLOCK: tl.constexpr, WIDTH: tl.constexpr
 
 @triton.jit
 def _merge_squares(partials, blocks, size, mean_of_all, BLOCK: tl.constexpr, WIDTH: tl.constexpr):
-    """The sum of the squares of what a tensor's elements differ from their mean by."""
+    """Return the sum of squared deviations from a tensor's mean."""
     squares = tl.zeros((WIDTH,), tl.float64)
     for first in range(0, tl.cdiv(size, BLOCK), WIDTH):
         here, inside, sizes, unit, mean = _blocks_from(partials, blocks, size, first, BLOCK, WIDTH)
-        deviation = mean * unit - mean_of_all  # of the point from which the squares of this block were taken
+        # How far the mean of this block, from which its squares were taken, is from the tensor's mean.
+        deviation = mean * unit - mean_of_all
         squared = _wide(here + 2 * blocks, inside) * unit * unit
         squared += deviation * (2.0 * _wide(here + blocks, inside) * unit + sizes * deviation)
         squares += tl.where(inside, squared, 0.0)
@@ -235,7 +239,7 @@ def _merge_squares(partials, blocks, size, mean_of_all, BLOCK: tl.constexpr, WID
 
 @triton.jit
 def _blocks_from(partials, blocks, size, first, BLOCK: tl.constexpr, WIDTH: tl.constexpr):
-    """Some blocks of a tensor: where they are kept, which of them there are, and their sizes, units and means."""
+    """Load some blocks of a tensor: their addresses, which of them exist, and their sizes, units and means."""
     places = first + tl.arange(0, WIDTH)
     here, inside = partials + places, places < tl.cdiv(size, BLOCK)
     sizes = tl.minimum(size - places.to(tl.int64) * BLOCK, BLOCK).to(tl.float64)
@@ -249,7 +253,7 @@ def _wide(places, inside):
 
 @triton.jit
 def _store_statistics(result, mean, std, mean_magnitude, least, greatest, zeros, nans, infinities):
-    """Writes the columns in their order; the sums know nothing of NaNs and infinities, which are put right here."""
+    """Write the columns in order, corrected for NaNs and infinities, which the sums ignore."""
     nan = float("nan")
     has_nan = nans > 0.0
     has_infinity = infinities > 0.0

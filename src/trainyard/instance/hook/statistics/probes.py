@@ -1,6 +1,7 @@
-"""Probes of tensors with torch operations that wait for no device; formats.tensors.probes says what each word means.
+"""Probes of tensors, with torch operations that wait for no device.
 
-`insight.rules.probing` has the same for arrays, and a test holds both against each other.
+`formats.tensors.statistics.probes` defines what each word means. `insight.rules.probing` computes the same for arrays;
+a test compares the two.
 """
 
 import math
@@ -11,68 +12,74 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trainyard.formats.tensors import probes as words
 from trainyard.formats.tensors.contract import Measure
-from trainyard.formats.tensors.probes import CHECKSUM_FACTOR, QUANTILE_SAMPLE, SAMPLE, fewest_active, sample_stride
+from trainyard.formats.tensors.statistics import probes as words
+from trainyard.formats.tensors.statistics.probes import (
+    CHECKSUM_FACTOR,
+    QUANTILE_SAMPLE,
+    SAMPLE,
+    fewest_active,
+    sample_stride,
+)
 
 Parameters = tuple[float, ...]
-Wanted = tuple[str, Parameters]
+ProbeKey = tuple[str, Parameters]
 SAMPLED = (words.UPDATE_RATIO, words.UPDATE_NORM_RATIO, words.COSINE, words.CHECKSUM)
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """Values of measures, by their places among the measures of the table."""
+class ProbeValues:
+    """Values of measures, by their positions among the measures of the table."""
 
     measures: tuple[int, ...]
     values: torch.Tensor
 
 
-class Probing:
-    """Takes the measures of a table, and keeps the samples of weights that those of updates compare with.
+class ProbeRunner:
+    """Measures the probes of a table, and keeps samples of the weights that probes of updates compare with.
 
-    What looks at a sample does so for all tensors of a call at once, since each is too small to pay for a launch.
+    Probes of a sample run for all tensors of a call at once: a single sample is too small to be worth a launch.
     """
 
     def __init__(self, measures: Sequence[Measure]) -> None:
-        self._single: dict[int, list[tuple[int, Wanted]]] = {}
-        self._sampled: dict[int, list[tuple[int, Wanted]]] = {}
+        self._single: dict[int, list[tuple[int, ProbeKey]]] = {}
+        self._sampled: dict[int, list[tuple[int, ProbeKey]]] = {}
         for number, measure in enumerate(measures):
             kind = self._sampled if measure.probe.word in SAMPLED else self._single
             kind.setdefault(measure.tensor, []).append((number, (measure.probe.word, measure.probe.parameters)))
         self._groups: dict[tuple[int, ...], SampledGroup] = {}
 
-    def take(self, places: Sequence[int], tensors: Sequence[torch.Tensor]) -> Iterator[Taken]:
-        """The measures of these tensors, those of updates from the second time on that they are taken together."""
+    def measure(self, places: Sequence[int], tensors: Sequence[torch.Tensor]) -> Iterator[ProbeValues]:
+        """Measure these tensors. Probes of updates start with the second call for the same tensors."""
         if not self._single and not self._sampled:
             return
         sampled: dict[torch.dtype, list[tuple[int, torch.Tensor]]] = {}
         for place, tensor in zip(places, tensors, strict=True):
             for number, (word, parameters) in self._single.get(place, ()):
-                yield Taken((number,), probe(word, parameters, tensor).reshape(1))
+                yield ProbeValues((number,), probe(word, parameters, tensor).reshape(1))
             if place in self._sampled and tensor.numel() and tensor.layout is torch.strided:
                 sampled.setdefault(_sample_dtype(tensor), []).append((place, tensor))
         for group in sampled.values():
-            yield from self._take_sampled(tuple(place for place, _ in group), [tensor for _, tensor in group])
+            yield from self._measure_sampled(tuple(place for place, _ in group), [tensor for _, tensor in group])
 
-    def _take_sampled(self, places: tuple[int, ...], tensors: list[torch.Tensor]) -> Iterator[Taken]:
+    def _measure_sampled(self, places: tuple[int, ...], tensors: list[torch.Tensor]) -> Iterator[ProbeValues]:
         samples = [_sample(tensor, SAMPLE) for tensor in tensors]
         lengths = tuple(map(len, samples))
         flat = torch.cat([sample.to(_sample_dtype(sample)) for sample in samples])
         group = self._groups.get(places)
         if group is None or not group.fits(flat, lengths):
-            group = SampledGroup([self._sampled[place] for place in places], Segments(lengths, flat.device))
+            group = SampledGroup([self._sampled[place] for place in places], FlatSegments(lengths, flat.device))
             self._groups[places] = group
-        yield from group.take(flat)
+        yield from group.measure(flat)
 
 
 class SampledGroup:
-    """The samples of some tensors, one after the other, and what is measured of them."""
+    """The samples of some tensors, concatenated, and the measures to take of them."""
 
-    def __init__(self, wanted: Sequence[Sequence[tuple[int, Wanted]]], segments: "Segments") -> None:
+    def __init__(self, wanted: Sequence[Sequence[tuple[int, ProbeKey]]], segments: "FlatSegments") -> None:
         self._segments = segments
         self._before: torch.Tensor | None = None
-        self._rows: dict[Wanted, tuple[list[int], list[int]]] = {}
+        self._rows: dict[ProbeKey, tuple[list[int], list[int]]] = {}
         for row, measures in enumerate(wanted):
             for number, each in measures:
                 numbers, rows = self._rows.setdefault(each, ([], []))
@@ -80,11 +87,11 @@ class SampledGroup:
                 rows.append(row)
 
     def fits(self, flat: torch.Tensor, lengths: tuple[int, ...]) -> bool:
-        """Whether these samples are of the same tensors, so that they can be compared with those before."""
+        """Whether these samples are from the same tensors, so that they can be compared with the last ones."""
         return self._segments.lengths == lengths and self._segments.device == flat.device
 
-    def take(self, flat: torch.Tensor) -> Iterator[Taken]:
-        """The measures of a step."""
+    def measure(self, flat: torch.Tensor) -> Iterator[ProbeValues]:
+        """Measure the samples of a step."""
         before, self._before = self._before, flat
         for (word, parameters), (numbers, rows) in self._rows.items():
             if word == words.CHECKSUM:
@@ -97,11 +104,11 @@ class SampledGroup:
                 values = self._segments.cosines(flat, before)
             else:
                 values = self._segments.update_norm_ratios(flat, before)
-            yield Taken(tuple(numbers), values if len(rows) == len(values) else values[rows])
+            yield ProbeValues(tuple(numbers), values if len(rows) == len(values) else values[rows])
 
 
-class Segments:
-    """Stretches of a flat tensor, and what can be reckoned for all of them at once."""
+class FlatSegments:
+    """Segments of a flat tensor, and computations over all of them at once."""
 
     def __init__(self, lengths: tuple[int, ...], device: torch.device) -> None:
         self.lengths = lengths
@@ -117,34 +124,33 @@ class Segments:
             self._index = _send(np.where(inside, starts[:, None] + columns, len(places)), device)
 
     def sums(self, values: torch.Tensor) -> torch.Tensor:
-        """The sum of each stretch, always in the same order; a NaN in one does not reach another."""
+        """Return the sum of each segment, always added in the same order. A NaN stays within its segment."""
         if self.device.type == "cpu":
-            with np.errstate(
-                over="ignore", invalid="ignore"
-            ):  # of a training that leaves all bounds, inf is the answer
+            # In a training that diverges, infinity is the right answer.
+            with np.errstate(over="ignore", invalid="ignore"):
                 return torch.from_numpy(np.add.reduceat(values.numpy(), self._starts))
         return torch.nn.functional.pad(values, (0, 1))[self._index].sum(1)
 
     def update_ratios(self, now: torch.Tensor, before: torch.Tensor, epsilon: float) -> torch.Tensor:
-        """The mean of |change| / (|before| + epsilon) of each."""
+        """Return the mean of |change| / (|before| + epsilon) for each segment."""
         return self.sums((now - before).abs() / (before.abs() + epsilon)) / self._sizes
 
     def update_norm_ratios(self, now: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
-        """The norm of the change over the norm of what there is now, of each."""
+        """Return the norm of the change divided by the current norm, for each segment."""
         return (self.sums((now - before).square()) / self.sums(now.square())).sqrt()
 
     def cosines(self, now: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
-        """The cosine of the angle between both, of each."""
+        """Return the cosine of the angle between the two, for each segment."""
         return self.sums(now * before) / (self.sums(now.square()) * self.sums(before.square())).sqrt()
 
     def checksums(self, values: torch.Tensor) -> torch.Tensor:
-        """The checksum of each."""
+        """Return the checksum of each segment."""
         bits = values.view(torch.int32).long() if values.dtype is torch.float32 else values.view(torch.int64)
         return ((self.sums(bits * self._factors) >> 40) & 0xFFFFFF).float()
 
 
 def probe(word: str, parameters: Parameters, tensor: torch.Tensor) -> torch.Tensor:
-    """The number that a word means, of one tensor; NaN where it has no meaning for it."""
+    """Measure one probe of one tensor; NaN if the probe does not apply to it."""
     if not tensor.numel():
         return torch.full((), torch.nan, device=tensor.device)
     if tensor.layout is not torch.strided:
@@ -161,11 +167,11 @@ def _idle_units(tensor: torch.Tensor, low: float, high: float, share: float) -> 
 def _quantile_range(tensor: torch.Tensor, low: float, high: float) -> torch.Tensor:
     sample = _sample(tensor, QUANTILE_SAMPLE).float()
     ordered = sample.sort().values
-    spread = _at(ordered, high) - _at(ordered, low)
+    spread = _interpolate(ordered, high) - _interpolate(ordered, low)
     return torch.where(sample.isnan().any(), torch.nan, spread)
 
 
-def _at(ordered: torch.Tensor, share: float) -> torch.Tensor:
+def _interpolate(ordered: torch.Tensor, share: float) -> torch.Tensor:
     position = share * (len(ordered) - 1)
     below = int(position)
     if below == len(ordered) - 1:

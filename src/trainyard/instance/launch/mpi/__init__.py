@@ -1,9 +1,9 @@
-"""The ranks of a job started by the mpirun that its environment has.
+"""Starts the ranks of a job with the mpirun of its environment.
 
-    mpirun.py    which mpirun it is, and the command line by which it starts the ranks
-    host.py      the launcher of each host: on the first it runs mpirun, on the others the daemon that mpirun asks for
+    mpirun.py    finds the version of mpirun and builds its command line
+    host.py      the launcher of each host: runs mpirun on the first, and the daemon that mpirun asks for on the others
     remote.py    what mpirun runs instead of ssh, and how hosts talk
-    starter.py   what mpirun runs instead of the program: it runs that, and tells of its end
+    starter.py   what mpirun runs instead of the program: it runs the program and reports its end
 
-The ranks of a host write to its launcher, not through mpirun, which would cut their lines where it likes.
+The ranks of a host write to its launcher instead of through mpirun, which would split their lines anywhere.
 """

@@ -1,9 +1,9 @@
-"""How the launcher of the first host reaches those of the others; as a program, what mpirun runs instead of ssh.
+"""How the launcher of the first host reaches those of the others. As a program, it is what mpirun runs instead of ssh.
 
-Who connects proves that it knows the job's secret, without saying it, and then says what it wants:
+A client proves that it knows the job's secret, without sending it, together with its request:
 
-    {"start": LINE}    run this command line of the shell; answered by {"code": N} when that has ended
-    {"hold": true}     live as long as this connection; {"end": N} on it tells that mpirun has ended with this code
+    {"start": LINE}    run this shell command line; the answer is {"code": N} when it has ended
+    {"hold": true}     live as long as this connection; {"end": N} on it means that mpirun has ended with this code
 """
 
 import hashlib
@@ -16,28 +16,31 @@ import socket
 import sys
 from typing import Any
 
-from trainyard.instance.launch.orders import LaunchOrders, decode
-from trainyard.instance.launch.variables import Cluster
+from trainyard.instance.launch.spec import LauncherSpec, decode_spec
+from trainyard.instance.launch.variables import RankCluster
 
-VARIABLE = "TRAINYARD_LAUNCH"  # has the orders of the launcher of a host, for all that it starts
-GREETING_S = 5.0
+# The environment variable with the launcher's spec, for all processes that it starts.
+SPEC_VARIABLE = "TRAINYARD_LAUNCH"
+HANDSHAKE_TIMEOUT_S = 5.0
 
-_MOST_BYTES = 1 << 20
+_MAX_MESSAGE_BYTES = 1 << 20
 _HEAD_BYTES = 4
 
 
-def port_of(cluster: Cluster, host: str) -> int:
-    """Where the launcher of a host listens: the port of its worker, which no rank of MPI uses."""
+def launcher_port(cluster: RankCluster, host: str) -> int:
+    """Return the port of a host's launcher: that of its worker, which MPI ranks do not use."""
     return cluster.port + 1 + cluster.hosts.index(host)
 
 
-def connect(orders: LaunchOrders, host: str, wish: dict[str, Any]) -> socket.socket:
-    """A connection on which the launcher of that host has been told the wish. OSError when there is none yet."""
-    cluster = orders.cluster
-    connection = socket.create_connection((cluster.addresses[host], port_of(cluster, host)), timeout=GREETING_S)
+def connect(spec: LauncherSpec, host: str, request: dict[str, Any]) -> socket.socket:
+    """Send a request to the launcher of a host and return the connection. OSError if it does not listen yet."""
+    cluster = spec.cluster
+    connection = socket.create_connection(
+        (cluster.addresses[host], launcher_port(cluster, host)), timeout=HANDSHAKE_TIMEOUT_S
+    )
     try:
         nonce = str(receive(connection)["nonce"])
-        send(connection, {**wish, "proof": _proof(orders.secret, nonce)})
+        send(connection, {**request, "proof": _proof(spec.secret, nonce)})
         connection.settimeout(None)
     except BaseException:
         connection.close()
@@ -45,16 +48,16 @@ def connect(orders: LaunchOrders, host: str, wish: dict[str, Any]) -> socket.soc
     return connection
 
 
-def greeted(connection: socket.socket, secret: str) -> dict[str, Any]:
-    """What the other side wants. OSError when it does not know the secret, or says nothing."""
-    connection.settimeout(GREETING_S)
+def accept_request(connection: socket.socket, secret: str) -> dict[str, Any]:
+    """Return the request of a client. OSError if it does not know the secret, or sends nothing."""
+    connection.settimeout(HANDSHAKE_TIMEOUT_S)
     nonce = secrets.token_hex(16)
     send(connection, {"nonce": nonce})
-    wish = receive(connection)
-    if not hmac.compare_digest(str(wish.get("proof")), _proof(secret, nonce)):
+    request = receive(connection)
+    if not hmac.compare_digest(str(request.get("proof")), _proof(secret, nonce)):
         raise PermissionError("the other side does not know the secret of this job")
     connection.settimeout(None)
-    return wish
+    return request
 
 
 def send(connection: socket.socket, message: dict[str, Any]) -> None:
@@ -63,41 +66,41 @@ def send(connection: socket.socket, message: dict[str, Any]) -> None:
 
 
 def receive(connection: socket.socket) -> dict[str, Any]:
-    """ConnectionError at the end of the connection, or when what comes is no message."""
-    size = int.from_bytes(_exactly(connection, _HEAD_BYTES), "big")
-    if size > _MOST_BYTES:
-        raise ConnectionError(f"a message of {size} bytes is announced")
+    """Receive a message; ConnectionError at the end of the connection or for invalid data."""
+    size = int.from_bytes(_receive_exactly(connection, _HEAD_BYTES), "big")
+    if size > _MAX_MESSAGE_BYTES:
+        raise ConnectionError(f"a message of {size} bytes is too large")
     try:
-        message = json.loads(_exactly(connection, size))
+        message = json.loads(_receive_exactly(connection, size))
     except ValueError as error:
-        raise ConnectionError("what came is no message") from error
+        raise ConnectionError("received an invalid message") from error
     if not isinstance(message, dict):
-        raise ConnectionError("what came is no message")
+        raise ConnectionError("received an invalid message")
     return message
 
 
-def agent_script(orders: LaunchOrders, boot: str, *, package: str) -> str:
-    """A script that is called as ssh is: with a host, and the words of a command line."""
-    return f'#!/bin/sh\nexec {shlex.join([orders.python, "-I", "-S", "-c", boot, package])} "$@"\n'
+def remote_shell_script(spec: LauncherSpec, boot: str, *, package: str) -> str:
+    """Return a script that takes the arguments of ssh: a host and a command line."""
+    return f'#!/bin/sh\nexec {shlex.join([spec.python, "-I", "-S", "-c", boot, package])} "$@"\n'
 
 
 def main() -> None:
     _, _, host, *words = sys.argv
-    orders = decode(os.environ[VARIABLE])
+    spec = decode_spec(os.environ[SPEC_VARIABLE])
     try:
-        with connect(orders, host, {"start": " ".join(words)}) as connection:
+        with connect(spec, host, {"start": " ".join(words)}) as connection:
             code = receive(connection)["code"]
     except OSError as error:
-        sys.exit(f"[trainyard] {host} cannot be reached: {error}")
+        sys.exit(f"[trainyard] cannot reach {host}: {error}")
     os._exit(code if 0 <= code < 256 else 1)
 
 
-def _exactly(connection: socket.socket, size: int) -> bytes:
+def _receive_exactly(connection: socket.socket, size: int) -> bytes:
     data = b""
     while len(data) < size:
         chunk = connection.recv(size - len(data))
         if not chunk:
-            raise ConnectionError("the other side has gone")
+            raise ConnectionError("the other side has closed the connection")
         data += chunk
     return data
 

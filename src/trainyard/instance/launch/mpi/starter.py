@@ -1,4 +1,4 @@
-"""What mpirun runs as each rank: it runs the program with all variables, and tells how that has ended."""
+"""What mpirun runs as each rank: runs the program with all its variables, and reports how it ended."""
 
 import os
 import socket
@@ -6,23 +6,24 @@ import sys
 import time
 from typing import NoReturn
 
-from trainyard.instance.launch.launcher import SETTLE_S, IsRank, Launcher, end, execute
-from trainyard.instance.launch.mpi.remote import VARIABLE
-from trainyard.instance.launch.orders import decode
+from trainyard.instance.launch.launcher import FAILURE_WINDOW_S, RankEntered, RankLauncher, end_process, execute
+from trainyard.instance.launch.mpi.remote import SPEC_VARIABLE
+from trainyard.instance.launch.spec import decode_spec
 
-OUTPUT = "ranks.socket"  # in the folder of reports: where the launcher of the host takes the lines of its ranks
+# The socket in the folder of reports that takes the output of the host's ranks.
+OUTPUT = "ranks.socket"
 
 
 def main() -> None:
     _, _, *program = sys.argv
     environment = dict(os.environ)
-    orders = decode(environment.pop(VARIABLE))
+    spec = decode_spec(environment.pop(SPEC_VARIABLE))
     rank, local_rank = (int(environment[f"OMPI_COMM_WORLD_{name}"]) for name in ("RANK", "LOCAL_RANK"))
-    launcher = Launcher(orders, environment, output=_output(orders.folder), only=(local_rank, rank))
+    launcher = RankLauncher(spec, environment, output=_output(spec.folder), only=(local_rank, rank))
     try:
         code = launcher.run()
-    except IsRank as found:
-        environment = found.environment
+    except RankEntered as entered:
+        environment = entered.environment
     else:
         _end(code, is_stopped=launcher.is_stopped)
     execute(program, environment)
@@ -35,12 +36,12 @@ def _output(folder: str) -> int:
 
 
 def _end(code: int, *, is_stopped: bool) -> NoReturn:
-    """End so that mpirun ends all others soon, but not before they could fail by themselves.
+    """Exit so that mpirun ends all other ranks soon, but not before they could fail by themselves.
 
-    Of a rank that was to stop it learns no code, for it would hurry the others, which may need their time for that.
+    A stopped rank exits with 0, since any other code would make mpirun cut short the time that others need to stop.
     """
     if is_stopped:
-        end(0)
+        end_process(0)
     if code:
-        time.sleep(SETTLE_S)
-    end(code)
+        time.sleep(FAILURE_WINDOW_S)
+    end_process(code)

@@ -1,4 +1,4 @@
-"""How gradients are put together."""
+"""Gradients in buckets."""
 
 from collections.abc import Callable
 from types import ModuleType
@@ -9,8 +9,8 @@ import torch
 
 
 @pytest.fixture
-def buckets(stand_in: Callable[[str], ModuleType]) -> Any:
-    return stand_in("horovod.torch.buckets")
+def buckets(import_compat: Callable[[str], ModuleType]) -> Any:
+    return import_compat("horovod.torch.buckets")
 
 
 def parameters(*sizes: int, dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
@@ -22,30 +22,30 @@ def sizes_of(made: list[Any]) -> list[list[int]]:
 
 
 def test_the_last_parameters_come_first(buckets: Any) -> None:
-    assert sizes_of(buckets.in_buckets(parameters(1, 2, 3))) == [[3, 2, 1]]
+    assert sizes_of(buckets.make_buckets(parameters(1, 2, 3))) == [[3, 2, 1]]
 
 
-def test_a_bucket_is_full_once_it_has_the_bytes_of_the_limit(buckets: Any) -> None:
-    assert sizes_of(buckets.in_buckets(parameters(1, 9, 3, 2, 1), limit=24)) == [[1, 2, 3], [9], [1]]
+def test_a_bucket_is_full_once_it_reaches_the_limit(buckets: Any) -> None:
+    assert sizes_of(buckets.make_buckets(parameters(1, 9, 3, 2, 1), limit=24)) == [[1, 2, 3], [9], [1]]
 
 
 def test_a_large_gradient_does_not_wait_for_those_that_come_after_it(buckets: Any) -> None:
-    assert sizes_of(buckets.in_buckets(parameters(1, 1, 9, 1), limit=24)) == [[1, 9], [1, 1]]
+    assert sizes_of(buckets.make_buckets(parameters(1, 1, 9, 1), limit=24)) == [[1, 9], [1, 1]]
 
 
 def test_a_limit_of_nothing_sends_each_gradient_by_itself(buckets: Any) -> None:
-    assert sizes_of(buckets.in_buckets(parameters(1, 1), limit=0)) == [[1], [1]]
+    assert sizes_of(buckets.make_buckets(parameters(1, 1), limit=0)) == [[1], [1]]
 
 
 def test_the_first_bucket_is_small_so_that_sending_begins_early(buckets: Any) -> None:
     half = buckets.FIRST_BYTES // 4 // 2
-    assert sizes_of(buckets.in_buckets(parameters(*[half] * 6))) == [[half] * 2, [half] * 4]
+    assert sizes_of(buckets.make_buckets(parameters(*[half] * 6))) == [[half] * 2, [half] * 4]
 
 
 def test_types_do_not_mix(buckets: Any) -> None:
     mixed = [*parameters(1, 2), *parameters(3, dtype=torch.float64), *parameters(4)]
-    assert sizes_of(buckets.in_buckets(mixed)) == [[4, 2, 1], [3]]
+    assert sizes_of(buckets.make_buckets(mixed)) == [[4, 2, 1], [3]]
 
 
 def test_no_parameters_make_no_bucket(buckets: Any) -> None:
-    assert buckets.in_buckets([]) == []
+    assert buckets.make_buckets([]) == []

@@ -1,10 +1,10 @@
-"""Models to split, apart from tests, whose assertions pytest makes into something else."""
+"""Models to split, in a module of their own because pytest rewrites the assertions of test modules."""
 
 import torch
 
 
 class Block(torch.nn.Module):  # type: ignore[misc]  # mypy does not read torch
-    """Looks at values, and so cannot be looked into."""
+    """Depends on values, so it cannot be traced."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -15,7 +15,7 @@ class Block(torch.nn.Module):  # type: ignore[misc]  # mypy does not read torch
 
 
 class Network(torch.nn.Module):  # type: ignore[misc]
-    """A row of blocks, with code of its own that looks at shapes and passes the input by."""
+    """A sequence of blocks, with code that depends on shapes and bypasses blocks with the input."""
 
     def __init__(self, count: int = 4) -> None:
         super().__init__()

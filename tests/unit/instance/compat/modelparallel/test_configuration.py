@@ -1,4 +1,4 @@
-"""What a job asks of model parallelism."""
+"""The configuration of model parallelism."""
 
 import json
 from collections.abc import Callable
@@ -9,8 +9,8 @@ import pytest
 
 
 @pytest.fixture
-def configuration(stand_in: Callable[[str], ModuleType]) -> Any:
-    return stand_in("smdistributed.modelparallel.torch.configuration")
+def configuration(import_compat: Callable[[str], ModuleType]) -> Any:
+    return import_compat("smdistributed.modelparallel.torch.configuration")
 
 
 def test_the_parameters_of_the_public_example_are_understood(configuration: Any) -> None:
@@ -24,30 +24,30 @@ def test_the_parameters_of_the_public_example_are_understood(configuration: Any)
         "auto_partition": False,
         "default_partition": 1,
     }
-    found = configuration.configuration_of({"SM_HP_MP_PARAMETERS": json.dumps(given)})
+    found = configuration.load_configuration({"SM_HP_MP_PARAMETERS": json.dumps(given)})
     assert found == configuration.Configuration(2, 1, 4, "simple", "TPD", auto_partition=False, default_partition=1)
 
 
 def test_without_parameters_nothing_is_split(configuration: Any) -> None:
-    assert configuration.configuration_of({}) == configuration.Configuration()
+    assert configuration.load_configuration({}) == configuration.Configuration()
 
 
 def test_either_name_of_the_number_of_partitions_counts(configuration: Any) -> None:
-    assert configuration.read({"pipeline_parallel_degree": 3}).pipeline_degree == 3
-    assert configuration.read({"pipeline_parallel_degree": 3, "partitions": 3}).pipeline_degree == 3
-    with pytest.raises(ValueError, match="two names of one number, and differ"):
-        configuration.read({"pipeline_parallel_degree": 3, "partitions": 2})
+    assert configuration.parse_parameters({"pipeline_parallel_degree": 3}).pipeline_degree == 3
+    assert configuration.parse_parameters({"pipeline_parallel_degree": 3, "partitions": 3}).pipeline_degree == 3
+    with pytest.raises(ValueError, match="two names for one number, but differ"):
+        configuration.parse_parameters({"pipeline_parallel_degree": 3, "partitions": 2})
 
 
 def test_an_unknown_parameter_is_warned_about_by_its_name(configuration: Any) -> None:
     with pytest.warns(UserWarning, match="no parameter colour, shape; it has auto_partition,"):
-        assert configuration.read({"colour": "red", "shape": "round"}) == configuration.Configuration()
+        assert configuration.parse_parameters({"colour": "red", "shape": "round"}) == configuration.Configuration()
 
 
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({"partitions": 0}, "partitions is 0; it must be a number from 1"),
+        ({"partitions": 0}, "partitions is 0; it must be 1 or more"),
         ({"microbatches": "many"}, "microbatches is 'many'"),
         ({"pipeline": "round"}, "pipeline is 'round'; it must be interleaved or simple"),
         ({"placement_strategy": "DPX"}, "placement_strategy is 'DPX'; it must be cluster, spread, or the letters"),
@@ -56,25 +56,25 @@ def test_an_unknown_parameter_is_warned_about_by_its_name(configuration: Any) ->
         ({"default_partition": -1}, "default_partition is -1"),
     ],
 )
-def test_a_parameter_that_cannot_be_is_told(configuration: Any, given: dict[str, Any], reason: str) -> None:
+def test_an_invalid_parameter_is_reported(configuration: Any, given: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        configuration.read(given)
+        configuration.parse_parameters(given)
 
 
 @pytest.mark.parametrize("name", ["fp16", "bf16", "shard_optimizer_state", "offload_activations", "horovod"])
-def test_what_would_change_results_or_memory_and_is_not_done_is_refused(configuration: Any, name: str) -> None:
-    with pytest.raises(ValueError, match=f"does not serve {name}; leave it out"):
-        configuration.read({name: True})
-    assert configuration.read({name: False}) == configuration.Configuration()
+def test_unsupported_parameters_are_refused(configuration: Any, name: str) -> None:
+    with pytest.raises(ValueError, match=f"does not support {name}; remove it"):
+        configuration.parse_parameters({name: True})
+    assert configuration.parse_parameters({name: False}) == configuration.Configuration()
 
 
 def test_sharded_data_parallelism_is_refused_where_it_would_shard(configuration: Any) -> None:
-    with pytest.raises(ValueError, match="does not serve sharded_data_parallel_degree"):
-        configuration.read({"sharded_data_parallel_degree": 4})
-    assert configuration.read({"sharded_data_parallel_degree": 1}) == configuration.Configuration()
+    with pytest.raises(ValueError, match="does not support sharded_data_parallel_degree"):
+        configuration.parse_parameters({"sharded_data_parallel_degree": 4})
+    assert configuration.parse_parameters({"sharded_data_parallel_degree": 1}) == configuration.Configuration()
 
 
 @pytest.mark.parametrize("text", ["{", "[1]"])
-def test_a_hyperparameter_that_is_no_object_is_told(configuration: Any, text: str) -> None:
+def test_a_hyperparameter_that_is_not_an_object_is_refused(configuration: Any, text: str) -> None:
     with pytest.raises(ValueError, match="SM_HP_MP_PARAMETERS is "):
-        configuration.configuration_of({"SM_HP_MP_PARAMETERS": text})
+        configuration.load_configuration({"SM_HP_MP_PARAMETERS": text})

@@ -1,4 +1,4 @@
-"""How the arguments of a step become those of its microbatches, and what these return one value."""
+"""Splitting the arguments of a step into microbatches, and merging their results."""
 
 from collections import namedtuple
 from collections.abc import Callable
@@ -12,17 +12,17 @@ Pair = namedtuple("Pair", "left right")
 
 
 @pytest.fixture
-def splitting(stand_in: Callable[[str], ModuleType]) -> Any:
-    return stand_in("smdistributed.modelparallel.torch.microbatches").Splitting
+def splitting(import_compat: Callable[[str], ModuleType]) -> Any:
+    return import_compat("smdistributed.modelparallel.torch.microbatches").BatchSplit
 
 
 @pytest.fixture
-def output(stand_in: Callable[[str], ModuleType]) -> Any:
-    return stand_in("smdistributed.modelparallel.torch.output")
+def output(import_compat: Callable[[str], ModuleType]) -> Any:
+    return import_compat("smdistributed.modelparallel.torch.microbatches")
 
 
 def step(model: Any, data: Any, *, other: Any = None) -> None:
-    """Takes what steps take."""
+    """A step with typical arguments."""
 
 
 def test_tensors_are_split_wherever_they_are_and_the_rest_is_the_same(splitting: Any) -> None:
@@ -36,7 +36,7 @@ def test_tensors_are_split_wherever_they_are_and_the_rest_is_the_same(splitting:
     assert first.kwargs["other"].item() == second.kwargs["other"].item() == 5
 
 
-def test_arguments_stay_whole_or_are_split_along_another_axis_when_that_is_said(splitting: Any) -> None:
+def test_arguments_can_stay_whole_or_be_split_along_another_axis(splitting: Any) -> None:
     how = splitting(("other",), {"data": 1})
     parts = how.split(step, (None, torch.arange(6).view(1, 6)), {"other": torch.arange(5)}, 3)
     assert [part.args[1].tolist() for part in parts] == [[[0, 1]], [[2, 3]], [[4, 5]]]
@@ -52,14 +52,14 @@ def test_an_object_splits_itself_where_it_can(splitting: Any) -> None:
     assert [part.args[1] for part in parts] == [(2, 0, 0), (2, 1, 0)]
 
 
-def test_a_batch_that_microbatches_do_not_divide_is_refused_by_its_name(splitting: Any) -> None:
+def test_a_batch_that_microbatches_cannot_divide_is_refused_by_name(splitting: Any) -> None:
     with pytest.raises(ValueError, match=r"The argument data\['ids'\] of a step has 5 examples, .* 2 microbatches"):
         splitting().split(step, (None, {"ids": torch.arange(5)}), {}, 2)
 
 
-def test_what_microbatches_return_is_one_value_for_all(output: Any) -> None:
+def test_results_of_microbatches_are_merged(output: Any) -> None:
     results = [(torch.tensor(float(at)), at, {"all": torch.arange(2) + at}, None) for at in range(3)]
-    loss, numbers, named, nothing = output.merged(results)
+    loss, numbers, named, nothing = output.merge_outputs(results)
     assert loss.reduce_mean().item() == 1.0
     assert loss.reduce_sum().item() == 3.0
     assert loss.stack().tolist() == [0.0, 1.0, 2.0]
@@ -70,7 +70,7 @@ def test_what_microbatches_return_is_one_value_for_all(output: Any) -> None:
     assert nothing is None
 
 
-def test_outputs_keep_their_graph_only_when_that_is_asked_for(output: Any) -> None:
+def test_outputs_keep_their_graph_only_on_request(output: Any) -> None:
     made = torch.ones(1, requires_grad=True) * 2
-    assert not output.merged([made])[0].requires_grad
-    assert output.merged([made], detach=False)[0].requires_grad
+    assert not output.merge_outputs([made])[0].requires_grad
+    assert output.merge_outputs([made], detach=False)[0].requires_grad

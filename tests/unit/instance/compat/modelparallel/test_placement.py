@@ -1,4 +1,4 @@
-"""Which ranks hold which part of the model; the tables are those of SageMaker's documentation."""
+"""Which ranks hold which part of the model; the tables are from SageMaker's documentation."""
 
 from collections.abc import Callable
 from types import ModuleType
@@ -8,8 +8,8 @@ import pytest
 
 
 @pytest.fixture
-def placement(stand_in: Callable[[str], ModuleType]) -> Any:
-    return stand_in("smdistributed.modelparallel.torch.placement")
+def placement(import_compat: Callable[[str], ModuleType]) -> Any:
+    return import_compat("smdistributed.modelparallel.torch.placement")
 
 
 def test_neighbours_hold_one_model_in_a_cluster(placement: Any) -> None:
@@ -43,6 +43,8 @@ def test_every_rank_is_in_one_group_of_each_kind(placement: Any, order: str) -> 
         assert {len(group) for group in groups} == {length}
 
 
-def test_ranks_that_parts_do_not_divide_are_refused(placement: Any) -> None:
-    with pytest.raises(ValueError, match=r"There are 6 ranks, which 2 partitions of 2 tensor .* start a multiple of 4"):
+def test_ranks_that_cannot_be_divided_into_parts_are_refused(placement: Any) -> None:
+    with pytest.raises(
+        ValueError, match=r"6 ranks cannot be divided into 2 partitions of 2 tensor .* start a multiple of 4"
+    ):
         placement.Grid(6, 2, 2)

@@ -1,4 +1,4 @@
-"""Programs that train a little, as scripts for smdebug do."""
+"""Small trainings in the style of scripts for smdebug."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from torch import nn
 
 
 class Net(nn.Module):  # type: ignore[misc]  # mypy does not read torch
-    """Two layers, of which the second is called twice."""
+    """Two layers; the second is called twice."""
 
     def __init__(self) -> None:
         super().__init__()

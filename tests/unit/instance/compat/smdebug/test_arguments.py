@@ -1,4 +1,4 @@
-"""Arguments that come as strings, as those of rules in jobs do, and trials that hold still."""
+"""Arguments that come as strings, like those of rules in jobs, and trials without refreshing."""
 
 from types import SimpleNamespace
 
@@ -7,14 +7,14 @@ from smdebug.analysis.utils import no_refresh, parse_bool, parse_list_from_str, 
 from smdebug.core.utils import flatten, is_s3, match_inc, step_in_range
 
 
-def test_lists_come_as_words() -> None:
+def test_lists_are_parsed_from_words() -> None:
     assert parse_list_from_str("a,b") == ["a", "b"]
     assert parse_list_from_str("a;b", delimiter=";") == ["a", "b"]
     assert parse_list_from_str(["a"]) == ["a"]
     assert parse_list_from_str("") == parse_list_from_str(None) == []
 
 
-def test_truths_come_as_words() -> None:
+def test_booleans_are_parsed_from_words() -> None:
     assert [parse_bool(word, False) for word in ("True", "true", True)] == [True] * 3
     assert [parse_bool(word, True) for word in ("False", "false", False)] == [False] * 3
     assert parse_bool(None, True) is True
@@ -22,7 +22,7 @@ def test_truths_come_as_words() -> None:
         parse_bool("perhaps", True)
 
 
-def test_trials_hold_still_and_look_again_afterwards() -> None:
+def test_no_refresh_holds_and_restores_refreshing() -> None:
     one, other = (SimpleNamespace(dynamic_refresh=True) for _ in "12")
     with no_refresh([one, other]) as held:
         assert held == [one, other]
@@ -41,7 +41,7 @@ def test_a_trial_looks_again_after_an_error_too() -> None:
     assert trial.dynamic_refresh
 
 
-def test_paths_names_and_ranges_are_told_apart() -> None:
+def test_paths_names_and_ranges_are_distinguished() -> None:
     assert is_s3("s3://bucket/a/b") == (True, "bucket", "a/b")
     assert is_s3("s3://bucket") == (True, "bucket", "")
     assert is_s3("/tmp/x") == (False, None, None)

@@ -1,4 +1,4 @@
-"""Collections as scripts make and change them."""
+"""Collections as scripts create and change them."""
 
 import pytest
 from smdebug import CollectionKeys, ReductionConfig, SaveConfig, SaveConfigMode, modes
@@ -38,7 +38,7 @@ def test_configs_are_checked_when_they_are_set() -> None:
         collection.reduction_config = "min"
 
 
-def test_two_are_equal_when_all_that_is_said_of_them_is() -> None:
+def test_collections_with_equal_settings_are_equal() -> None:
     one, other = (Collection("mine", ["a"], ["t"], ReductionConfig(["min"]), SaveConfig(save_interval=2)) for _ in "12")
     assert one == other
     assert hash(one) == hash(other) == hash("mine")
@@ -47,13 +47,13 @@ def test_two_are_equal_when_all_that_is_said_of_them_is() -> None:
     assert one != "mine"
 
 
-def test_json_brings_one_back() -> None:
+def test_json_round_trip() -> None:
     collection = Collection("mine", ["a"], {"t"}, ReductionConfig(norms=["l2"]), SaveConfig(save_interval=2), False)
     assert Collection.from_json(collection.to_json()) == collection
     assert Collection.from_json(Collection("bare").to_json()) == Collection("bare")
 
 
-def test_a_collection_is_made_when_it_is_first_asked_for() -> None:
+def test_a_collection_is_created_on_first_use() -> None:
     manager = CollectionManager()
     mine = manager.get("mine")
     assert manager.get("mine") is mine

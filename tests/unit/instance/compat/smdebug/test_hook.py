@@ -1,4 +1,4 @@
-"""The hook for torch as scripts make it, and what trials then tell."""
+"""The hook for torch as scripts create it, and the resulting trials."""
 
 import copy
 import json
@@ -25,12 +25,12 @@ from torch import nn
 
 from tests.unit.instance.compat.smdebug.programs import Net, every, registered, train
 from trainyard.formats.tensors.contract import Column, Mode, Probe, Step
-from trainyard.formats.tensors.probes import ZERO_ROWS
-from trainyard.instance.hook import attaching
-from trainyard.instance.hook.contract import Audience, Want
+from trainyard.formats.tensors.statistics.probes import ZERO_ROWS
+from trainyard.instance.hook import attachment
+from trainyard.instance.hook.contract import HookContext, TensorRequest
 
 
-def test_losses_are_saved_without_being_asked_for(out: str) -> None:
+def test_losses_are_saved_by_default(out: str) -> None:
     hook = smd.Hook(out, save_config=every(2))
     train(*registered(hook))
     hook.close()
@@ -53,7 +53,7 @@ def test_a_weight_is_that_before_the_update(out: str) -> None:
 
 
 def test_a_gradient_is_that_of_its_own_backward(out: str) -> None:
-    """Where gradients are accumulated, two calls are two steps, and the second has not the sum of both."""
+    """With accumulated gradients, two calls are two steps, and the second does not have the sum of both."""
     hook = smd.Hook(out, save_config=every(1), include_collections=["gradients"])
     model, loss = registered(hook)
     x, y = torch.ones(2, 3), torch.zeros(2, 4)
@@ -86,7 +86,7 @@ def test_every_mode_counts_its_own_steps(out: str) -> None:
     assert trial.steps(mode=modes.TRAIN) == trial.steps(mode=modes.EVAL) == [0, 2]
     assert trial.steps() == [0, 2, 3, 5]
     assert trial.tensor("gradient/Net_fc.weight").steps() == [0, 2], "an evaluation saves no gradients"
-    with pytest.raises(SMDebugValueError, match="is no mode"):
+    with pytest.raises(SMDebugValueError, match="is not a mode"):
         hook.set_mode("TRAIN")
 
 
@@ -95,7 +95,7 @@ def test_a_scalar_is_saved_whatever_the_interval(out: str) -> None:
     model, loss = registered(hook)
     hook.save_scalar("early", 5)
     train(model, loss, each=lambda step: hook.save_scalar("accuracy", torch.tensor(step / 10)))
-    with pytest.raises(SMDebugTypeError, match="a scalar is of one"):
+    with pytest.raises(SMDebugTypeError, match="a scalar must have one"):
         hook.save_scalar("two", [1, 2])
     hook.close()
     trial = smd.create_trial(out)
@@ -145,8 +145,8 @@ def test_a_loss_of_every_sample_is_saved_whole(out: str) -> None:
     assert smd.create_trial(out).tensor("MSELoss_output_0").value(0).shape == (2, 4)
 
 
-def test_what_breaks_the_original_is_saved(out: str) -> None:
-    """Sixteen bits and outputs in dicts: the first ends a training there, the second is left out."""
+def test_values_that_break_smdebug_are_saved(out: str) -> None:
+    """16-bit floats end a training with AWS's hook, and outputs in dicts are left out."""
 
     class Named(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -193,7 +193,7 @@ def test_a_model_may_be_compiled_after_it_is_registered(out: str) -> None:
     assert trial.tensor("gradient/Net_fc.weight").steps() == trial.tensor("Net_fc.weight").steps() == trial.steps()
 
 
-def test_a_collection_that_says_nothing_is_refused_with_the_first_step(out: str) -> None:
+def test_a_collection_without_tensors_is_refused_at_the_first_step(out: str) -> None:
     hook = smd.Hook(out)
     model, loss = registered(hook)
     hook.get_collection("mine")
@@ -201,29 +201,29 @@ def test_a_collection_that_says_nothing_is_refused_with_the_first_step(out: str)
         train(model, loss)
 
 
-def test_what_is_no_module_is_refused(out: str) -> None:
+def test_arguments_that_are_not_modules_are_refused(out: str) -> None:
     hook = smd.Hook(out)
-    with pytest.raises(SMDebugError, match="no module of torch"):
+    with pytest.raises(SMDebugError, match="not a torch module"):
         hook.register_module("Net")
     with pytest.raises(SMDebugError, match="record_tensor_value"):
         hook.register_loss(lambda x: x)
-    with pytest.raises(AssertionError, match="no tensor"):
+    with pytest.raises(AssertionError, match="not a tensor"):
         hook.record_tensor_value("loss", 1.0)
     model, _ = registered(hook)
-    with pytest.raises(AssertionError, match="registered already"):
+    with pytest.raises(AssertionError, match="already registered"):
         hook.register_module(model)
-    with pytest.raises(SMDebugTypeError, match="is no Collection"):
+    with pytest.raises(SMDebugTypeError, match="is not a Collection"):
         hook.add_collection("mine")
 
 
 def test_a_folder_in_which_a_training_has_ended_is_refused(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RuntimeError, match="give out_dir"):
+    with pytest.raises(RuntimeError, match="set out_dir"):
         smd.Hook()
     Path(out).mkdir()
     hook = smd.Hook(out, save_config=every(1))
     train(*registered(hook), steps=1)
     hook.close()
-    with pytest.raises(SMDebugRuntimeError, match="has ended"):
+    with pytest.raises(SMDebugRuntimeError, match="finished training"):
         smd.Hook(out)
     monkeypatch.setenv("TRAINING_JOB_NAME", "mine")
     assert smd.Hook(out).out_dir == out, "a job goes on in its own folder"
@@ -279,7 +279,7 @@ def test_the_last_hook_is_that_of_the_process(out: str) -> None:
     assert smd.get_hook() is first
     smd.del_hook()
     assert smd.get_hook() is None
-    with pytest.raises(SMDebugTypeError, match="is no hook"):
+    with pytest.raises(SMDebugTypeError, match="is not a hook"):
         smd.set_hook("first")
 
 
@@ -328,7 +328,7 @@ def test_a_job_configures_the_hook_by_a_file(of_job: Path, out: str, caplog: pyt
     assert trial.tensor("relu_output_0").steps() == trial.tensor("fc_input_0").steps() == [0, 3]
 
 
-def test_the_hook_of_a_job_is_made_when_it_is_asked_for(of_job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hook_of_a_job_is_created_on_request(of_job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert smd.get_hook() is None
     monkeypatch.setenv("USE_SMDEBUG", "0")
     assert smd.get_hook(create_if_not_exists=True) is None
@@ -366,7 +366,7 @@ def test_summaries_for_tensorboard_are_written_outside_of_jobs_too(out: str) -> 
 
 
 class Follower:
-    """Keeps the steps that it is told, as rules are, and what it sees of them, as a flight recorder does."""
+    """Collects steps as a subscriber, like rules, and as an observer, like the flight recorder."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
@@ -393,15 +393,15 @@ class Follower:
 
 @pytest.fixture
 def followed(out: str, tmp_path: Path) -> Iterator[Follower]:
-    """A job that asks for losses at the first step and has a rule on gradients, and a hook attached for it."""
+    """A job that saves losses at the first step and has a rule on gradients, with its hook attached."""
     config = tmp_path / "ml" / "input" / "config" / "debughookconfig.json"
     config.parent.mkdir(parents=True)
     config.write_text(json.dumps({"LocalPath": out}))
     follower = Follower()
-    want = Want(regexes=("^gradient/Net_fc.weight",), probes=(Probe(ZERO_ROWS),))
-    attaching.attach(tmp_path / "ml", Audience([follower], [want], [follower]))
+    want = TensorRequest(regexes=("^gradient/Net_fc.weight",), probes=(Probe(ZERO_ROWS),))
+    attachment.attach(tmp_path / "ml", HookContext([follower], [want], [follower]))
     yield follower
-    attaching.take_over()
+    attachment.take_over()
 
 
 def test_rules_of_a_job_follow_the_hook_that_a_script_makes(followed: Follower, out: str) -> None:
@@ -420,7 +420,7 @@ def test_rules_of_a_job_follow_the_hook_that_a_script_makes(followed: Follower, 
     assert (trial.steps(), trial.tensor_names()) == ([0], ["MSELoss_output_0"])
 
 
-def test_a_trace_and_activations_that_are_computed_again_are_no_steps(out: str) -> None:
+def test_traces_and_recomputed_activations_are_not_steps(out: str) -> None:
     class Saving(Net):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.utils.checkpoint.checkpoint(super().forward, x, use_reentrant=False)

@@ -1,4 +1,4 @@
-"""What a script says is saved of a tensor, and the numbers that this means."""
+"""What a script saves of a tensor, and the resulting numbers."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def test_the_words_of_a_configuration_are_sorted_into_four_lists() -> None:
     assert ReductionConfig.from_dict(None) is None
 
 
-def test_json_brings_it_back() -> None:
+def test_json_round_trip() -> None:
     config = ReductionConfig(["std"], ["variance", "prod"], ["l1"], ["l2"], save_shape=True)
     assert ReductionConfig.from_json(config.to_json()) == config
     assert config.to_json_dict()["reductions"] == "std,l1_norm,abs_variance,abs_prod,abs_l2_norm"
@@ -26,7 +26,7 @@ def test_json_brings_it_back() -> None:
     "arguments",
     [{"reductions": ["median"]}, {"norms": ["l3"]}, {"abs_reductions": ["l1"]}, {"save_raw_tensor": 1}],
 )
-def test_what_is_unknown_is_refused(arguments: dict[str, object]) -> None:
+def test_unknown_words_are_refused(arguments: dict[str, object]) -> None:
     with pytest.raises(SMDebugValueError):
         ReductionConfig(**arguments)
 
@@ -47,7 +47,7 @@ def test_every_reduction_is_that_of_numpy() -> None:
     for name, value in wanted.items():
         assert get_numpy_reduction(name, values) == pytest.approx(value)
     assert get_numpy_reduction("mean", values, abs=True) == pytest.approx(np.abs(values).mean())
-    with pytest.raises(SMDebugValueError, match='"median" is none of'):
+    with pytest.raises(SMDebugValueError, match='"median" is not one of'):
         get_numpy_reduction("median", values)
 
 

@@ -1,4 +1,4 @@
-"""Rules of one's own, over what a hook has saved."""
+"""Custom rules over what a hook has saved."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ from tests.unit.instance.compat.smdebug.programs import every, registered, train
 
 
 class AtSteps(Rule):  # type: ignore[misc]  # mypy does not read smdebug
-    """Finds something at the steps it is told, as a string."""
+    """Meets its condition at given steps, which come as a string."""
 
     def __init__(self, base_trial: Trial, found: str = "2", **options: Any) -> None:
         super().__init__(base_trial, **options)
@@ -31,7 +31,7 @@ class AtSteps(Rule):  # type: ignore[misc]  # mypy does not read smdebug
 
 
 class Requiring(AtSteps):
-    """Wants tensors to be there."""
+    """Requires tensors."""
 
     def set_required_tensors(self, step: int) -> None:
         self.req_tensors.add("Net_.*weight", steps=[step], should_match_regex=True)
@@ -46,7 +46,7 @@ def trial(out: str) -> Trial:
     return create_trial(out)
 
 
-def test_a_rule_judges_the_saved_steps_until_no_more_come(trial: Trial) -> None:
+def test_a_rule_evaluates_the_saved_steps_until_no_more_come(trial: Trial) -> None:
     rule = AtSteps(trial)
     with pytest.raises(NoMoreData):
         invoke_rule(rule)
@@ -54,13 +54,13 @@ def test_a_rule_judges_the_saved_steps_until_no_more_come(trial: Trial) -> None:
     assert trial.dynamic_refresh
 
 
-def test_what_is_found_is_raised_on_request(trial: Trial) -> None:
+def test_a_met_condition_is_raised_on_request(trial: Trial) -> None:
     with pytest.raises(RuleEvaluationConditionMet) as raised:
         invoke_rule(AtSteps(trial), raise_eval_cond=True)
     assert (raised.value.rule_name, raised.value.step, raised.value.end_of_rule) == ("AtSteps", 2, False)
 
 
-def test_steps_are_judged_from_a_first_to_before_an_end(trial: Trial) -> None:
+def test_steps_are_evaluated_in_a_half_open_range(trial: Trial) -> None:
     rule = AtSteps(trial, found="0")
     invoke_rule(rule, start_step=1, end_step=4)
     assert rule.asked == [2]
@@ -77,7 +77,7 @@ def test_a_rule_may_end_itself(trial: Trial) -> None:
     assert rule.asked == [0]
 
 
-def test_required_tensors_are_fetched_before_a_step_is_judged(trial: Trial) -> None:
+def test_required_tensors_are_fetched_before_a_step_is_evaluated(trial: Trial) -> None:
     rule = Requiring(trial)
     rule.invoke(4)
     assert sorted(rule.req_tensors.get_names()) == ["MSELoss_output_0", "Net_again.weight", "Net_fc.weight"]
@@ -99,7 +99,7 @@ def test_a_rule_knows_its_trials_and_keeps_a_report(trial: Trial, out: str) -> N
 
 
 class Jobs:
-    """Answers for a yard with these jobs running. There is no yard that a unit could ask."""
+    """Answers like a yard with these jobs running, as unit tests have no yard."""
 
     def __init__(self, *names: str) -> None:
         self.names, self.stopped = names, list[str]()
@@ -123,7 +123,7 @@ def test_the_one_job_that_begins_with_the_prefix_is_stopped() -> None:
     assert jobs.stopped == ["Digits-7"], "whatever the case of its letters"
 
 
-def test_no_job_is_stopped_where_several_begin_with_the_prefix(caplog: pytest.LogCaptureFixture) -> None:
+def test_no_job_is_stopped_if_several_begin_with_the_prefix(caplog: pytest.LogCaptureFixture) -> None:
     logging.getLogger("smdebug").propagate = True
     jobs = Jobs("digits-7", "digits-8")
     StopTrainingAction("R", "digits", api=jobs).invoke()
@@ -136,10 +136,10 @@ def test_no_job_is_stopped_where_several_begin_with_the_prefix(caplog: pytest.Lo
     [
         ({"name": "StopTraining"}, "needs a training_job_prefix"),
         ([{"name": "email"}, "sms"], "sms and email an endpoint"),
-        ({"name": "telegram", "endpoint": "x"}, "is no action"),
+        ({"name": "telegram", "endpoint": "x"}, "is not a valid action"),
     ],
 )
-def test_what_is_no_action_is_left_out_and_said(
+def test_an_invalid_action_is_logged_and_left_out(
     told: Mapping[str, str], complaint: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     logging.getLogger("smdebug").propagate = True
@@ -147,7 +147,7 @@ def test_what_is_no_action_is_left_out_and_said(
     assert complaint in caplog.text
 
 
-def test_messages_are_said_to_be_the_yards(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_message_action_says_that_the_yard_sends_messages(caplog: pytest.LogCaptureFixture) -> None:
     logging.getLogger("smdebug").propagate = True
     Actions('{"name": "Email", "endpoint": "Someone@Example.com"}', rule_name="R").invoke("look")
     assert "R sends no email to Someone@Example.com (look)" in caplog.text

@@ -1,4 +1,4 @@
-"""At which steps a script says that tensors are saved."""
+"""The steps at which a script saves tensors."""
 
 import pytest
 from smdebug import SaveConfig, SaveConfigMode, modes
@@ -35,39 +35,39 @@ def test_each_mode_has_steps_of_its_own() -> None:
     assert saved(config, modes.EVAL) == [3]
 
 
-def test_a_mode_of_which_nothing_is_said_takes_the_default_of_the_hook() -> None:
+def test_a_mode_without_a_config_takes_the_hooks_default() -> None:
     config = SaveConfig({modes.TRAIN: SaveConfigMode(save_interval=4)})
-    with pytest.raises(SMDebugValueError, match="Nothing is said for the mode EVAL"):
+    with pytest.raises(SMDebugValueError, match="The mode EVAL has no config"):
         config.should_save_step(modes.EVAL, 0)
     config.merge_default_save_config(SaveConfig(save_interval=7))
     assert saved(config, modes.EVAL) == [0, 7, 14]
     assert saved(config, modes.TRAIN) == [0, 4, 8, 12, 16]
 
 
-def test_whatever_says_the_same_is_parsed_to_the_same() -> None:
+def test_equivalent_forms_parse_to_the_same_config() -> None:
     wanted = SaveConfig(save_interval=3)
     assert SaveConfig.parse(None) == SaveConfig()
     assert SaveConfig.parse(wanted) is wanted
     assert SaveConfig.parse(SaveConfigMode(save_interval=3)) == wanted
     assert SaveConfig.parse({mode: {"save_interval": 3} for mode in modes}) == wanted
     assert SaveConfig.parse({mode.name: SaveConfigMode(save_interval="3") for mode in modes}) == wanted
-    with pytest.raises(SMDebugTypeError, match="is no SaveConfig"):
+    with pytest.raises(SMDebugTypeError, match="is not a SaveConfig"):
         SaveConfig.parse(3)
 
 
-def test_json_brings_it_back() -> None:
+def test_json_round_trip() -> None:
     config = SaveConfig({modes.TRAIN: SaveConfigMode(2, 1, 9, [5]), modes.PREDICT: SaveConfigMode(save_interval=8)})
     assert SaveConfig.from_json(config.to_json()) == config
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_invalid_configs_are_refused() -> None:
     with pytest.raises(SMDebugValueError, match="list of whole numbers"):
         SaveConfig(save_steps="1,2")
-    with pytest.raises(SMDebugValueError, match="no whole number"):
+    with pytest.raises(SMDebugValueError, match="not a whole number"):
         SaveConfigMode(save_interval="often")
     with pytest.raises(SMDebugValueError, match="1 or more"):
         SaveConfigMode(save_interval=0)
-    with pytest.raises(SMDebugValueError, match="is no mode"):
+    with pytest.raises(SMDebugValueError, match="is not a mode"):
         SaveConfig({"train": SaveConfigMode()})
-    with pytest.raises(SMDebugValueError, match="is no SaveConfigMode"):
+    with pytest.raises(SMDebugValueError, match="is not a SaveConfigMode"):
         SaveConfig().set_save_config(modes.TRAIN, 5)

@@ -1,4 +1,4 @@
-"""Trials as rules and notebooks ask for them, of what a hook has saved."""
+"""Trials of what a hook has saved, as rules and notebooks use them."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def trial(out: str) -> Trial:
     return create_trial(f" {out} ", name="mine")
 
 
-def test_a_trial_is_called_by_its_name_and_its_folder(trial: Trial, out: str) -> None:
+def test_a_trial_has_a_name_and_a_folder(trial: Trial, out: str) -> None:
     assert isinstance(trial, LocalTrial)
     assert (trial.name, trial.path) == ("mine", out)
     assert create_trial(out).name == "out"
@@ -48,7 +48,7 @@ def test_a_trial_is_called_by_its_name_and_its_folder(trial: Trial, out: str) ->
     assert trial != create_trial(out)
 
 
-def test_steps_and_modes_are_told_both_ways(trial: Trial) -> None:
+def test_global_steps_and_mode_steps_convert_both_ways(trial: Trial) -> None:
     assert trial.steps() == [0, 2, 4, 5]
     assert trial.steps(mode=modes.TRAIN) == [0, 2, 4]
     assert trial.steps(mode=modes.EVAL) == [0]
@@ -70,11 +70,11 @@ def test_tensors_are_found_by_step_mode_regex_and_collection(trial: Trial) -> No
     assert trial.tensor_names(mode=modes.PREDICT) == []
     with pytest.raises(ValueError, match="not by both"):
         trial.tensor_names(regex="a", collection="weights")
-    with pytest.raises(TypeError, match="is no collection"):
+    with pytest.raises(TypeError, match="is neither a collection"):
         trial.tensor_names(collection=3)
 
 
-def test_collections_are_as_they_were_asked_for(trial: Trial) -> None:
+def test_collections_are_as_configured(trial: Trial) -> None:
     weights = trial.collection("weights")
     assert weights.tensor_names == {"Net_again.weight", "Net_fc.weight"}
     assert weights.include_regex == ["^(?!gradient).*weight"]
@@ -83,7 +83,7 @@ def test_collections_are_as_they_were_asked_for(trial: Trial) -> None:
     assert trial.collection("nothing").tensor_names == set()
 
 
-def test_reductions_are_there_where_values_are_not(trial: Trial) -> None:
+def test_reductions_exist_where_values_do_not(trial: Trial) -> None:
     bias, weight = trial.tensor("Net_fc.bias"), trial.tensor("Net_fc.weight")
     with pytest.raises(TensorUnavailableForStep) as raised:
         bias.value(2)
@@ -99,7 +99,7 @@ def test_reductions_are_there_where_values_are_not(trial: Trial) -> None:
         weight.reduction_value(2, "median")
 
 
-def test_a_tensor_tells_its_steps(trial: Trial) -> None:
+def test_a_tensor_lists_its_steps(trial: Trial) -> None:
     tensor = trial.tensor("Net_fc.weight")
     assert tensor.steps() == [0, 2, 4, 5]
     assert tensor.prev_steps(4, 2) == [2, 4]
@@ -111,7 +111,7 @@ def test_a_tensor_tells_its_steps(trial: Trial) -> None:
         tensor.step(2)
 
 
-def test_what_cannot_be_had_is_said_as_scripts_expect_it(trial: Trial) -> None:
+def test_unavailable_values_raise_smdebugs_errors(trial: Trial) -> None:
     tensor = trial.tensor("Net_fc.weight")
     with pytest.raises(TensorUnavailable, match="nothing"):
         trial.tensor("nothing")
@@ -129,12 +129,12 @@ def test_what_cannot_be_had_is_said_as_scripts_expect_it(trial: Trial) -> None:
         trial.wait_for_steps([3])
 
 
-def test_a_step_is_there_or_passed_over_or_over(trial: Trial) -> None:
+def test_a_step_is_available_or_skipped_or_past_the_end(trial: Trial) -> None:
     states = [trial.has_passed_step(step) for step in (0, 1, 100)]
     assert states == [StepState.AVAILABLE, StepState.UNAVAILABLE, StepState.UNAVAILABLE]
 
 
-def test_a_live_trial_shows_new_steps_unless_it_is_held(out: str) -> None:
+def test_a_live_trial_shows_new_steps_unless_refreshing_is_off(out: str) -> None:
     hook = smd.Hook(out, save_config=every(1))
     model, loss = registered(hook)
     train(model, loss, steps=2)
@@ -151,7 +151,7 @@ def test_a_live_trial_shows_new_steps_unless_it_is_held(out: str) -> None:
     assert trial.loaded_all_steps
 
 
-def test_a_trial_that_is_not_there_yet_is_waited_for(out: str) -> None:
+def test_create_trial_waits_for_a_trial_that_does_not_exist_yet(out: str) -> None:
     waits: list[float] = []
 
     def pause(seconds: float) -> None:
@@ -169,13 +169,13 @@ def test_a_training_that_ended_without_a_tensor_has_no_trial(out: str) -> None:
         create_trial(out)
 
 
-def test_a_range_leaves_steps_out(trial: Trial, out: str) -> None:
+def test_a_range_excludes_steps(trial: Trial, out: str) -> None:
     assert create_trial(out, range_steps=(1, 5)).steps() == [2, 4]
     with pytest.raises(AssertionError, match="before the end"):
         create_trial(out, range_steps=(5, 1))
 
 
-def test_trials_of_the_profiler_say_that_there_are_none(out: str) -> None:
+def test_profiler_trials_are_unsupported(out: str) -> None:
     with pytest.raises(SMDebugNotImplementedError, match="profiler"):
         create_trial(out, profiler=True)
     with pytest.raises(SMDebugNotImplementedError, match="profiler"):

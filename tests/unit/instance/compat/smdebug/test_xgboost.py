@@ -1,4 +1,4 @@
-"""The hook for XGBoost as scripts make it."""
+"""The hook for XGBoost as scripts create it."""
 
 import logging
 from pathlib import Path
@@ -49,9 +49,9 @@ def test_data_may_be_a_file(out: str, tmp_path: Path, data: xgboost.DMatrix) -> 
 def test_data_that_cannot_be_read_is_refused(out: str, tmp_path: Path) -> None:
     (tmp_path / "data.txt").write_text("")
     for wrong, complaint in (
-        ((str(tmp_path / "nothing"), "csv"), "There is no file"),
-        ((str(tmp_path / "data.txt"), "parquet"), "no format of data"),
-        (3, "no DMatrix"),
+        ((str(tmp_path / "nothing"), "csv"), "does not exist"),
+        ((str(tmp_path / "data.txt"), "parquet"), "not a supported data format"),
+        (3, "neither a DMatrix"),
     ):
         with pytest.raises(SMDebugError, match=complaint):
             smd.Hook(out, train_data=wrong)
@@ -64,7 +64,7 @@ def test_reductions_are_not_taken(out: str, caplog: pytest.LogCaptureFixture) ->
     assert hook.reduction_config == smd.ReductionConfig(save_raw_tensor=True)
 
 
-def test_what_a_program_tells_goes_with_the_next_round(out: str, data: xgboost.DMatrix) -> None:
+def test_what_the_program_saves_goes_with_the_next_round(out: str, data: xgboost.DMatrix) -> None:
     hook = smd.Hook(out, save_config=smd.SaveConfig(save_interval=1))
     hook.save_scalar("rows", data.num_row())
     hook.save_tensor("first", np.arange(3))
@@ -74,7 +74,7 @@ def test_what_a_program_tells_goes_with_the_next_round(out: str, data: xgboost.D
     assert trial.tensor("scalar/rows").steps() == trial.tensor("first").steps() == [0]
 
 
-def test_a_collection_that_says_nothing_is_refused(out: str, data: xgboost.DMatrix) -> None:
+def test_a_collection_without_tensors_is_refused(out: str, data: xgboost.DMatrix) -> None:
     hook = smd.Hook(out)
     hook.get_collection("mine")
     with pytest.raises(InvalidCollectionConfiguration):

@@ -1,4 +1,4 @@
-"""A hook that finds what a program trains, and the steps that it saw."""
+"""A hook that finds models automatically, and the steps that it recorded."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -10,13 +10,13 @@ import torch
 
 from trainyard.formats.tensors.contract import ABSENT, Column, Mode, Step
 from trainyard.instance.hook.configuration import parse_config
-from trainyard.instance.hook.contract import Audience, StepObserver, Want
-from trainyard.instance.hook.pytorch.watching import TorchHook
-from trainyard.instance.hook.recording import Recording
+from trainyard.instance.hook.contract import HookContext, StepObserver, TensorRequest
+from trainyard.instance.hook.pytorch.torch_hook import TorchHook
+from trainyard.instance.hook.recording import HookRecording
 
 
 class Seen:
-    """Everything that a hook tells: steps, in order, and notes."""
+    """Everything that a hook publishes: steps, in order, and notes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -31,12 +31,12 @@ class Seen:
     def end(self) -> None:
         self.has_ended = True
 
-    def tell(self, kind: str, payload: Mapping[str, Any]) -> None:
+    def send_event(self, kind: str, payload: Mapping[str, Any]) -> None:
         if kind == "note":
             self.notes.append(payload["text"])
 
     def close(self) -> list[Step]:
-        """End the hook; its steps, of which none is missing any more."""
+        """Close the hook and return all its steps."""
         assert self.hook is not None
         self.hook.close()
         assert self.notes == []
@@ -51,13 +51,13 @@ Watch = Callable[..., Seen]
 
 @pytest.fixture
 def watch(tmp_path: Path) -> Iterator[Watch]:
-    """Starts a hook with these collections, in the words of AWS, which follows whatever is trained."""
+    """Starts a hook with these collections, in AWS's format, which finds models automatically."""
     made: list[TorchHook] = []
 
     def start(
         collections: Mapping[str, Mapping[str, str]] | None = None,
         *,
-        wants: tuple[Want, ...] = (),
+        requests: tuple[TensorRequest, ...] = (),
         observers: tuple[StepObserver, ...] = (),
         parameters: Mapping[str, str] | None = None,
         **options: Any,
@@ -69,8 +69,8 @@ def watch(tmp_path: Path) -> Iterator[Watch]:
             "HookParameters": {"overhead_budget": "none", **(parameters or {})},
             "CollectionConfigurations": named,
         }
-        audience = Audience([seen], wants, observers, seen.tell)
-        seen.hook = TorchHook(Recording(parse_config(content), audience), **options)
+        context = HookContext([seen], requests, observers, seen.send_event)
+        seen.hook = TorchHook(HookRecording(parse_config(content), context), **options)
         made.append(seen.hook)
         return seen
 
@@ -85,7 +85,7 @@ def seeded() -> None:
 
 
 def names(step: Step) -> set[str]:
-    """The tensors that were looked at in a step."""
+    """Return the tensors that were observed in a step."""
     taken = step.statistics[:, Column.NANS] != ABSENT
     return {tensor.name for tensor, is_taken in zip(step.table.tensors, taken, strict=True) if is_taken}
 

@@ -1,4 +1,4 @@
-"""What programs train that know nothing of a hook."""
+"""Programs that train without knowing about a hook."""
 
 from collections.abc import Callable
 
@@ -25,7 +25,7 @@ def batch(size: int = 4) -> tuple[torch.Tensor, torch.Tensor]:
 def train(
     model: nn.Module, batches: Callable[[], tuple[torch.Tensor, torch.Tensor]] = batch, *, steps: int = 3
 ) -> list[float]:
-    """Losses, so that what the hook must not change can be compared; read at the end, for a GPU not to be awaited."""
+    """Return the losses, to check that the hook changes nothing. They are read at the end, not to wait for a GPU."""
     torch.manual_seed(1)
     criterion = nn.CrossEntropyLoss()
     optimizer = torch.optim.Adam(model.parameters())

@@ -1,4 +1,4 @@
-"""Trainings on a GPU: nothing of the hook waits for it."""
+"""Trainings on a GPU, for which the hook never waits."""
 
 import copy
 import math
@@ -11,7 +11,7 @@ from torch.nn import functional
 from tests.unit.instance.hook.pytorch.conftest import Watch, mean, names, scalar, value
 from tests.unit.instance.hook.pytorch.programs import train
 from trainyard.formats.tensors.contract import Column, Mode
-from trainyard.formats.tensors.trial import create_trial
+from trainyard.formats.tensors.trials.trial import create_trial
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA GPU")
 
@@ -59,7 +59,7 @@ def test_the_hook_never_makes_the_program_wait_for_the_device(watch: Watch) -> N
     assert "gradient/Sequential_0.weight" in names(steps[-1])
 
 
-def test_gradients_that_a_fused_optimizer_unscales_are_told_unscaled(watch: Watch) -> None:
+def test_gradients_that_a_fused_optimizer_unscales_are_recorded_unscaled(watch: Watch) -> None:
     seen = watch({"gradients": {}})
     model = make()
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)

@@ -1,4 +1,4 @@
-"""Ranks that train together, each with a hook of its own."""
+"""Ranks that train together, each with its own hook."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from trainyard.formats.tensors.trial import create_trial
+from trainyard.formats.tensors.trials.trial import create_trial
 
 SCRIPT = """
 import os, sys, warnings
@@ -18,9 +18,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from trainyard.instance.hook.configuration import parse_config
-from trainyard.instance.hook.contract import Audience
-from trainyard.instance.hook.pytorch.watching import TorchHook
-from trainyard.instance.hook.recording import Recording
+from trainyard.instance.hook.contract import HookContext
+from trainyard.instance.hook.pytorch.torch_hook import TorchHook
+from trainyard.instance.hook.recording import HookRecording
 
 
 class Net(nn.Module):
@@ -39,7 +39,7 @@ def watch(folder):
         "HookParameters": {"include_workers": "all", "save_interval": "1", "overhead_budget": "none"},
         "CollectionConfigurations": [{"CollectionName": name} for name in ("weights", "gradients")],
     }
-    return TorchHook(Recording(parse_config(content), Audience(tell=lambda kind, payload: print(payload))))
+    return TorchHook(HookRecording(parse_config(content), HookContext(send_event=lambda kind, payload: print(payload))))
 
 
 def train(model):
@@ -78,7 +78,7 @@ dist.destroy_process_group()
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two ranks that train first with replicas and then with parts of the model."""
+    """Two ranks that train first with replicas and then with shards of the model."""
     folder = tmp_path_factory.mktemp("ranks")
     ranks = [
         subprocess.Popen(

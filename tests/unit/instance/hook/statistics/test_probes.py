@@ -1,4 +1,4 @@
-"""A probe of a tensor in the training and one of the saved values are the same number."""
+"""Probes of a tensor during training and of its saved values give the same number."""
 
 import math
 
@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from trainyard.formats.tensors import probes
 from trainyard.formats.tensors.contract import Measure, Probe
-from trainyard.insight.rules.probing import probe_values
-from trainyard.instance.hook.statistics.probes import Probing
+from trainyard.formats.tensors.statistics import probes
+from trainyard.insight.rules.probes import probe_values
+from trainyard.instance.hook.statistics.probes import ProbeRunner
 
 NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA GPU")
 DEVICES = ["cpu", pytest.param("cuda", marks=NEEDS_GPU)]
@@ -37,9 +37,9 @@ CASES = {
 
 
 def measured(probe: Probe, *steps: torch.Tensor) -> float:
-    """What a probe of the only tensor of a table is at the last of the steps."""
-    probing = Probing([Measure(0, probe)])
-    taken = [list(probing.take((0,), (tensor,))) for tensor in steps][-1]
+    """Return the probe of a table's only tensor at the last step."""
+    probing = ProbeRunner([Measure(0, probe)])
+    taken = [list(probing.measure((0,), (tensor,))) for tensor in steps][-1]
     assert len(taken) <= 1
     return float(taken[0].values[0]) if taken else math.nan
 
@@ -76,10 +76,10 @@ def test_measures_of_many_weights_do_not_mix(device: str) -> None:
     weights = [torch.full((size,), 2.0, device=device) for size in (1, 5000, 7, 100_000)]
     weights[2][0] = math.nan
     words = [Probe(probes.UPDATE_RATIO, (0.0,)), Probe(probes.CHECKSUM)]
-    probing = Probing([Measure(place, word) for word in words for place in range(4)])
+    probing = ProbeRunner([Measure(place, word) for word in words for place in range(4)])
     values = np.full(8, np.nan)
     for factor in (1.0, 1.5):
-        for taken in probing.take(range(4), [weight * factor for weight in weights]):
+        for taken in probing.measure(range(4), [weight * factor for weight in weights]):
             values[list(taken.measures)] = taken.values.cpu().numpy()
     np.testing.assert_allclose(values[:4], [0.5, 0.5, np.nan, 0.5])
     alone = [probe_values(words[1], (weight * 1.5).cpu().numpy()) for weight in weights]

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 
-from trainyard.instance.launch.mpi.host import _stop
+from trainyard.instance.launch.mpi.host import _terminate_starter
 
 
 def test_a_starter_that_is_stopped_learns_of_sigterm() -> None:
@@ -16,7 +16,7 @@ def test_a_starter_that_is_stopped_learns_of_sigterm() -> None:
         os.waitid(os.P_PID, starter.pid, os.WSTOPPED)
         pidfd = os.pidfd_open(starter.pid)
         try:
-            _stop(pidfd)
+            _terminate_starter(pidfd)
             assert starter.wait(30) == -signal.SIGTERM
         finally:
             os.close(pidfd)

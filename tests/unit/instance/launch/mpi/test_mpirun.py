@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.foundation.launch_kinds import LaunchKind
-from trainyard.instance.launch.mpi.mpirun import NotServed, command, hosts_file, version_of
-from trainyard.instance.launch.variables import Cluster
+from trainyard.foundation.jobs.launch_kinds import LaunchKind
+from trainyard.instance.launch.mpi.mpirun import UnsupportedMpirun, hosts_file, mpirun_command, read_version
+from trainyard.instance.launch.variables import RankCluster
 
 HOSTS = ("algo-1", "algo-2")
 
 
-def cluster(*hosts: str) -> Cluster:
-    return Cluster(
+def cluster(*hosts: str) -> RankCluster:
+    return RankCluster(
         LaunchKind.MPI,
         processes=dict.fromkeys(hosts, 2),
         addresses={host: host for host in hosts},
@@ -23,7 +23,7 @@ def cluster(*hosts: str) -> Cluster:
 
 
 def words(version: int, *options: str, hosts: tuple[str, ...] = HOSTS, interface: str = "lo") -> str:
-    made = command(
+    made = mpirun_command(
         "/env/bin/mpirun",
         version,
         cluster=cluster(*hosts),
@@ -43,20 +43,20 @@ def says(folder: Path, line: str) -> str:
 
 
 def test_open_mpi_4_and_5_are_known_by_what_they_say(tmp_path: Path) -> None:
-    assert version_of(says(tmp_path, "mpirun (Open MPI) 4.1.8")) == 4
-    assert version_of(says(tmp_path, "mpirun (Open MPI) 5.0.11")) == 5
+    assert read_version(says(tmp_path, "mpirun (Open MPI) 4.1.8")) == 4
+    assert read_version(says(tmp_path, "mpirun (Open MPI) 5.0.11")) == 5
 
 
 @pytest.mark.parametrize("line", ["HYDRA build details:", "mpirun (Open MPI) 3.1.0", ""])
 def test_others_are_not_served_and_named(tmp_path: Path, line: str) -> None:
-    with pytest.raises(NotServed, match="not Open MPI 4 or 5") as raised:
-        version_of(says(tmp_path, line))
+    with pytest.raises(UnsupportedMpirun, match="not Open MPI 4 or 5") as raised:
+        read_version(says(tmp_path, line))
     assert line in str(raised.value)
 
 
 def test_one_that_cannot_be_run_is_not_served_either(tmp_path: Path) -> None:
-    with pytest.raises(NotServed, match="cannot be asked for its version"):
-        version_of(str(tmp_path / "mpirun"))
+    with pytest.raises(UnsupportedMpirun, match="does not report its version"):
+        read_version(str(tmp_path / "mpirun"))
 
 
 def test_hosts_have_as_many_slots_as_processes() -> None:

@@ -1,22 +1,10 @@
 """Horovod's interface for PyTorch, over torch.distributed: gloo between CPUs, NCCL between GPUs.
 
-The ranks come from the environment, as torchrun, Open MPI or Hydra set it; a process without any is alone.
+Ranks are read from the variables that torchrun, Open MPI or Hydra set. A process without them is alone.
 """
 
 from typing import Any
 
-from .builds import (
-    ccl_built,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rocm_built,
-)
 from .compression import Compression
 from .differentiable import (
     allgather,
@@ -58,17 +46,28 @@ from .mpi_ops import (
     synchronize,
 )
 from .optimizer import DistributedOptimizer
-from .process_sets import ProcessSet, global_process_set
 from .world import (
+    ProcessSet,
+    ccl_built,
     cross_rank,
     cross_size,
+    cuda_built,
+    ddl_built,
+    global_process_set,
+    gloo_built,
+    gloo_enabled,
     init,
     is_homogeneous,
     is_initialized,
     join,
     local_rank,
     local_size,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
     rank,
+    rocm_built,
     shutdown,
     size,
 )
@@ -134,18 +133,18 @@ __all__ = [
     "synchronize",
 ]
 
-_NOT_SERVED = {
-    "elastic": "the ranks of a training job are the same from start to end; resume from checkpoints instead",
-    "SyncBatchNorm": "torch.nn.SyncBatchNorm does the same over GPUs, after hvd.init()",
-    "add_process_set": "collectives are of all ranks; torch.distributed.new_group makes groups after hvd.init()",
-    "remove_process_set": "collectives are of all ranks; torch.distributed.new_group makes groups after hvd.init()",
+_UNSUPPORTED = {
+    "elastic": "the ranks of a training job never change; resume from checkpoints instead",
+    "SyncBatchNorm": "use torch.nn.SyncBatchNorm after hvd.init(), which does the same on GPUs",
+    "add_process_set": "collectives include all ranks; use torch.distributed.new_group after hvd.init()",
+    "remove_process_set": "collectives include all ranks; use torch.distributed.new_group after hvd.init()",
     "sparse_allreduce_async": "pass sparse_as_dense=True to DistributedOptimizer",
-    "start_timeline": "torch.profiler shows collectives too",
-    "stop_timeline": "torch.profiler shows collectives too",
+    "start_timeline": "use torch.profiler, which shows collectives too",
+    "stop_timeline": "use torch.profiler, which shows collectives too",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in _NOT_SERVED:
-        raise NotImplementedError(f"hvd.{name} is not served by Trainyard's stand-in: {_NOT_SERVED[name]}.")
+    if name in _UNSUPPORTED:
+        raise NotImplementedError(f"Trainyard's Horovod does not support hvd.{name}: {_UNSUPPORTED[name]}.")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -1,4 +1,4 @@
-"""What gradients become on their way."""
+"""Compression of gradients for sending."""
 
 from typing import Any
 
@@ -6,21 +6,21 @@ import torch
 
 
 class Compressor:
-    """Makes a tensor smaller for the way, and whole again afterwards; compressed tensors can be added up."""
+    """Compresses a tensor for sending, and decompresses it afterwards. Compressed tensors can be summed."""
 
     @staticmethod
     def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
-        """The tensor to send, and what `decompress` has to know."""
+        """Return the tensor to send, and a context for `decompress`."""
         raise NotImplementedError
 
     @staticmethod
     def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
-        """The tensor as it was before, but for what was lost."""
+        """Return the original tensor, except for lost precision."""
         raise NotImplementedError
 
 
 class NoneCompressor(Compressor):
-    """Sends tensors as they are."""
+    """Sends tensors unchanged."""
 
     @staticmethod
     def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
@@ -32,7 +32,7 @@ class NoneCompressor(Compressor):
 
 
 class FP16Compressor(Compressor):
-    """Sends floating point numbers in 16 bits."""
+    """Sends floating-point numbers in 16 bits."""
 
     @staticmethod
     def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
@@ -46,7 +46,7 @@ class FP16Compressor(Compressor):
 
 
 class Compression:
-    """The compressors there are, by name."""
+    """The compressors by name."""
 
     none = NoneCompressor
     fp16 = FP16Compressor

@@ -1,4 +1,4 @@
-"""Collectives that wait for their result, through which gradients flow back as in Horovod."""
+"""Synchronous collectives, through which gradients flow back as in Horovod."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from .compression import Compression, Compressor
 from .mpi_ops import (
     Average,
     ReduceOp,
-    Reduction,
+    ScaledReduction,
     Sum,
     allgather_async,
     allreduce_,
@@ -20,8 +20,7 @@ from .mpi_ops import (
     share,
     synchronize,
 )
-from .process_sets import ProcessSet, global_process_set, require_global
-from .world import rank, size
+from .world import ProcessSet, global_process_set, rank, require_global, size
 
 
 def allreduce(
@@ -34,15 +33,15 @@ def allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """The tensors of all ranks, reduced to one."""
+    """Reduce the tensors of all ranks to one."""
     require_global(process_set)
-    how = reduction(op, average, prescale_factor, postscale_factor)
+    scaling = reduction(op, average, prescale_factor, postscale_factor)
     sent, context = compression.compress(tensor)
-    return compression.decompress(_AllReduce.apply(sent, how), context)
+    return compression.decompress(_AllReduce.apply(sent, scaling), context)
 
 
 def grouped_allreduce(tensors: Sequence[torch.Tensor], *arguments: Any, **options: Any) -> list[torch.Tensor]:
-    """Several tensors, each reduced. Takes what `allreduce` takes."""
+    """Reduce several tensors. Takes the arguments of `allreduce`."""
     return [allreduce(tensor, *arguments, **options) for tensor in tensors]
 
 
@@ -51,14 +50,14 @@ def allgather(
     name: str | None = None,  # noqa: ARG001
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """The tensors of all ranks one after another; they may differ in their first dimension."""
+    """Concatenate the tensors of all ranks, which may differ in their first dimension."""
     require_global(process_set)
     gathered: torch.Tensor = _AllGather.apply(tensor)
     return gathered
 
 
 def grouped_allgather(tensors: Sequence[torch.Tensor], *arguments: Any, **options: Any) -> list[torch.Tensor]:
-    """Several tensors, each gathered. Takes what `allgather` takes."""
+    """Gather several tensors. Takes the arguments of `allgather`."""
     return [allgather(tensor, *arguments, **options) for tensor in tensors]
 
 
@@ -68,7 +67,7 @@ def broadcast(
     name: str | None = None,  # noqa: ARG001
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """The tensor of the root."""
+    """Return the root's tensor."""
     require_global(process_set)
     sent: torch.Tensor = _Broadcast.apply(tensor, root_rank)
     return sent
@@ -80,7 +79,7 @@ def alltoall(
     name: str | None = None,  # noqa: ARG001
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """The rows that the ranks send to this one and, where `splits` says how many go to each, how many came."""
+    """Exchange rows between ranks. Returns the received rows and, if `splits` is given, how many came from each."""
     require_global(process_set)
     sent = splits if splits is not None else [len(tensor) // size()] * size()
     output, received = _AllToAll.apply(tensor, sent)
@@ -96,28 +95,28 @@ def reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> torch.Tensor:
-    """The share of this rank in the reduced tensors of all."""
+    """Return this rank's share of the reduced tensor."""
     require_global(process_set)
     sent, context = compression.compress(tensor)
-    how = reduction(op, None, prescale_factor, postscale_factor)
-    return compression.decompress(_ReduceScatter.apply(sent, how), context)
+    scaling = reduction(op, None, prescale_factor, postscale_factor)
+    return compression.decompress(_ReduceScatter.apply(sent, scaling), context)
 
 
 class _AllReduce(torch.autograd.Function):  # type: ignore[misc]  # mypy does not read torch
-    """The gradient is reduced as the tensor was."""
+    """The gradient is reduced like the tensor."""
 
     @staticmethod
-    def forward(context: Any, tensor: torch.Tensor, how: Reduction) -> torch.Tensor:
-        context.how = how
-        return _reduced(tensor, how)
+    def forward(context: Any, tensor: torch.Tensor, scaling: ScaledReduction) -> torch.Tensor:
+        context.scaling = scaling
+        return _allreduce_copy(tensor, scaling)
 
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> Any:
-        return _reduced(gradient, context.how), None
+        return _allreduce_copy(gradient, context.scaling), None
 
 
 class _AllGather(torch.autograd.Function):  # type: ignore[misc]  # mypy does not read torch
-    """The gradient is the rank's part of the average."""
+    """The gradient is this rank's part of the average."""
 
     @staticmethod
     def forward(context: Any, tensor: torch.Tensor) -> torch.Tensor:
@@ -128,12 +127,12 @@ class _AllGather(torch.autograd.Function):  # type: ignore[misc]  # mypy does no
     def backward(context: Any, gradient: torch.Tensor) -> Any:
         rows = context.shape[0] if context.shape else 1
         lengths = synchronize(allgather_async(torch.tensor([rows])))
-        average = _reduced(gradient, Reduction(Average))
+        average = _allreduce_copy(gradient, ScaledReduction(Average))
         return average.narrow(0, int(lengths[: rank()].sum()), rows).reshape(context.shape)
 
 
 class _Broadcast(torch.autograd.Function):  # type: ignore[misc]  # mypy does not read torch
-    """The gradient of the root is the average, that of the others nothing."""
+    """The root's gradient is the average; the others' is zero."""
 
     @staticmethod
     def forward(context: Any, tensor: torch.Tensor, root_rank: int) -> torch.Tensor:
@@ -142,12 +141,12 @@ class _Broadcast(torch.autograd.Function):  # type: ignore[misc]  # mypy does no
 
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> Any:
-        average = _reduced(gradient, Reduction(Average))
+        average = _allreduce_copy(gradient, ScaledReduction(Average))
         return (average if rank() == context.root_rank else torch.zeros_like(average)), None
 
 
 class _AllToAll(torch.autograd.Function):  # type: ignore[misc]  # mypy does not read torch
-    """The gradient goes back to where the rows came from."""
+    """The gradient goes back to the ranks that sent the rows."""
 
     @staticmethod
     def forward(context: Any, tensor: torch.Tensor, splits: Any) -> Any:
@@ -162,22 +161,26 @@ class _AllToAll(torch.autograd.Function):  # type: ignore[misc]  # mypy does not
 
 
 class _ReduceScatter(torch.autograd.Function):  # type: ignore[misc]  # mypy does not read torch
-    """The gradient is that of all shares, averaged where the shares were."""
+    """The gradient is that of all shares, averaged if the shares were."""
 
     @staticmethod
-    def forward(context: Any, tensor: torch.Tensor, how: Reduction) -> torch.Tensor:
-        context.how, context.rows = how, len(tensor)
-        handle = reducescatter_async(tensor, op=how.op, prescale_factor=how.before, postscale_factor=how.after)
+    def forward(context: Any, tensor: torch.Tensor, scaling: ScaledReduction) -> torch.Tensor:
+        context.scaling, context.rows = scaling, len(tensor)
+        handle = reducescatter_async(
+            tensor, op=scaling.op, prescale_factor=scaling.before, postscale_factor=scaling.after
+        )
         return synchronize(handle)
 
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> Any:
-        how = context.how
+        scaling = context.scaling
         start, rows = share(context.rows, rank())
         whole = gradient.new_zeros((context.rows, *gradient.shape[1:]))
         whole[start : start + rows] = gradient
-        return _reduced(whole, Reduction(Sum)).mul_(how.before * how.after / how.divisor), None
+        return _allreduce_copy(whole, ScaledReduction(Sum)).mul_(scaling.before * scaling.after / scaling.divisor), None
 
 
-def _reduced(tensor: torch.Tensor, how: Reduction) -> torch.Tensor:
-    return allreduce_(tensor.detach().clone(), op=how.op, prescale_factor=how.before, postscale_factor=how.after)
+def _allreduce_copy(tensor: torch.Tensor, scaling: ScaledReduction) -> torch.Tensor:
+    return allreduce_(
+        tensor.detach().clone(), op=scaling.op, prescale_factor=scaling.before, postscale_factor=scaling.after
+    )

@@ -1,7 +1,7 @@
-"""Says that ranks do not come and go."""
+"""Unsupported: the ranks of a job never change."""
 
 raise ImportError(
-    "horovod.torch.elastic is not here: the ranks of a training job are the same from start to end, and a job that was "
-    "interrupted begins anew. Write checkpoints to the checkpoint path, and load the last one at the start.",
+    "horovod.torch.elastic is not available: the ranks of a training job never change, and an interrupted job starts "
+    "again. Write checkpoints to the checkpoint path, and load the last one at the start.",
     name=__name__,
 )

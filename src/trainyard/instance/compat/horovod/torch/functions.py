@@ -1,4 +1,4 @@
-"""What a rank has, brought to all: parameters, the state of an optimizer, any object."""
+"""Broadcasts and gathers parameters, optimizer states and objects."""
 
 import ctypes
 import pickle
@@ -8,14 +8,13 @@ from typing import Any
 import torch
 
 from .mpi_ops import allgather_async, broadcast_, broadcast_async_, synchronize
-from .process_sets import ProcessSet, global_process_set, require_global
-from .world import rank, world
+from .world import ProcessSet, global_process_set, rank, require_global, world
 
 
 def broadcast_parameters(
     params: Mapping[str, Any] | Iterable[Any], root_rank: int, process_set: ProcessSet = global_process_set
 ) -> None:
-    """Make parameters what they are on the root: a `state_dict`, `named_parameters` or tensors."""
+    """Broadcast parameters from the root: a `state_dict`, `named_parameters` or tensors."""
     require_global(process_set)
     handles = [broadcast_async_(tensor, root_rank) for tensor in _tensors(params)]
     for handle in handles:
@@ -28,11 +27,11 @@ def broadcast_optimizer_state(
     model: Any = None,  # noqa: ARG001
     process_set: ProcessSet = global_process_set,
 ) -> None:
-    """Make the state and the options of an optimizer what they are on the root; others may have no state yet."""
+    """Broadcast the state and options of an optimizer from the root. Other ranks may have no state yet."""
     require_global(process_set)
     if isinstance(optimizer, torch.optim.LBFGS):
-        raise ValueError("The state of torch.optim.LBFGS cannot be broadcast: it is not bound to parameters.")
-    if world().place.is_alone:
+        raise ValueError("The state of torch.optim.LBFGS cannot be broadcast: it is not tied to parameters.")
+    if world().position.is_alone:
         return
     tensors: list[torch.Tensor] = []
     form = _without_tensors(optimizer.state_dict(), tensors) if rank() == root_rank else None
@@ -50,22 +49,22 @@ def broadcast_object(
     name: str | None = None,  # noqa: ARG001
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """The object of the root, which pickle must know."""
+    """Return the root's object, which must be picklable."""
     require_global(process_set)
-    if world().place.is_alone:
+    if world().position.is_alone:
         return obj
-    packed = _packed(obj) if rank() == root_rank else torch.empty(0, dtype=torch.uint8)
+    packed = _pickle_to_tensor(obj) if rank() == root_rank else torch.empty(0, dtype=torch.uint8)
     length = int(broadcast_(torch.tensor([len(packed)]), root_rank))
     if rank() != root_rank:
         packed = torch.empty(length, dtype=torch.uint8)
     broadcast_(packed, root_rank)
-    return obj if rank() == root_rank else _unpacked(packed)
+    return obj if rank() == root_rank else _unpickle(packed)
 
 
 def broadcast_object_fn(
     root_rank: int = 0, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Callable[[Any], Any]:
-    """A function that broadcasts its argument."""
+    """Return a function that broadcasts its argument."""
     return lambda obj: broadcast_object(obj, root_rank, name, process_set)
 
 
@@ -74,16 +73,16 @@ def allgather_object(
     name: str | None = None,  # noqa: ARG001
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
-    """The objects of all ranks in their order; pickle must know them."""
+    """Return the objects of all ranks, in rank order. They must be picklable."""
     require_global(process_set)
-    packed = _packed(obj)
+    packed = _pickle_to_tensor(obj)
     lengths = synchronize(allgather_async(torch.tensor([len(packed)]))).tolist()
     parts = torch.split(synchronize(allgather_async(packed)), lengths)
-    return [_unpacked(part) for part in parts]
+    return [_unpickle(part) for part in parts]
 
 
-class _Tensor(int):
-    """The place of a tensor in the list of those that travel by themselves."""
+class _TensorIndex(int):
+    """The index of a tensor in the list of tensors that are sent separately."""
 
 
 def _tensors(params: Mapping[str, Any] | Iterable[Any]) -> list[torch.Tensor]:
@@ -91,7 +90,7 @@ def _tensors(params: Mapping[str, Any] | Iterable[Any]) -> list[torch.Tensor]:
     values = [pair[1] if isinstance(pair, tuple) else pair for pair in pairs]
     if wrong := [value for value in values if value is not None and not isinstance(value, torch.Tensor)]:
         raise ValueError(
-            f"broadcast_parameters takes tensors, not {type(wrong[0]).__name__}; for other values, use "
+            f"broadcast_parameters accepts tensors, not {type(wrong[0]).__name__}; for other values, use "
             "hvd.broadcast_object."
         )
     return [value for value in values if value is not None]
@@ -100,7 +99,7 @@ def _tensors(params: Mapping[str, Any] | Iterable[Any]) -> list[torch.Tensor]:
 def _without_tensors(value: Any, tensors: list[torch.Tensor]) -> Any:
     if isinstance(value, torch.Tensor):
         tensors.append(value)
-        return _Tensor(len(tensors) - 1)
+        return _TensorIndex(len(tensors) - 1)
     if isinstance(value, dict):
         return {key: _without_tensors(each, tensors) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -109,7 +108,7 @@ def _without_tensors(value: Any, tensors: list[torch.Tensor]) -> Any:
 
 
 def _with_tensors(value: Any, tensors: list[torch.Tensor]) -> Any:
-    if isinstance(value, _Tensor):
+    if isinstance(value, _TensorIndex):
         return tensors[value]
     if isinstance(value, dict):
         return {key: _with_tensors(each, tensors) for key, each in value.items()}
@@ -118,9 +117,9 @@ def _with_tensors(value: Any, tensors: list[torch.Tensor]) -> Any:
     return value
 
 
-def _packed(obj: Any) -> torch.Tensor:
+def _pickle_to_tensor(obj: Any) -> torch.Tensor:
     return torch.frombuffer(bytearray(pickle.dumps(obj)), dtype=torch.uint8)
 
 
-def _unpacked(packed: torch.Tensor) -> Any:
+def _unpickle(packed: torch.Tensor) -> Any:
     return pickle.loads(ctypes.string_at(packed.data_ptr(), len(packed)))

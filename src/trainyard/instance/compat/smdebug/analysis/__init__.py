@@ -1,1 +1,1 @@
-"""What rules and notebooks use beside trials."""
+"""Helpers for rules and notebooks."""

@@ -1,1 +1,1 @@
-"""The values that hooks, trials and rules share, at the paths that scripts import them from."""
+"""The values that hooks, trials and rules share, at the paths from which scripts import them."""

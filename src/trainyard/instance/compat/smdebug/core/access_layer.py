@@ -1,7 +1,7 @@
-"""Says that the original's files are not what hooks write here."""
+"""Unsupported: hooks here do not write smdebug's files."""
 
-from ..absence import not_served
+from ..unsupported import unsupported_names
 
-__getattr__ = not_served(
+__getattr__ = unsupported_names(
     __name__, "TSAccessFile", "TSAccessS3", "check_dir_exists", "has_training_ended", "training_has_ended"
 )

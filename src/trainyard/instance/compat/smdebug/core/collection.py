@@ -1,4 +1,4 @@
-"""Named sets of tensors, each with what is saved of them and when."""
+"""Collections: named sets of tensors, with what to save of them and when."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ ALLOWED_PARAMS = ["name", "include_regex", "reduction_config", "save_config", "t
 
 
 class CollectionKeys:
-    """The names of collections that frameworks fill by themselves."""
+    """The names of the collections that frameworks fill."""
 
     DEFAULT = "default"
     ALL = "all"
@@ -49,16 +49,16 @@ SM_METRIC_COLLECTIONS = {CollectionKeys.LOSSES, CollectionKeys.METRICS, Collecti
 NON_REDUCTION_COLLECTIONS = SCALAR_COLLECTIONS | SUMMARIES_COLLECTIONS
 NON_HISTOGRAM_COLLECTIONS = SCALAR_COLLECTIONS | SUMMARIES_COLLECTIONS
 
-_OF_ALL_FRAMEWORKS = {CollectionKeys.ALL, CollectionKeys.DEFAULT}
-_OF_NETWORKS = _OF_ALL_FRAMEWORKS | {
+_COMMON_COLLECTIONS = {CollectionKeys.ALL, CollectionKeys.DEFAULT}
+_NETWORK_COLLECTIONS = _COMMON_COLLECTIONS | {
     CollectionKeys.WEIGHTS,
     CollectionKeys.BIASES,
     CollectionKeys.GRADIENTS,
     CollectionKeys.LOSSES,
 }
-DEFAULT_PYTORCH_COLLECTIONS = set(_OF_NETWORKS)
-DEFAULT_MXNET_COLLECTIONS = set(_OF_NETWORKS)
-DEFAULT_TF_COLLECTIONS = _OF_NETWORKS | {
+DEFAULT_PYTORCH_COLLECTIONS = set(_NETWORK_COLLECTIONS)
+DEFAULT_MXNET_COLLECTIONS = set(_NETWORK_COLLECTIONS)
+DEFAULT_TF_COLLECTIONS = _NETWORK_COLLECTIONS | {
     CollectionKeys.METRICS,
     CollectionKeys.INPUTS,
     CollectionKeys.OUTPUTS,
@@ -66,7 +66,7 @@ DEFAULT_TF_COLLECTIONS = _OF_NETWORKS | {
     CollectionKeys.SM_METRICS,
     CollectionKeys.OPTIMIZER_VARIABLES,
 }
-DEFAULT_XGBOOST_COLLECTIONS = _OF_ALL_FRAMEWORKS | {
+DEFAULT_XGBOOST_COLLECTIONS = _COMMON_COLLECTIONS | {
     CollectionKeys.HYPERPARAMETERS,
     CollectionKeys.PREDICTIONS,
     CollectionKeys.LABELS,
@@ -78,7 +78,7 @@ DEFAULT_XGBOOST_COLLECTIONS = _OF_ALL_FRAMEWORKS | {
 
 
 class Collection:
-    """Tensors whose names a regex finds anywhere in them, or that are named. None as a config takes the hook's."""
+    """Tensors by name, or by a regex found anywhere in their names. A config of None means the hook's."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Collection:
         self._save_config = SaveConfig(save_config) if isinstance(save_config, dict) else save_config
 
     def include(self, t: str | list[str]) -> None:
-        """Take in the tensors that a regex finds, or each of a list."""
+        """Add a regex, or a list of them."""
         if not isinstance(t, str | list):
             raise SMDebugTypeError(f"{t!r} cannot be included; give a regex or a list of them.")
         for each in [t] if isinstance(t, str) else t:
@@ -161,7 +161,7 @@ class Collection:
     @classmethod
     def from_dict(cls, params: Mapping[str, Any]) -> "Collection":
         if not isinstance(params, Mapping):
-            raise SMDebugValueError(f"{params!r} is no dict of {', '.join(ALLOWED_PARAMS)}.")
+            raise SMDebugValueError(f"{params!r} is not a dict of {', '.join(ALLOWED_PARAMS)}.")
         return cls(
             name=params["name"],
             include_regex=list(params.get("include_regex") or []),

@@ -1,4 +1,4 @@
-"""The collections of a hook or a trial, by their names."""
+"""The collections of a hook or a trial, by name."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from .collection import Collection
 
 
 class CollectionManager:
-    """Collections, made when they are first asked for."""
+    """Holds collections, and creates them on first use."""
 
     def __init__(self, collections: dict[str, Collection] | None = None, create_default: bool = False) -> None:
         self.collections = {} if collections is None else collections
@@ -26,13 +26,13 @@ class CollectionManager:
         return self.collections
 
     def add(self, arg: str | Collection) -> None:
-        """Make one of that name where there is none, or take this one in the place of any of its name."""
+        """Create a collection of this name if there is none, or add this one, replacing any of its name."""
         if isinstance(arg, str):
             self.create_collection(arg)
         elif isinstance(arg, Collection):
             self.collections[arg.name] = arg
         else:
-            raise SMDebugTypeError(f"{arg!r} is no collection and no name of one.")
+            raise SMDebugTypeError(f"{arg!r} is neither a collection nor the name of one.")
 
     def get(self, name: str, create: bool = True) -> Collection:
         if name not in self.collections:
@@ -59,15 +59,15 @@ class CollectionManager:
 
     @classmethod
     def load_from_string(cls, s: str, collection_class: type[Collection] = Collection) -> "CollectionManager":
-        told: Mapping[str, Any] = json.loads(s)
+        content: Mapping[str, Any] = json.loads(s)
         manager = CollectionManager()
-        for each in told["collections"].values():
+        for each in content["collections"].values():
             manager.add(collection_class.from_dict(each))
-        manager.set_num_workers(told["_meta"]["num_workers"])
+        manager.set_num_workers(content["_meta"]["num_workers"])
         return manager
 
     def _register_default_collections(self) -> None:
-        """The collections that the framework of a subclass fills."""
+        """Create the framework's collections, in a subclass."""
 
     def __eq__(self, other: object) -> bool:
         return self.collections == other.collections if isinstance(other, CollectionManager) else NotImplemented

@@ -1,4 +1,4 @@
-"""The words of configurations, the variables that say where they lie, and where they lie without those."""
+"""The keys of configuration files, the variables with their paths, and their default paths."""
 
 CONFIG_FILE_PATH_ENV_STR = "SMDEBUG_CONFIG_FILE_PATH"
 DEFAULT_CONFIG_FILE_PATH = "/opt/ml/input/config/debughookconfig.json"

@@ -1,9 +1,9 @@
-"""Says that there is nothing to set: what fails in a hook never reaches the training."""
+"""Unsupported: there is nothing to configure, because a failing hook never reaches the training."""
 
-from ..absence import not_served
+from ..unsupported import unsupported_names
 
-__getattr__ = not_served(
+__getattr__ = unsupported_names(
     __name__,
     "ErrorHandlingAgent",
-    because="a hook never lets an error of its own reach the training, however it is set up",
+    because="a hook never lets an error of its own reach the training, whatever its configuration",
 )

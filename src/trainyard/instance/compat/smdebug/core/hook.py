@@ -1,4 +1,4 @@
-"""What the hooks of all frameworks have in common: what is to be saved, and when."""
+"""The base of all frameworks' hooks: what to save, and when."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,23 +8,23 @@ from typing import Any, ClassVar, Self
 from numpy.typing import NDArray
 
 from trainyard.formats.tensors.contract import Kind
-from trainyard.formats.tensors.summaries import TensorBoardSubscriber
+from trainyard.formats.tensors.tensorboard_summaries import TensorBoardSubscriber
 from trainyard.instance.hook import process
 from trainyard.instance.hook.configuration import DEFAULT_BUDGET
-from trainyard.instance.hook.contract import Audience
-from trainyard.instance.hook.recording import SCALAR, Recording
+from trainyard.instance.hook.contract import HookContext
+from trainyard.instance.hook.recording import SCALAR_PREFIX, HookRecording
 
 from ..exceptions import InvalidCollectionConfiguration, SMDebugTypeError, SMDebugValueError
 from .collection import Collection, CollectionKeys
 from .collection_manager import CollectionManager
 from .config_constants import DEFAULT_SAVED_COLLECTIONS, DEFAULT_WORKER_NAME
-from .configuring import Asked
+from .hook_settings import ScriptHookSettings
 from .hook_utils import get_tensorboard_dir, verify_and_get_out_dir
 from .json_config import create_hook_from_json_config
 from .logger import get_logger
 from .modes import ALLOWED_MODE_NAMES, ModeKeys, to_mode
 from .reduction_config import ReductionConfig
-from .save_config import SaveConfig, Saving
+from .save_config import SaveConfig, SaveConfigLike
 from .singleton_utils import set_hook
 from .utils import flatten, make_numpy_array, match_inc
 
@@ -32,14 +32,17 @@ _NOT_IN_EVALUATION = frozenset({CollectionKeys.GRADIENTS, CollectionKeys.OPTIMIZ
 
 
 class BaseHook:
-    """Saves tensors of a training. Collections may be changed until the first step.
+    """Saves tensors of a training. Collections can be changed until the first step.
 
-    What fails once a training runs is noted and ends the saving; it never reaches the training.
+    Once the training runs, a failure is noted and ends the saving; it never reaches the training.
     """
 
-    default_collections: ClassVar[set[str]]  # which need not say what is in them
-    default_include_collections: ClassVar[list[str]]  # which are saved without being asked for
-    default_values: ClassVar[Mapping[str, Any]] = {}  # of what a configuration in a file does not say
+    # Filled by the framework, so they need no regex.
+    default_collections: ClassVar[set[str]]
+    # Always saved.
+    default_include_collections: ClassVar[list[str]]
+    # For what a configuration file leaves out.
+    default_values: ClassVar[Mapping[str, Any]] = {}
     manager_class: ClassVar[type[CollectionManager]]
 
     def __init__(
@@ -49,7 +52,7 @@ class BaseHook:
         tensorboard_dir: str | None = None,
         dry_run: bool = False,
         reduction_config: ReductionConfig | None = None,
-        save_config: Saving = None,
+        save_config: SaveConfigLike = None,
         include_regex: list[str] | None = None,
         include_collections: list[str] | None = None,
         save_all: bool = False,
@@ -59,7 +62,7 @@ class BaseHook:
         self.tensorboard_dir = get_tensorboard_dir(export_tensorboard, tensorboard_dir, self.out_dir)
         self.dry_run = dry_run
         self.save_all_workers = include_workers == "all"
-        self.save_config = SaveConfig.parse(save_config if save_config is not None else self._usual_save_config())
+        self.save_config = SaveConfig.parse(save_config if save_config is not None else self._default_save_config())
         self.reduction_config = reduction_config or ReductionConfig(save_raw_tensor=True)
         self.collection_manager = self.manager_class(create_default=True)
         self.include_collections = sorted({*flatten(include_collections or []), *self.default_include_collections})
@@ -74,14 +77,15 @@ class BaseHook:
         self.prepared_collections = False
         self.is_of_file = False
         self.overhead_budget: float | None = DEFAULT_BUDGET
-        self._recording: Recording | None = None
-        self._scalars: dict[str, float] = {}  # told between two steps
+        self._recording: HookRecording | None = None
+        # Saved by the program between two steps.
+        self._scalars: dict[str, float] = {}
         self._tensors: dict[str, NDArray[Any]] = {}
         set_hook(self)
 
     @classmethod
     def create_from_json_file(cls, json_file_path: str | None = None) -> Self:
-        """The hook that the configuration of a job asks for; FileNotFoundError where there is none."""
+        """Create the hook that a job's configuration describes. Raises FileNotFoundError if there is none."""
         return create_hook_from_json_config(cls, json_file_path, cls.default_values)
 
     @classmethod
@@ -93,9 +97,9 @@ class BaseHook:
         return self._recording.worker.name if self._recording else self.chief_worker
 
     def set_mode(self, mode: ModeKeys) -> None:
-        """What the program does from now on; each mode counts its own steps."""
+        """Set the mode from now on. Each mode counts its own steps."""
         if not isinstance(mode, ModeKeys):
-            raise SMDebugValueError(f"{mode!r} is no mode; the modes are {', '.join(ALLOWED_MODE_NAMES)}.")
+            raise SMDebugValueError(f"{mode!r} is not a mode; the modes are {', '.join(ALLOWED_MODE_NAMES)}.")
         self.mode = mode
         self.mode_steps.setdefault(mode, -1)
 
@@ -107,35 +111,38 @@ class BaseHook:
 
     def add_collection(self, collection: Collection) -> None:
         if not isinstance(collection, Collection):
-            raise SMDebugTypeError(f"{collection!r} is no Collection.")
+            raise SMDebugTypeError(f"{collection!r} is not a Collection.")
         self.collection_manager.add(collection)
 
     def save_scalar(
         self,
         name: str,
         value: Any,
-        sm_metric: bool = False,  # noqa: ARG002  # a job's metrics come from its log
-        timestamp: float | None = None,  # noqa: ARG002  # that of its step is kept
+        sm_metric: bool = False,  # noqa: ARG002
+        timestamp: float | None = None,  # noqa: ARG002
     ) -> None:
-        """A number of this step, saved whatever the configuration says; before the first step, one of that."""
+        """Save a number with this step, or with the first one before it has begun, whatever the configuration says.
+
+        `sm_metric` has no effect, as a job's metrics come from its log; nor has `timestamp`, as the step has its own.
+        """
         array = self._make_numpy_array(value)
         if array.size != 1:
-            raise SMDebugTypeError(f"The scalar {name} is of {array.size} elements; a scalar is of one.")
-        self._scalars[f"{SCALAR}{name}"] = float(array.reshape(-1)[0])
-        self._give_scalars()
+            raise SMDebugTypeError(f"The scalar {name} has {array.size} elements; a scalar must have one.")
+        self._scalars[f"{SCALAR_PREFIX}{name}"] = float(array.reshape(-1)[0])
+        self._observe_scalars()
 
     def save_tensor(
         self, tensor_name: str, tensor_value: Any, collections_to_write: str | list[str] = CollectionKeys.DEFAULT
     ) -> None:
-        """A tensor of these collections, saved whatever the configuration says with whatever the training does next."""
+        """Add a tensor to these collections and save it with the current step, whatever the configuration says."""
         try:
             array = self._make_numpy_array(tensor_value).copy()
         except TypeError:
-            self.logger.warning("The tensor %s is left out: it cannot be made into an array.", tensor_name)
+            self.logger.warning("The tensor %s is left out: it cannot be converted to an array.", tensor_name)
             return
         for name in [collections_to_write] if isinstance(collections_to_write, str) else collections_to_write:
             self.get_collection(name).add_tensor_name(tensor_name)
-            self._follow(name, tensor_name)
+            self._add_to_selection(name, tensor_name)
         self._tensors[tensor_name] = array
 
     def has_default_hook_configuration(self, default_saved_collections: list[str] = DEFAULT_SAVED_COLLECTIONS) -> bool:
@@ -145,30 +152,30 @@ class BaseHook:
         return self.has_default_hook_configuration()
 
     def should_save_tensor_or_collection(self, tensor_name: str, collection_name: str) -> bool:
-        """Whether anything of a tensor, or of a collection, is saved in this step."""
+        """Whether this step saves anything of a tensor or of a collection."""
         due = [each for each in self._saved_collections() if self._is_due(each)]
         if any(each.name == collection_name for each in due):
             return True
         return any(match_inc(tensor_name, each.include_regex) for each in due)
 
     def export_collections(self) -> None:
-        """Nothing: they are written with the first step."""
+        """Do nothing: collections are written with the first step."""
 
     def close(self) -> None:
-        """Write what is left, and the mark of the end."""
+        """Write the remaining steps and mark the end."""
         process.release(self)
         if self._recording is not None:
-            self._give_tensors()
+            self._observe_tensors()
             self._finish_step(self._recording)
             self._recording.close()
 
     def forget(self) -> None:
-        """This is a forked child: its parent goes on saving."""
+        """Stop without writing, in a forked child: its parent continues to save."""
         if self._recording is not None:
             self._recording.forget()
 
-    def _begin_step(self) -> Recording | None:
-        """The next step of the mode begins; None where nothing is saved at all."""
+    def _begin_step(self) -> HookRecording | None:
+        """Begin the next step of the mode and return the recording, or None if nothing is saved at all."""
         if not self.prepared_collections:
             self._prepare()
         self.step += 1
@@ -183,46 +190,47 @@ class BaseHook:
         step = recording.open_step
         if step is not None and self.mode in (ModeKeys.EVAL, ModeKeys.PREDICT):
             step.due -= _NOT_IN_EVALUATION
-        self._give_scalars()
+        self._observe_scalars()
         return recording
 
-    def _finish_step(self, recording: Recording) -> None:
+    def _finish_step(self, recording: HookRecording) -> None:
         recording.finish()
 
     def _prepare(self) -> None:
-        """Take the collections as they are now."""
+        """Fix the collections and start the recording."""
         for collection in list(self.get_collections().values()):
             is_known = collection.name in self.default_collections
             if not is_known and not collection.include_regex and not collection.tensor_names:
-                self._refuse(collection.name)
+                self._reject_collection(collection.name)
         self.prepared_collections = True
         if not self.dry_run:
-            self._recording = Recording(self._asked().hook_config(), self._followed())
-            process.release(self._recording)  # which this hook closes itself, with the step that is open
+            self._recording = HookRecording(self._settings().hook_config(), self._full_context())
+            # From now on, `close` closes the recording, after finishing the open step.
+            process.release(self._recording)
             process.bind(self)
 
-    def _refuse(self, collection: str) -> None:
-        """A script that makes its hook learns of its mistake with the first step; a job is not ended by its file."""
-        refusal = InvalidCollectionConfiguration(collection)
+    def _reject_collection(self, collection: str) -> None:
+        """Raise for a collection without tensors at the first step of a script; skip it if it is from a job's file."""
+        error = InvalidCollectionConfiguration(collection)
         if not self.is_of_file:
-            raise refusal
-        self.logger.warning("%s It is left out.", refusal)
+            raise error
+        self.logger.warning("%s It is left out.", error)
         del self.get_collections()[collection]
 
-    def _followed(self) -> Audience:
-        """Those who follow the hook, and TensorBoard where it is asked for and no job does it."""
-        audience = self._audience()
-        is_shown = any(isinstance(each, TensorBoardSubscriber) for each in audience.subscribers)
-        if self.tensorboard_dir is None or is_shown:
-            return audience
-        return replace(audience, subscribers=(*audience.subscribers, TensorBoardSubscriber(Path(self.tensorboard_dir))))
+    def _full_context(self) -> HookContext:
+        """Return the hook's context, with TensorBoard if the script asks for it and the job does not provide it."""
+        context = self._context()
+        has_tensorboard = any(isinstance(each, TensorBoardSubscriber) for each in context.subscribers)
+        if self.tensorboard_dir is None or has_tensorboard:
+            return context
+        return replace(context, subscribers=(*context.subscribers, TensorBoardSubscriber(Path(self.tensorboard_dir))))
 
-    def _audience(self) -> Audience:
-        return Audience()
+    def _context(self) -> HookContext:
+        return HookContext()
 
-    def _asked(self) -> Asked:
+    def _settings(self) -> ScriptHookSettings:
         saved = self._saved_collections()
-        return Asked(
+        return ScriptHookSettings(
             folder=Path(self.out_dir),
             collections=tuple(self.get_collections().values()),
             included=frozenset(collection.name for collection in saved),
@@ -244,8 +252,8 @@ class BaseHook:
             return False
         return config.should_save_step(self.mode, self.mode_steps[self.mode])
 
-    def _follow(self, collection: str, tensor: str) -> None:
-        """Let a collection have a tensor that was named after the first step."""
+    def _add_to_selection(self, collection: str, tensor: str) -> None:
+        """Add a tensor to a collection after the first step."""
         if self._recording is None:
             return
         known = self._recording.selection.collections
@@ -253,20 +261,21 @@ class BaseHook:
             names = known[collection].tensor_names | {tensor}
             known[collection] = replace(known[collection], tensor_names=names)
 
-    def _give_scalars(self) -> None:
-        """What the program has told goes into the step that is open, if one is."""
+    def _observe_scalars(self) -> None:
+        """Observe the scalars that the program has saved, if a step is open."""
         recording = self._recording
         if recording is not None and recording.open_step is not None:
             for name, value in self._scalars.items():
-                recording.give_scalar(name, value)
+                recording.observe_scalar(name, value)
             self._scalars.clear()
 
-    def _give_tensors(self) -> None:
+    def _observe_tensors(self) -> None:
         recording = self._recording
         if recording is not None and recording.open_step is not None:
             for name, array in self._tensors.items():
-                if recording.table.place(name) not in recording.open_step.saved:  # the last one has no step of its own
-                    recording.give(name, array, kind=Kind.CUSTOM)
+                # At the end, tensors may be left that the last step has already saved.
+                if recording.table.place(name) not in recording.open_step.saved:
+                    recording.observe(name, array, kind=Kind.CUSTOM)
             self._tensors.clear()
 
     def _include(self, collection: str, regexes: list[str] | None) -> None:
@@ -274,7 +283,7 @@ class BaseHook:
             self.get_collection(collection).include(regexes)
             self.include_collections = sorted({*self.include_collections, collection})
 
-    def _usual_save_config(self) -> SaveConfig | None:
+    def _default_save_config(self) -> SaveConfig | None:
         return SaveConfig(**self.default_values) if self.default_values else None
 
     @staticmethod
@@ -282,7 +291,7 @@ class BaseHook:
         return make_numpy_array(value)
 
     def __getstate__(self) -> dict[str, Any]:
-        """A hook belongs to its process; what carries it into another carries none."""
+        """Pickle nothing: a hook belongs to its process."""
         return {}
 
 

@@ -1,8 +1,8 @@
-"""Where a hook writes."""
+"""The output folders of a hook."""
 
 from pathlib import Path
 
-from trainyard.formats.tensors.trial import find_recording
+from trainyard.formats.tensors.trials.trial import find_recording
 from trainyard.foundation.sources import FolderSource
 
 from ..exceptions import SMDebugNotImplementedError, SMDebugRuntimeError
@@ -12,27 +12,27 @@ from .utils import is_s3
 
 
 def verify_and_get_out_dir(out_dir: str | None) -> str:
-    """The folder, without its ~. One in which a training has ended is refused, as runs are not merged.
+    """Return the folder with ~ expanded. A folder with a finished training is refused, because runs are not merged.
 
-    In a job the folder is the job's own: an attempt that was interrupted is carried on there.
+    In a job the folder belongs to the job: a new attempt continues an interrupted one there.
     """
     if out_dir is None:
-        raise RuntimeError("A hook needs to know where to save tensors: give out_dir.")
+        raise RuntimeError("A hook needs a folder to save tensors to: set out_dir.")
     if is_s3(out_dir)[0]:
         raise SMDebugNotImplementedError(
-            f"A hook saves tensors in a folder, and {out_dir} is none. In a training job the folder is brought to the "
-            "S3OutputPath of the hook's configuration while it grows; elsewhere give a folder and copy it."
+            f"A hook saves tensors to a folder, and {out_dir} is not one. In a training job the folder is uploaded to "
+            "the S3OutputPath of the hook's configuration as it grows. Elsewhere, use a folder and copy it yourself."
         )
     folder = Path(out_dir).expanduser()
     if not is_sagemaker_job() and has_ended(folder):
         raise SMDebugRuntimeError(
-            f"A training has ended in {folder} already. Give a hook a folder of its own as out_dir."
+            f"{folder} already holds a finished training. Set out_dir to a folder that no other hook has used."
         )
     return str(folder)
 
 
 def has_ended(folder: Path) -> bool:
-    """Whether a training has left the mark of its end there, in whichever layout."""
+    """Whether the folder holds a finished training, in our layout or smdebug's."""
     if (folder / END_FILE).exists():
         return True
     recording = find_recording(FolderSource(folder)) if folder.is_dir() else None
@@ -43,7 +43,7 @@ def has_ended(folder: Path) -> bool:
 
 
 def get_tensorboard_dir(export_tensorboard: bool, tensorboard_dir: str | None, out_dir: str) -> str | None:
-    """Where summaries for TensorBoard go; None is nowhere."""
+    """Return the folder for TensorBoard summaries, or None if there are none."""
     if tensorboard_dir:
         return str(Path(tensorboard_dir).expanduser())
     return str(Path(out_dir) / "tensorboard") if export_tensorboard else None

@@ -1,4 +1,4 @@
-"""Hooks from the configuration that a job has in a file."""
+"""Creates hooks from a job's configuration file."""
 
 import json
 import os
@@ -45,17 +45,17 @@ Parameters = Mapping[str, Any]
 def create_hook_from_json_config(
     hook_cls: type[HookClass], json_config_path: str | None = None, default_values: Parameters | None = None
 ) -> HookClass:
-    """The hook that the file asks for; FileNotFoundError where there is none.
+    """Create the hook that the file configures. Raises FileNotFoundError if there is no file.
 
-    The path is the argument's, else that of SMDEBUG_CONFIG_FILE_PATH, else where jobs have it. `default_values` are
-    those of the framework, for what the file does not say.
+    The path is the argument, else SMDEBUG_CONFIG_FILE_PATH, else the path in a job. `default_values` are the
+    framework's, for what the file leaves out.
     """
-    told = get_json_config_as_dict(json_config_path)
-    parameters: Parameters = told.get(CONFIG_HOOK_PARAMS_KEY) or {}
-    collections = told.get(CONFIG_COLLECTION_CONFIG_KEY)
+    config = get_json_config_as_dict(json_config_path)
+    parameters: Parameters = config.get(CONFIG_HOOK_PARAMS_KEY) or {}
+    collections = config.get(CONFIG_COLLECTION_CONFIG_KEY)
     modes = parse_save_config_modes_dict(parameters)
     hook = hook_cls(
-        out_dir=told.get(CONFIG_OUTDIR_KEY) or DEFAULT_SAGEMAKER_OUTDIR,
+        out_dir=config.get(CONFIG_OUTDIR_KEY) or DEFAULT_SAGEMAKER_OUTDIR,
         dry_run=parse_bool(parameters.get(CONFIG_DRYRUN_KEY), False),
         reduction_config=ReductionConfig.from_dict(parameters) if "reductions" in parameters else None,
         save_config=SaveConfig.from_dict(modes, default_values),
@@ -68,54 +68,54 @@ def create_hook_from_json_config(
     hook.is_of_file = True
     hook.overhead_budget = parse_config({CONFIG_HOOK_PARAMS_KEY: parameters}).budget
     for collection in collections or ():
-        _configure(hook.collection_manager, collection, modes, default_values or {})
+        _configure_collection(hook.collection_manager, collection, modes, default_values or {})
     return hook
 
 
 def get_json_config_as_dict(json_config_path: str | None) -> dict[str, Any]:
     path = json_config_path or os.environ.get(CONFIG_FILE_PATH_ENV_STR) or DEFAULT_CONFIG_FILE_PATH
-    told: dict[str, Any] = json.loads(Path(path).read_text())
-    return told
+    config: dict[str, Any] = json.loads(Path(path).read_text())
+    return config
 
 
 def parse_save_config_modes_dict(
     params: Parameters, base_config_modes: Mapping[ModeKeys, Parameters] | None = None
 ) -> dict[ModeKeys, Parameters]:
-    """What is said of each mode, by words with its name before them and by words for all modes, over a base."""
-    of_all = parse_save_config_dict(params)
+    """Parse the parameters of each mode: those prefixed with its name, over those for all modes, over a base."""
+    for_all_modes = parse_save_config_dict(params)
     return {
-        mode: {**(base_config_modes or {}).get(mode, {}), **of_all, **parse_save_config_dict(params, mode)}
+        mode: {**(base_config_modes or {}).get(mode, {}), **for_all_modes, **parse_save_config_dict(params, mode)}
         for mode in ModeKeys
     }
 
 
 def parse_save_config_dict(params: Parameters, mode: ModeKeys | None = None) -> Parameters:
-    """The words about steps, those for all modes or those for one."""
+    """Parse the parameters about steps, for all modes or for one."""
     if not isinstance(params, Mapping):
-        raise SMDebugValueError(f"{params!r} is no dict of parameters.")
+        raise SMDebugValueError(f"{params!r} is not a dict of parameters.")
     prefix = "" if mode is None else f"{mode.name.lower()}."
-    found = {name: params[f"{prefix}{name}"] for name in ALLOWED_PARAMS if f"{prefix}{name}" in params}
-    if "save_steps" in found:
-        found["save_steps"] = [int(step) for step in split(str(found["save_steps"])) if step]
-    return found
+    parsed = {name: params[f"{prefix}{name}"] for name in ALLOWED_PARAMS if f"{prefix}{name}" in params}
+    if "save_steps" in parsed:
+        parsed["save_steps"] = [int(step) for step in split(str(parsed["save_steps"])) if step]
+    return parsed
 
 
-def _configure(
+def _configure_collection(
     manager: CollectionManager,
     collection: Parameters,
     modes: Mapping[ModeKeys, Parameters],
     default_values: Parameters,
 ) -> None:
     parameters: Parameters = collection.get(CONFIG_COLLECTION_PARAMS_KEY) or {}
-    found = manager.get(_name(collection))
-    of_modes = parse_save_config_modes_dict(parameters, modes)
-    found.save_config = SaveConfig(
-        {mode: SaveConfigMode.from_dict(told, default_values) for mode, told in of_modes.items()}
+    configured = manager.get(_name(collection))
+    mode_parameters = parse_save_config_modes_dict(parameters, modes)
+    configured.save_config = SaveConfig(
+        {mode: SaveConfigMode.from_dict(own, default_values) for mode, own in mode_parameters.items()}
     )
     if "reductions" in parameters:
-        found.reduction_config = ReductionConfig.from_dict(parameters)
-    found.include(_words(parameters, CONFIG_INCLUDE_REGEX_KEY) or [])
-    found.save_histogram = parse_bool(parameters.get("save_histogram"), True)
+        configured.reduction_config = ReductionConfig.from_dict(parameters)
+    configured.include(_words(parameters, CONFIG_INCLUDE_REGEX_KEY) or [])
+    configured.save_histogram = parse_bool(parameters.get("save_histogram"), True)
 
 
 def _name(collection: Parameters) -> str:
@@ -131,7 +131,7 @@ def _words(parameters: Parameters, name: str) -> list[str] | None:
 
 
 def _tensorboard(parameters: Parameters) -> dict[str, Any]:
-    """A job has TensorBoard output where its file says so; elsewhere the parameters do."""
+    """Return the TensorBoard arguments: in a job from its file, elsewhere from the parameters."""
     if not is_sagemaker_job():
         wanted = parse_bool(parameters.get(EXPORT_TENSORBOARD_KEY), False)
         return {EXPORT_TENSORBOARD_KEY: wanted, TENSORBOARD_DIR_KEY: parameters.get(TENSORBOARD_DIR_KEY)}

@@ -1,4 +1,4 @@
-"""The log of hooks, trials and rules. SMDEBUG_LOG_LEVEL is one of debug, info, warning, error, critical and off."""
+"""The logger of hooks, trials and rules. SMDEBUG_LOG_LEVEL is one of debug, info, warning, error, critical and off."""
 
 import logging
 import os
@@ -6,7 +6,7 @@ import sys
 
 
 def get_logger(name: str = "smdebug") -> logging.Logger:
-    """The log, as the environment asks for it: without a word, warnings and worse on stderr."""
+    """Return the logger at the level that the environment sets: by default, warnings and errors go to stderr."""
     logger = logging.getLogger(name)
     if not logger.handlers:
         handler = logging.StreamHandler(sys.stderr)

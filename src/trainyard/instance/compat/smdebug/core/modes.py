@@ -1,4 +1,4 @@
-"""What a program does with its model while steps are counted."""
+"""Modes: what a program does with its model in a step."""
 
 from enum import Enum
 
@@ -6,7 +6,7 @@ from trainyard.formats.tensors.contract import Mode
 
 
 class ModeKeys(Enum):
-    """A mode; GLOBAL is all of them in the order of time, or a program that names none."""
+    """A mode. GLOBAL covers all of them in order of time, or a program that sets none."""
 
     TRAIN = 1
     EVAL = 2
@@ -19,17 +19,17 @@ ALLOWED_MODE_NAMES = [mode.name for mode in ModeKeys]
 
 
 def str_to_mode_keys(mode_str: str) -> ModeKeys:
-    """The mode of a word such as "train"."""
+    """Return the mode for a word such as "train"."""
     if mode_str.upper() not in ALLOWED_MODE_NAMES:
-        raise ValueError(f'"{mode_str}" is no mode; the modes are {", ".join(ALLOWED_MODE_NAMES).lower()}.')
+        raise ValueError(f'"{mode_str}" is not a mode; the modes are {", ".join(ALLOWED_MODE_NAMES).lower()}.')
     return ModeKeys[mode_str.upper()]
 
 
 def to_mode(key: ModeKeys) -> Mode:
-    """The same mode in the words of this project."""
+    """Convert smdebug's mode to ours."""
     return Mode(key.name)
 
 
 def to_key(mode: Mode) -> ModeKeys:
-    """The same mode in the words of scripts."""
+    """Convert our mode to smdebug's."""
     return ModeKeys[mode.name]

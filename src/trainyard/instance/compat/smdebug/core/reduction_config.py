@@ -1,4 +1,4 @@
-"""What of a tensor is saved: numbers that sum it up, its shape, or all of it."""
+"""What to save of a tensor: reductions, its shape, or all its values."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _ABS, _NORM = "abs_", "_norm"
 
 @dataclass(init=False)
 class ReductionConfig:
-    """Reductions and norms of a tensor and of its absolute values, and whether its shape and itself are saved too."""
+    """Reductions and norms of a tensor and of its absolute values, and whether to save its shape and values too."""
 
     reductions: list[str]
     abs_reductions: list[str]
@@ -34,16 +34,16 @@ class ReductionConfig:
         save_raw_tensor: bool = False,
         save_shape: bool = False,
     ) -> None:
-        self.reductions = _checked("reductions", reductions, ALLOWED_REDUCTIONS)
-        self.abs_reductions = _checked("abs_reductions", abs_reductions, ALLOWED_REDUCTIONS)
-        self.norms = _checked("norms", norms, ALLOWED_NORMS)
-        self.abs_norms = _checked("abs_norms", abs_norms, ALLOWED_NORMS)
-        self.save_raw_tensor = _truth("save_raw_tensor", save_raw_tensor)
-        self.save_shape = _truth("save_shape", save_shape)
+        self.reductions = _check_words("reductions", reductions, ALLOWED_REDUCTIONS)
+        self.abs_reductions = _check_words("abs_reductions", abs_reductions, ALLOWED_REDUCTIONS)
+        self.norms = _check_words("norms", norms, ALLOWED_NORMS)
+        self.abs_norms = _check_words("abs_norms", abs_norms, ALLOWED_NORMS)
+        self.save_raw_tensor = _check_bool("save_raw_tensor", save_raw_tensor)
+        self.save_shape = _check_bool("save_shape", save_shape)
 
     @property
     def words(self) -> list[str]:
-        """All reductions as configurations name them, such as abs_l2_norm."""
+        """All reductions in the words of configuration files, such as abs_l2_norm."""
         return [
             *self.reductions,
             *(f"{norm}{_NORM}" for norm in self.norms),
@@ -63,11 +63,11 @@ class ReductionConfig:
 
     @classmethod
     def from_dict(cls, params: Mapping[str, Any] | None) -> "ReductionConfig | None":
-        """What a configuration says: reductions as words with commas between them, the truths as such or as words."""
+        """Parse a configuration: reductions are comma-separated words, flags are booleans or words."""
         if params is None:
             return None
         if not isinstance(params, Mapping):
-            raise SMDebugValueError(f"{params!r} is no dict of reductions, save_raw_tensor and save_shape.")
+            raise SMDebugValueError(f"{params!r} is not a dict of reductions, save_raw_tensor and save_shape.")
         words = [word for each in str(params.get("reductions", "")).split(",") if (word := each.strip())]
         return cls(
             reductions=[word for word in words if not word.startswith(_ABS) and not word.endswith(_NORM)],
@@ -80,8 +80,8 @@ class ReductionConfig:
                 for word in words
                 if word.startswith(_ABS) and word.endswith(_NORM)
             ],
-            save_raw_tensor=_word_of_truth(params.get("save_raw_tensor", False)),
-            save_shape=_word_of_truth(params.get("save_shape", False)),
+            save_raw_tensor=_parse_bool(params.get("save_raw_tensor", False)),
+            save_shape=_parse_bool(params.get("save_shape", False)),
         )
 
     @classmethod
@@ -89,19 +89,19 @@ class ReductionConfig:
         return cls.from_dict(json.loads(json_str))
 
 
-def _checked(name: str, words: list[str] | None, allowed: list[str]) -> list[str]:
+def _check_words(name: str, words: list[str] | None, allowed: list[str]) -> list[str]:
     unknown = [word for word in words or [] if word not in allowed]
     if unknown:
         raise SMDebugValueError(f"{name} has {', '.join(map(repr, unknown))}; it may have {', '.join(allowed)}.")
     return list(words or [])
 
 
-def _truth(name: str, value: bool) -> bool:
+def _check_bool(name: str, value: bool) -> bool:
     if not isinstance(value, bool):
         raise SMDebugValueError(f"{name} is {value!r}; it must be True or False.")
     return value
 
 
-def _word_of_truth(value: object) -> bool:
-    # Jobs send all parameters as strings; the original takes only booleans here, so that "True" raised.
+def _parse_bool(value: object) -> bool:
+    # Jobs send all parameters as strings. smdebug accepts only booleans here and raises for "True".
     return value is True or str(value).lower() == "true"

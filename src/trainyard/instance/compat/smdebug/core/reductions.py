@@ -1,4 +1,4 @@
-"""Numbers that sum up a tensor, and how they are named."""
+"""Reductions of tensors, and their names."""
 
 import re
 from collections.abc import Callable
@@ -26,24 +26,24 @@ _FUNCTIONS: dict[str, Callable[[NDArray[Any]], Any]] = {
 
 
 def get_numpy_reduction(reduction_name: str, numpy_data: NDArray[Any], abs: bool = False) -> Any:  # noqa: A002
-    """A reduction or a norm of all elements, or of their absolute values."""
+    """Return a reduction or a norm of all elements, or of their absolute values."""
     if reduction_name not in _FUNCTIONS:
-        raise SMDebugValueError(f'"{reduction_name}" is none of {", ".join(ALLOWED_REDUCTIONS + ALLOWED_NORMS)}.')
+        raise SMDebugValueError(f'"{reduction_name}" is not one of {", ".join(ALLOWED_REDUCTIONS + ALLOWED_NORMS)}.')
     return _FUNCTIONS[reduction_name](np.absolute(numpy_data) if abs else np.asarray(numpy_data))
 
 
 def get_reduction_tensor_name(
     tensorname: str,
     reduction_name: str,
-    abs: bool,  # noqa: A002  # which is how it is spelled there
+    abs: bool,  # noqa: A002
     remove_colon_index: bool = True,
 ) -> str:
-    """What the reduction of a tensor is called, without the :0 that TensorFlow's names end with."""
+    """Return the name of a tensor's reduction, without the :0 at the end of TensorFlow's names."""
     name = re.sub(r":\d+", "", tensorname) if remove_colon_index else tensorname
     return f"{REDUCTIONS_PREFIX}{'abs_' if abs else ''}{reduction_name}/{name}"
 
 
 def reverse_reduction_tensor_name(reduction_tensor_name: str) -> tuple[str, str, bool]:
-    """The tensor, the reduction, and whether it is one of absolute values."""
+    """Return the tensor, the reduction, and whether it is one of absolute values."""
     reduction, _, tensor = reduction_tensor_name.removeprefix(REDUCTIONS_PREFIX).partition("/")
     return tensor, reduction.removeprefix("abs_"), reduction.startswith("abs_")

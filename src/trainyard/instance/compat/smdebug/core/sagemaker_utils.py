@@ -1,4 +1,4 @@
-"""Where a program runs."""
+"""Detects whether a program runs in a job."""
 
 import os
 

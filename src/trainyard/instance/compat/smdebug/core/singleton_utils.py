@@ -1,4 +1,4 @@
-"""The one hook of a process."""
+"""The hook of this process."""
 
 import os
 from typing import TYPE_CHECKING
@@ -14,11 +14,11 @@ _hook: "BaseHook | None" = None
 def get_hook(
     *, json_config_path: str | None = None, hook_class: "type[BaseHook] | None" = None, create_if_not_exists: bool
 ) -> "BaseHook | None":
-    """The hook, where it is one of the class; else one that a configuration makes, if asked for and there is any."""
+    """Return the hook if it is of the class; else create one from a configuration, if asked to and there is one."""
     global _hook
     if hook_class is None:
         if create_if_not_exists:
-            raise ValueError("A hook can only be made of a class: give hook_class.")
+            raise ValueError("Creating a hook needs its class: set hook_class.")
         return _hook
     if not isinstance(_hook, hook_class):
         _hook = None
@@ -31,21 +31,21 @@ def get_hook(
 
 
 def is_switched_off() -> bool:
-    """Whether the environment says that no hook is to be made."""
+    """Whether the environment disables hooks."""
     return os.environ.get("USE_SMDEBUG", "true").lower() in ("0", "false", "no", "off", "n", "f")
 
 
 def set_hook(custom_hook: "BaseHook") -> None:
-    """Make a hook the one of this process."""
+    """Set the hook of this process."""
     from .hook import BaseHook
 
     global _hook
     if not isinstance(custom_hook, BaseHook):
-        raise SMDebugTypeError(f"{custom_hook!r} is no hook.")
+        raise SMDebugTypeError(f"{custom_hook!r} is not a hook.")
     _hook = custom_hook
 
 
 def del_hook() -> None:
-    """Forget the hook, which goes on as it is."""
+    """Forget the hook of this process. The hook itself stays attached."""
     global _hook
     _hook = None

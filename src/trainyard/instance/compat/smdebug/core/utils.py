@@ -1,4 +1,4 @@
-"""Small functions that scripts take from here."""
+"""Small functions that scripts import from here."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from ..exceptions import SMDebugTypeError
 
 
-class FRAMEWORK(Enum):  # which is how it is spelled there
-    """The libraries that hooks are for."""
+class FRAMEWORK(Enum):
+    """The frameworks that have hooks."""
 
     PYTORCH = "pytorch"
     TENSORFLOW = "tensorflow"
@@ -21,18 +21,18 @@ class FRAMEWORK(Enum):  # which is how it is spelled there
 
 
 def make_numpy_array(x: object) -> NDArray[Any]:
-    """A value as an array; a number is an array of one."""
+    """Convert a value to an array; a number becomes an array of one."""
     if isinstance(x, np.ndarray):
         return x
     if np.isscalar(x):
         return np.array([x])
     if isinstance(x, tuple | list | dict):
         return np.asarray(x)
-    raise SMDebugTypeError(f"A value of type {type(x).__name__} is no array and cannot be made into one.")
+    raise SMDebugTypeError(f"A value of type {type(x).__name__} cannot be converted to an array.")
 
 
 def flatten(lis: Iterable[Any]) -> list[Any]:
-    """The items of nested lists, in one."""
+    """Return the items of nested lists in one list."""
     return [inner for item in lis for inner in (flatten(item) if isinstance(item, list) else [item])]
 
 
@@ -41,12 +41,12 @@ def split(comma_separated_string: str) -> list[str]:
 
 
 def merge_two_dicts(x: Mapping[Any, Any], y: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Both in one; what is in both is that of the second."""
+    """Return both dicts merged; the second wins."""
     return {**x, **y}
 
 
 def is_s3(path: str) -> tuple[bool, str | None, str | None]:
-    """Whether a path is one of S3, and then its bucket and the rest."""
+    """Return whether a path is on S3, and if so its bucket and key."""
     if not path.startswith("s3://"):
         return False, None, None
     bucket, _, rest = path.removeprefix("s3://").partition("/")
@@ -59,6 +59,6 @@ def match_inc(tname: str, include: Iterable[str]) -> bool:
 
 
 def step_in_range(range_steps: Sequence[int | None], step: int) -> bool:
-    """Whether a step is not before the first, and before the second; None is no limit."""
+    """Whether a step is in the half-open range; None means no limit."""
     first, end = range_steps
     return (first is None or step >= int(first)) and (end is None or step < int(end))

@@ -1,5 +1,5 @@
-"""Says that the original's files are not what hooks write here."""
+"""Unsupported: hooks here do not write smdebug's files."""
 
-from ..absence import not_served
+from ..unsupported import unsupported_names
 
-__getattr__ = not_served(__name__, "FileWriter")
+__getattr__ = unsupported_names(__name__, "FileWriter")

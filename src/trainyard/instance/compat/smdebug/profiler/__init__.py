@@ -1,7 +1,7 @@
-"""Says that the profiler is not in this version."""
+"""Unsupported: the profiler."""
 
 raise ImportError(
-    "smdebug.profiler is not here: this version of Trainyard has the debugger (hooks, trials and rules), and the "
-    "profiler's classes come with the profiler.",
+    "smdebug.profiler is not available: this version of Trainyard has the debugger (hooks, trials and rules), but not "
+    "yet the profiler.",
     name=__name__,
 )

@@ -1,4 +1,4 @@
-"""Hooks for PyTorch, and what goes with them."""
+"""Hooks for PyTorch."""
 
 from ..core.collection import CollectionKeys
 from ..names import ReductionConfig, SaveConfig, SaveConfigMode, modes

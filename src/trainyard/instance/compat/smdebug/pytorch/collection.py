@@ -1,4 +1,4 @@
-"""Collections that can be told by modules."""
+"""Collections that modules can be added to."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from ..core.collection_manager import CollectionManager as BaseCollectionManager
 
 
 class Collection(BaseCollection):
-    """A collection which modules may be added to, whose names are looked up at the first step."""
+    """A collection to which modules can be added. Their names are looked up at the first step."""
 
     def __init__(self, name: str, *arguments: Any, **options: Any) -> None:
         super().__init__(name, *arguments, **options)
@@ -21,7 +21,7 @@ class Collection(BaseCollection):
         self.modules[module] = (inputs, outputs)
 
     def include_modules(self, names: Mapping[nn.Module, str]) -> None:
-        """Take in the inputs and outputs of the modules that were added and have a name."""
+        """Include the inputs and outputs of the added modules that have a name."""
         for module, (inputs, outputs) in self.modules.items():
             name = names.get(module)
             regexes = [f"{name}_input_"] * inputs + [f"{name}_output_"] * outputs

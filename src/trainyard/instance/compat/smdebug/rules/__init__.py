@@ -1,4 +1,4 @@
-"""Rules that people write themselves, and what runs them over a trial."""
+"""Custom rules, and how to run them over a trial."""
 
 from .req_tensors import RequiredTensors, RequiredTensorsForTrial
 from .rule import Rule

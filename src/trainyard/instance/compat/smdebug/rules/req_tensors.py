@@ -1,4 +1,4 @@
-"""The tensors that a rule wants to be there before it judges a step."""
+"""The tensors that a rule needs to evaluate a step."""
 
 from collections.abc import Iterable, KeysView, ValuesView
 
@@ -8,14 +8,14 @@ from ..trials.trial import Trial
 
 
 class RequiredTensors:
-    """What a rule asked for at a step, of each of its trials; without a trial, the one that it judges is meant."""
+    """The tensors that a rule needs at a step, per trial. The default trial is the one that the rule evaluates."""
 
     def __init__(self, base_trial: Trial, other_trials: Iterable[Trial] | None) -> None:
         self.base_trial = base_trial
-        self._of_trials = {id(trial): RequiredTensorsForTrial(trial) for trial in (base_trial, *(other_trials or ()))}
+        self._by_trial = {id(trial): RequiredTensorsForTrial(trial) for trial in (base_trial, *(other_trials or ()))}
 
     def add(self, name: str, steps: list[int], trial: Trial | None = None, should_match_regex: bool = False) -> None:
-        """Ask for a tensor at some steps, or for all whose names a regex finds."""
+        """Require a tensor at some steps, or all tensors whose names match a regex."""
         self._of(trial).add(name, steps, should_match_regex=should_match_regex)
 
     def get_tensor_steps(self, name: str, trial: Trial | None = None) -> list[int]:
@@ -28,20 +28,20 @@ class RequiredTensors:
         return self._of(trial).get()
 
     def clear(self) -> None:
-        for required in self._of_trials.values():
+        for required in self._by_trial.values():
             required.clear()
 
     def fetch(self) -> None:
-        """Wait for all that was asked for; raises where it will not come."""
-        for required in self._of_trials.values():
+        """Wait for all required tensors. Raises if one will never be available."""
+        for required in self._by_trial.values():
             required.fetch()
 
     def _of(self, trial: Trial | None) -> "RequiredTensorsForTrial":
-        return self._of_trials[id(self.base_trial if trial is None else trial)]
+        return self._by_trial[id(self.base_trial if trial is None else trial)]
 
 
 class RequiredTensorsForTrial:
-    """What a rule asked for of one trial."""
+    """The tensors that a rule needs from one trial."""
 
     def __init__(self, trial: Trial) -> None:
         self.trial = trial

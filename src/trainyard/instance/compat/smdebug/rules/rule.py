@@ -1,4 +1,4 @@
-"""What a rule of one's own derives from."""
+"""The base class of custom rules."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -13,9 +13,9 @@ from .req_tensors import RequiredTensors
 
 
 class Rule(ABC):
-    """Judges the steps of a trial, one after the other.
+    """Evaluates the steps of a trial, one after the other.
 
-    A job gives the parameters of a rule as strings. `action_str` may be left out: AWS's own examples do so.
+    A job passes the parameters of a rule as strings. `action_str` is optional, because AWS's own examples omit it.
     """
 
     def __init__(
@@ -36,21 +36,21 @@ class Rule(ABC):
         }
         self._actions = Actions(action_str, rule_name=self.rule_name)
 
-    def set_required_tensors(self, step: int) -> None:  # noqa: B027  # which a rule need not say
-        """Ask by `self.req_tensors.add` for what must be there before the step is judged."""
+    def set_required_tensors(self, step: int) -> None:  # noqa: B027
+        """Declare with `self.req_tensors.add` the tensors that the step needs. Overriding this is optional."""
 
     @abstractmethod
     def invoke_at_step(self, step: int) -> bool:
-        """Whether the rule finds what it looks for at a step of all modes."""
+        """Return whether the rule's condition is met at a global step."""
 
     def invoke(self, step: int) -> None:
-        """Wait for a step and judge it; what is found is acted on and raised as RuleEvaluationConditionMet."""
+        """Wait for a step and evaluate it. If the condition is met, act and raise RuleEvaluationConditionMet."""
         self.base_trial.wait_for_steps([step])
         with no_refresh(self.trials):
             self.req_tensors.clear()
             self.set_required_tensors(step)
             self.req_tensors.fetch()
-            has_found = self.invoke_at_step(step)
-        if has_found:
+            is_met = self.invoke_at_step(step)
+        if is_met:
             self._actions.invoke()
             raise RuleEvaluationConditionMet(self.rule_name, step)

@@ -1,4 +1,4 @@
-"""A rule, run over the steps of its trial."""
+"""Runs a rule over the steps of its trial."""
 
 from itertools import count
 
@@ -16,10 +16,10 @@ from .rule import Rule
 def invoke_rule(
     rule_obj: Rule, start_step: int | None = 0, end_step: int | None = None, raise_eval_cond: bool = False
 ) -> None:
-    """Judge the steps from `start_step` to before `end_step`, and skip those that lack what the rule looks at.
+    """Evaluate the steps from `start_step` up to but excluding `end_step`, skipping those without the rule's tensors.
 
-    Without an end it goes on until NoMoreData tells that the training has ended. What the rule finds is logged, unless
-    `raise_eval_cond` lets it out.
+    Without an end, it continues until NoMoreData signals the end of the training. A condition that is met is logged, or
+    raised if `raise_eval_cond` is set.
     """
     logger = get_logger()
     for step in count(start_step or 0) if end_step is None else range(start_step or 0, end_step):

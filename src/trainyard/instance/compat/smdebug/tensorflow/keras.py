@@ -1,12 +1,12 @@
-"""The hook for Keras: a callback, for which a step is a batch."""
+"""The hook for Keras: a callback. A step is a batch."""
 
 from typing import Any
 
 from trainyard.formats.tensors.contract import Mode
-from trainyard.instance.hook import attaching
-from trainyard.instance.hook.contract import Audience
+from trainyard.instance.hook import attachment
+from trainyard.instance.hook.contract import HookContext
 from trainyard.instance.hook.keras import KERAS, BatchCallback
-from trainyard.instance.hook.recording import Recording
+from trainyard.instance.hook.recording import HookRecording
 
 from ..core.collection import DEFAULT_TF_COLLECTIONS, CollectionKeys
 from ..core.collection_manager import CollectionManager as BaseCollectionManager
@@ -15,7 +15,7 @@ from ..core.modes import to_key
 
 
 class CollectionManager(BaseCollectionManager):
-    """Those that the adapter fills; all tensors are only in one of their own when all are asked for."""
+    """The collections that the adapter fills. The collection "all" stays empty unless everything is to be saved."""
 
     def _register_default_collections(self) -> None:
         for name in sorted(DEFAULT_TF_COLLECTIONS):
@@ -26,10 +26,10 @@ class CollectionManager(BaseCollectionManager):
 
 
 class KerasHook(BaseHook, BatchCallback):
-    """Saves tensors of a model that is trained by `fit`: `model.fit(…, callbacks=[hook])`.
+    """Saves tensors of a model that `fit` trains: `model.fit(…, callbacks=[hook])`.
 
-    Modes are those of the calls of the model. What happens inside of a compiled function is not seen: gradients are
-    there on the torch backend alone.
+    Calling `fit`, `evaluate` or `predict` sets the mode. Nothing inside a compiled function can be observed, so
+    gradients exist on the torch backend only.
     """
 
     default_collections = DEFAULT_TF_COLLECTIONS
@@ -39,22 +39,22 @@ class KerasHook(BaseHook, BatchCallback):
     def __init__(self, out_dir: str | None = None, *arguments: Any, **options: Any) -> None:
         BatchCallback.__init__(self)
         BaseHook.__init__(self, out_dir, *arguments, **options)
-        self._followers = attaching.take_over("keras")
+        self._attached_context = attachment.take_over("keras")
 
     def wrap_optimizer(self, optimizer: Any) -> Any:
-        """The optimizer as it is: gradients are seen where they can be without it."""
+        """Return the optimizer unchanged: observing gradients does not need it."""
         return optimizer
 
     def wrap_tape(self, tape: Any) -> Any:
-        """The tape as it is: what a loop of one's own computes is told by save_tensor and save_scalar."""
-        self.logger.warning("Gradients of a GradientTape are not seen; tell them by hook.save_tensor.")
+        """Return the tape unchanged: a custom loop saves its values with save_tensor and save_scalar."""
+        self.logger.warning("Gradients of a GradientTape are not observed; save them with hook.save_tensor.")
         return tape
 
-    def open_step(self, mode: Mode) -> Recording | None:
+    def open_step(self, mode: Mode) -> HookRecording | None:
         self.set_mode(to_key(mode))
         recording = self._begin_step()
-        self._give_tensors()
+        self._observe_tensors()
         return recording
 
-    def _audience(self) -> Audience:
-        return self._followers
+    def _context(self) -> HookContext:
+        return self._attached_context

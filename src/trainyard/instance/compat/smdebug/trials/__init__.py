@@ -1,14 +1,14 @@
-"""Trainings as their tensors tell them."""
+"""Trials: the saved tensors of trainings."""
 
 from typing import Any
 
-from .trial import LocalTrial, S3Trial, Trial, create_trial, no_profiler
+from .trial import LocalTrial, S3Trial, Trial, create_trial, profiler_error
 
 __all__ = ["LocalTrial", "ProfilerTrial", "S3Trial", "Trial", "create_trial"]
 
 
 class ProfilerTrial:
-    """Says that the profiler is not in this version."""
+    """Raises: this version has no profiler."""
 
     def __init__(self, *_arguments: Any, **_options: Any) -> None:
-        raise no_profiler()
+        raise profiler_error()

@@ -1,4 +1,4 @@
-"""Where scripts also import it from."""
+"""An import path of smdebug."""
 
 from .trial import create_trial
 

@@ -1,4 +1,4 @@
-"""Hooks for XGBoost, and what goes with them."""
+"""Hooks for XGBoost."""
 
 from ..core.collection import Collection, CollectionKeys
 from ..names import ReductionConfig, SaveConfig, SaveConfigMode, modes

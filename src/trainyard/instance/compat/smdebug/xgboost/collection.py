@@ -6,7 +6,7 @@ from ..core.collection_manager import CollectionManager as BaseCollectionManager
 
 
 class CollectionManager(BaseCollectionManager):
-    """Those that the adapter fills; all tensors are only in one of their own when all are asked for."""
+    """The collections that the adapter fills. The collection "all" stays empty unless everything is to be saved."""
 
     def _register_default_collections(self) -> None:
         for collection in XGBOOST.collections:

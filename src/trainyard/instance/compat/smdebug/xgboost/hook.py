@@ -1,4 +1,4 @@
-"""The hook for XGBoost: a callback, for which a step is a round."""
+"""The hook for XGBoost: a callback. A step is a boosting round."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import xgboost
 
-from trainyard.instance.hook import attaching
-from trainyard.instance.hook.contract import Audience
+from trainyard.instance.hook import attachment
+from trainyard.instance.hook.contract import HookContext
 from trainyard.instance.hook.xgboost import METRICS, XGBOOST, BoosterCallback
 
 from ..core.hook import BaseHook
@@ -20,9 +20,9 @@ Data = xgboost.DMatrix | tuple[str, str] | None
 
 
 class Hook(BaseHook, BoosterCallback):
-    """Saves what a booster learns: `xgboost.train(…, callbacks=[hook])`. Reductions are not taken of it.
+    """Saves the tensors of every round: `xgboost.train(…, callbacks=[hook])`. It saves values, not reductions.
 
-    `train_data` and `validation_data` are matrices, or a file and its format ("csv" or "libsvm").
+    `train_data` and `validation_data` are matrices, or pairs of a file and its format ("csv" or "libsvm").
     """
 
     default_collections = {collection.name for collection in XGBOOST.collections}  # noqa: RUF012
@@ -48,34 +48,35 @@ class Hook(BaseHook, BoosterCallback):
             validation_data=_matrix(validation_data),
         )
         BaseHook.__init__(self, out_dir, *arguments, **options)
-        self._followers = attaching.take_over("xgboost")
+        self._attached_context = attachment.take_over("xgboost")
 
     def after_iteration(self, model: Any, epoch: int, evals_log: Mapping[str, Mapping[str, Any]]) -> bool:
         recording = self._begin_step()
         if recording is None or recording.is_off:
             return False
         try:
-            self.give(recording, model, epoch=epoch, evals_log=evals_log)
-            self._give_tensors()
+            self.observe(recording, model, epoch=epoch, evals_log=evals_log)
+            self._observe_tensors()
             recording.finish()
-        except Exception as error:  # whatever it is, the training goes on
+        # Whatever failed, the training must continue.
+        except Exception as error:
             recording.fail(error)
         return False
 
-    def _audience(self) -> Audience:
-        return self._followers
+    def _context(self) -> HookContext:
+        return self._attached_context
 
 
 def _matrix(data: Data) -> xgboost.DMatrix | None:
     if data is None or isinstance(data, xgboost.DMatrix):
         return data
     if not (isinstance(data, tuple) and len(data) == 2 and all(isinstance(each, str) for each in data)):
-        raise SMDebugError(f"{data!r} is no DMatrix and no pair of a file and its format.")
+        raise SMDebugError(f"{data!r} is neither a DMatrix nor a pair of a file and its format.")
     file, form = Path(data[0]).expanduser(), data[1].rpartition("/")[2].lower()
     if not file.is_file():
-        raise SMDebugError(f"There is no file {file} here.")
+        raise SMDebugError(f"The file {file} does not exist.")
     if form not in ("csv", "libsvm"):
-        raise SMDebugError(f'"{data[1]}" is no format of data; the formats are csv and libsvm.')
+        raise SMDebugError(f'"{data[1]}" is not a supported data format; use csv or libsvm.')
     if form == "libsvm":
         return xgboost.DMatrix(f"{file}?format=libsvm")
     table = np.loadtxt(file, delimiter=",", ndmin=2)

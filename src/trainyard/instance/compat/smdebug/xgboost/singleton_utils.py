@@ -1,4 +1,4 @@
-"""The one hook of a process, for XGBoost."""
+"""The hook of this process, for XGBoost."""
 
 from typing import TYPE_CHECKING, cast
 
@@ -12,10 +12,10 @@ __all__ = ["del_hook", "get_hook", "set_hook"]
 
 
 def get_hook(json_config_path: str | None = None) -> "Hook | None":
-    """The hook, or one that the job's configuration makes; None without either, and with USE_SMDEBUG=0."""
+    """Return the hook of this process, or create it from the job's configuration. None with USE_SMDEBUG=0."""
     from .hook import Hook
 
     if singleton_utils.is_switched_off():
         return None
-    found = singleton_utils.get_hook(json_config_path=json_config_path, hook_class=Hook, create_if_not_exists=True)
-    return cast("Hook | None", found)
+    hook = singleton_utils.get_hook(json_config_path=json_config_path, hook_class=Hook, create_if_not_exists=True)
+    return cast("Hook | None", hook)

@@ -1,3 +1,4 @@
-"""Data parallelism by the names of SageMaker's library, which is AWS's own; for PyTorch, over torch.distributed."""
+"""SageMaker's data parallel library, which is not public: its interface for PyTorch, over torch.distributed."""
 
-__version__ = "2.5.0+trainyard"  # the interface is that of 2.5.0, with the older one that examples still use
+# The interface is that of 2.5.0, plus the older one that examples still use.
+__version__ = "2.5.0+trainyard"

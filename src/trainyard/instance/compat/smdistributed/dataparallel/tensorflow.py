@@ -1,7 +1,7 @@
-"""Says that there is no part for TensorFlow."""
+"""Unsupported: TensorFlow."""
 
 raise ImportError(
-    "smdistributed.dataparallel.tensorflow is not here: AWS's library is not public, and Trainyard's stand-in "
-    "speaks for PyTorch alone. Use tf.distribute.MultiWorkerMirroredStrategy.",
+    "smdistributed.dataparallel.tensorflow is not available: AWS's library is not public, and Trainyard's replacement "
+    "supports only PyTorch. Use tf.distribute.MultiWorkerMirroredStrategy.",
     name=__name__,
 )

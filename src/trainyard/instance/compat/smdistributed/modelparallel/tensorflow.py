@@ -1,7 +1,7 @@
-"""Says that there is no part for TensorFlow."""
+"""Unsupported: TensorFlow."""
 
 raise ImportError(
-    "smdistributed.modelparallel.tensorflow is not here: AWS's library is not public, and Trainyard's stand-in "
-    "speaks for PyTorch alone (smdistributed.modelparallel.torch).",
+    "smdistributed.modelparallel.tensorflow is not available: AWS's library is not public, and Trainyard's replacement "
+    "supports only PyTorch (smdistributed.modelparallel.torch).",
     name=__name__,
 )

@@ -1,4 +1,4 @@
-"""What a rule does when it finds something."""
+"""Actions of a rule whose condition is met."""
 
 from .action import Actions
 

@@ -1,1 +1,1 @@
-"""The parts for PyTorch: `torch_smddp` is a back end for torch.distributed, the others are the older interface."""
+"""The PyTorch interface: `torch_smddp` is a back end of torch.distributed; the others are the older interface."""

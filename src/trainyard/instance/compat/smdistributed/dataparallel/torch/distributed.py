@@ -1,4 +1,4 @@
-"""The older interface of the library, which is that of torch.distributed with a few more names."""
+"""The library's older interface: that of torch.distributed with a few more names."""
 
 import os
 from typing import Any
@@ -20,7 +20,7 @@ from torch.distributed import (
     send,
 )
 from trainyard_connection import connect
-from trainyard_ranks import place_of
+from trainyard_ranks import read_position
 
 __all__ = [
     "ReduceOp",
@@ -46,19 +46,19 @@ __all__ = [
 
 def is_available() -> bool:
     """Whether a launcher has started this process as one of several."""
-    return not place_of(os.environ).is_alone
+    return not read_position(os.environ).is_alone
 
 
 def init_process_group(*_arguments: Any, **_options: Any) -> None:
-    """Meet the other ranks; arguments have no effect. A process that is alone makes a group of one."""
-    connect(place_of(os.environ))
+    """Connect to the other ranks. Arguments have no effect. A process that is alone creates a group of one."""
+    connect(read_position(os.environ))
 
 
 def get_local_rank() -> int:
-    """The number of this process among those of its instance."""
-    return int(place_of(os.environ).local_rank)
+    """Return the rank of this process on its instance."""
+    return int(read_position(os.environ).local_rank)
 
 
 def get_local_size() -> int:
-    """How many processes this instance has."""
-    return int(place_of(os.environ).local_size)
+    """Return the number of processes on this instance."""
+    return int(read_position(os.environ).local_size)

@@ -1,4 +1,4 @@
-"""Makes "smddp" a back end of torch.distributed: NCCL where there are GPUs, else gloo."""
+"""Registers "smddp" as a back end of torch.distributed: NCCL if there are GPUs, else gloo."""
 
 from datetime import timedelta
 
@@ -10,7 +10,7 @@ NAME = "smddp"
 
 
 def connect(store: dist.Store, rank: int, size: int, timeout: timedelta) -> dist.Backend:
-    """What torch.distributed calls to make a process group of this back end."""
+    """Create a process group of this back end, for torch.distributed."""
     if not torch.cuda.is_available():
         return dist.ProcessGroupGloo(store, rank, size, timeout)
     options = dist.ProcessGroupNCCL.Options()

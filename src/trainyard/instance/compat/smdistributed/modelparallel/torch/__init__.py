@@ -1,7 +1,7 @@
 """The interface of SageMaker's model parallel library for PyTorch, over torch.distributed.
 
-Stages of a model run by torch.distributed.pipelining, split layers by torch.distributed.tensor. The ranks come from the
-environment, as torchrun, Open MPI or Hydra set it; a process without any is alone.
+torch.distributed.pipelining runs the stages of a model, torch.distributed.tensor its split layers. Ranks are read from
+the variables that torchrun, Open MPI or Hydra set. A process without them is alone.
 """
 
 from typing import Any
@@ -38,9 +38,9 @@ from .marks import (
     set_tensor_parallelism,
     tensor_parallelism,
 )
+from .microbatches import StepOutput
 from .model import DistributedModel, forget_model
 from .optimizer import DistributedOptimizer
-from .output import StepOutput
 from .step import step
 from .world import (
     dp_rank,
@@ -62,7 +62,7 @@ from .world import (
     tp_rank,
     tp_size,
 )
-from .world import shutdown as leave
+from .world import shutdown as disconnect
 
 WORLD, MP_GROUP, DP_GROUP = CommGroup.WORLD, CommGroup.MP_GROUP, CommGroup.DP_GROUP
 PP_GROUP, TP_GROUP, RDP_GROUP = CommGroup.PP_GROUP, CommGroup.TP_GROUP, CommGroup.RDP_GROUP
@@ -134,30 +134,30 @@ __all__ = [
 
 
 def is_tracing() -> bool:
-    """Models are traced without running them, so no code of theirs sees this."""
+    """Return False: models are traced without running them, so their code never runs in a trace."""
     return False
 
 
 def shutdown() -> None:
-    """Leave the other ranks; `init` may be called again afterwards, for another model."""
+    """Disconnect from the other ranks. `init` can be called again afterwards, for another model."""
     forget_model()
-    leave()
+    disconnect()
 
 
-_NOT_SERVED = {
-    "from_hf": "transformers of Hugging Face have no split layers of their own; mark theirs with tensor_parallelism",
-    "tp_register": "split layers are nn.Linear and nn.Embedding; mark them with smp.set_tensor_parallelism",
-    "tp_register_with_module": "split layers are nn.Linear and nn.Embedding; mark them with smp.set_tensor_parallelism",
+_UNSUPPORTED = {
+    "from_hf": "there are no split layers for Hugging Face transformers; mark theirs with tensor_parallelism",
+    "tp_register": "only nn.Linear and nn.Embedding can be split; mark them by smp.set_tensor_parallelism",
+    "tp_register_with_module": "only nn.Linear and nn.Embedding can be split; mark them by smp.set_tensor_parallelism",
     "set_activation_checkpointing": "use torch.utils.checkpoint in the module",
     "checkpoint": "use torch.utils.checkpoint in the module",
     "checkpoint_sequential": "use torch.utils.checkpoint in the module",
     "fp16": "use torch.autocast around the model",
     "optimizers": "use those of torch.optim",
-    "state": "ranks and sizes are functions of smp",
+    "state": "use the functions of smp for ranks and sizes",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in _NOT_SERVED:
-        raise AttributeError(f"smp.{name} is not served by Trainyard's stand-in: {_NOT_SERVED[name]}.")
-    raise AttributeError(f"smp has no {name} in Trainyard's stand-in; it has {', '.join(__all__)}.")
+    if name in _UNSUPPORTED:
+        raise AttributeError(f"Trainyard's smp does not support {name}: {_UNSUPPORTED[name]}.")
+    raise AttributeError(f"Trainyard's smp has no {name}; it has {', '.join(__all__)}.")

@@ -1,4 +1,4 @@
-"""Files of what ranks hold, each in one of its own, or of the whole model in one."""
+"""Saves and loads checkpoints: each rank's part in its own file, or the whole model in one."""
 
 import shutil
 from pathlib import Path
@@ -14,10 +14,9 @@ _NEWEST = "newest"
 
 
 def save(obj: Any, f: str, partial: bool = True, **options: Any) -> None:
-    """Save an object: each rank in a file of its own, or where that is not wanted, as torch.save does.
+    """Save an object: each rank in its own file if `partial`, else the first rank of a model in one file.
 
-    Ranks that hold the same call this on one of them: on data parallel rank 0, as examples do. Of an object that is the
-    same for all, the first rank of a model writes the file.
+    Of the ranks that hold the same part, one calls this: data parallel rank 0, as in AWS's examples.
     """
     if partial:
         torch.save(obj, f"{f}_{mp_rank()}", **options)
@@ -26,7 +25,7 @@ def save(obj: Any, f: str, partial: bool = True, **options: Any) -> None:
 
 
 def load(f: str, map_location: Any = "cpu", partial: bool = True, **options: Any) -> Any:
-    """What `save` has saved on this rank, or for all."""
+    """Load what `save` saved on this rank, or for all."""
     return torch.load(f"{f}_{mp_rank()}" if partial else f, map_location=map_location, **options)
 
 
@@ -40,9 +39,9 @@ def save_checkpoint(
     translate_if_full: bool = True,  # noqa: ARG001
     num_kept_partial_checkpoints: int | None = None,
 ) -> None:
-    """Save a model, its optimizer and what else a script wants to find again; all ranks call this.
+    """Save a model, its optimizer and any content of the script. All ranks call this.
 
-    There is nothing to translate. The newest checkpoint is the one that `resume_from_checkpoint` takes.
+    `translate_if_full` has no effect. `resume_from_checkpoint` loads the newest checkpoint by default.
     """
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
@@ -68,27 +67,28 @@ def resume_from_checkpoint(
     load_optimizer: bool = True,
     **_options: Any,
 ) -> Any:
-    """Take up what `save_checkpoint` has saved; the script's own content is returned. All ranks call this.
+    """Load what `save_checkpoint` saved, and return the script's own content. All ranks call this.
 
-    The model must have been made before, and takes its state at once; its optimizer may come later.
+    The model must exist, and gets its state at once. Its optimizer may be created later.
     """
     model = current_model()
     if model is None:
-        raise RuntimeError("Make the smp.DistributedModel first, and then resume from a checkpoint.")
+        raise RuntimeError("Create the smp.DistributedModel before resuming from a checkpoint.")
     folder = Path(path)
     name = tag or (folder / _NEWEST).read_text()
     if partial:
         part = folder / f"{name}_partial"
-        model.load_state_dict(_read(part / f"model_{mp_rank()}.pt"), strict=strict)
+        model.load_state_dict(_load_file(part / f"model_{mp_rank()}.pt"), strict=strict)
         state, content = part / f"optimizer_{mp_rank()}.pt", part / "user_content.pt"
     else:
-        model.load_state_dict(_read(folder / name)["model"], strict=strict)
+        model.load_state_dict(_load_file(folder / name)["model"], strict=strict)
         state, content = folder / name, folder / f"user_content_{name}"
     if load_optimizer and state.exists():
-        found = _read(state) if partial else _read(state)["optimizer"]
-        if found is not None:
-            model.give_optimizer_state(found)
-    return torch.load(content, weights_only=False)  # any object of the script
+        optimizer_state = _load_file(state) if partial else _load_file(state)["optimizer"]
+        if optimizer_state is not None:
+            model.load_optimizer_state(optimizer_state)
+    # Any object of the script.
+    return torch.load(content, weights_only=False)
 
 
 def _save_parts(folder: Path, model: DistributedModel | None, optimizer: Any) -> None:
@@ -109,12 +109,12 @@ def _save_whole(file: Path, model: DistributedModel | None, optimizer: Any) -> N
 
 
 def _remove_old(folder: Path, count: int) -> None:
-    """Keep so many of the newest."""
+    """Keep only the `count` newest."""
     by_age = sorted(folder.glob("*_partial"), key=lambda each: each.stat().st_mtime_ns)
     for each in by_age[:-count]:
         shutil.rmtree(each)
 
 
-def _read(file: Path) -> dict[str, Any]:
-    found: dict[str, Any] = torch.load(file, map_location="cpu")
-    return found
+def _load_file(file: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = torch.load(file, map_location="cpu")
+    return loaded

@@ -1,4 +1,4 @@
-"""What a job asks of model parallelism: the `parameters` of its distribution, which arrive as a hyperparameter."""
+"""The configuration of model parallelism: the `parameters` of a job's distribution, passed as a hyperparameter."""
 
 import json
 import warnings
@@ -9,7 +9,7 @@ from typing import Any
 PIPELINES = ("interleaved", "simple")
 PLACEMENTS = {"cluster": "DPT", "spread": "TPD"}
 
-# Known to the library, and without effect here: they say how it is fast, or where there is nothing to choose.
+# Parameters of the library without effect here: they tune its speed, or there is nothing to choose.
 _WITHOUT_EFFECT = frozenset(
     {
         "activation_loading_horizon",
@@ -27,8 +27,8 @@ _WITHOUT_EFFECT = frozenset(
         "static_mode",
     }
 )
-# What would change results or memory, and is not done.
-_NOT_SERVED = (
+# These would change results or memory use, and are not implemented.
+_UNSUPPORTED = (
     "bf16",
     "fp16",
     "fp16_params",
@@ -42,7 +42,7 @@ _TRUE, _FALSE = ("true", "1"), ("false", "0")
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """The parameters that are served; degrees are numbers of ranks."""
+    """The supported parameters. Degrees are numbers of ranks."""
 
     pipeline_degree: int = 1
     tensor_degree: int = 1
@@ -54,48 +54,49 @@ class Configuration:
     prescaled_batch: bool = False
 
 
-def configuration_of(environment: Mapping[str, str]) -> Configuration:
-    """What the hyperparameter mp_parameters says, as programs have it; without one, nothing is split."""
+def load_configuration(environment: Mapping[str, str]) -> Configuration:
+    """Load the hyperparameter mp_parameters from a program's environment. Without it, nothing is split."""
     text = environment.get("SM_HP_MP_PARAMETERS", "")
     if not text:
         return Configuration()
     try:
         given = json.loads(text)
     except ValueError as error:
-        raise ValueError(f"SM_HP_MP_PARAMETERS is {text!r}, which is no JSON: {error}.") from error
+        raise ValueError(f"SM_HP_MP_PARAMETERS is {text!r}, which is not valid JSON: {error}.") from error
     if not isinstance(given, dict):
         raise ValueError(f"SM_HP_MP_PARAMETERS is {text!r}; it must be an object of parameters.")
-    return read(given)
+    return parse_parameters(given)
 
 
-def read(given: Mapping[str, Any]) -> Configuration:
-    """ValueError names the parameter that cannot be; unknown ones are warned about and have no effect."""
-    _require_served(given)
-    known = _READERS.keys() | _WITHOUT_EFFECT | set(_NOT_SERVED)
+def parse_parameters(given: Mapping[str, Any]) -> Configuration:
+    """Parse parameters. Raises ValueError for an invalid one, and warns about unknown ones."""
+    _require_supported(given)
+    known = _PARSERS.keys() | _WITHOUT_EFFECT | set(_UNSUPPORTED)
     unknown = sorted(given.keys() - known)
     if unknown:
         warnings.warn(
-            f"Model parallelism has no parameter {', '.join(unknown)}; it has {', '.join(sorted(_READERS))}.",
+            f"Model parallelism has no parameter {', '.join(unknown)}; it has {', '.join(sorted(_PARSERS))}.",
             stacklevel=3,
         )
-    pairs = [(name, value) for name, value in given.items() if name in _READERS]
-    found = Configuration(
-        **{member: reader(name, value) for name, value in pairs for member, reader in [_READERS[name]]}
+    pairs = [(name, value) for name, value in given.items() if name in _PARSERS]
+    configuration = Configuration(
+        **{member: parser(name, value) for name, value in pairs for member, parser in [_PARSERS[name]]}
     )
-    if not 0 <= found.default_partition < found.pipeline_degree:
+    if not 0 <= configuration.default_partition < configuration.pipeline_degree:
         raise ValueError(
-            f"default_partition is {found.default_partition}; there are {found.pipeline_degree} partitions."
+            f"default_partition is {configuration.default_partition}; there are {configuration.pipeline_degree} "
+            "partitions."
         )
-    return found
+    return configuration
 
 
-def _require_served(given: Mapping[str, Any]) -> None:
-    asked = [name for name in _NOT_SERVED if str(given.get(name, "")).lower() not in ("", "false", "none", "0", "1")]
-    asked += [name for name in _NOT_SERVED if given.get(name) is True and name not in asked]
-    if asked:
-        raise ValueError(f"Model parallelism here does not serve {', '.join(asked)}; leave it out of the parameters.")
+def _require_supported(given: Mapping[str, Any]) -> None:
+    used = [name for name in _UNSUPPORTED if str(given.get(name, "")).lower() not in ("", "false", "none", "0", "1")]
+    used += [name for name in _UNSUPPORTED if given.get(name) is True and name not in used]
+    if used:
+        raise ValueError(f"Model parallelism here does not support {', '.join(used)}; remove it from the parameters.")
     if "partitions" in given and given.get("pipeline_parallel_degree", given["partitions"]) != given["partitions"]:
-        raise ValueError("partitions and pipeline_parallel_degree are two names of one number, and differ.")
+        raise ValueError("partitions and pipeline_parallel_degree are two names for one number, but differ.")
 
 
 def _count(name: str, value: Any) -> int:
@@ -104,7 +105,7 @@ def _count(name: str, value: Any) -> int:
     except ValueError:
         count = 0
     if count < 1:
-        raise ValueError(f"{name} is {value!r}; it must be a number from 1.")
+        raise ValueError(f"{name} is {value!r}; it must be 1 or more.")
     return count
 
 
@@ -112,7 +113,7 @@ def _index(name: str, value: Any) -> int:
     return _count(name, int(value) + 1 if isinstance(value, int) and value >= 0 else value) - 1
 
 
-def _switch(name: str, value: Any) -> bool:
+def _boolean(name: str, value: Any) -> bool:
     text = str(value).lower()
     if text not in _TRUE + _FALSE:
         raise ValueError(f"{name} is {value!r}; it must be true or false.")
@@ -132,14 +133,14 @@ def _placement(name: str, value: Any) -> str:
     return order
 
 
-_READERS: Mapping[str, tuple[str, Any]] = {
+_PARSERS: Mapping[str, tuple[str, Any]] = {
     "partitions": ("pipeline_degree", _count),
     "pipeline_parallel_degree": ("pipeline_degree", _count),
     "tensor_parallel_degree": ("tensor_degree", _count),
     "microbatches": ("microbatches", _count),
     "pipeline": ("pipeline", _pipeline),
     "placement_strategy": ("placement", _placement),
-    "auto_partition": ("auto_partition", _switch),
+    "auto_partition": ("auto_partition", _boolean),
     "default_partition": ("default_partition", _index),
-    "prescaled_batch": ("prescaled_batch", _switch),
+    "prescaled_batch": ("prescaled_batch", _boolean),
 }

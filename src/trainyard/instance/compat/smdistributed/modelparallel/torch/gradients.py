@@ -1,4 +1,4 @@
-"""Gradients and weights that are the same on all ranks which hold them."""
+"""Keeps gradients and weights equal on all ranks that hold them."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,15 +7,15 @@ import torch.distributed as dist
 
 from .placement import DATA, PIPELINE, REDUCED_DATA, TENSOR
 from .shards import is_shard, local
-from .world import World
+from .world import ModelParallelWorld
 
 _BUCKET_BYTES = 25 * 1024 * 1024
 
 
-def average(parameters: Sequence[torch.nn.Parameter], world: World) -> None:
-    """Make the gradients those of the mean loss of all data parallel ranks.
+def average(parameters: Sequence[torch.nn.Parameter], world: ModelParallelWorld) -> None:
+    """Average the gradients over all data parallel ranks.
 
-    Those of a shard are the sum over its group already, unless all of the group had the same examples.
+    Those of a shard are already the sum over its group, unless all ranks of the group had the same examples.
     """
     count = 1 if world.configuration.prescaled_batch else world.length(TENSOR)
     split = [each for each in parameters if is_shard(each)]
@@ -27,8 +27,8 @@ def average(parameters: Sequence[torch.nn.Parameter], world: World) -> None:
     _reduce(whole, world, kind=DATA)
 
 
-def sum_tied(tied: Sequence[torch.Tensor | None], world: World, *, likes: Sequence[torch.Tensor]) -> None:
-    """Add up the gradients of parameters that several stages hold; None stands for one that this stage has not."""
+def sum_tied(tied: Sequence[torch.Tensor | None], world: ModelParallelWorld, *, likes: Sequence[torch.Tensor]) -> None:
+    """Sum the gradients of parameters that several stages hold. None stands for one that this stage does not hold."""
     for parameter, like in zip(tied, likes, strict=True):
         known = parameter is not None and parameter.grad is not None
         total = local(parameter.grad) if known else torch.zeros_like(like, device=world.device)  # type: ignore[union-attr]
@@ -37,24 +37,24 @@ def sum_tied(tied: Sequence[torch.Tensor | None], world: World, *, likes: Sequen
             parameter.grad = total
 
 
-def spread(tensors: Iterable[torch.Tensor], world: World, *, kind: str) -> None:
-    """Give all ranks of the group the values of its first."""
+def broadcast_in_group(tensors: Iterable[torch.Tensor], world: ModelParallelWorld, *, kind: str) -> None:
+    """Broadcast values from the first rank of a group."""
     source = world.members(kind)[0]
     for tensor in tensors:
         dist.broadcast(local(tensor.detach()), src=source, group=world.groups[kind])
 
 
-def share(tensor: torch.Tensor, world: World, *, first: int) -> None:
-    """Give all stages the value that one of them has."""
+def broadcast_from_stage(tensor: torch.Tensor, world: ModelParallelWorld, *, first: int) -> None:
+    """Broadcast a value from one stage to all."""
     dist.broadcast(local(tensor.detach()), src=world.members(PIPELINE)[first], group=world.groups[PIPELINE])
 
 
-def _reduce(parameters: Sequence[torch.nn.Parameter], world: World, *, kind: str) -> None:
+def _reduce(parameters: Sequence[torch.nn.Parameter], world: ModelParallelWorld, *, kind: str) -> None:
     count = world.length(kind)
     trained = [each for each in parameters if each.requires_grad]
     if count == 1 or not trained:
         return
-    for bucket in _buckets(_known_to_any(trained, world, kind=kind)):
+    for bucket in _buckets(_gradients_of_any(trained, world, kind=kind)):
         flat = torch.cat([each.flatten() for each in bucket])
         dist.all_reduce(flat, group=world.groups[kind])
         flat /= count
@@ -62,27 +62,29 @@ def _reduce(parameters: Sequence[torch.nn.Parameter], world: World, *, kind: str
             gradient.copy_(part.view_as(gradient))
 
 
-def _known_to_any(parameters: Sequence[torch.nn.Parameter], world: World, *, kind: str) -> list[torch.Tensor]:
-    """The gradients that some rank has, with zeros where this one has none."""
+def _gradients_of_any(
+    parameters: Sequence[torch.nn.Parameter], world: ModelParallelWorld, *, kind: str
+) -> list[torch.Tensor]:
+    """Return the gradients that any rank has, with zeros if this one has none."""
     known = torch.tensor([each.grad is not None for each in parameters], dtype=torch.uint8, device=world.device)
     dist.all_reduce(known, op=dist.ReduceOp.MAX, group=world.groups[kind])
-    found = [each for each, is_known in zip(parameters, known.tolist(), strict=True) if is_known]
-    for each in found:
+    used = [each for each, is_known in zip(parameters, known.tolist(), strict=True) if is_known]
+    for each in used:
         if each.grad is None:
             each.grad = torch.zeros_like(each)
-    return [local(each.grad) for each in found]
+    return [local(each.grad) for each in used]
 
 
 def _buckets(gradients: Sequence[torch.Tensor]) -> list[list[torch.Tensor]]:
-    """Those of one type, so many that they are worth a message."""
-    found: dict[torch.dtype, list[list[torch.Tensor]]] = {}
+    """Group gradients by type, into buckets large enough to be worth a message."""
+    by_type: dict[torch.dtype, list[list[torch.Tensor]]] = {}
     filled: dict[torch.dtype, int] = {}
     for gradient in gradients:
         size = gradient.numel() * gradient.element_size()
-        rows = found.setdefault(gradient.dtype, [])
+        rows = by_type.setdefault(gradient.dtype, [])
         if not rows or filled[gradient.dtype] + size > _BUCKET_BYTES:
             rows.append([])
             filled[gradient.dtype] = 0
         rows[-1].append(gradient)
         filled[gradient.dtype] += size
-    return [bucket for rows in found.values() for bucket in rows]
+    return [bucket for rows in by_type.values() for bucket in rows]

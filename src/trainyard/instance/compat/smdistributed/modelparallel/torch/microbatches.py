@@ -1,7 +1,7 @@
-"""How the arguments of a step are split into those of its microbatches."""
+"""Splits the arguments of a step into microbatches, and merges their outputs."""
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,8 +9,8 @@ import torch
 
 
 @dataclass(frozen=True, slots=True)
-class Splitting:
-    """Which arguments stay whole, by name, and along which axis the others are split: the first unless said."""
+class BatchSplit:
+    """How to split arguments: the names of those to keep whole, and the axes of the others, by default the first."""
 
     whole: Collection[str] = ()
     axes: Mapping[str, int] = field(default_factory=dict)
@@ -18,7 +18,7 @@ class Splitting:
     def split(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], count: int
     ) -> list[Any]:
-        """The arguments of each microbatch, as bound to the signature of the function."""
+        """Return the arguments of each microbatch, bound to the signature of the function."""
         signature = inspect.signature(function)
         bound = signature.bind(*args, **kwargs)
         parts = {
@@ -54,12 +54,67 @@ def _slices(tensor: torch.Tensor, count: int, *, axis: int, name: str) -> list[t
     if length % count or not length:
         raise ValueError(
             f"The argument {name} of a step has {length} examples, which cannot be split into {count} microbatches of "
-            "the same size. Let the data loader drop the last batch, or name the argument in non_split_inputs."
+            "equal size. Let the data loader drop the last batch, or add the argument to non_split_inputs."
         )
     return list(tensor.split(length // count, dim=axis))
 
 
 def _like(value: Any, parts: Any) -> Any:
-    if hasattr(value, "_fields"):  # a named tuple
+    # Named tuples take their fields as separate arguments.
+    if hasattr(value, "_fields"):
         return type(value)(*parts)
     return parts if type(value) in (dict, list) else type(value)(parts)
+
+
+class StepOutput:
+    """A tensor that a step returns, one for each microbatch."""
+
+    def __init__(self, outputs: Sequence[torch.Tensor]) -> None:
+        self.outputs = list(outputs)
+
+    def reduce_mean(self) -> torch.Tensor:
+        """Return the mean over microbatches."""
+        return torch.stack(self._as_float()).mean(0)
+
+    def reduce_sum(self) -> torch.Tensor:
+        """Return the sum over microbatches."""
+        return torch.stack(self.outputs).sum(0)
+
+    def concat(self) -> torch.Tensor:
+        """Return all of them concatenated along the batch."""
+        return torch.cat(self.outputs)
+
+    def stack(self) -> torch.Tensor:
+        """Return all of them along a new first dimension."""
+        return torch.stack(self.outputs)
+
+    def __getitem__(self, microbatch: int) -> torch.Tensor:
+        return self.outputs[microbatch]
+
+    def __len__(self) -> int:
+        return len(self.outputs)
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        return iter(self.outputs)
+
+    def __repr__(self) -> str:
+        return f"StepOutput({self.outputs!r})"
+
+    def _as_float(self) -> list[torch.Tensor]:
+        return [each if each.is_floating_point() or each.is_complex() else each.float() for each in self.outputs]
+
+
+def merge_outputs(results: Sequence[Any], *, detach: bool = True) -> Any:
+    """Merge the results of microbatches, keeping their structure: tensors become a StepOutput, other values lists."""
+    first = results[0]
+    if first is None and all(each is None for each in results):
+        return None
+    if isinstance(first, torch.Tensor):
+        return StepOutput([each.detach() if detach else each for each in results])
+    if isinstance(first, dict):
+        return {name: merge_outputs([each[name] for each in results], detach=detach) for name in first}
+    if isinstance(first, tuple) and hasattr(first, "_fields"):
+        return type(first)(*(merge_outputs(each, detach=detach) for each in zip(*results, strict=True)))
+    if isinstance(first, (list, tuple)):
+        return type(first)(merge_outputs(each, detach=detach) for each in zip(*results, strict=True))
+    return list(results)

@@ -1,4 +1,4 @@
-"""Layers that are made to be split over the tensor parallel ranks; before the model is wrapped they are whole."""
+"""Layers that are split over the tensor parallel ranks when the model is wrapped."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ import torch
 
 from .marks import set_tensor_parallelism
 
-_SERVED = "DistributedLinear, DistributedEmbedding and FusedLayerNorm"
+_SUPPORTED = "DistributedLinear, DistributedEmbedding and FusedLayerNorm"
 
 
 class DistributedLinear(torch.nn.Linear):  # type: ignore[misc]  # mypy does not read torch
-    """A linear layer of so many features over all ranks."""
+    """A linear layer; its sizes are those of the whole layer."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -18,7 +18,7 @@ class DistributedLinear(torch.nn.Linear):  # type: ignore[misc]  # mypy does not
 
 
 class DistributedEmbedding(torch.nn.Embedding):  # type: ignore[misc]
-    """An embedding of so many features over all ranks."""
+    """An embedding; its sizes are those of the whole layer."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -29,4 +29,4 @@ FusedLayerNorm = torch.nn.LayerNorm
 
 
 def __getattr__(name: str) -> Any:
-    raise AttributeError(f"smp.nn has no {name} in Trainyard's stand-in; it has {_SERVED}.")
+    raise AttributeError(f"Trainyard's smp.nn has no {name}; it has {_SUPPORTED}.")

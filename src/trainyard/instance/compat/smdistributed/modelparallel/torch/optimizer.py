@@ -1,4 +1,4 @@
-"""An optimizer of the parameters that this rank holds."""
+"""An optimizer for the parameters that this rank holds."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,55 +10,55 @@ from .model import PARTIAL, current_model
 from .shards import is_shard, like, local, whole
 
 
-def DistributedOptimizer(  # noqa: N802  # a class in the library, of which scripts see the same
+def DistributedOptimizer(  # noqa: N802
     optimizer: torch.optim.Optimizer, *_args: Any, **_options: Any
 ) -> torch.optim.Optimizer:
-    """The same optimizer, without the parameters of other ranks, which saves and loads states of the whole model.
+    """Remove the parameters of other ranks from an optimizer, and let it save and load states of the whole model.
 
-    Options of the library's own FP16 training have no effect.
+    Options for the library's own FP16 training have no effect.
     """
     model = current_model()
     if model is None:
-        raise RuntimeError("Make the smp.DistributedModel first, and then the smp.DistributedOptimizer.")
+        raise RuntimeError("Create the smp.DistributedModel before the smp.DistributedOptimizer.")
     for group in optimizer.param_groups:
-        fates = [model.registry.fate(each) for each in group["params"]]
-        group["params"] = [each for each in fates if each is not None]
-    optimizer.__class__ = type(optimizer.__class__.__name__, (_Distributed, optimizer.__class__), {})
-    model.take_optimizer(optimizer)
+        replacements = [model.registry.replacement(each) for each in group["params"]]
+        group["params"] = [each for each in replacements if each is not None]
+    optimizer.__class__ = type(optimizer.__class__.__name__, (_PartialOptimizer, optimizer.__class__), {})
+    model.set_optimizer(optimizer)
     return optimizer
 
 
-class _Distributed:
-    """What comes before the methods of the optimizer's own class."""
+class _PartialOptimizer:
+    """Overrides methods of the optimizer's own class."""
 
     param_groups: list[dict[str, Any]]
     state: dict[torch.nn.Parameter, dict[str, Any]]
 
     def local_state_dict(self) -> dict[str, Any]:
-        """What this rank holds, by the names of parameters."""
+        """Return the state that this rank holds, by the names of parameters."""
         return self._by_name(local) | {PARTIAL: True}
 
     def state_dict(self, *_args: Any, **_options: Any) -> dict[str, Any]:
-        """That of the whole model, as an optimizer of all parameters in their order has it.
+        """Return the state for the whole model, as that of an optimizer of all parameters in order.
 
-        All ranks that have one model together call this.
+        All ranks that share the model call this.
         """
-        found = allgather(_on_cpu(self._by_name(whole)), CommGroup.MP_GROUP)
-        numbers = self._numbers([each["param_groups"] for each in found])
-        states = {numbers[name]: state for each in found for name, state in each["state"].items()}
+        gathered = allgather(_on_cpu(self._by_name(whole)), CommGroup.MP_GROUP)
+        numbers = self._numbers([each["param_groups"] for each in gathered])
+        states = {numbers[name]: state for each in gathered for name, state in each["state"].items()}
         groups = [dict(group) for group in self._by_name(local)["param_groups"]]
         for at, group in enumerate(groups):
-            names = {name for each in found for name in each["param_groups"][at]["params"]}
+            names = {name for each in gathered for name in each["param_groups"][at]["params"]}
             group["params"] = sorted(numbers[name] for name in names)
         return {"state": dict(sorted(states.items())), "param_groups": groups}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take what this rank holds of a whole state, or the part that it saved itself; all ranks call this."""
+        """Load this rank's part of a whole state, or the part that it saved itself. All ranks call this."""
         is_partial = bool(state_dict.get(PARTIAL))
         names = _names()
         keys: Mapping[str, Any] = {name: name for name in names.values()}
         if not is_partial:
-            own = [[{"params": _named(group["params"], names)} for group in self.param_groups]]
+            own = [[{"params": _names_of(group["params"], names)} for group in self.param_groups]]
             keys = self._numbers([each for gathered in allgather(own, CommGroup.MP_GROUP) for each in gathered])
         for group, saved in zip(self.param_groups, state_dict["param_groups"], strict=True):
             group |= {name: value for name, value in saved.items() if name != "params"}
@@ -75,47 +75,47 @@ class _Distributed:
             }
             for parameter, state in self.state.items()
         }
-        groups = [group | {"params": _named(group["params"], names)} for group in self.param_groups]
+        groups = [group | {"params": _names_of(group["params"], names)} for group in self.param_groups]
         return {"state": states, "param_groups": groups}
 
     def _numbers(self, by_rank: Iterable[list[dict[str, Any]]]) -> dict[str, int]:
-        """The numbers that an optimizer of the whole model gives to its parameters: group by group, in their order."""
+        """Return the numbers that an optimizer of the whole model gives its parameters: group by group, in order."""
         model = current_model()
-        assert model is not None, "there was one when the optimizer was made"
+        assert model is not None, "the optimizer was created after the model"
         ranks = list(by_rank)
         order = {name: at for at, name in enumerate(model.order)}
-        found: dict[str, int] = {}
+        numbers: dict[str, int] = {}
         for at in range(len(self.param_groups)):
             names = {name for groups in ranks for name in groups[at]["params"]}
             for name in sorted(names, key=order.__getitem__):
-                found[name] = len(found)
-        return found
+                numbers[name] = len(numbers)
+        return numbers
 
 
 def _names() -> dict[int, str]:
     model = current_model()
-    assert model is not None, "there was one when the optimizer was made"
+    assert model is not None, "the optimizer was created after the model"
     return model.registry.names
 
 
-def _named(parameters: Iterable[torch.nn.Parameter], names: Mapping[int, str]) -> list[str]:
+def _names_of(parameters: Iterable[torch.nn.Parameter], names: Mapping[int, str]) -> list[str]:
     try:
         return [names[id(each)] for each in parameters]
     except KeyError as error:
-        raise RuntimeError("The optimizer has a parameter that is not one of the smp.DistributedModel.") from error
+        raise RuntimeError("The optimizer has a parameter that does not belong to the smp.DistributedModel.") from error
 
 
 def _state_of(parameter: torch.nn.Parameter, state: Mapping[str, Any], *, is_partial: bool) -> dict[str, Any]:
-    """A state that was saved, as the optimizer has it; states of the shape of a shard are shards."""
-    found = dict(state)
+    """Convert a saved state to the optimizer's: states with the shape of a shard become shards."""
+    converted = dict(state)
     for key, value in state.items():
         if not isinstance(value, torch.Tensor) or key == "step":
             continue
         shape = local(parameter).shape if is_partial else parameter.shape
         moved = value.to(parameter.device)
         is_like = is_shard(parameter) and value.shape == shape
-        found[key] = like(parameter, moved, is_partial=is_partial) if is_like else moved.clone()
-    return found
+        converted[key] = like(parameter, moved, is_partial=is_partial) if is_like else moved.clone()
+    return converted
 
 
 def _on_cpu(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Which ranks hold which part of the model: a grid of data, pipeline and tensor parallelism, laid over the ranks."""
+"""Which ranks hold which part of the model: a grid of data, pipeline and tensor parallelism over the ranks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,13 +6,13 @@ from itertools import product
 
 PIPELINE, TENSOR, DATA, REDUCED_DATA, MODEL = "pp", "tp", "dp", "rdp", "mp"
 
-# What may differ between the ranks of a group of each kind.
-_FREE: Mapping[str, str] = {PIPELINE: "P", TENSOR: "T", REDUCED_DATA: "D", DATA: "DT", MODEL: "PT"}
+# The coordinates that differ between the ranks of a group, by kind.
+_VARYING: Mapping[str, str] = {PIPELINE: "P", TENSOR: "T", REDUCED_DATA: "D", DATA: "DT", MODEL: "PT"}
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The ranks, numbered along the letters of `order`: the last one changes first.
+    """The ranks, numbered along the letters of `order`: the last letter varies fastest.
 
     D stands for replicas of the same shard, P for stages of the pipeline, T for shards of a layer.
     """
@@ -27,25 +27,25 @@ class Grid:
         parts = self.pipeline * self.tensor
         if self.size % parts:
             raise ValueError(
-                f"There are {self.size} ranks, which {self.pipeline} partitions of {self.tensor} tensor parallel ranks "
-                f"each do not divide; start a multiple of {parts}."
+                f"{self.size} ranks cannot be divided into {self.pipeline} partitions of {self.tensor} tensor parallel "
+                f"ranks each; start a multiple of {parts}."
             )
         object.__setattr__(self, "lengths", {"D": self.size // parts, "P": self.pipeline, "T": self.tensor})
 
     def groups(self, kind: str) -> list[list[int]]:
-        """All groups of a kind, each with its ranks in ascending order."""
-        found: dict[tuple[int, ...], list[int]] = {}
+        """Return all groups of a kind, each with its ranks in ascending order."""
+        groups: dict[tuple[int, ...], list[int]] = {}
         for rank, at in enumerate(self._coordinates()):
-            fixed = tuple(at[letter] for letter in "DPT" if letter not in _FREE[kind])
-            found.setdefault(fixed, []).append(rank)
-        return list(found.values())
+            fixed = tuple(at[letter] for letter in "DPT" if letter not in _VARYING[kind])
+            groups.setdefault(fixed, []).append(rank)
+        return list(groups.values())
 
     def group(self, kind: str, rank: int) -> list[int]:
-        """The ranks of the group of this kind that the rank is in."""
+        """Return the ranks of this rank's group of a kind."""
         return next(group for group in self.groups(kind) if rank in group)
 
     def index(self, kind: str, rank: int) -> int:
-        """The number of the rank in its group of this kind."""
+        """Return the index of a rank in its group of a kind."""
         return self.group(kind, rank).index(rank)
 
     def _coordinates(self) -> list[dict[str, int]]:

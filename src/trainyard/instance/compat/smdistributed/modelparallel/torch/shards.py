@@ -1,4 +1,4 @@
-"""Layers that are split over the tensor parallel ranks, by torch.distributed.tensor."""
+"""Splits layers over the tensor parallel ranks, by torch.distributed.tensor."""
 
 import warnings
 
@@ -9,34 +9,35 @@ from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_modul
 
 from .marks import is_split
 from .placement import TENSOR
-from .world import World
+from .world import ModelParallelWorld
 
 _KINDS = (torch.nn.Linear, torch.nn.Embedding)
 
 
-def split_layers(model: torch.nn.Module, world: World) -> list[torch.nn.Module]:
-    """Split those layers of a model that are marked and can be, in place; they take and give what they did before.
+def split_layers(model: torch.nn.Module, world: ModelParallelWorld) -> list[torch.nn.Module]:
+    """Split the marked layers of a model in place, if possible. Their inputs and outputs stay the same.
 
-    Ranks of a group have other examples each, whose activations they exchange; with a prescaled batch, the same ones.
+    Each rank of a group has its own examples, whose activations they exchange; with a prescaled batch, all have the
+    same ones.
     """
     if world.length(TENSOR) == 1:
         return []
     mesh = DeviceMesh.from_group(world.groups[TENSOR], world.device.type)
     layout = Replicate() if world.configuration.prescaled_batch else Shard(0)
-    found = [(name, module) for name, module in model.named_modules() if _can_be_split(name, module, world)]
-    for _, module in found:
+    layers = [(name, module) for name, module in model.named_modules() if _can_be_split(name, module, world)]
+    for _, module in layers:
         parallelize_module(module, mesh, ColwiseParallel(input_layouts=layout, output_layouts=layout))
-    return [module for _, module in found]
+    return [module for _, module in layers]
 
 
-def _can_be_split(name: str, module: torch.nn.Module, world: World) -> bool:
+def _can_be_split(name: str, module: torch.nn.Module, world: ModelParallelWorld) -> bool:
     if not is_split(module) or not isinstance(module, _KINDS) or any(each.is_meta for each in module.parameters()):
         return False
     width = module.out_features if isinstance(module, torch.nn.Linear) else module.embedding_dim
     is_even: bool = width % world.length(TENSOR) == 0
     if not is_even:
         count = world.length(TENSOR)
-        warnings.warn(f'"{name}" is not split: its {width} features are no multiple of {count} ranks.', stacklevel=4)
+        warnings.warn(f'"{name}" is not split: its {width} features are not a multiple of {count} ranks.', stacklevel=4)
     return is_even
 
 
@@ -45,17 +46,17 @@ def is_shard(tensor: torch.Tensor) -> bool:
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
-    """The part of a tensor that this rank has; a change of it changes the tensor."""
+    """Return this rank's part of a tensor. Changing it changes the tensor."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def whole(tensor: torch.Tensor) -> torch.Tensor:
-    """All of a tensor; every rank of the group calls this for the same ones."""
+    """Return all of a tensor. Every rank of the group calls this for the same tensors."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def like(tensor: torch.Tensor, given: torch.Tensor, *, is_partial: bool) -> torch.Tensor:
-    """What is given, a part or the whole, split as the tensor is."""
+    """Return the given part or whole, split like the tensor."""
     if not isinstance(tensor, DTensor) or given.dim() == 0:
         return given
     if not is_partial:

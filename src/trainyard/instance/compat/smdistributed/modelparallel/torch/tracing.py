@@ -1,4 +1,4 @@
-"""The order in which a model calls its modules, as torch.fx finds it without running them."""
+"""Traces the order in which a model calls its modules, by torch.fx, without running them."""
 
 import dis
 import inspect
@@ -16,46 +16,47 @@ CONTAINERS = (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)
 
 
 class Untraceable(RuntimeError):
-    """The code between the modules cannot be followed without running it."""
+    """The code between the modules cannot be traced without running it."""
 
 
-def traced(model: torch.nn.Module, whole: Collection[str], *, given: Collection[str]) -> fx.Graph:
-    """The graph of a model, into whose modules named in `whole` it does not look.
+def trace_model(model: torch.nn.Module, whole: Collection[str], *, given: Collection[str]) -> fx.Graph:
+    """Trace a model, treating the modules named in `whole` as leaves.
 
-    Arguments that have a default and are not among those `given` are taken as their defaults. The graph is that of the
-    mode, training or evaluation, in which the model is.
+    Arguments with a default that are not among those `given` are replaced by their defaults. The graph depends on the
+    model's mode, training or evaluation.
     """
     parameters = inspect.signature(model.forward).parameters.values()
     spread = [each.name for each in parameters if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
     if spread:
-        raise Untraceable(f"the model takes any number of arguments ({', '.join(spread)}): name each of them")
+        raise Untraceable(f"the model takes variable arguments ({', '.join(spread)}): name each argument")
     fixed = {
         each.name: each.default for each in parameters if each.default is not each.empty and each.name not in given
     }
     try:
         tracer = _Tracer(whole)
-        with _factories_traced():
+        with _traceable_factories():
             return tracer.trace(model, concrete_args=fixed or None)
-    except Exception as error:  # whatever the code does that a symbol cannot stand for
+    # The code may use a symbolic value in any unsupported way.
+    except Exception as error:
         raise Untraceable(f"{type(error).__name__}: {error}") from error
 
 
 def modules_at(model: torch.nn.Module, depth: int) -> list[str]:
-    """The names of modules so far below the model, or of those above that have none below; containers do not count."""
-    found: list[str] = []
+    """Return the names of modules at this depth, or of leaves above it. Containers do not count as a level."""
+    names: list[str] = []
     for name, child in model.named_children():
         inner = depth if isinstance(child, CONTAINERS) else depth - 1
         has_children = next(child.children(), None) is not None
         if inner > 0 and has_children:
-            found += [f"{name}.{each}" for each in modules_at(child, inner)]
+            names += [f"{name}.{each}" for each in modules_at(child, inner)]
         else:
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 @contextmanager
-def _factories_traced() -> Iterator[None]:
-    """Let functions that make tensors take symbols, such as the length of an input, which torch.fx leaves out."""
+def _traceable_factories() -> Iterator[None]:
+    """Let tensor factories accept symbolic values, such as the length of an input, which torch.fx does not support."""
     originals = {name: getattr(torch, name) for name in _FACTORIES}
     for name, original in originals.items():
         setattr(torch, name, _with_symbols(original))
@@ -67,14 +68,14 @@ def _factories_traced() -> Iterator[None]:
 
 
 def _with_symbols(original: Callable[..., Any]) -> Callable[..., Any]:
-    def made(*args: Any, **kwargs: Any) -> Any:
-        found: list[fx.Proxy] = []
-        fx.node.map_aggregate((args, kwargs), lambda each: found.append(each) if isinstance(each, fx.Proxy) else None)
-        if not found:
+    def make_tensor(*args: Any, **kwargs: Any) -> Any:
+        symbols: list[fx.Proxy] = []
+        fx.node.map_aggregate((args, kwargs), lambda each: symbols.append(each) if isinstance(each, fx.Proxy) else None)
+        if not symbols:
             return original(*args, **kwargs)
-        return found[0].tracer.create_proxy("call_function", original, args, kwargs)
+        return symbols[0].tracer.create_proxy("call_function", original, args, kwargs)
 
-    return made
+    return make_tensor
 
 
 class _Tracer(fx.Tracer):  # type: ignore[misc]  # mypy does not read torch
@@ -83,24 +84,25 @@ class _Tracer(fx.Tracer):  # type: ignore[misc]  # mypy does not read torch
         self._whole = frozenset(whole)
 
     def is_leaf_module(self, m: torch.nn.Module, module_qualified_name: str) -> bool:  # noqa: ARG002
-        """Look into those that have a whole one below them, and into no other."""
+        """Trace into modules that contain a whole one, and into no others."""
         below = f"{module_qualified_name}."
         return not any(name.startswith(below) for name in self._whole)
 
     def to_bool(self, obj: fx.Proxy) -> bool:
-        """Let assertions be checked when the model runs; what else depends on a value cannot be followed."""
-        line = sys._getframe(2)  # behind Proxy.__bool__, which calls this
+        """Defer assertions to when the model runs; anything else that depends on a value cannot be traced."""
+        # The caller of Proxy.__bool__, which calls this.
+        line = sys._getframe(2)
         if not _is_assertion(line):
             return bool(super().to_bool(obj))
-        where = f"An assertion in {line.f_code.co_filename}, line {line.f_lineno}, does not hold."
+        where = f"An assertion in {line.f_code.co_filename}, line {line.f_lineno}, failed."
         self.create_proxy("call_function", torch._assert, (obj, where), {})
         return True
 
 
 def _is_assertion(frame: FrameType) -> bool:
-    """Whether the code that asks for a truth just now raises an AssertionError otherwise.
+    """Whether the code that evaluates a condition raises AssertionError if it is false.
 
-    torch.fx can follow assertions by itself, but not those of Python 3.11 and later.
+    torch.fx can trace assertions itself, but not those of Python 3.11 and later.
     """
-    coming = [each for each in dis.get_instructions(frame.f_code) if each.offset >= frame.f_lasti][:3]
-    return any(each.opname == "LOAD_ASSERTION_ERROR" or each.argval is AssertionError for each in coming)
+    following = [each for each in dis.get_instructions(frame.f_code) if each.offset >= frame.f_lasti][:3]
+    return any(each.opname == "LOAD_ASSERTION_ERROR" or each.argval is AssertionError for each in following)

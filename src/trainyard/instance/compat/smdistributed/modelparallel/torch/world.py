@@ -1,4 +1,4 @@
-"""The ranks of the job: who this one is, and the groups in which it takes part."""
+"""The ranks of the job: the position of this one, and its process groups."""
 
 import os
 from collections.abc import Mapping
@@ -8,35 +8,36 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from trainyard_connection import connect_once
-from trainyard_ranks import Place, Standing, place_of
+from trainyard_ranks import RankFunctions, RankPosition, read_position
 
-from .configuration import Configuration, configuration_of, read
+from .configuration import Configuration, load_configuration, parse_parameters
 from .placement import DATA, MODEL, PIPELINE, REDUCED_DATA, TENSOR, Grid
 
 _KINDS = (PIPELINE, TENSOR, REDUCED_DATA, DATA, MODEL)
 
 
 @dataclass(frozen=True, slots=True)
-class World:
-    """What `init` has made."""
+class ModelParallelWorld:
+    """The state that `init` creates."""
 
-    place: Place
+    position: RankPosition
     configuration: Configuration
     grid: Grid
-    groups: dict[str, dist.ProcessGroup]  # by kind: those that this rank is in
+    # The groups of this rank, by kind.
+    groups: dict[str, dist.ProcessGroup]
     owns_connection: bool
 
     def index(self, kind: str) -> int:
-        """The number of this rank in its group of a kind."""
-        return self.grid.index(kind, self.place.rank)
+        """Return the index of this rank in its group of a kind."""
+        return self.grid.index(kind, self.position.rank)
 
     def length(self, kind: str) -> int:
-        """How many ranks its group of a kind has."""
+        """Return the size of its group of a kind."""
         return len(self.members(kind))
 
     def members(self, kind: str) -> list[int]:
-        """The ranks of its group of a kind."""
-        return self.grid.group(kind, self.place.rank)
+        """Return the ranks of its group of a kind."""
+        return self.grid.group(kind, self.position.rank)
 
     @property
     def device(self) -> torch.device:
@@ -45,24 +46,24 @@ class World:
         return torch.device("cpu")
 
 
-_world: World | None = None
+_world: ModelParallelWorld | None = None
 
 
 def init(config: Mapping[str, Any] | None = None) -> None:
-    """Meet the other ranks, and lay the model's parts over them as the job's parameters say, or as `config` does."""
+    """Connect to the other ranks, and assign parts of the model to them as the job's parameters or `config` say."""
     global _world
     if _world is not None:
         return
-    configuration = configuration_of(os.environ) if config is None else read(config)
-    place = place_of(os.environ)
-    grid = Grid(place.size, configuration.pipeline_degree, configuration.tensor_degree, configuration.placement)
-    owns_connection = connect_once(place, by="smp.init()")
+    configuration = load_configuration(os.environ) if config is None else parse_parameters(config)
+    position = read_position(os.environ)
+    grid = Grid(position.size, configuration.pipeline_degree, configuration.tensor_degree, configuration.placement)
+    owns_connection = connect_once(position, by="smp.init()")
     groups = {kind: _group(grid, kind) for kind in _KINDS}
-    _world = World(place, configuration, grid, groups, owns_connection)
+    _world = ModelParallelWorld(position, configuration, grid, groups, owns_connection)
 
 
 def shutdown() -> None:
-    """Leave the other ranks; `init` may be called again afterwards."""
+    """Disconnect from the other ranks. `init` can be called again afterwards."""
     global _world
     if _world is not None and _world.owns_connection:
         dist.destroy_process_group()
@@ -73,75 +74,75 @@ def is_initialized() -> bool:
     return _world is not None
 
 
-def world() -> World:
-    """The connection that `init` has made."""
+def world() -> ModelParallelWorld:
+    """Return the state that `init` created."""
     if _world is None:
         raise RuntimeError("Model parallelism has not been initialized; call smp.init() first.")
     return _world
 
 
-_standing = Standing(lambda: world().place)
-rank, size = _standing.rank, _standing.size
-local_rank, local_size = _standing.local_rank, _standing.local_size
-instance_id = _standing.cross_rank
+_ranks = RankFunctions(lambda: world().position)
+rank, size = _ranks.rank, _ranks.size
+local_rank, local_size = _ranks.local_rank, _ranks.local_size
+instance_id = _ranks.cross_rank
 
 
 def pp_rank() -> int:
-    """Which stage of the pipeline this rank has."""
+    """Return the pipeline stage of this rank."""
     return world().index(PIPELINE)
 
 
 def pp_size() -> int:
-    """How many stages there are."""
+    """Return the number of stages."""
     return world().length(PIPELINE)
 
 
 def tp_rank() -> int:
-    """Which shard of split layers this rank has."""
+    """Return this rank's shard of split layers."""
     return world().index(TENSOR)
 
 
 def tp_size() -> int:
-    """Into how many shards layers are split."""
+    """Return the number of shards of split layers."""
     return world().length(TENSOR)
 
 
 def rdp_rank() -> int:
-    """The number of this rank among those that have the same stage and the same shards."""
+    """Return the index of this rank among those with the same stage and the same shards."""
     return world().index(REDUCED_DATA)
 
 
 def rdp_size() -> int:
-    """How many ranks have the same stage and the same shards."""
+    """Return the number of ranks with the same stage and the same shards."""
     return world().length(REDUCED_DATA)
 
 
 def dp_rank() -> int:
-    """The number of this rank among those that have the same stage."""
+    """Return the index of this rank among those with the same stage."""
     return world().index(DATA)
 
 
 def dp_size() -> int:
-    """How many ranks have the same stage."""
+    """Return the number of ranks with the same stage."""
     return world().length(DATA)
 
 
 def mp_rank() -> int:
-    """The number of this rank among those that have one model together."""
+    """Return the index of this rank among those that share one model."""
     return world().index(MODEL)
 
 
 def mp_size() -> int:
-    """How many ranks have one model together."""
+    """Return the number of ranks that share one model."""
     return world().length(MODEL)
 
 
 def num_microbatches() -> int:
-    """Into how many parts a step splits its batch."""
+    """Return the number of parts into which a step splits its batch."""
     return world().configuration.microbatches
 
 
 def _group(grid: Grid, kind: str) -> dist.ProcessGroup:
-    """The one of this rank; all ranks make all groups, in the same order."""
+    """Return this rank's group. All ranks create all groups, in the same order."""
     own, _ = dist.new_subgroups_by_enumeration(grid.groups(kind))
     return own

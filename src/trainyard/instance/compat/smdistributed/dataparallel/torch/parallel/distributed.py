@@ -1,4 +1,4 @@
-"""The wrapper of a model, which is torch's own."""
+"""The model wrapper, which is torch's own."""
 
 from torch.nn.parallel import DistributedDataParallel
 
