@@ -1,4 +1,4 @@
-"""What an instance type is and costs: the shipped table, with what the home folder's catalog.toml says laid over it.
+"""What an instance type has and costs: the shipped table, with the changes of the home folder's catalog.toml.
 
 ["ml.m5.large"]
 on_demand_usd = 0.05
@@ -18,11 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainyard.engines.instance_types import GIB_PER_CPU, cpus_of, shipped
+from trainyard.engines.instance_types import GIB_PER_CPU, cpus_of, shipped_types
 from trainyard.foundation.errors import InvalidRequest
 
-SPOT_SHARE = 0.3  # of the price on demand, unless the catalog says otherwise
-USD_PER_CPU = 0.06  # of a type whose price is not known
+# The spot price as a fraction of the on-demand price, unless catalog.toml sets it.
+SPOT_PRICE_FRACTION = 0.3
+# The hourly price of a type whose price is not known.
+USD_PER_CPU = 0.06
 
 _PREFIX = "ml."
 _NUMBERS = ("cpus", "memory_gib", "gpus", "on_demand_usd", "spot_usd")
@@ -30,7 +32,10 @@ _NUMBERS = ("cpus", "memory_gib", "gpus", "on_demand_usd", "spot_usd")
 
 @dataclass(frozen=True, slots=True)
 class InstanceType:
-    """What a job that names this type asks for. None is all that the machine has; prices are for an hour."""
+    """What an instance of this type gets. None means all that the machine has; prices are per hour.
+
+    A derived type is unknown; its resources follow from its name.
+    """
 
     name: str
     cpus: float | None
@@ -38,14 +43,14 @@ class InstanceType:
     gpus: int | None
     on_demand_usd: float
     spot_usd: float
-    is_derived: bool = False  # from the rules of names, because nothing is known of it
+    is_derived: bool = False
 
     def price_usd(self, *, is_spot: bool) -> float:
-        """What an hour of one instance costs."""
+        """Return the price of one instance for an hour."""
         return self.spot_usd if is_spot else self.on_demand_usd
 
 
-# The SDK's names for "on this machine".
+# The SDK's names for instances on this machine.
 LOCAL = InstanceType("local", None, None, 0, 0.0, 0.0)
 LOCAL_GPU = InstanceType("local_gpu", None, None, None, 0.0, 0.0)
 
@@ -58,45 +63,45 @@ class Catalog:
 
     @classmethod
     def read(cls, file: Path) -> "Catalog":
-        """The shipped types, changed and added to by `file` where it exists; InvalidRequest when it is wrong."""
-        types = {each.name: each for each in _shipped()}
+        """Load the shipped types with the changes of `file`, if it exists. Raises InvalidRequest if it is invalid."""
+        types = {each.name: each for each in _shipped_types()}
         for name, values in _load(file).items():
-            types[name] = _changed(name, values, known=types.get(name), file=file)
+            types[name] = _override_type(name, values, known=types.get(name), file=file)
         return cls(types.values())
 
     def __iter__(self) -> Iterator[InstanceType]:
         return iter(self._types.values())
 
     def __getitem__(self, name: str) -> InstanceType:
-        """The type of that name.
+        """Return the type of that name.
 
-        A type that nothing is known of but whose family and size tell CPUs and memory is derived from those;
-        InvalidRequest for any other.
+        An unknown type is derived from its name if family and size tell its CPUs and memory. Raises InvalidRequest
+        otherwise.
         """
-        found = self._types.get(name) or _derived(name)
+        found = self._types.get(name) or _derive_type(name)
         if found is None:
             raise InvalidRequest(
-                f'"{name}" is not an instance type this yard knows; name another, or describe it in the home '
+                f'"{name}" is not an instance type this yard knows; choose another, or describe it in the home '
                 "folder's catalog.toml."
             )
         return found
 
 
-def _shipped() -> Iterable[InstanceType]:
+def _shipped_types() -> Iterable[InstanceType]:
     yield LOCAL
     yield LOCAL_GPU
-    for name, facts in shipped():
-        spot = round(facts.usd * SPOT_SHARE, 4)
+    for name, facts in shipped_types():
+        spot = round(facts.usd * SPOT_PRICE_FRACTION, 4)
         yield InstanceType(_PREFIX + name, facts.cpus, facts.memory_gib, facts.gpus, facts.usd, spot)
 
 
-def _derived(name: str) -> InstanceType | None:
+def _derive_type(name: str) -> InstanceType | None:
     family, _, size = name.removeprefix(_PREFIX).partition(".")
     cpus, gib_per_cpu = cpus_of(size), GIB_PER_CPU.get(family[:1])
     if not name.startswith(_PREFIX) or cpus is None or gib_per_cpu is None or not family[1:2].isdigit():
         return None
     usd = round(cpus * USD_PER_CPU, 4)
-    return InstanceType(name, cpus, cpus * gib_per_cpu, 0, usd, round(usd * SPOT_SHARE, 4), is_derived=True)
+    return InstanceType(name, cpus, cpus * gib_per_cpu, 0, usd, round(usd * SPOT_PRICE_FRACTION, 4), is_derived=True)
 
 
 def _load(file: Path) -> Mapping[str, Any]:
@@ -108,14 +113,14 @@ def _load(file: Path) -> Mapping[str, Any]:
         raise InvalidRequest(f"{file} is not valid TOML: {error}.") from error
 
 
-def _changed(name: str, values: object, *, known: InstanceType | None, file: Path) -> InstanceType:
+def _override_type(name: str, values: object, *, known: InstanceType | None, file: Path) -> InstanceType:
     if not isinstance(values, dict):
         raise InvalidRequest(f'{file}: "{name}" is not a table; write ["{name}"] above its values.')
     for key, value in values.items():
         if key not in _NUMBERS:
-            raise InvalidRequest(f'{file}: "{name}" has "{key}", which is none of {", ".join(_NUMBERS)}.')
+            raise InvalidRequest(f'{file}: "{name}" has the unknown key "{key}"; the keys are {", ".join(_NUMBERS)}.')
         if type(value) not in (int, float) or not math.isfinite(value) or value < 0:
-            raise InvalidRequest(f'{file}: {key} of "{name}" is {value!r}, which is not a number from 0 on.')
+            raise InvalidRequest(f'{file}: {key} of "{name}" is {value!r}, which is not a number of 0 or more.')
     if known is not None:
         return _with_spot(dataclasses.replace(known, **values), values)
     if "cpus" not in values or "memory_gib" not in values:
@@ -125,7 +130,7 @@ def _changed(name: str, values: object, *, known: InstanceType | None, file: Pat
 
 
 def _with_spot(changed: InstanceType, values: Mapping[str, Any]) -> InstanceType:
-    """Who sets one price only means the other to go with it."""
+    """Derive the spot price from the on-demand price unless it is set."""
     if "spot_usd" in values:
         return changed
-    return dataclasses.replace(changed, spot_usd=round(changed.on_demand_usd * SPOT_SHARE, 4))
+    return dataclasses.replace(changed, spot_usd=round(changed.on_demand_usd * SPOT_PRICE_FRACTION, 4))

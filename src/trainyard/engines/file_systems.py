@@ -1,8 +1,8 @@
-"""Which folder of this machine, or which S3 prefix, stands for a file system that a channel names.
+"""Which folder of this machine, or which S3 prefix, a file system of a channel maps to.
 
-The home folder's file_systems.toml maps the ids of file systems, be they of EFS or FSx for Lustre, to folders or to S3
-prefixes; the DirectoryPath of a channel lies below. What a job may do in a folder is a matter of its permissions for
-the job's user. A prefix is in a bucket of the job's user, and can only be read.
+The home folder's file_systems.toml maps the ids of file systems (EFS or FSx for Lustre) to folders or S3 prefixes; the
+DirectoryPath of a channel is relative to that. The permissions of a folder decide what the job's user may do in it. A
+prefix is in a bucket of the job's user, and is read-only.
 
     [file_systems]
     "fs-0123456789abcdef0" = "/srv/datasets"
@@ -18,9 +18,9 @@ _S3 = "s3://"
 
 
 class FileSystems:
-    """The file systems of one yard. The file is read anew with each question, so a change counts at once.
+    """The file systems of one yard. The file is read for each call, so a change takes effect at once.
 
-    `cache` is the folder that keeps what jobs have read of S3 prefixes in a remote S3.
+    `cache` is the folder that caches what jobs read from prefixes in a remote S3.
     """
 
     def __init__(self, file: Path, *, cache: Path | None = None) -> None:
@@ -28,52 +28,52 @@ class FileSystems:
         self._file = file
 
     def prefix(self, identifier: str, directory: str) -> str | None:
-        """The S3 location under which the files of a directory lie, with a slash at its end; None for a folder.
+        """Return the S3 prefix of a directory, with a slash at its end; None if the file system is a folder.
 
-        InvalidRequest when the location is none, or the directory's path leads out of it.
+        Raises InvalidRequest if the prefix is invalid, or the directory's path leads out of it.
         """
-        named = self._read().get(identifier, "")
+        named = self._read_mappings().get(identifier, "")
         if not named.startswith(_S3):
             return None
         if not named.removeprefix(_S3).strip("/"):
-            raise InvalidRequest(f'The file system "{identifier}" stands for "{named}", which names no bucket.')
+            raise InvalidRequest(f'The file system "{identifier}" maps to "{named}", which names no bucket.')
         if ".." in directory.split("/"):
             raise InvalidRequest(f'The directory "/{directory}" is not below the file system "{identifier}".')
         parts = [part for part in directory.split("/") if part not in ("", ".")]
         return "".join(f"{part}/" for part in (named.rstrip("/"), *parts))
 
     def folder(self, identifier: str) -> Path:
-        """The folder that stands for a file system; InvalidRequest when there is none, or it cannot be given away."""
-        named = self._read().get(identifier)
+        """Return the folder of a file system. Raises InvalidRequest if there is none, or if no job may see it."""
+        named = self._read_mappings().get(identifier)
         if named is None:
             raise InvalidRequest(
-                f'The file system "{identifier}" stands for no folder of this machine; name one for it, or an S3 '
-                f"prefix, under [file_systems] in {self._file}."
+                f'The file system "{identifier}" maps to no folder of this machine; add a folder or an S3 prefix for '
+                f"it under [file_systems] in {self._file}."
             )
         folder, home = Path(named), self._file.parent.resolve()
         if not folder.is_absolute() or not folder.is_dir():
             raise InvalidRequest(
-                f'The file system "{identifier}" stands for "{named}", which is no folder of this machine with an '
-                f"absolute path; correct {self._file}."
+                f'The file system "{identifier}" maps to "{named}", which is not the absolute path of a folder of this '
+                f"machine; correct {self._file}."
             )
         if home.is_relative_to(folder.resolve()) or folder.resolve().is_relative_to(home):
             raise InvalidRequest(
-                f'The file system "{identifier}" stands for {folder}, where the yard keeps what no job may see; name '
-                f"another folder in {self._file}."
+                f'The file system "{identifier}" maps to {folder}, where the yard keeps data that no job may see; '
+                f"choose another folder in {self._file}."
             )
         return folder
 
     def require(self, identifier: str, directory: str) -> None:
-        """InvalidRequest when there is no such directory in a file system, or its path leads out of that."""
+        """Raise InvalidRequest if the directory does not exist, or its path leads out of the file system."""
         folder = self.folder(identifier)
         place = (folder / directory).resolve()
         if not place.is_relative_to(folder.resolve()) or not place.is_dir():
             raise InvalidRequest(
-                f'There is no directory "/{directory}" in the file system "{identifier}", which is {folder} of this '
+                f'There is no directory "/{directory}" in the file system "{identifier}", which is {folder} on this '
                 "machine."
             )
 
-    def _read(self) -> dict[str, str]:
+    def _read_mappings(self) -> dict[str, str]:
         try:
             table = tomllib.loads(self._file.read_text()).get("file_systems", {})
         except FileNotFoundError:

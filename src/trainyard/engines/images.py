@@ -1,11 +1,11 @@
-"""What an image stands for: a Python of this machine, or a container image that really runs.
+"""What an image maps to: a Python interpreter of this machine, or a container image that really runs.
 
 Most jobs run without a container engine, and the name of an image only says what a script expects to find. The home
-folder's images.toml maps images to interpreters; the well-known framework images that it does not name stand for the
-yard's own Python. A version that is not there is replaced by the nearest that is, and the job is told.
+folder's images.toml maps images to interpreters. Well-known framework images that it does not name map to the yard's
+own Python. If a version is not available, the nearest one takes its place, and a note on the job says so.
 
-An image that must really run is mapped to the name that podman or docker on this machine know it by. It stands for the
-names that were mapped to it and for no others: who maps a container means that one.
+An image that must really run is mapped to the name by which podman or docker knows it on this machine. Only exactly
+that image maps to it: a container image never takes the place of another version.
 
     [images]
     "pytorch-training:2.6" = "/opt/envs/torch26/bin/python"
@@ -26,7 +26,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from trainyard.foundation.errors import InvalidRequest, NotFound
-from trainyard.foundation.files import alone_in, replace_file
+from trainyard.foundation.files import lock_folder, replace_file
 
 # The repositories of framework images, and the package whose version their tags begin with.
 FRAMEWORKS: Mapping[str, str] = {
@@ -44,8 +44,10 @@ FRAMEWORKS: Mapping[str, str] = {
     "sagemaker-xgboost": "xgboost",
 }
 
-LATEST = "latest"  # the tag of an image that is named without one
-CONTAINER = "container:"  # before the name of a container image in the file; a path would begin with a slash
+# The tag of an image that is named without one.
+LATEST = "latest"
+# Prefix of a container image in the file. The path of an interpreter begins with a slash.
+CONTAINER = "container:"
 
 _REFERENCE = re.compile(
     r"(?:(?P<registry>[^/]+[.:][^/]*|localhost)/)?(?P<repository>[^:@]*[^:@/])(?::(?P<tag>[^@]+))?(?:@(?P<digest>.+))?"
@@ -56,8 +58,8 @@ _VERSION = re.compile(r"\d+(?:\.\d+)*")
 
 
 @dataclass(frozen=True, slots=True)
-class Environment:
-    """The Python that a job runs on. `notes` are sentences for the user: what was put in place of what."""
+class PythonEnvironment:
+    """The Python that a job runs on. `notes` are sentences for the user about versions that differ."""
 
     python: str
     notes: tuple[str, ...] = ()
@@ -65,22 +67,22 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class ContainerImage:
-    """The container image that a job runs in, by the name that the tool of this machine knows it by."""
+    """The container image that a job runs in, by the name that podman or docker knows on this machine."""
 
     name: str
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
-    """The name of an image, taken apart. The registry does not tell images apart: the same lies in one per region."""
+class ImageReference:
+    """The parsed name of an image. The registry does not count in comparisons, because each region has its own."""
 
     repository: str
     tag: str
     registry: str = field(default="", compare=False)
 
     @classmethod
-    def parse(cls, image: str) -> "Reference":
+    def parse(cls, image: str) -> "ImageReference":
         match = _REFERENCE.fullmatch(image.strip())
         if match is None:
             raise InvalidRequest(f'"{image}" is not the name of an image.')
@@ -88,13 +90,13 @@ class Reference:
 
     @property
     def version(self) -> tuple[int, ...]:
-        """The numbers the tag begins with: (2, 6) for 2.6-cpu-py312; empty when there are none."""
+        """The numbers at the start of the tag: (2, 6) for 2.6-cpu-py312; empty if there are none."""
         match = _VERSION.match(self.tag)
         return tuple(map(int, match[0].split("."))) if match else ()
 
     @property
     def account(self) -> str:
-        """Whose registry it lies in, where that is one of Amazon's; empty otherwise."""
+        """The AWS account whose registry it is in; empty for any other registry."""
         match = _AMAZON.fullmatch(self.registry)
         return match["account"] if match else ""
 
@@ -103,28 +105,28 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
+class _VersionCandidate:
     version: tuple[int, ...]
     python: str
     label: str
 
 
 def installed_version(package: str) -> str | None:
-    """The version of a package in the yard's own Python; None when it is not there."""
-    return _installed_version(package, _changes_of_packages())
+    """Return the version of a package in the yard's own Python; None if it is not installed."""
+    return _installed_version(package, _packages_changed_at())
 
 
 @lru_cache(maxsize=64)
-def _installed_version(package: str, changes: tuple[int, ...]) -> str | None:  # noqa: ARG001 - anew when one changes
-    # It parses a page of metadata, 2 ms of the 3 ms that it took to create a job.
+def _installed_version(package: str, changes: tuple[int, ...]) -> str | None:  # noqa: ARG001 - part of the cache key
+    # Cached because parsing the metadata took 2 ms of the 3 ms that it takes to create a job.
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
 
 
-def _changes_of_packages() -> tuple[int, ...]:
-    """When something was last installed or removed, folder by folder."""
+def _packages_changed_at() -> tuple[int, ...]:
+    """The modification times of the folders that packages are installed in."""
     found = []
     for folder in sys.path:
         with suppress(OSError):
@@ -133,7 +135,7 @@ def _changes_of_packages() -> tuple[int, ...]:
 
 
 class Images:
-    """The images of one yard. The file is read anew with each question, so a change counts at once."""
+    """The images of one yard. The file is read for each call, so a change takes effect at once."""
 
     def __init__(
         self,
@@ -146,88 +148,88 @@ class Images:
         self._python = python
         self._version_of = version_of
 
-    def resolve(self, image: str, *, strict: bool = False) -> Environment | ContainerImage:
-        """What an image stands for.
+    def resolve(self, image: str, *, strict: bool = False) -> PythonEnvironment | ContainerImage:
+        """Return what an image maps to.
 
-        InvalidRequest when it stands for nothing, when its interpreter is gone, or, if `strict`, when only another
-        version than the one it names is there. Whether there is a container image of that name is not asked.
+        Raises InvalidRequest if it maps to nothing, if its interpreter is gone, or, if `strict`, if only another
+        version is available. Does not check that the container image exists.
         """
-        wanted = Reference.parse(image)
-        mapped = self._read()
-        exact = _exact(wanted, mapped)
+        wanted = ImageReference.parse(image)
+        mapped = self._read_mappings()
+        exact = _exact_mapping(wanted, mapped)
         if exact.startswith(CONTAINER):
             return ContainerImage(exact.removeprefix(CONTAINER))
         if exact:
-            return Environment(_runnable(exact, image))
+            return PythonEnvironment(_check_executable(exact, image))
         nearest = self._nearest(wanted, mapped)
         if nearest is None:
-            raise InvalidRequest(f'The image "{image}" stands for nothing on this yard; {_how_to_map(wanted)}')
+            raise InvalidRequest(f'The image "{image}" maps to nothing on this yard; {_how_to_map(wanted)}')
         notes = _difference(wanted, nearest)
         if strict and notes:
             raise InvalidRequest(f"{notes[0]} This yard is strict about versions; {_how_to_map(wanted)}")
-        return Environment(_runnable(nearest.python, image), notes)
+        return PythonEnvironment(_check_executable(nearest.python, image), notes)
 
-    def environment(self, image: str, *, strict: bool = False) -> Environment:
-        """The environment that an image stands for; InvalidRequest also when it stands for a container image."""
+    def environment(self, image: str, *, strict: bool = False) -> PythonEnvironment:
+        """Return the environment that an image maps to. Raises InvalidRequest also if it maps to a container image."""
         found = self.resolve(image, strict=strict)
         if isinstance(found, ContainerImage):
             raise InvalidRequest(
-                f'The image "{image}" stands for the container image {found.name}, which only the container engine '
-                f"runs; start the yard with that engine, or {_how_to_map_to_python(Reference.parse(image))}."
+                f'The image "{image}" maps to the container image {found.name}, which only the container engine '
+                f"runs; start the yard with that engine, or {_how_to_map_to_python(ImageReference.parse(image))}."
             )
         return found
 
     def container_of(self, image: str) -> str:
-        """The container image that an image runs as where it must really run; empty when it stands for a Python.
+        """Return the container image that must run for an image; empty if the image maps to a Python.
 
-        One that stands for nothing is taken by its own name, which the tool may know.
+        An image that maps to nothing keeps its own name, which podman or docker may know.
         """
-        wanted = Reference.parse(image)
-        mapped = self._read()
-        exact = _exact(wanted, mapped)
+        wanted = ImageReference.parse(image)
+        mapped = self._read_mappings()
+        exact = _exact_mapping(wanted, mapped)
         if exact:
             return exact.removeprefix(CONTAINER) if exact.startswith(CONTAINER) else ""
         return "" if self._nearest(wanted, mapped) else image
 
-    def mapped(self) -> dict[str, str]:
-        """What was mapped by hand, as the file has it: images, and the interpreter or the container image of each."""
-        return self._read()
+    def mappings(self) -> dict[str, str]:
+        """Images mapped by the user, and the interpreter or container image of each, as written in the file."""
+        return self._read_mappings()
 
     def map(self, image: str, python: str) -> None:
-        """Let an image, of one version or without a tag of all versions, stand for an interpreter from now on."""
-        name, runnable = str(Reference.parse(image)), _runnable(str(Path(python).absolute()), image)
-        with self._changed() as mapped:
+        """Map an image to an interpreter: one version, or without a tag all versions."""
+        name, runnable = str(ImageReference.parse(image)), _check_executable(str(Path(python).absolute()), image)
+        with self._edit_mappings() as mapped:
             mapped[name] = runnable
 
     def map_container(self, image: str, container: str) -> None:
-        """Let an image, of one version or without a tag of all versions, stand for a container image from now on."""
+        """Map an image to a container image: one version, or without a tag all versions."""
         if not _LOCAL_NAME.fullmatch(container):
             raise InvalidRequest(f'"{container}" is not the name of a container image, such as localhost/mine:1.')
-        with self._changed() as mapped:
-            mapped[str(Reference.parse(image))] = f"{CONTAINER}{container}"
+        with self._edit_mappings() as mapped:
+            mapped[str(ImageReference.parse(image))] = f"{CONTAINER}{container}"
 
     def unmap(self, image: str) -> None:
-        """Forget what an image was mapped to; NotFound when it was not mapped."""
-        name = str(Reference.parse(image))
-        with self._changed() as mapped:
+        """Remove the mapping of an image. Raises NotFound if it has none."""
+        name = str(ImageReference.parse(image))
+        with self._edit_mappings() as mapped:
             if name not in mapped:
                 raise NotFound("mapped image", name)
             del mapped[name]
 
-    def _nearest(self, wanted: Reference, mapped: Mapping[str, str]) -> _Candidate | None:
-        """The one whose version agrees in most leading numbers; then the closest number; then the newer."""
-        candidates = [*_mapped_versions(wanted, mapped), *self._own(wanted)]
+    def _nearest(self, wanted: ImageReference, mapped: Mapping[str, str]) -> _VersionCandidate | None:
+        """Return the version that agrees in the most leading numbers; then the closest number; then the newer one."""
+        candidates = [*_mapped_versions(wanted, mapped), *self._own_candidates(wanted)]
         return min(candidates, key=lambda candidate: _distance(wanted.version, candidate.version), default=None)
 
-    def _own(self, wanted: Reference) -> list[_Candidate]:
+    def _own_candidates(self, wanted: ImageReference) -> list[_VersionCandidate]:
         package = FRAMEWORKS.get(wanted.repository)
         if package is None:
             return []
         found = self._version_of(package)
         label = f"{package} {found}" if found else f"no {package}"
-        return [_Candidate(Reference("", found or "").version, self._python, label)]
+        return [_VersionCandidate(ImageReference("", found or "").version, self._python, label)]
 
-    def _read(self) -> dict[str, str]:
+    def _read_mappings(self) -> dict[str, str]:
         try:
             table = tomllib.loads(self._file.read_text()).get("images", {})
         except FileNotFoundError:
@@ -239,69 +241,69 @@ class Images:
                 f"{self._file}: [images] maps the names of images to paths of interpreters, or to "
                 f'"{CONTAINER}" with the name of a container image.'
             )
-        return {str(Reference.parse(image)): python for image, python in table.items()}
+        return {str(ImageReference.parse(image)): python for image, python in table.items()}
 
     @contextmanager
-    def _changed(self) -> Iterator[dict[str, str]]:
-        """What the file has, to be changed while nobody else does, and written at the end."""
-        with alone_in(self._file.parent):
-            mapped = self._read()
+    def _edit_mappings(self) -> Iterator[dict[str, str]]:
+        """Yield the mappings for changes, under a lock, and write them at the end."""
+        with lock_folder(self._file.parent):
+            mapped = self._read_mappings()
             yield mapped
             self._write(mapped)
 
     def _write(self, mapped: Mapping[str, str]) -> None:
-        # A string in JSON is one in TOML too.
+        # A JSON string is a valid TOML string.
         lines = [f"{json.dumps(image)} = {json.dumps(python)}" for image, python in sorted(mapped.items())]
         replace_file(self._file, "\n".join(["[images]", *lines, ""]).encode())
 
 
-def _exact(wanted: Reference, mapped: Mapping[str, str]) -> str:
-    """What was mapped for just this name: with its tag, as the latest where it has none, or for all its versions."""
+def _exact_mapping(wanted: ImageReference, mapped: Mapping[str, str]) -> str:
+    """The mapping of exactly this name: with its tag (`latest` if it has none), or of all versions."""
     names = (str(wanted), "" if wanted.tag else f"{wanted}:{LATEST}", wanted.repository)
     return next((mapped[name] for name in names if name in mapped), "")
 
 
-def _mapped_versions(wanted: Reference, mapped: Mapping[str, str]) -> list[_Candidate]:
-    references = [(Reference.parse(image), python) for image, python in mapped.items()]
+def _mapped_versions(wanted: ImageReference, mapped: Mapping[str, str]) -> list[_VersionCandidate]:
+    references = [(ImageReference.parse(image), python) for image, python in mapped.items()]
     return [
-        _Candidate(each.version, python, str(each))
+        _VersionCandidate(each.version, python, str(each))
         for each, python in references
         if each.repository == wanted.repository and each.version and not python.startswith(CONTAINER)
     ]
 
 
 def _distance(wanted: tuple[int, ...], there: tuple[int, ...]) -> tuple[bool, int, int, list[int]]:
-    """How far a version is from the one wanted, so that the least is the nearest."""
+    """Sort key by which the version nearest to the wanted one comes first."""
     pairs = list(zip(wanted, there, strict=False))
     agreeing = next((place for place, (number, other) in enumerate(pairs) if number != other), len(pairs))
     apart = abs(pairs[agreeing][0] - pairs[agreeing][1]) if agreeing < len(pairs) else 0
     return (not there, -agreeing, apart, [-number for number in there])
 
 
-def _difference(wanted: Reference, found: _Candidate) -> tuple[str, ...]:
-    """Nothing to say when all numbers that both name agree: 2.6 is 2.6.1."""
+def _difference(wanted: ImageReference, found: _VersionCandidate) -> tuple[str, ...]:
+    """Describe how the version differs. It does not if all numbers that both name agree: 2.6 is 2.6.1."""
     if not wanted.version or (
         found.version and all(a == b for a, b in zip(wanted.version, found.version, strict=False))
     ):
         return ()
-    return (f"The image {wanted} stands for an environment with {found.label}.",)
+    return (f"The image {wanted} maps to an environment with {found.label}.",)
 
 
-def _runnable(python: str, image: str) -> str:
+def _check_executable(python: str, image: str) -> str:
     if not os.access(python, os.X_OK) or not Path(python).is_file():
         raise InvalidRequest(
-            f'The image "{image}" is mapped to {python}, which is not a program that can be run; map it to another '
-            f"with `trainyard images map {Reference.parse(image)} PYTHON`."
+            f'The image "{image}" is mapped to {python}, which is not an executable file; map it to another '
+            f"with `trainyard images map {ImageReference.parse(image)} PYTHON`."
         )
     return python
 
 
-def _how_to_map(wanted: Reference) -> str:
+def _how_to_map(wanted: ImageReference) -> str:
     return (
         f"{_how_to_map_to_python(wanted)}, or a container image, which the container engine runs, with "
         f"`trainyard images map {wanted} --container LOCAL_IMAGE`."
     )
 
 
-def _how_to_map_to_python(wanted: Reference) -> str:
+def _how_to_map_to_python(wanted: ImageReference) -> str:
     return f"give it a Python with `trainyard images map {wanted} /path/to/python`"

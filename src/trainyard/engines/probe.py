@@ -1,7 +1,7 @@
-"""What this machine can do for jobs, found out by trying.
+"""What this machine can do for jobs, found by trying it.
 
-Every answer says what follows from it, so that a person knows what to fix and what to let be. Nothing is left behind:
-whatever enters a namespace or mounts something does so in a child process (see trial.py). Standard library only.
+Every result states its consequence, so that a person knows what to fix and what to leave. Nothing is left behind:
+whatever enters a namespace or mounts something runs in a child process (namespace_probe.py). Standard library only.
 """
 
 import contextlib
@@ -19,16 +19,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-_TRIAL = Path(__file__).with_name("trial.py")
-_TRIAL_LIMIT_S = 20
-_ENGINE_LIMIT_S = 10
-_LEAST_DISK = 5 * 1024**3
-_NO_LIMIT = 1 << 60  # cgroup v1 writes a huge number where there is no limit
+_NAMESPACE_PROBE = Path(__file__).with_name("namespace_probe.py")
+_PROBE_TIMEOUT_S = 20
+_PROGRAM_TIMEOUT_S = 10
+_MIN_DISK_BYTES = 5 * 1024**3
+# cgroup v1 reports a number above this where there is no limit.
+_CGROUP_V1_UNLIMITED = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """Whether something works here, and how one knows."""
+class ProbeResult:
+    """Whether something works here, and the evidence."""
 
     ok: bool
     detail: str
@@ -36,7 +37,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """One thing that this machine can or cannot do, and what follows from it."""
+    """One thing that this machine can or cannot do, and the consequence for jobs."""
 
     name: str
     ok: bool
@@ -45,8 +46,8 @@ class Capability:
 
 
 @dataclass(frozen=True, slots=True)
-class Capacity:
-    """What jobs on this machine can share. Limits of the cgroup this process runs in are respected."""
+class MachineCapacity:
+    """What jobs on this machine can share, within the limits of this process's cgroup."""
 
     cores: float
     memory_bytes: int
@@ -55,182 +56,182 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """One row of the table of probes."""
+class MachineProbe:
+    """One row of the table of probes: what to run, and the consequence of success and of failure."""
 
     name: str
-    ask: Callable[[Path], Answer]
+    run: Callable[[Path], ProbeResult]
     if_so: str
     if_not: str
 
 
 def probe_machine(folder: Path) -> Iterator[Capability]:
-    """Each capability in turn; `folder` is where the yard keeps, or will keep, its files."""
+    """Yield each capability in turn. `folder` is where the yard keeps its files, or will keep them."""
     existing = _existing(folder)
-    for question in QUESTIONS:
-        answer = question.ask(existing)
+    for question in PROBES:
+        answer = question.run(existing)
         yield Capability(question.name, answer.ok, answer.detail, question.if_so if answer.ok else question.if_not)
 
 
-def capacity(folder: Path) -> Capacity:
-    """Read from the kernel in a millisecond; GPUs are counted by their device files."""
+def measure_capacity(folder: Path) -> MachineCapacity:
+    """Read the capacity from the kernel, within a millisecond. GPUs are counted by their device files."""
     devices = [entry for entry in Path("/dev").iterdir() if re.fullmatch(r"nvidia\d+", entry.name)]
-    return Capacity(_cores(), _memory(), len(devices), shutil.disk_usage(_existing(folder)).free)
+    return MachineCapacity(_cores(), _memory(), len(devices), shutil.disk_usage(_existing(folder)).free)
 
 
-def ask_isolation(instances: int) -> Answer:
-    """Whether so many instances can be cut off from every network but one of their own."""
-    return _try("net" if instances == 1 else "bridge")
+def probe_isolation(instances: int) -> ProbeResult:
+    """Whether that many instances can be isolated from every network but their own."""
+    return _probe_namespace("net" if instances == 1 else "bridge")
 
 
-def ask_overlay(folder: Path) -> Answer:
-    """Tried beside the home folder, since not every file system can be the upper layer of another."""
-    return _try("overlay", folder if os.access(folder, os.W_OK) else None)
+def probe_overlay(folder: Path) -> ProbeResult:
+    """Try in the home folder, because not every file system can be an upper layer."""
+    return _probe_namespace("overlay", folder if os.access(folder, os.W_OK) else None)
 
 
-def ask_fuse(_: Path) -> Answer:
+def probe_fuse(_: Path) -> ProbeResult:
     if not Path("/dev/fuse").exists():
-        return Answer(ok=False, detail="/dev/fuse does not exist")
-    return _try("fuse")
+        return ProbeResult(ok=False, detail="/dev/fuse does not exist")
+    return _probe_namespace("fuse")
 
 
-def ask_cgroups(_: Path) -> Answer:
-    """Whether groups with limits can be made below the one this process is in."""
+def probe_cgroups(_: Path) -> ProbeResult:
+    """Whether this process can create cgroups with limits below its own."""
     usable = {name: group for group in _own_cgroups() if _can_divide(group.folder) for name in group.controllers}
     found = [name for name in ("cpu", "memory", "pids") if name in usable]
     versions = sorted({"v2" if usable[name].is_v2 else "v1" for name in found})
     detail = f"writable: {', '.join(found) or 'none'}" + (f" ({', '.join(versions)})" if versions else "")
-    return Answer(len(found) == 3, detail)
+    return ProbeResult(len(found) == 3, detail)
 
 
-def ask_gpus(_: Path) -> Answer:
-    """NVIDIA's own library is asked, since device files alone do not say that the driver works."""
+def probe_gpus(_: Path) -> ProbeResult:
+    """Ask NVIDIA's library, because device files alone do not prove that the driver works."""
     try:
         names = _nvml_names()
     except OSError as error:
-        return Answer(ok=False, detail=str(error))
-    return Answer(bool(names), ", ".join(names) or "the driver works and sees none")
+        return ProbeResult(ok=False, detail=str(error))
+    return ProbeResult(bool(names), ", ".join(names) or "the driver works and sees none")
 
 
-def ask_ray(_: Path) -> Answer:
+def probe_ray(_: Path) -> ProbeResult:
     if importlib.util.find_spec("ray") is None:
-        return Answer(ok=False, detail=f"not installed for {sys.executable}")
-    return Answer(ok=True, detail=f"ray {importlib.metadata.version('ray')}")
+        return ProbeResult(ok=False, detail=f"not installed for {sys.executable}")
+    return ProbeResult(ok=True, detail=f"ray {importlib.metadata.version('ray')}")
 
 
-def ask_podman(_: Path) -> Answer:
+def probe_podman(_: Path) -> ProbeResult:
     return _ask_program("podman", ["version", "--format", "{{.Client.Version}}"])
 
 
-def ask_docker(_: Path) -> Answer:
+def probe_docker(_: Path) -> ProbeResult:
     return _ask_program("docker", ["version", "--format", "{{.Server.Version}}"])
 
 
-def ask_uv(_: Path) -> Answer:
+def probe_uv(_: Path) -> ProbeResult:
     return _ask_program("uv", ["--version"])
 
 
-def ask_disk(folder: Path) -> Answer:
+def probe_disk(folder: Path) -> ProbeResult:
     free = shutil.disk_usage(folder).free
-    return Answer(free >= _LEAST_DISK, f"{free / 1024**3:.1f} GiB free at {folder}")
+    return ProbeResult(free >= _MIN_DISK_BYTES, f"{free / 1024**3:.1f} GiB free at {folder}")
 
 
-def ask_clock(_: Path) -> Answer:
-    """A clock before this program was written is surely wrong; the kernel knows whether anything keeps it right."""
+def probe_clock(_: Path) -> ProbeResult:
+    """A time before this program was written is certainly wrong; the kernel knows whether a service adjusts it."""
     now = datetime.now(UTC)
     synchronised = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(256)) != 5  # TIME_ERROR
-    keeper = "kept by a time service" if synchronised else "kept by no time service that the kernel knows of"
-    return Answer(now.year >= 2026, f"{now:%Y-%m-%d %H:%M:%S} UTC, {keeper}")
+    service = "kept by a time service" if synchronised else "kept by no time service that the kernel knows of"
+    return ProbeResult(now.year >= 2026, f"{now:%Y-%m-%d %H:%M:%S} UTC, {service}")
 
 
-QUESTIONS: Sequence[Question] = (
-    Question(
+PROBES: Sequence[MachineProbe] = (
+    MachineProbe(
         "user namespaces",
-        lambda _: _try("user"),
+        lambda _: _probe_namespace("user"),
         "Jobs are sandboxed without root.",
         "Jobs run as plain processes that see what this user sees; allowing unprivileged user namespaces changes that.",
     ),
-    Question(
+    MachineProbe(
         "mount namespaces",
-        lambda _: _try("mount"),
+        lambda _: _probe_namespace("mount"),
         "Each instance has a private /opt/ml and a read-only system.",
         "Instances cannot have a private /opt/ml; scripts must take their folders from the SM_* variables.",
     ),
-    Question(
+    MachineProbe(
         "pid namespaces",
-        lambda _: _try("pid"),
+        lambda _: _probe_namespace("pid"),
         "When a job ends, every process it started ends with it.",
         "Processes of a job are ended by group; one that leaves its group may stay behind.",
     ),
-    Question(
+    MachineProbe(
         "network namespaces",
-        lambda _: _try("net"),
+        lambda _: _probe_namespace("net"),
         "EnableNetworkIsolation cuts a job off from every network.",
         "Jobs with EnableNetworkIsolation are refused.",
     ),
-    Question(
+    MachineProbe(
         "network bridges",
-        lambda _: _try("bridge"),
+        lambda _: _probe_namespace("bridge"),
         "Isolated jobs may have several instances that reach each other and nothing else.",
         "Isolated jobs can have one instance only.",
     ),
-    Question(
+    MachineProbe(
         "overlayfs",
-        ask_overlay,
+        probe_overlay,
         "File channels are writable views of the stored objects and cost no copy.",
         "File channels are copied to each instance.",
     ),
-    Question(
+    MachineProbe(
         "cgroups",
-        ask_cgroups,
+        probe_cgroups,
         "Memory, CPU and process limits of instance types are enforced.",
         "Limits of instance types without a writable controller are not enforced, and a job's description says so.",
     ),
-    Question(
+    MachineProbe(
         "FUSE",
-        ask_fuse,
-        "FastFile channels work on objects that lie in a remote S3.",
+        probe_fuse,
+        "FastFile channels work on objects in a remote S3.",
         "FastFile channels work on local objects only; those in a remote S3 are downloaded.",
     ),
-    Question(
+    MachineProbe(
         "GPUs",
-        ask_gpus,
+        probe_gpus,
         "GPU instance types get real GPUs.",
         "GPU instance types have no GPU here; training runs on the CPU.",
     ),
-    Question(
+    MachineProbe(
         "Ray",
-        ask_ray,
+        probe_ray,
         "Jobs can run on a Ray cluster.",
         "Jobs run on this machine only; `pip install 'trainyard[ray]'` adds clusters.",
     ),
-    Question(
+    MachineProbe(
         "podman",
-        ask_podman,
+        probe_podman,
         "Jobs can run in images of their own.",
         "Without a container engine an image must map to an environment of this machine.",
     ),
-    Question(
+    MachineProbe(
         "docker",
-        ask_docker,
+        probe_docker,
         "Jobs can run in images of their own.",
         "Without a container engine an image must map to an environment of this machine.",
     ),
-    Question(
+    MachineProbe(
         "uv",
-        ask_uv,
+        probe_uv,
         "A job's requirements.txt is installed fast and cached.",
         "A job's requirements.txt is installed by pip, which takes longer.",
     ),
-    Question(
+    MachineProbe(
         "disk space",
-        ask_disk,
-        "There is room for objects, logs and environments.",
-        "Uploads and environments may fill the disk soon; make room, or move the home folder with --home.",
+        probe_disk,
+        "There is space for objects, logs and environments.",
+        "Uploads and environments may fill the disk soon; free some space, or move the home folder with --home.",
     ),
-    Question(
+    MachineProbe(
         "clock",
-        ask_clock,
+        probe_clock,
         "Signatures are accepted from clients whose clocks differ by less than 15 minutes.",
         "Signatures and certificates will be refused; set the clock.",
     ),
@@ -244,39 +245,39 @@ def _existing(folder: Path) -> Path:
     return folder
 
 
-def _try(name: str, parent: Path | None = None) -> Answer:
+def _probe_namespace(name: str, parent: Path | None = None) -> ProbeResult:
     with tempfile.TemporaryDirectory(prefix="trainyard-trial-", dir=parent, ignore_cleanup_errors=True) as folder:
         try:
             result = subprocess.run(
-                [sys.executable, "-S", "-P", str(_TRIAL), name, folder],
+                [sys.executable, "-S", "-P", str(_NAMESPACE_PROBE), name, folder],
                 capture_output=True,
                 text=True,
-                timeout=_TRIAL_LIMIT_S,
+                timeout=_PROBE_TIMEOUT_S,
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            return Answer(ok=False, detail=f"tried: {error}")
+            return ProbeResult(ok=False, detail=f"tried: {error}")
     if result.returncode == 0:
-        return Answer(ok=True, detail="tried: works")
+        return ProbeResult(ok=True, detail="tried: works")
     last = result.stderr.strip().splitlines()[-1:] or [f"ended with {result.returncode}"]
-    return Answer(ok=False, detail=f"tried: {last[0]}")
+    return ProbeResult(ok=False, detail=f"tried: {last[0]}")
 
 
-def _ask_program(name: str, arguments: Sequence[str]) -> Answer:
-    beside = Path(sys.executable).with_name(name)
-    program = shutil.which(name) or (str(beside) if beside.exists() else None)
+def _ask_program(name: str, arguments: Sequence[str]) -> ProbeResult:
+    in_environment = Path(sys.executable).with_name(name)
+    program = shutil.which(name) or (str(in_environment) if in_environment.exists() else None)
     if program is None:
-        return Answer(ok=False, detail="not found")
+        return ProbeResult(ok=False, detail="not found")
     try:
         result = subprocess.run(
-            [program, *arguments], capture_output=True, text=True, timeout=_ENGINE_LIMIT_S, check=False
+            [program, *arguments], capture_output=True, text=True, timeout=_PROGRAM_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Answer(ok=False, detail=f"{program} does not answer: {error}")
+        return ProbeResult(ok=False, detail=f"{program} does not answer: {error}")
     if result.returncode:
         last = result.stderr.strip().splitlines()[-1:] or [f"ended with {result.returncode}"]
-        return Answer(ok=False, detail=f"{program} does not answer: {last[0]}")
-    return Answer(ok=True, detail=f"{program}: {result.stdout.strip()}")
+        return ProbeResult(ok=False, detail=f"{program} does not answer: {last[0]}")
+    return ProbeResult(ok=True, detail=f"{program}: {result.stdout.strip()}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,33 +288,34 @@ class _Cgroup:
 
 
 def _own_cgroups() -> list[_Cgroup]:
-    """The groups this process is in: one of v2, and one for each hierarchy of v1."""
-    places = _cgroup_mounts()
+    """Return the cgroups of this process: one of v2, and one for each hierarchy of v1."""
+    mounts = _cgroup_mounts()
     groups = []
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, names, path = line.split(":", 2)
-        mounted = places.get(names)
+        mounted = mounts.get(names)
         if mounted is None:
             continue
         folder = mounted / path.lstrip("/")
-        folder = folder if folder.is_dir() else mounted  # in a container the path is often that outside of it
+        # In a container the path is often the one outside of it.
+        folder = folder if folder.is_dir() else mounted
         groups.append(_Cgroup(folder, _controllers(folder, names), names == ""))
     return groups
 
 
 def _cgroup_mounts() -> dict[str, Path]:
-    """Where each hierarchy is mounted, by the controller list that /proc/self/cgroup calls it by; "" is v2."""
-    places = {}
+    """Return where each hierarchy is mounted, by its list of controllers as in /proc/self/cgroup; "" is v2."""
+    mounts = {}
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
         kind, _, options = after.split(" ", 2)
         target = Path(before.split(" ")[4])
         if kind == "cgroup2":
-            places[""] = target
+            mounts[""] = target
         elif kind == "cgroup":
             for line_names in _v1_names(options):
-                places.setdefault(line_names, target)
-    return places
+                mounts.setdefault(line_names, target)
+    return mounts
 
 
 def _v1_names(options: str) -> Iterator[str]:
@@ -385,5 +387,5 @@ def _memory() -> int:
         for name in ("memory.max", "memory.limit_in_bytes"):
             with contextlib.suppress(OSError, ValueError):
                 limit = int((group.folder / name).read_text())
-                memory = min(memory, limit) if limit < _NO_LIMIT else memory
+                memory = min(memory, limit) if limit < _CGROUP_V1_UNLIMITED else memory
     return memory

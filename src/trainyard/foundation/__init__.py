@@ -1,1 +1,1 @@
-"""The ground everything stands on: errors, names, locations, time, settings. Standard library only."""
+"""What everything else builds on: errors, names, locations, time, settings. Standard library only."""

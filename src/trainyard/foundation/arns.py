@@ -1,4 +1,4 @@
-"""Amazon resource names and ids, as the yard mints them."""
+"""Builds Amazon resource names and ids."""
 
 import base64
 import hashlib
@@ -31,5 +31,5 @@ def assumed_role_arn(account: str, role: str, session: str) -> str:
 
 
 def unique_id(prefix: str, seed: str) -> str:
-    """An id as IAM writes them (AROA…, AIDA…, ANPA…), always the same for the same seed."""
+    """Return an id in IAM's form (AROA…, AIDA…, ANPA…), always the same for the same seed."""
     return prefix + base64.b32encode(hashlib.sha256(seed.encode()).digest()).decode()[:17]

@@ -1,4 +1,4 @@
-"""Time as the yard keeps it: aware UTC datetimes in memory, integer microseconds on disk."""
+"""Time: aware UTC datetimes in memory, integer microseconds on disk."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ def utc_now() -> datetime:
 
 
 def to_micros(moment: datetime) -> int:
-    """Whole microseconds since the epoch; exact, unlike `timestamp()`."""
+    """Return whole microseconds since the epoch; exact, unlike `timestamp()`."""
     return (moment - EPOCH) // timedelta(microseconds=1)
 
 
@@ -23,5 +23,5 @@ def from_micros(micros: int) -> datetime:
 
 
 def boottime() -> float:
-    """Seconds that also pass while the machine sleeps, and that no correction of the clock touches."""
+    """Return seconds since boot, including suspended time. No correction of the clock changes them."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

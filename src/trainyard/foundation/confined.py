@@ -1,12 +1,12 @@
 """File operations in a tree that a program could have written, by code with more rights than the program.
 
 The agent may be root, and a program may have put a link, a pipe or a folder of its own wherever a file was expected,
-and may change it again at any moment. So a folder that the program cannot replace is opened once, and all that lies
-below it is reached from there name by name, each opened relative to the folder before it and never through a link.
-Nothing is done twice by the same name: rights and owners are changed through the descriptor that was opened.
+and may change it again at any moment. So a folder that the program cannot replace is opened once, and everything below
+it is reached from there name by name, each opened relative to the folder before it and never through a link. No name is
+resolved twice: permissions and owners are changed through the descriptor that was opened.
 
 Names are resolved here and not by `openat2(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS)`, which gives the same guarantee for
-paths without "..": a folder that was closed to its own user has to be opened up on the way.
+paths without "..": a folder without permissions for its own user has to be made accessible on the way.
 """
 
 import errno
@@ -22,16 +22,18 @@ from typing import NamedTuple, Self
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_PLACE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-_NO_FOLDER = (errno.ENOTDIR, errno.ELOOP)  # what opening a link or a file as a folder fails with
-_ENTER = stat.S_IRUSR | stat.S_IXUSR
-_MOST_NAMES = 10_000  # of folders in one that are kept in mind while it is removed
+_PATH_ONLY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+# How opening a link or a file as a folder fails.
+_NOT_A_FOLDER = (errno.ENOTDIR, errno.ELOOP)
+_READ_AND_ENTER = stat.S_IRUSR | stat.S_IXUSR
+# How many names of subfolders are kept in memory while a folder is removed.
+_MAX_NAMES = 10_000
 
 
-class Entry(NamedTuple):
-    """Something that a walk came to, with what is only valid until the next one.
+class TreeEntry(NamedTuple):
+    """An entry of a walk, valid only until the next one.
 
-    `above` are the names of the folders on the way, and `folder` is a descriptor of the one that it lies in.
+    `above` are the names of the folders on the way, and `folder` is a descriptor of the folder that contains it.
     """
 
     name: str
@@ -40,15 +42,15 @@ class Entry(NamedTuple):
     folder: int
 
     def read(self, *, limit_bytes: int) -> bytes:
-        """The beginning of a file; nothing of what is none."""
+        """Read the beginning of a file; empty if it is not a file."""
         return ConfinedFolder(self.folder).read(self.name, limit_bytes=limit_bytes) or b""
 
 
 class ConfinedFolder:
-    """An open folder, and what is done in it and below.
+    """An open folder, and operations in it and below.
 
-    Paths are relative to it, "" is the folder itself. OSError for everything that cannot be done, which is so where a
-    part of a path is a link, and where a path has "..".
+    Paths are relative to it; "" is the folder itself. Everything that fails raises OSError, also if a part of a path is
+    a link, or if a path has "..".
     """
 
     __slots__ = ("_descriptor",)
@@ -58,7 +60,7 @@ class ConfinedFolder:
 
     @classmethod
     def open(cls, root: Path, below: str = "") -> Self:
-        """The folder at a path below `root`, which no program can replace."""
+        """Open the folder at a path below `root`, which no program can replace."""
         descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         if not below:
             return cls(descriptor)
@@ -83,35 +85,35 @@ class ConfinedFolder:
         return ConfinedFolder(_descend(self._descriptor, _names(path)))
 
     def make_folder(self, path: str, *, owner: int | None = None, mode: int = 0o755) -> "ConfinedFolder":
-        """Open a folder, made if need be; those that are made on the way belong to `owner`."""
+        """Open a folder, created if need be. Folders that are created on the way belong to `owner`."""
         descriptor = os.open(".", _FOLDER, dir_fd=self._descriptor)
         try:
             for name in _names(path):
-                descriptor = _exchange(descriptor, _make_folder(name, descriptor, owner=owner, mode=mode))
+                descriptor = _close_and_return(descriptor, _make_folder(name, descriptor, owner=owner, mode=mode))
         except BaseException:
             os.close(descriptor)
             raise
         return ConfinedFolder(descriptor)
 
     def open_file(self, path: str) -> int:
-        """A descriptor of a regular file, for reading; nothing else is opened, which for a device may have effects."""
+        """Open a regular file for reading. Nothing else is opened, because opening a device may have effects."""
         with self._parent(path) as (folder, name):
-            place = os.open(name, _PLACE, dir_fd=folder)
+            handle = os.open(name, _PATH_ONLY, dir_fd=folder)
         try:
-            kind = stat.S_IFMT(os.fstat(place).st_mode)
+            kind = stat.S_IFMT(os.fstat(handle).st_mode)
             if kind != stat.S_IFREG:
                 raise OSError(errno.ELOOP if kind == stat.S_IFLNK else errno.EINVAL, "It is not a file", name)
-            return _open_place(place, _FILE)
+            return _open_handle(handle, _FILE)
         finally:
-            os.close(place)
+            os.close(handle)
 
     def create_file(self, path: str, *, owner: int | None = None, mode: int = 0o644) -> int:
-        """A descriptor of a new file, for writing; FileExistsError where anything has its name."""
+        """Create a file and open it for writing. Raises FileExistsError if anything has its name."""
         with self._parent(path) as (folder, name):
             return _create_file(name, folder, owner=owner, mode=mode)
 
     def read(self, path: str, *, limit_bytes: int, offset: int = 0) -> bytes | None:
-        """So many bytes of a file; None when it is not there, or is not a file."""
+        """Read up to `limit_bytes` of a file; None if it does not exist or is not a file."""
         try:
             descriptor = self.open_file(path)
         except OSError:
@@ -129,7 +131,8 @@ class ConfinedFolder:
     def replace_file(self, path: str, data: bytes, *, owner: int | None = None, mode: int = 0o644) -> None:
         """Write a file so that a reader sees all of it, or what was there before."""
         with self._parent(path) as (folder, name):
-            new = f".{name[:200]}.{os.urandom(8).hex()}"  # which nobody can have put there before
+            # Nobody can guess this name.
+            new = f".{name[:200]}.{os.urandom(8).hex()}"
             try:
                 with os.fdopen(_create_file(new, folder, owner=owner, mode=mode), "wb") as file:
                     file.write(data)
@@ -149,27 +152,27 @@ class ConfinedFolder:
             os.link(source, name, dst_dir_fd=folder, follow_symlinks=False)
 
     def bind_socket(self, listener: socket.socket, path: str, *, owner: int | None = None, mode: int = 0o600) -> None:
-        """Bind a unix socket, in place of what has its name; the path may be longer than an address can be."""
+        """Bind a unix socket, replacing what has its name. The path may be longer than a socket address."""
         self.remove(path)
         with self._parent(path) as (folder, name):
             listener.bind(f"/proc/self/fd/{folder}/{name}")
-            place = os.open(name, _PLACE, dir_fd=folder)
+            handle = os.open(name, _PATH_ONLY, dir_fd=folder)
         try:
-            if not stat.S_ISSOCK(os.fstat(place).st_mode):
+            if not stat.S_ISSOCK(os.fstat(handle).st_mode):
                 raise OSError(errno.ENOTSOCK, "It is not the socket any more", path)
-            _by_descriptor(place).chmod(mode)
+            _path_of(handle).chmod(mode)
             if owner is not None:
-                os.chown(_by_descriptor(place), owner, owner)
+                os.chown(_path_of(handle), owner, owner)
         finally:
-            os.close(place)
+            os.close(handle)
 
     def status(self, path: str) -> os.stat_result | None:
-        """What lies at a path, a link as itself; None when nothing does, or something on the way is no folder."""
+        """Return the status at a path, of a link itself; None if nothing is there or the path leads through a file."""
         try:
             with self._parent(path) as (folder, name):
                 return os.stat(name, dir_fd=folder, follow_symlinks=False)
         except OSError as error:
-            if error.errno in (errno.ENOENT, *_NO_FOLDER):
+            if error.errno in (errno.ENOENT, *_NOT_A_FOLDER):
                 return None
             raise
 
@@ -189,48 +192,48 @@ class ConfinedFolder:
             return os.readlink(name, dir_fd=folder)
 
     def set_mode(self, path: str, mode: int) -> None:
-        """Change the rights to a file or a folder; OSError where there is a link."""
+        """Change the permissions of a file or a folder. Raises OSError for a link."""
         with self._parent(path) as (folder, name):
-            place = os.open(name, _PLACE, dir_fd=folder)
+            handle = os.open(name, _PATH_ONLY, dir_fd=folder)
         try:
-            if stat.S_ISLNK(os.fstat(place).st_mode):
+            if stat.S_ISLNK(os.fstat(handle).st_mode):
                 raise OSError(errno.ELOOP, "It is a link", path)
-            _by_descriptor(place).chmod(mode)
+            _path_of(handle).chmod(mode)
         finally:
-            os.close(place)
+            os.close(handle)
 
-    def walk(self) -> Iterator[Entry]:
-        """All that lies below, however deep, what is in a folder before what is below that; no link is followed.
+    def walk(self) -> Iterator[TreeEntry]:
+        """Yield everything below, however deep, entries of a folder before those of its subfolders. Follows no link.
 
-        What vanishes meanwhile or is closed to us is passed over. OSError when a folder is moved elsewhere while it is
-        looked through.
+        Entries that vanish meanwhile or cannot be read are skipped. Raises OSError if a folder is moved while it is
+        being walked.
         """
         return _walk(os.open(".", _FOLDER, dir_fd=self._descriptor))
 
     def give(self, owner: int) -> None:
-        """Make this folder and all that lies in it somebody's, each link as itself."""
+        """Change the owner of this folder and everything in it, of links themselves."""
         os.fchown(self._descriptor, owner, owner)
         for entry in self.walk():
             with suppress(FileNotFoundError):
                 os.chown(entry.name, owner, owner, dir_fd=entry.folder, follow_symlinks=False)
 
     def unlink(self, path: str) -> None:
-        """Remove what is no folder."""
+        """Remove anything but a folder."""
         with self._parent(path) as (folder, name):
             os.unlink(name, dir_fd=folder)
 
     def remove(self, path: str) -> None:
-        """Remove whatever lies at a path, a folder with all that is in it; nothing happens when nothing is there.
+        """Remove whatever is at a path, a folder with its content. Does nothing if there is nothing.
 
-        It may be deeper than a path can be long, and lack the rights to enter it. Files keep their rights: they are
-        removed without any, and may be shared with others.
+        It may be deeper than a path can be long, and lack the permission to enter it. The permissions of files do not
+        change: removing them takes none, and they may have other names.
         """
         with suppress(FileNotFoundError), self._parent(path) as (folder, name):
             _remove(name, folder)
 
     @contextmanager
     def _parent(self, path: str) -> Iterator[tuple[int, str]]:
-        """A descriptor of the folder that a path leads to, and the last name."""
+        """Yield a descriptor of the parent folder of a path, and the last name."""
         *above, name = _names(path) or ["."]
         if not above:
             yield self._descriptor, name
@@ -243,15 +246,15 @@ class ConfinedFolder:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder in which a program may have done what it liked, if it is there; its parent is no program's."""
+    """Remove a folder that a program could write, if it exists. No program can replace its parent."""
     with suppress(FileNotFoundError), ConfinedFolder.open(folder.parent) as parent:
         parent.remove(folder.name)
 
 
 def tree_size(folder: Path) -> int:
-    """The bytes of all files in a folder in which a program may have done what it liked; nothing where there is none.
+    """Return the bytes of all files in a folder that a program could write; 0 if there is none.
 
-    Links count as nothing. What was moved elsewhere meanwhile, with all that comes after it, is not counted.
+    Links do not count. If a folder is moved meanwhile, it and everything after it is not counted.
     """
     total = 0
     with suppress(OSError), ConfinedFolder.open(folder.parent, folder.name) as opened:
@@ -268,32 +271,32 @@ def _names(path: str) -> list[str]:
 
 
 def _descend(folder: int, names: Sequence[str]) -> int:
-    """A descriptor of the folder that names lead to from an open one."""
+    """Return a descriptor of the folder to which names lead from an open one."""
     first, *others = names or (".",)
     descriptor = _open_folder(first, folder)
     try:
         for name in others:
-            descriptor = _exchange(descriptor, _open_folder(name, descriptor))
+            descriptor = _close_and_return(descriptor, _open_folder(name, descriptor))
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
 
 
-def _exchange(old: int, new: int) -> int:
+def _close_and_return(old: int, new: int) -> int:
     os.close(old)
     return new
 
 
-def _open_folder(name: str, folder: int, *, to_change: bool = False) -> int:
+def _open_folder(name: str, folder: int, *, is_writable: bool = False) -> int:
     descriptor = _open_closed_folder(name, folder)
     if os.geteuid():
-        _permit(descriptor, stat.S_IRWXU if to_change else _ENTER)
+        _add_rights(descriptor, stat.S_IRWXU if is_writable else _READ_AND_ENTER)
     return descriptor
 
 
 def _open_searchable(name: str, folder: int) -> int:
-    """Open a folder as it is; PermissionError also for one whose names can be read, but from which no way leads up."""
+    """Open a folder as it is. Raises PermissionError also if its names can be read but it cannot be entered."""
     descriptor = os.open(name, _FOLDER, dir_fd=folder)
     try:
         os.stat(".", dir_fd=descriptor)
@@ -304,39 +307,40 @@ def _open_searchable(name: str, folder: int) -> int:
 
 
 def _open_closed_folder(name: str, folder: int) -> int:
-    """Open a folder that may have been closed to everybody, in one that is open."""
+    """Open a folder that may lack all permissions, in one that is open."""
     with suppress(PermissionError):
         return os.open(name, _FOLDER, dir_fd=folder)
-    place = os.open(name, _PLACE, dir_fd=folder)
+    handle = os.open(name, _PATH_ONLY, dir_fd=folder)
     try:
-        return _open_place(place, _FOLDER & ~os.O_NOFOLLOW)
+        return _open_handle(handle, _FOLDER & ~os.O_NOFOLLOW)
     finally:
-        os.close(place)
+        os.close(handle)
 
 
-def _open_place(place: int, flags: int) -> int:
-    """Open what was found, which may have been closed to everybody."""
+def _open_handle(handle: int, flags: int) -> int:
+    """Open what a path-only descriptor refers to, which may lack all permissions."""
     with suppress(PermissionError):
-        return os.open(_by_descriptor(place), flags)
-    _permit(place, _ENTER)
-    return os.open(_by_descriptor(place), flags)
+        return os.open(_path_of(handle), flags)
+    _add_rights(handle, _READ_AND_ENTER)
+    return os.open(_path_of(handle), flags)
 
 
-def _by_descriptor(place: int) -> Path:
-    """What is open, whatever its name stands for by now."""
-    return Path(f"/proc/self/fd/{place}")
+def _path_of(handle: int) -> Path:
+    """Return a path to what is open, whatever its name refers to by now."""
+    return Path(f"/proc/self/fd/{handle}")
 
 
-def _permit(place: int, needed: int) -> None:
-    """Have these rights to an open folder or file, if it is ours and in no other place by another name."""
-    found = os.fstat(place)
+def _add_rights(handle: int, needed: int) -> None:
+    """Add permissions to an open folder or file, if it is ours and has no other name."""
+    found = os.fstat(handle)
     if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
         needed &= ~stat.S_IXUSR
     elif not stat.S_ISDIR(found.st_mode):
         raise PermissionError(errno.EACCES, "It is closed, and neither a folder nor a file of its own")
     if found.st_mode & needed != needed:
-        with suppress(PermissionError):  # it is another user's; whoever opens it is told so
-            _by_descriptor(place).chmod(stat.S_IMODE(found.st_mode) | needed)
+        # If it is another user's, opening it will fail.
+        with suppress(PermissionError):
+            _path_of(handle).chmod(stat.S_IMODE(found.st_mode) | needed)
 
 
 def _make_folder(name: str, folder: int, *, owner: int | None, mode: int) -> int:
@@ -352,7 +356,8 @@ def _make_folder(name: str, folder: int, *, owner: int | None, mode: int) -> int
 
 def _create_file(name: str, folder: int, *, owner: int | None, mode: int) -> int:
     descriptor = os.open(name, _NEW_FILE, mode, dir_fd=folder)
-    os.fchmod(descriptor, mode)  # the umask may have taken bits away
+    # The umask may have removed some bits.
+    os.fchmod(descriptor, mode)
     if owner is not None:
         os.fchown(descriptor, owner, owner)
     return descriptor
@@ -363,10 +368,10 @@ def _identity(descriptor: int) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-class _Descent:
-    """Where a walk stands, which has one folder open at a time: more may lie on the way than a process can hold open.
+class _TreeCursor:
+    """The position of a walk. Only one folder is open at a time: the tree may be deeper than a process can have open.
 
-    It goes up by "..", which leads elsewhere when somebody moves a folder meanwhile: so it is compared.
+    It goes up through "..", which leads elsewhere if somebody moves a folder meanwhile, so the result is compared.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -374,51 +379,53 @@ class _Descent:
         self.names: list[str] = []
         self._above: list[tuple[int, int]] = []
 
-    def enter(self, name: str, *, to_change: bool) -> None:
-        """Go down; a folder that is to be changed is opened up, any other that is closed raises PermissionError."""
-        if to_change:
-            inner = _open_folder(name, self.descriptor, to_change=True)
+    def descend(self, name: str, *, is_writable: bool) -> None:
+        """Enter a subfolder. If `is_writable`, missing permissions are added; otherwise they raise PermissionError."""
+        if is_writable:
+            inner = _open_folder(name, self.descriptor, is_writable=True)
         else:
             inner = _open_searchable(name, self.descriptor)
         self.names.append(name)
         self._above.append(_identity(self.descriptor))
-        self.descriptor = _exchange(self.descriptor, inner)
+        self.descriptor = _close_and_return(self.descriptor, inner)
 
-    def leave(self) -> None:
+    def ascend(self) -> None:
         outer = os.open("..", _FOLDER, dir_fd=self.descriptor)
-        self.descriptor = _exchange(self.descriptor, outer)
+        self.descriptor = _close_and_return(self.descriptor, outer)
         self.names.pop()
         if _identity(outer) != self._above.pop():
-            raise OSError(errno.ESTALE, "A folder was moved while it was looked through")
+            raise OSError(errno.ESTALE, "A folder was moved while it was walked")
 
     def close(self) -> None:
         os.close(self.descriptor)
 
 
-def _walk(descriptor: int) -> Iterator[Entry]:
-    descent = _Descent(descriptor)
+def _walk(descriptor: int) -> Iterator[TreeEntry]:
+    cursor = _TreeCursor(descriptor)
     try:
-        waiting: list[list[str]] = [[]]  # folders to enter, of each on the way
-        yield from _entries(descent, waiting[0])
-        while waiting:
-            if not waiting[-1]:
-                waiting.pop()
-                if waiting:
-                    descent.leave()
+        # For each folder on the way, the subfolders to enter.
+        pending: list[list[str]] = [[]]
+        yield from _entries(cursor, pending[0])
+        while pending:
+            if not pending[-1]:
+                pending.pop()
+                if pending:
+                    cursor.ascend()
                 continue
             try:
-                descent.enter(waiting[-1].pop(), to_change=False)
-            except OSError:  # it is gone, something else has taken its place, or it is closed
+                cursor.descend(pending[-1].pop(), is_writable=False)
+            except OSError:
+                # It is gone, something else has taken its place, or it cannot be entered.
                 continue
-            waiting.append([])
-            yield from _entries(descent, waiting[-1])
+            pending.append([])
+            yield from _entries(cursor, pending[-1])
     finally:
-        descent.close()
+        cursor.close()
 
 
-def _entries(descent: _Descent, inner: list[str]) -> Iterator[Entry]:
-    """What lies in the folder that was come to; the names of folders are added to `inner`."""
-    with os.scandir(descent.descriptor) as entries:
+def _entries(cursor: _TreeCursor, inner: list[str]) -> Iterator[TreeEntry]:
+    """Yield the entries of the current folder, and add the names of subfolders to `inner`."""
+    with os.scandir(cursor.descriptor) as entries:
         for each in entries:
             try:
                 found = each.stat(follow_symlinks=False)
@@ -426,44 +433,44 @@ def _entries(descent: _Descent, inner: list[str]) -> Iterator[Entry]:
                 continue
             if stat.S_ISDIR(found.st_mode):
                 inner.append(each.name)
-            yield Entry(each.name, found, descent.names, descent.descriptor)
+            yield TreeEntry(each.name, found, cursor.names, cursor.descriptor)
 
 
 def _remove(name: str, folder: int) -> None:
     try:
-        descent = _Descent(_open_folder(name, folder, to_change=True))
+        cursor = _TreeCursor(_open_folder(name, folder, is_writable=True))
     except FileNotFoundError:
         return
     except OSError as error:
-        if error.errno not in _NO_FOLDER:
+        if error.errno not in _NOT_A_FOLDER:
             raise
         os.unlink(name, dir_fd=folder)
         return
     try:
-        waiting = [_clear(descent.descriptor)]
-        while waiting:
-            if waiting[-1]:
-                descent.enter(waiting[-1][-1], to_change=True)
-                waiting.append(_clear(descent.descriptor))
-            elif again := _clear(descent.descriptor):
-                waiting[-1] = again
+        pending = [_clear(cursor.descriptor)]
+        while pending:
+            if pending[-1]:
+                cursor.descend(pending[-1][-1], is_writable=True)
+                pending.append(_clear(cursor.descriptor))
+            elif again := _clear(cursor.descriptor):
+                pending[-1] = again
             else:
-                waiting.pop()
-                if waiting:
-                    descent.leave()
-                    os.rmdir(waiting[-1].pop(), dir_fd=descent.descriptor)
+                pending.pop()
+                if pending:
+                    cursor.ascend()
+                    os.rmdir(pending[-1].pop(), dir_fd=cursor.descriptor)
     finally:
-        descent.close()
+        cursor.close()
     os.rmdir(name, dir_fd=folder)
 
 
 def _clear(folder: int) -> list[str]:
-    """Remove what is no folder from an open one, and name folders in it: none only when there are none."""
+    """Remove everything but folders from an open one. Return names of its folders; empty only if there are none."""
     found: list[str] = []
     with os.scandir(folder) as entries:
         for entry in entries:
             if not entry.is_dir(follow_symlinks=False):
                 os.unlink(entry.name, dir_fd=folder)
-            elif len(found) < _MOST_NAMES:
+            elif len(found) < _MAX_NAMES:
                 found.append(entry.name)
     return found

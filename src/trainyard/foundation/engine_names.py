@@ -1,9 +1,11 @@
-"""The words by which users know engines and ask for one."""
+"""The names of engines, and the tags with which users choose one."""
 
 LOCAL = "local"
 RAY = "ray"
 CONTAINER = "container"
 
-ENGINE_TAG = "trainyard:engine"  # of a job; its value is the name of the engine that shall run it
-SPREAD_TAG = "trainyard:spread"  # of a job; its value is STRICT where each instance shall have a node of its own
+# A tag of a job whose value is the name of its engine.
+ENGINE_TAG = "trainyard:engine"
+# A tag of a job whose value is STRICT if each instance needs a node of its own.
+SPREAD_TAG = "trainyard:spread"
 STRICT = "strict"

@@ -8,7 +8,7 @@
     ├── LimitExceeded    a quota or a size limit is reached
     ├── NotPermitted     the caller is known but may not
     ├── Unavailable      not now; the same request may succeed later
-    └── Corrupt          what was stored cannot be read back whole
+    └── Corrupt          stored data cannot be read back intact
 
 A message says what is wrong, with which value, and what to do.
 """
@@ -63,4 +63,4 @@ class Unavailable(TrainyardError):
 
 
 class Corrupt(TrainyardError):
-    """What was stored cannot be read back whole."""
+    """Stored data cannot be read back intact."""

@@ -1,13 +1,15 @@
-"""Whose fault a failure is, as its card tells."""
+"""Whose fault a failure is, according to its failure card."""
 
 from collections.abc import Mapping
 
-LOST_INSTANCE = "lost instance"  # the agent died before it could tell
-INTERNAL_ERROR = "internal error"  # the agent could not do its part
+# The agent died before it could report.
+LOST_INSTANCE = "lost instance"
+# The agent itself failed.
+INTERNAL_ERROR = "internal error"
 
-_OF_THE_PLATFORM = frozenset({LOST_INSTANCE, INTERNAL_ERROR})
+_PLATFORM_FAILURES = frozenset({LOST_INSTANCE, INTERNAL_ERROR})
 
 
-def is_of_the_platform(card: Mapping[str, object]) -> bool:
-    """Whether another try may end otherwise though the program and its data are the same."""
-    return card.get("kind") in _OF_THE_PLATFORM
+def is_platform_failure(card: Mapping[str, object]) -> bool:
+    """Whether another attempt with the same program and data may succeed."""
+    return card.get("kind") in _PLATFORM_FAILURES

@@ -1,4 +1,4 @@
-"""Files that are replaced whole or not at all, and folders that one process has to itself."""
+"""Atomic file replacement, private folders, and folder locks."""
 
 import fcntl
 import os
@@ -11,16 +11,17 @@ PRIVATE_FOLDER = 0o700
 
 
 def replace_file(path: Path, data: bytes, *, mode: int = PRIVATE_FILE) -> None:
-    """Write a file so that a reader, also after a power cut, sees the old bytes or the new ones.
+    """Write a file so that a reader sees the old bytes or the new ones, even after a power cut.
 
-    The bytes go to `<name>.new` first; a crash may leave that behind, and the next write takes it over.
+    The bytes go to `<name>.new` first. A crash may leave that file behind; the next write replaces it.
     """
     new = path.with_name(path.name + ".new")
     new.unlink(missing_ok=True)
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(file.fileno(), mode)  # the umask may have taken bits away
+            # The umask may have removed some bits.
+            os.fchmod(file.fileno(), mode)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -41,9 +42,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path, *, parents: bool = False) -> None:
-    """Make a folder for its owner alone, if it is not there; its name is durable when this returns.
+    """Create a folder that only its owner can enter, if missing; its name is durable when this returns.
 
-    With `parents`, folders above it that are missing are made likewise.
+    With `parents`, missing folders above it are created in the same way.
     """
     if folder.is_dir():
         return
@@ -54,8 +55,8 @@ def make_folder(folder: Path, *, parents: bool = False) -> None:
 
 
 @contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """Wait for a folder and have it alone for the length of a block, of all threads and processes that ask so."""
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Hold an exclusive lock on a folder, against all threads and processes that use this function."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

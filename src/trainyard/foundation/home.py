@@ -1,7 +1,7 @@
-"""The home folder of a yard: what lies where, and the two files by which clients on this machine find the yard.
+"""The home folder of a yard: its layout, and the two files with which clients on this machine find the yard.
 
-The server writes here, the command line and the SDK only read. Everything is for the owner alone: the folder has mode
-0700 and its files 0600.
+The server writes here; the command line and the SDK only read. Only the owner has access: the folder has mode 0700 and
+its files 0600.
 """
 
 import dataclasses
@@ -15,10 +15,11 @@ from typing import Any, Self, TypeVar
 from trainyard.foundation.errors import Corrupt, InvalidRequest, NotFound, NotPermitted
 from trainyard.foundation.files import replace_file
 
-FORMAT = 1  # of the layout below; raised when an older version could no longer read it
+# The version of the layout below; raised when an older version could no longer read it.
+FORMAT = 1
 
-# What a folder may hold and still be fresh: traces of a first start that was cut short, and of a newly made disk.
-_TRACES = frozenset({"trial.new", "trial", "version.new", "lock", "server.log", "lost+found"})
+# What a fresh folder may contain: files of an interrupted first start, and of a newly formatted disk.
+_FIRST_START_FILES = frozenset({"trial.new", "trial", "version.new", "lock", "server.log", "lost+found"})
 _RESTORE = "Restore the home folder with `trainyard restore`."
 
 T = TypeVar("T", "Runtime", "Credentials", "HomeVersion")
@@ -28,7 +29,7 @@ T = TypeVar("T", "Runtime", "Credentials", "HomeVersion")
 class Runtime:
     """Where a client on this machine reaches a running yard, and which process that is.
 
-    `started` tells a process from a later one with the same pid.
+    `started` distinguishes a process from a later one with the same pid.
     """
 
     pid: int
@@ -40,9 +41,9 @@ class Runtime:
 
     @classmethod
     def of_this_process(cls, *, http: str, https: str, version: str, home: Path) -> Self:
-        """A yard that listens on every address is reached by the loopback one."""
+        """Describe this process. Clients reach a yard that listens on every address by the loopback address."""
         pid = os.getpid()
-        return cls(pid, process_start(pid) or "", _reachable(http), _reachable(https), version, str(home))
+        return cls(pid, process_start(pid) or "", _client_address(http), _client_address(https), version, str(home))
 
     @property
     def is_alive(self) -> bool:
@@ -52,7 +53,7 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The first administrator, made at the first start."""
+    """The first administrator, created at the first start."""
 
     account: str
     user: str
@@ -64,7 +65,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class HomeVersion:
-    """Who laid out a home folder: the format, and the version of Trainyard that did it."""
+    """The format of a home folder, and the version of Trainyard that created it."""
 
     format: int
     made_by: str
@@ -72,7 +73,7 @@ class HomeVersion:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The layout of a home folder. Making one of these touches nothing."""
+    """The layout of a home folder. Creating one of these touches nothing."""
 
     root: Path
 
@@ -118,7 +119,7 @@ class Home:
 
     @property
     def jobs(self) -> Path:
-        """What the instances of jobs write, laid out as link.folders says."""
+        """What the instances of jobs write; link.folders has the layout."""
         return self.root / "jobs"
 
     @property
@@ -128,22 +129,22 @@ class Home:
 
     @property
     def agents(self) -> Path:
-        """Copies of the agent's code, one for each version that still runs."""
+        """Copies of the agent's code, one per version that still runs."""
         return self.root / "agents"
 
     @property
     def ray(self) -> Path:
-        """What a yard needs for the nodes of a Ray cluster."""
+        """The files of the Ray engine."""
         return self.root / "ray"
 
     @property
     def warm(self) -> Path:
-        """Where warm workers of each user are reached, one folder for each account."""
+        """The sockets of warm workers, one folder per account."""
         return self.root / "warm"
 
     @property
     def environments(self) -> Path:
-        """What jobs installed and later ones use again, one folder for each account."""
+        """The cache of environments that jobs installed, one folder per account."""
         return self.root / "environments"
 
     @property
@@ -153,7 +154,7 @@ class Home:
 
     @property
     def images_file(self) -> Path:
-        """What images stand for."""
+        """What images map to."""
         return self.root / "images.toml"
 
     @property
@@ -163,7 +164,7 @@ class Home:
 
     @property
     def file_systems_file(self) -> Path:
-        """Which file systems stand for which folders of this machine."""
+        """Which folders of this machine file systems map to."""
         return self.root / "file_systems.toml"
 
     @property
@@ -172,17 +173,17 @@ class Home:
 
     @property
     def ca_file(self) -> Path:
-        """The certificate authority of the yard alone."""
+        """The certificate authority of the yard only."""
         return self.certificates / "ca.pem"
 
     @property
     def ca_bundle(self) -> Path:
-        """The yard's authority and those this machine trusts anyway; what AWS_CA_BUNDLE points to."""
+        """The yard's authority and those that this machine trusts; AWS_CA_BUNDLE points to it."""
         return self.certificates / "bundle.pem"
 
     @property
     def cache(self) -> Path:
-        """What can be made again."""
+        """Files that can be created again."""
         return self.root / "cache"
 
     @property
@@ -192,12 +193,12 @@ class Home:
 
     @property
     def restoring(self) -> Path:
-        """Where `trainyard restore` lays out what it brings back, until all of it is there."""
+        """Where `trainyard restore` unpacks a backup until it is complete."""
         return self.root / ".restoring"
 
     @property
     def is_being_restored(self) -> bool:
-        """Whether a restore goes on here, or was cut short."""
+        """Whether a restore is running here, or was interrupted."""
         return self.restoring.is_dir() and not self.version_file.exists()
 
     @property
@@ -205,7 +206,10 @@ class Home:
         return (self.objects, self.logs, self.metrics, self.jobs, self.agents, self.certificates, self.cache)
 
     def version(self) -> HomeVersion | None:
-        """What laid this folder out, or None when it is absent or fresh. A folder of something else is refused."""
+        """Return who created this folder; None if it is missing or fresh.
+
+        Raises InvalidRequest if the folder belongs to something else.
+        """
         try:
             names = {entry.name for entry in os.scandir(self.root)}
         except FileNotFoundError:
@@ -215,10 +219,10 @@ class Home:
         except PermissionError as error:
             raise InvalidRequest(f"{self.root} cannot be read by this user; choose another with --home.") from error
         if self.version_file.name in names:
-            return _home_version(self.version_file)
+            return _read_home_version(self.version_file)
         if self.restoring.name in names:
-            raise InvalidRequest(f"A restore into {self.root} was cut short; run `trainyard restore` again.")
-        if names - _TRACES:
+            raise InvalidRequest(f"A restore into {self.root} was interrupted; run `trainyard restore` again.")
+        if names - _FIRST_START_FILES:
             raise InvalidRequest(
                 f"{self.root} is not empty and not a home folder of Trainyard, so nothing was written to it; "
                 "choose another with --home."
@@ -226,7 +230,7 @@ class Home:
         return None
 
     def check(self) -> HomeVersion | None:
-        """`version`, after refusing a home that a newer Trainyard laid out. Changes nothing."""
+        """Return the version, or raise InvalidRequest if a newer Trainyard created this home. Changes nothing."""
         version = self.version()
         if version is not None and version.format > FORMAT:
             raise InvalidRequest(
@@ -237,7 +241,7 @@ class Home:
         return version
 
     def runtime(self) -> Runtime | None:
-        """What the running yard wrote of itself; None when none runs. A file left by a killed yard counts as none."""
+        """Return how to reach the running yard; None if none runs, even if a killed yard left its file."""
         try:
             runtime = _build(Runtime, _read_object(self.runtime_file), self.runtime_file)
         except (OSError, Corrupt):
@@ -251,13 +255,13 @@ class Home:
         self.runtime_file.unlink(missing_ok=True)
 
     def credentials(self) -> Credentials:
-        """NotFound before the first start."""
+        """Return the credentials. Raises NotFound before the first start."""
         try:
             values = _read_object(self.credentials_file)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise NotFound("home folder", str(self.root)) from error
         except PermissionError as error:
-            raise NotPermitted(f"{self.credentials_file} can be read by its owner only, which you are not.") from error
+            raise NotPermitted(f"Only its owner can read {self.credentials_file}; you are another user.") from error
         return _build(Credentials, values, self.credentials_file)
 
     def write_credentials(self, credentials: Credentials) -> None:
@@ -268,26 +272,26 @@ class Home:
 
 
 def process_start(pid: int) -> str | None:
-    """The boot and the clock tick of its start, which no other process of this pid ever had; None when it is gone."""
+    """Return the boot id and the clock tick of its start, which are unique for a pid; None if the process is gone."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return None
-    # The second field is the command in parentheses and may itself hold spaces and parentheses.
+    # The second field is the command in parentheses, which may itself contain spaces and parentheses.
     fields = stat.rpartition(")")[2].split()
     state, tick = fields[0], fields[19]
     return None if state in "ZX" else f"{boot}:{tick}"
 
 
-def _reachable(address: str) -> str:
+def _client_address(address: str) -> str:
     return address.replace("//0.0.0.0", "//127.0.0.1").replace("//[::]", "//[::1]")
 
 
-def _home_version(file: Path) -> HomeVersion:
+def _read_home_version(file: Path) -> HomeVersion:
     version = _build(HomeVersion, _read_object(file), file)
     if not isinstance(version.format, int):
-        raise Corrupt(f'{file} has the format "{version.format}", which is no number. {_RESTORE}')
+        raise Corrupt(f'{file} has the format "{version.format}", which is not a number. {_RESTORE}')
     return version
 
 
@@ -297,7 +301,7 @@ def _read_object(file: Path) -> Mapping[str, Any]:
     except ValueError as error:
         raise Corrupt(f"{file} is damaged: {error}. {_RESTORE}") from error
     if not isinstance(values, dict):
-        raise Corrupt(f"{file} is damaged: it holds no JSON object. {_RESTORE}")
+        raise Corrupt(f"{file} is damaged: it is not a JSON object. {_RESTORE}")
     return values
 
 

@@ -1,4 +1,4 @@
-"""Where an object lies: a bucket of one account, and a key in it."""
+"""The location of an object: a bucket of one account, and a key in it."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class Location:
 
 
 def parse_s3_uri(uri: str, account: str) -> Location:
-    """Read `s3://bucket/key`; the key may be empty."""
+    """Parse `s3://bucket/key`; the key may be empty."""
     scheme, separator, rest = uri.partition("://")
     bucket, _, key = rest.partition("/")
     if scheme != "s3" or not separator or not bucket:

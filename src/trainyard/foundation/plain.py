@@ -1,7 +1,7 @@
-"""Values as plain JSON and back: dataclasses of texts, numbers, moments, words, tuples and mappings.
+"""Converts values to plain JSON and back: dataclasses of strings, numbers, datetimes, enums, tuples and mappings.
 
-A member that has its default is left out, and one that is missing takes it, so that what is kept stays small and what
-an older version wrote can still be read.
+A member with its default value is left out, and a missing one gets it, so that stored data stays small and data of
+older versions can still be read.
 """
 
 import dataclasses
@@ -18,11 +18,11 @@ from trainyard.foundation.errors import Corrupt
 
 V = TypeVar("V")
 
-Read = Callable[[Any], Any]
+Reader = Callable[[Any], Any]
 
 
 def to_plain(value: Any) -> Any:
-    """A value as `json.dumps` takes it; moments are integer UTC microseconds."""
+    """Return a value that `json.dumps` accepts. Datetimes become integer UTC microseconds."""
     if dataclasses.is_dataclass(value):
         cls: Any = type(value)
         members = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
@@ -42,7 +42,7 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(cls: type[V], plain: Mapping[str, Any]) -> V:
-    """The value that `to_plain` wrote; Corrupt when it cannot be one of that class."""
+    """Return the value that `to_plain` converted. Raises Corrupt if it cannot be of that class."""
     wanted: Any = cls
     try:
         return typing.cast(V, _reader(wanted)(plain))
@@ -62,8 +62,8 @@ def _defaults(cls: Any) -> dict[str, Any]:
 
 
 @cache
-def _reader(wanted: Any) -> Read:
-    """What turns plain JSON into a value of a type; made once for each."""
+def _reader(wanted: Any) -> Reader:
+    """Return the function that converts plain JSON to a type; built once per type."""
     if dataclasses.is_dataclass(wanted):
         return _dataclass_reader(typing.cast(type[Any], wanted))
     if wanted is datetime:
@@ -79,10 +79,10 @@ def _reader(wanted: Any) -> Read:
     if origin is Mapping:
         value = _reader(arguments[1])
         return lambda plain: {key: value(each) for key, each in plain.items()}
-    return _itself
+    return _identity
 
 
-def _dataclass_reader(cls: type[Any]) -> Read:
+def _dataclass_reader(cls: type[Any]) -> Reader:
     readers = {name: _reader(hint) for name, hint in typing.get_type_hints(cls).items()}
 
     def read(plain: Any) -> Any:
@@ -91,11 +91,11 @@ def _dataclass_reader(cls: type[Any]) -> Read:
     return read
 
 
-def _optional_reader(arguments: tuple[Any, ...]) -> Read:
+def _optional_reader(arguments: tuple[Any, ...]) -> Reader:
     (wanted,) = (argument for argument in arguments if argument is not type(None))
     read = _reader(wanted)
     return lambda plain: None if plain is None else read(plain)
 
 
-def _itself(plain: Any) -> Any:
+def _identity(plain: Any) -> Any:
     return plain

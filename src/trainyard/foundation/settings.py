@@ -1,7 +1,7 @@
-"""Settings as data: a frozen dataclass whose fields carry their default and their help.
+"""Settings as data: a frozen dataclass whose fields have a default and a help text.
 
-A program declares one such dataclass, reads it once in its main, and hands it down. The table of the fields is also
-what the documentation page is made from.
+A program declares one such dataclass, reads it once in its main, and passes it down. The documentation page is
+generated from the table of fields.
 """
 
 import dataclasses
@@ -31,24 +31,27 @@ class SettingRow:
     help: str
 
 
-def rows(cls: type[Any], prefix: str) -> list[SettingRow]:
-    """The documented table of a settings class."""
+def setting_rows(cls: type[Any], prefix: str) -> list[SettingRow]:
+    """Return the table of a settings class for the documentation."""
     return [
-        SettingRow(field.name, prefix + field.name.upper(), _written(field.default), field.metadata["help"])
+        SettingRow(field.name, prefix + field.name.upper(), _default_text(field.default), field.metadata["help"])
         for field in dataclasses.fields(cls)
     ]
 
 
-def _written(default: Any) -> str:
+def _default_text(default: Any) -> str:
     return f"{default.total_seconds():g}s" if isinstance(default, timedelta) else str(default)
 
 
 def read_settings(cls: type[S], *, file: Path | None, environment: Mapping[str, str], prefix: str) -> S:
-    """Defaults, then the TOML file, then the environment; an unknown name or a bad value is an error that names it."""
+    """Read the defaults, then the TOML file, then the environment.
+
+    Raises InvalidRequest, which names it, for an unknown setting or an invalid value.
+    """
     types = get_type_hints(cls)
     values: dict[str, Any] = {}
     if file is not None and file.exists():
-        for name, value in _load(file).items():
+        for name, value in _load_toml(file).items():
             if name not in types:
                 raise InvalidRequest(f'{file} has a setting "{name}" that does not exist; see docs/settings.md.')
             values[name] = _convert(value, types[name], f"{file}: {name}")
@@ -59,7 +62,7 @@ def read_settings(cls: type[S], *, file: Path | None, environment: Mapping[str, 
     return cls(**values)
 
 
-def _load(file: Path) -> dict[str, Any]:
+def _load_toml(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text())
     except tomllib.TOMLDecodeError as error:
@@ -67,7 +70,7 @@ def _load(file: Path) -> dict[str, Any]:
 
 
 def parse_duration(text: str) -> timedelta:
-    """Read `15s`, `250ms`, `2h`."""
+    """Parse `15s`, `250ms`, `2h`."""
     number = text.rstrip("abcdefghijklmnopqrstuvwxyz")
     unit = text[len(number) :]
     try:

@@ -1,7 +1,7 @@
-"""Bytes under names, wherever they lie: the files of a folder, the objects under a prefix.
+"""Reads bytes by name, wherever they are: the files of a folder, the objects under a prefix.
 
-What is written by one process and read by another, here or far away, is read through a `ByteSource`. Names are relative
-to it, with "/" between their parts. `trainyard.testing.sources` holds the suite that every implementation must pass.
+Data that one process writes and another reads, locally or remotely, is read through a `ByteSource`. Names are relative
+to it, with "/" between their parts. `trainyard.testing.sources` has the suite that every implementation must pass.
 """
 
 import os
@@ -15,43 +15,43 @@ from trainyard.foundation.errors import NotFound, Unavailable
 
 @dataclass(frozen=True, slots=True, order=True)
 class SourceEntry:
-    """A file or an object; `name` is that in its folder."""
+    """A file or an object. `name` is relative to its folder."""
 
     name: str
     size: int
 
 
 class ByteSource(Protocol):
-    """Reads bytes by name; others may write meanwhile. May be used by any thread.
+    """Reads bytes by name, while others may write. Safe to use from any thread.
 
-    A name that is not there raises NotFound; a source that cannot be reached now raises Unavailable.
+    A missing name raises NotFound; a source that cannot be reached now raises Unavailable.
     """
 
     @property
     def place(self) -> str:
-        """Where it is, for messages: a path or an s3:// location."""
+        """The location, for messages: a path or an s3:// location."""
         ...
 
     def entries(self, folder: str = "", *, after: str = "") -> Sequence[SourceEntry]:
-        """What lies directly in a folder, without folders, in the order of names, behind the name `after`.
+        """Return the entries directly in a folder, without folders, sorted by name, after the name `after`.
 
-        A folder that is not there is empty.
+        A missing folder is empty.
         """
         ...
 
     def folders(self, folder: str = "", *, after: str = "") -> Sequence[str]:
-        """The names of the folders that lie directly in a folder, in their order, behind the name `after`."""
+        """Return the names of the folders directly in a folder, sorted, after the name `after`."""
         ...
 
     def size(self, name: str) -> int: ...
 
     def read(self, name: str, *, start: int = 0, size: int | None = None) -> bytes:
-        """The bytes from `start` on, all of them or at most so many; none behind the end."""
+        """Return the bytes from `start` on, all of them or at most `size`; empty at the end."""
         ...
 
 
 @runtime_checkable
-class LiesInFolder(Protocol):
+class HasLocalFiles(Protocol):
     """A source whose bytes are local files, so that they can be mapped into memory."""
 
     def path(self, name: str) -> Path: ...

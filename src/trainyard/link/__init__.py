@@ -1,1 +1,1 @@
-"""Agent and yard: the specification of an instance, the frames it reports, the mailbox of its commands."""
+"""The protocol between agent and yard: the spec of an instance, the frames it reports, the mailbox of its commands."""

@@ -1,10 +1,11 @@
 """What the yard tells an agent, and what the agent reports.
 
-The yard writes one `InstanceSpec` into the instance's folder and starts an agent on it. From then on they speak through
-two append-only places in that folder: the agent appends `Frame`s to its spool, which is the truth, and the yard puts
-numbered `Command`s into the mailbox. Either side may be killed at any moment and goes on from what lies there.
+The yard writes one `InstanceSpec` into the instance's folder and starts an agent on it. From then on they communicate
+through two append-only places in that folder: the agent appends `Frame`s to its spool, which is the source of truth,
+and the yard puts numbered `Command`s into the mailbox. Either side may be killed at any moment and continues from what
+is there.
 
-Everything here is plain JSON on disk. `PROTOCOL` is raised with every change; a yard understands the last two.
+Everything here is plain JSON on disk. `PROTOCOL` increases with every change; a yard supports the last two.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,69 +15,83 @@ from typing import Any
 
 PROTOCOL = 5
 
-INTERRUPTED = "interrupted"  # the reason of a stop after which another attempt goes on, so that nothing is uploaded
-LEASE = "lease"  # the reason of a stop because the yard was not heard of; nothing is uploaded, and no last frame left
-CACHE_BYTES = 10 * 1024**3  # what is kept on disk of a remote S3, unless it is set otherwise
-SERVED = "s3://"  # the url of objects that the yard serves
-ENVIRONMENTS_BYTES = 20 * 1024**3  # what the environments kept for one user may take, unless it is set otherwise
+# The reason of a stop after which another attempt continues, so nothing is uploaded.
+INTERRUPTED = "interrupted"
+# The reason of a stop because the lease expired: nothing is uploaded, and there is no last frame.
+LEASE = "lease"
+# The default size of the cache for a remote S3.
+CACHE_BYTES = 10 * 1024**3
+# The url of objects that the yard itself serves.
+SERVED = "s3://"
+# The default size of the environment cache of one user.
+ENVIRONMENTS_BYTES = 20 * 1024**3
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelSpec:
     """One input channel of one instance.
 
-    `keys` are the objects it gets, in order, under the common `prefix`; where a listing told them, `etags` and `sizes`
-    are theirs, and otherwise empty. Or it is the relative `directory` in a `folder` of this machine.
+    `keys` are its objects, in order, under the common `prefix`; if the channel is resharded in each epoch, those of
+    all instances. `etags` and `sizes` are theirs if a listing provided them, otherwise empty. A channel of a file
+    system has instead a `directory`, relative to a `folder` of this machine, which it may never leave.
+
+    `part` is this instance's share of `parts` if the channel is sharded. With `record_wrapper` "RecordIO", a Pipe
+    yields each object as one record; with `compression` "Gzip", decompressed; with a `shuffle_seed`, in another order
+    in each epoch. `attributes` are those of the lines of an augmented manifest, which `keys` names. `is_writable` says
+    whether the program may change the folder, or the files of a File channel. `cache` is the folder that caches data of
+    a remote S3 for later jobs; empty for none.
     """
 
     name: str
     mode: str  # File, Pipe, FastFile
     bucket: str
     prefix: str
-    keys: Sequence[str] = ()  # where it is shared out anew in each epoch, those of all instances
+    keys: Sequence[str] = ()
     etags: Sequence[str] = ()
     sizes: Sequence[int] = ()
     content_type: str | None = None
-    record_wrapper: str = "None"  # RecordIO: a Pipe gives each object as one record
+    record_wrapper: str = "None"
     distribution: str = "FullyReplicated"
-    part: int = 0  # which of the `parts` is this instance's where the channel is shared out
+    part: int = 0
     parts: int = 1
-    compression: str = "None"  # Gzip: a Pipe gives the objects unpacked
-    shuffle_seed: int | None = None  # a Pipe gives the objects in another order in each epoch
-    attributes: Sequence[str] = ()  # of the lines of an augmented manifest, which `keys` names; a Pipe gives each
+    compression: str = "None"
+    shuffle_seed: int | None = None
+    attributes: Sequence[str] = ()
     folder: str = ""
-    directory: str = ""  # may never lead out of the folder
-    is_writable: bool = True  # whether the program may change the folder, or the files of a File channel
-    cache: str = ""  # the folder that keeps for later jobs what was read of a remote S3; empty keeps nothing
+    directory: str = ""
+    is_writable: bool = True
+    cache: str = ""
 
     @property
-    def is_shared_out_anew(self) -> bool:
-        """Whether an object that this instance gets in one epoch may go to another one in the next."""
+    def is_resharded_each_epoch(self) -> bool:
+        """Whether an object of this instance may go to another instance in the next epoch."""
         return self.distribution == "ShardedByS3Key" and self.mode == "Pipe" and self.shuffle_seed is not None
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectsSpec:
-    """Where the yard keeps its objects: in a folder of this machine, or in an S3 where there is a `url`.
+    """Where the yard keeps its objects: in a folder of this machine, or in an S3 if there is a `url` (s3://bucket/prefix).
 
-    Of the S3 `folder` is where bodies are collected before they are sent. Where the yard itself is that S3 and serves
-    its buckets under their own names, the url is SERVED.
+    With an S3, `folder` is where bodies are collected before they are uploaded. If the yard itself is that S3 and
+    serves its buckets under their own names, the url is SERVED. An empty `endpoint` is Amazon's; without an
+    `access_key_id`, the usual AWS sources are used. `cache_bytes` limits the cache for files of a remote S3.
+    `reserve_bytes` of the disk stay free for the yard's own records; 0 stands for a twentieth of it, at most 1 GiB.
     """
 
     folder: str
-    url: str = ""  # s3://bucket/prefix
-    endpoint: str = ""  # empty is Amazon's
+    url: str = ""
+    endpoint: str = ""
     region: str = ""
-    access_key_id: str = ""  # empty takes the usual AWS sources
+    access_key_id: str = ""
     secret_access_key: str = ""
     session_token: str = ""
-    cache_bytes: int = CACHE_BYTES  # of a disk that what is read as files of a remote S3 may take
-    reserve_bytes: int = 0  # of a disk that stay free for the yard's own records; 0 is a twentieth, and at most 1 GiB
+    cache_bytes: int = CACHE_BYTES
+    reserve_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SyncSpec:
-    """A folder, by its path as the program sees it, that is kept under an S3 location while the program runs."""
+    """A folder, by the path that the program sees, that is synced to an S3 location while the program runs."""
 
     uri: str
     path: str
@@ -92,27 +107,28 @@ class MetricSpec:
 class ProgramSpec:
     """What to run: an entry point of user code, or a command line.
 
-    In script mode `submit_directory` is the S3 location of the code (a tar.gz) and `entry_point` the file in it.
-    Otherwise `command` is run as it stands.
+    In script mode, `submit_directory` is the S3 location of the code (a tar.gz) and `entry_point` the file in it.
+    Otherwise `command` runs as it is. `interpreter` is the absolute path of the Python that the image maps to.
     """
 
     entry_point: str = ""
     submit_directory: str = ""
     command: Sequence[str] = ()
-    interpreter: str = ""  # absolute path of the Python of the environment that the image maps to
+    interpreter: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchSpec:
-    """How the program becomes processes: one on each instance, or as many ranks as `processes` has for its host.
+    """How the program is launched: as one process per instance, or as the number of ranks in `processes` for its host.
 
-    An instance that has none there runs one process that is not of the others.
+    `processes` is in the order of the hosts' ranks. An instance that is not in it runs one process that is not part of
+    the others. `options` are for mpirun, if there is a real one, and `variables` are those that the options set.
     """
 
-    kind: str = "single"  # a word of LaunchKind
-    processes: Mapping[str, int] = field(default_factory=dict)  # in the order of the hosts' ranks
-    options: Sequence[str] = ()  # for mpirun, where there is a real one
-    variables: Mapping[str, str] = field(default_factory=dict)  # that such options set
+    kind: str = "single"  # a value of LaunchKind
+    processes: Mapping[str, int] = field(default_factory=dict)
+    options: Sequence[str] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +142,7 @@ class GroupSpec:
 
 @dataclass(frozen=True, slots=True)
 class LimitSpec:
-    """The share of the machine that the instance gets; None is not limited."""
+    """The share of the machine that the instance gets. None means no limit."""
 
     cpus: float | None = None
     memory_bytes: int | None = None
@@ -136,26 +152,28 @@ class LimitSpec:
 
 @dataclass(frozen=True, slots=True)
 class RuleSpec:
-    """A rule that judges the tensors of the job: one of ours by its word, or a class of the user's file.
+    """A rule that evaluates the tensors of the job: a built-in one by name, or a class in the user's file.
 
-    `actions` are what shall be done when it finds something, each with its `name` and what that needs; an agent carries
-    out those that stop the program, the yard all others.
+    `name` is that of its configuration, unique in the job. `rule` is VanishingGradient …, or the class in `source`, the
+    S3 location of a custom rule. `actions` say what to do when it finds something, each with its `name` and arguments;
+    the agent carries out those that stop the program, the yard all others. If `is_dry`, actions are only reported.
+    `is_beside` says whether a built-in rule is evaluated in a process next to the program, as custom rules always are.
     """
 
-    name: str  # of its configuration, unique in the job
-    rule: str  # VanishingGradient …, or the class in `source`
+    name: str
+    rule: str
     parameters: Mapping[str, str] = field(default_factory=dict)
     actions: Sequence[Mapping[str, str]] = ()
-    source: str = ""  # S3 location of the file of a custom rule
-    is_dry: bool = False  # actions are told, and not carried out
-    is_beside: bool = False  # whether one of ours is judged beside the program; one of a user's always is
+    source: str = ""
+    is_dry: bool = False
+    is_beside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class DebuggerSpec:
-    """What is captured of the program's tensors, where it goes, and what judges it.
+    """Which tensors of the program are captured, where they go, and which rules evaluate them.
 
-    `hook` is the content of debughookconfig.json, in AWS's words. The folder of `tensors` is kept under its location.
+    `hook` is the content of debughookconfig.json, in AWS's terms. The folder of `tensors` is synced to its location.
     """
 
     hook: Mapping[str, Any]
@@ -165,7 +183,7 @@ class DebuggerSpec:
 
 @dataclass(frozen=True, slots=True)
 class WarmSpec:
-    """Where the warm workers of the job's user live on the machine, and how long one is kept after its last job."""
+    """The folder of the warm workers of the job's user, and how long one is kept after its last job."""
 
     folder: str
     keep_s: int
@@ -173,19 +191,23 @@ class WarmSpec:
 
 @dataclass(frozen=True, slots=True)
 class ContainerSpec:
-    """The image in which the program really runs, and the program that runs images."""
+    """The container image in which the program runs, and the tool that runs it: podman or docker, by name or path.
 
-    image: str  # as `tool` knows it
-    tool: str = "podman"  # or docker; an absolute path or a name
-    options: Sequence[str] = ()  # for its `run`, that the machine needs
-    limits: Sequence[str] = ("cpu", "memory", "pids")  # those that it enforces here
-    entrypoint: Sequence[str] = ()  # instead of the image's; with `arguments`, see ContainerEntrypoint
+    `image` is the name that the tool knows. `options` are those that `run` needs on this machine, `limits` those that
+    the tool enforces here. `entrypoint` replaces the image's; together with `arguments`, see ContainerEntrypoint.
+    """
+
+    image: str
+    tool: str = "podman"
+    options: Sequence[str] = ()
+    limits: Sequence[str] = ("cpu", "memory", "pids")
+    entrypoint: Sequence[str] = ()
     arguments: Sequence[str] = ("train",)
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceSpec:
-    """All an agent needs to know of its instance. Times are whole seconds."""
+    """Everything that an agent needs to know about its instance. Times are whole seconds."""
 
     protocol: int
     job_id: str
@@ -202,57 +224,74 @@ class InstanceSpec:
     hyperparameters: Mapping[str, str]
     environment: Mapping[str, str]
     channels: Sequence[ChannelSpec]
-    output_path: str  # s3 location under which <job>/output/model.tar.gz is put
+    # The S3 location under which <job>/output/model.tar.gz is uploaded.
+    output_path: str
     metrics: Sequence[MetricSpec]
     limits: LimitSpec
     objects: ObjectsSpec
     grace_s: int = 120
     max_runtime_s: int = 86400
-    hang_after_s: int = 600  # without output and processor time, after which stacks are taken; 0 is never
-    uid: int | None = None  # of the job's user, where the yard runs as root
+    # Without output and CPU time for this long, stacks are recorded; 0 for never.
+    hang_after_s: int = 600
+    # The uid of the job's user, if the yard runs as root.
+    uid: int | None = None
     launch: LaunchSpec = field(default_factory=LaunchSpec)
-    groups: Sequence[GroupSpec] = ()  # empty where all instances are of one type
-    master_port: int = 0  # on the first host, that no other job of the machine uses; 0 where nobody chose one
-    is_isolated: bool = False  # whether it reaches nothing but the other instances
-    uploads: bool = True  # only the first instance uploads, and what the others left too
+    # Empty if all instances have the same type.
+    groups: Sequence[GroupSpec] = ()
+    # A port on the first host that no other job of the machine uses; 0 until one is chosen.
+    master_port: int = 0
+    # An isolated instance reaches only the other instances of its job.
+    is_isolated: bool = False
+    # Only the first instance uploads, including the results of the others.
+    uploads: bool = True
     log_limit_bytes: int = 10 * 1024**3
-    hidden: Sequence[str] = ()  # host paths the job must not see: the yard's home, users' homes
-    extra_paths: Sequence[str] = ()  # absolute paths outside /opt/ml that the job may write, such as /state
-    environments: str = ""  # folder of the user's environments that are kept between jobs; empty keeps none
-    environments_limit_bytes: int = (
-        ENVIRONMENTS_BYTES  # what those kept may take; the ones not used for longest go first
-    )
-    notes: Sequence[str] = ()  # what the log begins with: what was put in place of what was asked for
-    checkpoint: SyncSpec | None = None  # restored before the program starts
+    # Paths of the machine that the job must not see: the yard's home, users' homes.
+    hidden: Sequence[str] = ()
+    # Absolute paths outside /opt/ml that the job may write, such as /state.
+    extra_paths: Sequence[str] = ()
+    # The folder of the user's cached environments; empty for no cache. The least recently used are removed first.
+    environments: str = ""
+    environments_limit_bytes: int = ENVIRONMENTS_BYTES
+    # The first lines of the log: what was used instead of what was asked for.
+    notes: Sequence[str] = ()
+    # Restored before the program starts.
+    checkpoint: SyncSpec | None = None
     tensorboard: SyncSpec | None = None
-    debugger: DebuggerSpec | None = None  # None captures nothing
-    warm: WarmSpec | None = None  # None starts every program cold
-    node: str = ""  # where it is placed; empty on the yard's own machine
-    addresses: Sequence[str] = ()  # of the hosts; empty where they lie on one machine, which has some for all jobs
-    lease_s: int = 0  # after which without a word of the yard nothing of it may run any more; 0 is for ever
-    container: ContainerSpec | None = None  # None runs the program in the environment of its interpreter
-    doorbell: str = ""  # where the agent rings when it has reported what the yard waits for; empty where nobody listens
+    # None captures nothing.
+    debugger: DebuggerSpec | None = None
+    # None starts every program cold.
+    warm: WarmSpec | None = None
+    # Empty on the yard's own machine.
+    node: str = ""
+    # The addresses of the hosts; empty if all run on one machine.
+    addresses: Sequence[str] = ()
+    # Nothing of the instance may run after this long without hearing from the yard; 0 for no limit.
+    lease_s: int = 0
+    # None runs the program in the environment of its interpreter.
+    container: ContainerSpec | None = None
+    # Where the agent rings after a report that the yard waits for; empty if nobody listens.
+    doorbell: str = ""
 
 
 class FrameKind(StrEnum):
-    """What an agent reports. The payload's members stand beside each."""
+    """What an agent reports. The comments list the members of each payload."""
 
     PHASE = "phase"  # name: queue|sandbox|environment|download|import|train|upload…, started_us, ended_us
     STATUS = "status"  # status: Downloading|Training|Uploading, message
-    NOTE = "note"  # text: something a user should know: what is not enforced, what was substituted
-    # name, value, at_us, count: the newest value of a metric and how many there were; has_lapsed, see MetricSummary
+    NOTE = "note"  # text: what a user should know: what is not enforced, what was substituted
+    # name, value, at_us, count: the latest value of a metric and the number of values; has_lapsed, see MetricSummary
     METRIC = "metric"
-    # rule, status, details, finding (or None), judged, dropped: how a rule stands, whenever that changes; stops, where
-    # the yard has to stop all instances because of it, and now
+    # rule, status, details, finding (or None), judged, dropped: the state of a rule, whenever it changes; stops, if the
+    # yard has to stop all instances because of it now
     RULE = "rule"
     EXITED = "exited"  # code, signal, is_oom: how the program ended
     ARTIFACT = "artifact"  # kind: model|output, uri, size
-    ENDED = "ended"  # outcome: completed|failed|stopped, reason, card: the failure card; the last frame of all
+    ENDED = "ended"  # outcome: completed|failed|stopped, reason, card (the failure card); the last frame of all
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One report. Sequences of an attempt's instance start at 1 and have no gaps."""
+    """One report. The sequence of an instance starts at 1 and has no gaps."""
 
     sequence: int
     kind: FrameKind
@@ -261,8 +300,8 @@ class Frame:
 
 
 class CommandKind(StrEnum):
-    STOP = "stop"  # reason: user|max_runtime|interrupted…; SIGTERM, grace, SIGKILL, upload what was saved
-    KILL = "kill"  # SIGKILL at once; nothing is uploaded but, within seconds, the checkpoints that are there
+    STOP = "stop"  # reason: user|max_runtime|interrupted…; SIGTERM, grace period, SIGKILL, then upload
+    KILL = "kill"  # SIGKILL at once; only existing checkpoints are uploaded, within seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""The doorbell of a yard: a FIFO into which agents write the ids of their jobs when their spools hold news.
+"""The doorbell of a yard: a FIFO into which agents write the ids of their jobs when their spools have new frames.
 
-A ring is a hint and may be lost, when nobody listens or too many ring at once. What counts lies in the spool, which a
-yard reads anyway, a little later.
+A ring is only a hint. It may be lost if nobody listens or too many ring at once; the yard reads the spool anyway, a
+little later.
 """
 
 import contextlib
@@ -11,11 +11,12 @@ from pathlib import Path
 
 from trainyard.foundation.files import PRIVATE_FILE
 
-_READ_BYTES = 1 << 16  # what a FIFO holds
+# The capacity of a FIFO.
+_READ_BYTES = 1 << 16
 
 
 def ring(doorbell: Path, job_id: str) -> None:
-    """Say that there is news of a job; never waits, and never fails."""
+    """Signal that a job has new frames. Never waits and never fails."""
     with contextlib.suppress(OSError):
         descriptor = os.open(doorbell, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
@@ -25,18 +26,18 @@ def ring(doorbell: Path, job_id: str) -> None:
 
 
 class Doorbell:
-    """The side of the yard, which is the only one that listens; OSError when there can be no FIFO at `path`.
+    """The yard's end, the only one that listens. Raises OSError if there cannot be a FIFO at `path`.
 
-    `descriptor` is readable when somebody has rung.
+    `descriptor` becomes readable when somebody rings.
     """
 
     def __init__(self, path: Path) -> None:
         _make(path)
-        # Open for writing too, so that it does not end when the last agent has closed it.
+        # Opened for writing too, or it would end when the last agent closes it.
         self.descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def read(self) -> set[str]:
-        """The jobs for which somebody has rung since; never waits."""
+        """Return the jobs for which somebody has rung since the last read. Never waits."""
         try:
             data = os.read(self.descriptor, _READ_BYTES)
         except BlockingIOError:

@@ -1,12 +1,12 @@
-"""The environments that jobs installed and later ones use again: one folder for each user, for a package is code.
+"""The cache of environments that jobs installed: one folder per user, because packages are code.
 
-    <key>/          an environment, whole: it was laid out elsewhere and then renamed
-    <key>.lock      held shared by whoever uses it, alone by whoever makes or removes it; says its size, and by its
-                    time when it was last used
-    .<key>-…/       being made or removed; without a holder of the lock it is what a crash left
-    cache/          what was downloaded, under cache.lock
+    <key>/          a complete environment: it was built elsewhere and then renamed
+    <key>.lock      held shared by its users, exclusively by whoever builds or removes it; contains its size, and its
+                    modification time says when it was last used
+    .<key>-…/       being built or removed; if nobody holds the lock, a crash left it
+    cache/          downloads, under cache.lock
 
-The locks end with the process that holds them. Nobody waits here: who cannot have a lock asks again.
+The locks end with the process that holds them. Nothing here waits: a caller that does not get a lock tries again.
 """
 
 import os
@@ -19,16 +19,16 @@ from types import TracebackType
 from typing import Self
 
 from trainyard.foundation.confined import remove_tree, tree_size
+from trainyard.foundation.file_system_sync import sync_file_system
 from trainyard.foundation.files import PRIVATE_FOLDER, sync_folder
-from trainyard.foundation.syncing import sync_file_system
-from trainyard.link.holds import hold, is_held
+from trainyard.link.file_locks import hold, is_held
 
 _CACHE = "cache"
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """One environment. `used_at` is in seconds since the epoch."""
+class CachedEnvironment:
+    """One cached environment. `used_at` is in seconds since the epoch."""
 
     key: str
     folder: Path
@@ -36,8 +36,8 @@ class Kept:
     used_at: float
 
 
-class Hold:
-    """A lock, until it is closed or the process ends. `folder` is what it keeps from being changed."""
+class EnvironmentHold:
+    """A lock on `folder`, until it is closed or the process ends."""
 
     def __init__(self, descriptor: int, folder: Path) -> None:
         self.folder = folder
@@ -55,20 +55,21 @@ class Hold:
         self.close()
 
 
-class Making(Hold):
-    """The right to make one environment, in the empty folder that it holds. Closing it without `keep` leaves nothing.
+class EnvironmentBuild(EnvironmentHold):
+    """The right to build one environment in an empty folder. Closing it without `commit` leaves nothing.
 
-    Whoever keeps it has it as nobody's: to use it, ask for it as everyone does.
+    A committed environment belongs to nobody: its builder also has to call `use`.
     """
 
     def __init__(self, descriptor: int, folder: Path, place: Path) -> None:
         super().__init__(descriptor, folder)
         self._place = place
 
-    def keep(self) -> None:
-        """Let others use what was made; it is on the disk before it has its name."""
+    def commit(self) -> None:
+        """Publish the environment. It is on the disk before it has its name."""
         size = tree_size(self.folder)
-        sync_file_system(self.folder)  # one call, since a package has thousands of files
+        # One call, because a package has thousands of files.
+        sync_file_system(self.folder)
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, str(size).encode(), 0)
         self.folder.rename(self._place)
@@ -79,14 +80,14 @@ class Making(Hold):
         super().close()
 
 
-class KeptEnvironments:
-    """Those of one user. Safe to use from any process and thread."""
+class EnvironmentCache:
+    """The environments of one user. Safe to use from any process and thread."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def use(self, key: str) -> Hold | None:
-        """Hold an environment that is there; None when there is none, or it is being made or removed."""
+    def use(self, key: str) -> EnvironmentHold | None:
+        """Hold an environment; None if there is none, or it is being built or removed."""
         place = self._folder / key
         if not place.is_dir():
             return None
@@ -97,10 +98,10 @@ class KeptEnvironments:
             os.close(descriptor)
             return None
         os.utime(descriptor)
-        return Hold(descriptor, place)
+        return EnvironmentHold(descriptor, place)
 
-    def make(self, key: str) -> Making | None:
-        """The right to make an environment; None when it is there, or another makes it."""
+    def begin_build(self, key: str) -> EnvironmentBuild | None:
+        """Start to build an environment; None if it exists, or another process builds it."""
         self._folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         descriptor = hold(self._lock_file(key))
         if descriptor is None:
@@ -110,34 +111,34 @@ class KeptEnvironments:
             os.close(descriptor)
             return None
         self._clear(key)
-        return Making(descriptor, Path(tempfile.mkdtemp(prefix=f".{key}-", dir=self._folder)), place)
+        return EnvironmentBuild(descriptor, Path(tempfile.mkdtemp(prefix=f".{key}-", dir=self._folder)), place)
 
-    def use_cache(self) -> Hold | None:
-        """Hold the folder of downloads, made if it is not there; None while it is being removed."""
+    def use_cache(self) -> EnvironmentHold | None:
+        """Hold the folder of downloads, created if need be; None while it is being removed."""
         place = self._folder / _CACHE
         self._folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         descriptor = hold(self._lock_file(_CACHE), shared=True)
         if descriptor is None:
             return None
         place.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
-        return Hold(descriptor, place)
+        return EnvironmentHold(descriptor, place)
 
-    def kept(self) -> list[Kept]:
-        """All environments, the last used first."""
+    def entries(self) -> list[CachedEnvironment]:
+        """Return all environments, last used first."""
         found = []
         for folder in self._folders():
             if not folder.name.startswith(".") and folder.name != _CACHE:
                 lock = self._lock_file(folder.name)
                 with suppress(FileNotFoundError):
                     size = int(lock.read_bytes() or b"0")
-                    found.append(Kept(folder.name, folder, size, lock.stat().st_mtime))
+                    found.append(CachedEnvironment(folder.name, folder, size, lock.stat().st_mtime))
         return sorted(found, key=lambda each: each.used_at, reverse=True)
 
-    def surplus(self, limit_bytes: int, *, unused_s: float | None = None) -> list[Kept]:
-        """Those that nobody uses and that are idle, or beyond the limit counted from the last used one, which stays."""
+    def surplus(self, limit_bytes: int, *, unused_s: float | None = None) -> list[CachedEnvironment]:
+        """Return unused environments that are idle or exceed the limit, counted from the last used one, which stays."""
         before = None if unused_s is None else time.time() - unused_s
         total, found = 0, []
-        for number, each in enumerate(self.kept()):
+        for number, each in enumerate(self.entries()):
             total += each.size_bytes
             is_surplus = (number and total > limit_bytes) or (before is not None and each.used_at < before)
             if is_surplus and self._is_free(each.key):
@@ -145,14 +146,14 @@ class KeptEnvironments:
         return found
 
     def leftovers(self) -> list[Path]:
-        """What crashes left: folders that nobody makes or removes any more."""
+        """Return what crashes left: folders that nobody is building or removing."""
         return [folder for folder in self._folders() if folder.name.startswith(".") and self._is_free(_key_of(folder))]
 
     def cache_size(self) -> int:
         return tree_size(self._folder / _CACHE)
 
     def remove(self, key: str) -> bool:
-        """Remove an environment; False when somebody uses it."""
+        """Remove an environment. Return False if it is in use."""
         descriptor = hold(self._lock_file(key))
         if descriptor is None:
             return False
@@ -165,11 +166,11 @@ class KeptEnvironments:
         return True
 
     def remove_cache(self) -> bool:
-        """Remove what was downloaded; False while an installation uses it."""
+        """Remove all downloads. Return False if an installation is using them."""
         return self.remove(_CACHE)
 
     def trim(self, limit_bytes: int) -> None:
-        """Remove what is beyond the limit and not in use, and what crashes left."""
+        """Remove what exceeds the limit and is not in use, and what crashes left."""
         for left in self.leftovers():
             self.remove(_key_of(left))
         for each in self.surplus(limit_bytes):
@@ -178,7 +179,7 @@ class KeptEnvironments:
             self.remove_cache()
 
     def _discard(self, key: str) -> None:
-        """Take the name away first, so that what is half removed is never used."""
+        """Rename an environment before its removal, so that a half-removed one is never used."""
         place = self._folder / key
         if place.is_dir():
             place.rename(tempfile.mkdtemp(prefix=f".{key}-", dir=self._folder))
@@ -186,7 +187,8 @@ class KeptEnvironments:
     def _clear(self, key: str) -> None:
         for folder in self._folders():
             if folder.name.startswith(".") and _key_of(folder) == key:
-                with suppress(OSError):  # the last processes of a killed installation may yet write to it
+                # The last processes of a killed installation may still write to it.
+                with suppress(OSError):
                     remove_tree(folder)
 
     def _folders(self) -> list[Path]:

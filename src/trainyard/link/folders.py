@@ -1,15 +1,19 @@
-"""What lies where in the folder of one instance: `<jobs>/<job id>/<attempt>/<instance>/`."""
+"""The layout of the folder of one instance: `<jobs>/<job id>/<attempt>/<instance>/`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from trainyard.link.contract import InstanceSpec
 
+# The same as in instance/sandbox/contract.py, which the yard may not import.
+_ML = "/opt/ml"
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class AttemptRef:
-    """One try to run a job; attempts count from 1."""
+    """One attempt to run a job. Attempts count from 1."""
 
     job_id: str
     attempt: int
@@ -21,7 +25,7 @@ class AttemptRef:
         return jobs / self.job_id / str(self.attempt)
 
     def instances(self, jobs: Path) -> "list[InstanceFolder]":
-        """Of every instance that was ever prepared; none when the attempt has no folder."""
+        """Return the folder of every instance that was ever prepared; none if the attempt has no folder."""
         folder = self.folder(jobs)
         return [InstanceFolder(path) for path in sorted(folder.iterdir()) if path.is_dir()] if folder.exists() else []
 
@@ -43,7 +47,7 @@ class InstanceRef:
 
 @dataclass(frozen=True, slots=True)
 class InstanceFolder:
-    """The layout of an instance's folder. Making one of these touches nothing."""
+    """The layout of an instance's folder. Creating one of these touches nothing."""
 
     root: Path
 
@@ -68,12 +72,12 @@ class InstanceFolder:
 
     @property
     def logs(self) -> Path:
-        """Segments of what the program wrote to stdout and stderr."""
+        """Log segments with the program's stdout and stderr."""
         return self.root / "logs"
 
     @property
     def metrics(self) -> Path:
-        """Points, one file a metric."""
+        """Metric points, one file per metric."""
         return self.root / "metrics"
 
     @property
@@ -92,12 +96,12 @@ class InstanceFolder:
 
     @property
     def ledger(self) -> Path:
-        """What was made outside this folder."""
+        """What the instance made outside this folder."""
         return self.root / "ledger.jsonl"
 
     @property
     def network(self) -> Path:
-        """Which descriptors of the first instance's agent are the network of the job, where it is isolated."""
+        """The descriptors of the first instance's agent that are the network of an isolated job."""
         return self.root / "network.json"
 
     @property
@@ -107,35 +111,54 @@ class InstanceFolder:
 
     @property
     def tensors(self) -> Path:
-        """What was brought of the tensors of an instance on another machine; here its program has them elsewhere."""
+        """A copy of the tensors of an instance on another machine. A local program has them elsewhere."""
         return self.root / "tensors"
 
     @property
     def channels(self) -> Path:
-        """The files of the channels as they were brought, one folder each; no program changes them."""
+        """The downloaded files of the channels, one folder each. No program can change them."""
         return self.root / "channels"
 
     @property
     def launch(self) -> Path:
-        """What the launcher of several ranks tells of them."""
+        """What the launcher of several ranks reports about them."""
         return self.root / "launch"
 
     @property
     def activity(self) -> Path:
-        """Whose time of change tells when the program last did anything."""
+        """An empty file; its modification time says when the program was last active."""
         return self.root / "activity"
 
     @property
     def lease(self) -> Path:
-        """Until when anything of the instance may run, where it has a lease."""
+        """Until when anything of the instance may run, if it has a lease."""
         return self.root / "lease"
 
     @property
-    def taken(self) -> Path:
-        """There when the instance ended because its lease did."""
+    def ended_by_lease(self) -> Path:
+        """Exists if the instance ended because its lease expired."""
         return self.root / "taken"
 
     @property
     def scratch(self) -> Path:
-        """What is thrown away at the end: /tmp, /dev/shm, unpacked code."""
+        """Files that are deleted at the end: /tmp, /dev/shm, unpacked code."""
         return self.root / "scratch"
+
+
+def host_path(folder: InstanceFolder, spec: InstanceSpec, path: str) -> tuple[Path, str]:
+    """Return where a path that the program writes is on the machine.
+
+    This is a folder that the program cannot replace, and the path below it.
+    """
+    inside = path.removeprefix(f"{_ML}/")
+    if inside != path:
+        return folder.ml, inside
+    above, place = next(
+        each for each in extra_folders(folder, spec).items() if path == each[0] or path.startswith(f"{each[0]}/")
+    )
+    return place.parent, f"{place.name}{path.removeprefix(above)}"
+
+
+def extra_folders(folder: InstanceFolder, spec: InstanceSpec) -> Mapping[str, Path]:
+    """Return the paths outside /opt/ml that the job may write, such as /state, and the folders behind them."""
+    return {path: folder.scratch / "extra" / str(number) for number, path in enumerate(spec.extra_paths)}

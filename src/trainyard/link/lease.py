@@ -1,9 +1,9 @@
-"""The lease of an instance: until when anything of it may run without another word of the yard.
+"""The lease of an instance: until when anything of it may run without hearing from the yard.
 
-It is a moment on the clock of the machine that counts since it was started, so that no correction of the time moves it.
-The keeper of the instance writes it, counted from the last answer that the yard has had: an answer carries a stamp of
-this clock, and the yard hands it back. The agent and the warden of the instance read it. A lease that has run out never
-runs again, for by then the yard may have started the job elsewhere.
+It is a time on the machine's boot clock, which no correction of the time of day moves. The runner of the instance
+writes it, counted from the last answer that the yard received: an answer carries a stamp of this clock, and the yard
+returns it. The agent and the watchdog of the instance read it. A lease that has expired is never renewed, because by
+then the yard may have started the job elsewhere.
 """
 
 import os
@@ -16,22 +16,24 @@ from trainyard.foundation.clock import boottime
 from trainyard.link.contract import InstanceSpec
 from trainyard.link.folders import InstanceFolder
 
-_ARRIVAL_S = 1.0
-_BOOT_BYTES = 64
-_STEP = 0.02  # of a lease: less is not worth a write, and a lease may always be shorter than the yard thinks
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
+# A write may take this long to arrive.
+_WRITE_MARGIN_S = 1.0
+_MAX_BOOT_ID_BYTES = 64
+# A renewal by less than this fraction of a lease is not worth a write. A lease may be shorter than the yard thinks.
+_MIN_RENEWAL_FRACTION = 0.02
+_BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 
 
 def stamp() -> str:
-    """This moment, in words that only this machine understands, and only until it is started anew."""
-    return f"{boottime():.3f}@{_boot()}"
+    """Return the current time in a form that only this machine understands, and only until its next boot."""
+    return f"{boottime():.3f}@{_boot_id()}"
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The lease that a file holds: its time of change is the end, and its content the start of the machine meant.
+    """The lease in a file: its modification time is when the lease expires, its content the boot id of the machine.
 
-    Making one of these touches nothing.
+    Creating one of these touches nothing.
     """
 
     file: Path
@@ -42,70 +44,70 @@ class Lease:
 
     @property
     def left_s(self) -> float:
-        """How long it runs yet; nothing where there is none, or one of before the machine was started anew."""
+        """How much time is left; 0 if there is no lease, or only one from before the last boot."""
         until, boot = self._read()
-        return max(0.0, until - boottime()) if boot == _boot() else 0.0
+        return max(0.0, until - boottime()) if boot == _boot_id() else 0.0
 
     @property
     def is_of_this_boot(self) -> bool:
-        return self._read()[1] == _boot()
+        return self._read()[1] == _boot_id()
 
     def renew(self, heard: str, lease_s: float) -> bool:
-        """Let it run for `lease_s` after the stamp that was heard; whether it runs at all now.
+        """Extend the lease to `lease_s` after the stamp `heard`. Return whether the lease is valid now.
 
-        What is not a stamp of this machine, or an older one than was heard before, changes nothing.
+        A stamp of another machine or boot, or an older one than before, changes nothing.
         """
         until, boot = self._read()
-        if boot and (boot != _boot() or until <= boottime()):
+        if boot and (boot != _boot_id() or until <= boottime()):
             return False
-        renewed = max(until, _seconds(heard) + lease_s)
+        renewed = max(until, _stamp_seconds(heard) + lease_s)
         if renewed <= boottime():
             return False
-        if renewed - until >= lease_s * _STEP:
+        if renewed - until >= lease_s * _MIN_RENEWAL_FRACTION:
             self._write(renewed)
         return True
 
     def _read(self) -> tuple[float, str]:
         try:
             with self.file.open("rb", buffering=0) as file:
-                return os.fstat(file.fileno()).st_mtime, file.read(_BOOT_BYTES).decode()
+                return os.fstat(file.fileno()).st_mtime, file.read(_MAX_BOOT_ID_BYTES).decode()
         except FileNotFoundError:
             return 0.0, ""
 
     def _write(self, until: float) -> None:
-        """Not synced: what a power cut takes has run out by it. Renewing takes no room, which a full disk has not."""
+        """Write without a sync: a power cut ends the lease anyway. A renewal works on a full disk."""
         if self.file.exists():
             os.utime(self.file, (until, until))
             return
         descriptor, name = tempfile.mkstemp(prefix=".lease-", dir=self.file.parent)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(_boot().encode())
+            file.write(_boot_id().encode())
             file.flush()
             os.utime(descriptor, (until, until))
         Path(name).replace(self.file)
 
 
 def may_write(folder: InstanceFolder, spec: InstanceSpec) -> bool:
-    """Whether an instance may still change what others read, with the time that it takes to arrive."""
-    return not spec.lease_s or Lease.of(folder).left_s > _ARRIVAL_S
+    """Whether an instance may still change what others read, including the time for a write to arrive."""
+    return not spec.lease_s or Lease.of(folder).left_s > _WRITE_MARGIN_S
 
 
-def mark_taken(folder: InstanceFolder) -> None:
-    """Note that the instance ends because its lease does."""
-    folder.taken.touch()
+def mark_ended_by_lease(folder: InstanceFolder) -> None:
+    """Record that the instance ends because its lease expired."""
+    folder.ended_by_lease.touch()
 
 
-def was_taken(folder: InstanceFolder) -> bool:
-    """Whether an instance that is not alive was ended by its lease, or with its machine."""
-    return folder.taken.exists() or (folder.lease.exists() and not Lease.of(folder).is_of_this_boot)
+def was_ended_by_lease(folder: InstanceFolder) -> bool:
+    """Whether an instance that is not alive ended because its lease expired or its machine rebooted."""
+    return folder.ended_by_lease.exists() or (folder.lease.exists() and not Lease.of(folder).is_of_this_boot)
 
 
-def _seconds(heard: str) -> float:
-    """The moment of a stamp; the earliest of all where it is none of this machine since its start."""
+def _stamp_seconds(heard: str) -> float:
+    """Return the time in a stamp; minus infinity if it is not of this machine's current boot."""
     seconds, _, boot = heard.partition("@")
-    return float(seconds) if boot == _boot() else float("-inf")
+    return float(seconds) if boot == _boot_id() else float("-inf")
 
 
 @cache
-def _boot() -> str:
-    return _BOOT.read_text().strip()
+def _boot_id() -> str:
+    return _BOOT_ID_FILE.read_text().strip()

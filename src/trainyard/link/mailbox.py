@@ -1,7 +1,7 @@
 """The mailbox of an instance: numbered commands that a yard leaves and an agent picks up.
 
-Each command is a file of its own, named by its number, which appears whole or not at all. Nothing is ever changed or
-taken out, so an agent that starts anew reads from the beginning, and one that lives asks for what came after the last.
+Each command is a file named after its number, which appears whole or not at all. Nothing is ever changed or removed, so
+a restarted agent reads from the beginning, and a running one asks for what came after the last.
 """
 
 import json
@@ -21,32 +21,32 @@ _NAME = re.compile(r"([0-9]{8})\.json")
 
 
 class Mailbox:
-    """The commands in one folder. Any number of yards may put at once; each command gets a number of its own."""
+    """The commands in one folder. Any number of writers may put at once; each command gets a number of its own."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def put(self, kind: CommandKind, payload: Mapping[str, Any] | None = None) -> Command:
-        """Leave a command; it is there, also after a power cut, when this returns."""
+        """Leave a command. When this returns it is there, even after a power cut."""
         content = dict(payload or {})
-        with self._written(kind, content) as file:
+        with self._write_command(kind, content) as file:
             number = self._link(file)
         return Command(number, kind, content)
 
     def copy(self, command: Command) -> None:
-        """Leave a command of another mailbox under its own number; nothing happens when there is one already."""
+        """Leave a command of another mailbox under its own number. Does nothing if there is one already."""
         if self._file(command.number).exists():
             return
-        with self._written(command.kind, command.payload) as file, suppress(FileExistsError):
+        with self._write_command(command.kind, command.payload) as file, suppress(FileExistsError):
             self._file(command.number).hardlink_to(file)
 
     def read(self, after: int) -> list[Command]:
-        """The commands with a higher number, in order; none when nothing was ever put."""
-        return [self._command(number) for number in self._numbers() if number > after]
+        """Return the commands with a higher number, in order."""
+        return [self._read_command(number) for number in self._numbers() if number > after]
 
     @contextmanager
-    def _written(self, kind: CommandKind, payload: Mapping[str, Any]) -> Iterator[Path]:
-        """A file with a command, to be linked to its name meanwhile, which is durable after that."""
+    def _write_command(self, kind: CommandKind, payload: Mapping[str, Any]) -> Iterator[Path]:
+        """Yield a file with the command. The caller links it to its name, which is made durable at the end."""
         make_folder(self._folder)
         with tempfile.NamedTemporaryFile(dir=self._folder, prefix=".new-") as file:
             file.write(json.dumps({"kind": kind.value, "payload": dict(payload)}).encode())
@@ -56,7 +56,7 @@ class Mailbox:
         sync_folder(self._folder)
 
     def _link(self, source: Path) -> int:
-        # A link fails when the name is taken, so of two that put at once one moves on to the next number.
+        # A link fails if the name exists, so of two concurrent writers one moves on to the next number.
         number = max(self._numbers(), default=0)
         while True:
             number += 1
@@ -73,7 +73,7 @@ class Mailbox:
             return []
         return sorted(int(match[1]) for match in map(_NAME.fullmatch, names) if match)
 
-    def _command(self, number: int) -> Command:
+    def _read_command(self, number: int) -> Command:
         file = self._file(number)
         try:
             values = json.loads(file.read_bytes())

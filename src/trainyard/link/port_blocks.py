@@ -1,18 +1,20 @@
-"""Who has which ports of a machine: known to all its yards, and forgotten by the kernel with the last who held them."""
+"""Blocks of ports that attempts hold on a machine. All its yards see them; the kernel frees them with their holders."""
 
 import socket
 
-BLOCK = 16  # ports that are held together
-ENGINE, AGENT = "engine", "agent"  # who may hold one: both at the same time
+# The size of a block.
+BLOCK_PORTS = 16
+# An engine and an agent may hold the same block at the same time.
+ENGINE, AGENT = "engine", "agent"
 
 
-def ports_of(hosts: int) -> int:
-    """How many ports a job of so many hosts has: the master's, then one for the worker and one for a server of each."""
+def ports_needed(hosts: int) -> int:
+    """Return how many ports a job has: the master port, and two per host, for its worker and its server."""
     return 1 + 2 * hosts
 
 
 def hold_block(first: int, holder: str) -> socket.socket | None:
-    """The hold on the block of ports that begins at `first`, until it is closed; None when another such holder has it.
+    """Hold the block of ports that begins at `first` until the result is closed; None if another such holder has it.
 
     It is an abstract socket, whose name is taken on the whole machine as long as it is open.
     """

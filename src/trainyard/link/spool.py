@@ -1,8 +1,8 @@
-"""The spool of an instance: frames that an agent appends and a yard reads, each whole or not there.
+"""The spool of an instance: frames that an agent appends and a yard reads, each whole or absent.
 
-A frame is one line: the CRC-32 of what follows in eight hexadecimal digits, a space, and a JSON array of sequence,
-kind, time and payload. JSON written here holds no line break, so a line that does not end yet is a frame being written,
-or one that a crash cut short.
+A frame is one line: the CRC-32 of the rest in eight hexadecimal digits, a space, and a JSON array of sequence, kind,
+time and payload. The JSON has no line break, so a line without an end is a frame being written, or one that a crash cut
+short.
 """
 
 import contextlib
@@ -21,31 +21,32 @@ from trainyard.foundation.files import PRIVATE_FILE, sync_folder
 from trainyard.link.contract import Frame, FrameKind
 
 MAX_FRAME_BYTES = 1024 * 1024
-READ_BYTES = 4 * MAX_FRAME_BYTES  # at most so much of a spool is read at once
+# The most of a spool that is read at once.
+READ_BYTES = 4 * MAX_FRAME_BYTES
 
 _CRC_DIGITS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """What a read brought. `next_offset` is where the next one goes on; it is a cursor a yard may store."""
+class SpoolRead:
+    """The result of a read. `next_offset` is the cursor for the next read, which a yard may store."""
 
     frames: tuple[Frame, ...]
     next_offset: int
 
 
 class SpoolWriter:
-    """Appends frames to one spool; safe to share between threads of the one agent that owns it.
+    """Appends frames to one spool. Safe to share between threads of the one agent that owns it.
 
-    Opening it again goes on with the next sequence, after cutting off what a crash left of a frame. What `append`
-    returned survives the death of the process; what it returned with `durable` survives a power cut too.
+    Opening an existing spool cuts off a frame that a crash left incomplete and continues with the next sequence. A
+    frame that `append` returned survives the death of the process; with `durable` it survives a power cut too.
     """
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, PRIVATE_FILE)
         try:
-            tail = _tail(path)
+            tail = _read_tail(path)
             os.ftruncate(self._descriptor, tail.end)
             sync_folder(path.parent)
         except BaseException:
@@ -54,7 +55,7 @@ class SpoolWriter:
         self._sequence = tail.sequence
 
     def append(self, kind: FrameKind, payload: Mapping[str, Any], *, at_us: int, durable: bool = False) -> Frame:
-        """Write one frame; InvalidRequest when it is larger than a frame may be."""
+        """Write one frame. Raises InvalidRequest if it is too large."""
         with self._lock:
             frame = Frame(self._sequence + 1, kind, at_us, payload)
             line = _encode(frame)
@@ -85,22 +86,22 @@ class SpoolWriter:
             while rest:
                 rest = rest[os.write(self._descriptor, rest) :]
         except OSError:
-            # A full disk must not leave half a frame in the way of the next one.
+            # On a full disk, half a frame must not be in the way of the next one.
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, start)
             raise
 
 
-def read_frames(path: Path, offset: int) -> Read:
-    """The whole frames from `offset` on, at most READ_BYTES of them; none when there is no spool yet.
+def read_frames(path: Path, offset: int) -> SpoolRead:
+    """Read whole frames from `offset` on, up to READ_BYTES; none if there is no spool yet.
 
-    Corrupt when a frame in the midst of others is damaged, or when the sequence has a gap.
+    Raises Corrupt if a frame between others is damaged, or if the sequence has a gap.
     """
     try:
         with path.open("rb", buffering=0) as file:
             data = os.pread(file.fileno(), READ_BYTES, offset)
     except FileNotFoundError:
-        return Read((), offset)
+        return SpoolRead((), offset)
     frames: list[Frame] = []
     position = 0
     while (end := data.find(b"\n", position)) >= 0:
@@ -114,16 +115,16 @@ def read_frames(path: Path, offset: int) -> Read:
         position = end + 1
     if not frames and len(data) >= MAX_FRAME_BYTES:
         raise Corrupt(f"{path} holds no frame at byte {offset}.")
-    return Read(tuple(frames), offset + position)
+    return SpoolRead(tuple(frames), offset + position)
 
 
 def last_frame(path: Path) -> Frame | None:
-    """The newest whole frame, read from the end; None when there is none."""
-    return _tail(path).frame
+    """Return the newest whole frame, read from the end; None if there is none."""
+    return _read_tail(path).frame
 
 
 def decode_frame(line: bytes) -> Frame | None:
-    """The frame of a line without its end; None when the line is damaged or not whole."""
+    """Decode a line, without its line break; None if it is damaged or incomplete."""
     body = line[_CRC_DIGITS + 1 :]
     if line[: _CRC_DIGITS + 1] != b"%08x " % zlib.crc32(body):
         return None
@@ -135,8 +136,8 @@ def decode_frame(line: bytes) -> Frame | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tail:
-    """The last whole frame of a spool, and the offset behind it."""
+class _SpoolTail:
+    """The last whole frame of a spool, and the offset after it."""
 
     frame: Frame | None
     end: int
@@ -146,25 +147,25 @@ class _Tail:
         return self.frame.sequence if self.frame else 0
 
 
-def _tail(path: Path) -> _Tail:
-    """Found in the last frames' worth of bytes, however long the spool is."""
+def _read_tail(path: Path) -> _SpoolTail:
+    """Read only the end of the spool, however long it is."""
     try:
         size = path.stat().st_size
         start = max(0, size - READ_BYTES)
         with path.open("rb", buffering=0) as file:
             data = os.pread(file.fileno(), size - start, start)
     except FileNotFoundError:
-        return _Tail(None, 0)
+        return _SpoolTail(None, 0)
     end = data.rfind(b"\n")
     while end >= 0:
         begin = data.rfind(b"\n", 0, end) + 1
         frame = decode_frame(data[begin:end])
         if frame is not None:
-            return _Tail(frame, start + end + 1)
+            return _SpoolTail(frame, start + end + 1)
         end = begin - 1
     if start:
         raise Corrupt(f"{path} ends with {READ_BYTES} bytes that hold no frame.")
-    return _Tail(None, 0)
+    return _SpoolTail(None, 0)
 
 
 def _encode(frame: Frame) -> bytes:
@@ -182,4 +183,4 @@ def _has_frame_after(data: bytes, position: int) -> bool:
 def _check_sequence(frames: list[Frame], frame: Frame, path: Path) -> None:
     expected = frames[-1].sequence + 1 if frames else frame.sequence
     if frame.sequence != expected:
-        raise Corrupt(f"{path} goes on with frame {frame.sequence} where {expected} should be.")
+        raise Corrupt(f"{path} has frame {frame.sequence} where frame {expected} is expected.")

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.engines.catalog import SPOT_SHARE, Catalog, InstanceType
+from trainyard.engines.catalog import SPOT_PRICE_FRACTION, Catalog, InstanceType
 from trainyard.foundation.errors import InvalidRequest
 
 
@@ -16,48 +16,46 @@ def catalog(file: Path) -> Catalog:
     return Catalog.read(file)
 
 
-@pytest.mark.parametrize(
-    ("name", "cpus", "memory_gib", "gpus"),
-    [
-        ("ml.m4.10xlarge", 40, 160, 0),
-        ("ml.m5.large", 2, 8, 0),
-        ("ml.m5.24xlarge", 96, 384, 0),
-        ("ml.m6i.32xlarge", 128, 512, 0),
-        ("ml.m7i.48xlarge", 192, 768, 0),
-        ("ml.m8i.96xlarge", 384, 1536, 0),
-        ("ml.c4.xlarge", 4, 7.5, 0),
-        ("ml.c4.8xlarge", 36, 60, 0),
-        ("ml.c5.9xlarge", 36, 72, 0),
-        ("ml.c5n.xlarge", 4, 10.5, 0),
-        ("ml.c5n.18xlarge", 72, 192, 0),
-        ("ml.c6i.4xlarge", 16, 32, 0),
-        ("ml.c7i.large", 2, 4, 0),
-        ("ml.r5.2xlarge", 8, 64, 0),
-        ("ml.r6i.large", 2, 16, 0),
-        ("ml.t3.medium", 2, 4, 0),
-        ("ml.t3.2xlarge", 8, 32, 0),
-        ("ml.p2.16xlarge", 64, 732, 16),
-        ("ml.p3.2xlarge", 8, 61, 1),
-        ("ml.p3.16xlarge", 64, 488, 8),
-        ("ml.p3dn.24xlarge", 96, 768, 8),
-        ("ml.p4d.24xlarge", 96, 1152, 8),
-        ("ml.p4de.24xlarge", 96, 1152, 8),
-        ("ml.p5.48xlarge", 192, 2048, 8),
-        ("ml.g4dn.12xlarge", 48, 192, 4),
-        ("ml.g4dn.16xlarge", 64, 256, 1),
-        ("ml.g5.16xlarge", 64, 256, 1),
-        ("ml.g5.48xlarge", 192, 768, 8),
-        ("ml.g6.12xlarge", 48, 192, 4),
-        ("ml.trn1.32xlarge", 128, 512, 0),
-    ],
-)
-def test_the_common_types_have_what_aws_documents(
-    catalog: Catalog, name: str, cpus: float, memory_gib: float, gpus: int
-) -> None:
-    found = catalog[name]
+# The CPUs, the memory in GiB and the GPUs of types as AWS documents them.
+DOCUMENTED = {
+    "ml.m4.10xlarge": (40, 160, 0),
+    "ml.m5.large": (2, 8, 0),
+    "ml.m5.24xlarge": (96, 384, 0),
+    "ml.m6i.32xlarge": (128, 512, 0),
+    "ml.m7i.48xlarge": (192, 768, 0),
+    "ml.m8i.96xlarge": (384, 1536, 0),
+    "ml.c4.xlarge": (4, 7.5, 0),
+    "ml.c4.8xlarge": (36, 60, 0),
+    "ml.c5.9xlarge": (36, 72, 0),
+    "ml.c5n.xlarge": (4, 10.5, 0),
+    "ml.c5n.18xlarge": (72, 192, 0),
+    "ml.c6i.4xlarge": (16, 32, 0),
+    "ml.c7i.large": (2, 4, 0),
+    "ml.r5.2xlarge": (8, 64, 0),
+    "ml.r6i.large": (2, 16, 0),
+    "ml.t3.medium": (2, 4, 0),
+    "ml.t3.2xlarge": (8, 32, 0),
+    "ml.p2.16xlarge": (64, 732, 16),
+    "ml.p3.2xlarge": (8, 61, 1),
+    "ml.p3.16xlarge": (64, 488, 8),
+    "ml.p3dn.24xlarge": (96, 768, 8),
+    "ml.p4d.24xlarge": (96, 1152, 8),
+    "ml.p4de.24xlarge": (96, 1152, 8),
+    "ml.p5.48xlarge": (192, 2048, 8),
+    "ml.g4dn.12xlarge": (48, 192, 4),
+    "ml.g4dn.16xlarge": (64, 256, 1),
+    "ml.g5.16xlarge": (64, 256, 1),
+    "ml.g5.48xlarge": (192, 768, 8),
+    "ml.g6.12xlarge": (48, 192, 4),
+    "ml.trn1.32xlarge": (128, 512, 0),
+}
 
-    assert (found.cpus, found.memory_gib, found.gpus) == (cpus, memory_gib, gpus)
-    assert not found.is_derived
+
+def test_the_common_types_have_what_aws_documents(catalog: Catalog) -> None:
+    found = {name: catalog[name] for name in DOCUMENTED}
+
+    assert {name: (each.cpus, each.memory_gib, each.gpus) for name, each in found.items()} == DOCUMENTED
+    assert [name for name, each in found.items() if each.is_derived] == []
 
 
 def test_every_shipped_type_has_prices_and_spot_is_the_lower(catalog: Catalog) -> None:
@@ -103,7 +101,7 @@ def test_a_price_can_be_edited(file: Path) -> None:
 def test_the_spot_price_follows_when_only_the_other_is_edited(file: Path) -> None:
     file.write_text('["ml.m5.large"]\non_demand_usd = 10\n')
 
-    assert Catalog.read(file)["ml.m5.large"].spot_usd == pytest.approx(10 * SPOT_SHARE)
+    assert Catalog.read(file)["ml.m5.large"].spot_usd == pytest.approx(10 * SPOT_PRICE_FRACTION)
 
 
 def test_a_change_of_size_leaves_the_prices_alone(file: Path, catalog: Catalog) -> None:

@@ -55,9 +55,9 @@ def test_a_directory_that_is_not_within_is_refused(systems: FileSystems, folder:
 
 
 @pytest.mark.parametrize("named", ["relative", "/none/of/this"])
-def test_what_is_no_folder_is_refused(file: Path, named: str) -> None:
+def test_a_path_that_is_not_a_folder_is_refused(file: Path, named: str) -> None:
     file.write_text(f'[file_systems]\n"{ID}" = "{named}"\n')
-    with pytest.raises(InvalidRequest, match="no folder of this machine"):
+    with pytest.raises(InvalidRequest, match="not the absolute path of a folder of this machine"):
         FileSystems(file).folder(ID)
 
 
@@ -65,7 +65,7 @@ def test_what_is_no_folder_is_refused(file: Path, named: str) -> None:
 def test_the_folder_of_the_yard_itself_is_never_given_away(file: Path, tmp_path: Path, where: str) -> None:
     (tmp_path / "home/objects").mkdir()
     file.write_text(f'[file_systems]\n"{ID}" = "{tmp_path / where}"\n')
-    with pytest.raises(InvalidRequest, match="what no job may see"):
+    with pytest.raises(InvalidRequest, match="data that no job may see"):
         FileSystems(file).folder(ID)
 
 

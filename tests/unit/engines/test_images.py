@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.engines.images import ContainerImage, Environment, Images, Reference, installed_version
+from trainyard.engines.images import ContainerImage, ImageReference, Images, PythonEnvironment, installed_version
 from trainyard.foundation.errors import InvalidRequest, NotFound
 
 REGISTRY = "123456789012.dkr.ecr.eu-central-1.amazonaws.com"
@@ -37,8 +37,8 @@ def make_python(folder: Path, name: str) -> str:
         (f"{REGISTRY}/team/mine:v1@sha256:abc", "team/mine", "v1"),
     ],
 )
-def test_the_name_of_an_image_is_taken_apart(image: str, repository: str, tag: str) -> None:
-    assert Reference.parse(image) == Reference(repository, tag)
+def test_the_name_of_an_image_is_parsed(image: str, repository: str, tag: str) -> None:
+    assert ImageReference.parse(image) == ImageReference(repository, tag)
 
 
 @pytest.mark.parametrize(
@@ -52,35 +52,35 @@ def test_the_name_of_an_image_is_taken_apart(image: str, repository: str, tag: s
     ],
 )
 def test_an_image_in_a_registry_of_amazons_is_of_an_account(image: str, account: str) -> None:
-    assert Reference.parse(image).account == account
+    assert ImageReference.parse(image).account == account
 
 
 @pytest.mark.parametrize("image", ["", ":", "registry.example/"])
-def test_what_is_no_name_of_an_image_is_refused(image: str) -> None:
+def test_an_invalid_image_name_is_refused(image: str) -> None:
     with pytest.raises(InvalidRequest):
-        Reference.parse(image)
+        ImageReference.parse(image)
 
 
 def test_a_framework_image_stands_for_the_yards_own_python(images: Images) -> None:
     image = f"{REGISTRY}/pytorch-training:2.13.0-cpu-py312"
 
-    assert images.environment(image) == Environment(sys.executable)
+    assert images.environment(image) == PythonEnvironment(sys.executable)
 
 
-def test_another_version_is_replaced_and_said(images: Images) -> None:
+def test_another_version_is_replaced_with_a_note(images: Images) -> None:
     environment = images.environment(f"{REGISTRY}/pytorch-training:1.6.0-cpu-py3")
 
     assert environment.python == sys.executable
     assert environment.notes == (
-        "The image pytorch-training:1.6.0-cpu-py3 stands for an environment with torch 2.13.0+cpu.",
+        "The image pytorch-training:1.6.0-cpu-py3 maps to an environment with torch 2.13.0+cpu.",
     )
 
 
-def test_a_framework_that_is_not_installed_is_said(images: Images) -> None:
+def test_a_framework_that_is_not_installed_gets_a_note(images: Images) -> None:
     environment = images.environment("tensorflow-training:2.19.0-cpu-py312")
 
     assert environment.notes == (
-        "The image tensorflow-training:2.19.0-cpu-py312 stands for an environment with no tensorflow.",
+        "The image tensorflow-training:2.19.0-cpu-py312 maps to an environment with no tensorflow.",
     )
 
 
@@ -103,16 +103,16 @@ def test_an_image_that_stands_for_nothing_is_refused_with_both_commands_that_hel
         images.environment(image)
 
     assert image in caught.value.message
-    assert f"trainyard images map {Reference.parse(image)} --container" in caught.value.message
+    assert f"trainyard images map {ImageReference.parse(image)} --container" in caught.value.message
 
 
 def test_a_mapped_image_stands_for_its_python_in_every_registry(images: Images, tmp_path: Path) -> None:
     python = make_python(tmp_path, "python-mine")
     images.map(f"{REGISTRY}/team/mine:v1", python)
 
-    assert images.environment("team/mine:v1") == Environment(python)
-    assert images.environment("localhost:5000/team/mine:v1") == Environment(python)
-    assert images.mapped() == {"team/mine:v1": python}
+    assert images.environment("team/mine:v1") == PythonEnvironment(python)
+    assert images.environment("localhost:5000/team/mine:v1") == PythonEnvironment(python)
+    assert images.mappings() == {"team/mine:v1": python}
 
 
 def test_an_image_mapped_without_a_tag_stands_for_all_its_versions(images: Images, tmp_path: Path) -> None:
@@ -120,12 +120,12 @@ def test_an_image_mapped_without_a_tag_stands_for_all_its_versions(images: Image
     images.map("team/mine", every)
     images.map("team/mine:v2", one)
 
-    assert images.environment("team/mine:v1") == Environment(every)
-    assert images.environment("team/mine") == Environment(every)
-    assert images.environment("team/mine:v2") == Environment(one)
+    assert images.environment("team/mine:v1") == PythonEnvironment(every)
+    assert images.environment("team/mine") == PythonEnvironment(every)
+    assert images.environment("team/mine:v2") == PythonEnvironment(one)
 
 
-def test_the_nearest_mapped_version_is_taken(images: Images, tmp_path: Path) -> None:
+def test_the_nearest_mapped_version_is_used(images: Images, tmp_path: Path) -> None:
     pythons = {version: make_python(tmp_path, f"python-{version}") for version in ("1.13", "2.1", "2.6")}
     for version, python in pythons.items():
         images.map(f"pytorch-training:{version}", python)
@@ -140,7 +140,7 @@ def test_the_nearest_mapped_version_is_taken(images: Images, tmp_path: Path) -> 
     assert chosen("2.12") == sys.executable
     assert images.environment("pytorch-training:2.6.0-cpu-py312").notes == ()
     assert images.environment("pytorch-training:2.5.1").notes == (
-        "The image pytorch-training:2.5.1 stands for an environment with pytorch-training:2.6.",
+        "The image pytorch-training:2.5.1 maps to an environment with pytorch-training:2.6.",
     )
 
 
@@ -157,7 +157,7 @@ def test_the_nearest_mapped_version_is_taken(images: Images, tmp_path: Path) -> 
         ("latest", ["1.9", "1.13"], "1.13"),
     ],
 )
-def test_of_versions_as_near_as_each_other_the_newer_is_taken(
+def test_of_equally_near_versions_the_newer_is_used(
     images: Images, tmp_path: Path, wanted: str, mapped: list[str], chosen: str
 ) -> None:
     """Whatever their order in the file."""
@@ -179,7 +179,7 @@ def test_an_image_may_stand_for_a_container_image(images: Images) -> None:
 
     assert images.resolve("mine:1") == ContainerImage("localhost/mine:1")
     assert images.container_of(f"{REGISTRY}/mine:1") == "localhost/mine:1"
-    assert images.mapped() == {"mine:1": "container:localhost/mine:1"}
+    assert images.mappings() == {"mine:1": "container:localhost/mine:1"}
     with pytest.raises(InvalidRequest, match=r"localhost/mine:1, which only the container engine runs"):
         images.environment("mine:1")
 
@@ -211,12 +211,12 @@ def test_an_image_that_stands_for_nothing_runs_under_its_own_name(images: Images
 
 
 @pytest.mark.parametrize("name", ["", "-v", "two words", "/mine", "mine:1:2", "https://mine"])
-def test_what_is_no_name_of_a_container_image_is_refused(images: Images, name: str) -> None:
+def test_an_invalid_container_image_name_is_refused(images: Images, name: str) -> None:
     with pytest.raises(InvalidRequest, match="not the name of a container image"):
         images.map_container("mine", name)
 
 
-def test_an_image_is_mapped_anew_and_forgotten(images: Images, tmp_path: Path) -> None:
+def test_an_image_is_mapped_again_and_unmapped(images: Images, tmp_path: Path) -> None:
     first, second = make_python(tmp_path, "first"), make_python(tmp_path, "second")
     images.map("mine", first)
     images.map_container("mine", "localhost/mine:1")
@@ -226,7 +226,7 @@ def test_an_image_is_mapped_anew_and_forgotten(images: Images, tmp_path: Path) -
 
     images.unmap("mine")
 
-    assert images.mapped() == {}
+    assert images.mappings() == {}
     with pytest.raises(NotFound):
         images.unmap("mine")
 
@@ -239,22 +239,22 @@ def test_names_with_quotes_survive_the_file(images: Images, tmp_path: Path) -> N
     assert images.environment("mine").python == python
 
 
-def test_of_many_who_map_at_once_nobody_is_forgotten(images: Images) -> None:
+def test_no_concurrent_mapping_is_lost(images: Images) -> None:
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda number: images.map_container(f"mine:{number}", f"localhost/mine:{number}"), range(40)))
-    assert len(images.mapped()) == 40
+    assert len(images.mappings()) == 40
 
 
 def test_only_a_program_can_be_mapped_to(images: Images, tmp_path: Path) -> None:
     (tmp_path / "text").touch(mode=0o644)
 
     for path in ("text", "absent", "."):
-        with pytest.raises(InvalidRequest, match="not a program"):
+        with pytest.raises(InvalidRequest, match="not an executable file"):
             images.map("mine", str(tmp_path / path))
-    assert images.mapped() == {}
+    assert images.mappings() == {}
 
 
-def test_a_python_that_is_gone_is_said_when_the_image_is_asked_for(images: Images, tmp_path: Path) -> None:
+def test_a_python_that_is_gone_is_reported_when_the_image_is_resolved(images: Images, tmp_path: Path) -> None:
     python = make_python(tmp_path, "python-mine")
     images.map("mine", python)
     Path(python).unlink()

@@ -1,17 +1,17 @@
 import botocore.session
 import pytest
 
-from trainyard.engines.instance_types import cpus_of, shipped
+from trainyard.engines.instance_types import cpus_of, shipped_types
 
 
 def test_every_type_that_clients_can_name_is_shipped_and_no_other() -> None:
     model = botocore.session.get_session().get_service_model("sagemaker")
 
-    assert {f"ml.{name}" for name, _ in shipped()} == set(model.shape_for("TrainingInstanceType").enum)
+    assert {f"ml.{name}" for name, _ in shipped_types()} == set(model.shape_for("TrainingInstanceType").enum)
 
 
 def test_no_type_is_written_twice() -> None:
-    names = [name for name, _ in shipped()]
+    names = [name for name, _ in shipped_types()]
 
     assert len(set(names)) == len(names)
 

@@ -3,11 +3,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.engines.placements import place
 from trainyard.engines.catalog import Catalog
 from trainyard.engines.contract import Capacity
-from trainyard.engines.placement import Lack, check_strictly, fit, lacking, place
+from trainyard.engines.placement import MissingResources, check_promised_resources, fit_types, missing_resources
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.foundation.jobs import Share
+from trainyard.foundation.jobs.attempts import Share
 
 GIB = 1024**3
 CATALOG = Catalog.read(Path("no such file"))
@@ -22,7 +23,7 @@ P4D = CATALOG["ml.p4d.24xlarge"]
 
 def test_a_job_that_fits_gets_what_its_type_promises() -> None:
     assert place([M5_LARGE, M5_LARGE], SERVER, running=[]) == (Share(2.0, 8 * GIB), Share(2.0, 8 * GIB))
-    assert fit([M5_LARGE, M5_LARGE], SERVER).shortfalls == ()
+    assert fit_types([M5_LARGE, M5_LARGE], SERVER).shortfalls == ()
 
 
 def test_three_of_the_largest_run_on_a_laptop_alone_and_share_it() -> None:
@@ -35,8 +36,8 @@ def test_three_of_the_largest_run_on_a_laptop_alone_and_share_it() -> None:
     assert place([M5_LARGE], LAPTOP, running=shares) is None
 
 
-def test_what_falls_short_is_said_once_for_each_type() -> None:
-    assert fit([P4D] * 3, LAPTOP).shortfalls == (
+def test_a_shortfall_is_reported_once_per_type() -> None:
+    assert fit_types([P4D] * 3, LAPTOP).shortfalls == (
         "Each ml.p4d.24xlarge gets 0.66 of 96 CPUs, 2.7 of 1152 GiB of memory and none of 8 GPUs on this machine.",
         "Its 3 instances share 2 slots.",
     )
@@ -98,10 +99,10 @@ def test_gpus_too_few_for_every_instance_are_given_to_none() -> None:
 
     assert shares is not None
     assert [share.gpus for share in shares] == [()] * 5
-    assert "none of 1 GPU on this machine" in fit([P3] * 5, SERVER).shortfalls[0]
+    assert "none of 1 GPU on this machine" in fit_types([P3] * 5, SERVER).shortfalls[0]
 
 
-def test_cpu_jobs_start_while_all_gpus_are_taken() -> None:
+def test_cpu_jobs_start_while_all_gpus_are_in_use() -> None:
     assert place([M5_LARGE], SERVER, running=[Share(gpus=(0, 1, 2, 3))]) is not None
 
 
@@ -111,32 +112,34 @@ def test_local_is_the_whole_machine_and_lacks_nothing() -> None:
     assert place([local], SERVER, running=[]) == (Share(64.0, 512 * GIB),)
     assert place([local_gpu], SERVER, running=[]) == (Share(64.0, 512 * GIB, gpus=(0, 1, 2, 3)),)
     assert place([local, local], SERVER, running=[]) == (Share(32.0, 256 * GIB), Share(32.0, 256 * GIB))
-    assert fit([local, local_gpu], SERVER).shortfalls == ()
+    assert fit_types([local, local_gpu], SERVER).shortfalls == ()
 
 
 def test_instances_of_different_types_share_in_proportion() -> None:
     large, small = CATALOG["ml.m5.24xlarge"], CATALOG["ml.m5.12xlarge"]
     machine = Capacity.of_machine(slots=4, cpus=36.0, memory_bytes=144 * GIB)
 
-    fitted = fit([large, small], machine)
+    fitted = fit_types([large, small], machine)
 
     assert [size.cpus for size in fitted.sizes] == [24.0, 12.0]
     assert [size.memory_bytes for size in fitted.sizes] == [96 * GIB, 48 * GIB]
 
 
-def test_what_a_job_lacks_is_told_in_slots_and_gpus() -> None:
+def test_missing_resources_are_slots_and_gpus() -> None:
     taken = place([P3_OF_FOUR], SERVER, running=[]) or ()
-    assert lacking([M5_LARGE], SERVER, running=taken) == Lack(0, 0)
-    assert lacking([P3, P3], SERVER, running=taken) == Lack(0, 2)
-    assert lacking([M5_LARGE], LAPTOP, running=[Share()] * 2) == Lack(1, 0)
-    assert lacking([P4D] * 3, LAPTOP, running=[Share()]) == Lack(1, 0)  # which takes all there is, alone
+    assert missing_resources([M5_LARGE], SERVER, running=taken) == MissingResources(0, 0)
+    assert missing_resources([P3, P3], SERVER, running=taken) == MissingResources(0, 2)
+    assert missing_resources([M5_LARGE], LAPTOP, running=[Share()] * 2) == MissingResources(1, 0)
+    assert missing_resources([P4D] * 3, LAPTOP, running=[Share()]) == MissingResources(
+        1, 0
+    )  # which takes all there is, alone
 
 
 def test_a_strict_yard_refuses_what_it_does_not_have() -> None:
-    check_strictly([M5_LARGE], SERVER)
+    check_promised_resources([M5_LARGE], SERVER)
 
     with pytest.raises(InvalidRequest, match=r"0\.66 of 96 CPUs"):
-        check_strictly([P4D] * 3, LAPTOP)
+        check_promised_resources([P4D] * 3, LAPTOP)
 
 
 def test_every_job_can_start_on_every_empty_machine() -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.engines.placements import place
 from trainyard.engines.catalog import Catalog, InstanceType
 from trainyard.engines.contract import Capacity, Node
-from trainyard.engines.placement import Demand, Room, check_strictly, fit, place
+from trainyard.engines.placement import Demand, FreeResources, check_promised_resources, fit_types
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.foundation.jobs import Share
+from trainyard.foundation.jobs.attempts import Share
 
 GIB = 1024**3
 CATALOG = Catalog.read(Path("no such file"))
@@ -66,7 +67,7 @@ def test_small_jobs_fill_one_node_so_that_a_large_one_finds_another_whole() -> N
     assert where(place([M5_4X], TWO, running=running)) == ["b"]
 
 
-def test_a_job_lies_on_one_node_where_one_has_the_room() -> None:
+def test_a_job_runs_on_one_node_if_one_has_enough_free() -> None:
     running = [Share(13.0, 8 * GIB, node="a")]  # which has room for one
 
     assert where(place([M5_LARGE] * 3, TWO, running=running)) == ["b"] * 3
@@ -99,11 +100,11 @@ def test_a_gpu_job_takes_what_is_left_of_a_node_before_it_breaks_into_another() 
 def test_a_gang_that_wants_more_gpus_than_there_are_gets_the_same_number_for_each() -> None:
     uneven = cluster(node("big", cpus=64, gib=512, gpus=8), node("small", cpus=64, gib=512, gpus=2), node("none"))
 
-    fitted = fit([P4D] * 3, uneven)
+    fitted = fit_types([P4D] * 3, uneven)
 
     assert {size.gpus for size in fitted.sizes} == {2}
     assert "gets" in fitted.shortfalls[0]
-    assert "2 of 8 GPUs on the nodes that there are." in fitted.shortfalls[0]
+    assert "2 of 8 GPUs on the available nodes." in fitted.shortfalls[0]
     shares = place([P4D] * 3, uneven, running=[])
     assert shares is not None
     assert "none" not in where(shares)
@@ -126,13 +127,13 @@ def test_spread_instances_lie_on_nodes_of_their_own() -> None:
     assert place([M5_LARGE] * 3, three, running=full, is_spread=True) is None
 
 
-def test_more_instances_than_nodes_are_spread_as_far_as_it_goes_and_that_is_said() -> None:
+def test_more_instances_than_nodes_are_spread_as_far_as_possible_with_a_shortfall() -> None:
     assert sorted(where(place([M5_LARGE] * 4, TWO, running=[], is_spread=True))) == ["a", "a", "b", "b"]
-    assert fit([M5_LARGE] * 4, TWO, is_spread=True).shortfalls == (
-        "Its 4 instances lie on 2 nodes, because there are no more for them.",
+    assert fit_types([M5_LARGE] * 4, TWO, is_spread=True).shortfalls == (
+        "Its 4 instances run on 2 nodes, because no more are available.",
     )
-    with pytest.raises(InvalidRequest, match="lie on 2 nodes"):
-        check_strictly([M5_LARGE] * 4, TWO, is_spread=True)
+    with pytest.raises(InvalidRequest, match="run on 2 nodes"):
+        check_promised_resources([M5_LARGE] * 4, TWO, is_spread=True)
 
 
 def test_spot_nodes_are_for_spot_jobs_which_take_them_first() -> None:
@@ -144,34 +145,34 @@ def test_spot_nodes_are_for_spot_jobs_which_take_them_first() -> None:
     assert where(place([M5_4X], mixed, running=[Share(16.0, GIB, node="passing")], is_spot=True)) == ["lasting"]
 
 
-def test_without_a_node_for_it_a_job_waits_and_nothing_is_said_to_be_short() -> None:
+def test_without_an_eligible_node_a_job_waits_and_has_no_shortfall() -> None:
     for nothing in (cluster(), cluster(node("passing", is_spot=True))):
         assert place([M5_LARGE], nothing, running=[]) is None
-        assert (fit([M5_LARGE], nothing).nodes, fit([M5_LARGE], nothing).shortfalls) == ((), ())
+        assert (fit_types([M5_LARGE], nothing).nodes, fit_types([M5_LARGE], nothing).shortfalls) == ((), ())
 
 
-def test_what_runs_on_a_node_that_is_gone_takes_nothing() -> None:
+def test_instances_on_a_lost_node_use_no_capacity() -> None:
     assert where(place([M5_4X] * 2, TWO, running=[Share(16.0, GIB, node="gone")])) in (["a", "b"], ["b", "a"])
 
 
 def test_places_are_kept_where_least_is_in_the_way() -> None:
     demand = Demand((M5_4X,))
-    busy = Room(TWO, [Share(14.0, GIB, node="a"), Share(2.0, GIB, node="b"), Share(2.0, GIB, node="b")])
+    busy = FreeResources(TWO, [Share(14.0, GIB, node="a"), Share(2.0, GIB, node="b"), Share(2.0, GIB, node="b")])
 
     assert busy.place(demand) is None
-    kept = Room(TWO).place(demand, beside=busy)
+    kept = FreeResources(TWO).place(demand, current=busy)
 
     assert where(kept) == ["b"]
-    busy.take(kept or ())
+    busy.allocate(kept or ())
     assert where(busy.place(Demand((M5_LARGE,)))) == ["a"]
     assert busy.place(Demand((M5_LARGE,) * 2)) is None
 
 
 def test_gpus_are_kept_from_those_that_nobody_uses() -> None:
     one = cluster(node("x", cpus=64, gib=512, gpus=4))
-    busy = Room(one, [Share(8.0, 61 * GIB, (0,), "x"), Share(50.0, 61 * GIB, (1,), "x")])
+    busy = FreeResources(one, [Share(8.0, 61 * GIB, (0,), "x"), Share(50.0, 61 * GIB, (1,), "x")])
 
-    kept = Room(one).place(Demand((P3, P3)), beside=busy)
+    kept = FreeResources(one).place(Demand((P3, P3)), current=busy)
 
     assert kept is not None
     assert [share.gpus for share in kept] == [(2,), (3,)]
@@ -241,29 +242,29 @@ def test_however_many_jobs_come_and_go_no_node_gives_more_than_it_has() -> None:
             )
 
 
-def test_what_is_taken_of_a_copy_is_not_taken_of_the_room() -> None:
-    room = Room(MIXED, [Share(60, 8 * GIB, (0, 1), "gpu")])
+def test_allocating_from_a_copy_does_not_change_the_original() -> None:
+    room = FreeResources(MIXED, [Share(60, 8 * GIB, (0, 1), "gpu")])
     other, demand = room.copy(), Demand((P3,) * 6, is_spread=False)
     assert other.place(demand) == room.place(demand)
-    other.take([Share(2, 8 * GIB, (2, 3), "gpu"), Share(16, 64 * GIB, (), "a")])
+    other.allocate([Share(2, 8 * GIB, (2, 3), "gpu"), Share(16, 64 * GIB, (), "a")])
     assert where(other.place(Demand((M5_4X,)))) == ["b"]
     assert where(room.place(Demand((M5_4X,)))) == ["a"]
 
 
-def test_a_node_is_filled_anew_with_what_runs_there_now() -> None:
-    room = Room(TWO, [Share(16, 64 * GIB, (), "a"), Share(16, 64 * GIB, (), "b")])
+def test_a_node_is_reset_to_what_runs_there_now() -> None:
+    room = FreeResources(TWO, [Share(16, 64 * GIB, (), "a"), Share(16, 64 * GIB, (), "b")])
     assert room.place(Demand((M5_LARGE,))) is None
-    room.refill("b", [Share(14, 8 * GIB, (), "b")])
-    room.refill("gone", [Share(1, 1, (), "gone")])
+    room.reset_node("b", [Share(14, 8 * GIB, (), "b")])
+    room.reset_node("gone", [Share(1, 1, (), "gone")])
     assert where(room.place(Demand((M5_LARGE,)))) == ["b"]
     assert room.place(Demand((M5_LARGE, M5_LARGE))) is None
 
 
 def test_an_emptied_room_has_all_that_there_is_and_leaves_the_other_as_it_was() -> None:
-    room = Room(TWO, [Share(16, 64 * GIB, (), "a"), Share(16, 64 * GIB, (), "b")])
-    empty = room.emptied()
+    room = FreeResources(TWO, [Share(16, 64 * GIB, (), "a"), Share(16, 64 * GIB, (), "b")])
+    empty = room.without_running()
     assert sorted(where(empty.place(Demand((M5_4X, M5_4X))))) == ["a", "b"]
-    empty.take([Share(16, 64 * GIB, (), "b")])
+    empty.allocate([Share(16, 64 * GIB, (), "b")])
     assert where(empty.place(Demand((M5_4X,)))) == ["a"]
     assert room.place(Demand((M5_LARGE,))) is None
     assert room.machine == empty.machine == TWO
@@ -278,35 +279,35 @@ def test_instances_that_want_too_much_are_laid_out_so_that_no_node_bears_more_th
     order: tuple[int, ...],
 ) -> None:
     two = cluster(node("a", cpus=12), node("b", cpus=12))
-    fitted = fit([of_cores(cpus) for cpus in order], two)
+    fitted = fit_types([of_cores(cpus) for cpus in order], two)
     assert [size.cpus for size in fitted.sizes] == [{8: 6.0, 16: 12.0}[cpus] for cpus in order]
 
 
 def test_instances_that_want_too_much_memory_share_that_of_their_node() -> None:
     two = cluster(node("a", gib=12), node("b", gib=12))
-    fitted = fit([of_cores(1, gib=16), of_cores(1, gib=8), of_cores(1, gib=8)], two)
+    fitted = fit_types([of_cores(1, gib=16), of_cores(1, gib=8), of_cores(1, gib=8)], two)
     assert [size.memory_bytes / GIB for size in fitted.sizes] == [12, 6, 6]
     assert [size.cpus for size in fitted.sizes] == [1.0, 1.0, 1.0]
     assert fitted.shortfalls == (
-        "Each ml.test.1-16-0 gets 12.0 of 16 GiB of memory on the nodes that there are.",
-        "Each ml.test.1-8-0 gets 6.0 of 8 GiB of memory on the nodes that there are.",
+        "Each ml.test.1-16-0 gets 12.0 of 16 GiB of memory on the available nodes.",
+        "Each ml.test.1-8-0 gets 6.0 of 8 GiB of memory on the available nodes.",
     )
 
 
 def test_more_instances_than_slots_are_laid_out_by_the_slots_of_the_nodes() -> None:
     uneven = cluster(node("one", slots=1), node("three", slots=3))
-    assert sorted(fit([of_cores(1)] * 4, uneven).nodes) == ["one", "three", "three", "three"]
-    crowded = fit([of_cores(1)] * 8, uneven)
+    assert sorted(fit_types([of_cores(1)] * 4, uneven).nodes) == ["one", "three", "three", "three"]
+    crowded = fit_types([of_cores(1)] * 8, uneven)
     assert sorted(crowded.nodes) == [*["one"] * 2, *["three"] * 6]
     assert (crowded.slots, crowded.shortfalls) == (4, ("Its 8 instances share 4 slots.",))
 
 
 def test_instances_that_want_gpus_are_laid_out_by_those_of_the_nodes() -> None:
     uneven = cluster(node("one", gpus=1), node("four", gpus=4), node("none", cpus=96, gib=512))
-    fitted = fit([of_cores(1, gpus=2)] * 3, uneven)
+    fitted = fit_types([of_cores(1, gpus=2)] * 3, uneven)
     assert (fitted.nodes, {size.gpus for size in fitted.sizes}) == (("four",) * 3, {1})
     wider = cluster(node("three", gpus=3), *uneven.nodes)
-    assert sorted(fit([of_cores(1, gpus=2)] * 4, wider).nodes) == ["four", "four", "three", "three"]
+    assert sorted(fit_types([of_cores(1, gpus=2)] * 4, wider).nodes) == ["four", "four", "three", "three"]
 
 
 def test_hundredths_of_a_core_are_handed_out_to_the_last() -> None:
@@ -321,8 +322,8 @@ def test_hundredths_of_a_core_are_handed_out_to_the_last() -> None:
 
 def test_a_share_of_a_core_is_rounded_down_but_never_to_none() -> None:
     one = cluster(node("a", cpus=1, slots=16))
-    assert {size.cpus for size in fit([of_cores(1)] * 3, one).sizes} == {0.33}
-    assert {size.cpus for size in fit([of_cores(1), of_cores(0.001)], one).sizes} == {0.99, 0.01}
+    assert {size.cpus for size in fit_types([of_cores(1)] * 3, one).sizes} == {0.33}
+    assert {size.cpus for size in fit_types([of_cores(1), of_cores(0.001)], one).sizes} == {0.99, 0.01}
 
 
 @pytest.mark.parametrize(
@@ -337,20 +338,20 @@ def test_places_are_kept_where_least_of_what_a_job_needs_most_is_in_the_way(
     wanted: InstanceType, on_a: Share, on_b: Share
 ) -> None:
     both = cluster(node("a", gpus=4), node("b", gpus=4))
-    busy = Room(both, [replace(on_a, node="a"), replace(on_b, node="b")])
-    assert where(Room(both).place(Demand((wanted,)), beside=busy)) == ["b"]
-    other = Room(both, [replace(on_b, node="a"), replace(on_a, node="b")])
-    assert where(Room(both).place(Demand((wanted,)), beside=other)) == ["a"]
+    busy = FreeResources(both, [replace(on_a, node="a"), replace(on_b, node="b")])
+    assert where(FreeResources(both).place(Demand((wanted,)), current=busy)) == ["b"]
+    other = FreeResources(both, [replace(on_b, node="a"), replace(on_a, node="b")])
+    assert where(FreeResources(both).place(Demand((wanted,)), current=other)) == ["a"]
 
 
 def test_places_are_kept_where_fewest_slots_are_in_the_way() -> None:
     both = cluster(node("a", slots=4), node("b", slots=4))
     tiny = [Share(0.1, 1, (), "a")] * 4 + [Share(0.1, 1, (), "b")] * 2
-    kept = Room(both).place(Demand((of_cores(0.1),) * 4), beside=Room(both, tiny))
+    kept = FreeResources(both).place(Demand((of_cores(0.1),) * 4), current=FreeResources(both, tiny))
     assert where(kept) == ["b"] * 4
 
 
-def test_of_nodes_that_suit_the_fullest_is_taken() -> None:
+def test_the_fullest_fitting_node_is_chosen() -> None:
     three = cluster(node("a"), node("b"), node("c"))
     for fuller, emptier in (
         (Share(8, GIB), Share(4, GIB)),

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.engines import probe, trial
-from trainyard.engines.probe import QUESTIONS, Capability, capacity, probe_machine
+from trainyard.engines import namespace_probe, probe
+from trainyard.engines.probe import PROBES, Capability, measure_capacity, probe_machine
 
 
 @pytest.fixture(scope="module")
@@ -16,8 +16,8 @@ def capabilities(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Capabili
 
 
 def test_every_question_is_answered_with_what_follows_from_it(capabilities: dict[str, Capability]) -> None:
-    assert list(capabilities) == [question.name for question in QUESTIONS]
-    for question in QUESTIONS:
+    assert list(capabilities) == [question.name for question in PROBES]
+    for question in PROBES:
         capability = capabilities[question.name]
         assert capability.detail
         assert capability.consequence == (question.if_so if capability.ok else question.if_not)
@@ -38,24 +38,27 @@ def test_probing_leaves_nothing_behind(tmp_path: Path) -> None:
     assert (Path("/proc/self/mountinfo").read_text(), Path("/proc/self/ns/user").readlink()) == before
 
 
-@pytest.mark.parametrize("name", sorted(trial.TRIALS))
+@pytest.mark.parametrize("name", sorted(namespace_probe.PROBES))
 def test_a_trial_works_or_says_in_one_line_why_not(tmp_path: Path, name: str) -> None:
     missing = tmp_path / "missing"  # so that those which need the folder fail
 
     result = subprocess.run(
-        [sys.executable, "-S", trial.__file__, name, str(missing)], capture_output=True, text=True, check=False
+        [sys.executable, "-S", namespace_probe.__file__, name, str(missing)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
     assert len(result.stderr.splitlines()) == result.returncode <= 1
 
 
-def test_a_program_that_fails_is_not_taken_for_one_that_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_fails_does_not_count_as_working(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     docker = tmp_path / "docker"
     docker.write_text("#!/bin/sh\necho no daemon >&2\nexit 1\n")
     docker.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
 
-    answer = probe.ask_docker(tmp_path)
+    answer = probe.probe_docker(tmp_path)
 
     assert not answer.ok
     assert answer.detail == f"{docker} does not answer: no daemon"
@@ -67,14 +70,14 @@ def test_a_program_that_answers_is_found_with_its_version(tmp_path: Path, monkey
     podman.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
 
-    answer = probe.ask_podman(tmp_path)
+    answer = probe.probe_podman(tmp_path)
 
     assert answer.ok
     assert answer.detail == f"{podman}: 5.4.2"
 
 
 def test_capacity_is_within_that_of_the_machine(tmp_path: Path) -> None:
-    found = capacity(tmp_path / "home")
+    found = measure_capacity(tmp_path / "home")
 
     assert 0 < found.cores <= (os.cpu_count() or 1)
     assert 0 < found.memory_bytes <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -95,19 +95,19 @@ def test_a_text_is_read_whatever_its_bytes_are(ml: Path, folder: ConfinedFolder)
     assert read(folder) == "h\ufffdllo \ufffd"
 
 
-def test_of_a_huge_file_only_what_is_asked_is_read(ml: Path, folder: ConfinedFolder) -> None:
+def test_only_the_requested_part_of_a_huge_file_is_read(ml: Path, folder: ConfinedFolder) -> None:
     with (ml / "huge").open("wb") as file:
         file.truncate(1 << 40)
     assert folder.read("huge", limit_bytes=10, offset=(1 << 40) - 5) == bytes(5)
 
 
-def test_no_more_memory_is_taken_than_a_file_has_bytes(ml: Path, folder: ConfinedFolder) -> None:
+def test_no_more_memory_is_allocated_than_a_file_has_bytes(ml: Path, folder: ConfinedFolder) -> None:
     (ml / "small").write_bytes(b"bytes")
     assert folder.read("small", limit_bytes=1 << 60) == b"bytes"
     assert folder.read("small", limit_bytes=1 << 60, offset=1 << 55) == b""
 
 
-def test_what_is_not_there_is_nothing(ml: Path, folder: ConfinedFolder) -> None:
+def test_a_missing_path_is_nothing(ml: Path, folder: ConfinedFolder) -> None:
     assert read(folder) is None
     (ml / "output").rmdir()
     assert read(folder) is None
@@ -120,7 +120,7 @@ def test_a_file_that_is_a_link_is_nothing(ml: Path, folder: ConfinedFolder, outs
     assert not folder.has_file("output/failure")
 
 
-def test_what_is_no_file_is_not_even_opened(ml: Path, folder: ConfinedFolder) -> None:
+def test_only_regular_files_are_opened(ml: Path, folder: ConfinedFolder) -> None:
     """Opening a device may have effects, and opening a pipe lets a writer go on."""
     os.mkfifo(ml / "pipe")
     (ml / "file").write_text("own")
@@ -275,10 +275,10 @@ def test_a_walk_notices_that_its_folder_was_moved_away(ml: Path, folder: Confine
     assert "file" not in seen  # of the folder that ".." led to
 
 
-def test_what_is_removed_is_all_of_it_and_nothing_that_it_links_to(
+def test_a_removal_removes_the_whole_tree_and_no_target_of_its_links(
     tmp_path: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainyard.foundation.confined._MOST_NAMES", 3)
+    monkeypatch.setattr("trainyard.foundation.confined._MAX_NAMES", 3)
     tree = tmp_path / "tree"
     for number in range(10):
         (tree / f"folder-{number}" / "inner").mkdir(parents=True)
@@ -310,7 +310,7 @@ def test_of_a_link_in_the_place_of_a_tree_only_the_link_is_removed(tmp_path: Pat
     assert state_of(outside) == before
 
 
-def test_what_its_owner_closed_is_opened_up_but_no_file_that_has_another_name(ml: Path, outside: Path) -> None:
+def test_paths_closed_by_their_owner_are_opened_except_files_with_another_name(ml: Path, outside: Path) -> None:
     (ml / "closed" / "inner").mkdir(parents=True)
     (ml / "closed" / "inner" / "file").write_text("1")
     (ml / "shared").hardlink_to(outside / "file")
@@ -454,7 +454,7 @@ def swapped_links(ml: Path, outside: Path) -> Iterator[None]:
         thread.join()
 
 
-def test_a_socket_lies_deeper_than_an_address_can_be_long(ml: Path, folder: ConfinedFolder) -> None:
+def test_a_socket_may_be_deeper_than_an_address_can_be_long(ml: Path, folder: ConfinedFolder) -> None:
     deep = "/".join(["x" * 100] * 5)
     folder.make_folder(deep).close()
     (ml / deep / "told").write_text("in its place")
@@ -465,7 +465,7 @@ def test_a_socket_lies_deeper_than_an_address_can_be_long(ml: Path, folder: Conf
     assert stat.S_IMODE(found.st_mode) == 0o600
 
 
-def test_a_link_is_told_and_not_followed(ml: Path, folder: ConfinedFolder, outside: Path) -> None:
+def test_a_link_is_reported_and_not_followed(ml: Path, folder: ConfinedFolder, outside: Path) -> None:
     (ml / "deep").mkdir()
     (ml / "deep" / "led").symlink_to(outside)
     assert folder.read_link("deep/led") == str(outside)
@@ -489,7 +489,7 @@ class SwappingSocket(socket.socket):
 
 
 @pytest.mark.parametrize("kind", ["file", "link"])
-def test_what_took_the_place_of_a_socket_is_neither_opened_up_nor_given_away(
+def test_a_replacement_of_a_socket_is_neither_opened_nor_given_away(
     ml: Path, folder: ConfinedFolder, outside: Path, kind: str
 ) -> None:
     swaps = {
@@ -577,7 +577,7 @@ def test_a_folder_that_was_there_keeps_its_owner(ml: Path, folder: ConfinedFolde
     assert (ml / "output").stat().st_uid == 0
 
 
-def test_a_name_that_is_taken_is_not_created_again(ml: Path, folder: ConfinedFolder, outside: Path) -> None:
+def test_an_existing_name_is_not_created_again(ml: Path, folder: ConfinedFolder, outside: Path) -> None:
     (ml / "file").write_text("old")
     (ml / "link").symlink_to(outside / "new")
     for name in ("file", "link", "output"):
@@ -615,7 +615,7 @@ def test_a_folder_is_opened_at_a_path_below_a_root_and_only_a_folder(ml: Path, o
         ConfinedFolder.open(ml, "../outside")
 
 
-def test_what_lies_at_a_path_is_told_as_itself(ml: Path, folder: ConfinedFolder, outside: Path) -> None:
+def test_status_is_that_of_a_link_itself(ml: Path, folder: ConfinedFolder, outside: Path) -> None:
     (ml / "output" / "file").write_text("1")
     (ml / "output" / "led").symlink_to(outside)
     asked = ("output", "output/file", "output/led", "output/none", "output/file/inner", "output/led/file", "")

@@ -1,6 +1,6 @@
 import pytest
 
-from trainyard.foundation.failures import is_of_the_platform
+from trainyard.foundation.failures import is_platform_failure
 
 
 @pytest.mark.parametrize(
@@ -15,8 +15,8 @@ from trainyard.foundation.failures import is_of_the_platform
     ],
 )
 def test_only_the_machine_and_the_yard_are_to_blame_for_some_failures(kind: str, expected: bool) -> None:
-    assert is_of_the_platform({"kind": kind}) is expected
+    assert is_platform_failure({"kind": kind}) is expected
 
 
 def test_a_failure_without_a_card_is_nobody_elses() -> None:
-    assert not is_of_the_platform({})
+    assert not is_platform_failure({})

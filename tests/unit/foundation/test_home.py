@@ -72,7 +72,7 @@ def test_a_home_of_a_newer_version_is_refused_with_the_version_that_made_it(home
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": "one", "made_by": "0.1.0"}'])
-def test_a_damaged_version_file_is_corrupt_and_says_how_to_go_on(home: Home, text: str) -> None:
+def test_a_damaged_version_file_is_corrupt_and_says_what_to_do(home: Home, text: str) -> None:
     home.root.mkdir()
     home.version_file.write_text(text)
 

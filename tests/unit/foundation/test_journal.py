@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.foundation.journal import KEPT, RotatedStream, open_log, write_journal
+from trainyard.foundation.journal import KEPT_FILES, RotatedStream, open_log, write_journal
 
 
 @pytest.fixture
@@ -51,10 +51,10 @@ def test_a_log_file_is_put_aside_while_the_program_runs(tmp_path: Path) -> None:
         stream.write("what does not go through logging\n")
     assert {each.name for each in tmp_path.iterdir()} == {
         "server.log",
-        *(f"server.log.{n}" for n in range(1, KEPT + 1)),
+        *(f"server.log.{n}" for n in range(1, KEPT_FILES + 1)),
     }
     assert all(each.stat().st_size < 1100 for each in tmp_path.iterdir())
-    lines = [line for n in range(KEPT, 0, -1) for line in (tmp_path / f"server.log.{n}").read_text().splitlines()]
+    lines = [line for n in range(KEPT_FILES, 0, -1) for line in (tmp_path / f"server.log.{n}").read_text().splitlines()]
     lines += file.read_text().splitlines()
     assert lines[-1] == "what does not go through logging"
     numbers = [int(line.split()[1]) for line in lines[:-1]]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.foundation.settings import parse_duration, read_settings, rows, setting
+from trainyard.foundation.settings import parse_duration, read_settings, setting, setting_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def test_durations_have_units(text: str, seconds: float) -> None:
 
 
 def test_the_table_has_a_row_for_each_setting() -> None:
-    table = rows(Sample, "SAMPLE_")
+    table = setting_rows(Sample, "SAMPLE_")
     assert [(row.name, row.variable, row.default) for row in table] == [
         ("host", "SAMPLE_HOST", "127.0.0.1"),
         ("port", "SAMPLE_PORT", "4780"),

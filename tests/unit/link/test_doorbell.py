@@ -25,7 +25,7 @@ def has_rung(doorbell: Doorbell) -> bool:
     return bool(select.select([doorbell.descriptor], [], [], 0)[0])
 
 
-def test_who_listens_hears_for_which_jobs_somebody_rang(doorbell: Doorbell, path: Path) -> None:
+def test_a_listener_learns_which_jobs_were_rung_for(doorbell: Doorbell, path: Path) -> None:
     assert not has_rung(doorbell)
 
     for job_id in ("a", "b", "a"):

@@ -7,8 +7,8 @@ import pytest
 
 from trainyard.link import lease as leases
 from trainyard.link.folders import InstanceFolder
-from trainyard.link.lease import Lease, mark_taken, may_write, stamp, was_taken
-from trainyard.testing.engines.samples import Surroundings, attempt_specs
+from trainyard.link.lease import Lease, mark_ended_by_lease, may_write, stamp, was_ended_by_lease
+from trainyard.testing.engines.samples import SampleEnvironment, attempt_specs
 
 
 class Machine:
@@ -26,7 +26,7 @@ class Machine:
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     machine = Machine()
     monkeypatch.setattr(leases, "boottime", lambda: machine.now)
-    monkeypatch.setattr(leases, "_boot", lambda: machine.boot)
+    monkeypatch.setattr(leases, "_boot_id", lambda: machine.boot)
     return machine
 
 
@@ -35,9 +35,7 @@ def folder(tmp_path: Path) -> InstanceFolder:
     return InstanceFolder(tmp_path)
 
 
-def test_a_lease_runs_from_what_was_heard_and_not_from_when_it_arrived(
-    machine: Machine, folder: InstanceFolder
-) -> None:
+def test_a_lease_counts_from_the_stamp_and_not_from_its_arrival(machine: Machine, folder: InstanceFolder) -> None:
     heard = stamp()
     machine.now += 20
 
@@ -68,7 +66,7 @@ def test_a_lease_that_has_run_out_never_runs_again(machine: Machine, folder: Ins
 
 
 @pytest.mark.parametrize("heard", ["", "nonsense", "999999.000@another"])
-def test_what_is_no_word_of_this_machine_begins_nothing(machine: Machine, folder: InstanceFolder, heard: str) -> None:
+def test_a_renewal_from_another_boot_starts_no_lease(machine: Machine, folder: InstanceFolder, heard: str) -> None:
     assert not Lease.of(folder).renew(heard, 60)
     assert Lease.of(folder).left_s == 0
 
@@ -90,7 +88,7 @@ def test_hearing_nothing_leaves_a_lease_as_it_is(machine: Machine, folder: Insta
     assert lease.left_s == pytest.approx(50)
 
 
-def test_a_machine_that_is_started_anew_has_no_lease_of_before(machine: Machine, folder: InstanceFolder) -> None:
+def test_a_lease_ends_with_a_reboot(machine: Machine, folder: InstanceFolder) -> None:
     heard = stamp()
     Lease.of(folder).renew(heard, 60)
     machine.start_anew()
@@ -98,19 +96,19 @@ def test_a_machine_that_is_started_anew_has_no_lease_of_before(machine: Machine,
     assert Lease.of(folder).left_s == 0
     assert not Lease.of(folder).renew(heard, 60)
     assert not Lease.of(folder).renew(stamp(), 60)
-    assert was_taken(folder)
+    assert was_ended_by_lease(folder)
 
 
-def test_an_instance_was_taken_when_its_lease_ended_it(machine: Machine, folder: InstanceFolder) -> None:
-    assert not was_taken(folder)
+def test_an_instance_is_ended_by_its_lease(machine: Machine, folder: InstanceFolder) -> None:
+    assert not was_ended_by_lease(folder)
     Lease.of(folder).renew(stamp(), 60)
-    assert not was_taken(folder)
-    mark_taken(folder)
-    assert was_taken(folder)
+    assert not was_ended_by_lease(folder)
+    mark_ended_by_lease(folder)
+    assert was_ended_by_lease(folder)
 
 
 def test_nothing_is_written_to_others_in_the_last_second_of_a_lease(machine: Machine, folder: InstanceFolder) -> None:
-    (spec,) = attempt_specs(Surroundings(folder.root))
+    (spec,) = attempt_specs(SampleEnvironment(folder.root))
     leased = replace(spec, lease_s=60)
     Lease.of(folder).renew(stamp(), 60)
 

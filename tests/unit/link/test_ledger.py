@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from trainyard.foundation.errors import Corrupt
-from trainyard.link.ledger import Entry, Ledger, LedgerKind
+from trainyard.link.ledger import Ledger, LedgerEntry, LedgerKind
 
 
 def test_entries_come_back_in_order(tmp_path: Path) -> None:
@@ -12,8 +12,8 @@ def test_entries_come_back_in_order(tmp_path: Path) -> None:
     Ledger(file).add(LedgerKind.PROCESS, pid=7, started="boot:1")
 
     assert Ledger(file).entries() == [
-        Entry(LedgerKind.CGROUP, {"path": "/sys/fs/cgroup/a b"}),
-        Entry(LedgerKind.PROCESS, {"pid": 7, "started": "boot:1"}),
+        LedgerEntry(LedgerKind.CGROUP, {"path": "/sys/fs/cgroup/a b"}),
+        LedgerEntry(LedgerKind.PROCESS, {"pid": 7, "started": "boot:1"}),
     ]
 
 
@@ -27,7 +27,7 @@ def test_an_entry_that_a_crash_cut_short_counts_as_not_made(tmp_path: Path) -> N
     with file.open("ab") as opened:
         opened.write(b'{"kind": "fol')
 
-    assert Ledger(file).entries() == [Entry(LedgerKind.FOLDER, {"path": "/a"})]
+    assert Ledger(file).entries() == [LedgerEntry(LedgerKind.FOLDER, {"path": "/a"})]
 
 
 @pytest.mark.parametrize("line", ["{", "[]", '{"path": "/a"}', '{"kind": "volcano"}'])

@@ -63,7 +63,7 @@ def test_a_command_for_an_instance_whose_folder_is_gone_makes_nothing(tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_yard_made_anew_goes_on_counting(folder: Path) -> None:
+def test_a_restarted_yard_continues_counting(folder: Path) -> None:
     Mailbox(folder).put(CommandKind.STOP)
 
     assert Mailbox(folder).put(CommandKind.KILL).number == 2
@@ -95,7 +95,7 @@ class Overtaken(Mailbox):
         return numbers
 
 
-def test_a_number_that_another_yard_has_just_taken_is_passed_over(folder: Path) -> None:
+def test_a_number_that_another_yard_has_just_used_is_skipped(folder: Path) -> None:
     assert Overtaken(folder, times=1).put(CommandKind.STOP) == Command(3, CommandKind.STOP, {})
     assert [command.kind for command in Mailbox(folder).read(0)] == [
         CommandKind.KILL,

@@ -48,7 +48,7 @@ def test_a_spool_that_does_not_exist_has_no_frames(spool: Path) -> None:
     assert last_frame(spool) is None
 
 
-def test_a_reader_goes_on_where_it_stopped(spool: Path) -> None:
+def test_a_reader_continues_where_it_stopped(spool: Path) -> None:
     append_notes(spool, "a", "b")
     first = read_frames(spool, 0)
     append_notes(spool, "c")
@@ -57,7 +57,7 @@ def test_a_reader_goes_on_where_it_stopped(spool: Path) -> None:
     assert read_frames(spool, 0).frames[:2] == first.frames
 
 
-def test_opening_again_goes_on_with_the_next_sequence(spool: Path) -> None:
+def test_opening_again_continues_with_the_next_sequence(spool: Path) -> None:
     append_notes(spool, "a")
     append_notes(spool, "b")
 
@@ -90,7 +90,7 @@ def test_what_a_crash_left_is_cut_off_when_the_spool_is_opened_again(spool: Path
     assert texts(spool, before) == ["b"]
 
 
-def test_a_spool_that_holds_only_half_a_frame_starts_anew(spool: Path) -> None:
+def test_a_spool_with_only_half_a_frame_starts_over(spool: Path) -> None:
     spool.write_bytes(b"12345678 [1,")
 
     append_notes(spool, "a")
@@ -116,7 +116,7 @@ def test_every_cut_and_every_flipped_byte_is_noticed(spool: Path) -> None:
         assert len(found) < 3
 
 
-def test_a_damaged_frame_in_the_midst_is_an_error_and_not_an_end(spool: Path) -> None:
+def test_a_damaged_frame_before_others_is_an_error_and_not_an_end(spool: Path) -> None:
     append_notes(spool, "a", "b", "c")
     spool.write_bytes(spool.read_bytes().replace(b'"b"', b'"x"'))
 
@@ -124,7 +124,7 @@ def test_a_damaged_frame_in_the_midst_is_an_error_and_not_an_end(spool: Path) ->
         read_frames(spool, 0)
 
 
-def test_what_a_crash_left_is_its_end_also_where_all_but_the_last_byte_of_a_frame_is_there(spool: Path) -> None:
+def test_a_frame_torn_by_a_crash_ends_the_spool_even_when_only_its_last_byte_is_missing(spool: Path) -> None:
     append_notes(spool, "a", "b", "c")
     spool.write_bytes(spool.read_bytes().replace(b'"b"', b'"x"')[:-1])
     assert texts(spool) == ["a"]
@@ -139,7 +139,7 @@ def test_a_missing_frame_is_an_error(spool: Path) -> None:
     lines = spool.read_bytes().splitlines(keepends=True)
     spool.write_bytes(lines[0] + lines[2])
 
-    with pytest.raises(Corrupt, match="frame 3 where 2"):
+    with pytest.raises(Corrupt, match="frame 3 where frame 2"):
         read_frames(spool, 0)
 
 
@@ -204,7 +204,7 @@ def test_a_spool_whose_end_holds_no_frame_is_not_opened_and_nothing_of_it_is_cut
     assert set(Path("/proc/self/fd").iterdir()) == descriptors
 
 
-def test_a_spool_that_fits_into_one_read_and_holds_no_frame_starts_anew(spool: Path) -> None:
+def test_a_spool_that_fits_into_one_read_and_has_no_frame_starts_over(spool: Path) -> None:
     spool.write_bytes(b"x\n" * (READ_BYTES // 2))
 
     append_notes(spool, "a")

@@ -8,12 +8,12 @@ from trainyard.foundation.home import process_start
 from trainyard.link.warm import (
     WorkerFolder,
     dead_folders,
-    hold,
-    is_held,
-    leave_all,
+    dismiss_worker,
+    dismiss_workers,
+    hold_worker,
+    is_worker_running,
     read_worker,
-    sweep,
-    tell_to_leave,
+    sweep_dead_workers,
     warm_workers,
 )
 
@@ -48,8 +48,8 @@ def test_workers_that_live_are_listed_the_last_used_first(tmp_path: Path) -> Non
 def test_where_nothing_was_ever_warm_nothing_is_listed_or_swept(tmp_path: Path) -> None:
     assert warm_workers(tmp_path / "absent") == []
     assert dead_folders(tmp_path / "absent") == []
-    leave_all(tmp_path / "absent")
-    sweep(tmp_path / "absent")
+    dismiss_workers(tmp_path / "absent")
+    sweep_dead_workers(tmp_path / "absent")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": 1}', "null"])
@@ -61,31 +61,31 @@ def test_a_description_that_cannot_be_read_is_no_worker(tmp_path: Path, text: st
 
 def test_a_folder_is_held_by_one_and_swept_when_by_none(tmp_path: Path) -> None:
     folder = make_worker(tmp_path, "111", "a")
-    descriptor = hold(folder)
+    descriptor = hold_worker(folder)
     assert descriptor is not None
-    assert is_held(folder)
-    assert hold(folder) is None
-    sweep(tmp_path)
+    assert is_worker_running(folder)
+    assert hold_worker(folder) is None
+    sweep_dead_workers(tmp_path)
     assert folder.description.exists()
     os.close(descriptor)
-    assert not is_held(folder)
+    assert not is_worker_running(folder)
     assert dead_folders(tmp_path) == [folder.root]
-    sweep(tmp_path)
+    sweep_dead_workers(tmp_path)
     assert not folder.root.exists()
-    assert hold(folder) is None
+    assert hold_worker(folder) is None
 
 
-def test_one_that_does_not_serve_yet_finds_that_it_was_told_to_leave(tmp_path: Path) -> None:
+def test_a_worker_that_does_not_serve_yet_finds_that_it_was_dismissed(tmp_path: Path) -> None:
     folder, other = make_worker(tmp_path, "111", "a"), make_worker(tmp_path, "222", "b")
-    descriptors = [hold(each) for each in (folder, other)]
-    leave_all(tmp_path, account="111")
+    descriptors = [hold_worker(each) for each in (folder, other)]
+    dismiss_workers(tmp_path, account="111")
     assert (folder.leave.exists(), other.leave.exists()) == (True, False)
     for descriptor in descriptors:
         assert descriptor is not None
         os.close(descriptor)
 
 
-def test_where_no_worker_lives_none_is_told_to_leave(tmp_path: Path) -> None:
+def test_without_a_worker_none_is_dismissed(tmp_path: Path) -> None:
     folder = make_worker(tmp_path, "111", "a")
-    tell_to_leave(folder)
+    dismiss_worker(folder)
     assert not folder.leave.exists()

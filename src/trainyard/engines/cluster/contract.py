@@ -1,13 +1,13 @@
-"""What lies between a yard and the nodes of a cluster.
+"""The parts of an engine for clusters, and what a kind of cluster has to provide.
 
 The yard keeps a mirror of each instance's folder: spool, logs and metrics are the same bytes as on the node, so that
-whatever reads them reads files of the yard's own machine. On the node a `Keeper` looks after one instance, by the same
-means as the local engine. Between the two goes the `Ferry`: it pulls what is new into the mirrors, takes the commands
-along, and renews the lease of every instance by doing so. An instance whose lease runs out ends itself, so that after
-that time the yard knows that nothing of it runs, whatever became of its node.
+every reader reads files of the yard's own machine. On the node an `InstanceRunner` runs one instance, in the same way
+as the local engine. The `ClusterProxy` connects the two: it pulls what is new into the mirrors, delivers commands, and
+so renews the lease of every instance. An instance whose lease expires ends itself. After that time the yard knows that
+nothing of it runs, whatever happened to its node.
 
-A `Cluster` is what a kind of cluster has to bring: which nodes there are, room that is reserved on them for all
-instances of an attempt or for none, and a way to the keepers. `ray` is one; `testing.engines.loopback` another.
+A `ClusterBackend` is what a kind of cluster has to provide: its nodes, a reservation for all instances of an attempt or
+for none, and access to the runners. `ray` has one; `testing.engines.loopback` has another.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,12 +20,12 @@ from trainyard.link.contract import Command, InstanceSpec, LimitSpec
 
 
 class Unreachable(Unavailable):
-    """A node, or what looks after an instance there, does not answer. It may be gone, or cut off and running on."""
+    """A node, or the runner of an instance there, does not answer. It may be gone, or cut off and still running."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
-    """The room for one instance on a node."""
+class InstancePlacement:
+    """The node of one instance, and the resources that are reserved for it there."""
 
     instance: InstanceRef
     node: str
@@ -34,128 +34,149 @@ class Seat:
 
 @dataclass(frozen=True, slots=True)
 class ClusterNode:
-    """A node that is there now. `address` is the one by which instances on other nodes reach it."""
+    """A node of the cluster. Instances on other nodes reach it at `address`.
+
+    `isolation` is a clause that says why an instance there cannot be isolated from every network; empty if it can.
+    `joined` changes each time a node of this name joins the cluster.
+    """
 
     node: Node
     address: str
-    isolation: str = ""  # why an instance there cannot be cut off from every network, as a clause; empty where it can
-    joined: str = ""  # other words each time that the node of this name has joined the cluster
+    isolation: str = ""
+    joined: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Bytes that a file of an instance's folder has from `offset` on. Files there only ever grow, or go as a whole."""
+class FileChunk:
+    """Bytes of a file in an instance's folder, from `offset` on. Files there only grow, or are removed as a whole.
 
-    path: str  # below the folder
+    `path` is relative to the folder. `is_removed` says that the file is gone, as when a log exceeds its size limit.
+    """
+
+    path: str
     offset: int
     data: bytes
-    is_removed: bool = False  # the file is gone: a segment of a log that passed its limit
+    is_removed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """An instance that is laid out. `port` is the master's where it is the first of its job, and 0 otherwise."""
+class PreparedInstance:
+    """An instance whose folder exists. `port` is the master port if it is the first of its job, otherwise 0."""
 
     port: int
     stamp: str
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
-    """What a pull brought. Of an instance that is not alive and `is_all`, nothing more will ever come.
+class PullResult:
+    """The answer to a pull.
 
-    Whether it is alive was asked before anything was read. The last frame of all comes only when all else is in the
-    mirror or among the pieces before it: who reads it there finds all that led to it.
+    `is_alive` was determined before anything was read. `is_all` says that there was nothing more to send; if the
+    instance is not alive either, nothing will ever follow. The very last frame is sent only after everything else, so
+    that whoever reads it in the mirror finds all that led to it.
+
+    `is_known` says whether the node has the instance at all; a machine that was set up again does not. `has_lost_node`
+    says that the instance is dead because its lease expired or its machine was rebooted.
     """
 
-    pieces: Sequence[Piece]
+    chunks: Sequence[FileChunk]
     is_alive: bool
-    is_all: bool  # there was nothing more to bring when it was asked
-    is_known: bool = True  # whether the node has the instance at all; a machine that was set up anew has not
-    was_taken: bool = False  # it is not alive because its lease ran out or its machine was started anew
+    is_all: bool
+    is_known: bool = True
+    has_lost_node: bool = False
     stamp: str = ""
 
 
-class Keeper(Protocol):
-    """One instance, on its node.
+# Runners of earlier releases pickle their answers under these names, and run on after an upgrade.
+Piece = FileChunk
+Prepared = PreparedInstance
+Pulled = PullResult
 
-    Every call may come twice, while another one goes on, and again after the keeper itself was started anew.
 
-    A call may also come late: it may lie on a link that was cut, and arrive when the yard has long given the instance
-    up. So a lease counts from the last answer that the yard has had. Each answer carries a `stamp`, the node's clock
-    in the node's own words, and the yard hands back as `heard` the last one that it got. A lease ends `lease_s` after
-    what was heard, on the node's clock; the yard counts the same time from when it got that answer, which was later.
+class InstanceRunner(Protocol):
+    """Runs one instance on its node.
+
+    Every call may come twice, concurrently with another one, and again after the runner itself was restarted. Names of
+    methods and arguments are part of the protocol: after an upgrade, a new proxy calls runners of the release before.
+
+    A call may also come late: it may be held up on a broken link, and arrive long after the yard gave the instance up.
+    So a lease counts from the last answer that the yard received. Each answer carries a `stamp`, the node's clock in a
+    form that only the node reads, and the yard returns the last stamp that it received as `heard`. A lease ends
+    `lease_s` after that moment by the node's clock. The yard counts the same time from when it received the answer,
+    which was later.
     """
 
-    def prepare(self, spec: InstanceSpec) -> Prepared:
-        """Lay out the instance, and choose the master port where it is the first of its job.
+    def prepare(self, spec: InstanceSpec) -> PreparedInstance:
+        """Create the instance's folder, and choose the master port if it is the first of its job.
 
-        Unavailable when the node refuses it for now.
+        Raises Unavailable if the node refuses it for now.
         """
         ...
 
     def start(self, spec: InstanceSpec, *, heard: str) -> None:
-        """Start the agent, once and for all, with a lease of `spec.lease_s` after `heard`.
+        """Start the agent, once and never again, with a lease of `spec.lease_s` after `heard`.
 
-        Conflict when the attempt was ended here, Unavailable when the node refuses it for now, or when that lease has
-        run out already.
+        Raises Conflict if the attempt was ended here, Unavailable if the node refuses it for now or the lease has
+        already expired.
         """
         ...
 
     def pull(
         self, cursors: Mapping[str, int], commands: Sequence[Command], *, wait_s: float, heard: str = ""
-    ) -> Pulled:
-        """Renew the lease, put commands into the mailbox that are not there yet, and bring what is new.
+    ) -> PullResult:
+        """Renew the lease, put new commands into the mailbox, and return what is new.
 
-        `cursors` are the sizes of the files that the yard has. Waits up to `wait_s` for something to bring. Nothing is
-        renewed by what was heard before the machine was started, nor by nothing.
+        `cursors` are the sizes of the files that the yard has. Waits up to `wait_s` for something new. A stamp from
+        before the machine's last boot, or an empty one, renews nothing.
         """
         ...
 
     def end(self, *, patience_s: float) -> None:
-        """What `Engine.end` says, for this instance on this node. Unavailable when something does not die in time."""
+        """Do what `Engine.end` promises, for this instance. Raises Unavailable if something does not die in time."""
         ...
 
     def forget(self) -> None:
-        """Remove what is left of the instance on the node, once its last byte was pulled and it was ended."""
+        """Remove what is left of the instance on the node, after it was ended and its last byte was pulled."""
         ...
 
     def part(self, path: str, offset: int) -> bytes:
-        """What another instance of the job may have of this one, from an offset on; empty at its end.
+        """Return what another instance of the job may read of this one, from an offset on; empty at the end.
 
-        That is its spool, as it stands; the tar of `ml/model` and of `ml/output/data`, once its program has ended; its
-        `activity`: a JSON object of instances, with the seconds since each did anything that is known here; and of its
-        `tensors` what the module of that name tells, where the offset is a moment, and the files that are told of.
+        This is its `spool`; the tar of `ml/model` and of `ml/output/data`, once its program has ended; its `activity`,
+        a JSON object with the seconds since each instance known here was last active; and its `tensors`: the list of
+        files that `tensor_sync` describes, for which the offset is a time, and those files.
         """
         ...
 
 
-class RemoteKeeper(Protocol):
-    """A keeper as the ferry reaches it: the same calls, awaited. Unreachable when the node does not answer in time."""
+class RemoteRunner(Protocol):
+    """A runner as the proxy reaches it: the same calls, awaited. Raises Unreachable if the node does not answer."""
 
     async def call(self, method: str, /, *arguments: Any, timeout_s: float, **options: Any) -> Any: ...
 
 
-class Cluster(Protocol):
-    """One kind of cluster. Calls are made on the loop of the ferry; any may raise Unreachable."""
+class ClusterBackend(Protocol):
+    """One kind of cluster. The proxy calls it on its event loop; any call may raise Unreachable."""
 
     async def nodes(self) -> Sequence[ClusterNode]:
-        """Those that are there, by their names. What others than this yard use of them is not counted."""
+        """Return the nodes of the cluster. What others than this yard use there is not subtracted."""
         ...
 
-    async def reserve(self, attempt: AttemptRef, seats: Sequence[Seat]) -> None:
-        """Make room for all instances or, when an error is raised, for none; asked again it is fine.
+    async def reserve(self, attempt: AttemptRef, placements: Sequence[InstancePlacement]) -> None:
+        """Reserve resources for all instances or, if an error is raised, for none. Calling again is fine.
 
-        Unavailable when there is not that room after all.
+        Raises Unavailable if the nodes do not have the resources after all.
         """
         ...
 
-    async def keepers(self, attempt: AttemptRef, seats: Sequence[Seat]) -> Mapping[InstanceRef, RemoteKeeper]:
-        """The keepers of instances, started where need be; each on the node of its seat, or it is Unreachable."""
+    async def runners(
+        self, attempt: AttemptRef, placements: Sequence[InstancePlacement]
+    ) -> Mapping[InstanceRef, RemoteRunner]:
+        """Return the runners of instances, started if need be, each on its own node. Raises Unreachable otherwise."""
         ...
 
     async def release(self, attempt: AttemptRef) -> None:
-        """Give the room back, and end the keepers."""
+        """Release the reservation and end the runners."""
         ...
 
     async def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Jobs in container images, which podman or docker run."""
+"""Runs jobs in their container images, with podman or docker."""
 
 from trainyard.engines.container.engine import ContainerEngine, open_container_engine
 

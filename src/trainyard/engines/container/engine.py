@@ -1,7 +1,7 @@
-"""The container engine: the local one, but for programs that run in their own images.
+"""The container engine: the local engine, for programs that run in their own images.
 
-Agents, reports, commands and clearing up are those of the local engine. Only the agent's last step differs: it runs the
-image by podman or docker, and stays beside the container.
+Agents, reports, commands and clean-up are those of the local engine. Only the agent's last step differs: it runs the
+image with podman or docker, and watches the container.
 """
 
 import logging
@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from trainyard.engines.container.survey import Survey, survey
-from trainyard.engines.container.tool import find_tool
+from trainyard.engines.container.tool import ContainerTool, find_tool, inspect_tool
 from trainyard.engines.contract import Capabilities, InstanceRef, refs_of
 from trainyard.engines.local.engine import LocalEngine
 from trainyard.foundation.errors import InvalidRequest, Unavailable
@@ -24,9 +23,9 @@ log = logging.getLogger(__name__)
 def open_container_engine(
     jobs: Path, agents: Path, *, tool: str = "", options: str = "", slots: int | None = None
 ) -> "ContainerEngine":
-    """The engine with a tool by its name or path: podman, or else docker, where none is named.
+    """Open the engine with a tool, given by name or path; by default podman, or else docker.
 
-    `options` are words for its `run`, as a shell reads them. InvalidRequest when there is no such tool.
+    `options` are options for its `run`, as in a shell. Raises InvalidRequest if there is no such tool.
     """
     try:
         words = shlex.split(options)
@@ -53,11 +52,11 @@ class ContainerEngine(LocalEngine):
         super().__init__(jobs, agents, slots=slots, python=python)
         self._tool = tool
         self._options = tuple(options)
-        self._surveyed: Survey | None = None
+        self._inspected: ContainerTool | None = None
 
     def make_ready(self) -> None:
         super().make_ready()
-        found = self._survey()
+        found = self._inspect()
         log.info(
             "images can be run", extra={"tool": found.tool, "version": found.version, "root": not found.is_rootless}
         )
@@ -66,42 +65,42 @@ class ContainerEngine(LocalEngine):
         if instances <= 1:
             return ""
         try:
-            found = self._survey()
+            found = self._inspect()
         except Unavailable as error:
-            return _silence(error)
+            return _unavailable_clause(error)
         if not found.is_podman:
-            return "docker puts this machine itself into every network that it makes, so only one instance is cut off"
+            return "docker connects every network to this machine, so it can isolate only a single instance"
         if found.is_rootless:
-            return "podman without root cannot put several containers into a network of their own"
+            return "podman without root cannot give several containers a network of their own"
         return super().why_not_isolated(instances)
 
     def capabilities(self) -> Capabilities:
         try:
-            found = self._survey()
+            found = self._inspect()
         except Unavailable as error:
-            limits = gpus = _silence(error)
+            limits = gpus = _unavailable_clause(error)
         else:
             limits, gpus = found.no_limits, found.no_gpus if self.capacity().gpus else ""
         return Capabilities(
             limits=limits,
             gpus=gpus,
             warm_workers="each program starts in a container of its own",
-            several_nodes="the engine has this machine alone",
+            several_nodes="the engine has only this machine",
             images="",
         )
 
     def start(self, specs: Sequence[InstanceSpec]) -> tuple[InstanceRef, ...]:
         refs = refs_of(specs)
         try:
-            found = self._survey()
+            found = self._inspect()
         except Unavailable:
             self.end(refs[0].attempt)
             raise
-        return super().start([self._completed(spec, found) for spec in specs])
+        return super().start([self._complete_spec(spec, found) for spec in specs])
 
-    def _completed(self, spec: InstanceSpec, found: Survey) -> InstanceSpec:
+    def _complete_spec(self, spec: InstanceSpec, found: ContainerTool) -> InstanceSpec:
         if spec.container is None:
-            raise InvalidRequest(f"{spec.job_name} has no image that could be run.")
+            raise InvalidRequest(f"{spec.job_name} has no container image to run.")
         container: ContainerSpec = replace(
             spec.container,
             tool=self._tool,
@@ -110,12 +109,12 @@ class ContainerEngine(LocalEngine):
         )
         return replace(spec, container=container, warm=None)
 
-    def _survey(self) -> Survey:
-        """Made once; while the tool does not answer it is asked again each time."""
-        if self._surveyed is None:
-            self._surveyed = survey(self._tool)
-        return self._surveyed
+    def _inspect(self) -> ContainerTool:
+        """Inspect the tool once. While it does not answer, each call tries again."""
+        if self._inspected is None:
+            self._inspected = inspect_tool(self._tool)
+        return self._inspected
 
 
-def _silence(error: Unavailable) -> str:
+def _unavailable_clause(error: Unavailable) -> str:
     return f"the tool that runs images does not answer ({error.message.rstrip('.')})"

@@ -1,4 +1,4 @@
-"""The container images that the tool of this machine has."""
+"""The container images that podman or docker has on this machine."""
 
 import json
 import re
@@ -9,21 +9,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from trainyard.engines.container.tool import find_tool, show
+from trainyard.engines.container.tool import find_tool, run_visibly
 from trainyard.engines.images import LATEST
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.link.containers import ask
+from trainyard.link.containers import run_tool
 
 _NAMES = "{{.ID}} {{.Repository}}:{{.Tag}}"
 _UNNAMED = "<none>"
-# Under which a name without a registry is kept: podman says localhost of what it built, docker leaves both away.
-_UNTOLD = ("", "localhost/", "docker.io/library/", "docker.io/")
-_FRACTION = re.compile(r"\.([0-9]{1,6})[0-9]*")  # of a second; nanoseconds are more than a datetime holds
+# The prefixes under which a tool may store a name without a registry. podman adds localhost/ to what it builds.
+_IMPLIED_REGISTRIES = ("", "localhost/", "docker.io/library/", "docker.io/")
+# The tools print nanoseconds, but a datetime holds microseconds.
+_FRACTION_OF_SECOND = re.compile(r"\.([0-9]{1,6})[0-9]*")
 
 
 @dataclass(frozen=True, slots=True)
 class LocalImage:
-    """An image as the tool has it. `layers` are the digests of their contents, lowest first."""
+    """An image of the tool. `layers` are the digests of their contents, lowest first."""
 
     id: str
     digest: str
@@ -33,9 +34,9 @@ class LocalImage:
 
 
 class ImageStore:
-    """Asks and tells podman or docker. Nothing is kept: each question goes to the tool.
+    """Calls podman or docker. Nothing is cached.
 
-    Every call blocks, for some ten milliseconds at least. InvalidRequest when there is no tool, Unavailable when it
+    Every call blocks, for at least some ten milliseconds. Raises InvalidRequest if there is no tool, Unavailable if it
     does not answer.
     """
 
@@ -47,21 +48,21 @@ class ImageStore:
         return find_tool(self._named)
 
     def names(self) -> Mapping[str, str]:
-        """All names that images have here, and the id of each."""
-        printed = ask(self.tool, "images", "--no-trunc", "--format", _NAMES)
+        """Return all names of images, and the id of each."""
+        printed = run_tool(self.tool, "images", "--no-trunc", "--format", _NAMES)
         pairs = [line.split(" ", 1) for line in printed.splitlines() if " " in line]
         return {name: identifier for identifier, name in pairs if _UNNAMED not in name}
 
     def find(self, names: Iterable[str]) -> Mapping[str, LocalImage]:
-        """The images of these names, as far as there are any."""
+        """Return the images of those names that exist."""
         known = self.names()
-        ids = {name: known[full] for name in names if (full := _spelled(name, known))}
+        ids = {name: known[full] for name in names if (full := _known_spelling(name, known))}
         images = self._inspect(sorted(set(ids.values())))
         return {name: images[_bare(identifier)] for name, identifier in ids.items() if _bare(identifier) in images}
 
     def full_name(self, name: str) -> str:
-        """The name of an image with the registry and the tag that it has here; InvalidRequest when there is none."""
-        full = _spelled(name, self.names())
+        """Return the name of an image with its registry and tag. Raises InvalidRequest if there is no such image."""
+        full = _known_spelling(name, self.names())
         if not full:
             tool = Path(self.tool).name
             raise InvalidRequest(
@@ -70,30 +71,33 @@ class ImageStore:
         return full
 
     def tag(self, name: str, new: str) -> None:
-        """Give an image one name more, which may be that of another one until now."""
-        ask(self.tool, "tag", name, new)
+        """Give an image another name. If another image had it, that one loses it."""
+        run_tool(self.tool, "tag", name, new)
 
     def build(self, folder: Path, name: str, *, file: Path, options: Sequence[str] = ()) -> None:
-        """Build the image of a Dockerfile, while a person reads on stderr how; InvalidRequest when it fails."""
-        status = show(self.tool, "build", "--tag", name, "--file", str(file), *options, str(folder))
+        """Build the image of a Dockerfile, with progress on stderr. Raises InvalidRequest if the build fails."""
+        status = run_visibly(self.tool, "build", "--tag", name, "--file", str(file), *options, str(folder))
         if status:
             raise InvalidRequest(
-                f"{Path(self.tool).name} could not build {name} from {file}; it ended with {status} and said why above."
+                f"{Path(self.tool).name} could not build {name} from {file}; it exited with {status}. "
+                "See its output above."
             )
 
     def _inspect(self, ids: Sequence[str]) -> dict[str, LocalImage]:
         if not ids:
             return {}
-        return {_bare(image.id): image for image in map(_image, json.loads(ask(self.tool, "image", "inspect", *ids)))}
+        return {
+            _bare(image.id): image for image in map(_image, json.loads(run_tool(self.tool, "image", "inspect", *ids)))
+        }
 
 
-def _spelled(name: str, known: Mapping[str, str]) -> str:
+def _known_spelling(name: str, known: Mapping[str, str]) -> str:
     return next((spelling for spelling in _spellings(name) if spelling in known), "")
 
 
 def _spellings(name: str) -> Iterator[str]:
     tagged = name if ":" in name.rpartition("/")[2] else f"{name}:{LATEST}"
-    for registry in _UNTOLD:
+    for registry in _IMPLIED_REGISTRIES:
         yield f"{registry}{tagged}"
         if registry and tagged.startswith(registry):
             yield tagged.removeprefix(registry)
@@ -106,7 +110,7 @@ def _image(described: Mapping[str, Any]) -> LocalImage:
         id=identifier,
         digest=described.get("Digest") or (remote[0] if remote else identifier),
         size_bytes=int(described["Size"]),
-        created_at=datetime.fromisoformat(_FRACTION.sub(r".\1", described["Created"])),
+        created_at=datetime.fromisoformat(_FRACTION_OF_SECOND.sub(r".\1", described["Created"])),
         layers=tuple((described.get("RootFS") or {}).get("Layers") or ()),
     )
 

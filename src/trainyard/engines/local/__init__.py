@@ -1,4 +1,4 @@
-"""Instances as processes of this machine."""
+"""Runs instances as processes of this machine."""
 
 from trainyard.engines.local.engine import LocalEngine
 

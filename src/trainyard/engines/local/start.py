@@ -1,8 +1,8 @@
 """Becomes the agent of one instance: `python -I start.py [orphaned] INSTANCE-FOLDER DESCRIPTOR…`.
 
-It lies at the top of a copy of the agent's code, and runs from there whatever version is installed meanwhile. The
-descriptors are holds: on the instance, and on this copy. They end with this process and are given to none of its own.
-With `orphaned` the agent is a child of nobody who might end it.
+It runs from the top of a copy of the agent's code, whatever version is installed later. The descriptors are locks on
+the instance and on this copy. They end with this process; its children do not inherit them. With `orphaned`, the agent
+leaves its parent, so that nobody ends it together with the parent.
 """
 
 import os
@@ -12,7 +12,8 @@ from pathlib import Path
 
 AGENT = "trainyard.instance.agent.main"
 ORPHANED = "orphaned"
-LIBRARIES = "trainyard_libraries"  # what agents need and the machine does not have, where they were sent to it
+# Libraries that were sent with the agent's code because the machine does not have them.
+LIBRARIES = "trainyard_libraries"
 
 
 def main(arguments: list[str]) -> None:
@@ -28,9 +29,9 @@ def become_agent(folder: str, *descriptors: str) -> None:
     here = Path(__file__).resolve().parent
     sys.path.insert(0, str(here))
     sys.path.append(str(here / LIBRARIES))
-    from trainyard.link.presence import announce
+    from trainyard.link.agent_process import announce_agent
 
-    announce(Path(folder))
+    announce_agent(Path(folder))
     sys.argv = [AGENT, folder]
     runpy.run_module(AGENT, run_name="__main__", alter_sys=True)
 

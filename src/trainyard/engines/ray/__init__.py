@@ -1,6 +1,6 @@
-"""Instances on the nodes of a Ray cluster.
+"""Runs instances on the nodes of a Ray cluster.
 
-Nothing here imports Ray but `connection`, `cluster` and `actor`, which only the process of `main` loads.
+Only `connection`, `cluster` and `actor` import Ray, and only the process of `main` imports them.
 """
 
 import json
@@ -14,89 +14,95 @@ from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
-from trainyard.engines.cluster.crew import AsProcess, Running
 from trainyard.engines.cluster.engine import ClusterEngine
-from trainyard.engines.ray.parcel import Parcel, ensure_parcel
+from trainyard.engines.cluster.proxy_supervisor import ProcessLauncher, RunningProxy
+from trainyard.engines.ray.code_bundle import CodeBundle, ensure_code_bundle
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.foundation.files import PRIVATE_FILE, PRIVATE_FOLDER
 
-_ASK_S = 30.0
+_FIND_TIMEOUT_S = 30.0
 _FIND_RAY = "import importlib.util, sys; sys.exit(importlib.util.find_spec('ray') is None)"
 
-# Of the yard's environment: what programs need everywhere, and what Ray reads, such as its certificates.
-_PASSED_ON = re.compile(r"PATH|HOME|LANG|LC_\w+|TZ|TMPDIR|LD_LIBRARY_PATH|RAY_\w+")
+# The variables of the yard that the proxy inherits: what any program needs, and Ray's own.
+_INHERITED_VARIABLES = re.compile(r"PATH|HOME|LANG|LC_\w+|TZ|TMPDIR|LD_LIBRARY_PATH|RAY_\w+")
 
-# For how many seconds Ray looks for a head that is gone before it ends the process, which finds a new head when it is
-# started again; by itself it looks for a minute, in which nothing can be asked.
-_PATIENCE = "RAY_gcs_rpc_server_reconnect_timeout_s"
+# For how many seconds Ray tries to reach a head that is gone before it ends the process. A restarted process finds a
+# new head. By default Ray tries for a minute, during which no call succeeds.
+_RECONNECT_TIMEOUT = "RAY_gcs_rpc_server_reconnect_timeout_s"
 
 
 def open_ray_engine(
     jobs: Path, *, work: Path, address: str, token: str = "", python: str = "", folder: str = "", lease: timedelta
 ) -> ClusterEngine:
-    """The engine of the cluster at `address`; InvalidRequest when `python` has no Ray.
+    """Open the engine of the cluster at `address`. Raises InvalidRequest if `python` has no Ray.
 
-    `work` is a folder of the yard's own, `folder` one that each node has for what is of this yard.
+    `work` is the engine's folder in the yard, `folder` the one for the yard's files on each node.
     """
     python = python or sys.executable
     require_ray(python)
     work.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-    order = {"address": address, "yard": _yard_id(work), "node_folder": folder, "jobs": str(jobs), "folder": str(work)}
-    return ClusterEngine("ray", _Launch(python, token, work, order), jobs=jobs, folder=work, lease=lease)
+    options = {
+        "address": address,
+        "yard": _yard_id(work),
+        "node_folder": folder,
+        "jobs": str(jobs),
+        "folder": str(work),
+    }
+    return ClusterEngine("ray", _RayProxyLauncher(python, token, work, options), jobs=jobs, folder=work, lease=lease)
 
 
 def require_ray(python: str = "") -> None:
-    """InvalidRequest, saying what to do, when `python`, by default the yard's own, has no Ray."""
+    """Raise InvalidRequest, which says what to do, if `python`, by default the yard's own, has no Ray."""
     why = _why_no_ray(python or sys.executable)
     if why:
         raise InvalidRequest(
             f"The engine ray cannot be used, because {why}. Install trainyard[ray] into the yard's environment, or "
-            "name the Python of another one with the setting ray_python."
+            "set ray_python to a Python that has it."
         )
 
 
 def _why_no_ray(python: str) -> str:
-    """Why Ray cannot be imported there, as a clause; empty when it can be."""
+    """Return a clause that says why Ray cannot be imported, or ""."""
     try:
-        found = subprocess.run([python, "-c", _FIND_RAY], capture_output=True, timeout=_ASK_S, check=False)
+        found = subprocess.run([python, "-c", _FIND_RAY], capture_output=True, timeout=_FIND_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{python} does not run ({error})"
     return f"{python} has no ray" if found.returncode else ""
 
 
-class _Launch:
-    """Starts the process that speaks to Ray, from the same code that is sent to nodes."""
+class _RayProxyLauncher:
+    """Starts the process that talks to Ray, from the same code that is sent to nodes."""
 
-    def __init__(self, python: str, token: str, work: Path, order: Mapping[str, str]) -> None:
+    def __init__(self, python: str, token: str, work: Path, options: Mapping[str, str]) -> None:
         self._python = python
         self._token = token
         self._work = work
-        self._order = order
+        self._options = options
 
-    def __call__(self, theirs: socket.socket) -> Running:
-        parcel = ensure_parcel(self._work / "parcels")
-        order = json.dumps({**self._order, "parcel": str(parcel.folder)})
-        launch = AsProcess(
-            [self._python, "-P", "-m", "trainyard.engines.ray.main", order],
-            environment=self._environment(parcel),
+    def __call__(self, theirs: socket.socket) -> RunningProxy:
+        bundle = ensure_code_bundle(self._work / "parcels")
+        options = json.dumps({**self._options, "bundle": str(bundle.folder)})
+        launch = ProcessLauncher(
+            [self._python, "-P", "-m", "trainyard.engines.ray.main", options],
+            environment=self._environment(bundle),
             output=self._work / "ferry.log",
         )
         return launch(theirs)
 
-    def _environment(self, parcel: Parcel) -> dict[str, str]:
-        environment = {_PATIENCE: "10"}
-        environment |= {name: value for name, value in os.environ.items() if _PASSED_ON.fullmatch(name)}
-        environment |= {"PYTHONPATH": str(parcel.source), "RAY_USAGE_STATS_ENABLED": "0"}
+    def _environment(self, bundle: CodeBundle) -> dict[str, str]:
+        environment = {_RECONNECT_TIMEOUT: "10"}
+        environment |= {name: value for name, value in os.environ.items() if _INHERITED_VARIABLES.fullmatch(name)}
+        environment |= {"PYTHONPATH": str(bundle.source), "RAY_USAGE_STATS_ENABLED": "0"}
         if self._token:
             environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self._token}
         elif "RAY_AUTH_TOKEN" in environment or Path(environment.get("HOME", "/"), ".ray", "auth_token").exists():
-            # Ray uses a token that it finds only where it is not told the address of the cluster.
+            # Given the address of a cluster, Ray does not use a token that it finds unless this is set.
             environment.setdefault("RAY_AUTH_MODE", "token")
         return environment
 
 
 def _yard_id(work: Path) -> str:
-    """By which the cluster knows this yard; made once."""
+    """The id by which the cluster knows this yard; created once."""
     file = work / "id"
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE)

@@ -1,7 +1,10 @@
-"""The actor that looks after the instances on a node.
+"""The actor that runs the instances on a node.
 
-Nodes have Ray and nothing of ours. So this module is sent by value, with `unpacking`, and what it imports at its head
-is those, the standard library and Ray alone.
+Nodes have Ray and no code of ours. So this module is sent by value, together with `node_code`, and at its top it
+imports only that, the standard library and Ray.
+
+After an upgrade, a new proxy talks to actors of the release before. So the methods `open`, `has` and `call`, their
+arguments, and the fields of the tuples below are part of the protocol.
 """
 
 import contextlib
@@ -15,30 +18,32 @@ from typing import Any, NamedTuple
 
 import ray
 
-from trainyard.engines.ray.unpacking import Refused, Sent, own_folder, use_code
+from trainyard.engines.ray.node_code import NodeRefused, SentCode, own_folder, use_code
 
-FORGOTTEN_S = 900.0  # without a call, after which an instance whose lease has ended, or an actor, is of no use
-LOOK_S = 60.0
-SIBLING_S = 60.0  # how long another keeper of the same attempt may take to answer
+# An instance whose lease has expired, or an actor, is of no more use after this time without a call.
+UNUSED_S = 900.0
+CHECK_INTERVAL_S = 60.0
+# How long another runner of the same attempt may take to answer.
+SIBLING_TIMEOUT_S = 60.0
 
 
-class Answer(NamedTuple):
-    """What came of a call: its value, or the error that was raised, as it is sent."""
+class CallResult(NamedTuple):
+    """The result of a call: its value, or the error that it raised, encoded."""
 
     value: Any
     error: Mapping[str, Any] | None = None
 
 
-class Place(NamedTuple):
-    """A node. `folder` is there for everything of ours, and where it is empty it is below the temporary folder."""
+class NodeLocation(NamedTuple):
+    """A node, and the folder on it for everything of ours; if empty, one below the temporary folder."""
 
     folder: str
     address: str
     yard: str
 
 
-class Charge(NamedTuple):
-    """An instance that an actor looks after."""
+class ManagedInstance(NamedTuple):
+    """An instance that an actor runs."""
 
     job_id: str
     attempt: int
@@ -55,117 +60,122 @@ class Charge(NamedTuple):
         return f"{self.room}/{self.instance}"
 
 
-class Greeting(NamedTuple):
-    """What a node says of itself: why it runs no instances, as a sentence, and why none is isolated, as a clause."""
+class NodeHandshake(NamedTuple):
+    """What a node answers: why it cannot run instances, as a sentence, and why it cannot isolate one, as a clause."""
 
     refusal: str = ""
     isolation: str = ""
 
 
-FAILURES = (Refused, OSError, ImportError, ray.exceptions.RayError)
+FAILURES = (NodeRefused, OSError, ImportError, ray.exceptions.RayError)
 
 
-class KeeperActor:
-    """Has the keepers of a node's instances once their code is there, and hands calls to them.
+class RunnerActor:
+    """Has the runners of a node's instances, once their code is there, and passes calls to them.
 
-    It is there before any instance, for a process of Ray takes longer to start than all else. Only an instance with
-    GPUs has an actor for itself, since it is to actors that Ray gives them.
+    It exists before any instance, because starting a process of Ray takes longer than everything else. Only an instance
+    with GPUs has an actor of its own, because Ray assigns GPUs to actors.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: dict[str, _Kept] = {}
+        self._runners: dict[str, _OpenRunner] = {}
         self._engine: Any = None
         self._called_at = time.monotonic()
-        threading.Thread(target=self._leave_in_the_end, daemon=True).start()
+        threading.Thread(target=self._exit_when_unused, daemon=True).start()
 
-    def greet(self, sent: Sent, place: Place) -> Greeting:
-        """Bring the code to the node, so that the first instance finds it there, and see what the node can do."""
+    def handshake(self, sent: SentCode, location: NodeLocation) -> NodeHandshake:
+        """Fetch the code to the node, so that the first instance finds it there, and probe what the node can do."""
         self._called_at = time.monotonic()
         with self._lock:
-            refusal = _bring_code(sent, place)
+            refusal = _fetch_code(sent, location)
         if refusal:
-            return Greeting(refusal)
-        from trainyard.engines.probe import ask_isolation
+            return NodeHandshake(refusal)
+        from trainyard.engines.probe import probe_isolation
 
-        asked = ask_isolation(1)
-        return Greeting(isolation="" if asked.ok else f"node {place.address} does not allow it ({asked.detail})")
+        probed = probe_isolation(1)
+        why = "" if probed.ok else f"node {location.address} does not allow it ({probed.detail})"
+        return NodeHandshake(isolation=why)
 
-    def open(self, sent: Sent, place: Place, charge: Charge) -> str:
-        """Make the keeper if there is none yet; why that cannot be done, as a sentence, or empty."""
+    def open(self, sent: SentCode, location: NodeLocation, managed: ManagedInstance) -> str:
+        """Create the runner if there is none yet. Return why that is impossible, as a sentence, or ""."""
         with self._lock:
-            if charge.name in self._kept:
+            if managed.name in self._runners:
                 return ""
-            refusal = _bring_code(sent, place)
+            refusal = _fetch_code(sent, location)
             if not refusal:
                 gpus = tuple(map(int, ray.get_gpu_ids()))
-                self._engine = self._engine or _engine(place)
-                keeper = _keeper(place, charge, gpus, engine=self._engine, digest=sent.digest)
-                self._kept[charge.name] = _Kept(keeper, charge, has_its_gpus=bool(gpus) or not charge.has_gpus)
+                self._engine = self._engine or _make_engine(location)
+                runner = _make_runner(location, managed, gpus, engine=self._engine, digest=sent.digest)
+                has_its_gpus = bool(gpus) or not managed.has_gpus
+                self._runners[managed.name] = _OpenRunner(runner, managed, has_its_gpus=has_its_gpus)
         return refusal
 
     def has(self, name: str) -> bool:
-        """Whether the keeper of an instance is open here."""
-        return name in self._kept
+        """Whether the runner of an instance is open here."""
+        return name in self._runners
 
-    def call(self, name: str, method: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Answer:
-        from trainyard.engines.cluster.calls import told
+    def call(self, name: str, method: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> CallResult:
+        from trainyard.engines.cluster.proxy_rpc import encode_error
         from trainyard.foundation.errors import TrainyardError, Unavailable
 
         self._called_at = time.monotonic()
-        _be_as_ray_is()
+        _restore_priority()
         try:
-            kept = self._kept.get(name)
-            if kept is None:
-                raise Unavailable(f"The keeper of {name} is not open.")
-            if method == "start" and not kept.has_its_gpus:  # it was made anew, beside room that was lost
-                raise Unavailable("Ray has not given its GPUs to the instance.")
-            answer = Answer(kept.call(method, arguments, options))
+            opened = self._runners.get(name)
+            if opened is None:
+                raise Unavailable(f"The runner of {name} is not open.")
+            # Without them, this actor was created again outside of a placement group that was lost.
+            if method == "start" and not opened.has_its_gpus:
+                raise Unavailable("Ray has not assigned the GPUs of the instance.")
+            result = CallResult(opened.call(method, arguments, options))
             if method == "forget":
-                self._drop([name])
-            return answer
-        except TrainyardError as error:  # whose own shape does not survive being sent
-            return Answer(None, told(error))
+                self._forget([name])
+            return result
+        except TrainyardError as error:
+            # Ray would not preserve the error itself.
+            return CallResult(None, encode_error(error))
 
-    def _leave_in_the_end(self) -> None:
-        """Give back the room of instances whose leases have ended, and whose yard is gone for good."""
-        while self._kept or time.monotonic() - self._called_at < FORGOTTEN_S:
-            time.sleep(LOOK_S)
-            forgotten = [kept.charge for kept in tuple(self._kept.values()) if kept.is_forgotten]
-            for room in {charge.room for charge in forgotten}:
-                with contextlib.suppress(ValueError):  # another actor of the attempt was first
-                    ray.util.remove_placement_group(ray.util.get_placement_group(room))
-            self._drop([charge.name for charge in forgotten])
+    def _exit_when_unused(self) -> None:
+        """Release the placement groups of instances whose leases have expired and whose yard is gone for good."""
+        while self._runners or time.monotonic() - self._called_at < UNUSED_S:
+            time.sleep(CHECK_INTERVAL_S)
+            unused = [opened.managed for opened in tuple(self._runners.values()) if opened.is_unused]
+            for group in {managed.room for managed in unused}:
+                # Another actor of the attempt may have been first.
+                with contextlib.suppress(ValueError):
+                    ray.util.remove_placement_group(ray.util.get_placement_group(group))
+            self._forget([managed.name for managed in unused])
         os._exit(0)
 
-    def _drop(self, names: Sequence[str]) -> None:
+    def _forget(self, names: Sequence[str]) -> None:
         with self._lock:
             for name in names:
-                self._kept.pop(name, None)
+                self._runners.pop(name, None)
 
 
-class _Kept:
-    """A keeper, and when it was called last."""
+class _OpenRunner:
+    """A runner, and when it was called last."""
 
-    def __init__(self, keeper: Any, charge: Charge, *, has_its_gpus: bool) -> None:
-        self.charge = charge
+    def __init__(self, runner: Any, managed: ManagedInstance, *, has_its_gpus: bool) -> None:
+        self.managed = managed
         self.has_its_gpus = has_its_gpus
-        self._keeper = keeper
+        self._runner = runner
         self._called_at = time.monotonic()
 
     def call(self, method: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
         self._called_at = time.monotonic()
-        return getattr(self._keeper, method)(*arguments, **options)
+        return getattr(self._runner, method)(*arguments, **options)
 
     @property
-    def is_forgotten(self) -> bool:
-        if time.monotonic() - self._called_at < FORGOTTEN_S:
+    def is_unused(self) -> bool:
+        if time.monotonic() - self._called_at < UNUSED_S:
             return False
-        return not self._keeper.pull({}, (), wait_s=0).is_alive
+        return not self._runner.pull({}, (), wait_s=0).is_alive
 
 
-class Sibling:
-    """Another instance's keeper, as a keeper reaches it: by its own actor if it has one, else by that of its node."""
+class SiblingRunner:
+    """The runner of another instance, as a runner reaches it: in its own actor if it has one, else in its node's."""
 
     def __init__(self, name: str, node: str) -> None:
         self._name = name
@@ -177,9 +187,9 @@ class Sibling:
 
             try:
                 calling = self._actor().call.remote(self._name, method, arguments, options)
-                return answered(ray.get(calling, timeout=SIBLING_S))
+                return unwrap_result(ray.get(calling, timeout=SIBLING_TIMEOUT_S))
             except (ValueError, ray.exceptions.RayError) as error:
-                raise Unreachable(f"The keeper {self._name} does not answer: {error}") from error
+                raise Unreachable(f"The runner of {self._name} does not answer: {error}") from error
 
         return call
 
@@ -190,68 +200,74 @@ class Sibling:
             return ray.get_actor(self._node)
 
 
-def node_actor(address: str, digest: str) -> str:
-    """How Ray knows the actor of a node that has some code; names are those of one yard."""
+def node_actor_name(address: str, digest: str) -> str:
+    """Return the name of a node's actor with that code. Names belong to the namespace of one yard."""
     return f"node {address} {digest}"
 
 
-def answered(answer: Answer) -> Any:
-    """What a keeper returned, or the error that it raised."""
-    from trainyard.engines.cluster.calls import raised
+def unwrap_result(result: CallResult) -> Any:
+    """Return what a runner returned, or raise the error that it raised."""
+    from trainyard.engines.cluster.proxy_rpc import decode_error
 
-    if answer.error is not None:
-        raise raised(answer.error)
-    return answer.value
+    if result.error is not None:
+        raise decode_error(result.error)
+    return result.value
 
 
-def _bring_code(sent: Sent, place: Place) -> str:
-    """Why the code cannot be had, as a sentence, or empty."""
+def _fetch_code(sent: SentCode, location: NodeLocation) -> str:
+    """Make the code importable. Return why that is impossible, as a sentence, or ""."""
     try:
-        use_code(_folder(place) / "code", sent, fetch=_fetch)
+        use_code(_folder(location) / "code", sent, fetch=_fetch)
     except FAILURES as error:
-        return f"Node {place.address} cannot run instances: {error}"
+        return f"Node {location.address} cannot run instances: {error}"
     return ""
 
 
-def _be_as_ray_is() -> None:
-    """Have the priority that Ray has itself on this node.
+def _restore_priority() -> None:
+    """Give this thread the priority that Ray itself has on this node.
 
-    It has its workers give way to all others and be the first to go when memory is short, and agents, which this thread
-    starts, would be born with that.
+    Ray lowers the CPU priority of its workers and lets the kernel kill them first when memory is short. Agents, which
+    this thread starts, would inherit that.
     """
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(Path(f"/proc/{os.getppid()}/oom_score_adj").read_text())
-    with contextlib.suppress(OSError):  # only root may
+    # Only root may do this.
+    with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, os.getppid()))
 
 
-def _engine(place: Place) -> Any:
-    from trainyard.engines.cluster.keeper import node_engine
+def _make_engine(location: NodeLocation) -> Any:
+    from trainyard.engines.cluster.node_runner import node_engine
 
-    return node_engine(_node(place))
+    return node_engine(_yard_folder(location))
 
 
-def _keeper(place: Place, charge: Charge, gpus: tuple[int, ...], *, engine: Any, digest: str) -> Any:
-    from trainyard.engines.cluster.keeper import NodeKeeper
+def _make_runner(
+    location: NodeLocation, managed: ManagedInstance, gpus: tuple[int, ...], *, engine: Any, digest: str
+) -> Any:
+    from trainyard.engines.cluster.node_runner import NodeRunner
     from trainyard.engines.contract import AttemptRef, InstanceRef
 
-    return NodeKeeper(
-        _node(place),
-        InstanceRef(AttemptRef(charge.job_id, charge.attempt), charge.instance),
-        siblings=lambda name, address: Sibling(charge._replace(instance=name).name, node_actor(address, digest)),
+    return NodeRunner(
+        _yard_folder(location),
+        InstanceRef(AttemptRef(managed.job_id, managed.attempt), managed.instance),
+        siblings=lambda name, address: SiblingRunner(
+            managed._replace(instance=name).name, node_actor_name(address, digest)
+        ),
         engine=engine,
-        gpus=gpus if charge.has_gpus else None,
+        gpus=gpus if managed.has_gpus else None,
     )
 
 
-def _node(place: Place) -> Path:
-    """What there is of a yard's on this node."""
-    return _folder(place) / place.yard
+def _yard_folder(location: NodeLocation) -> Path:
+    """The folder of one yard on this node."""
+    return _folder(location) / location.yard
 
 
-def _folder(place: Place) -> Path:
-    """What there is of ours on this node, of which several may share a file system."""
-    return own_folder(Path(place.folder or Path(tempfile.gettempdir(), f"trainyard-{os.getuid()}"))) / place.address
+def _folder(location: NodeLocation) -> Path:
+    """The folder for everything of ours on this node. Several nodes may share a file system."""
+    default = Path(tempfile.gettempdir(), f"trainyard-{os.getuid()}")
+    return own_folder(Path(location.folder or default)) / location.address
 
 
 def _fetch(reference: Sequence[Any]) -> bytes:

@@ -1,9 +1,9 @@
-"""A Ray cluster as the ferry sees it.
+"""A Ray cluster as the proxy uses it.
 
-Room is a placement group, one bundle for each instance, tied to its node by the resource `node:<address>` that every
-Ray node has. Each node has an actor with the keepers of its instances; one with GPUs has an actor for itself, in its
-bundle. All are detached from the process that made them and known by their names, which are those of one yard: its
-namespace.
+A reservation is a placement group with one bundle per instance, pinned to its node by the resource `node:<address>`
+that every Ray node has. Each node has an actor with the runners of its instances; an instance with GPUs has an actor of
+its own, in its bundle. All actors are detached from the process that created them and are found by their names in the
+namespace of one yard.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ from ray import cloudpickle
 from ray.util import list_named_actors, placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from trainyard.engines.cluster.contract import ClusterNode, RemoteKeeper, Seat, Unreachable
+from trainyard.engines.cluster.contract import ClusterNode, InstancePlacement, RemoteRunner, Unreachable
 from trainyard.engines.contract import AttemptRef, InstanceRef, Node
 from trainyard.engines.ray import actor as actors
-from trainyard.engines.ray import unpacking
-from trainyard.engines.ray.connection import Connection
-from trainyard.engines.ray.parcel import Parcel
-from trainyard.engines.ray.unpacking import Sent
+from trainyard.engines.ray import node_code
+from trainyard.engines.ray.code_bundle import CodeBundle
+from trainyard.engines.ray.connection import RayConnection
+from trainyard.engines.ray.node_code import SentCode
 from trainyard.foundation.errors import Unavailable
 
 log = logging.getLogger(__name__)
@@ -35,60 +35,73 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SPOT = "spot"
-MARKET = "ray.io/market-type"  # the label by which Ray's own tools tell spot nodes
+# The label with which Ray's own tools mark spot nodes.
+MARKET_LABEL = "ray.io/market-type"
 
-GREETING_S = 3.0  # how long a node that is new may take before others are told without it
-READY_S = 20.0  # how long room may take to be made
-OPEN_S = 60.0  # how long a keeper may take to be there, with the code of the yard if it is the first
-_ANSWER_S = 6.0  # how long the head may take
-_OLDER_S = 2.0  # how long an actor with older code may take
-_FIRST_TRY_S = 5.0  # how long whoever asks waits for the first try to connect
-_AT_ONCE = 16
-_CALLS_AT_ONCE = 512  # of the keepers of one node: long polls, and what comes in between
-_GREETED_EVERY_S = 300.0  # a node that is there, so that its actor knows the yard to be there
-_WHOLE = "CREATED"
-_PIN = 0.001  # of the one that each node has of itself
+# How long `nodes` waits for a new node before it returns without it.
+HANDSHAKE_WAIT_S = 3.0
+# How long a placement group may take to be created.
+RESERVE_TIMEOUT_S = 20.0
+# How long a runner may take to open; the first on a node fetches the code of the yard.
+OPEN_TIMEOUT_S = 60.0
+_HEAD_TIMEOUT_S = 6.0
+_OLDER_ACTOR_TIMEOUT_S = 2.0
+# How long a caller waits for the first attempt to connect.
+_CONNECT_TIMEOUT_S = 5.0
+_THREADS = 16
+# Of the runners of one node: long polls, and calls in between.
+_MAX_CONCURRENCY = 512
+# Repeated, so that the actor of a node knows that its yard is still there.
+_HANDSHAKE_INTERVAL_S = 300.0
+_CREATED = "CREATED"
+# Each node has 1 of the resource `node:<address>`.
+_PIN_AMOUNT = 0.001
 
 
 class RayCluster:
-    """The cluster behind a connection. `folder` is the place for everything of ours on each node."""
+    """The cluster behind a connection. `folder` is for everything of ours on each node."""
 
-    def __init__(self, connection: Connection, *, yard: str, parcel: Parcel, folder: str = "") -> None:
+    def __init__(self, connection: RayConnection, *, yard: str, bundle: CodeBundle, folder: str = "") -> None:
         self._connection = connection
         self._yard = yard
-        self._parcel = parcel
+        self._bundle = bundle
         self._folder = folder
-        self._sent: Sent | None = None
+        self._sent_code: SentCode | None = None
         self._sending = threading.Lock()
-        self._greetings: dict[str, asyncio.Task[actors.Greeting | None]] = {}  # by the ids of nodes
-        self._known: dict[str, actors.Greeting] = {}  # by their addresses
-        self._greeted_at = time.monotonic()
-        # Ray's calls block, and those to a head that is away do so for a minute.
-        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="ray")
-        for module in (actors, unpacking):  # which nodes do not have
+        # By node id.
+        self._handshakes: dict[str, asyncio.Task[actors.NodeHandshake | None]] = {}
+        # By address.
+        self._last_handshakes: dict[str, actors.NodeHandshake] = {}
+        self._handshakes_at = time.monotonic()
+        # Ray's calls block, for a minute if the head does not answer.
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="ray")
+        # Nodes do not have these modules.
+        for module in (actors, node_code):
             cloudpickle.register_pickle_by_value(module)
-        self._class: Any = ray.remote(actors.KeeperActor)
+        self._actor_class: Any = ray.remote(actors.RunnerActor)
 
     async def nodes(self) -> Sequence[ClusterNode]:
-        """Those that have answered. A node that has just come is given a moment for it."""
+        """Return the nodes that have answered. Waits a moment for new nodes."""
         found = [each for each in await self._ask(ray.nodes) if each["Alive"] and int(each["Resources"].get("CPU", 0))]
-        self._greet(found)
-        waiting = [self._greetings[node["NodeID"]] for node in found if self._greeting(node) is None]
+        self._start_handshakes(found)
+        waiting = [self._handshakes[node["NodeID"]] for node in found if self._handshake_of(node) is None]
         if waiting:
-            await asyncio.wait(waiting, timeout=GREETING_S)
-        greeted = [(node, greeting) for node in found if (greeting := self._greeting(node))]
-        refusals = [greeting.refusal for _, greeting in greeted if greeting.refusal]
+            await asyncio.wait(waiting, timeout=HANDSHAKE_WAIT_S)
+        answered = [(node, handshake) for node in found if (handshake := self._handshake_of(node))]
+        refusals = [handshake.refusal for _, handshake in answered if handshake.refusal]
         if refusals and len(refusals) == len(found):
             raise Unavailable(refusals[0])
-        nodes = [_node(node, greeting.isolation) for node, greeting in greeted if not greeting.refusal]
+        nodes = [_node(node, handshake.isolation) for node, handshake in answered if not handshake.refusal]
         return tuple({each.node.name: each for each in nodes}.values())
 
-    async def reserve(self, attempt: AttemptRef, seats: Sequence[Seat]) -> None:
-        await self._ask(lambda: self._reserve(attempt, seats), timeout_s=READY_S + _ANSWER_S)
+    async def reserve(self, attempt: AttemptRef, placements: Sequence[InstancePlacement]) -> None:
+        await self._ask(lambda: self._reserve(attempt, placements), timeout_s=RESERVE_TIMEOUT_S + _HEAD_TIMEOUT_S)
 
-    async def keepers(self, attempt: AttemptRef, seats: Sequence[Seat]) -> Mapping[InstanceRef, RemoteKeeper]:
-        made = await asyncio.gather(*(self._keeper(attempt, seat) for seat in seats))
-        return {seat.instance: keeper for seat, keeper in zip(seats, made, strict=True)}
+    async def runners(
+        self, attempt: AttemptRef, placements: Sequence[InstancePlacement]
+    ) -> Mapping[InstanceRef, RemoteRunner]:
+        runners = await asyncio.gather(*(self._open_runner(attempt, placement) for placement in placements))
+        return {placement.instance: runner for placement, runner in zip(placements, runners, strict=True)}
 
     async def release(self, attempt: AttemptRef) -> None:
         await self._ask(lambda: _release(attempt))
@@ -96,114 +109,119 @@ class RayCluster:
     async def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _greet(self, found: Sequence[Mapping[str, Any]]) -> None:
-        """Greet the nodes that are new or have not answered, and the others now and then; forget those that have left.
+    def _start_handshakes(self, found: Sequence[Mapping[str, Any]]) -> None:
+        """Start a handshake with nodes that are new or have not answered, and with the others now and then.
 
-        Their actors stay as long as they are greeted.
+        Nodes that have left are forgotten. An actor exits if it gets no handshake for long enough.
         """
-        old, self._greetings = self._greetings, {}
-        is_time = time.monotonic() - self._greeted_at > _GREETED_EVERY_S
-        if is_time:
-            self._greeted_at = time.monotonic()
+        old, self._handshakes = self._handshakes, {}
+        is_due = time.monotonic() - self._handshakes_at > _HANDSHAKE_INTERVAL_S
+        if is_due:
+            self._handshakes_at = time.monotonic()
         for node in found:
             name = node["NodeID"]
             task = old.get(name)
-            if task is None or (task.done() and (is_time or _result(task) is None)):
-                task = asyncio.create_task(self._greeted(node["NodeManagerAddress"]))
-            self._greetings[name] = task
+            if task is None or (task.done() and (is_due or _result(task) is None)):
+                task = asyncio.create_task(self._shake_hands(node["NodeManagerAddress"]))
+            self._handshakes[name] = task
 
-    async def _greeted(self, address: str) -> actors.Greeting | None:
-        """None when the node does not answer; it is asked again."""
-        sent, place = await self._ask(self._send), self._place(address)
+    async def _shake_hands(self, address: str) -> actors.NodeHandshake | None:
+        """Return the answer of a node; None if it does not answer, and then try again later."""
+        sent, location = await self._ask(self._send_code), self._location(address)
         try:
             actor = await self._ask(lambda: self._node_actor(address, sent))
-            greeting: actors.Greeting = await _answer(actor.greet.remote(sent, place), address, OPEN_S)
+            calling = actor.handshake.remote(sent, location)
+            handshake: actors.NodeHandshake = await _answer(calling, address, OPEN_TIMEOUT_S)
         except Unreachable as error:
             log.warning("a node does not answer", extra={"node": address, "why": error.message})
             return None
-        if greeting.refusal:
-            log.warning("a node is not used", extra={"node": address, "why": greeting.refusal})
-        return greeting
+        if handshake.refusal:
+            log.warning("a node is not used", extra={"node": address, "why": handshake.refusal})
+        return handshake
 
-    def _greeting(self, node: Mapping[str, Any]) -> actors.Greeting | None:
-        """What a node has answered; until it does so, what it answered before it left and came back."""
-        task, address = self._greetings[node["NodeID"]], node["NodeManagerAddress"]
-        if task.done() and (greeting := _result(task)):
-            self._known[address] = greeting
-        return self._known.get(address)
+    def _handshake_of(self, node: Mapping[str, Any]) -> actors.NodeHandshake | None:
+        """Return the answer of a node; until it answers, its answer from before it left and came back."""
+        task, address = self._handshakes[node["NodeID"]], node["NodeManagerAddress"]
+        if task.done() and (handshake := _result(task)):
+            self._last_handshakes[address] = handshake
+        return self._last_handshakes.get(address)
 
-    async def _keeper(self, attempt: AttemptRef, seat: Seat) -> RemoteKeeper:
-        sent = await self._ask(self._send)
-        charge = actors.Charge(attempt.job_id, attempt.attempt, seat.instance.name, bool(seat.limits.gpus))
-        actor = await self._ask(lambda: self._actor(charge, seat, sent))
-        refusal = await _answer(actor.open.remote(sent, self._place(seat.node), charge), seat.node, OPEN_S)
+    async def _open_runner(self, attempt: AttemptRef, placement: InstancePlacement) -> RemoteRunner:
+        sent = await self._ask(self._send_code)
+        managed = actors.ManagedInstance(
+            attempt.job_id, attempt.attempt, placement.instance.name, bool(placement.limits.gpus)
+        )
+        actor = await self._ask(lambda: self._actor_of(managed, placement, sent))
+        calling = actor.open.remote(sent, self._location(placement.node), managed)
+        refusal = await _answer(calling, placement.node, OPEN_TIMEOUT_S)
         if refusal:
             raise Unavailable(str(refusal))
-        return RayKeeper(actor, charge.name, seat.node)
+        return RayRunner(actor, managed.name, placement.node)
 
-    def _place(self, address: str) -> actors.Place:
-        return actors.Place(self._folder, address, self._yard)
+    def _location(self, address: str) -> actors.NodeLocation:
+        return actors.NodeLocation(self._folder, address, self._yard)
 
-    def _send(self) -> Sent:
-        """Put the code where nodes fetch it from, once."""
+    def _send_code(self) -> SentCode:
+        """Put the code into Ray's object store, once, where nodes fetch it from."""
         with self._sending:
-            if self._sent is None:
-                self._sent = _put(self._parcel)
-            return self._sent
+            if self._sent_code is None:
+                self._sent_code = _put_code(self._bundle)
+            return self._sent_code
 
-    def _actor(self, charge: actors.Charge, seat: Seat, sent: Sent) -> Any:
-        """The one that is there for an instance, or a new one."""
-        _require_node(seat.node)
-        if charge.has_gpus:
-            return self._made(charge.name, **_placing(_group(charge.room), seat))
-        return _older_actor(charge, seat.node, sent) or self._node_actor(seat.node, sent)
+    def _actor_of(self, managed: actors.ManagedInstance, placement: InstancePlacement, sent: SentCode) -> Any:
+        """Return the existing actor for an instance, or a new one."""
+        _require_node(placement.node)
+        if managed.has_gpus:
+            return self._get_or_create_actor(managed.name, **_scheduling_of(_group(managed.room), placement))
+        return _older_actor(managed, placement.node, sent) or self._node_actor(placement.node, sent)
 
-    def _node_actor(self, address: str, sent: Sent) -> Any:
-        return self._made(actors.node_actor(address, sent.digest), **_beside(address))
+    def _node_actor(self, address: str, sent: SentCode) -> Any:
+        return self._get_or_create_actor(actors.node_actor_name(address, sent.digest), **_outside_group(address))
 
-    def _made(self, name: str, **placing: Any) -> Any:
-        options = self._class.options(
+    def _get_or_create_actor(self, name: str, **scheduling: Any) -> Any:
+        options = self._actor_class.options(
             name=name,
             get_if_exists=True,
             lifetime="detached",
             max_restarts=0,
-            max_concurrency=_CALLS_AT_ONCE,
-            **placing,
+            max_concurrency=_MAX_CONCURRENCY,
+            **scheduling,
         )
         return options.remote()
 
-    def _reserve(self, attempt: AttemptRef, seats: Sequence[Seat]) -> None:
+    def _reserve(self, attempt: AttemptRef, placements: Sequence[InstancePlacement]) -> None:
         group = _group(str(attempt))
         if group is None:
-            nodes = {seat.node for seat in seats}
+            nodes = {placement.node for placement in placements}
             group = placement_group(
-                [{**_needs(seat), **_pinned(seat.node)} for seat in seats],
-                strategy="STRICT_SPREAD" if len(nodes) == len(seats) else "PACK",
+                [{**_resources_of(placement), **_pin_to(placement.node)} for placement in placements],
+                strategy="STRICT_SPREAD" if len(nodes) == len(placements) else "PACK",
                 name=str(attempt),
                 lifetime="detached",
             )
-        if not group.wait(READY_S):
+        if not group.wait(RESERVE_TIMEOUT_S):
             remove_placement_group(group)
+            names = ", ".join(sorted({placement.node for placement in placements}))
             raise Unavailable(
-                f"The Ray cluster has had no room for {attempt} on {', '.join(sorted({s.node for s in seats}))} for "
-                f"{READY_S:g} s: others use it, or a node has left."
+                f"The Ray cluster could not reserve resources for {attempt} on {names} within {RESERVE_TIMEOUT_S:g} s: "
+                "others use them, or a node has left."
             )
 
-    async def _ask(self, call: Callable[[], T], *, timeout_s: float = _ANSWER_S) -> T:
-        """Do what blocks in a thread; Unavailable when there is no connection, Unreachable without an answer."""
+    async def _ask(self, call: Callable[[], T], *, timeout_s: float = _HEAD_TIMEOUT_S) -> T:
+        """Run a blocking call in a thread. Raises Unavailable without a connection, Unreachable without an answer."""
         loop = asyncio.get_running_loop()
         if not self._connection.is_up:
-            await loop.run_in_executor(self._threads, lambda: self._connection.require(wait_s=_FIRST_TRY_S))
+            await loop.run_in_executor(self._threads, lambda: self._connection.require(wait_s=_CONNECT_TIMEOUT_S))
         try:
             return await asyncio.wait_for(loop.run_in_executor(self._threads, call), timeout_s)
         except TimeoutError:
             raise Unreachable(f"The head of the Ray cluster has not answered for {timeout_s:g} s.") from None
         except (ray.exceptions.RayError, ConnectionError) as error:
-            raise Unreachable(f"The Ray cluster does not do what it is asked: {error}") from error
+            raise Unreachable(f"A request to the Ray cluster failed: {error}") from error
 
 
-class RayKeeper:
-    """The keeper in an actor."""
+class RayRunner:
+    """A runner in an actor."""
 
     def __init__(self, actor: Any, name: str, node: str) -> None:
         self._actor = actor
@@ -213,7 +231,7 @@ class RayKeeper:
     async def call(self, method: str, /, *arguments: Any, timeout_s: float, **options: Any) -> Any:
         calling = self._actor.call.remote(self._name, method, arguments, options)
         answer = await _answer(calling, self._node, timeout_s)
-        return actors.answered(answer)
+        return actors.unwrap_result(answer)
 
 
 async def _answer(reference: Any, node: str, timeout_s: float) -> Any:
@@ -232,7 +250,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _result(task: "asyncio.Task[T | None]") -> T | None:
-    """What a task that is done gave; None when it failed."""
+    """Return the result of a finished task; None if it failed."""
     return None if task.cancelled() or task.exception() else task.result()
 
 
@@ -246,41 +264,42 @@ def _node(found: Mapping[str, Any], isolation: str) -> ClusterNode:
         memory_bytes=int(resources.get("memory", 0)),
         gpus=tuple(range(int(resources.get("GPU", 0)))),
         reserves=True,
-        is_spot=SPOT in resources or SPOT in labels or labels.get(MARKET) == SPOT,
+        is_spot=SPOT in resources or SPOT in labels or labels.get(MARKET_LABEL) == SPOT,
     )
     return ClusterNode(node, address, isolation, joined=found["NodeID"])
 
 
-def _placing(group: Any, seat: Seat) -> dict[str, Any]:
-    """Where the actor of an instance lives: in its room, or on its node beside it when the room was lost.
+def _scheduling_of(group: Any, placement: InstancePlacement) -> dict[str, Any]:
+    """Return where the actor of an instance runs: in its placement group, or outside of it if the group was lost.
 
-    A group that has lost a node makes room there anew once the node is back, which may take its time.
+    After a group has lost a node, Ray reserves its bundle again once the node is back, which may take a while.
     """
-    if group is None or placement_group_table(group)["state"] != _WHOLE:
-        return _beside(seat.node)
-    needs = _needs(seat)
+    if group is None or placement_group_table(group)["state"] != _CREATED:
+        return _outside_group(placement.node)
+    needs = _resources_of(placement)
     return {
         "num_cpus": needs.get("CPU", 0),
         "num_gpus": needs.get("GPU", 0),
         "memory": needs.get("memory"),
         "scheduling_strategy": PlacementGroupSchedulingStrategy(group),
-        "resources": _pinned(seat.node),
+        "resources": _pin_to(placement.node),
     }
 
 
-def _beside(address: str) -> dict[str, Any]:
-    """On a node, with nothing of what it gives to jobs."""
-    return {"num_cpus": 0, "resources": _pinned(address)}
+def _outside_group(address: str) -> dict[str, Any]:
+    """Run on a node without any of the resources for jobs."""
+    return {"num_cpus": 0, "resources": _pin_to(address)}
 
 
-def _older_actor(charge: actors.Charge, address: str, sent: Sent) -> Any:
-    """The actor of a node that has an instance since before the yard got its present code, if there is one."""
-    own, any_code = (actors.node_actor(address, digest) for digest in (sent.digest, ""))
+def _older_actor(managed: actors.ManagedInstance, address: str, sent: SentCode) -> Any:
+    """Return the actor that has run an instance since before the yard was upgraded, if there is one."""
+    own, any_code = (actors.node_actor_name(address, digest) for digest in (sent.digest, ""))
     for name in list_named_actors():
         if name.startswith(any_code) and name != own:
-            with suppress(ValueError, ray.exceptions.RayError):  # of one that is about to leave
+            # The actor may be about to exit.
+            with suppress(ValueError, ray.exceptions.RayError):
                 actor = ray.get_actor(name)
-                if ray.get(actor.has.remote(charge.name), timeout=_OLDER_S):
+                if ray.get(actor.has.remote(managed.name), timeout=_OLDER_ACTOR_TIMEOUT_S):
                     return actor
     return None
 
@@ -290,18 +309,17 @@ def _require_node(address: str) -> None:
         raise Unreachable(f"Node {address} is not in the Ray cluster.")
 
 
-def _pinned(address: str) -> dict[str, float]:
-    """A resource that only this node has.
+def _pin_to(address: str) -> dict[str, float]:
+    """Return a resource that only this node has.
 
-    A node that came back is there twice until Ray has noticed that it had left; by its address the one is found that
-    lives.
+    Until Ray notices that a node had left and came back, it lists the node twice; the address selects the live one.
     """
-    return {f"node:{address}": _PIN}
+    return {f"node:{address}": _PIN_AMOUNT}
 
 
-def _needs(seat: Seat) -> dict[str, float]:
-    """What of its node's resources an instance takes; of cores Ray counts ten thousandths."""
-    limits = seat.limits
+def _resources_of(placement: InstancePlacement) -> dict[str, float]:
+    """Return the resources of an instance. Ray counts ten-thousandths of a core."""
+    limits = placement.limits
     needs: dict[str, float] = {}
     if limits.cpus:
         needs["CPU"] = math.floor(limits.cpus * 10_000) / 10_000
@@ -312,14 +330,14 @@ def _needs(seat: Seat) -> dict[str, float]:
     return needs
 
 
-def _put(parcel: Parcel) -> Sent:
-    """References lie in lists, or Ray would bring what they refer to wherever the list of them goes."""
-    return Sent(
-        digest=parcel.digest,
-        python=parcel.python,
-        platform=parcel.platform,
-        code=[ray.put(parcel.code())],
-        libraries={name: [ray.put(data)] for name, data in parcel.libraries().items()},
+def _put_code(bundle: CodeBundle) -> SentCode:
+    """Put the code into the object store. References are in lists, or Ray would copy the data wherever they go."""
+    return SentCode(
+        digest=bundle.digest,
+        python=bundle.python,
+        platform=bundle.platform,
+        code=[ray.put(bundle.code())],
+        libraries={name: [ray.put(data)] for name, data in bundle.libraries().items()},
     )
 
 
@@ -335,6 +353,7 @@ def _release(attempt: AttemptRef) -> None:
     if group is not None:
         remove_placement_group(group)
     for name in list_named_actors():
-        if name.startswith(f"{attempt}/"):  # those that were made anew are not in the group
+        # Actors that were created again are not in the group.
+        if name.startswith(f"{attempt}/"):
             with suppress(ValueError):
                 ray.kill(ray.get_actor(name))

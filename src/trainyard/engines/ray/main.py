@@ -1,7 +1,7 @@
-"""The process that speaks to Ray for a yard: `python -m trainyard.engines.ray.main ORDER DESCRIPTOR`.
+"""The proxy process of a yard for Ray: `python -m trainyard.engines.ray.main OPTIONS DESCRIPTOR`.
 
-The order is a JSON object, the descriptor a socket on which the yard asks. Ray takes this process down with the raylet
-of its machine; the yard then starts another, which goes on from the files.
+OPTIONS is a JSON object, DESCRIPTOR the socket to the yard. Ray ends this process together with the raylet of its
+machine; the yard then starts another, which continues from the files.
 """
 
 import json
@@ -10,38 +10,39 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainyard.engines.cluster.crew import run_ferry
-from trainyard.engines.cluster.ferry import Ferry
+from trainyard.engines.cluster.proxy import ClusterProxy
+from trainyard.engines.cluster.proxy_supervisor import run_proxy
 from trainyard.engines.ray.cluster import RayCluster
-from trainyard.engines.ray.connection import Connection
-from trainyard.engines.ray.parcel import Parcel
+from trainyard.engines.ray.code_bundle import CodeBundle
+from trainyard.engines.ray.connection import RayConnection
 from trainyard.foundation.journal import write_journal
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What the yard wants. `folder` is the engine's own, `node_folder` the one on nodes."""
+class ProxyOptions:
+    """The options of the proxy. `folder` is the engine's own, `node_folder` the one on nodes."""
 
     address: str
     yard: str
     jobs: str
     folder: str
     node_folder: str
-    parcel: str
+    bundle: str
 
 
-def main(order: str, descriptor: str) -> None:
+def main(text: str, descriptor: str) -> None:
     write_journal(sys.stderr, "info")
-    wanted = Order(**json.loads(order))
+    options = ProxyOptions(**json.loads(text))
 
-    async def make() -> Ferry:
-        connection = Connection(wanted.address, namespace=f"trainyard-{wanted.yard}")
-        parcel = Parcel(Path(wanted.parcel))
-        cluster = RayCluster(connection, yard=wanted.yard, parcel=parcel, folder=wanted.node_folder)
-        return Ferry(cluster, jobs=Path(wanted.jobs), folder=Path(wanted.folder))
+    async def make() -> ClusterProxy:
+        connection = RayConnection(options.address, namespace=f"trainyard-{options.yard}")
+        bundle = CodeBundle(Path(options.bundle))
+        cluster = RayCluster(connection, yard=options.yard, bundle=bundle, folder=options.node_folder)
+        return ClusterProxy(cluster, jobs=Path(options.jobs), folder=Path(options.folder))
 
-    run_ferry(int(descriptor), make)
-    os._exit(0)  # a way out through Ray would wait for a head that is away
+    run_proxy(int(descriptor), make)
+    # A regular exit would let Ray wait for a head that does not answer.
+    os._exit(0)
 
 
 if __name__ == "__main__":

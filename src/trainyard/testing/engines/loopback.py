@@ -1,7 +1,7 @@
-"""A cluster without a network: its nodes are folders of this machine, and their keepers threads of the ferry's process.
+"""A cluster without a network: its nodes are folders of this machine, and their runners are threads of the proxy.
 
-Instances are as real as those of the local engine. What becomes of a node is said by files in its folder, so that a
-test can cut it off while the ferry runs in another process: `python -m trainyard.testing.engines.loopback`.
+Instances are as real as those of the local engine. Files in the folder of a node control its fate, so that a test can
+cut it off while the proxy runs in another process: `python -m trainyard.testing.engines.loopback`.
 """
 
 import asyncio
@@ -18,42 +18,43 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from trainyard.engines.cluster.contract import ClusterNode, Keeper, RemoteKeeper, Seat, Unreachable
-from trainyard.engines.cluster.crew import AsProcess, Launch, OnThread, run_ferry
+from trainyard.engines.cluster.contract import ClusterNode, InstancePlacement, InstanceRunner, RemoteRunner, Unreachable
 from trainyard.engines.cluster.engine import ClusterEngine
-from trainyard.engines.cluster.ferry import Ferry
-from trainyard.engines.cluster.keeper import NodeKeeper
-from trainyard.engines.cluster.localising import NodeFolder
-from trainyard.engines.cluster.route import Patience
+from trainyard.engines.cluster.instance_session import ProxyTimeouts
+from trainyard.engines.cluster.node_runner import NodeRunner
+from trainyard.engines.cluster.node_spec import NodeFolder
+from trainyard.engines.cluster.proxy import ClusterProxy
+from trainyard.engines.cluster.proxy_supervisor import ProcessLauncher, ProxyLauncher, ThreadLauncher, run_proxy
 from trainyard.engines.contract import AttemptRef, Engine, InstanceRef, Node
 from trainyard.engines.local import LocalEngine
 from trainyard.engines.local.processes import kill
 from trainyard.foundation.confined import remove_tree
 from trainyard.foundation.errors import Unavailable
 from trainyard.foundation.files import PRIVATE_FOLDER, replace_file
+from trainyard.link.agent_process import find_agent_process
 from trainyard.link.folders import InstanceFolder
-from trainyard.link.presence import presence_of
 
 _GIB = 1024**3
-_MOST_CALLS = 256  # at once
-_REACH_S = 0.05  # until a node that is cut off counts as unreachable, where calls do not hang
+_MAX_CONCURRENT_CALLS = 256
+# How long a call to a node that is cut off takes to fail, unless it hangs.
+_FAIL_S = 0.05
 
 THREE = (
     Node("north", slots=2, cpus=2.0, memory_bytes=4 * _GIB),
     Node("south", slots=2, cpus=2.0, memory_bytes=4 * _GIB),
     Node("spot", slots=2, cpus=2.0, memory_bytes=4 * _GIB, is_spot=True),
 )
-QUICK = Patience(poll=0.5, answer=2.0, margin=1.0, soonest=0.02, latest=0.2)
+QUICK = ProxyTimeouts(poll_s=0.5, answer_s=2.0, lease_margin_s=1.0, first_retry_s=0.02, max_retry_s=0.2)
 
 
 @dataclass(frozen=True, slots=True)
 class LoopbackNode:
-    """What a test does to a node, and finds on it."""
+    """A node as a test sees and manipulates it."""
 
     folder: Path
 
     def cut_off(self, *, hangs: bool = False) -> None:
-        """Let no call through any more, nor any answer; what runs there runs on. Calls fail, or hang."""
+        """Block every call and every answer. Calls fail, or hang; what runs there keeps running."""
         self._write("cut", "hangs" if hangs else "fails")
 
     def join_again(self) -> None:
@@ -61,21 +62,21 @@ class LoopbackNode:
         (self.folder / "gone").unlink(missing_ok=True)
 
     def leave(self) -> None:
-        """End all that runs there at once, as when a machine is taken away."""
+        """End everything that runs there at once, as when a machine is taken away."""
         self._write("gone", "")
         for instance in self.instances():
-            presence = presence_of(instance.root)
+            presence = find_agent_process(instance.root)
             if presence is not None:
                 kill(presence)
 
-    def set_up_anew(self) -> None:
-        """Be another machine under the same name."""
+    def replace_machine(self) -> None:
+        """Put another machine in its place, under the same name."""
         remove_tree(self._node.jobs)
         self.join_again()
 
-    def kill_keepers(self) -> None:
-        """End the keepers that are there, and nothing else."""
-        self._write("killed", str(self.keepers_killed + 1))
+    def kill_runners(self) -> None:
+        """End the current runners, and nothing else."""
+        self._write("killed", str(self.runners_killed + 1))
 
     @property
     def is_gone(self) -> bool:
@@ -93,14 +94,14 @@ class LoopbackNode:
             return False
 
     @property
-    def keepers_killed(self) -> int:
+    def runners_killed(self) -> int:
         try:
             return int((self.folder / "killed").read_text())
         except FileNotFoundError:
             return 0
 
     def instances(self) -> list[InstanceFolder]:
-        """The folders of those that were started there and have not been forgotten."""
+        """Return the folders of instances that were started there and have not been forgotten."""
         return [InstanceFolder(file.parent) for file in sorted(self._node.jobs.glob("*/*/*/spec.json"))]
 
     def instance(self, instance: InstanceRef) -> InstanceFolder:
@@ -116,21 +117,21 @@ class LoopbackNode:
 
 
 class LoopbackCluster:
-    """A `Cluster` of pretended nodes, in the folder `root`; all run agents from the copy of their code in `agents`."""
+    """A `ClusterBackend` of simulated nodes in the folder `root`. Agents run from the code in `agents`."""
 
     def __init__(self, root: Path, agents: Path, nodes: Sequence[Node] = THREE) -> None:
         self._root = root
         self._agents = agents
         self._machine = LocalEngine(root, agents, forks=False)
         self._nodes = {node.name: node for node in nodes}
-        self._keepers: dict[InstanceRef, _Kept] = {}
-        self._threads = ThreadPoolExecutor(_MOST_CALLS, "keeper")
+        self._runners: dict[InstanceRef, _LoopbackRunner] = {}
+        self._threads = ThreadPoolExecutor(_MAX_CONCURRENT_CALLS, "runner")
 
     def node(self, name: str) -> LoopbackNode:
         return LoopbackNode(self._root / name)
 
     def node_of(self, instance: InstanceRef) -> str:
-        """Where an instance really is."""
+        """Return the node on which an instance really runs."""
         return next((name for name in self._nodes if self.node(name).instance(instance).spec.exists()), "")
 
     async def nodes(self) -> Sequence[ClusterNode]:
@@ -143,48 +144,57 @@ class LoopbackCluster:
             if not self.node(node.name).is_gone
         ]
 
-    async def reserve(self, attempt: AttemptRef, seats: Sequence[Seat]) -> None:
-        places = [seat.node for seat in seats]
-        taken = [place for other, each in self._reserved().items() if other != _name(attempt) for place in each]
+    async def reserve(self, attempt: AttemptRef, placements: Sequence[InstancePlacement]) -> None:
+        places = [placement.node for placement in placements]
+        taken = [
+            place for other, each in self._read_reservations().items() if other != _name(attempt) for place in each
+        ]
         for name in {*places}:
             if self.node(name).is_cut_off:
                 raise Unreachable(f"Node {name} does not answer.")
-            if name in taken and (taken + places).count(name) > self._nodes[name].slots:  # alone, a job may share slots
-                raise Unavailable(f"Node {name} has no room for {attempt}.")
+            # A job alone on a node may share slots.
+            if name in taken and (taken + places).count(name) > self._nodes[name].slots:
+                raise Unavailable(f"Node {name} has too little free for {attempt}.")
         self._reservations.mkdir(parents=True, exist_ok=True)
         replace_file(self._reservations / _name(attempt), json.dumps(places).encode())
 
-    async def keepers(self, attempt: AttemptRef, seats: Sequence[Seat]) -> Mapping[InstanceRef, RemoteKeeper]:  # noqa: ARG002
-        for seat in seats:
-            kept = self._keepers.get(seat.instance)
-            if self.node(seat.node).is_cut_off:
-                await asyncio.sleep(_REACH_S)
-                raise Unreachable(f"Node {seat.node} does not answer.")
-            if kept is None or kept.is_dead:
-                self._keepers[seat.instance] = _Kept(self.node(seat.node), self._keeper(seat), self._threads)
-        return {seat.instance: self._keepers[seat.instance] for seat in seats}
+    async def runners(
+        self,
+        attempt: AttemptRef,  # noqa: ARG002 - a placement names its instance
+        placements: Sequence[InstancePlacement],
+    ) -> Mapping[InstanceRef, RemoteRunner]:
+        for placement in placements:
+            runner = self._runners.get(placement.instance)
+            if self.node(placement.node).is_cut_off:
+                await asyncio.sleep(_FAIL_S)
+                raise Unreachable(f"Node {placement.node} does not answer.")
+            if runner is None or runner.is_dead:
+                self._runners[placement.instance] = _LoopbackRunner(
+                    self.node(placement.node), self._make_runner(placement), self._threads
+                )
+        return {placement.instance: self._runners[placement.instance] for placement in placements}
 
     async def release(self, attempt: AttemptRef) -> None:
         (self._reservations / _name(attempt)).unlink(missing_ok=True)
-        for instance in [each for each in self._keepers if each.attempt == attempt]:
-            del self._keepers[instance]
+        for instance in [each for each in self._runners if each.attempt == attempt]:
+            del self._runners[instance]
 
     async def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _keeper(self, seat: Seat) -> NodeKeeper:
-        folder = NodeFolder(self._root / seat.node)
+    def _make_runner(self, placement: InstancePlacement) -> NodeRunner:
+        folder = NodeFolder(self._root / placement.node)
         engine = LocalEngine(folder.jobs, self._agents, forks=False)
-        return NodeKeeper(folder.root, seat.instance, siblings=partial(self._sibling, seat), engine=engine)
+        return NodeRunner(folder.root, placement.instance, siblings=partial(self._sibling, placement), engine=engine)
 
-    def _sibling(self, seat: Seat, name: str, address: str) -> Keeper:  # noqa: ARG002 - all have the same
-        """The keeper of another instance, as it is reached from the node of a seat."""
-        kept = self._keepers.get(InstanceRef(seat.instance.attempt, name))
-        if kept is None or kept.node.is_cut_off or self.node(seat.node).is_cut_off:
-            raise Unreachable(f"Instance {name} cannot be reached from node {seat.node}.")
-        return kept.keeper
+    def _sibling(self, placement: InstancePlacement, name: str, address: str) -> InstanceRunner:  # noqa: ARG002 - all have the same
+        """Return the runner of another instance, as reached from the node of a placement."""
+        runner = self._runners.get(InstanceRef(placement.instance.attempt, name))
+        if runner is None or runner.node.is_cut_off or self.node(placement.node).is_cut_off:
+            raise Unreachable(f"Instance {name} cannot be reached from node {placement.node}.")
+        return runner.runner
 
-    def _reserved(self) -> dict[str, list[str]]:
+    def _read_reservations(self) -> dict[str, list[str]]:
         if not self._reservations.exists():
             return {}
         return {file.name: json.loads(file.read_bytes()) for file in self._reservations.iterdir()}
@@ -194,48 +204,49 @@ class LoopbackCluster:
         return self._root / "reserved"
 
 
-class _Kept:
-    """A keeper as the ferry reaches it."""
+class _LoopbackRunner:
+    """A runner as the proxy reaches it."""
 
-    def __init__(self, node: LoopbackNode, keeper: NodeKeeper, threads: ThreadPoolExecutor) -> None:
+    def __init__(self, node: LoopbackNode, runner: NodeRunner, threads: ThreadPoolExecutor) -> None:
         self.node = node
-        self.keeper = keeper
+        self.runner = runner
         self._threads = threads
-        self._born_after = node.keepers_killed
+        self._generation = node.runners_killed
 
     @property
     def is_dead(self) -> bool:
-        return self.node.keepers_killed > self._born_after
+        return self.node.runners_killed > self._generation
 
     async def call(self, method: str, /, *arguments: Any, timeout_s: float, **options: Any) -> Any:
         if self.node.is_cut_off or self.is_dead:
-            await asyncio.sleep(timeout_s if self.node.hangs else _REACH_S)
+            await asyncio.sleep(timeout_s if self.node.hangs else _FAIL_S)
             raise Unreachable(f"Node {self.node.folder.name} does not answer.")
         work = asyncio.get_running_loop().run_in_executor(
-            self._threads, self._carried_out, method, pickle.dumps((arguments, options))
+            self._threads, self._carry_out, method, pickle.dumps((arguments, options))
         )
         await asyncio.wait({work}, timeout=timeout_s)
-        if not work.done() or self.node.is_cut_off or self.is_dead:  # the answer does not come through either
+        # Answers are blocked as well.
+        if not work.done() or self.node.is_cut_off or self.is_dead:
             work.add_done_callback(lambda done: done.cancelled() or done.exception())
             raise Unreachable(f"Node {self.node.folder.name} does not answer.")
         return pickle.loads(work.result())
 
-    def _carried_out(self, method: str, message: bytes) -> bytes:
-        """By value in both directions, as over a network."""
+    def _carry_out(self, method: str, message: bytes) -> bytes:
+        """Call the runner, by value in both directions, as over a network."""
         arguments, options = pickle.loads(message)
-        return pickle.dumps(getattr(self.keeper, method)(*arguments, **options))
+        return pickle.dumps(getattr(self.runner, method)(*arguments, **options))
 
 
 @dataclass(frozen=True, slots=True)
 class Loopback:
-    """What it takes to run a ferry over a loopback cluster, on a thread or as a process."""
+    """What it takes to run a proxy over a loopback cluster, on a thread or in a process."""
 
     root: Path
     jobs: Path
     folder: Path
     agents: Path
     nodes: Sequence[Node] = THREE
-    patience: Patience = QUICK
+    timeouts: ProxyTimeouts = QUICK
 
     @property
     def cluster(self) -> LoopbackCluster:
@@ -245,34 +256,34 @@ class Loopback:
         return LoopbackNode(self.root / name)
 
     def engine(self, *, lease: timedelta = timedelta(seconds=30), as_process: bool = False) -> ClusterEngine:
-        launch = self._process if as_process else OnThread(self.ferry)
+        launch = self._process if as_process else ThreadLauncher(self.proxy)
         return ClusterEngine("loopback", launch, jobs=self.jobs, folder=self.folder, lease=lease)
 
-    async def ferry(self) -> Ferry:
-        return Ferry(self.cluster, jobs=self.jobs, folder=self.folder, patience=self.patience)
+    async def proxy(self) -> ClusterProxy:
+        return ClusterProxy(self.cluster, jobs=self.jobs, folder=self.folder, timeouts=self.timeouts)
 
     @property
-    def _process(self) -> Launch:
+    def _process(self) -> ProxyLauncher:
         self.folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         command = [sys.executable, "-m", __name__, json.dumps(dataclasses.asdict(self), default=str)]
-        return AsProcess(command, environment=os.environ, output=self.folder / "ferry.log")
+        return ProcessLauncher(command, environment=os.environ, output=self.folder / "ferry.log")
 
     @classmethod
     def parse(cls, text: str) -> Self:
         values = json.loads(text)
         nodes = [Node(**{**each, "gpus": tuple(each["gpus"])}) for each in values["nodes"]]
         paths = {name: Path(values[name]) for name in ("root", "jobs", "folder", "agents")}
-        return cls(**paths, nodes=nodes, patience=Patience(**values["patience"]))
+        return cls(**paths, nodes=nodes, timeouts=ProxyTimeouts(**values["timeouts"]))
 
 
 def open_engine(jobs: Path, agents: Path) -> Engine:
-    """An engine on three pretended nodes, for a yard whose setting `engines` names this function."""
+    """Open an engine on three simulated nodes, for a yard whose setting `engines` names this function."""
     root = agents.with_name("loopback")
     return Loopback(root / "nodes", jobs, root / "engine", agents).engine()
 
 
 def open_sized(jobs: Path, agents: Path) -> Engine:
-    """An engine on two pretended nodes that together have the slots of the yard's setting, as one machine would."""
+    """Open an engine on two simulated nodes that together have the slots of the yard's setting."""
     slots = int(os.environ.get("TRAINYARD_SERVER_SLOTS") or 4)
     shares = {"north": slots - slots // 2, "south": slots // 2}
     nodes = [
@@ -287,4 +298,4 @@ def _name(attempt: AttemptRef) -> str:
 
 
 if __name__ == "__main__":
-    run_ferry(int(sys.argv[2]), Loopback.parse(sys.argv[1]).ferry)
+    run_proxy(int(sys.argv[2]), Loopback.parse(sys.argv[1]).proxy)

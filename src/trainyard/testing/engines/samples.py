@@ -1,4 +1,4 @@
-"""Instances for tests of engines: specs that a real agent can run, and programs that behave in known ways."""
+"""Sample instances for tests of engines: specs that a real agent can run, and programs with known behaviour."""
 
 import sys
 import uuid
@@ -18,10 +18,10 @@ ENDLESS = "import time; time.sleep(3600)"
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """Where the instances of a test find their objects, and as whom they run where the tests run as root.
+class SampleEnvironment:
+    """Where sample instances find their objects, and the uid they run as if the tests run as root.
 
-    With an `image`, they run their Python in it.
+    With an `image`, their Python runs in that container image.
     """
 
     objects_root: Path
@@ -30,16 +30,16 @@ class Surroundings:
 
 
 def attempt_specs(
-    surroundings: Surroundings, code: str = QUICK, *, count: int = 1, job_id: str = "", attempt: int = 1
+    environment: SampleEnvironment, code: str = QUICK, *, count: int = 1, job_id: str = "", attempt: int = 1
 ) -> list[InstanceSpec]:
-    """The instances of one attempt at a new job that runs a line of Python."""
+    """Return the instances of one attempt of a new job that runs a line of Python."""
     job_id = job_id or uuid.uuid4().hex
     hosts = tuple(f"algo-{number}" for number in range(1, count + 1))
-    spec = replace(_spec(surroundings, code, hosts), job_id=job_id, attempt=attempt)
+    spec = replace(_spec(environment, code, hosts), job_id=job_id, attempt=attempt)
     return [replace(spec, instance=host, uploads=host == hosts[0]) for host in hosts]
 
 
-def _spec(surroundings: Surroundings, code: str, hosts: Sequence[str]) -> InstanceSpec:
+def _spec(environment: SampleEnvironment, code: str, hosts: Sequence[str]) -> InstanceSpec:
     return InstanceSpec(
         protocol=PROTOCOL,
         job_id="",
@@ -59,10 +59,10 @@ def _spec(surroundings: Surroundings, code: str, hosts: Sequence[str]) -> Instan
         output_path=f"s3://{BUCKET}/jobs",
         metrics=(),
         limits=LimitSpec(),
-        objects=ObjectsSpec(str(surroundings.objects_root)),
+        objects=ObjectsSpec(str(environment.objects_root)),
         grace_s=5,
-        uid=surroundings.uid,
-        container=_container(surroundings.image, code) if surroundings.image else None,
+        uid=environment.uid,
+        container=_container(environment.image, code) if environment.image else None,
     )
 
 

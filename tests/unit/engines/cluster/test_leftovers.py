@@ -19,7 +19,7 @@ def jobs(tmp_path: Path) -> Path:
 
 
 def sweep(jobs: Path, *, kept_s: float = 0.0, look_s: float = 0.0) -> None:
-    sweep_leftovers(jobs, LocalEngine(jobs, jobs / "agents", forks=False), kept_s=kept_s, look_s=look_s)
+    sweep_leftovers(jobs, LocalEngine(jobs, jobs / "agents", forks=False), retention_s=kept_s, interval_s=look_s)
 
 
 def leave(jobs: Path, job: str, *, left_s: float | None) -> InstanceFolder:
@@ -52,7 +52,7 @@ def test_it_is_kept_for_a_while(jobs: Path) -> None:
     assert folder.spec.exists()
 
 
-def test_what_was_forgotten_goes_in_the_end(jobs: Path) -> None:
+def test_forgotten_folders_are_removed_in_the_end(jobs: Path) -> None:
     attempt = AttemptRef("done", 1).folder(jobs)
     attempt.mkdir(parents=True)
     (attempt / "ended").touch()

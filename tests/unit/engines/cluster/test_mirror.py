@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.engines.cluster.contract import Piece
-from trainyard.engines.cluster.mirror import News, apply, cursors, news, settle
+from trainyard.engines.cluster.contract import FileChunk
+from trainyard.engines.cluster.mirror import MirrorUpdate, apply_chunks, collect_update, mirrored_sizes, sync_mirror
 from trainyard.formats.logs import LogReader, LogWriter
 from trainyard.formats.logs.segments import RECORD_BYTES, segments_of
 from trainyard.formats.metrics import Point, PointsFile, series_file
@@ -66,9 +66,9 @@ class Agent:
             file.write(f"said {self._written}\n")
 
 
-def pull(node: InstanceFolder, mirror: InstanceFolder, *, limit_bytes: int = 1 << 20) -> News:
-    found = news(node, cursors(mirror), limit_bytes=limit_bytes)
-    apply(mirror, found.pieces)
+def pull(node: InstanceFolder, mirror: InstanceFolder, *, limit_bytes: int = 1 << 20) -> MirrorUpdate:
+    found = collect_update(node, mirrored_sizes(mirror), limit_bytes=limit_bytes)
+    apply_chunks(mirror, found.chunks)
     return found
 
 
@@ -76,11 +76,11 @@ def contents(folder: InstanceFolder) -> dict[str, bytes]:
     return {str(path.relative_to(folder.root)): path.read_bytes() for path in folder.root.rglob("*") if path.is_file()}
 
 
-def interrupted(pieces: Sequence[Piece], random_: random.Random) -> list[Piece]:
-    """What is applied of pieces when the one who applies is killed: some, and a part of the next."""
-    count = random_.randrange(len(pieces) + 1)
-    cut = [replace(piece, data=piece.data[: random_.randrange(len(piece.data) + 1)]) for piece in pieces[count:][:1]]
-    return [*pieces[:count], *cut]
+def interrupted(chunks: Sequence[FileChunk], random_: random.Random) -> list[FileChunk]:
+    """What is applied of chunks when the one who applies is killed: some, and a part of the next."""
+    count = random_.randrange(len(chunks) + 1)
+    cut = [replace(chunk, data=chunk.data[: random_.randrange(len(chunk.data) + 1)]) for chunk in chunks[count:][:1]]
+    return [*chunks[:count], *cut]
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -92,8 +92,8 @@ def test_a_mirror_is_true_at_every_moment_and_whole_in_the_end(
     for _ in range(60):
         for _ in range(random_.randrange(8)):
             agent.work()
-        found = news(node, cursors(mirror), limit_bytes=random_.choice((100, 2000, 1 << 20)))
-        apply(mirror, interrupted(found.pieces, random_))
+        found = collect_update(node, mirrored_sizes(mirror), limit_bytes=random_.choice((100, 2000, 1 << 20)))
+        apply_chunks(mirror, interrupted(found.chunks, random_))
         assert all(contents(node)[path].startswith(data) for path, data in contents(mirror).items())
         assert_readable(mirror)
     agent.end()
@@ -138,7 +138,7 @@ def test_frames_are_not_held_up_by_a_flood_of_log(node: InstanceFolder, mirror: 
     assert [frame.kind for frame in read_frames(mirror.spool, 0).frames] == [FrameKind.STATUS]
 
 
-def test_a_frame_that_is_being_written_is_not_brought(node: InstanceFolder, mirror: InstanceFolder) -> None:
+def test_a_frame_that_is_being_written_is_not_copied(node: InstanceFolder, mirror: InstanceFolder) -> None:
     agent = Agent(node, random.Random(1))
     agent.spool.append(FrameKind.NOTE, {"text": "whole"}, at_us=1)
     with node.spool.open("ab") as spool:
@@ -149,7 +149,7 @@ def test_a_frame_that_is_being_written_is_not_brought(node: InstanceFolder, mirr
     assert mirror.spool.read_bytes().endswith(b"\n")
 
 
-def test_bytes_of_a_log_that_no_record_tells_of_may_be_taken_back(node: InstanceFolder, mirror: InstanceFolder) -> None:
+def test_bytes_of_a_log_without_a_record_may_be_taken_back(node: InstanceFolder, mirror: InstanceFolder) -> None:
     agent = Agent(node, random.Random(1))
     agent.log.append(b"line kept\n", 1)
     segment = segments_of(node.logs)[0]
@@ -173,7 +173,7 @@ def test_points_that_are_being_appended_wait(node: InstanceFolder, mirror: Insta
     assert PointsFile(series_file(mirror.metrics, "loss")).last_micros() == 1
 
 
-def test_what_the_limit_of_a_log_drops_goes_from_the_mirror_too(node: InstanceFolder, mirror: InstanceFolder) -> None:
+def test_log_segments_dropped_by_the_limit_leave_the_mirror_too(node: InstanceFolder, mirror: InstanceFolder) -> None:
     with LogWriter(node.logs, segment_bytes=100) as log:
         for number in range(10):
             log.append(f"line {number} {'x' * 80}\n".encode(), number)
@@ -184,7 +184,7 @@ def test_what_the_limit_of_a_log_drops_goes_from_the_mirror_too(node: InstanceFo
 
         found = pull(node, mirror)
 
-    assert [Path(piece.path).suffix for piece in found.pieces] == [".index"] * 3 + [".log"] * 3
+    assert [Path(chunk.path).suffix for chunk in found.chunks] == [".index"] * 3 + [".log"] * 3
     assert contents(mirror) == contents(node)
     assert [event.text[:6] for event in LogReader(mirror.logs).scan()] == [f"line {n}" for n in (0, 1, 2, 6, 7, 8, 9)]
 
@@ -198,46 +198,46 @@ def test_a_node_that_lost_everything_takes_nothing_from_the_mirror(
     pull(node, mirror)
     before = contents(mirror)
 
-    assert pull(InstanceFolder(tmp_path / "anew"), mirror) == News([], is_all=True)
+    assert pull(InstanceFolder(tmp_path / "anew"), mirror) == MirrorUpdate([], is_all=True)
 
     assert contents(mirror) == before
 
 
 def test_what_was_applied_before_is_ignored(mirror: InstanceFolder) -> None:
-    for piece in (Piece("spool", 0, b"abc"), Piece("spool", 0, b"abc"), Piece("spool", 1, b"bcdef")):
-        apply(mirror, [piece])
+    for chunk in (FileChunk("spool", 0, b"abc"), FileChunk("spool", 0, b"abc"), FileChunk("spool", 1, b"bcdef")):
+        apply_chunks(mirror, [chunk])
 
     assert mirror.spool.read_bytes() == b"abcdef"
 
 
 def test_a_piece_that_would_leave_a_gap_is_refused(mirror: InstanceFolder) -> None:
-    apply(mirror, [Piece("spool", 0, b"abc")])
+    apply_chunks(mirror, [FileChunk("spool", 0, b"abc")])
 
     with pytest.raises(Conflict, match="3 bytes"):
-        apply(mirror, [Piece("spool", 4, b"e")])
+        apply_chunks(mirror, [FileChunk("spool", 4, b"e")])
 
     assert mirror.spool.read_bytes() == b"abc"
 
 
 @pytest.mark.parametrize(
-    "piece",
+    "chunk",
     [
-        Piece("../spool", 0, b"x"),
-        Piece("/etc/hosts", 0, b"x"),
-        Piece("spec.json", 0, b"x"),
-        Piece("logs/../spec.json", 0, b"x"),
-        Piece("metrics/a/b.points", 0, b"x"),
-        Piece("spool", 0, b"", is_removed=True),
+        FileChunk("../spool", 0, b"x"),
+        FileChunk("/etc/hosts", 0, b"x"),
+        FileChunk("spec.json", 0, b"x"),
+        FileChunk("logs/../spec.json", 0, b"x"),
+        FileChunk("metrics/a/b.points", 0, b"x"),
+        FileChunk("spool", 0, b"", is_removed=True),
     ],
 )
-def test_a_node_writes_and_removes_nothing_but_what_is_mirrored(mirror: InstanceFolder, piece: Piece) -> None:
+def test_a_node_writes_and_removes_nothing_but_what_is_mirrored(mirror: InstanceFolder, chunk: FileChunk) -> None:
     with pytest.raises(Corrupt):
-        apply(mirror, [piece])
+        apply_chunks(mirror, [chunk])
 
     assert not mirror.root.exists()
 
 
 def test_a_mirror_of_nothing_settles(mirror: InstanceFolder) -> None:
     mirror.root.mkdir()
-    settle(mirror)
-    assert cursors(mirror) == {}
+    sync_mirror(mirror)
+    assert mirrored_sizes(mirror) == {}

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.images import ImageMissing, require_podman
 from trainyard.engines.container import open_container_engine
 from trainyard.foundation.errors import InvalidRequest, Unavailable
-from trainyard.testing.engines.samples import Surroundings, attempt_specs
-from trainyard.testing.images import ImageMissing, require_podman
+from trainyard.testing.engines.samples import SampleEnvironment, attempt_specs
 
 
 def test_options_that_no_shell_could_read_are_refused(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_while_the_tool_does_not_answer_the_engine_says_so(tmp_path: Path) -> No
 
 def test_an_attempt_that_no_tool_can_run_is_ended(tmp_path: Path) -> None:
     engine = open_container_engine(tmp_path / "jobs", tmp_path / "agents", tool="false")
-    specs = attempt_specs(Surroundings(tmp_path / "objects", image="localhost/mine:1"), job_id="never")
+    specs = attempt_specs(SampleEnvironment(tmp_path / "objects", image="localhost/mine:1"), job_id="never")
 
     with pytest.raises(Unavailable):
         engine.start(specs)
@@ -49,5 +49,5 @@ def test_a_job_without_an_image_is_refused(tmp_path: Path) -> None:
     except ImageMissing as missing:
         pytest.skip(str(missing))
 
-    with pytest.raises(InvalidRequest, match="no image"):
-        engine.start(attempt_specs(Surroundings(tmp_path / "objects")))
+    with pytest.raises(InvalidRequest, match="no container image"):
+        engine.start(attempt_specs(SampleEnvironment(tmp_path / "objects")))

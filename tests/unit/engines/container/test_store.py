@@ -48,7 +48,7 @@ def test_a_name_is_found_as_podman_and_docker_spell_it(tool: PretendedTool, kept
     assert tool.store.full_name(asked) == kept
 
 
-def test_what_is_not_there_is_not_found(tool: PretendedTool) -> None:
+def test_a_missing_name_is_not_found(tool: PretendedTool) -> None:
     tool.add()  # without a name
     tool.add("mine:2", number=2)
 
@@ -66,10 +66,10 @@ def test_an_image_gets_one_name_more(tool: PretendedTool) -> None:
     assert tool.store.names() == {"mine:1": identifier, f"{REGISTRY}/mine:2": identifier}
 
 
-def test_a_build_that_fails_is_told(tool: PretendedTool, tmp_path: Path) -> None:
+def test_a_failed_build_is_reported(tool: PretendedTool, tmp_path: Path) -> None:
     tool.fail(125)
 
-    with pytest.raises(InvalidRequest, match=r"docker could not build mine:1 .* ended with 125"):
+    with pytest.raises(InvalidRequest, match=r"docker could not build mine:1 .* exited with 125"):
         tool.store.build(tmp_path, "mine:1", file=tmp_path / "Dockerfile")
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.disk_recorder import DiskRecorder, power_cuts
-from trainyard.engines.local.code import MODULES, PACKAGE, PARTS, ensure_copy
-from trainyard.link.holds import hold
+from trainyard.engines.local.code import MODULES, PACKAGE, PARTS, ensure_agent_code
+from trainyard.link.file_locks import hold
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def package(tmp_path: Path) -> Path:
 
 
 def test_the_copy_holds_what_runs_on_an_instance_and_nothing_of_the_yard(agents: Path) -> None:
-    code = ensure_copy(agents)
+    code = ensure_agent_code(agents)
 
     copied = {path.name for path in (code.folder / "trainyard").iterdir() if path.is_dir()} - {"__pycache__"}
     assert copied == {part for part in PARTS if (PACKAGE / part).is_dir()}
@@ -44,7 +44,7 @@ def test_a_power_cut_leaves_a_whole_copy_or_none(package: Path, tmp_path: Path) 
     (disk / "agents").mkdir(parents=True)
     recorder = DiskRecorder(disk)
 
-    name = recorder.run(lambda: ensure_copy(disk / "agents", package)).folder.name
+    name = recorder.run(lambda: ensure_agent_code(disk / "agents", package)).folder.name
 
     for call, left in power_cuts(recorder, tmp_path):
         copy = left / "agents" / name
@@ -53,13 +53,13 @@ def test_a_power_cut_leaves_a_whole_copy_or_none(package: Path, tmp_path: Path) 
 
 def test_several_engines_may_make_it_at_once(agents: Path) -> None:
     with ThreadPoolExecutor(4) as threads:
-        made = {future.result().folder for future in [threads.submit(ensure_copy, agents) for _ in range(4)]}
+        made = {future.result().folder for future in [threads.submit(ensure_agent_code, agents) for _ in range(4)]}
 
     assert list(agents.iterdir()) == list(made)
 
 
 def test_the_copy_runs_without_the_installed_package(agents: Path) -> None:
-    code = ensure_copy(agents)
+    code = ensure_agent_code(agents)
     script = (
         f"import sys; sys.path.insert(0, {str(code.folder)!r}); import trainyard.link.spool as s; print(s.__file__)"
     )
@@ -70,19 +70,19 @@ def test_the_copy_runs_without_the_installed_package(agents: Path) -> None:
 
 
 def test_the_same_code_is_copied_once(agents: Path) -> None:
-    first = ensure_copy(agents)
-    made = first.start.stat().st_mtime_ns
+    first = ensure_agent_code(agents)
+    made = first.agent_program.stat().st_mtime_ns
 
-    assert ensure_copy(agents) == first
-    assert first.start.stat().st_mtime_ns == made
+    assert ensure_agent_code(agents) == first
+    assert first.agent_program.stat().st_mtime_ns == made
     assert [path.name for path in agents.iterdir()] == [first.folder.name]
 
 
 def test_changed_code_is_another_copy_and_the_old_one_goes(agents: Path, package: Path) -> None:
-    first = ensure_copy(agents, package)
+    first = ensure_agent_code(agents, package)
     (package / "link" / "spool.py").write_text("FORMAT = 2\n")
 
-    second = ensure_copy(agents, package)
+    second = ensure_agent_code(agents, package)
 
     assert second != first
     assert (second.folder / "trainyard" / "link" / "spool.py").read_text() == "FORMAT = 2\n"
@@ -90,22 +90,22 @@ def test_changed_code_is_another_copy_and_the_old_one_goes(agents: Path, package
 
 
 def test_a_copy_that_an_agent_uses_stays(agents: Path, package: Path) -> None:
-    first = ensure_copy(agents, package)
-    using = hold(first.in_use, shared=True)
+    first = ensure_agent_code(agents, package)
+    using = hold(first.lock_file, shared=True)
     assert using is not None
     (package / "link" / "spool.py").write_text("FORMAT = 2\n")
 
-    second = ensure_copy(agents, package)
+    second = ensure_agent_code(agents, package)
     assert (first.folder / "trainyard" / "link" / "spool.py").read_text() == "FORMAT = 1\n"
 
     os.close(using)
-    ensure_copy(agents, package)
+    ensure_agent_code(agents, package)
     assert [path.name for path in agents.iterdir()] == [second.folder.name]
 
 
-def test_what_a_crash_left_of_a_copy_is_cleared_away(agents: Path, package: Path) -> None:
+def test_the_remains_of_a_copy_after_a_crash_are_removed(agents: Path, package: Path) -> None:
     (agents / ".new-abc" / "trainyard").mkdir(parents=True)
 
-    code = ensure_copy(agents, package)
+    code = ensure_agent_code(agents, package)
 
     assert [path.name for path in agents.iterdir()] == [code.folder.name]

@@ -12,11 +12,11 @@ import pytest
 from tests.unit.disk_recorder import DiskRecorder
 from trainyard.engines.contract import AttemptRef
 from trainyard.engines.local import LocalEngine
-from trainyard.engines.local.code import MODULES, ensure_copy
-from trainyard.engines.probe import Answer
+from trainyard.engines.local.code import MODULES, ensure_agent_code
+from trainyard.engines.probe import ProbeResult
 from trainyard.foundation.errors import Conflict, InvalidRequest, Unavailable
 from trainyard.link.port_blocks import ENGINE, hold_block
-from trainyard.testing.engines.samples import Surroundings, attempt_specs
+from trainyard.testing.engines.samples import SampleEnvironment, attempt_specs
 from trainyard.testing.eventually import eventually
 
 
@@ -26,8 +26,8 @@ def jobs(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def surroundings(tmp_path: Path) -> Surroundings:
-    return Surroundings(tmp_path / "objects")
+def environment(tmp_path: Path) -> SampleEnvironment:
+    return SampleEnvironment(tmp_path / "objects")
 
 
 def engine_with(tmp_path: Path, python: str, *, slots: int | None = None) -> LocalEngine:
@@ -51,11 +51,11 @@ def test_the_code_that_an_engine_starts_agents_from_stays_until_it_is_closed(tmp
     for name in MODULES:
         (installed / name).touch()
 
-    newer = ensure_copy(agents, installed)
+    newer = ensure_agent_code(agents, installed)
     assert set(agents.iterdir()) == {copy, newer.folder}
 
     engine.close()
-    ensure_copy(agents, installed)
+    ensure_agent_code(agents, installed)
     assert set(agents.iterdir()) == {newer.folder}
 
 
@@ -66,41 +66,41 @@ def test_slots_are_as_many_as_cores_unless_set(tmp_path: Path) -> None:
     assert engine_with(tmp_path, "/bin/true", slots=7).capacity().slots == 7
 
 
-def test_an_agent_that_dies_at_birth_is_not_alive(tmp_path: Path, surroundings: Surroundings) -> None:
+def test_an_agent_that_dies_at_once_is_not_alive(tmp_path: Path, environment: SampleEnvironment) -> None:
     engine = engine_with(tmp_path, "/bin/false")
 
-    (instance,) = engine.start(attempt_specs(surroundings))
+    (instance,) = engine.start(attempt_specs(environment))
 
     eventually(lambda: not engine.is_alive(instance))
     assert engine.reports(instance, 0).frames == ()
     engine.end(instance.attempt)
 
 
-def test_an_agent_is_alive_and_not_started_again_before_it_has_said_a_word(
-    tmp_path: Path, jobs: Path, surroundings: Surroundings
+def test_an_agent_is_alive_and_not_started_again_before_its_first_report(
+    tmp_path: Path, jobs: Path, environment: SampleEnvironment
 ) -> None:
-    script = 'echo born >> "$3/births"; while [ ! -e "$3/go" ]; do sleep 0.01; done'
+    script = 'echo started >> "$3/starts"; while [ ! -e "$3/go" ]; do sleep 0.01; done'
     engine = engine_with(tmp_path, make_python(tmp_path, script))
-    specs = attempt_specs(surroundings)
+    specs = attempt_specs(environment)
     (instance,) = engine.start(specs)
     root = instance.folder(jobs).root
-    eventually((root / "births").exists)
+    eventually((root / "starts").exists)
 
     assert engine.is_alive(instance)
     assert engine_with(tmp_path, "/bin/true").start(specs) == (instance,)
 
     (root / "go").touch()
     eventually(lambda: not engine.is_alive(instance))
-    assert (root / "births").read_text() == "born\n"
+    assert (root / "starts").read_text() == "started\n"
 
 
-def test_an_agent_that_never_says_which_process_it_is_cannot_be_ended_and_that_is_said(
-    tmp_path: Path, jobs: Path, surroundings: Surroundings
+def test_an_agent_that_never_announces_itself_cannot_be_ended(
+    tmp_path: Path, jobs: Path, environment: SampleEnvironment
 ) -> None:
     engine = engine_with(tmp_path, make_python(tmp_path, 'while [ ! -e "$3/go" ]; do sleep 0.01; done'))
-    (instance,) = engine.start(attempt_specs(surroundings))
+    (instance,) = engine.start(attempt_specs(environment))
 
-    with pytest.raises(Unavailable, match="which process"):
+    with pytest.raises(Unavailable, match="has not announced its process id"):
         engine.end(instance.attempt, patience=timedelta(milliseconds=50))
 
     (instance.folder(jobs).root / "go").touch()
@@ -108,9 +108,9 @@ def test_an_agent_that_never_says_which_process_it_is_cannot_be_ended_and_that_i
     assert not engine.is_alive(instance)
 
 
-def test_a_python_that_cannot_be_started_leaves_nothing_running(tmp_path: Path, surroundings: Surroundings) -> None:
+def test_a_python_that_cannot_be_started_leaves_nothing_running(tmp_path: Path, environment: SampleEnvironment) -> None:
     engine = engine_with(tmp_path, str(tmp_path / "absent"))
-    specs = attempt_specs(surroundings, count=2)
+    specs = attempt_specs(environment, count=2)
 
     with pytest.raises(Unavailable, match="cannot be started"):
         engine.start(specs)
@@ -120,14 +120,14 @@ def test_a_python_that_cannot_be_started_leaves_nothing_running(tmp_path: Path, 
 
 
 def test_an_agent_knows_nothing_of_the_yards_secrets(
-    tmp_path: Path, surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, environment: SampleEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRAINYARD_SERVER_RECORDS", "postgresql://user:secret@host/db")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("PIP_INDEX_URL", "https://index.example")
     engine = engine_with(tmp_path, make_python(tmp_path, 'env > "$3/env.part"; mv "$3/env.part" "$3/env"'))
 
-    (instance,) = engine.start(attempt_specs(surroundings))
+    (instance,) = engine.start(attempt_specs(environment))
 
     seen = instance.folder(tmp_path / "jobs").root / "env"
     eventually(seen.exists)
@@ -136,7 +136,7 @@ def test_an_agent_knows_nothing_of_the_yards_secrets(
 
 
 def test_agents_have_a_session_of_their_own_and_none_of_the_yards_descriptors(
-    tmp_path: Path, jobs: Path, surroundings: Surroundings
+    tmp_path: Path, jobs: Path, environment: SampleEnvironment
 ) -> None:
     script = """
     ls -l /proc/$$/fd > "$3/open"
@@ -147,7 +147,7 @@ def test_agents_have_a_session_of_their_own_and_none_of_the_yards_descriptors(
     engine = engine_with(tmp_path, make_python(tmp_path, script))
     with (tmp_path / "private").open("w") as private:
         os.set_inheritable(private.fileno(), True)
-        (instance,) = engine.start(attempt_specs(surroundings))
+        (instance,) = engine.start(attempt_specs(environment))
         root = instance.folder(jobs).root
         eventually((root / "done").exists)
 
@@ -157,9 +157,11 @@ def test_agents_have_a_session_of_their_own_and_none_of_the_yards_descriptors(
 
 
 @pytest.mark.parametrize("name", ["..", "a/b", "", ".hidden"])
-def test_names_that_lead_out_of_the_folder_are_refused(tmp_path: Path, surroundings: Surroundings, name: str) -> None:
+def test_names_that_lead_out_of_the_folder_are_refused(
+    tmp_path: Path, environment: SampleEnvironment, name: str
+) -> None:
     engine = engine_with(tmp_path, "/bin/true")
-    (spec,) = attempt_specs(surroundings)
+    (spec,) = attempt_specs(environment)
 
     with pytest.raises(InvalidRequest):
         engine.start([replace(spec, job_id=name)])
@@ -168,10 +170,10 @@ def test_names_that_lead_out_of_the_folder_are_refused(tmp_path: Path, surroundi
     assert not (tmp_path / "jobs").exists()
 
 
-def test_ending_clears_away_what_a_job_left_on_disk(tmp_path: Path, jobs: Path, surroundings: Surroundings) -> None:
+def test_ending_clears_away_what_a_job_left_on_disk(tmp_path: Path, jobs: Path, environment: SampleEnvironment) -> None:
     script = 'mkdir -p "$3/ml/model" "$3/scratch"; touch "$3/ml/model/weights"; touch "$3/made"'
     engine = engine_with(tmp_path, make_python(tmp_path, script))
-    (instance,) = engine.start(attempt_specs(surroundings))
+    (instance,) = engine.start(attempt_specs(environment))
     folder = instance.folder(jobs)
     eventually((folder.root / "made").exists)
 
@@ -190,11 +192,11 @@ def test_an_attempt_can_be_ended_by_name_alone(tmp_path: Path, jobs: Path) -> No
     assert (jobs / "never" / "1" / "ended").exists()
 
 
-def test_an_attempt_that_filled_the_disk_is_ended_all_the_same(
-    tmp_path: Path, jobs: Path, surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+def test_an_attempt_that_filled_the_disk_still_ends(
+    tmp_path: Path, jobs: Path, environment: SampleEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engine_with(tmp_path, "/bin/false")
-    specs = attempt_specs(surroundings)
+    specs = attempt_specs(environment)
     (instance,) = engine.start(specs)
     hoard = instance.folder(jobs).scratch / "hoard"
     hoard.parent.mkdir()
@@ -214,18 +216,21 @@ def test_an_attempt_that_filled_the_disk_is_ended_all_the_same(
         engine.start(specs)
 
 
-def test_what_a_machine_can_isolate_is_asked_once_and_what_it_cannot_again(
+def test_a_successful_isolation_probe_is_remembered_and_a_failed_one_is_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The probe is played: a machine that allows bridges, or does not, cannot be had at will."""
     asked: list[int] = []
-    answers = {1: Answer(ok=True, detail="works"), 2: Answer(ok=False, detail="tried: Operation not permitted")}
+    answers = {
+        1: ProbeResult(ok=True, detail="works"),
+        2: ProbeResult(ok=False, detail="tried: Operation not permitted"),
+    }
 
-    def ask(instances: int) -> Answer:
+    def ask(instances: int) -> ProbeResult:
         asked.append(instances)
         return answers[instances]
 
-    monkeypatch.setattr("trainyard.engines.probe.ask_isolation", ask)
+    monkeypatch.setattr("trainyard.engines.probe.probe_isolation", ask)
     engine = engine_with(tmp_path, "python")
     assert [engine.why_not_isolated(1), engine.why_not_isolated(1)] == ["", ""]
     assert "tried: Operation not permitted" in engine.why_not_isolated(2)
@@ -235,10 +240,10 @@ def test_what_a_machine_can_isolate_is_asked_once_and_what_it_cannot_again(
 
 
 def test_an_attempt_that_was_ended_is_not_started_after_a_power_cut(
-    tmp_path: Path, jobs: Path, surroundings: Surroundings
+    tmp_path: Path, jobs: Path, environment: SampleEnvironment
 ) -> None:
     engine = engine_with(tmp_path, "/bin/false")
-    specs = attempt_specs(surroundings)
+    specs = attempt_specs(environment)
     (instance,) = engine.start(specs)
     eventually(lambda: not engine.is_alive(instance))
     recorder = DiskRecorder(jobs)
@@ -253,11 +258,11 @@ def test_an_attempt_that_was_ended_is_not_started_after_a_power_cut(
 
 @pytest.mark.parametrize("is_refused", [False, True])
 def test_the_ports_of_an_attempt_are_free_when_it_has_ended(
-    tmp_path: Path, jobs: Path, surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch, is_refused: bool
+    tmp_path: Path, jobs: Path, environment: SampleEnvironment, monkeypatch: pytest.MonkeyPatch, is_refused: bool
 ) -> None:
     engine = engine_with(tmp_path, "/bin/false")
     chosen: list[int] = []
-    choose = engine._ports.choose
+    choose = engine._ports.allocate
 
     def remember(attempt: AttemptRef, count: int) -> int:
         chosen.append(choose(attempt, count))
@@ -266,12 +271,12 @@ def test_the_ports_of_an_attempt_are_free_when_it_has_ended(
             raise OSError(errno.ENOSPC, "No space left on device")
         return chosen[0]
 
-    monkeypatch.setattr(engine._ports, "choose", remember)
+    monkeypatch.setattr(engine._ports, "allocate", remember)
     if is_refused:
         with pytest.raises(Unavailable):
-            engine.start(attempt_specs(surroundings))
+            engine.start(attempt_specs(environment))
     else:
-        (instance,) = engine.start(attempt_specs(surroundings))
+        (instance,) = engine.start(attempt_specs(environment))
         eventually(lambda: not engine.is_alive(instance))
         engine.end(instance.attempt)
 

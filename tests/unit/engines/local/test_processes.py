@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.engines.local.processes import Deadline, empty_group, kill, wait_for_end
+from trainyard.engines.local.processes import Deadline, kill, kill_cgroup, wait_for_end
 from trainyard.foundation.errors import Unavailable
 from trainyard.foundation.home import process_start
-from trainyard.link.presence import Presence
+from trainyard.link.agent_process import ProcessIdentity
 
 V1_PIDS = Path("/sys/fs/cgroup/pids")
 FORKING = "import os, time; [os.fork() or os.setsid() for _ in range(3)]; time.sleep(600)"
@@ -23,8 +23,8 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-def presence(process: subprocess.Popen[bytes]) -> Presence:
-    return Presence(process.pid, process_start(process.pid) or "")
+def presence(process: subprocess.Popen[bytes]) -> ProcessIdentity:
+    return ProcessIdentity(process.pid, process_start(process.pid) or "")
 
 
 def test_a_killed_process_ends(child: subprocess.Popen[bytes]) -> None:
@@ -38,7 +38,7 @@ def test_a_killed_process_ends(child: subprocess.Popen[bytes]) -> None:
 
 
 def test_another_process_with_the_same_pid_is_left_alone(child: subprocess.Popen[bytes]) -> None:
-    stranger = Presence(child.pid, "another boot:1")
+    stranger = ProcessIdentity(child.pid, "another boot:1")
 
     kill(stranger)
 
@@ -57,7 +57,7 @@ def test_a_process_that_is_gone_has_ended(child: subprocess.Popen[bytes]) -> Non
 
 
 def test_a_group_that_does_not_exist_is_empty(tmp_path: Path) -> None:
-    empty_group(tmp_path / "absent", Deadline(0))
+    kill_cgroup(tmp_path / "absent", Deadline(0))
 
 
 @pytest.mark.skipif(
@@ -72,14 +72,14 @@ def test_every_process_of_a_group_is_killed_and_the_group_removed() -> None:
         assert process.stdout is not None
         process.stdout.readline()
 
-        empty_group(group, Deadline(20))
+        kill_cgroup(group, Deadline(20))
 
         assert not group.exists()
         process.stdout.close()
         assert process.wait() == -9
 
 
-def test_a_group_whose_processes_live_on_is_said(tmp_path: Path) -> None:
+def test_a_group_whose_processes_do_not_end_is_reported(tmp_path: Path) -> None:
     # A plain folder stands for a group that the kernel does not empty: its only member is not killed, since its pid
     # is none that can be.
     group = tmp_path / "group"
@@ -87,4 +87,4 @@ def test_a_group_whose_processes_live_on_is_said(tmp_path: Path) -> None:
     (group / "cgroup.procs").write_text(f"{2**22 + 1}\n")
 
     with pytest.raises(Unavailable, match="do not end"):
-        empty_group(group, Deadline(0))
+        kill_cgroup(group, Deadline(0))

@@ -45,10 +45,10 @@ def test_a_process_in_the_ledger_is_ended(folder: InstanceFolder) -> None:
         assert process.wait() == -9
 
 
-def test_a_keeper_in_the_ledger_may_clear_up_before_it_ends(folder: InstanceFolder, tmp_path: Path) -> None:
+def test_a_supervisor_in_the_ledger_may_clean_up_before_it_ends(folder: InstanceFolder, tmp_path: Path) -> None:
     code = f"import time; time.sleep(0.3); open({str(tmp_path / 'cleared')!r}, 'w')"
     with subprocess.Popen([sys.executable, "-c", code]) as process:
-        Ledger(folder.ledger).add(LedgerKind.KEEPER, pid=process.pid, started=process_start(process.pid))
+        Ledger(folder.ledger).add(LedgerKind.SUPERVISOR, pid=process.pid, started=process_start(process.pid))
 
         sweep_instance(folder, Deadline(20))
 
@@ -56,9 +56,9 @@ def test_a_keeper_in_the_ledger_may_clear_up_before_it_ends(folder: InstanceFold
     assert (tmp_path / "cleared").exists()
 
 
-def test_a_keeper_that_does_not_end_is_killed(folder: InstanceFolder) -> None:
+def test_a_supervisor_that_does_not_end_is_killed(folder: InstanceFolder) -> None:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
-        Ledger(folder.ledger).add(LedgerKind.KEEPER, pid=process.pid, started=process_start(process.pid))
+        Ledger(folder.ledger).add(LedgerKind.SUPERVISOR, pid=process.pid, started=process_start(process.pid))
 
         sweep_instance(folder, Deadline(0.4))
 
@@ -92,7 +92,7 @@ def test_a_tree_is_removed_although_the_job_closed_its_folders(tmp_path: Path) -
     assert not tree.exists()
 
 
-def test_what_links_lead_to_is_left_alone(tmp_path: Path) -> None:
+def test_the_targets_of_links_are_left_alone(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.mkdir(mode=0o755)
     (kept / "object").write_text("stored")

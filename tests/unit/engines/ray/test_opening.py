@@ -34,7 +34,7 @@ def python(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def engine(tmp_path: Path, python: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterEngine]:
-    monkeypatch.setattr("trainyard.engines.ray.parcel.LIBRARIES", ())  # which take their time
+    monkeypatch.setattr("trainyard.engines.ray.code_bundle.LIBRARIES", ())  # which take their time
     monkeypatch.setenv("SECRET_OF_THE_YARD", "hidden")
     monkeypatch.setenv("RAY_TLS_CA_CERT", "/etc/ray.pem")
     opened = open_ray_engine(
