@@ -1,1 +1,1 @@
-"""The yard's process: it parses, checks and answers AWS calls, and moves jobs."""
+"""The server process of a yard: it answers AWS calls and runs jobs."""

@@ -1,7 +1,7 @@
-"""The yard's ASGI app: one request goes down three lists, which are the table of contents of this module.
+"""The yard's ASGI app. Each request passes through three lists of handlers, the table of contents of this module.
 
-REQUEST ends with the answer of the operation. An error on the way goes through FAULT, where the first that knows it
-makes an AWS fault of it. RESPONSE completes either.
+REQUEST ends with the result of the operation. If a step raises, the first handler in FAULT that knows the error turns
+it into an AWS fault. RESPONSE completes the response in both cases.
 """
 
 import asyncio
@@ -18,21 +18,20 @@ from typing import Any, cast
 from trainyard import __version__
 from trainyard.foundation.clock import Clock
 from trainyard.foundation.errors import Corrupt, TrainyardError
-from trainyard.server.body import BodyIntake, Receive, RequestBody, read_whole
-from trainyard.server.connections import EXTENSION, Connection
-from trainyard.server.identity import Caller, Credential
-from trainyard.server.parsing import ParsingThread
+from trainyard.server.http.body import BodyIntake, ParserThread, Receive, RequestBody, read_whole
+from trainyard.server.http.connections import EXTENSION, Connection
+from trainyard.server.identity import Caller, Credential, InvalidCredential
 from trainyard.server.services.contract import Call, Operation, PlainOperation, Shape, Yard
 from trainyard.server.services.registry import service
-from trainyard.wire.claim import SignedRequest
 from trainyard.wire.fault import Fault
 from trainyard.wire.http import ClosableBytes, FileSlice, Headers, HttpRequest, HttpResponse
-from trainyard.wire.limits import ORDINARY, check_address, limits_of, too_large
+from trainyard.wire.limits import DEFAULT_LIMITS, check_address, limits_of, too_large
 from trainyard.wire.link_headers import with_link_headers
 from trainyard.wire.payload import VerifiedStream
-from trainyard.wire.refusal import Family, Reason, Refused
+from trainyard.wire.refusal import Family, Reason, RequestRefused
 from trainyard.wire.routing import Route, Router
-from trainyard.wire.signature import check_claim, parse_authorization, prove_body, verify
+from trainyard.wire.signature import check_signed_request, parse_authorization, verify, verify_body
+from trainyard.wire.signed_request import SignedRequest
 from trainyard.wire.validation import validator
 
 log = logging.getLogger(__name__)
@@ -40,20 +39,23 @@ log = logging.getLogger(__name__)
 Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-HEALTH = "/_trainyard/health"  # an underscore cannot begin a bucket's name
+# The name of a bucket cannot start with an underscore.
+HEALTH = "/_trainyard/health"
 
-_READ_BITE = 256 * 1024
-_SHORT_BYTES = 16 * 1024  # of a body that is parsed at once, in 2 ms at worst
+_READ_BYTES = 256 * 1024
+# A body up to this size is parsed on the loop, in 2 ms at worst.
+_INLINE_PARSE_BYTES = 16 * 1024
 
 
 @dataclass(slots=True)
 class Exchange:
-    """One request on its way, and what the steps have found out."""
+    """One request and what the steps have found out about it."""
 
     http: HttpRequest
     body: RequestBody
     connection: Connection | None = None
-    address: str = ""  # that the request came from
+    # The address of the client.
+    address: str = ""
     request_id: str = ""
     signed: SignedRequest | None = None
     credential: Credential | None = None
@@ -68,24 +70,24 @@ class Exchange:
     response: HttpResponse = field(default_factory=lambda: HttpResponse(500))
 
     @property
-    def matched(self) -> Route:
-        assert self.route is not None, "the operation is matched first"
+    def matched_route(self) -> Route:
+        assert self.route is not None, "match_operation runs first"
         return self.route
 
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """The ASGI callable. What blocks runs in the default executor of its loop."""
+    """The ASGI callable. Blocking work runs in the default executor of its loop."""
 
     yard: Yard
     router: Router
     clock: Clock
     body_limit_bytes: int
     bodies: BodyIntake = field(default_factory=BodyIntake)
-    parsing: ParsingThread = field(default_factory=ParsingThread)
+    parsing: ParserThread = field(default_factory=ParserThread)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        assert scope["type"] == "http", "the listeners have neither lifespan nor websockets"
+        assert scope["type"] == "http", "the listeners use neither lifespan nor websockets"
         if scope["path"] == HEALTH:
             await _send_response(scope, send, health(), receive=receive)
             return
@@ -117,23 +119,23 @@ async def match_operation(app: App, exchange: Exchange) -> None:
 
 
 async def check_caller(app: App, exchange: Exchange) -> None:
-    """Refuse what no body could make good: an unsigned request, an unknown key, a signature of another time."""
+    """Reject a request that no body could make valid: unsigned, with an unknown key, or signed at another time."""
     signed = parse_authorization(exchange.http)
     if signed is None:
-        raise Refused(Reason.UNSIGNED)
+        raise RequestRefused(Reason.UNSIGNED)
     now = app.clock()
-    check_claim(signed, exchange.http, now=now, family=_family(exchange.route))
+    check_signed_request(signed, exchange.http, now=now, family=_family(exchange.route))
     identities = app.yard.identities
-    credential = identities.recall(signed.access_key_id, signed.session_token, now=now)
+    credential = identities.resolve_cached(signed.access_key_id, signed.session_token, now=now)
     if credential is None:
         credential = await asyncio.to_thread(identities.resolve, signed.access_key_id, signed.session_token, now=now)
     exchange.signed, exchange.credential = signed, credential
 
 
 async def match_operation_in_form(app: App, exchange: Exchange) -> None:
-    """For the query protocol, whose requests name their operation in the body."""
+    """Match the operation of the query protocol, whose requests name it in the body."""
     if exchange.route is None:
-        await _read_unproven_body(app, exchange)
+        await _read_unauthenticated_body(app, exchange)
         exchange.route = app.router.match(exchange.http)
 
 
@@ -141,42 +143,47 @@ async def verify_signature(app: App, exchange: Exchange) -> None:
     signed, credential = exchange.signed, exchange.credential
     assert signed is not None, "the caller is checked before"
     assert credential is not None, "the caller is checked before"
-    family = _family(exchange.matched)
+    family = _family(exchange.matched_route)
     is_declared = family is Family.S3 or signed.declares_body
     if not is_declared:
-        await _read_unproven_body(app, exchange)
+        await _read_unauthenticated_body(app, exchange)
     seed = verify(
-        signed, exchange.http, secret=credential.secret, now=app.clock(), family=family, labels=exchange.matched.labels
+        signed,
+        exchange.http,
+        secret=credential.secret,
+        now=app.clock(),
+        family=family,
+        labels=exchange.matched_route.labels,
     )
     _hold_for_account(app, exchange, credential.caller.account)
     if exchange.connection is not None:
-        exchange.connection.mark_proven()
+        exchange.connection.mark_authenticated()
     exchange.caller, exchange.region = credential.caller, signed.region
     if family is Family.S3:
         exchange.stream = VerifiedStream(exchange.body, signed=signed, seed=seed, headers=exchange.http.headers)
     elif is_declared:
         await _read_body(app, exchange, exchange.body)
-        prove_body(signed, exchange.http.body)
+        verify_body(signed, exchange.http.body)
 
 
 async def find_operation(_app: App, exchange: Exchange) -> None:
-    route = exchange.matched
+    route = exchange.matched_route
     exchange.operation = service(route.service).operations.get(route.operation.name)
     if exchange.operation is None:
-        raise _not_served(route)
+        raise _not_served_fault(route)
 
 
-async def read_proven_body(app: App, exchange: Exchange) -> None:
-    """For S3, whose bodies are proven while they are read, and which alone may be streams."""
-    if exchange.stream is None or exchange.matched.codec.takes_stream(exchange.matched.operation):
+async def read_authenticated_body(app: App, exchange: Exchange) -> None:
+    """Read the body of an S3 request unless it is a stream. S3 bodies are verified while they are read."""
+    if exchange.stream is None or exchange.matched_route.codec.takes_stream(exchange.matched_route.operation):
         return
     await _read_body(app, exchange, exchange.stream)
 
 
 async def parse_shape(app: App, exchange: Exchange) -> None:
-    """Parse and validate the request: a short body at once, a long one where others do not wait for it."""
+    """Parse and validate the request. A long body is parsed in another thread, so that other requests do not wait."""
     assert exchange.caller is not None, "the signature is verified before"
-    if len(exchange.http.body) <= _SHORT_BYTES and "content-encoding" not in exchange.http.headers:
+    if len(exchange.http.body) <= _INLINE_PARSE_BYTES and "content-encoding" not in exchange.http.headers:
         _parse_and_validate(exchange)
     else:
         await app.parsing.run(exchange.caller.account, lambda: _parse_and_validate(exchange))
@@ -193,12 +200,14 @@ async def dispatch(app: App, exchange: Exchange) -> None:
 
 
 async def serialise_shape(_app: App, exchange: Exchange) -> None:
-    route = exchange.matched
+    route = exchange.matched_route
     exchange.response = route.codec.serialise(route, exchange.result, request_id=exchange.request_id)
 
 
 def refusal_to_fault(exchange: Exchange, error: Exception) -> Fault | None:
-    if not isinstance(error, Refused):
+    if isinstance(error, InvalidCredential):
+        error = RequestRefused(Reason[error.problem.name])
+    if not isinstance(error, RequestRefused):
         return None
     return error.fault(_family(exchange.route))
 
@@ -212,7 +221,7 @@ def known_error_to_fault(exchange: Exchange, error: Exception) -> Fault | None:
 def unknown_error_to_internal_failure(exchange: Exchange, error: Exception) -> Fault | None:
     operation = exchange.route.operation.name if exchange.route else exchange.http.path
     log.error("operation broke", exc_info=error, extra={"operation": operation, "request": exchange.request_id})
-    message = f"The yard failed in {operation}; its log has the cause under request {exchange.request_id}."
+    message = f"The yard failed in {operation}; find the cause in its log under request {exchange.request_id}."
     return Fault("InternalFailure", message, status=500)
 
 
@@ -229,9 +238,9 @@ def serialise_fault(app: App, exchange: Exchange) -> None:
 
 
 def close_when_body_is_unread(_app: App, exchange: Exchange) -> None:
-    # A client that waits for "100 Continue" never sends the body of a refused request; the next request on the
-    # connection would then be taken for that body. One whose body was given up does not send the rest of it either.
-    if ("expect" in exchange.http.headers and not exchange.body.is_begun) or exchange.body.is_ended:
+    # A client that waits for "100 Continue" never sends the body of a refused request, and the next request on the
+    # connection would be taken for that body. After an aborted body, the rest does not come either.
+    if ("expect" in exchange.http.headers and not exchange.body.is_begun) or exchange.body.is_aborted:
         exchange.response.headers.append(("connection", "close"))
 
 
@@ -255,7 +264,7 @@ REQUEST = (
     match_operation_in_form,
     verify_signature,
     find_operation,
-    read_proven_body,
+    read_authenticated_body,
     parse_shape,
     dispatch,
     serialise_shape,
@@ -285,11 +294,11 @@ def _connection(scope: Scope) -> Connection | None:
 
 
 def _do_nothing() -> None:
-    """Wake nobody, where there is no connection on which somebody waits."""
+    """Stand in for `Connection.wake` when a request has no connection."""
 
 
 def _hold_for_account(app: App, exchange: Exchange, account: str) -> None:
-    """Count what comes of the body from now on to the account that has proven to send it."""
+    """Count further pieces of the body to the account that signed the request."""
     body = exchange.body
     app.bodies.release(body)
     if not body.is_read:
@@ -297,9 +306,9 @@ def _hold_for_account(app: App, exchange: Exchange, account: str) -> None:
 
 
 async def _read_body(app: App, exchange: Exchange, stream: AsyncIterable[bytes]) -> None:
-    """Read a body that is held whole, within the limit of its operation."""
+    """Read the whole body into memory, up to the limit of its operation."""
     operation = exchange.route.operation if exchange.route else None
-    limits = limits_of(operation) if operation is not None else ORDINARY
+    limits = limits_of(operation) if operation is not None else DEFAULT_LIMITS
     limit_bytes = min(limits.size_bytes, app.body_limit_bytes)
     announced = exchange.body.announced_bytes
     if announced is not None and announced > limit_bytes:
@@ -307,7 +316,7 @@ async def _read_body(app: App, exchange: Exchange, stream: AsyncIterable[bytes])
     exchange.http.body = await read_whole(stream, limit_bytes, route=exchange.route)
 
 
-async def _read_unproven_body(app: App, exchange: Exchange) -> None:
+async def _read_unauthenticated_body(app: App, exchange: Exchange) -> None:
     body = exchange.body
     if not body.is_read:
         body.hold = lambda size_bytes: app.bodies.hold(body, exchange.address, size_bytes)
@@ -315,20 +324,21 @@ async def _read_unproven_body(app: App, exchange: Exchange) -> None:
 
 
 def _parse_and_validate(exchange: Exchange) -> None:
-    route = exchange.matched
+    route = exchange.matched_route
     exchange.shape = route.codec.parse(exchange.http, route, exchange.stream)
     validator(route.service, route.operation)(exchange.shape)
 
 
 def _family(route: Route | None) -> Family:
-    if route is None:  # which only a call of the query protocol is while its body has not come
+    # Only a call of the query protocol has no route before its body arrives.
+    if route is None:
         return Family.QUERY
     if route.service == "s3":
         return Family.S3
     return Family.QUERY if route.operation.service_model.protocol in ("query", "ec2") else Family.JSON
 
 
-def _not_served(route: Route) -> Fault:
+def _not_served_fault(route: Route) -> Fault:
     name = route.operation.name
     message = f"Trainyard does not serve the {route.service} operation {name}."
     if _family(route) is Family.S3:
@@ -349,11 +359,11 @@ async def _send_response(scope: Scope, send: Send, response: HttpResponse, *, re
             if connection and connection.sends_files:
                 await connection.send_file(body)
             else:
-                await _send_pieces(_file_pieces(body), send, connection=connection)
+                await _send_pieces(_read_pieces(body), send, connection=connection)
     elif any(name.lower() == "content-length" for name, _ in response.headers):
         await _send_pieces(body, send, connection=connection)
     else:
-        await _send_while_there(_send_pieces(body, send, connection=connection), receive)
+        await _send_until_disconnect(_send_pieces(body, send, connection=connection), receive)
     if connection is None or not connection.is_closed:
         await send({"type": "http.response.body", "body": b""})
 
@@ -366,9 +376,9 @@ async def _send_pieces(pieces: ClosableBytes, send: Send, *, connection: Connect
             await send({"type": "http.response.body", "body": piece, "more_body": True})
 
 
-async def _send_while_there(sending: Coroutine[Any, Any, None], receive: Receive) -> None:
-    """Send a body that may pause for long, and give up as soon as the client has gone."""
-    tasks = [asyncio.create_task(sending), asyncio.create_task(_hung_up(receive))]
+async def _send_until_disconnect(sending: Coroutine[Any, Any, None], receive: Receive) -> None:
+    """Send a body that may pause for a long time. Stop as soon as the client disconnects."""
+    tasks = [asyncio.create_task(sending), asyncio.create_task(_wait_for_disconnect(receive))]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -379,16 +389,16 @@ async def _send_while_there(sending: Coroutine[Any, Any, None], receive: Receive
         raise ends[0]
 
 
-async def _hung_up(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def _file_pieces(slice_: FileSlice) -> AsyncGenerator[bytes, None]:
+async def _read_pieces(slice_: FileSlice) -> AsyncGenerator[bytes, None]:
     offset, end = slice_.offset, slice_.offset + slice_.size
     while offset < end:
-        piece = await asyncio.to_thread(os.pread, slice_.file.fileno(), min(_READ_BITE, end - offset), offset)
+        piece = await asyncio.to_thread(os.pread, slice_.file.fileno(), min(_READ_BYTES, end - offset), offset)
         if not piece:
-            raise Corrupt(f"A stored file ends at {offset} bytes, before the {end} that were announced.")
+            raise Corrupt(f"A stored file ends after {offset} bytes instead of the announced {end}.")
         yield piece
         offset += len(piece)

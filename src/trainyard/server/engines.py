@@ -1,4 +1,4 @@
-"""Makes the engines that a yard's settings name."""
+"""Opens the engines that a yard's settings name."""
 
 import importlib
 from collections.abc import Callable, Mapping
@@ -6,52 +6,52 @@ from pathlib import Path
 
 from trainyard.engines.container.store import ImageStore
 from trainyard.engines.contract import Engine
+from trainyard.engines.engine_set import EngineSet
 from trainyard.engines.local import LocalEngine
-from trainyard.engines.several import Engines
 from trainyard.foundation.engine_names import CONTAINER, LOCAL, RAY
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.foundation.home import Home
 from trainyard.server.settings import ServerSettings
 
-Opener = Callable[[Home, ServerSettings], Engine]
+EngineOpener = Callable[[Home, ServerSettings], Engine]
 
 
-def open_engines(home: Home, settings: ServerSettings) -> Engines:
-    """Those of the setting `engines`, the first of which is the default.
+def open_engines(home: Home, settings: ServerSettings) -> EngineSet:
+    """Open the engines of the setting `engines`. The first is the default.
 
-    InvalidRequest, saying what to do, when one does not exist, is named twice, or lacks a part on this machine.
+    InvalidRequest, with what to do, when an engine is unknown, named twice, or needs something this machine lacks.
     """
     names = engine_names(settings)
     for name in names:
         if names.count(name) > 1:
             raise InvalidRequest(f'The setting `engines` names "{name}" more than once; name each engine once.')
-    return Engines([open_engine(name, home, settings=settings) for name in names])
+    return EngineSet([open_engine(name, home, settings=settings) for name in names])
 
 
 def engine_names(settings: ServerSettings) -> tuple[str, ...]:
-    """The names in the setting `engines`, in their order."""
+    """Return the names in the setting `engines`, in order."""
     names = tuple(name.strip() for name in settings.engines.split(",") if name.strip())
     if not names:
-        raise InvalidRequest(f"The setting `engines` names no engine; {_known()}.")
+        raise InvalidRequest(f"The setting `engines` names no engine; {_engine_choices()}.")
     return names
 
 
 def open_engine(name: str, home: Home, *, settings: ServerSettings) -> Engine:
-    """The engine of that name; InvalidRequest when there is none, or a part of it is missing."""
+    """Open an engine. InvalidRequest when it is unknown or this machine lacks something that it needs."""
     if name in _OPENERS:
         return _OPENERS[name](home, settings)
     if ":" in name:
-        return _own(name)(home.jobs, home.agents)
-    raise _unknown(name)
+        return _import_custom(name)(home.jobs, home.agents)
+    raise _unknown_engine_error(name)
 
 
-def image_store(settings: ServerSettings) -> ImageStore | None:
-    """The container images of this machine; None where no engine runs them."""
+def open_image_store(settings: ServerSettings) -> ImageStore | None:
+    """Open the container images of this machine. None when no engine uses them."""
     return ImageStore(settings.container_tool) if CONTAINER in engine_names(settings) else None
 
 
-def require_parts(name: str, settings: ServerSettings) -> None:
-    """InvalidRequest when an engine does not exist or lacks a part on this machine; nothing is started to find out."""
+def require_engine(name: str, settings: ServerSettings) -> None:
+    """Raise InvalidRequest when an engine is unknown or this machine lacks something that it needs. Starts nothing."""
     if name == RAY:
         from trainyard.engines.ray import require_ray
 
@@ -61,9 +61,9 @@ def require_parts(name: str, settings: ServerSettings) -> None:
 
         find_tool(settings.container_tool)
     elif ":" in name:
-        _own(name)
+        _import_custom(name)
     elif name not in _OPENERS:
-        raise _unknown(name)
+        raise _unknown_engine_error(name)
 
 
 def _open_local(home: Home, settings: ServerSettings) -> Engine:
@@ -96,25 +96,25 @@ def _open_container(home: Home, settings: ServerSettings) -> Engine:
     )
 
 
-def _own(name: str) -> Callable[[Path, Path], Engine]:
-    """What makes an engine of somebody's own, by `package.module:function`."""
+def _import_custom(name: str) -> Callable[[Path, Path], Engine]:
+    """Import the function that makes a custom engine, named by `package.module:function`."""
     module, _, function = name.partition(":")
     try:
         make: Callable[[Path, Path], Engine] = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidRequest(
-            f'The setting `engines` names "{name}", which cannot be imported: {error}. Install what it is part of into '
-            "the Python that runs the yard, or take it out of the setting."
+            f'The setting `engines` names "{name}", which cannot be imported: {error}. Install its package into '
+            "the Python that runs the yard, or remove it from the setting."
         ) from error
     return make
 
 
-def _unknown(name: str) -> InvalidRequest:
-    return InvalidRequest(f'The setting `engines` names "{name}", which is no engine; {_known()}.')
+def _unknown_engine_error(name: str) -> InvalidRequest:
+    return InvalidRequest(f'The setting `engines` names "{name}", which is not an engine; {_engine_choices()}.')
 
 
-def _known() -> str:
-    return f"write some of {', '.join(_OPENERS)} separated by commas, or package.module:function for one of your own"
+def _engine_choices() -> str:
+    return f"write one or more of {', '.join(_OPENERS)}, separated by commas, or package.module:function for your own"
 
 
-_OPENERS: Mapping[str, Opener] = {LOCAL: _open_local, RAY: _open_ray, CONTAINER: _open_container}
+_OPENERS: Mapping[str, EngineOpener] = {LOCAL: _open_local, RAY: _open_ray, CONTAINER: _open_container}

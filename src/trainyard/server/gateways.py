@@ -1,4 +1,4 @@
-"""Which ways out the administrator has given to the actions of rules: mail, messages, webhooks and commands."""
+"""The gateways that an administrator has set up for rule actions: mail, text messages, webhooks and commands."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -14,19 +14,26 @@ _HTTP_SCHEMES = ("http", "https")
 
 @dataclass(frozen=True, slots=True)
 class Gateways:
-    """Empty is not set up. A job's user chooses an address, a host of the list, or a command by its name; no more."""
+    """The gateways of a yard. Empty means not set up.
 
-    smtp_url: str = field(default="", repr=False)  # smtp://user:password@host:port
+    The user of a job can only choose an address, a listed host, or a command by name.
+    """
+
+    # smtp://user:password@host:port
+    smtp_url: str = field(default="", repr=False)
     smtp_from: str = ""
     sms_url: str = field(default="", repr=False)
-    webhook_hosts: tuple[str, ...] = ()  # host, or host:port
+    # Each is a host, or host:port.
+    webhook_hosts: tuple[str, ...] = ()
     webhook_secret: str = field(default="", repr=False)
     commands: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    timeout: timedelta = timedelta(seconds=10)  # of one try
-    patience: timedelta = timedelta(hours=1)  # with a gateway that does not take it
+    # The time limit of one try.
+    timeout: timedelta = timedelta(seconds=10)
+    # How long failed tries are repeated.
+    patience: timedelta = timedelta(hours=1)
 
 
-def gateways_of(
+def parse_gateways(
     *,
     smtp_url: str,
     smtp_from: str,
@@ -37,19 +44,26 @@ def gateways_of(
     timeout: timedelta,
     patience: timedelta,
 ) -> Gateways:
-    """The gateways that settings describe; InvalidRequest names the setting that is wrong."""
+    """Parse the gateway settings. InvalidRequest names the invalid setting."""
     _require_url(smtp_url, _SMTP_SCHEMES, setting="smtp_url")
     _require_url(sms_url, _HTTP_SCHEMES, setting="sms_url")
     if smtp_url and "@" not in smtp_from:
-        raise InvalidRequest(f'The setting smtp_from is "{smtp_from}"; it needs the address that mails come from.')
+        raise InvalidRequest(f'The setting smtp_from is "{smtp_from}"; set it to the sender address of mails.')
     hosts = tuple(host.strip().lower() for host in webhook_hosts.split(",") if host.strip())
     return Gateways(
-        smtp_url, smtp_from, sms_url, hosts, webhook_secret, _commands(commands), timeout=timeout, patience=patience
+        smtp_url,
+        smtp_from,
+        sms_url,
+        hosts,
+        webhook_secret,
+        _parse_commands(commands),
+        timeout=timeout,
+        patience=patience,
     )
 
 
-def is_allowed(gateways: Gateways, url: str) -> bool:
-    """Whether webhooks may go to a URL: its host is on the list, with the port where the list has one."""
+def is_webhook_allowed(gateways: Gateways, url: str) -> bool:
+    """Whether webhooks may go to a URL: its host is listed, with its port if the list has one."""
     parts = urlsplit(url)
     if parts.scheme not in _HTTP_SCHEMES or not parts.hostname:
         return False
@@ -60,11 +74,11 @@ def is_allowed(gateways: Gateways, url: str) -> bool:
 def _require_url(url: str, schemes: Sequence[str], *, setting: str) -> None:
     parts = urlsplit(url)
     if url and (parts.scheme not in schemes or not parts.hostname):
-        raise InvalidRequest(f"The setting {setting} is no URL that begins with {schemes[0]}:// or {schemes[1]}://.")
+        raise InvalidRequest(f"The setting {setting} is not a URL that starts with {schemes[0]}:// or {schemes[1]}://.")
 
 
-def _commands(text: str) -> dict[str, list[str]]:
-    """`name=program argument …`, several of them with semicolons between."""
+def _parse_commands(text: str) -> dict[str, list[str]]:
+    """Parse `name=program argument …`, several separated by semicolons."""
     found: dict[str, list[str]] = {}
     for part in filter(str.strip, text.split(";")):
         name, _, line = part.strip().partition("=")
@@ -75,7 +89,7 @@ def _commands(text: str) -> dict[str, list[str]]:
         if not name.strip() or not words or not words[0].startswith("/"):
             raise InvalidRequest(
                 f'The setting action_commands has "{part.strip()}"; write it like page=/usr/local/bin/page --team ml, '
-                "with the whole path of the program."
+                "with the full path of the program."
             )
         found[name.strip()] = words
     return found

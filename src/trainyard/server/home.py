@@ -1,4 +1,4 @@
-"""Opening a home folder: made if need be, checked, and held by one yard at a time."""
+"""Opens a home folder: creates it if needed, checks it, and locks it for one yard at a time."""
 
 import errno
 import fcntl
@@ -16,23 +16,23 @@ __all__ = ["Credentials", "Home", "Runtime", "lock_home", "open_home"]
 
 
 def open_home(path: Path) -> Home:
-    """The home folder at `path`, laid out on the first use.
+    """Open the home folder at `path`, and create its layout on first use.
 
-    InvalidRequest, with nothing changed, when a newer version laid it out, when it is a folder of something else, or
-    when it cannot be written; Unavailable when its disk is full.
+    InvalidRequest, with nothing changed, when a newer version created it, when the folder holds something else, or when
+    it cannot be written; Unavailable when its disk is full.
     """
     home = Home(path.expanduser().absolute())
     version = home.check()
     try:
-        _lay_out(home, version)
+        _create_layout(home, version)
     except OSError as error:
-        raise _refusal(home, error) from error
+        raise _home_error(home, error) from error
     return home
 
 
 @contextmanager
 def lock_home(home: Home) -> Iterator[None]:
-    """Hold the home for this process until the block ends or the process dies; Conflict while another one holds it."""
+    """Lock the home until the block ends or the process dies. Conflict while another process has it."""
     descriptor = os.open(home.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
     try:
         try:
@@ -46,9 +46,9 @@ def lock_home(home: Home) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _lay_out(home: Home, version: HomeVersion | None) -> None:
+def _create_layout(home: Home, version: HomeVersion | None) -> None:
     home.root.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-    _try_to_write(home)
+    _check_writable(home)
     if version is None:
         home.root.chmod(PRIVATE_FOLDER)
         home.write_version(HomeVersion(FORMAT, __version__))
@@ -56,16 +56,16 @@ def _lay_out(home: Home, version: HomeVersion | None) -> None:
         folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
 
 
-def _try_to_write(home: Home) -> None:
-    """Find out now, not at the first call, that the disk is full or read-only."""
+def _check_writable(home: Home) -> None:
+    """Find out now, and not at the first call, whether the disk is full or read-only."""
     trial = home.root / "trial"
     replace_file(trial, os.urandom(64 * 1024))
     trial.unlink()
 
 
-def _refusal(home: Home, error: OSError) -> InvalidRequest | Unavailable:
+def _home_error(home: Home, error: OSError) -> InvalidRequest | Unavailable:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return Unavailable(f"The disk of {home.root} is full; make room on it, or choose another folder with --home.")
+        return Unavailable(f"The disk of {home.root} is full; free some space, or choose another folder with --home.")
     why = f"{home.root} cannot be written ({error.strerror})"
     return InvalidRequest(f"The home folder {why}; make it writable, or choose another with --home.")
 

@@ -1,4 +1,4 @@
-"""Builds a yard from its home folder and serves it until it is told to stop: `python -m trainyard.server.main`."""
+"""Builds a yard from its home folder and serves it until a signal stops it: `python -m trainyard.server.main`."""
 
 import argparse
 import asyncio
@@ -18,62 +18,66 @@ from typing import Any
 
 from trainyard import __version__
 from trainyard.engines.catalog import Catalog
-from trainyard.engines.choosing import EngineRules
 from trainyard.engines.contract import Engine
 from trainyard.engines.file_systems import FileSystems
 from trainyard.engines.images import Images
+from trainyard.engines.selection import EngineRules
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.errors import NotFound, TrainyardError, Unavailable
-from trainyard.foundation.hiding import hidden_places
+from trainyard.foundation.hidden_paths import hidden_paths
 from trainyard.foundation.journal import write_journal
 from trainyard.foundation.settings import read_settings
 from trainyard.link.contract import ObjectsSpec
 from trainyard.link.doorbell import Doorbell
-from trainyard.link.warm import leave_all
+from trainyard.link.warm import dismiss_workers
+from trainyard.server.addresses import advertised_address, advertised_host, unreachable_reason
 from trainyard.server.app import App
-from trainyard.server.certificates import ensure_certificates
-from trainyard.server.connections import ConnectionTable, connections_for_this_process
-from trainyard.server.control.actions.work import ActionWork
-from trainyard.server.control.bell import Bell
-from trainyard.server.control.loop import TrainingLoop
-from trainyard.server.control.showing import JobViews
-from trainyard.server.control.specs import SpecMaker, Surroundings
-from trainyard.server.control.training import TrainingWork
-from trainyard.server.control.tuning.advisor import ProcessAdvisor, PrunerJudge
-from trainyard.server.control.tuning.loop import TuningLoop
+from trainyard.server.control.actions.kind import RuleActionKind
+from trainyard.server.control.controller import Controller, WakeSignal
+from trainyard.server.control.scheduling.scheduler import Scheduler
+from trainyard.server.control.training.demand import SchedulableTrainingJobs
+from trainyard.server.control.training.kind import TrainingJobKind
+from trainyard.server.control.training.limits import WaitingLimitKind
+from trainyard.server.control.training.specs import SpecMaker, YardContext
+from trainyard.server.control.training.views import JobViews
+from trainyard.server.control.training.work import TrainingWork
+from trainyard.server.control.tuning.advisor import ProcessAdvisor, ProcessPruner
+from trainyard.server.control.tuning.kind import TuningJobKind
 from trainyard.server.control.tuning.work import TuningWork
-from trainyard.server.control.waiting import Waiting
-from trainyard.server.engines import image_store, open_engines
-from trainyard.server.following import Followers
-from trainyard.server.gateways import Gateways, gateways_of
+from trainyard.server.engines import open_engines, open_image_store
+from trainyard.server.gateways import Gateways, parse_gateways
 from trainyard.server.home import Credentials, Home, Runtime, lock_home, open_home
+from trainyard.server.http.certificates import ensure_certificates
+from trainyard.server.http.connections import ConnectionTable, connection_limit
+from trainyard.server.http.listeners import Listener, bind, listener, serve
 from trainyard.server.identity import Identities
-from trainyard.server.listeners import Listener, bind, listener, serve
-from trainyard.server.object_stores import open_objects
-from trainyard.server.reach import advertised_address, advertised_host, why_out_of_reach
+from trainyard.server.jobs.training import KIND as TRAINING_JOB
 from trainyard.server.records.contract import Records
 from trainyard.server.records.sql import open_records
-from trainyard.server.services.contract import Workshop, Yard
-from trainyard.server.services.sagemaker.tuning.launching import Launcher
+from trainyard.server.services.contract import Compute, Yard
+from trainyard.server.services.sagemaker.tuning.trial_launch import TrainingJobLauncher
 from trainyard.server.settings import PREFIX, ServerSettings
+from trainyard.server.storage import open_objects
+from trainyard.server.streaming import Followers
 from trainyard.wire.models import Models
 from trainyard.wire.routing import Router
 
 log = logging.getLogger(__name__)
 
-HOUSEKEEPING = timedelta(minutes=10)
+HOUSEKEEPING_INTERVAL = timedelta(minutes=10)
 
-_GIVEN = ("host", "port", "engines")  # settings that the command line may give
+# The settings that the command line can override.
+_COMMAND_LINE_SETTINGS = ("host", "port", "engines")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m trainyard.server.main", description=__doc__)
     parser.add_argument("--home", type=Path, required=True)
-    parser.add_argument("--host", help="instead of the setting")
-    parser.add_argument("--port", type=int, help="instead of the setting; 0 takes any two free ones")
-    parser.add_argument("--engines", help="instead of the setting")
+    parser.add_argument("--host", help="overrides the setting")
+    parser.add_argument("--port", type=int, help="overrides the setting; 0 uses any two free ports")
+    parser.add_argument("--engines", help="overrides the setting")
     options = parser.parse_args(arguments)
-    given = {name: getattr(options, name) for name in _GIVEN if getattr(options, name) is not None}
+    given = {name: getattr(options, name) for name in _COMMAND_LINE_SETTINGS if getattr(options, name) is not None}
     try:
         _run(options.home, given)
     except TrainyardError as error:
@@ -88,54 +92,55 @@ def _run(folder: Path, given: Mapping[str, Any]) -> None:
         settings = read_settings(ServerSettings, file=home.settings_file, environment=os.environ, prefix=PREFIX)
         settings = dataclasses.replace(settings, **given)
         write_journal(sys.stderr, settings.log_level, file=home.server_log)
-        logging.getLogger("uvicorn").setLevel(logging.WARNING)  # its start and stop are told here already
-        bell = Bell()
-        with _open_yard(home, settings, bell=bell) as yard:
-            asyncio.run(_serve(home, settings, yard=yard, bell=bell))
+        # This module already logs the start and the stop.
+        logging.getLogger("uvicorn").setLevel(logging.WARNING)
+        wake_signal = WakeSignal()
+        with _open_yard(home, settings, wake_signal=wake_signal) as yard:
+            asyncio.run(_serve(home, settings, yard=yard, wake_signal=wake_signal))
 
 
 @contextlib.contextmanager
-def _open_yard(home: Home, settings: ServerSettings, *, bell: Bell) -> Iterator[Yard]:
+def _open_yard(home: Home, settings: ServerSettings, *, wake_signal: WakeSignal) -> Iterator[Yard]:
     with contextlib.ExitStack() as stack:
         records = open_records(settings.records or f"sqlite:///{home.records_file}")
         stack.callback(records.close)
         objects = open_objects(home, settings)
         stack.callback(objects.close)
         identities = Identities(records)
-        _keep_credentials(home, records, identities=identities, region=settings.region)
+        _ensure_credentials(home, records, identities=identities, region=settings.region)
         engines = open_engines(home, settings)
         stack.callback(engines.close)
-        workshop = Workshop(
+        compute = Compute(
             jobs=home.jobs,
             engines=engines,
             engine_rules=EngineRules(home.engines_file),
-            containers=image_store(settings),
+            containers=open_image_store(settings),
             catalog=Catalog.read(home.catalog_file),
             images=Images(home.images_file),
             file_systems=FileSystems(home.file_systems_file, cache=home.cache / "file_systems"),
-            wake=bell.ring,
+            wake=wake_signal.send,
             gateways=_gateways(settings),
             strict=settings.strict,
-            # An S3 that all share is reached without the yard.
-            out_of_reach="" if settings.objects else why_out_of_reach(settings),
+            # Instances reach a shared S3 without the yard.
+            out_of_reach="" if settings.objects else unreachable_reason(settings),
             warm=home.warm,
-            # A database of its own is found again by whatever name the machine has later.
+            # A yard with its own database needs no name, so the machine may be renamed.
             site=f"{socket.gethostname()}:{home.root}" if settings.records else "",
         )
         followers = Followers(records, home.jobs)
-        yield Yard(records, objects, identities, home.logs, home.metrics, workshop, followers, settings.reserve_bytes)
+        yield Yard(records, objects, identities, home.logs, home.metrics, compute, followers, settings.reserve_bytes)
 
 
-def _keep_credentials(home: Home, records: Records, *, identities: Identities, region: str) -> None:
-    """Write an administrator's keys where clients on this machine find them, unless good ones are there."""
-    key = identities.first_start(now=utc_now())
-    if key is None or _has_good_credentials(home, records):
+def _ensure_credentials(home: Home, records: Records, *, identities: Identities, region: str) -> None:
+    """Write an administrator's keys where clients on this machine find them, unless valid ones are there."""
+    key = identities.ensure_admin(now=utc_now())
+    if key is None or _has_valid_credentials(home, records):
         return
     user = records.user(key.account)
     home.write_credentials(Credentials(user.account, user.name, user.role, key.id, key.secret, region))
 
 
-def _has_good_credentials(home: Home, records: Records) -> bool:
+def _has_valid_credentials(home: Home, records: Records) -> bool:
     if not home.credentials_file.exists():
         return False
     try:
@@ -145,7 +150,7 @@ def _has_good_credentials(home: Home, records: Records) -> bool:
     return True
 
 
-async def _serve(home: Home, settings: ServerSettings, *, yard: Yard, bell: Bell) -> None:
+async def _serve(home: Home, settings: ServerSettings, *, yard: Yard, wake_signal: WakeSignal) -> None:
     names = [settings.host, *_hostnames(settings)]
     certificate = ensure_certificates(home, names, utc_now())
     http = bind(settings.host, settings.port)
@@ -155,7 +160,7 @@ async def _serve(home: Home, settings: ServerSettings, *, yard: Yard, bell: Bell
         asyncio.get_running_loop().set_default_executor(threads)
         app = App(yard, router, utc_now, settings.body_limit_bytes)
         keep_alive_s = int(settings.keep_alive.total_seconds())
-        table = ConnectionTable(connections_for_this_process())
+        table = ConnectionTable(connection_limit())
         plain = listener(app, table, keep_alive_s=keep_alive_s)
         secure = listener(
             app, table, keep_alive_s=keep_alive_s, certificate=certificate.certificate, key=certificate.key
@@ -167,12 +172,13 @@ async def _serve(home: Home, settings: ServerSettings, *, yard: Yard, bell: Bell
             version=__version__,
             home=home.root,
         )
-        # Both sockets listen already: who reads this file and connects is answered as soon as the loop runs.
+        # Both sockets listen already: a client that reads this file can connect, and is served once the loop runs.
         home.write_runtime(runtime)
         log.info("yard is open", extra={"http": runtime.http, "https": runtime.https})
         try:
-            async with _jobs_moving(home, settings, yard=yard, bell=bell, endpoint=runtime.http):
-                gc.freeze()  # what start-up made stays; later collections need not walk it
+            async with _run_controllers(home, settings, yard=yard, wake_signal=wake_signal, endpoint=runtime.http):
+                # Objects from the start-up stay, so later collections need not scan them.
+                gc.freeze()
                 await serve([(plain, http), (secure, https)])
         finally:
             home.remove_runtime()
@@ -180,42 +186,42 @@ async def _serve(home: Home, settings: ServerSettings, *, yard: Yard, bell: Bell
 
 
 @contextlib.asynccontextmanager
-async def _jobs_moving(
-    home: Home, settings: ServerSettings, *, yard: Yard, bell: Bell, endpoint: str
+async def _run_controllers(
+    home: Home, settings: ServerSettings, *, yard: Yard, wake_signal: WakeSignal, endpoint: str
 ) -> AsyncIterator[None]:
-    """Everything that goes on between calls, for the length of a block: jobs move, time limits pass, keys expire."""
+    """Run the controllers of jobs, time limits and rule actions, and the housekeeping, until the block ends."""
     doorbell = _open_doorbell(home)
-    work = _training_work(home, yard, surroundings=_surroundings(home, settings, endpoint=endpoint))
-    training = TrainingLoop(work, bell, doorbell)
-    advisor, judge = ProcessAdvisor(), PrunerJudge()
-    tuning = TuningLoop(_tuning_work(yard, worker=work.worker, judge=judge), advisor, bell)
+    work = _training_work(home, yard, context=_yard_context(home, settings, endpoint=endpoint))
+    training = Controller(TrainingJobKind(work, doorbell), wake_signal)
+    advisor, pruner = ProcessAdvisor(), ProcessPruner()
+    tuning = Controller(TuningJobKind(_tuning_work(yard, worker=work.worker, pruner=pruner), advisor), wake_signal)
+    limits = Controller(WaitingLimitKind(yard.records, utc_now, worker=work.worker))
+    actions = Controller(_rule_actions(yard, worker=work.worker))
     ending = [
         asyncio.create_task(training.run()),
         asyncio.create_task(tuning.run()),
-        *(asyncio.create_task(_make_ready(engine)) for engine in yard.workshop.engines),
+        asyncio.create_task(limits.run()),
+        asyncio.create_task(actions.run()),
+        *(asyncio.create_task(_make_ready(engine)) for engine in yard.compute.engines),
     ]
-    endless = [
-        asyncio.create_task(_keep_house(yard)),
-        asyncio.create_task(Waiting(yard.records, utc_now, worker=work.worker).watch()),
-        asyncio.create_task(_action_work(yard, worker=work.worker).watch()),
-    ]
+    housekeeping = asyncio.create_task(_run_housekeeping(yard))
     try:
         yield
     finally:
-        for task in endless:
-            task.cancel()
-        tuning.close()
-        training.close()
-        for asked in (advisor, judge):  # so that no round waits for an answer
-            asked.close()
+        housekeeping.cancel()
+        for controller in (tuning, training, limits, actions):
+            controller.close()
+        # Close them now, so that no round waits for their answer.
+        for process in (advisor, pruner):
+            process.close()
         await asyncio.gather(*ending)
         if doorbell is not None:
             doorbell.close()
-        await asyncio.to_thread(leave_all, home.warm)
+        await asyncio.to_thread(dismiss_workers, home.warm)
 
 
 def _gateways(settings: ServerSettings) -> Gateways:
-    return gateways_of(
+    return parse_gateways(
         smtp_url=settings.smtp_url,
         smtp_from=settings.smtp_from,
         sms_url=settings.sms_url,
@@ -227,31 +233,31 @@ def _gateways(settings: ServerSettings) -> Gateways:
     )
 
 
-def _action_work(yard: Yard, *, worker: str) -> ActionWork:
-    workshop = yard.workshop
-    return ActionWork(yard.records, workshop.gateways, utc_now, worker=worker, wake=workshop.wake)
+def _rule_actions(yard: Yard, *, worker: str) -> RuleActionKind:
+    compute = yard.compute
+    return RuleActionKind(yard.records, compute.gateways, utc_now, worker=worker, wake=compute.wake)
 
 
-def _tuning_work(yard: Yard, *, worker: str, judge: PrunerJudge) -> TuningWork:
-    workshop = yard.workshop
+def _tuning_work(yard: Yard, *, worker: str, pruner: ProcessPruner) -> TuningWork:
+    compute = yard.compute
     return TuningWork(
         records=yard.records,
-        launcher=Launcher(yard),
-        judge=judge,
-        jobs=workshop.jobs,
+        launcher=TrainingJobLauncher(yard),
+        pruner=pruner,
+        jobs=compute.jobs,
         clock=utc_now,
         worker=worker,
-        site=workshop.site,
-        wake=workshop.wake,
+        site=compute.site,
+        wake=compute.wake,
     )
 
 
-def _surroundings(home: Home, settings: ServerSettings, *, endpoint: str) -> Surroundings:
-    return Surroundings(
+def _yard_context(home: Home, settings: ServerSettings, *, endpoint: str) -> YardContext:
+    return YardContext(
         endpoint,
         _objects_spec(home, settings),
         advertised=advertised_address(settings, endpoint),
-        hidden=hidden_places(home.root),
+        hidden=hidden_paths(home.root),
         environments=home.environments,
         environments_limit_bytes=settings.environments_limit_bytes,
         warm=home.warm if settings.warm else None,
@@ -266,7 +272,7 @@ def _objects_spec(home: Home, settings: ServerSettings) -> ObjectsSpec:
         return ObjectsSpec(str(home.objects), reserve_bytes=settings.reserve_bytes)
     key = (settings.objects_access_key_id, settings.objects_secret_access_key, "")
     if not settings.objects_access_key_id:
-        # Agents do not see the yard's environment. Without a key they ask this machine's metadata service, as it does.
+        # Agents do not inherit the yard's environment. Without a key, they use the metadata service, as the yard does.
         names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
         key = (os.environ.get(names[0], ""), os.environ.get(names[1], ""), os.environ.get(names[2], ""))
     return ObjectsSpec(
@@ -282,33 +288,36 @@ def _objects_spec(home: Home, settings: ServerSettings) -> ObjectsSpec:
     )
 
 
-def _training_work(home: Home, yard: Yard, *, surroundings: Surroundings) -> TrainingWork:
-    workshop = yard.workshop
+def _training_work(home: Home, yard: Yard, *, context: YardContext) -> TrainingWork:
+    compute = yard.compute
+    jobs = SchedulableTrainingJobs(yard.records, compute.catalog, utc_now, site=compute.site)
     return TrainingWork(
         records=yard.records,
         identities=yard.identities,
-        engines=workshop.engines,
-        catalog=workshop.catalog,
-        specs=SpecMaker(yard.objects, workshop.images, workshop.file_systems, surroundings),
+        engines=compute.engines,
+        catalog=compute.catalog,
+        scheduler=Scheduler(yard.records, compute.engines, {TRAINING_JOB: jobs}, utc_now, site=compute.site),
+        specs=SpecMaker(yard.objects, compute.images, compute.file_systems, context),
         views=JobViews(yard.records, jobs=home.jobs, logs=home.logs, metrics=home.metrics),
         clock=utc_now,
         worker=f"{home.root}:{os.getpid()}",
-        site=workshop.site,
+        site=compute.site,
         runs_as_root=os.geteuid() == 0,
-        is_strict=workshop.strict,
+        is_strict=compute.strict,
     )
 
 
 async def _make_ready(engine: Engine) -> None:
-    """Let the first job start as quickly as later ones; the yard itself does not wait for that."""
+    """Prepare an engine, so that the first job starts as fast as later ones. The yard does not wait for it."""
     try:
         await asyncio.to_thread(engine.make_ready)
-    except Unavailable as error:  # then the first job is told
+    except Unavailable as error:
+        # The first job reports the problem.
         log.warning("the engine could not be made ready", extra={"engine": engine.name, "why": error.message})
 
 
 def _open_doorbell(home: Home) -> Doorbell | None:
-    """None on a file system that has no FIFOs, where news of jobs are found a little later."""
+    """Open the doorbell. None on a file system without FIFOs, where the yard polls for news of jobs."""
     try:
         return Doorbell(home.doorbell)
     except OSError as error:
@@ -316,18 +325,19 @@ def _open_doorbell(home: Home) -> Doorbell | None:
         return None
 
 
-async def _keep_house(yard: Yard) -> None:
+async def _run_housekeeping(yard: Yard) -> None:
     while True:
-        await asyncio.sleep(HOUSEKEEPING.total_seconds())
+        await asyncio.sleep(HOUSEKEEPING_INTERVAL.total_seconds())
         try:
             await asyncio.to_thread(yard.identities.forget_expired, now=utc_now())
         except TrainyardError:
-            log.warning("housekeeping failed; it is tried again later", exc_info=True)
+            log.warning("housekeeping failed and will be retried", exc_info=True)
 
 
 def _stop_on_signals(listeners: Sequence[Listener], followers: Followers) -> None:
     def stop() -> None:
-        followers.close()  # whose answers would otherwise not end before their jobs do
+        # Otherwise these responses would not end before their jobs do.
+        followers.close()
         for server in listeners:
             server.should_exit = True
 

@@ -1,4 +1,4 @@
-"""Roles as an account remembers them: facts that clients ask for, enforced nowhere."""
+"""IAM roles of an account. Clients can read them; nothing enforces them."""
 
 import re
 from collections.abc import Mapping
@@ -21,10 +21,10 @@ SAGEMAKER_FULL_ACCESS = "arn:aws:iam::aws:policy/AmazonSageMakerFullAccess"
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What is known of a role beyond its account, its name and its times.
+    """A role, apart from its account, name and times.
 
-    `trust` and the values of `inline` are JSON policy documents as they were given; `attached` are ARNs of policies,
-    the oldest first.
+    `trust` and the values of `inline` are JSON policy documents as they were given. `attached` are ARNs of policies,
+    oldest first.
     """
 
     path: str = "/"
@@ -60,14 +60,14 @@ def id_of(resource: Resource) -> str:
 def create_role(
     records: Records, key: ResourceKey, role: Role, *, now: datetime, tags: Mapping[str, str] | None = None
 ) -> Resource:
-    """Remember a new role; AlreadyExists when the account has one of that name."""
+    """Create a role. AlreadyExists when the account has one with that name."""
     arn = role_arn(key.account, key.name, role.path)
-    # IAM has no regions, so neither has a role.
+    # IAM has no regions.
     return records.create(Draft(key, region="", body=role.body, tags=tags or {}, arn=arn), now=now)
 
 
 def load_role(records: Records, arn: str) -> Resource:
-    """The role of an ARN; NotFound when there is none, or not at that path."""
+    """Load the role of an ARN. NotFound when there is none, or it has another path."""
     named = _ARN.fullmatch(arn)
     if named is None:
         raise NotFound(KIND, arn)

@@ -1,23 +1,43 @@
-"""How many bytes users may keep in the yard's object store, and how much of its disk is left.
+"""The object store of a yard, and how many bytes users may store in it.
 
-The store itself counts and limits, in the transaction of each write; here users are put in the place of accounts. An S3
-elsewhere counts nothing for a yard: limits are set there.
+The store itself counts and limits by account, in the transaction of each write; this module translates accounts to
+users. A remote S3 does not count for a yard: set limits there.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainyard.foundation.errors import InvalidRequest, NotFound
+from trainyard.foundation.home import Home
 from trainyard.objects.contract import CountsStorage, ObjectStore
-from trainyard.server.quotas import ANY
+from trainyard.server.jobs.quotas import ANY
 from trainyard.server.records.contract import Records
+from trainyard.server.settings import ServerSettings
+
+
+def open_objects(home: Home, settings: ServerSettings) -> ObjectStore:
+    """Open the object store that the settings name. The caller closes it."""
+    if not settings.objects:
+        from trainyard.objects.filesystem import FilesystemObjects
+
+        return FilesystemObjects(home.objects, reserve_bytes=settings.reserve_bytes)
+    from trainyard.objects.remote import RemoteObjects
+
+    return RemoteObjects(
+        settings.objects,
+        endpoint=settings.objects_endpoint or None,
+        region=settings.objects_region,
+        access_key_id=settings.objects_access_key_id or None,
+        secret_access_key=settings.objects_secret_access_key or None,
+        staging=home.objects,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class StorageUse:
-    """What a user keeps and may keep.
+    """How much a user stores, and how much it may store.
 
-    ANY stands for every user without a limit of its own, and has the use of the one of them who keeps most.
+    ANY stands for all users without a limit of their own. Its use is that of the user among them who stores most.
     """
 
     user: str
@@ -26,14 +46,14 @@ class StorageUse:
 
 
 class StorageQuotas:
-    """The limits on what users keep. Safe to share between threads."""
+    """The limits on what users store. Safe to share between threads."""
 
     def __init__(self, records: Records, objects: ObjectStore) -> None:
         self._records = records
         self._objects = objects
 
     def list(self, user: str | None = None) -> Sequence[StorageUse]:
-        """All users that keep something or have a limit; with a user, its own. NotFound when there is no such user."""
+        """Return the use of all users that store something or have a limit, or of one user. NotFound if unknown."""
         if not isinstance(self._objects, CountsStorage):
             return []
         users = {each.account: each.name for each in self._records.users()}
@@ -51,20 +71,20 @@ class StorageQuotas:
         return [StorageUse(ANY, limits[ANY], max(without, default=0)), *found]
 
     def put(self, user: str, limit_bytes: int) -> None:
-        """Set a limit; NotFound when there is no such user. What is kept already stays."""
-        self._counting().set_limit(self._account(user), limit_bytes)
+        """Set a limit. NotFound when there is no such user. Existing objects stay."""
+        self._require_counting_store().set_limit(self._account(user), limit_bytes)
 
     def remove(self, user: str) -> None:
-        """Take a limit away; NotFound when there is none."""
-        objects, account = self._counting(), self._account(user)
+        """Remove a limit. NotFound when there is none."""
+        objects, account = self._require_counting_store(), self._account(user)
         if account not in objects.limits():
             raise NotFound("storage quota", user)
         objects.set_limit(account, None)
 
-    def _counting(self) -> CountsStorage:
+    def _require_counting_store(self) -> CountsStorage:
         if not isinstance(self._objects, CountsStorage):
             raise InvalidRequest(
-                "This yard keeps its objects in another S3, which counts nothing for it. Set quotas there."
+                "This yard stores its objects in a remote S3, which does not count them for the yard. Set quotas there."
             )
         return self._objects
 

@@ -1,4 +1,4 @@
-"""The app by itself: ASGI in, ASGI out, over real records and objects."""
+"""The app alone, called by ASGI, with real records and objects."""
 
 import asyncio
 import hashlib
@@ -15,14 +15,14 @@ from botocore.auth import S3SigV4Auth, SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+from tests.simulated_compute import simulated_compute
 from trainyard.foundation.clock import utc_now
 from trainyard.objects.filesystem import FilesystemObjects
 from trainyard.server.app import App
-from trainyard.server.following import Followers
 from trainyard.server.identity import Identities
 from trainyard.server.records.sql import open_records
 from trainyard.server.services.contract import Yard
-from trainyard.testing.workshop import simulated_workshop
+from trainyard.server.streaming import Followers
 from trainyard.wire.models import Models
 from trainyard.wire.routing import Router
 
@@ -38,7 +38,7 @@ class Answer:
 
 @dataclass
 class Door:
-    """Knocks at the app as a listener would."""
+    """Calls the app as a listener would."""
 
     app: App
     credentials: Credentials
@@ -90,10 +90,10 @@ def door(tmp_path: Path) -> Iterator[Door]:
     records = open_records(f"sqlite:///{tmp_path / 'records.sqlite'}")
     objects = FilesystemObjects(tmp_path / "objects")
     identities = Identities(records)
-    key = identities.first_start(now=utc_now())
+    key = identities.ensure_admin(now=utc_now())
     assert key is not None
-    workshop, followers = simulated_workshop(tmp_path), Followers(records, tmp_path / "jobs")
-    yard = Yard(records, objects, identities, tmp_path / "logs", tmp_path / "metrics", workshop, followers)
+    compute, followers = simulated_compute(tmp_path), Followers(records, tmp_path / "jobs")
+    yard = Yard(records, objects, identities, tmp_path / "logs", tmp_path / "metrics", compute, followers)
     app = App(yard, Router(Models(), ["localhost"]), utc_now, 1024 * 1024)
     yield Door(app, Credentials(key.id, key.secret))
     objects.close()
@@ -118,13 +118,13 @@ def test_an_unsigned_call_is_refused_in_the_words_of_its_service(door: Door) -> 
     assert b"<Code>AccessDenied</Code>" in answer.body
 
 
-def test_an_operation_not_served_is_named(door: Door) -> None:
+def test_an_unserved_operation_is_named(door: Door) -> None:
     answer = door.json("sagemaker", "SageMaker.CreateLabelingJob")
     assert answer.status == 400
     assert "sagemaker operation CreateLabelingJob" in json.loads(answer.body)["message"]
 
 
-def test_an_s3_operation_not_served_is_not_implemented(door: Door) -> None:
+def test_an_unserved_s3_operation_is_not_implemented(door: Door) -> None:
     door.signed("s3", "PUT", "/bucket")
     answer = door.signed("s3", "PUT", "/bucket?versioning", body=b"<VersioningConfiguration/>")
     assert answer.status == 501
@@ -176,7 +176,9 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
     ],
     ids=["unsigned", "unsigned form", "unknown key", "of yesterday", "of the year 9999", "too large"],
 )
-def test_no_body_is_asked_for_that_could_not_help(door: Door, fields: dict[str, str], status: int, code: bytes) -> None:
+def test_a_hopeless_request_is_refused_before_its_body_is_requested(
+    door: Door, fields: dict[str, str], status: int, code: bytes
+) -> None:
     now = utc_now()
     today, yesterday = now, now - timedelta(days=1)
     key = door.credentials.access_key
@@ -199,7 +201,7 @@ def _claim(key: str, day: datetime) -> str:
     )
 
 
-def test_a_wrong_signature_that_declares_its_body_is_refused_before_the_body_is_asked_for(door: Door) -> None:
+def test_a_wrong_signature_that_declares_its_body_is_refused_before_the_body_is_requested(door: Door) -> None:
     stranger = replace(door, credentials=Credentials(door.credentials.access_key, "a guess"))
     digest = {"X-Amz-Content-SHA256": hashlib.sha256(b"{}").hexdigest()}
     answer = stranger.signed("sagemaker", "POST", "/", body=b"{}", **JSON_CALL, **digest)
@@ -226,7 +228,7 @@ def test_a_number_or_a_date_of_any_length_breaks_nothing(door: Door, name: str, 
     assert door.signed("s3", "GET", "/bucket/key", body=b"", **{name: written}).status < 500
 
 
-def test_a_long_body_is_parsed_beside_the_loop_and_answered_alike(door: Door) -> None:
+def test_a_long_body_is_parsed_off_the_loop_with_the_same_result(door: Door) -> None:
     shape = {"logGroupName": "g", "tags": {f"key-{number}": "v" * 256 for number in range(50)}}
     assert len(json.dumps(shape)) < 16 * 1024
     assert door.json("logs", "Logs_20140328.CreateLogGroup", **shape).status == 200
@@ -236,7 +238,7 @@ def test_a_long_body_is_parsed_beside_the_loop_and_answered_alike(door: Door) ->
     assert (wrong.status, json.loads(wrong.body)["__type"]) == (400, "InvalidParameterException")
 
 
-def test_objects_come_back_whole_without_a_kernel_to_send_them(door: Door) -> None:
+def test_objects_are_complete_without_sendfile(door: Door) -> None:
     content = bytes(range(256)) * 4096
     door.signed("s3", "PUT", "/bucket")
     assert door.signed("s3", "PUT", "/bucket/key", body=content, **{"Content-Length": str(len(content))}).status == 200

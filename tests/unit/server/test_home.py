@@ -15,7 +15,7 @@ def tree(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def test_a_new_home_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_a_new_home(tmp_path: Path) -> None:
     home = open_home(tmp_path / "deep" / "home")
 
     assert home.root.stat().st_mode & 0o777 == 0o700
@@ -42,7 +42,7 @@ def test_opening_again_changes_nothing(tmp_path: Path) -> None:
     assert tree(home.root) == before
 
 
-def test_a_first_start_that_was_cut_short_is_taken_up_again(tmp_path: Path) -> None:
+def test_an_interrupted_first_start_is_continued(tmp_path: Path) -> None:
     folder = tmp_path / "home"
     folder.mkdir()
     (folder / "version.new").write_bytes(b"{")
@@ -77,7 +77,7 @@ def test_a_home_under_a_file_is_refused_with_the_reason(tmp_path: Path) -> None:
         open_home(tmp_path / "file" / "home")
 
 
-def test_a_second_holder_is_told_of_the_first(tmp_path: Path) -> None:
+def test_the_error_of_a_second_holder_names_the_first(tmp_path: Path) -> None:
     home = open_home(tmp_path / "home")
     home.write_runtime(Runtime.of_this_process(http="http://127.0.0.1:4780", https="", version="1", home=home.root))
 

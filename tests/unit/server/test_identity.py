@@ -5,10 +5,17 @@ from pathlib import Path
 import pytest
 
 from trainyard.foundation.errors import AlreadyExists, Conflict, LimitExceeded, NotFound
-from trainyard.server.identity import DEFAULT_ROLE, Identities, is_temporary, new_key_id, role_key
+from trainyard.server.identity import (
+    DEFAULT_ROLE,
+    CredentialProblem,
+    Identities,
+    InvalidCredential,
+    is_temporary,
+    new_key_id,
+    role_key,
+)
 from trainyard.server.records.contract import AccessKey, ResourceKey
 from trainyard.server.records.sql import SqlRecords, open_records
-from trainyard.wire.refusal import Reason, Refused
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -32,16 +39,16 @@ def add(identities: Identities, name: str, *, is_admin: bool = False) -> AccessK
     return key
 
 
-def reason(identities: Identities, key_id: str, token: str | None = None, *, now: datetime = NOON) -> Reason:
-    with pytest.raises(Refused) as caught:
+def reason(identities: Identities, key_id: str, token: str | None = None, *, now: datetime = NOON) -> CredentialProblem:
+    with pytest.raises(InvalidCredential) as caught:
         identities.resolve(key_id, token, now=now)
-    return caught.value.reason
+    return caught.value.problem
 
 
 def test_the_first_start_makes_an_administrator_with_a_role_and_a_key(
     identities: Identities, records: SqlRecords
 ) -> None:
-    key = identities.first_start(now=NOON)
+    key = identities.ensure_admin(now=NOON)
     assert key is not None
     caller = identities.resolve(key.id, None, now=NOON).caller
     assert (caller.user, caller.role, caller.session, caller.is_admin) == ("admin", DEFAULT_ROLE, "admin", True)
@@ -51,15 +58,15 @@ def test_the_first_start_makes_an_administrator_with_a_role_and_a_key(
 
 
 def test_a_later_start_finds_the_same_key(identities: Identities, records: SqlRecords) -> None:
-    first = identities.first_start(now=NOON)
+    first = identities.ensure_admin(now=NOON)
     add(identities, "aaron")
-    assert Identities(records).first_start(now=NOON + HOUR) == first
+    assert Identities(records).ensure_admin(now=NOON + HOUR) == first
     assert len(records.users()) == 2
 
 
-def test_without_an_administrators_key_a_start_makes_none(identities: Identities) -> None:
+def test_without_an_administrators_key_a_start_creates_none(identities: Identities) -> None:
     identities.add_user("root", now=NOON, is_admin=True, has_key=False)
-    assert identities.first_start(now=NOON) is None
+    assert identities.ensure_admin(now=NOON) is None
 
 
 def test_keys_look_like_those_of_aws(identities: Identities) -> None:
@@ -73,7 +80,7 @@ def test_keys_look_like_those_of_aws(identities: Identities) -> None:
         assert key.secret not in repr(key)
 
 
-def test_each_user_has_an_account_of_its_own(identities: Identities) -> None:
+def test_each_user_has_its_own_account(identities: Identities) -> None:
     assert add(identities, "anna").account != add(identities, "ben").account
     with pytest.raises(AlreadyExists):
         identities.add_user("anna", now=NOON)
@@ -91,27 +98,27 @@ def test_a_name_that_is_taken_leaves_nothing_behind(identities: Identities, reco
 
 @pytest.mark.parametrize("key_id", ["AKIAIOSFODNN7EXAMPLE", "", "a b", "AKIA\0", "é" * 20, "A" * 5000])
 def test_an_unknown_key_is_refused(identities: Identities, key_id: str) -> None:
-    assert reason(identities, key_id) is Reason.UNKNOWN_KEY
-    assert reason(identities, key_id, "token") is Reason.UNKNOWN_KEY
+    assert reason(identities, key_id) is CredentialProblem.UNKNOWN_KEY
+    assert reason(identities, key_id, "token") is CredentialProblem.UNKNOWN_KEY
 
 
-def test_a_lasting_key_has_no_token(identities: Identities) -> None:
-    assert reason(identities, add(identities, "anna").id, "token") is Reason.INVALID_TOKEN
+def test_a_permanent_key_has_no_token(identities: Identities) -> None:
+    assert reason(identities, add(identities, "anna").id, "token") is CredentialProblem.INVALID_TOKEN
 
 
-def test_a_temporary_key_needs_its_token_and_its_time(identities: Identities) -> None:
+def test_a_temporary_key_needs_its_token_and_expires(identities: Identities) -> None:
     key = identities.session_token(add(identities, "anna").account, lifetime=HOUR, now=NOON)
     assert identities.resolve(key.id, key.session_token, now=NOON + HOUR - timedelta(seconds=1)).secret == key.secret
-    assert reason(identities, key.id) is Reason.UNKNOWN_KEY
-    assert reason(identities, key.id, "é" + (key.session_token or "")) is Reason.INVALID_TOKEN
-    assert reason(identities, key.id, key.session_token, now=NOON + HOUR) is Reason.EXPIRED_TOKEN
+    assert reason(identities, key.id) is CredentialProblem.UNKNOWN_KEY
+    assert reason(identities, key.id, "é" + (key.session_token or "")) is CredentialProblem.INVALID_TOKEN
+    assert reason(identities, key.id, key.session_token, now=NOON + HOUR) is CredentialProblem.EXPIRED_TOKEN
 
 
-def test_expiry_counts_for_remembered_keys_too(identities: Identities) -> None:
+def test_cached_keys_expire_too(identities: Identities) -> None:
     key = identities.session_token(add(identities, "anna").account, lifetime=timedelta(seconds=2), now=NOON)
     identities.resolve(key.id, key.session_token, now=NOON)
-    with pytest.raises(Refused):
-        identities.recall(key.id, key.session_token, now=NOON + timedelta(seconds=2))
+    with pytest.raises(InvalidCredential):
+        identities.resolve_cached(key.id, key.session_token, now=NOON + timedelta(seconds=2))
 
 
 def test_an_assumed_role_is_the_caller(identities: Identities) -> None:
@@ -122,28 +129,30 @@ def test_an_assumed_role_is_the_caller(identities: Identities) -> None:
     assert (caller.user, caller.is_admin, caller.scope) == ("anna", False, account)
 
 
-def test_recalling_never_asks_the_records(identities: Identities, records: SqlRecords) -> None:
+def test_a_cached_resolve_never_reads_the_records(identities: Identities, records: SqlRecords) -> None:
     key = add(identities, "anna")
-    assert identities.recall(key.id, None, now=NOON) is None
+    assert identities.resolve_cached(key.id, None, now=NOON) is None
     resolved = identities.resolve(key.id, None, now=NOON)
     records.close()
-    assert identities.recall(key.id, None, now=NOON) == resolved
-    assert identities.recall(key.id, None, now=NOON + timedelta(minutes=1)) is None
-    assert identities.recall(key.id, None, now=NOON - timedelta(seconds=1)) is None
+    assert identities.resolve_cached(key.id, None, now=NOON) == resolved
+    assert identities.resolve_cached(key.id, None, now=NOON + timedelta(minutes=1)) is None
+    assert identities.resolve_cached(key.id, None, now=NOON - timedelta(seconds=1)) is None
 
 
-def test_a_change_through_this_object_counts_at_once(identities: Identities) -> None:
+def test_a_change_through_this_object_takes_effect_at_once(identities: Identities) -> None:
     key = add(identities, "anna")
     identities.resolve(key.id, None, now=NOON)
     identities.delete_access_key(key.account, key.id, now=NOON)
-    assert reason(identities, key.id) is Reason.UNKNOWN_KEY
+    assert reason(identities, key.id) is CredentialProblem.UNKNOWN_KEY
 
 
-def test_a_change_through_another_object_counts_after_a_moment(identities: Identities, records: SqlRecords) -> None:
+def test_a_change_through_another_object_takes_effect_within_seconds(
+    identities: Identities, records: SqlRecords
+) -> None:
     key = add(identities, "anna")
     identities.resolve(key.id, None, now=NOON)
     Identities(records).remove_user(key.account, now=NOON)
-    assert reason(identities, key.id, now=NOON + timedelta(seconds=5)) is Reason.UNKNOWN_KEY
+    assert reason(identities, key.id, now=NOON + timedelta(seconds=5)) is CredentialProblem.UNKNOWN_KEY
 
 
 Taking = Callable[[Identities, AccessKey], object]
@@ -159,7 +168,7 @@ Taking = Callable[[Identities, AccessKey], object]
     ],
     ids=["deleted", "made inactive", "of a removed user", "revoked"],
 )
-def test_a_key_that_is_taken_while_it_is_loaded_is_not_remembered(
+def test_a_key_that_is_removed_while_it_is_loaded_is_not_cached(
     identities: Identities, records: SqlRecords, monkeypatch: pytest.MonkeyPatch, take: Taking
 ) -> None:
     add(identities, "root", is_admin=True)
@@ -167,7 +176,7 @@ def test_a_key_that_is_taken_while_it_is_loaded_is_not_remembered(
     inactive_keys = identities.inactive_keys
 
     def take_after_reading(account: str) -> frozenset[str]:
-        """The last that is read of a key; what follows is to remember it."""
+        """The last read before a key is cached."""
         found = inactive_keys(account)
         monkeypatch.undo()
         take(identities, key)
@@ -176,8 +185,8 @@ def test_a_key_that_is_taken_while_it_is_loaded_is_not_remembered(
     monkeypatch.setattr(identities, "inactive_keys", take_after_reading)
     assert identities.resolve(key.id, None, now=NOON).caller.user == "anna", "the call came before the key was taken"
 
-    assert identities.recall(key.id, None, now=NOON) is None
-    assert reason(identities, key.id) is Reason.UNKNOWN_KEY
+    assert identities.resolve_cached(key.id, None, now=NOON) is None
+    assert reason(identities, key.id) is CredentialProblem.UNKNOWN_KEY
 
 
 def test_removing_a_user_ends_all_its_credentials(identities: Identities) -> None:
@@ -185,13 +194,13 @@ def test_removing_a_user_ends_all_its_credentials(identities: Identities) -> Non
     session = identities.session_token(key.account, lifetime=HOUR, now=NOON)
     identities.resolve(session.id, session.session_token, now=NOON)
     identities.remove_user(key.account, now=NOON)
-    assert reason(identities, key.id) is Reason.UNKNOWN_KEY
-    assert reason(identities, session.id, session.session_token) is Reason.UNKNOWN_KEY
+    assert reason(identities, key.id) is CredentialProblem.UNKNOWN_KEY
+    assert reason(identities, session.id, session.session_token) is CredentialProblem.UNKNOWN_KEY
     with pytest.raises(NotFound):
         identities.user_named("anna")
 
 
-def test_revoked_credentials_end_at_once_with_all_made_from_them(identities: Identities) -> None:
+def test_revoked_credentials_end_at_once_with_all_created_from_them(identities: Identities) -> None:
     account = add(identities, "anna").account
     job = identities.assume_role(account, "r", session="job", lifetime=HOUR, now=NOON)
     child = identities.assume_role(account, "r", session="child", lifetime=12 * HOUR, now=NOON, within=job.id)
@@ -199,12 +208,12 @@ def test_revoked_credentials_end_at_once_with_all_made_from_them(identities: Ide
     identities.resolve(child.id, child.session_token, now=NOON)
     identities.revoke(account, job.id)
     identities.revoke(account, job.id)
-    assert reason(identities, job.id, job.session_token) is Reason.UNKNOWN_KEY
-    assert reason(identities, child.id, child.session_token) is Reason.UNKNOWN_KEY
-    assert identities.recall(child.id, child.session_token, now=NOON) is None
+    assert reason(identities, job.id, job.session_token) is CredentialProblem.UNKNOWN_KEY
+    assert reason(identities, child.id, child.session_token) is CredentialProblem.UNKNOWN_KEY
+    assert identities.resolve_cached(child.id, child.session_token, now=NOON) is None
 
 
-def test_sessions_from_a_lasting_key_outlive_its_replacement(identities: Identities) -> None:
+def test_sessions_from_a_permanent_key_outlive_its_replacement(identities: Identities) -> None:
     old = add(identities, "anna")
     session = identities.assume_role(old.account, "r", session="s", lifetime=HOUR, now=NOON, within=old.id)
     identities.create_access_key(old.account, now=NOON)
@@ -212,14 +221,14 @@ def test_sessions_from_a_lasting_key_outlive_its_replacement(identities: Identit
     assert identities.resolve(session.id, session.session_token, now=NOON)
 
 
-def test_a_user_has_at_most_two_lasting_keys(identities: Identities) -> None:
+def test_a_user_has_at_most_two_permanent_keys(identities: Identities) -> None:
     account = add(identities, "anna").account
     identities.create_access_key(account, now=NOON)
     with pytest.raises(LimitExceeded):
         identities.create_access_key(account, now=NOON)
 
 
-def test_someone_must_stay_able_to_administer(identities: Identities) -> None:
+def test_the_last_administrator_cannot_be_removed(identities: Identities) -> None:
     first = add(identities, "first", is_admin=True)
     with pytest.raises(Conflict):
         identities.remove_user(first.account, now=NOON)
@@ -232,24 +241,24 @@ def test_someone_must_stay_able_to_administer(identities: Identities) -> None:
     identities.remove_user(first.account, now=NOON)
 
 
-def test_expired_keys_are_told_apart_from_unknown_ones_for_a_day(identities: Identities) -> None:
+def test_for_a_day_an_expired_key_is_not_reported_as_unknown(identities: Identities) -> None:
     account = add(identities, "anna").account
     key = identities.session_token(account, lifetime=HOUR, now=NOON)
     soon, late = NOON + 2 * HOUR, NOON + 26 * HOUR
     assert identities.forget_expired(now=soon) == 0
-    assert reason(identities, key.id, key.session_token, now=soon) is Reason.EXPIRED_TOKEN
+    assert reason(identities, key.id, key.session_token, now=soon) is CredentialProblem.EXPIRED_TOKEN
     assert identities.forget_expired(now=late) == 1
-    assert reason(identities, key.id, key.session_token, now=late) is Reason.UNKNOWN_KEY
+    assert reason(identities, key.id, key.session_token, now=late) is CredentialProblem.UNKNOWN_KEY
 
 
-def test_remembered_keys_are_used_for_less_than_five_seconds(identities: Identities) -> None:
+def test_cached_keys_are_used_for_less_than_five_seconds(identities: Identities) -> None:
     key = add(identities, "anna")
     identities.resolve(key.id, None, now=NOON)
-    assert identities.recall(key.id, None, now=NOON + timedelta(seconds=4.9)) is not None
-    assert identities.recall(key.id, None, now=NOON + timedelta(seconds=5)) is None
+    assert identities.resolve_cached(key.id, None, now=NOON + timedelta(seconds=4.9)) is not None
+    assert identities.resolve_cached(key.id, None, now=NOON + timedelta(seconds=5)) is None
 
 
-def test_what_was_made_with_a_temporary_key_is_recalled_only_beside_it(
+def test_a_key_that_depends_on_a_temporary_key_is_cached_only_with_it(
     identities: Identities, records: SqlRecords
 ) -> None:
     account = add(identities, "anna").account
@@ -257,11 +266,11 @@ def test_what_was_made_with_a_temporary_key_is_recalled_only_beside_it(
     child = identities.assume_role(account, "r", session="child", lifetime=HOUR, now=NOON, within=job.id)
     fresh = Identities(records)
     resolved = fresh.resolve(child.id, child.session_token, now=NOON)
-    assert fresh.recall(child.id, child.session_token, now=NOON) == resolved
-    assert fresh.recall(job.id, job.session_token, now=NOON) is not None
+    assert fresh.resolve_cached(child.id, child.session_token, now=NOON) == resolved
+    assert fresh.resolve_cached(job.id, job.session_token, now=NOON) is not None
 
 
-def test_all_that_follows_from_a_temporary_key_dies_with_it(identities: Identities) -> None:
+def test_all_keys_that_depend_on_a_temporary_key_end_with_it(identities: Identities) -> None:
     account = add(identities, "anna").account
     job = identities.assume_role(account, "r", session="job", lifetime=HOUR, now=NOON)
     child = identities.assume_role(account, "r", session="child", lifetime=HOUR / 2, now=NOON, within=job.id)
@@ -270,10 +279,10 @@ def test_all_that_follows_from_a_temporary_key_dies_with_it(identities: Identiti
     assert child.expires_at == grandchild.expires_at == NOON + HOUR / 2
     assert identities.resolve(grandchild.id, grandchild.session_token, now=later)
     identities.revoke(account, job.id)
-    assert reason(identities, grandchild.id, grandchild.session_token, now=later) is Reason.UNKNOWN_KEY
+    assert reason(identities, grandchild.id, grandchild.session_token, now=later) is CredentialProblem.UNKNOWN_KEY
 
 
-def test_one_user_cannot_take_another_users_key(identities: Identities) -> None:
+def test_a_user_cannot_delete_the_key_of_another(identities: Identities) -> None:
     anna, ben = add(identities, "anna"), add(identities, "ben")
     for key_id in (ben.id, "AKIANONE"):
         with pytest.raises(NotFound, match="access key"):
@@ -291,7 +300,7 @@ def test_an_inactive_key_is_refused_until_it_is_active_again(identities: Identit
     identities.resolve(key.id, None, now=NOON)
     for _ in range(2):
         identities.set_key_active(key.account, key.id, is_active=False, now=NOON)
-        assert reason(identities, key.id) is Reason.UNKNOWN_KEY
+        assert reason(identities, key.id) is CredentialProblem.UNKNOWN_KEY
         assert identities.inactive_keys(key.account) == {key.id}
     assert identities.resolve(session.id, session.session_token, now=NOON)
     for _ in range(2):
@@ -306,11 +315,13 @@ def test_a_deleted_key_leaves_no_trace_of_having_been_inactive(identities: Ident
     assert identities.inactive_keys(key.account) == frozenset()
 
 
-def test_the_last_key_of_an_administrator_may_go_when_another_could_administer(identities: Identities) -> None:
+def test_the_last_key_of_an_administrator_may_be_deleted_if_another_administrator_has_one(
+    identities: Identities,
+) -> None:
     first, second = add(identities, "first", is_admin=True), add(identities, "second", is_admin=True)
     add(identities, "anna")
     identities.set_key_active(second.account, second.id, is_active=False, now=NOON)
-    with pytest.raises(Conflict, match="last one"):
+    with pytest.raises(Conflict, match="last key of the last administrator"):
         identities.delete_access_key(first.account, first.id, now=NOON)
     identities.set_key_active(second.account, second.id, is_active=True, now=NOON)
     identities.delete_access_key(first.account, first.id, now=NOON)
@@ -318,16 +329,14 @@ def test_the_last_key_of_an_administrator_may_go_when_another_could_administer(i
         identities.remove_user(second.account, now=NOON)
 
 
-def test_a_user_who_does_not_administer_may_go_whoever_is_left(identities: Identities) -> None:
+def test_a_user_who_is_not_an_administrator_can_always_be_removed(identities: Identities) -> None:
     identities.add_user("root", now=NOON, is_admin=True, has_key=False)
     anna = add(identities, "anna")
     identities.delete_access_key(anna.account, anna.id, now=NOON)
     identities.remove_user(anna.account, now=NOON)
 
 
-def test_credentials_of_a_job_speak_as_its_role_under_the_id_that_was_chosen(
-    identities: Identities, records: SqlRecords
-) -> None:
+def test_credentials_of_a_job_act_as_its_role_under_the_given_id(identities: Identities, records: SqlRecords) -> None:
     account = add(identities, "anna", is_admin=True).account
     key_id = new_key_id()
     key = role_key(key_id, account, "trainer", session="mnist", lifetime=HOUR, now=NOON)
@@ -339,7 +348,7 @@ def test_credentials_of_a_job_speak_as_its_role_under_the_id_that_was_chosen(
     assert caller.access_key_id == key_id
 
 
-def test_a_session_of_an_administrator_administers(identities: Identities) -> None:
+def test_a_session_of_an_administrator_is_an_administrator(identities: Identities) -> None:
     admin = add(identities, "root", is_admin=True)
     assert not is_temporary(admin.id)
     session = identities.session_token(admin.account, lifetime=HOUR, now=NOON)

@@ -1,1 +1,1 @@
-"""One module per AWS service: each translates the wire to values and back."""
+"""One module or folder per AWS service. Each translates between the wire and the values of the yard."""

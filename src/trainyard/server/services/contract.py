@@ -1,8 +1,9 @@
-"""What a service is to the yard: a table of operations over one call.
+"""The contract of a service module.
 
-A service module has `OPERATIONS`, a mapping from the AWS name of an operation to its function, and `FAULTS`, how it
-words our errors. An operation takes the call and the parsed, validated request shape, and returns the response shape;
-a plain function runs in a worker thread and may block, a coroutine function runs on the loop and must not.
+A service module has `OPERATIONS`, which maps the AWS name of each operation to its function, and `FAULTS`, which maps
+our errors to the service's error codes and messages. An operation takes the call and the parsed, validated request
+shape, and returns the response shape. A plain function runs in a worker thread and may block; a coroutine function
+runs on the event loop and must not block.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,18 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from trainyard.engines.catalog import Catalog
-from trainyard.engines.choosing import EngineRules
 from trainyard.engines.container.store import ImageStore
+from trainyard.engines.engine_set import EngineSet
 from trainyard.engines.file_systems import FileSystems
 from trainyard.engines.images import Images
-from trainyard.engines.load import MachineLoad
-from trainyard.engines.several import Engines
-from trainyard.foundation.disk import require_room, reserve_of
+from trainyard.engines.machine_load import LoadMeter
+from trainyard.engines.selection import EngineRules
+from trainyard.foundation.disk import require_space, reserve_of
 from trainyard.objects.contract import ObjectStore
-from trainyard.server.following import Followers
 from trainyard.server.gateways import Gateways
 from trainyard.server.identity import Caller, Identities
 from trainyard.server.records.contract import Records
+from trainyard.server.streaming import Followers
 from trainyard.wire.http import HttpRequest
 
 Shape = dict[str, Any]
@@ -33,23 +34,30 @@ Operations = Mapping[str, Operation]
 
 
 @dataclass(frozen=True, slots=True)
-class Workshop:
-    """Where jobs run, and what the yard knows of it. `wake` tells the controller that a job of that id has changed."""
+class Compute:
+    """Where jobs run: engines, instance types, images. `wake` tells the controller that a job changed, by its id."""
 
-    jobs: Path  # the folders of the attempts
-    engines: Engines
+    # Holds the folders of the attempts.
+    jobs: Path
+    engines: EngineSet
     engine_rules: EngineRules
     catalog: Catalog
     images: Images
     file_systems: FileSystems
     wake: Callable[[str], None]
-    load: MachineLoad = field(default_factory=MachineLoad)
-    warm: Path | None = None  # the folder of the warm workers; None where there are none
-    site: str = ""  # of this yard among several on one database; empty where it is the only one
-    gateways: Gateways = field(default_factory=Gateways)  # of the actions of rules
-    containers: ImageStore | None = None  # the container images of this machine; None where no engine runs them
-    out_of_reach: str = ""  # why no other machine can fetch the objects of this yard, as a clause; empty where it can
-    strict: bool = False  # refuses jobs whose instance type or image can only be had in part
+    load: LoadMeter = field(default_factory=LoadMeter)
+    # The folder of the warm workers; None if there are none.
+    warm: Path | None = None
+    # Identifies this yard among several that share a database; empty if it is the only one.
+    site: str = ""
+    # Send the mail and webhooks of rule actions.
+    gateways: Gateways = field(default_factory=Gateways)
+    # The container images of this machine; None if no engine runs containers.
+    containers: ImageStore | None = None
+    # Why other machines cannot fetch this yard's objects, as a clause; empty if they can.
+    out_of_reach: str = ""
+    # Refuse jobs whose instance type or image is only partly available.
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +67,19 @@ class Yard:
     records: Records
     objects: ObjectStore
     identities: Identities
-    logs: Path  # folder of the log segments that PutLogEvents wrote
-    metrics: Path  # folder of the points that PutMetricData wrote
-    workshop: Workshop
+    # Holds the log segments that PutLogEvents writes.
+    logs: Path
+    # Holds the points that PutMetricData writes.
+    metrics: Path
+    compute: Compute
     followers: Followers
-    reserve_bytes: int = 0  # of the disk that stay free for the records; 0 is a twentieth of it, and at most 1 GiB
+    # Disk space kept free for the records; 0 means 5 % of the disk, at most 1 GiB.
+    reserve_bytes: int = 0
 
-    def require_room(self, folder: Path, size_bytes: int) -> None:
-        """Unavailable when what a user sends to be kept in one of the yard's folders would use that."""
+    def require_space(self, folder: Path, size_bytes: int) -> None:
+        """Raise Unavailable if storing this much in a folder would use the reserved disk space."""
         disk = folder if folder.exists() else folder.parent
-        require_room(reserve_of(disk, wanted_bytes=self.reserve_bytes), size_bytes)
+        require_space(reserve_of(disk, wanted_bytes=self.reserve_bytes), size_bytes)
 
 
 @dataclass(frozen=True, slots=True)

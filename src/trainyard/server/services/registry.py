@@ -1,4 +1,4 @@
-"""Which services the yard has, and what each serves. A service is imported when it is first called."""
+"""The services of the yard. A service module is imported on its first call."""
 
 import importlib
 from dataclasses import dataclass
@@ -24,13 +24,15 @@ _NO_TABLE = FaultTable({})
 
 @dataclass(frozen=True, slots=True)
 class Service:
+    """The tables of one service module."""
+
     operations: Operations
     faults: FaultTable
 
 
 @cache
 def service(name: str) -> Service:
-    """The tables of a service by its botocore name; empty ones when the yard has none of it."""
+    """Return the tables of a service by its botocore name; empty tables if the yard does not serve it."""
     if name not in MODULES:
         return Service({}, _NO_TABLE)
     module = importlib.import_module(MODULES[name])

@@ -1,4 +1,4 @@
-"""STS: who the caller is, and temporary credentials for its own account's roles."""
+"""STS: the caller's identity, and temporary credentials for the roles of its account."""
 
 import re
 from datetime import timedelta
@@ -13,7 +13,7 @@ from trainyard.wire.fault import Fault, FaultRow, FaultTable
 
 DEFAULT_ROLE_SESSION = timedelta(hours=1)
 DEFAULT_USER_SESSION = timedelta(hours=12)
-LONGEST_CHAINED_SESSION = timedelta(hours=1)
+MAX_CHAINED_SESSION = timedelta(hours=1)
 
 _ARN = re.compile(r"arn:[^:]+:[^:]+:[^:]*:[^:]*:.+", re.DOTALL)
 
@@ -28,12 +28,12 @@ def get_caller_identity(call: Call, _request: Shape) -> Shape:
 
 
 def assume_role(call: Call, request: Shape) -> Shape:
-    """Credentials that speak as a role of the caller's account and see no more than that account."""
-    _refuse_what_is_not_enforced(request, "Policy", "PolicyArns", "SerialNumber", "TokenCode")
+    """Return credentials for a role of the caller's account, which see only that account."""
+    _refuse_unenforced(request, "Policy", "PolicyArns", "SerialNumber", "TokenCode")
     _require_session_tags(request)
-    role, session = _assumable(call, request["RoleArn"]), request["RoleSessionName"]
-    lifetime = _seconds(request, DEFAULT_ROLE_SESSION)
-    if is_temporary(call.caller.access_key_id) and lifetime > LONGEST_CHAINED_SESSION:
+    role, session = _load_assumable_role(call, request["RoleArn"]), request["RoleSessionName"]
+    lifetime = _session_lifetime(request, DEFAULT_ROLE_SESSION)
+    if is_temporary(call.caller.access_key_id) and lifetime > MAX_CHAINED_SESSION:
         raise InvalidRequest(
             "The requested DurationSeconds exceeds the 1 hour session limit for roles assumed by role chaining"
         )
@@ -54,10 +54,10 @@ def assume_role(call: Call, request: Shape) -> Shape:
 
 
 def get_session_token(call: Call, request: Shape) -> Shape:
-    _refuse_what_is_not_enforced(request, "SerialNumber", "TokenCode")
+    _refuse_unenforced(request, "SerialNumber", "TokenCode")
     if is_temporary(call.caller.access_key_id):
         raise NotPermitted("Cannot call GetSessionToken with session credentials")
-    lifetime = _seconds(request, DEFAULT_USER_SESSION)
+    lifetime = _session_lifetime(request, DEFAULT_USER_SESSION)
     key = call.yard.identities.session_token(call.account, lifetime=lifetime, now=call.now)
     return {"Credentials": _credentials(key)}
 
@@ -90,7 +90,7 @@ FAULTS = FaultTable(
 
 
 def _role_id(call: Call, name: str) -> str:
-    """The id that GetRole shows; a role that was deleted since leaves its callers one that is no role's."""
+    """Return the id that GetRole shows, or one that belongs to no role if the role was deleted."""
     try:
         return roles.id_of(call.yard.records.load(ResourceKey(call.account, roles.KIND, name)))
     except NotFound:
@@ -98,7 +98,7 @@ def _role_id(call: Call, name: str) -> str:
 
 
 def _require_session_tags(request: Shape) -> None:
-    """Check the tags of a session, which nothing here reads afterwards."""
+    """Check the session tags. The yard does not use them otherwise."""
     keys = [tag["Key"].lower() for tag in request.get("Tags", ())]
     if len(set(keys)) < len(keys):
         raise _invalid_value("Duplicate tag keys found. Please note that Tag keys are case insensitive.")
@@ -110,7 +110,7 @@ def _invalid_value(message: str) -> Fault:
     return Fault("InvalidParameterValue", message)
 
 
-def _assumable(call: Call, arn: str) -> Resource:
+def _load_assumable_role(call: Call, arn: str) -> Resource:
     if not _ARN.fullmatch(arn):
         raise InvalidRequest(f"{arn} is invalid")
     try:
@@ -118,18 +118,18 @@ def _assumable(call: Call, arn: str) -> Resource:
     except NotFound:
         role = None
     if role is None or role.key.account != call.account:
-        # One answer for a role that is not there and one of another account, as AWS gives.
+        # As on AWS, the answer is the same for a missing role and for a role of another account.
         raise NotPermitted(f"User: {call.caller.arn} is not authorized to perform: sts:AssumeRole on resource: {arn}")
     return role
 
 
-def _refuse_what_is_not_enforced(request: Shape, *members: str) -> None:
+def _refuse_unenforced(request: Shape, *members: str) -> None:
     for name in members:
         if request.get(name):
-            raise InvalidRequest(f"Trainyard does not enforce {name}; leave it out to get credentials without it.")
+            raise InvalidRequest(f"Trainyard does not enforce {name}; leave it out.")
 
 
-def _seconds(request: Shape, default: timedelta) -> timedelta:
+def _session_lifetime(request: Shape, default: timedelta) -> timedelta:
     return timedelta(seconds=request["DurationSeconds"]) if "DurationSeconds" in request else default
 
 

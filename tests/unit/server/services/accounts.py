@@ -1,4 +1,4 @@
-"""A yard in a folder with an administrator and two users, whose operations are called as the app calls them."""
+"""A yard in a folder with an administrator and two users, who call operations as the app does."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,15 +11,15 @@ from typing import Any
 from botocore.model import ListShape, MapShape, ServiceModel, StructureShape
 from botocore.model import Shape as ModelShape
 
+from tests.simulated_compute import simulated_compute
 from trainyard.foundation.errors import TrainyardError
 from trainyard.objects.filesystem import FilesystemObjects
-from trainyard.server.following import Followers
 from trainyard.server.identity import Caller, Identities
 from trainyard.server.records.contract import AccessKey
 from trainyard.server.records.sql import open_records
 from trainyard.server.services.contract import Call, Shape, Yard
 from trainyard.server.services.registry import service
-from trainyard.testing.workshop import simulated_workshop
+from trainyard.server.streaming import Followers
 from trainyard.wire.http import Headers, HttpRequest
 from trainyard.wire.models import Models
 from trainyard.wire.validation import validator
@@ -38,7 +38,7 @@ TYPES = {
 
 @dataclass(frozen=True)
 class As:
-    """One caller. Errors come as the faults that the app would make of them."""
+    """One caller. Errors are raised as the faults that the app would return."""
 
     yard: Yard
     caller: Caller
@@ -74,23 +74,23 @@ class Accounts:
     ben: As
 
     def speaking_with(self, credentials: Shape, *, now: datetime = NOON) -> As:
-        """A caller who signs with credentials that STS gave."""
+        """Return a caller with credentials from STS."""
         resolved = self.yard.identities.resolve(credentials["AccessKeyId"], credentials["SessionToken"], now=now)
         return As(self.yard, resolved.caller, self.yard.records.access_key(credentials["AccessKeyId"]), now)
 
 
 @contextmanager
 def open_accounts(folder: Path, *, records_url: str = "") -> Iterator[Accounts]:
-    """Over a folder, with SQLite in it unless another database is given."""
+    """Open a yard over a folder, with SQLite unless another database is given."""
     with ExitStack() as stack:
         records = open_records(records_url or f"sqlite:///{folder}/records.sqlite")
         stack.callback(records.close)
         objects = FilesystemObjects(folder / "objects")
         stack.callback(objects.close)
         identities = Identities(records)
-        workshop, followers = simulated_workshop(folder), Followers(records, folder / "jobs")
-        yard = Yard(records, objects, identities, folder / "logs", folder / "metrics", workshop, followers)
-        first = identities.first_start(now=NOON)
+        compute, followers = simulated_compute(folder), Followers(records, folder / "jobs")
+        yard = Yard(records, objects, identities, folder / "logs", folder / "metrics", compute, followers)
+        first = identities.ensure_admin(now=NOON)
         assert first is not None, "the records are empty, so a key is made"
 
         def speaking(key: AccessKey | None) -> As:
@@ -110,11 +110,12 @@ _MODELS = Models()
 
 
 def check_shape(value: Any, shape: ModelShape | None, where: str) -> None:
-    """Demand that an answer has no member that AWS's model lacks, and lacks none that it requires."""
+    """Check that an answer has all members that AWS's model requires, and no unknown ones."""
     if shape is None:
         assert not value, f"{where} answers nothing"
     elif isinstance(shape, StructureShape):
-        value = {name: member for name, member in value.items() if member is not None}  # which codecs leave out
+        # Codecs leave out members that are None.
+        value = {name: member for name, member in value.items() if member is not None}
         assert value.keys() <= shape.members.keys(), where
         assert value.keys() >= set(shape.required_members), where
         for name, member in value.items():

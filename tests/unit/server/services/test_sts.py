@@ -4,14 +4,13 @@ import pytest
 
 from tests.unit.server.services.accounts import NOON, Accounts
 from trainyard.foundation.arns import role_arn
-from trainyard.server.identity import DEFAULT_ROLE
+from trainyard.server.identity import DEFAULT_ROLE, CredentialProblem, InvalidCredential
 from trainyard.wire.fault import Fault
-from trainyard.wire.refusal import Reason, Refused
 
 TRUST = '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": "*", "Action": "sts:AssumeRole"}}'
 
 
-def test_a_caller_is_told_the_role_it_speaks_as(accounts: Accounts) -> None:
+def test_a_caller_sees_its_assumed_role(accounts: Accounts) -> None:
     anna = accounts.anna
     identity = anna("sts", "GetCallerIdentity")
     assert identity["Account"] == anna.account
@@ -40,7 +39,7 @@ def test_an_assumed_role_speaks_in_its_session(accounts: Accounts) -> None:
     assert session("sts", "GetCallerIdentity")["Arn"] == answer["AssumedRoleUser"]["Arn"]
 
 
-def test_an_administrators_role_is_no_administrator(accounts: Accounts) -> None:
+def test_the_role_of_an_administrator_has_no_administrator_rights(accounts: Accounts) -> None:
     admin = accounts.admin
     answer = admin("sts", "AssumeRole", RoleArn=role_arn(admin.account, DEFAULT_ROLE), RoleSessionName="job")
     assert not accounts.speaking_with(answer["Credentials"]).caller.is_admin
@@ -90,12 +89,12 @@ def test_a_chained_session_is_short_and_dies_with_the_one_it_came_from(accounts:
     assert last["Expiration"] == first["Expiration"]
     accounts.yard.identities.revoke(anna.account, first["AccessKeyId"])
     for credentials in (first, second, third):
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(InvalidCredential) as caught:
             accounts.speaking_with(credentials)
-        assert caught.value.reason is Reason.UNKNOWN_KEY
+        assert caught.value.problem is CredentialProblem.UNKNOWN_KEY
 
 
-def test_what_is_not_enforced_is_not_promised(accounts: Accounts) -> None:
+def test_unenforced_members_are_refused(accounts: Accounts) -> None:
     anna = accounts.anna
     arn = role_arn(anna.account, DEFAULT_ROLE)
     for extra in ({"Policy": TRUST}, {"PolicyArns": [{"arn": "arn:aws:iam::aws:policy/ReadOnlyAccess"}]}):
@@ -128,7 +127,7 @@ def test_only_ones_own_keys_tell_their_account(accounts: Accounts) -> None:
     "arn",
     ["nothing-like-an-arn-in-here", "arn::iam::1:role/a-role", "arn:aws:::1:role/a-role", "arn:aws:iam::123456789012:"],
 )
-def test_what_is_no_arn_is_said_to_be_none(accounts: Accounts, arn: str) -> None:
+def test_an_invalid_arn_is_refused(accounts: Accounts, arn: str) -> None:
     with pytest.raises(Fault, match=f"{arn} is invalid") as caught:
         accounts.anna("sts", "AssumeRole", RoleArn=arn, RoleSessionName="run")
     assert (caught.value.code, caught.value.status) == ("ValidationError", 400)

@@ -1,16 +1,16 @@
-"""CloudWatch: metrics that users put, and their statistics. Alarms, dashboards and metric math are not served."""
+"""CloudWatch: custom metrics and their statistics. Alarms, dashboards and metric math are not served."""
 
 from trainyard.foundation.errors import Conflict, InvalidRequest, NotFound, Unavailable
-from trainyard.server.services.cloudwatch import data, intake, listing, statistics
+from trainyard.server.services.cloudwatch import ingestion, listing, queries, statistics
 from trainyard.server.services.contract import Operations
 from trainyard.wire.fault import FaultRow, FaultTable
 
 __all__ = ["FAULTS", "OPERATIONS"]
 
 OPERATIONS: Operations = {
-    **intake.OPERATIONS,
+    **ingestion.OPERATIONS,
     **statistics.OPERATIONS,
-    **data.OPERATIONS,
+    **queries.OPERATIONS,
     **listing.OPERATIONS,
 }
 

@@ -1,28 +1,30 @@
-"""ListMetrics."""
+"""ListMetrics: metrics by namespace, name, dimensions and recent activity."""
 
 from datetime import timedelta
 
 from trainyard.foundation.clock import to_micros
+from trainyard.server.metric_series import KIND, last_micros, metric_of, record_prefix
 from trainyard.server.records.contract import Page, Query, Resource, SortBy
-from trainyard.server.services.cloudwatch.series import KIND, last_micros, metric_of, prefix_of
+from trainyard.server.services.cloudwatch.series import metric_shape
 from trainyard.server.services.contract import Call, Operations, Shape
 
 PAGE = 500
-MAX_LOOKED_AT = 5000  # for one answer, which may then be short and have a token
+# Metrics read for one answer, which may then be short and have a token.
+MAX_SCANNED = 5000
 
 RECENT = timedelta(hours=3)
 
 
 def list_metrics(call: Call, shape: Shape) -> Shape:
     found: list[Resource] = []
-    looked_at = 0
+    scanned = 0
     after: str | None = shape.get("NextToken", "")
-    while after is not None and len(found) < PAGE and looked_at < MAX_LOOKED_AT:
+    while after is not None and len(found) < PAGE and scanned < MAX_SCANNED:
         page = _page(call, shape, after=after, limit=PAGE - len(found))
-        found += [resource for resource in page.resources if _is_wanted(call, resource, shape)]
-        looked_at += len(page.resources)
+        found += [resource for resource in page.resources if _is_match(call, resource, shape)]
+        scanned += len(page.resources)
         after = page.next_after
-    answer: Shape = {"Metrics": [metric_of(resource).shape for resource in found]}
+    answer: Shape = {"Metrics": [metric_shape(metric_of(resource)) for resource in found]}
     if shape.get("IncludeLinkedAccounts"):
         answer["OwningAccounts"] = [resource.key.account for resource in found]
     return answer | ({"NextToken": after} if after else {})
@@ -36,9 +38,9 @@ def _page(call: Call, shape: Shape, *, after: str, limit: int) -> Page:
     query = Query(
         KIND,
         account=call.caller.scope,
-        name_prefix=prefix_of(namespace, name) if namespace else "",
-        # Without its namespace a name stands between two slashes, which no part of a record name holds.
-        name_contains=f"/{prefix_of(name)}" if name and not namespace else "",
+        name_prefix=record_prefix(namespace, name) if namespace else "",
+        # In a record name, the metric's name stands between slashes, and no part contains one.
+        name_contains=f"/{record_prefix(name)}" if name and not namespace else "",
         sort_by=SortBy.NAME,
         limit=limit,
         after=after,
@@ -46,7 +48,7 @@ def _page(call: Call, shape: Shape, *, after: str, limit: int) -> Page:
     return call.yard.records.find(query)
 
 
-def _is_wanted(call: Call, resource: Resource, shape: Shape) -> bool:
+def _is_match(call: Call, resource: Resource, shape: Shape) -> bool:
     if shape.get("OwningAccount", resource.key.account) != resource.key.account:
         return False
     dimensions = dict(metric_of(resource).dimensions)

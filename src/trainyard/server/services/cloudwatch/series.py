@@ -1,124 +1,54 @@
-"""Metrics as the records know them, and where their points lie.
+"""What the reads of metrics share: parsing, visibility, periods."""
 
-A metric is a namespace, a name and a set of dimensions. Its points lie in a folder of its own, in one file for each
-unit they were put with. Those of a job lie in the folders of its instances, which the metric's record names as seen
-from the folder of all metrics.
-"""
-
-import hashlib
-import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
-from pathlib import Path
-from urllib.parse import quote, unquote
+from datetime import datetime, timedelta
 
-from trainyard.formats.metrics import PointsFile, series_file
-from trainyard.foundation.errors import AlreadyExists, NotFound
-from trainyard.server.records.contract import Change, Draft, Records, Resource, ResourceKey
+from trainyard.formats.metrics import PointsFile
+from trainyard.foundation.clock import to_micros
+from trainyard.foundation.errors import InvalidRequest, NotFound
+from trainyard.server.metric_series import KIND, MetricId, points_files
+from trainyard.server.records.contract import Resource, ResourceKey
 from trainyard.server.services.contract import Call, Shape
-from trainyard.server.services.visible import load_visible
+from trainyard.server.services.visibility import load_visible
 
-KIND = "metric"
-NO_UNIT = "None"
+MICROS = 1_000_000  # per second
 
-_SUFFIX = ".points"
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    namespace: str
-    name: str
-    dimensions: tuple[tuple[str, str], ...] = ()
-
-    @classmethod
-    def of(cls, namespace: str, name: str, dimensions: Iterable[Mapping[str, str]]) -> "Metric":
-        return cls(namespace, name, tuple(sorted((each["Name"], each["Value"]) for each in dimensions)))
-
-    @property
-    def record_name(self) -> str:
-        """Unique, and such that the metrics of a namespace, and those of one name in it, share a prefix."""
-        digest = hashlib.sha256(json.dumps(self.dimensions).encode()).hexdigest()[:32]
-        return f"{prefix_of(self.namespace, self.name)}{digest}"
-
-    @property
-    def shape(self) -> Shape:
-        dimensions = [{"Name": name, "Value": value} for name, value in self.dimensions]
-        return {"Namespace": self.namespace, "MetricName": self.name, "Dimensions": dimensions}
+# Periods below a minute, in seconds.
+_HIGH_RESOLUTION = (1, 5, 10, 20, 30)
 
 
-def prefix_of(namespace: str, name: str = "") -> str:
-    """What the record names of a namespace's metrics begin with, or those of one name in it."""
-    parts = [namespace, name] if name else [namespace]
-    return "".join(f"{quote(part, safe='', errors='surrogatepass')}/" for part in parts)
+def parse_metric(namespace: str, name: str, dimensions: Iterable[Mapping[str, str]]) -> MetricId:
+    return MetricId(namespace, name, tuple(sorted((each["Name"], each["Value"]) for each in dimensions)))
 
 
-def metric_of(resource: Resource) -> Metric:
-    body = resource.body
-    return Metric(body["namespace"], body["name"], tuple((name, value) for name, value in body["dimensions"]))
+def metric_shape(metric: MetricId) -> Shape:
+    dimensions = [{"Name": name, "Value": value} for name, value in metric.dimensions]
+    return {"Namespace": metric.namespace, "MetricName": metric.name, "Dimensions": dimensions}
 
 
-def remembered(call: Call, metric: Metric) -> Resource:
-    """The caller's own record of a metric, made when there is none."""
-    draft = metric_draft(metric, call.account, call.region)
+def points_by_unit(call: Call, metric: MetricId, *, account: str | None = None) -> dict[str, Sequence[PointsFile]]:
+    """Return the points of a metric by unit; none if the caller cannot see the metric."""
     try:
-        return call.yard.records.load(draft.key)
-    except NotFound:
-        pass
-    try:
-        return call.yard.records.create(draft, now=call.now)
-    except AlreadyExists:  # by another call just now
-        return call.yard.records.load(draft.key)
-
-
-def metric_draft(metric: Metric, account: str, region: str) -> Draft:
-    body = {"namespace": metric.namespace, "name": metric.name, "dimensions": metric.dimensions}
-    return Draft(ResourceKey(account, KIND, metric.record_name), region, body)
-
-
-def open_foreign_metric(records: Records, draft: Draft, *, folders: Sequence[str], now: datetime) -> None:
-    """Show the points that other programs write to `folders` as a metric, from now on in these and in no others."""
-    body = {**draft.body, "folders": list(folders)}
-    try:
-        records.create(replace(draft, body=body), now=now)
-    except AlreadyExists:
-        known = records.load(draft.key)
-        if known.body.get("folders") != body["folders"]:
-            records.apply(known, Change(body=body), now=now)
-
-
-def points_by_unit(call: Call, metric: Metric, *, account: str | None = None) -> dict[str, Sequence[PointsFile]]:
-    """The points of a metric that the caller may see, by their unit; none when there is no such metric."""
-    try:
-        resource = _visible(call, metric, account)
+        resource = _load_visible_metric(call, metric, account)
     except NotFound:
         return {}
-    return _files(call.yard.metrics, resource)
+    return points_files(call.yard.metrics, resource)
 
 
-def points_file(metrics: Path, resource: Resource, unit: str) -> PointsFile:
-    return PointsFile(_folder(metrics, resource) / f"{quote(unit, safe='')}{_SUFFIX}")
+def require_period(period_s: int) -> None:
+    if period_s not in _HIGH_RESOLUTION and period_s % 60:
+        raise InvalidRequest(
+            f"The value {period_s} for parameter Period is invalid; it must be 1, 5, 10, 20, 30 or a multiple of 60."
+        )
 
 
-def last_micros(metrics: Path, resource: Resource) -> int | None:
-    """The time of the latest point of any unit."""
-    times = [file.last_micros() for files in _files(metrics, resource).values() for file in files]
-    return max((time for time in times if time is not None), default=None)
+def aligned_micros(start: datetime, period_s: int, *, now: datetime) -> int:
+    """Return the start of the first period: the start of the range, rounded down as on AWS, more for older ranges."""
+    micros = to_micros(start)
+    return micros - micros % (_resolution_s(now - start, period_s) * MICROS)
 
 
-def _files(metrics: Path, resource: Resource) -> dict[str, Sequence[PointsFile]]:
-    own = sorted(_folder(metrics, resource).glob(f"*{_SUFFIX}"))
-    found: dict[str, Sequence[PointsFile]] = {
-        unquote(file.name.removesuffix(_SUFFIX)): [PointsFile(file)] for file in own
-    }
-    name: str = resource.body["name"]
-    folders = [Path(os.path.normpath(metrics / folder)) for folder in resource.body.get("folders", ())]
-    foreign = [PointsFile(series_file(folder, name)) for folder in folders]
-    return {**found, NO_UNIT: [*found.get(NO_UNIT, ()), *foreign]} if foreign else found
-
-
-def _visible(call: Call, metric: Metric, account: str | None) -> Resource:
+def _load_visible_metric(call: Call, metric: MetricId, account: str | None) -> Resource:
     if account is None:
         return load_visible(call, KIND, metric.record_name)
     if account != call.account and not call.caller.is_admin:
@@ -126,5 +56,9 @@ def _visible(call: Call, metric: Metric, account: str | None) -> Resource:
     return call.yard.records.load(ResourceKey(account, KIND, metric.record_name))
 
 
-def _folder(metrics: Path, resource: Resource) -> Path:
-    return metrics / resource.id
+def _resolution_s(age: timedelta, period_s: int) -> int:
+    if period_s < 60:
+        return period_s
+    if age < timedelta(days=15):
+        return 60
+    return 300 if age <= timedelta(days=63) else 3600

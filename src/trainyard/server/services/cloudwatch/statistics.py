@@ -1,13 +1,18 @@
-"""GetMetricStatistics."""
+"""GetMetricStatistics: the statistics of one metric by period."""
 
 from collections.abc import Sequence
 from itertools import chain
 
-from trainyard.formats.metrics import Bucket, aggregate, is_percentile
+from trainyard.formats.metrics import PeriodStatistics, aggregate, is_percentile
 from trainyard.foundation.clock import from_micros, to_micros
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.server.services.cloudwatch.periods import MICROS, aligned_micros, require_period
-from trainyard.server.services.cloudwatch.series import Metric, points_by_unit
+from trainyard.server.services.cloudwatch.series import (
+    MICROS,
+    aligned_micros,
+    parse_metric,
+    points_by_unit,
+    require_period,
+)
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.wire.fault import Fault
 
@@ -16,7 +21,7 @@ MAX_DATAPOINTS = 1440
 
 def get_metric_statistics(call: Call, shape: Shape) -> Shape:
     _require_request(shape)
-    metric = Metric.of(shape["Namespace"], shape["MetricName"], shape.get("Dimensions", ()))
+    metric = parse_metric(shape["Namespace"], shape["MetricName"], shape.get("Dimensions", ()))
     start = aligned_micros(shape["StartTime"], shape["Period"], now=call.now)
     end, period = to_micros(shape["EndTime"]), shape["Period"] * MICROS
     datapoints = []
@@ -36,10 +41,10 @@ def _require_request(shape: Shape) -> None:
     if shape["StartTime"] >= shape["EndTime"]:
         raise InvalidRequest("The parameter StartTime must be less than the parameter EndTime.")
     if ("Statistics" in shape) == ("ExtendedStatistics" in shape):
-        raise Fault("InvalidParameterCombination", "Give either Statistics or ExtendedStatistics, one of the two.")
+        raise Fault("InvalidParameterCombination", "Give either Statistics or ExtendedStatistics, not both.")
     unserved = [name for name in shape.get("ExtendedStatistics", ()) if not is_percentile(name)]
     if unserved:
-        raise InvalidRequest(f'The extended statistic "{unserved[0]}" is not served; only p0 to p100 are.')
+        raise InvalidRequest(f'The extended statistic "{unserved[0]}" is not served; use p0 to p100.')
     asked = (to_micros(shape["EndTime"]) - to_micros(shape["StartTime"])) // (shape["Period"] * MICROS)
     if asked > MAX_DATAPOINTS:
         raise Fault(
@@ -49,16 +54,16 @@ def _require_request(shape: Shape) -> None:
         )
 
 
-def _datapoint(bucket: Bucket, shape: Shape) -> Shape | None:
-    """What was asked of a period; None when nothing of it is known."""
-    plain = _known(bucket, shape.get("Statistics", ()))
-    extended = _known(bucket, shape.get("ExtendedStatistics", ()))
+def _datapoint(bucket: PeriodStatistics, shape: Shape) -> Shape | None:
+    """Return the requested statistics of a period; None if it has none of them."""
+    plain = _statistics(bucket, shape.get("Statistics", ()))
+    extended = _statistics(bucket, shape.get("ExtendedStatistics", ()))
     if not plain and not extended:
         return None
     point: Shape = {"Timestamp": from_micros(bucket.start_micros), **plain}
     return point | ({"ExtendedStatistics": extended} if extended else {})
 
 
-def _known(bucket: Bucket, names: Sequence[str]) -> dict[str, float]:
+def _statistics(bucket: PeriodStatistics, names: Sequence[str]) -> dict[str, float]:
     values = {name: bucket.statistic(name) for name in names}
     return {name: value for name, value in values.items() if value is not None}

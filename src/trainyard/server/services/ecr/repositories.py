@@ -1,35 +1,41 @@
-"""Repositories: names under which the images of one account are found."""
+"""Repositories: names under which an account finds its images, their tags, and the login to a registry."""
 
+import base64
+import re
+import secrets
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 from trainyard.foundation.arns import arn
-from trainyard.foundation.errors import AlreadyExists, InvalidRequest, NotFound
+from trainyard.foundation.errors import AlreadyExists, InvalidRequest, LimitExceeded, NotFound
 from trainyard.server.records.contract import Draft, Query, Resource, ResourceKey, SortBy
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.server.services.ecr.contents import images_in
-from trainyard.server.services.ecr.faults import repository_not_found
-from trainyard.server.services.ecr.tag_lists import tags_of
-from trainyard.server.services.visible import load_visible
+from trainyard.server.services.tag_rules import require_tags
+from trainyard.server.services.visibility import load_visible
 from trainyard.wire.fault import Fault
 
 KIND = "ecr-repository"
 PAGE = 100
 
+TOKEN_LIFETIME = timedelta(hours=12)
+
 _SERVED_ENCRYPTION = "AES256"
+_ARN = re.compile(r"arn:aws:ecr:[^:]*:(?P<account>[0-9]{12}):repository/(?P<name>.+)")
 
 
 def create_repository(call: Call, shape: Shape) -> Shape:
     name, account = shape["repositoryName"], call.account
     if shape.get("registryId", account) != account:
-        raise InvalidRequest("A repository is made in the registry of the account that calls; leave registryId out.")
+        raise InvalidRequest("A repository is always created in the caller's registry; leave registryId out.")
     if shape.get("encryptionConfiguration", {}).get("encryptionType", _SERVED_ENCRYPTION) != _SERVED_ENCRYPTION:
-        raise InvalidRequest("Images are not encrypted with keys of KMS; leave encryptionConfiguration out.")
+        raise InvalidRequest("Trainyard does not encrypt images with KMS keys; leave encryptionConfiguration out.")
     draft = Draft(
         ResourceKey(account, KIND, name),
         call.region,
         _body(shape),
-        tags=tags_of(shape),
+        tags=_tags_of(shape),
         arn=arn("ecr", call.region, account, f"repository/{name}"),
     )
     try:
@@ -50,10 +56,10 @@ def describe_repositories(call: Call, shape: Shape) -> Shape:
 
 
 def delete_repository(call: Call, shape: Shape) -> Shape:
-    """Forgets the repository. What its images stand for stays, and so do container images of this machine."""
+    """Delete the record of a repository. The mapped environments and container images stay on this machine."""
     while True:
         repository = load_repository(call, shape)
-        if not shape.get("force") and images_in(repository, call.yard.workshop):
+        if not shape.get("force") and images_in(repository, call.yard.compute):
             name, account = repository.key.name, repository.key.account
             raise Fault(
                 "RepositoryNotEmptyException",
@@ -64,15 +70,42 @@ def delete_repository(call: Call, shape: Shape) -> Shape:
             return {"repository": _shape(repository)}
 
 
+def tag_resource(call: Call, shape: Shape) -> Shape:
+    repository = repository_of_arn(call, shape["resourceArn"])
+    tags = _tags_of(shape, known=_tags(call, repository))
+    call.yard.records.set_tags(repository.key.account, repository_arn(repository), tags)
+    return {}
+
+
+def untag_resource(call: Call, shape: Shape) -> Shape:
+    repository = repository_of_arn(call, shape["resourceArn"])
+    call.yard.records.remove_tags(repository.key.account, repository_arn(repository), shape["tagKeys"])
+    return {}
+
+
+def list_tags_for_resource(call: Call, shape: Shape) -> Shape:
+    tags = _tags(call, repository_of_arn(call, shape["resourceArn"]))
+    return {"tags": [{"Key": key, "Value": value} for key, value in sorted(tags.items())]}
+
+
+def get_authorization_token(call: Call, shape: Shape) -> Shape:
+    """Return a token in the format of AWS, so that scripts continue. The yard has no registry that would accept it."""
+    return {"authorizationData": [_token(call, account) for account in shape.get("registryIds", [call.account])]}
+
+
 OPERATIONS: Operations = {
+    "GetAuthorizationToken": get_authorization_token,
     "CreateRepository": create_repository,
     "DescribeRepositories": describe_repositories,
     "DeleteRepository": delete_repository,
+    "TagResource": tag_resource,
+    "UntagResource": untag_resource,
+    "ListTagsForResource": list_tags_for_resource,
 }
 
 
 def load_repository(call: Call, shape: Shape) -> Resource:
-    """The repository that a request names, in the caller's registry unless it names another that the caller sees."""
+    """Load the repository that a request names, from the caller's registry or from another that the caller can see."""
     name, registry = shape["repositoryName"], shape.get("registryId", "")
     try:
         if not registry:
@@ -81,7 +114,15 @@ def load_repository(call: Call, shape: Shape) -> Resource:
             raise NotFound(KIND, name)
         return call.yard.records.load(ResourceKey(registry, KIND, name))
     except NotFound as error:
-        raise repository_not_found(name, registry or call.account) from error
+        raise _repository_not_found(name, registry or call.account) from error
+
+
+def repository_of_arn(call: Call, resource: str) -> Resource:
+    """Load the repository with this ARN, in any region; InvalidRequest if it is not the ARN of a repository."""
+    named = _ARN.fullmatch(resource)
+    if named is None:
+        raise InvalidRequest(f'"{resource}" is not the ARN of a repository.')
+    return load_repository(call, {"registryId": named["account"], "repositoryName": named["name"]})
 
 
 def repository_arn(repository: Resource) -> str:
@@ -131,3 +172,32 @@ def _shape(repository: Resource) -> Shape:
     }
     exclusions = repository.body["exclusions"]
     return shape | ({"imageTagMutabilityExclusionFilters": exclusions} if exclusions else {})
+
+
+def _tags(call: Call, repository: Resource) -> dict[str, str]:
+    return dict(call.yard.records.tags(repository.key.account, repository_arn(repository)))
+
+
+def _tags_of(shape: Shape, *, known: dict[str, str] | None = None) -> dict[str, str]:
+    """Return the tags of a request, checked together with the `known` ones of the repository."""
+    tags = {tag["Key"]: tag["Value"] for tag in shape.get("tags", ())}
+    try:
+        require_tags(tags, known=known)
+    except LimitExceeded as error:
+        raise Fault("TooManyTagsException", error.message) from error
+    except InvalidRequest as error:
+        raise Fault("InvalidTagParameterException", error.message) from error
+    return tags
+
+
+def _token(call: Call, account: str) -> Shape:
+    return {
+        "authorizationToken": base64.b64encode(f"AWS:{secrets.token_urlsafe(48)}".encode()).decode(),
+        "expiresAt": call.now + TOKEN_LIFETIME,
+        "proxyEndpoint": f"https://{registry_of(account, call.region)}",
+    }
+
+
+def _repository_not_found(name: str, account: str) -> Fault:
+    message = f"The repository with name '{name}' does not exist in the registry with id '{account}'"
+    return Fault("RepositoryNotFoundException", message)

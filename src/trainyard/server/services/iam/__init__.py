@@ -1,10 +1,10 @@
-"""IAM: users as the yard has them; roles and policies as facts that are remembered and enforced nowhere.
+"""IAM: the users of the yard, and roles and policies, which are stored but not enforced.
 
-Names are matched in the case they were made with, where AWS also refuses names that differ in case only.
+Names are case sensitive; AWS refuses a name that differs from another only in case.
 """
 
 from trainyard.server.services.contract import Operations
-from trainyard.server.services.iam import account, instance_profiles, policies, role_policies, roles, users
+from trainyard.server.services.iam import instance_profiles, policies, role_policies, roles, users
 from trainyard.server.services.iam.faults import FAULTS
 
 __all__ = ["FAULTS", "OPERATIONS"]
@@ -15,5 +15,4 @@ OPERATIONS: Operations = {
     **policies.OPERATIONS,
     **instance_profiles.OPERATIONS,
     **users.OPERATIONS,
-    **account.OPERATIONS,
 }

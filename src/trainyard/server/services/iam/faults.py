@@ -1,4 +1,4 @@
-"""How IAM words what goes wrong."""
+"""The error codes and messages of IAM."""
 
 from trainyard.foundation.errors import (
     AlreadyExists,
@@ -11,7 +11,7 @@ from trainyard.foundation.errors import (
 )
 from trainyard.wire.fault import Fault, FaultRow, FaultTable
 
-_ABSENT = {
+_NOT_FOUND = {
     "role": "The role with name {name} cannot be found.",
     "role policy": "The role policy with name {name} cannot be found.",
     "user": "The user with name {name} cannot be found.",
@@ -22,7 +22,7 @@ _ABSENT = {
     "attachable policy": "Policy {name} does not exist or is not attachable.",
     "boundary": "Scope ARN: {name} does not exist or is not attachable.",
 }
-_TAKEN = {
+_ALREADY_EXISTS = {
     "role": "Role with name {name} already exists.",
     "user": "User with name {name} already exists.",
     "instance-profile": "Instance Profile {name} already exists.",
@@ -39,8 +39,8 @@ FAULTS = FaultTable(
         NotPermitted: FaultRow("AccessDenied", 403),
         Unavailable: FaultRow("ServiceFailure", 503),
     },
-    kinds={kind: FaultRow("NoSuchEntity", 404, words=words) for kind, words in _ABSENT.items()},
-    taken={kind: FaultRow("EntityAlreadyExists", 409, words=words) for kind, words in _TAKEN.items()},
+    not_found={kind: FaultRow("NoSuchEntity", 404, words=words) for kind, words in _NOT_FOUND.items()},
+    already_exists={kind: FaultRow("EntityAlreadyExists", 409, words=words) for kind, words in _ALREADY_EXISTS.items()},
 )
 
 

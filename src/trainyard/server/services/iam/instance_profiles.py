@@ -1,31 +1,34 @@
-"""Instance profiles: created, described, tagged, deleted, and given a role."""
+"""Instance profiles: create, describe, tag, delete, add and remove the role."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 from trainyard.foundation.arns import instance_profile_arn
-from trainyard.foundation.errors import LimitExceeded, NotFound, Unavailable
+from trainyard.foundation.errors import LimitExceeded, NotFound
 from trainyard.server import roles
-from trainyard.server.records.contract import Change, Draft, Query, Resource, ResourceKey, SortBy
+from trainyard.server.records.contract import Draft, Query, Resource, ResourceKey, SortBy
 from trainyard.server.services.contract import Call, Operations, Shape
-from trainyard.server.services.iam import profiles
+from trainyard.server.services.iam.changes import change_body, delete_unused, touch
 from trainyard.server.services.iam.faults import delete_conflict
-from trainyard.server.services.iam.paging import page_of, page_of_records
-from trainyard.server.services.iam.profiles import Profile, arn_of, profile_of
+from trainyard.server.services.iam.resources import (
+    INSTANCE_PROFILE,
+    InstanceProfile,
+    arn_of_profile,
+    id_of_profile,
+    profile_of,
+    profiles_with_role,
+)
 from trainyard.server.services.iam.roles import named_role, role_shape
-from trainyard.server.services.iam.tags import add_tags, page_of_tags, tag_shapes, tags_of
-from trainyard.server.services.iam.touching import touch
-from trainyard.server.services.visible import load_visible
+from trainyard.server.services.iam.shapes import add_tags, page_of, page_of_records, page_of_tags, tag_shapes, tags_of
+from trainyard.server.services.visibility import load_visible
 from trainyard.wire.fault import Fault
 
 ROLES_PER_PROFILE = 1
 
-_ATTEMPTS = 20
-
 
 def create_instance_profile(call: Call, request: Shape) -> Shape:
-    profile = Profile(path=request.get("Path", "/"))
-    key = ResourceKey(call.account, profiles.KIND, request["InstanceProfileName"])
+    profile = InstanceProfile(path=request.get("Path", "/"))
+    key = ResourceKey(call.account, INSTANCE_PROFILE, request["InstanceProfileName"])
     arn = instance_profile_arn(key.account, key.name, profile.path)
     tags = tags_of(request, ignores_case=False)
     made = call.yard.records.create(Draft(key, region="", body=profile.body, tags=tags, arn=arn), now=call.now)
@@ -33,8 +36,8 @@ def create_instance_profile(call: Call, request: Shape) -> Shape:
 
 
 def get_instance_profile(call: Call, request: Shape) -> Shape:
-    resource = _named(call, request)
-    tags = call.yard.records.tags(resource.key.account, arn_of(resource))
+    resource = _load_profile(call, request)
+    tags = call.yard.records.tags(resource.key.account, arn_of_profile(resource))
     return {"InstanceProfile": _shape(call, resource) | {"Tags": tag_shapes(tags)}}
 
 
@@ -43,9 +46,9 @@ def list_instance_profiles(call: Call, request: Shape) -> Shape:
     return page_of_records(
         "InstanceProfiles",
         call.yard.records,
-        Query(profiles.KIND, account=call.caller.scope, sort_by=SortBy.NAME),
+        Query(INSTANCE_PROFILE, account=call.caller.scope, sort_by=SortBy.NAME),
         request,
-        wanted=lambda resource: profile_of(resource).path.startswith(prefix),
+        is_match=lambda resource: profile_of(resource).path.startswith(prefix),
         shape=lambda resource: _shape(call, resource),
     )
 
@@ -53,7 +56,7 @@ def list_instance_profiles(call: Call, request: Shape) -> Shape:
 def list_instance_profiles_for_role(call: Call, request: Shape) -> Shape:
     return page_of(
         "InstanceProfiles",
-        profiles.with_role(call.yard.records, named_role(call, request)),
+        profiles_with_role(call.yard.records, named_role(call, request)),
         request,
         key=lambda resource: resource.key.name,
         shape=lambda resource: _shape(call, resource),
@@ -61,21 +64,20 @@ def list_instance_profiles_for_role(call: Call, request: Shape) -> Shape:
 
 
 def delete_instance_profile(call: Call, request: Shape) -> Shape:
-    for _ in range(_ATTEMPTS):
-        resource = _named(call, request)
+    def require_unused(resource: Resource) -> None:
         if profile_of(resource).role:
             raise delete_conflict("Cannot delete entity, must remove roles from instance profile first.")
-        if call.yard.records.delete(resource, now=call.now):
-            return {}
-    raise _contended(request)
+
+    delete_unused(call, lambda: _load_profile(call, request), require_unused=require_unused)
+    return {}
 
 
 def add_role_to_instance_profile(call: Call, request: Shape) -> Shape:
-    profile, role = _named(call, request), named_role(call, request)
+    profile, role = _load_profile(call, request), named_role(call, request)
     if role.key.account != profile.key.account:
         raise NotFound(roles.KIND, request["RoleName"])
 
-    def add(profile: Profile) -> Profile:
+    def add(profile: InstanceProfile) -> InstanceProfile:
         if profile.role:
             raise LimitExceeded(f"Cannot exceed quota for InstanceSessionsPerInstanceProfile: {ROLES_PER_PROFILE}")
         return replace(profile, role=role.key.name)
@@ -88,10 +90,10 @@ def add_role_to_instance_profile(call: Call, request: Shape) -> Shape:
 
 
 def remove_role_from_instance_profile(call: Call, request: Shape) -> Shape:
-    _named(call, request)
+    _load_profile(call, request)
     role = named_role(call, request).key.name
 
-    def remove(profile: Profile) -> Profile:
+    def remove(profile: InstanceProfile) -> InstanceProfile:
         if profile.role != role:
             name = request["InstanceProfileName"]
             raise Fault("NoSuchEntity", f"Role {role} in Instance Profile {name} cannot be found.", status=404)
@@ -102,20 +104,20 @@ def remove_role_from_instance_profile(call: Call, request: Shape) -> Shape:
 
 
 def tag_instance_profile(call: Call, request: Shape) -> Shape:
-    resource = _named(call, request)
-    add_tags(call, resource.key.account, arn=arn_of(resource), request=request, ignores_case=False)
+    resource = _load_profile(call, request)
+    add_tags(call, resource.key.account, arn=arn_of_profile(resource), request=request, ignores_case=False)
     return {}
 
 
 def untag_instance_profile(call: Call, request: Shape) -> Shape:
-    resource = _named(call, request)
-    call.yard.records.remove_tags(resource.key.account, arn_of(resource), request["TagKeys"])
+    resource = _load_profile(call, request)
+    call.yard.records.remove_tags(resource.key.account, arn_of_profile(resource), request["TagKeys"])
     return {}
 
 
 def list_instance_profile_tags(call: Call, request: Shape) -> Shape:
-    resource = _named(call, request)
-    return page_of_tags(call.yard.records.tags(resource.key.account, arn_of(resource)), request)
+    resource = _load_profile(call, request)
+    return page_of_tags(call.yard.records.tags(resource.key.account, arn_of_profile(resource)), request)
 
 
 OPERATIONS: Operations = {
@@ -132,17 +134,12 @@ OPERATIONS: Operations = {
 }
 
 
-def _named(call: Call, request: Shape) -> Resource:
-    return load_visible(call, profiles.KIND, request["InstanceProfileName"])
+def _load_profile(call: Call, request: Shape) -> Resource:
+    return load_visible(call, INSTANCE_PROFILE, request["InstanceProfileName"])
 
 
-def _change(call: Call, request: Shape, change: Callable[[Profile], Profile]) -> None:
-    for _ in range(_ATTEMPTS):
-        resource = _named(call, request)
-        changed = change(profile_of(resource))
-        if call.yard.records.apply(resource, Change(body=changed.body), now=call.now) is not None:
-            return
-    raise _contended(request)
+def _change(call: Call, request: Shape, change: Callable[[InstanceProfile], InstanceProfile]) -> None:
+    change_body(call, lambda: _load_profile(call, request), lambda resource: change(profile_of(resource)).body)
 
 
 def _shape(call: Call, resource: Resource) -> Shape:
@@ -150,8 +147,8 @@ def _shape(call: Call, resource: Resource) -> Shape:
     return {
         "Path": profile.path,
         "InstanceProfileName": resource.key.name,
-        "InstanceProfileId": profiles.id_of(resource),
-        "Arn": arn_of(resource),
+        "InstanceProfileId": id_of_profile(resource),
+        "Arn": arn_of_profile(resource),
         "CreateDate": resource.created_at,
         "Roles": _roles(call, resource.key.account, profile.role),
     }
@@ -160,10 +157,6 @@ def _shape(call: Call, resource: Resource) -> Shape:
 def _roles(call: Call, account: str, name: str) -> list[Shape]:
     try:
         return [role_shape(call.yard.records.load(ResourceKey(account, roles.KIND, name)))] if name else []
-    except NotFound:  # deleted just now
+    except NotFound:
+        # The role was deleted a moment ago.
         return []
-
-
-def _contended(request: Shape) -> Unavailable:
-    name = request["InstanceProfileName"]
-    return Unavailable(f'The instance profile "{name}" is being changed by too many others; try again.')

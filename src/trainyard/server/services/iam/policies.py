@@ -1,24 +1,34 @@
-"""Policies that stand on their own, and their versions."""
+"""Managed policies and their versions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from trainyard.foundation.arns import policy_arn
+from trainyard.foundation.arns import policy_arn, unique_id
 from trainyard.foundation.clock import from_micros, to_micros
-from trainyard.foundation.errors import LimitExceeded, NotFound, Unavailable
+from trainyard.foundation.errors import LimitExceeded, NotFound
 from trainyard.server import roles
-from trainyard.server.records.contract import Change, Draft, Query, Resource, ResourceKey
+from trainyard.server.records.contract import Draft, Query, Resource, ResourceKey
 from trainyard.server.services.contract import Call, Operations, Shape
-from trainyard.server.services.iam import managed
-from trainyard.server.services.iam.documents import POLICY_QUOTA, checked_policy, encoded
+from trainyard.server.services.iam.changes import change_body, delete_unused
+from trainyard.server.services.iam.documents import POLICY_QUOTA, percent_encode, require_policy
 from trainyard.server.services.iam.faults import delete_conflict
-from trainyard.server.services.iam.managed import Policy, Version, arn_of, load_policy, policy_of
-from trainyard.server.services.iam.paging import all_of, page_of
-from trainyard.server.services.iam.tags import add_tags, page_of_tags, tags_of
+from trainyard.server.services.iam.resources import (
+    POLICY,
+    Policy,
+    PolicyArn,
+    PolicyUsage,
+    PolicyVersion,
+    arn_of_policy,
+    load_policy,
+    parse_policy_arn,
+    policy_of,
+    policy_usage,
+    roles_with_boundary,
+    roles_with_policy,
+)
+from trainyard.server.services.iam.shapes import add_tags, all_of, page_of, page_of_tags, tag_shapes, tags_of
 
 VERSIONS_PER_POLICY = 5
-
-_ATTEMPTS = 20
 
 
 def create_policy(call: Call, request: Shape) -> Shape:
@@ -26,12 +36,12 @@ def create_policy(call: Call, request: Shape) -> Shape:
     policy = Policy(
         path=request.get("Path", "/"),
         description=request.get("Description", ""),
-        versions=(Version("v1", checked_policy(request["PolicyDocument"], POLICY_QUOTA), now),),
+        versions=(PolicyVersion("v1", require_policy(request["PolicyDocument"], POLICY_QUOTA), now),),
         default="v1",
         next_number=2,
         updated_at=now,
     )
-    key = ResourceKey(call.account, managed.KIND, request["PolicyName"])
+    key = ResourceKey(call.account, POLICY, request["PolicyName"])
     arn = policy_arn(key.account, key.name, policy.path)
     draft = Draft(key, region="", body=policy.body, tags=tags_of(request, ignores_case=False), arn=arn)
     shape = _full_shape(call, call.yard.records.create(draft, now=call.now))
@@ -39,58 +49,57 @@ def create_policy(call: Call, request: Shape) -> Shape:
 
 
 def get_policy(call: Call, request: Shape) -> Shape:
-    named = managed.parse_policy_arn(request["PolicyArn"])
-    if named.is_of_aws:
-        return {"Policy": managed.aws_policy_shape(named, managed.usage(call.yard.records, call.account))}
+    named = parse_policy_arn(request["PolicyArn"])
+    if named.is_aws_managed:
+        return {"Policy": _aws_policy_shape(named, policy_usage(call.yard.records, call.account))}
     return {"Policy": _full_shape(call, load_policy(call, named.arn))}
 
 
 def list_policies(call: Call, request: Shape) -> Shape:
-    """The account's policies and, of AWS's, those that its roles use: the yard knows no others."""
+    """List the account's policies and the AWS managed policies that its roles use; the yard knows no others."""
     records, scope = call.yard.records, request.get("Scope", "All")
-    used = managed.usage(records, call.caller.scope)
+    used = policy_usage(records, call.caller.scope)
     shapes = []
     if scope != "AWS":
-        found = all_of(records, Query(managed.KIND, account=call.caller.scope))
-        shapes += [managed.policy_shape(resource, used) for resource in found]
+        found = all_of(records, Query(POLICY, account=call.caller.scope))
+        shapes += [_policy_shape(resource, used) for resource in found]
     if scope != "Local":
-        named = [managed.parse_policy_arn(arn) for arn in used.attached.keys() | used.boundaries.keys()]
-        shapes += [managed.aws_policy_shape(name, used) for name in named if name.is_of_aws]
-    wanted = [shape for shape in shapes if _is_wanted(shape, request)]
-    return page_of("Policies", wanted, request, key=lambda shape: str(shape["Arn"]), shape=dict)
+        named = [parse_policy_arn(arn) for arn in used.attached.keys() | used.boundaries.keys()]
+        shapes += [_aws_policy_shape(name, used) for name in named if name.is_aws_managed]
+    matches = [shape for shape in shapes if _is_match(shape, request)]
+    return page_of("Policies", matches, request, key=lambda shape: str(shape["Arn"]), shape=dict)
 
 
 def delete_policy(call: Call, request: Shape) -> Shape:
     arn, records = request["PolicyArn"], call.yard.records
-    for _ in range(_ATTEMPTS):
-        resource = load_policy(call, arn)
+
+    def require_unused(resource: Resource) -> None:
         if len(policy_of(resource).versions) > 1:
             raise delete_conflict(
                 "This policy has more than one version. Before you delete a policy, you must delete the policy's "
                 "versions. The default version is deleted with the policy."
             )
         account = resource.key.account
-        if managed.attached_to(records, account, arn) or managed.bounded_by(records, account, arn):
+        if roles_with_policy(records, account, arn) or roles_with_boundary(records, account, arn):
             raise delete_conflict("Cannot delete a policy attached to entities.")
-        # Attaching raises the revision of the policy afterwards, so one that came between is noticed here.
-        if records.delete(resource, now=call.now):
-            return {}
-    raise _contended(arn)
+
+    delete_unused(call, lambda: load_policy(call, arn), require_unused=require_unused)
+    return {}
 
 
 def list_entities_for_policy(call: Call, request: Shape) -> Shape:
-    named = managed.parse_policy_arn(request["PolicyArn"])
-    account = call.account if named.is_of_aws else load_policy(call, named.arn).key.account
+    named = parse_policy_arn(request["PolicyArn"])
+    account = call.account if named.is_aws_managed else load_policy(call, named.arn).key.account
     prefix, kind = request.get("PathPrefix", "/"), request.get("EntityFilter", "Role")
     is_boundary = request.get("PolicyUsageFilter") == "PermissionsBoundary"
-    users = (managed.bounded_by if is_boundary else managed.attached_to)(call.yard.records, account, named.arn)
+    users = (roles_with_boundary if is_boundary else roles_with_policy)(call.yard.records, account, named.arn)
     found = [user for user in users if kind == "Role" and user.body["path"].startswith(prefix)]
     page = page_of("PolicyRoles", found, request, key=lambda role: role.key.name, shape=_role_entry)
     return {"PolicyGroups": [], "PolicyUsers": []} | page
 
 
 def create_policy_version(call: Call, request: Shape) -> Shape:
-    document = checked_policy(request["PolicyDocument"], POLICY_QUOTA)
+    document = require_policy(request["PolicyDocument"], POLICY_QUOTA)
     now = to_micros(call.now)
 
     def add(policy: Policy) -> Policy:
@@ -99,7 +108,7 @@ def create_policy_version(call: Call, request: Shape) -> Shape:
                 f"A managed policy can have up to {VERSIONS_PER_POLICY} versions. "
                 "Before you create a new version, you must delete an existing version."
             )
-        version = Version(f"v{policy.next_number}", document, now)
+        version = PolicyVersion(f"v{policy.next_number}", document, now)
         return replace(
             policy,
             versions=(*policy.versions, version),
@@ -113,11 +122,11 @@ def create_policy_version(call: Call, request: Shape) -> Shape:
 
 
 def get_policy_version(call: Call, request: Shape) -> Shape:
-    if managed.parse_policy_arn(request["PolicyArn"]).is_of_aws:
-        raise NotFound("text known to Trainyard of the AWS-managed policy", request["PolicyArn"])
+    if parse_policy_arn(request["PolicyArn"]).is_aws_managed:
+        raise NotFound("document of the AWS managed policy", request["PolicyArn"])
     policy = policy_of(load_policy(call, request["PolicyArn"]))
     version = _version(policy, request)
-    return {"PolicyVersion": _version_shape(policy, version) | {"Document": encoded(version.document)}}
+    return {"PolicyVersion": _version_shape(policy, version) | {"Document": percent_encode(version.document)}}
 
 
 def list_policy_versions(call: Call, request: Shape) -> Shape:
@@ -126,7 +135,8 @@ def list_policy_versions(call: Call, request: Shape) -> Shape:
         "Versions",
         policy.versions,
         request,
-        key=lambda version: f"{10**9 - int(version.id[1:]):010}",  # the newest first
+        # Newest first.
+        key=lambda version: f"{10**9 - int(version.id[1:]):010}",
         shape=lambda version: _version_shape(policy, version),
     )
 
@@ -152,19 +162,19 @@ def delete_policy_version(call: Call, request: Shape) -> Shape:
 
 def tag_policy(call: Call, request: Shape) -> Shape:
     resource = load_policy(call, request["PolicyArn"])
-    add_tags(call, resource.key.account, arn=arn_of(resource), request=request, ignores_case=False)
+    add_tags(call, resource.key.account, arn=arn_of_policy(resource), request=request, ignores_case=False)
     return {}
 
 
 def untag_policy(call: Call, request: Shape) -> Shape:
     resource = load_policy(call, request["PolicyArn"])
-    call.yard.records.remove_tags(resource.key.account, arn_of(resource), request["TagKeys"])
+    call.yard.records.remove_tags(resource.key.account, arn_of_policy(resource), request["TagKeys"])
     return {}
 
 
 def list_policy_tags(call: Call, request: Shape) -> Shape:
     resource = load_policy(call, request["PolicyArn"])
-    return page_of_tags(call.yard.records.tags(resource.key.account, arn_of(resource)), request)
+    return page_of_tags(call.yard.records.tags(resource.key.account, arn_of_policy(resource)), request)
 
 
 OPERATIONS: Operations = {
@@ -186,10 +196,10 @@ OPERATIONS: Operations = {
 
 def _full_shape(call: Call, resource: Resource) -> Shape:
     records, account = call.yard.records, resource.key.account
-    return managed.policy_shape(resource, managed.usage(records, account), records.tags(account, arn_of(resource)))
+    return _policy_shape(resource, policy_usage(records, account), records.tags(account, arn_of_policy(resource)))
 
 
-def _is_wanted(shape: Shape, request: Shape) -> bool:
+def _is_match(shape: Shape, request: Shape) -> bool:
     purpose = request.get("PolicyUsageFilter")
     uses = {
         None: shape["AttachmentCount"] + shape["PermissionsBoundaryUsageCount"],
@@ -205,14 +215,14 @@ def _role_entry(role: Resource) -> Shape:
     return {"RoleName": role.key.name, "RoleId": roles.id_of(role)}
 
 
-def _version(policy: Policy, request: Shape) -> Version:
+def _version(policy: Policy, request: Shape) -> PolicyVersion:
     version = policy.version(request["VersionId"])
     if version is None:
         raise NotFound("attachable policy", f"{request['PolicyArn']} version {request['VersionId']}")
     return version
 
 
-def _version_shape(policy: Policy, version: Version) -> Shape:
+def _version_shape(policy: Policy, version: PolicyVersion) -> Shape:
     return {
         "VersionId": version.id,
         "IsDefaultVersion": version.id == policy.default,
@@ -221,13 +231,38 @@ def _version_shape(policy: Policy, version: Version) -> Shape:
 
 
 def _change_policy(call: Call, request: Shape, change: Callable[[Policy], Policy]) -> Policy:
-    for _ in range(_ATTEMPTS):
-        resource = load_policy(call, request["PolicyArn"])
-        changed = change(policy_of(resource))
-        if call.yard.records.apply(resource, Change(body=changed.body), now=call.now):
-            return changed
-    raise _contended(request["PolicyArn"])
+    def load() -> Resource:
+        return load_policy(call, request["PolicyArn"])
+
+    return policy_of(change_body(call, load, lambda resource: change(policy_of(resource)).body))
 
 
-def _contended(arn: str) -> Unavailable:
-    return Unavailable(f'The policy "{arn}" is being changed by too many others; try again.')
+def _policy_shape(resource: Resource, used: PolicyUsage, tags: Mapping[str, str] | None = None) -> Shape:
+    """Return the shape of an account's policy, without its description where a list omits the tags."""
+    policy, arn = policy_of(resource), arn_of_policy(resource)
+    shape = _shape(parse_policy_arn(arn), used, id_seed=resource.id) | {
+        "DefaultVersionId": policy.default,
+        "CreateDate": resource.created_at,
+        "UpdateDate": from_micros(policy.updated_at),
+    }
+    if tags is None:
+        return shape
+    described = {"Description": policy.description} if policy.description else {}
+    return shape | described | {"Tags": tag_shapes(tags)}
+
+
+def _aws_policy_shape(named: PolicyArn, used: PolicyUsage) -> Shape:
+    """Return the shape of an AWS managed policy. Its document and dates are unknown here; its usage is known."""
+    return _shape(named, used, id_seed=named.arn) | {"DefaultVersionId": "v1", "Tags": []}
+
+
+def _shape(named: PolicyArn, used: PolicyUsage, *, id_seed: str) -> Shape:
+    return {
+        "PolicyName": named.name,
+        "PolicyId": unique_id("ANPA", id_seed),
+        "Arn": named.arn,
+        "Path": named.path,
+        "AttachmentCount": used.attached[named.arn],
+        "PermissionsBoundaryUsageCount": used.boundaries[named.arn],
+        "IsAttachable": True,
+    }

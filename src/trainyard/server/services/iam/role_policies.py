@@ -1,4 +1,4 @@
-"""The policies of a role: those attached to it, and those written into it."""
+"""The policies of a role: attached managed policies, inline policies, and the permissions boundary."""
 
 from dataclasses import replace
 
@@ -7,27 +7,27 @@ from trainyard.server import roles
 from trainyard.server.records.contract import Resource
 from trainyard.server.roles import Role
 from trainyard.server.services.contract import Call, Operations, Shape
-from trainyard.server.services.iam import managed
-from trainyard.server.services.iam.documents import INLINE_QUOTA, check_size, checked_policy, encoded
-from trainyard.server.services.iam.paging import page_of
+from trainyard.server.services.iam.changes import touch
+from trainyard.server.services.iam.documents import INLINE_QUOTA, percent_encode, require_policy, require_size
+from trainyard.server.services.iam.resources import load_policy, parse_policy_arn
 from trainyard.server.services.iam.roles import boundary_of, change_role, named_role
-from trainyard.server.services.iam.touching import touch
+from trainyard.server.services.iam.shapes import page_of
 
 ATTACHED_PER_ROLE = 10
 
 
 def attach_role_policy(call: Call, request: Shape) -> Shape:
-    """Attach a policy of AWS, or of the account that the role is in. Attaching it again changes nothing."""
+    """Attach a policy of AWS or of the role's account. Attaching it again changes nothing."""
     arn = request["PolicyArn"]
-    if managed.parse_policy_arn(arn).is_of_aws:
-        change_role(call, request, lambda role: _attached(role, arn))
+    if parse_policy_arn(arn).is_aws_managed:
+        change_role(call, request, lambda role: _with_policy(role, arn))
         return {}
-    policy = _attachable(call, arn)
+    policy = _load_attachable(call, arn)
     if policy.key.account != named_role(call, request).key.account:
         raise NotFound("attachable policy", arn)
-    change_role(call, request, lambda role: _attached(role, arn))
+    change_role(call, request, lambda role: _with_policy(role, arn))
     if not touch(call, policy):
-        change_role(call, request, lambda role: _detached(role, arn))
+        change_role(call, request, lambda role: _without_policy(role, arn))
         raise NotFound("attachable policy", arn)
     return {}
 
@@ -38,7 +38,7 @@ def detach_role_policy(call: Call, request: Shape) -> Shape:
     def detach(role: Role) -> Role:
         if arn not in role.attached:
             raise NotFound("attached policy", arn)
-        return _detached(role, arn)
+        return _without_policy(role, arn)
 
     change_role(call, request, detach)
     return {}
@@ -46,7 +46,7 @@ def detach_role_policy(call: Call, request: Shape) -> Shape:
 
 def list_attached_role_policies(call: Call, request: Shape) -> Shape:
     prefix = request.get("PathPrefix", "/")
-    named = map(managed.parse_policy_arn, roles.role_of(named_role(call, request)).attached)
+    named = map(parse_policy_arn, roles.role_of(named_role(call, request)).attached)
     return page_of(
         "AttachedPolicies",
         (policy for policy in named if policy.path.startswith(prefix)),
@@ -57,11 +57,11 @@ def list_attached_role_policies(call: Call, request: Shape) -> Shape:
 
 
 def put_role_policy(call: Call, request: Shape) -> Shape:
-    document = checked_policy(request["PolicyDocument"], INLINE_QUOTA)
+    document = require_policy(request["PolicyDocument"], INLINE_QUOTA)
 
     def put(role: Role) -> Role:
         inline = {**role.inline, request["PolicyName"]: document}
-        check_size(list(inline.values()), INLINE_QUOTA)
+        require_size(list(inline.values()), INLINE_QUOTA)
         return replace(role, inline=inline)
 
     change_role(call, request, put)
@@ -73,7 +73,7 @@ def get_role_policy(call: Call, request: Shape) -> Shape:
     inline = roles.role_of(resource).inline
     if name not in inline:
         raise NotFound("role policy", name)
-    return {"RoleName": resource.key.name, "PolicyName": name, "PolicyDocument": encoded(inline[name])}
+    return {"RoleName": resource.key.name, "PolicyName": name, "PolicyDocument": percent_encode(inline[name])}
 
 
 def list_role_policies(call: Call, request: Shape) -> Shape:
@@ -96,7 +96,7 @@ def delete_role_policy(call: Call, request: Shape) -> Shape:
 def put_role_permissions_boundary(call: Call, request: Shape) -> Shape:
     arn = boundary_of(call, request, account=named_role(call, request).key.account)
     change_role(call, request, lambda role: replace(role, boundary=arn))
-    if not managed.parse_policy_arn(arn).is_of_aws and not touch(call, _attachable(call, arn)):
+    if not parse_policy_arn(arn).is_aws_managed and not touch(call, _load_attachable(call, arn)):
         change_role(call, request, lambda role: replace(role, boundary=""))
         raise NotFound("boundary", arn)
     return {}
@@ -120,14 +120,14 @@ OPERATIONS: Operations = {
 }
 
 
-def _attachable(call: Call, arn: str) -> Resource:
+def _load_attachable(call: Call, arn: str) -> Resource:
     try:
-        return managed.load_policy(call, arn)
+        return load_policy(call, arn)
     except NotFound:
         raise NotFound("attachable policy", arn) from None
 
 
-def _attached(role: Role, arn: str) -> Role:
+def _with_policy(role: Role, arn: str) -> Role:
     if arn in role.attached:
         return role
     if len(role.attached) >= ATTACHED_PER_ROLE:
@@ -135,5 +135,5 @@ def _attached(role: Role, arn: str) -> Role:
     return replace(role, attached=(*role.attached, arn))
 
 
-def _detached(role: Role, arn: str) -> Role:
+def _without_policy(role: Role, arn: str) -> Role:
     return replace(role, attached=tuple(known for known in role.attached if known != arn))

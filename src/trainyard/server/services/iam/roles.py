@@ -1,28 +1,25 @@
-"""Roles: created, described, changed, tagged, deleted."""
+"""Roles: create, describe, change, tag, delete."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from trainyard.foundation.errors import NotFound, Unavailable
+from trainyard.foundation.errors import NotFound
 from trainyard.server import roles
-from trainyard.server.records.contract import Change, Query, Resource, ResourceKey, SortBy
+from trainyard.server.records.contract import Query, Resource, ResourceKey, SortBy
 from trainyard.server.roles import Role
 from trainyard.server.services.contract import Call, Operations, Shape
-from trainyard.server.services.iam import managed, profiles
-from trainyard.server.services.iam.documents import checked_trust, encoded
+from trainyard.server.services.iam.changes import change_body, delete_unused
+from trainyard.server.services.iam.documents import percent_encode, require_trust
 from trainyard.server.services.iam.faults import delete_conflict
-from trainyard.server.services.iam.paging import page_of_records
-from trainyard.server.services.iam.tags import add_tags, page_of_tags, tag_shapes, tags_of
-from trainyard.server.services.visible import load_visible
-
-# Each attempt is lost only to another writer that succeeded, so this many in a row is a sign of something else.
-_ATTEMPTS = 20
+from trainyard.server.services.iam.resources import load_policy, parse_policy_arn, profiles_with_role
+from trainyard.server.services.iam.shapes import add_tags, page_of_records, page_of_tags, tag_shapes, tags_of
+from trainyard.server.services.visibility import load_visible
 
 
 def create_role(call: Call, request: Shape) -> Shape:
     role = Role(
         path=request.get("Path", "/"),
-        trust=checked_trust(request["AssumeRolePolicyDocument"]),
+        trust=require_trust(request["AssumeRolePolicyDocument"]),
         description=request.get("Description", ""),
         max_session_s=request.get("MaxSessionDuration", 3600),
         boundary=boundary_of(call, request, account=call.account),
@@ -44,7 +41,7 @@ def list_roles(call: Call, request: Shape) -> Shape:
         call.yard.records,
         Query(roles.KIND, account=call.caller.scope, sort_by=SortBy.NAME),
         request,
-        wanted=lambda resource: roles.role_of(resource).path.startswith(prefix),
+        is_match=lambda resource: roles.role_of(resource).path.startswith(prefix),
         shape=role_shape,
     )
 
@@ -68,24 +65,23 @@ def update_role_description(call: Call, request: Shape) -> Shape:
 
 
 def update_assume_role_policy(call: Call, request: Shape) -> Shape:
-    trust = checked_trust(request["PolicyDocument"])
+    trust = require_trust(request["PolicyDocument"])
     change_role(call, request, lambda role: replace(role, trust=trust))
     return {}
 
 
 def delete_role(call: Call, request: Shape) -> Shape:
-    for _ in range(_ATTEMPTS):
-        resource = named_role(call, request)
+    def require_unused(resource: Resource) -> None:
         role = roles.role_of(resource)
-        if profiles.with_role(call.yard.records, resource):
+        if profiles_with_role(call.yard.records, resource):
             raise delete_conflict("Cannot delete entity, must remove roles from instance profile first.")
         if role.attached:
             raise delete_conflict("Cannot delete entity, must detach all policies first.")
         if role.inline:
             raise delete_conflict("Cannot delete entity, must delete policies first.")
-        if call.yard.records.delete(resource, now=call.now):
-            return {}
-    raise _contended(request["RoleName"])
+
+    delete_unused(call, lambda: named_role(call, request), require_unused=require_unused)
+    return {}
 
 
 def tag_role(call: Call, request: Shape) -> Shape:
@@ -123,23 +119,17 @@ def named_role(call: Call, request: Shape) -> Resource:
 
 
 def change_role(call: Call, request: Shape, change: Callable[[Role], Role]) -> Resource:
-    """Apply a change to the role that the request names, again when another writer was first."""
-    for _ in range(_ATTEMPTS):
-        resource = named_role(call, request)
-        changed = change(roles.role_of(resource))
-        applied = call.yard.records.apply(resource, Change(body=changed.body), now=call.now)
-        if applied is not None:
-            return applied
-    raise _contended(request["RoleName"])
+    """Apply a change to the role that the request names; return the changed role."""
+    return change_body(call, lambda: named_role(call, request), lambda resource: change(roles.role_of(resource)).body)
 
 
 def boundary_of(call: Call, request: Shape, *, account: str) -> str:
-    """The policy that a request makes the boundary of a role in that account; "" where it names none."""
+    """Return the ARN of the permissions boundary that a request names for a role in `account`, or ""."""
     arn = str(request.get("PermissionsBoundary", ""))
-    if not arn or managed.parse_policy_arn(arn).is_of_aws:
+    if not arn or parse_policy_arn(arn).is_aws_managed:
         return arn
     try:
-        policy = managed.load_policy(call, arn)
+        policy = load_policy(call, arn)
     except NotFound:
         raise NotFound("boundary", arn) from None
     if policy.key.account != account:
@@ -148,7 +138,7 @@ def boundary_of(call: Call, request: Shape, *, account: str) -> str:
 
 
 def role_shape(resource: Resource) -> Shape:
-    """What a list tells of a role."""
+    """Return the shape of a role in a list."""
     role = roles.role_of(resource)
     shape: Shape = {
         "Path": role.path,
@@ -156,18 +146,14 @@ def role_shape(resource: Resource) -> Shape:
         "RoleId": roles.id_of(resource),
         "Arn": roles.arn_of(resource),
         "CreateDate": resource.created_at,
-        "AssumeRolePolicyDocument": encoded(role.trust),
+        "AssumeRolePolicyDocument": percent_encode(role.trust),
         "MaxSessionDuration": role.max_session_s,
     }
     return shape | {"Description": role.description} if role.description else shape
 
 
-def _contended(name: str) -> Unavailable:
-    return Unavailable(f'The role "{name}" is being changed by too many others; try again.')
-
-
 def _full_shape(call: Call, resource: Resource) -> Shape:
-    """What a list leaves out as well."""
+    """Return the shape of a role with the members that a list omits."""
     shape = role_shape(resource)
     if tags := _tags(call, resource):
         shape["Tags"] = tag_shapes(tags)

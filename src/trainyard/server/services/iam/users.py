@@ -1,25 +1,44 @@
-"""Users and their key pairs. Each user is an account of its own, which only an administrator adds and removes."""
+"""Users, their access keys, and the account of each: only an administrator adds and removes users."""
 
 from collections.abc import Sequence
 
 from trainyard.foundation.arns import unique_id, user_arn
 from trainyard.foundation.errors import InvalidRequest, NotPermitted
-from trainyard.server.identity import is_temporary
-from trainyard.server.records.contract import AccessKey, User
+from trainyard.server import roles
+from trainyard.server.identity import KEYS_PER_USER, is_temporary
+from trainyard.server.records.contract import AccessKey, Query, User
 from trainyard.server.services.contract import Call, Operations, Shape
-from trainyard.server.services.iam.paging import page_of
-from trainyard.server.services.iam.tags import add_tags, page_of_tags, tag_shapes, tags_of
+from trainyard.server.services.iam.documents import INLINE_QUOTA, POLICY_QUOTA, TRUST_QUOTA
+from trainyard.server.services.iam.policies import VERSIONS_PER_POLICY
+from trainyard.server.services.iam.resources import INSTANCE_PROFILE, POLICY, policy_of
+from trainyard.server.services.iam.role_policies import ATTACHED_PER_ROLE
+from trainyard.server.services.iam.shapes import add_tags, all_of, page_of, page_of_tags, tag_shapes, tags_of
 
-ADMINISTRATORS = "/administrators/"  # the path of those who see all accounts
+# The path of users who see all accounts.
+ADMINISTRATORS = "/administrators/"
 OTHERS = "/"
 ACTIVE, INACTIVE = "Active", "Inactive"
+
+# Counts of GetAccountSummary that are always zero, because the yard has no such things.
+_ALWAYS_ZERO = (
+    "AccountAccessKeysPresent",
+    "AccountMFAEnabled",
+    "AccountSigningCertificatesPresent",
+    "Groups",
+    "MFADevices",
+    "MFADevicesInUse",
+    "Providers",
+    "ServerCertificates",
+)
 
 
 def create_user(call: Call, request: Shape) -> Shape:
     name, path = request["UserName"], request.get("Path", OTHERS)
-    _demand_administrator(call, "CreateUser", name)
+    _require_administrator(call, "CreateUser", name)
     if path not in (OTHERS, ADMINISTRATORS):
-        raise InvalidRequest(f'The path of a user is "{OTHERS}", or "{ADMINISTRATORS}" for an administrator.')
+        raise InvalidRequest(
+            f'The Path of a user must be "{OTHERS}", or "{ADMINISTRATORS}" for an administrator; it is "{path}".'
+        )
     if "PermissionsBoundary" in request:
         raise InvalidRequest("Trainyard does not enforce PermissionsBoundary; leave it out.")
     tags = tags_of(request)
@@ -34,13 +53,13 @@ def get_user(call: Call, request: Shape) -> Shape:
 
 def list_users(call: Call, request: Shape) -> Shape:
     prefix = request.get("PathPrefix", "/")
-    wanted = [user for user in visible_users(call) if _path(user).startswith(prefix)]
-    return page_of("Users", wanted, request, key=lambda user: user.name, shape=_shape)
+    matches = [user for user in visible_users(call) if _path(user).startswith(prefix)]
+    return page_of("Users", matches, request, key=lambda user: user.name, shape=_shape)
 
 
 def delete_user(call: Call, request: Shape) -> Shape:
-    """Remove a user and all its keys in one step, where AWS wants the keys deleted first."""
-    _demand_administrator(call, "DeleteUser", request["UserName"])
+    """Remove a user with all its keys; AWS requires that the keys are deleted first."""
+    _require_administrator(call, "DeleteUser", request["UserName"])
     user = call.yard.identities.user_named(request["UserName"])
     call.yard.identities.remove_user(user.account, now=call.now)
     records = call.yard.records
@@ -49,7 +68,7 @@ def delete_user(call: Call, request: Shape) -> Shape:
 
 
 def create_access_key(call: Call, request: Shape) -> Shape:
-    _demand_lasting_key(call)
+    _require_long_term_key(call)
     user = named_user(call, request, "CreateAccessKey")
     key = call.yard.identities.create_access_key(user.account, now=call.now)
     return {"AccessKey": _key_shape(user, key, is_active=True) | {"SecretAccessKey": key.secret}}
@@ -68,18 +87,20 @@ def list_access_keys(call: Call, request: Shape) -> Shape:
 
 
 def update_access_key(call: Call, request: Shape) -> Shape:
-    """Make a key pair useless, or useful again."""
-    _demand_lasting_key(call)
+    """Deactivate an access key, or activate it again."""
+    _require_long_term_key(call)
     user = named_user(call, request, "UpdateAccessKey")
     if request["Status"] not in (ACTIVE, INACTIVE):
-        raise InvalidRequest(f"The status of an access key is {ACTIVE} or {INACTIVE}.")
+        raise InvalidRequest(
+            f'The Status of an access key must be {ACTIVE} or {INACTIVE}; it is "{request["Status"]}".'
+        )
     is_active = request["Status"] == ACTIVE
     call.yard.identities.set_key_active(user.account, request["AccessKeyId"], is_active=is_active, now=call.now)
     return {}
 
 
 def delete_access_key(call: Call, request: Shape) -> Shape:
-    _demand_lasting_key(call)
+    _require_long_term_key(call)
     user = named_user(call, request, "DeleteAccessKey")
     call.yard.identities.delete_access_key(user.account, request["AccessKeyId"], now=call.now)
     return {}
@@ -102,6 +123,54 @@ def list_user_tags(call: Call, request: Shape) -> Shape:
     return page_of_tags(call.yard.records.tags(user.account, _arn(user)), request)
 
 
+def get_account_summary(call: Call, _request: Shape) -> Shape:
+    """Return counts and the quotas that the yard enforces; other quotas of AWS are left out."""
+    policies = list(all_of(call.yard.records, Query(POLICY, account=call.caller.scope)))
+    counts = {
+        "Users": len(visible_users(call)),
+        "Roles": _count(call, roles.KIND),
+        "InstanceProfiles": _count(call, INSTANCE_PROFILE),
+        "Policies": len(policies),
+        "PolicyVersionsInUse": sum(len(policy_of(policy).versions) for policy in policies),
+    }
+    quotas = {
+        "AccessKeysPerUserQuota": KEYS_PER_USER,
+        "AssumeRolePolicySizeQuota": TRUST_QUOTA[1],
+        "AttachedPoliciesPerRoleQuota": ATTACHED_PER_ROLE,
+        "PolicySizeQuota": POLICY_QUOTA[1],
+        "RolePolicySizeQuota": INLINE_QUOTA[1],
+        "VersionsPerPolicyQuota": VERSIONS_PER_POLICY,
+    }
+    return {"SummaryMap": counts | quotas | dict.fromkeys(_ALWAYS_ZERO, 0)}
+
+
+def list_account_aliases(_call: Call, _request: Shape) -> Shape:
+    return {"AccountAliases": [], "IsTruncated": False}
+
+
+def list_groups(_call: Call, _request: Shape) -> Shape:
+    """Return none: a yard has no groups."""
+    return {"Groups": [], "IsTruncated": False}
+
+
+def list_groups_for_user(call: Call, request: Shape) -> Shape:
+    """Return none: a yard has no groups."""
+    named_user(call, request, "ListGroupsForUser")
+    return {"Groups": [], "IsTruncated": False}
+
+
+def list_user_policies(call: Call, request: Shape) -> Shape:
+    """Return none: only roles have policies here."""
+    named_user(call, request, "ListUserPolicies")
+    return {"PolicyNames": [], "IsTruncated": False}
+
+
+def list_attached_user_policies(call: Call, request: Shape) -> Shape:
+    """Return none: only roles have policies here."""
+    named_user(call, request, "ListAttachedUserPolicies")
+    return {"AttachedPolicies": [], "IsTruncated": False}
+
+
 OPERATIONS: Operations = {
     "CreateUser": create_user,
     "GetUser": get_user,
@@ -114,15 +183,21 @@ OPERATIONS: Operations = {
     "TagUser": tag_user,
     "UntagUser": untag_user,
     "ListUserTags": list_user_tags,
+    "GetAccountSummary": get_account_summary,
+    "ListAccountAliases": list_account_aliases,
+    "ListGroups": list_groups,
+    "ListGroupsForUser": list_groups_for_user,
+    "ListUserPolicies": list_user_policies,
+    "ListAttachedUserPolicies": list_attached_user_policies,
 }
 
 
 def named_user(call: Call, request: Shape, operation: str) -> User:
-    """The user that the request names, or the caller itself."""
+    """Return the user that the request names, or the caller if it names none."""
     name = request.get("UserName", call.caller.user)
     if name == call.caller.user:
         return call.yard.records.user(call.account)
-    _demand_administrator(call, operation, name)
+    _require_administrator(call, operation, name)
     return call.yard.identities.user_named(name)
 
 
@@ -131,16 +206,16 @@ def visible_users(call: Call) -> Sequence[User]:
     return records.users() if call.caller.is_admin else [records.user(call.account)]
 
 
-def _demand_administrator(call: Call, operation: str, name: str) -> None:
-    """The same refusal whether or not there is such a user."""
+def _require_administrator(call: Call, operation: str, name: str) -> None:
+    """Refuse callers who are not administrators, in the same words whether or not the user exists."""
     if not call.caller.is_admin:
         raise NotPermitted(
             f"User: {call.caller.arn} is not authorized to perform: iam:{operation} on resource: user {name}"
         )
 
 
-def _demand_lasting_key(call: Call) -> None:
-    """A job has temporary credentials; were it to make lasting ones, they would outlive it."""
+def _require_long_term_key(call: Call) -> None:
+    """Refuse temporary credentials: a job could otherwise create keys that outlive it."""
     if is_temporary(call.caller.access_key_id):
         raise NotPermitted("Access keys cannot be created, changed or deleted with temporary credentials.")
 
@@ -175,3 +250,7 @@ def _key_shape(user: User, key: AccessKey, *, is_active: bool) -> Shape:
         "Status": ACTIVE if is_active else INACTIVE,
         "CreateDate": key.created_at,
     }
+
+
+def _count(call: Call, kind: str) -> int:
+    return sum(1 for _ in all_of(call.yard.records, Query(kind, account=call.caller.scope)))

@@ -1,4 +1,4 @@
-"""CloudWatch Logs: groups and streams in the records, events in the log format."""
+"""CloudWatch Logs: groups and streams in the records, events in log segments."""
 
 from trainyard.foundation.errors import AlreadyExists, Conflict, InvalidRequest, LimitExceeded, NotFound, Unavailable
 from trainyard.server.services.contract import Operations
@@ -24,11 +24,11 @@ FAULTS = FaultTable(
         Conflict: FaultRow("OperationAbortedException"),
         Unavailable: FaultRow("ServiceUnavailableException", 503),
     },
-    kinds={
+    not_found={
         "log group": FaultRow("ResourceNotFoundException", words="The specified log group does not exist."),
         "log stream": FaultRow("ResourceNotFoundException", words="The specified log stream does not exist."),
     },
-    taken={
+    already_exists={
         "log group": FaultRow("ResourceAlreadyExistsException", words="The specified log group already exists"),
         "log stream": FaultRow("ResourceAlreadyExistsException", words="The specified log stream already exists"),
     },

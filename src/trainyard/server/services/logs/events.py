@@ -1,4 +1,4 @@
-"""Log events: taking them in, and reading one stream page by page."""
+"""PutLogEvents and GetLogEvents: write events, and read one stream page by page."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -8,12 +8,11 @@ from itertools import pairwise
 
 from trainyard.formats.logs import LogPage, LogReader, LogWriter, TimeRange
 from trainyard.foundation.errors import InvalidRequest, NotFound
+from trainyard.server.log_streams import folder_of, is_foreign
 from trainyard.server.records.contract import Resource
 from trainyard.server.services.contract import Call, Operations, Shape
-from trainyard.server.services.logs.groups import group_of, load_group, oldest_shown_ms
-from trainyard.server.services.logs.storage import folder_of, is_foreign
-from trainyard.server.services.logs.streams import load_stream, remember_last_event, stream_name
-from trainyard.server.services.logs.times import to_millis
+from trainyard.server.services.logs.groups import group_of, load_group, oldest_visible_ms, to_millis
+from trainyard.server.services.logs.streams import load_stream, stream_name, update_last_event
 
 MAX_EVENTS = 10_000
 MAX_BATCH_BYTES = 1024 * 1024
@@ -22,7 +21,7 @@ MAX_SPAN = timedelta(hours=24)
 MAX_AGE = timedelta(days=14)
 MAX_AHEAD = timedelta(hours=2)
 
-_TOKEN = re.compile(r"(?P<way>[fb])/(?P<offset>[0-9]{1,56})")
+_TOKEN = re.compile(r"(?P<direction>[fb])/(?P<offset>[0-9]{1,56})")
 
 Events = Sequence[tuple[int, bytes]]
 
@@ -31,13 +30,15 @@ def put_log_events(call: Call, shape: Shape) -> Shape:
     group = load_group(call, shape["logGroupName"])
     stream = load_stream(call, group, shape["logStreamName"])
     if is_foreign(stream):
-        raise InvalidRequest(f'The log stream "{stream_name(stream)}" is written by its job; put events into another.')
+        raise InvalidRequest(
+            f'The log stream "{stream_name(stream)}" belongs to a job; put events into another stream.'
+        )
     events = [(event["timestamp"], event["message"].encode("utf-8", "replace")) for event in shape["logEvents"]]
     _require_batch(events)
-    accepted, rejections = _sort_out(call, group, events)
+    accepted, rejections = _split_events(call, group, events)
     _require_span(accepted)
     end = _append(call, stream, accepted) if accepted else 0
-    # Clients need no token any more; older ones read it all the same.
+    # Clients no longer need a token, but older ones still read it.
     answer: Shape = {"nextSequenceToken": f"{end:056d}"}
     return answer | ({"rejectedLogEventsInfo": rejections} if rejections else {})
 
@@ -45,9 +46,9 @@ def put_log_events(call: Call, shape: Shape) -> Shape:
 def get_log_events(call: Call, shape: Shape) -> Shape:
     group = group_of(call, shape)
     reader = LogReader(folder_of(call.yard.logs, load_stream(call, group, shape["logStreamName"])))
-    times = shown_times(call, group, start_ms=shape.get("startTime"), end_ms=shape.get("endTime"))
+    times = visible_times(call, group, start_ms=shape.get("startTime"), end_ms=shape.get("endTime"))
     page = _page(reader, shape, times)
-    # A stream is kept in the order in which events came; clients expect that of their times.
+    # A stream stores events in order of arrival; clients expect them in order of time.
     events = sorted(page.events, key=lambda event: event.ms)
     return {
         "events": [
@@ -61,9 +62,9 @@ def get_log_events(call: Call, shape: Shape) -> Shape:
 OPERATIONS: Operations = {"PutLogEvents": put_log_events, "GetLogEvents": get_log_events}
 
 
-def shown_times(call: Call, group: Resource, *, start_ms: int | None, end_ms: int | None) -> TimeRange:
-    """The asked range of times, less what the retention policy of the group hides."""
-    oldest_ms = oldest_shown_ms(group, call.now)
+def visible_times(call: Call, group: Resource, *, start_ms: int | None, end_ms: int | None) -> TimeRange:
+    """Return the requested range of times without what the group's retention policy hides."""
+    oldest_ms = oldest_visible_ms(group, call.now)
     starts = [ms for ms in (start_ms, oldest_ms) if ms is not None]
     return TimeRange(max(starts, default=None), end_ms)
 
@@ -76,11 +77,11 @@ def _require_batch(events: Events) -> None:
         raise InvalidRequest("Log events in a single PutLogEvents request must be in chronological order.")
 
 
-def _sort_out(call: Call, group: Resource, events: Events) -> tuple[Events, dict[str, int]]:
-    """The events that are neither too old nor too new, and where the others begin and end."""
+def _split_events(call: Call, group: Resource, events: Events) -> tuple[Events, dict[str, int]]:
+    """Return the events that are neither too old nor too new, and the indexes that bound the rejected ones."""
     times = [ms for ms, _ in events]
     too_old = bisect_left(times, to_millis(call.now - MAX_AGE))
-    expired = bisect_left(times, oldest_shown_ms(group, call.now) or 0)
+    expired = bisect_left(times, oldest_visible_ms(group, call.now) or 0)
     too_new = bisect_right(times, to_millis(call.now + MAX_AHEAD))
     rejections = {}
     if too_old:
@@ -98,15 +99,16 @@ def _require_span(events: Events) -> None:
 
 
 def _append(call: Call, stream: Resource, events: Events) -> int:
-    """Append durably and return where the stream ends then."""
-    call.yard.require_room(call.yard.logs, sum(len(message) for _, message in events))
+    """Append events durably; return the new end of the stream."""
+    call.yard.require_space(call.yard.logs, sum(len(message) for _, message in events))
     with LogWriter(folder_of(call.yard.logs, stream)) as writer:
         writer.append_messages(events, ingested_ms=to_millis(call.now))
         writer.sync()
         end = writer.end
     try:
-        remember_last_event(call.yard.records, stream, events[-1][0], now=call.now)
-    except NotFound as error:  # deleted meanwhile; the sweep of left-over folders takes the events
+        update_last_event(call.yard.records, stream, events[-1][0], now=call.now)
+    except NotFound as error:
+        # The stream was deleted in the meantime. The sweep of orphaned folders removes the events.
         raise NotFound("log stream", stream_name(stream)) from error
     return end
 
@@ -120,5 +122,5 @@ def _page(reader: LogReader, shape: Shape, times: TimeRange) -> LogPage:
     parsed = _TOKEN.fullmatch(token)
     if parsed is None:
         raise InvalidRequest("The specified nextToken is invalid.")
-    read = reader.forward if parsed["way"] == "f" else reader.backward
+    read = reader.forward if parsed["direction"] == "f" else reader.backward
     return read(int(parsed["offset"]), max_events=limit, times=times)

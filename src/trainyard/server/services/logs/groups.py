@@ -1,4 +1,4 @@
-"""Log groups: the names under which streams live, and how long their events are shown."""
+"""Log groups: the groups of streams, and how long their events are visible."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -7,25 +7,19 @@ from itertools import islice
 from typing import Any
 
 from trainyard.formats.logs import LogReader
+from trainyard.foundation.clock import to_micros
 from trainyard.foundation.errors import AlreadyExists, InvalidRequest, NotFound
+from trainyard.server.log_streams import GROUP, folder_of, group_body, load_streams, log_group_arn, remove_events
 from trainyard.server.records.contract import Change, Draft, Query, Resource, ResourceKey, SortBy
 from trainyard.server.services.contract import Call, Operations, Shape
-from trainyard.server.services.logs.storage import (
-    GROUP,
-    folder_of,
-    group_body,
-    log_group_arn,
-    remove_events,
-    streams_in,
-)
-from trainyard.server.services.logs.times import to_millis
 from trainyard.server.services.tag_rules import require_tags
-from trainyard.server.services.visible import load_visible
+from trainyard.server.services.visibility import load_visible
 from trainyard.wire.fault import Fault
 
 KIND = GROUP
 PAGE = 50
-MAX_MEASURED = 2000  # streams, about a tenth of a second
+# Streams measured for storedBytes; takes about 0.1 s.
+MAX_MEASURED = 2000
 
 RETENTION_DAYS = frozenset(
     {1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653}
@@ -37,9 +31,11 @@ _ARN = re.compile(r"arn:aws:logs:[^:]*:(?P<account>[0-9]{12}):log-group:(?P<name
 def create_log_group(call: Call, shape: Shape) -> Shape:
     name, tags = shape["logGroupName"], shape.get("tags", {})
     if name.startswith("aws/"):
-        raise InvalidRequest(f'The log group name "{name}" begins with aws/, which is reserved.')
+        raise InvalidRequest(f'The prefix aws/ of the log group name "{name}" is reserved; choose another name.')
     if shape.get("deletionProtectionEnabled"):
-        raise InvalidRequest("Deletion protection of log groups is not served; create the group without it.")
+        raise InvalidRequest(
+            "Trainyard has no deletion protection for log groups; leave deletionProtectionEnabled out."
+        )
     require_tags(tags)
     body = group_body(log_class=shape.get("logGroupClass", "STANDARD"), kms_key=shape.get("kmsKeyId"))
     key = ResourceKey(call.account, KIND, name)
@@ -54,8 +50,8 @@ def create_log_group(call: Call, shape: Shape) -> Shape:
 def delete_log_group(call: Call, shape: Shape) -> Shape:
     while True:
         group = load_group(call, shape["logGroupName"])
-        streams = list(streams_in(call.yard.records, group))
-        # Records first: after a crash in between, folders without a stream are swept, and no stream lacks its folder.
+        streams = list(load_streams(call.yard.records, group))
+        # Records first: after a crash in between, a sweep removes the folders, and no stream is without its folder.
         if call.yard.records.delete(group, now=call.now):
             for stream in streams:
                 remove_events(call.yard.logs, stream)
@@ -72,7 +68,7 @@ def describe_log_groups(call: Call, shape: Shape) -> Shape:
             raise InvalidRequest(
                 "logGroupIdentifiers cannot be combined with logGroupNamePrefix or logGroupNamePattern."
             )
-        return {"logGroups": [_group_shape(call, group) for group in _existing(call, identifiers)]}
+        return {"logGroups": [_group_shape(call, group) for group in _load_existing(call, identifiers)]}
     query = Query(
         KIND,
         account=call.caller.scope,
@@ -83,7 +79,7 @@ def describe_log_groups(call: Call, shape: Shape) -> Shape:
         after=shape.get("nextToken", ""),
     )
     page = call.yard.records.find(query)
-    shown = {"logGroups": [_group_shape(call, group) for group in page.resources if _is_wanted(group, shape)]}
+    shown = {"logGroups": [_group_shape(call, group) for group in page.resources if _is_match(group, shape)]}
     return shown | ({"nextToken": page.next_after} if page.next_after else {})
 
 
@@ -91,7 +87,7 @@ def put_retention_policy(call: Call, shape: Shape) -> Shape:
     days = shape["retentionInDays"]
     if days not in RETENTION_DAYS:
         allowed = ", ".join(map(str, sorted(RETENTION_DAYS)))
-        raise InvalidRequest(f"Events cannot be kept for {days} days; the number must be one of {allowed}.")
+        raise InvalidRequest(f"Invalid retentionInDays {days}; use one of {allowed}.")
     _change_body(call, shape["logGroupName"], lambda body: {**body, "retention_days": days})
     return {}
 
@@ -111,18 +107,18 @@ OPERATIONS: Operations = {
 
 
 def group_of(call: Call, shape: Shape) -> Resource:
-    """The group that a request names by `logGroupName` or by `logGroupIdentifier`."""
+    """Load the group that a request names by `logGroupName` or `logGroupIdentifier`."""
     references = [shape[member] for member in ("logGroupName", "logGroupIdentifier") if member in shape]
     if len(references) > 1:
         message = "LogGroup name and LogGroup ARN are mutually exclusive parameters."
         raise Fault("ValidationException", message)
     if not references:
-        raise InvalidRequest("Give either logGroupName or logGroupIdentifier, one of the two.")
+        raise InvalidRequest("Give either logGroupName or logGroupIdentifier.")
     return load_group(call, references[0])
 
 
 def load_group(call: Call, reference: str) -> Resource:
-    """The group of a name or an ARN; an ARN of any region names it."""
+    """Load a group by its name or its ARN. The region of an ARN is ignored."""
     if not reference.startswith("arn:"):
         try:
             return load_visible(call, KIND, reference)
@@ -143,13 +139,17 @@ def group_arn(group: Resource) -> str:
     return log_group_arn(group.region, group.key.account, group.key.name)
 
 
-def oldest_shown_ms(group: Resource, now: datetime) -> int | None:
-    """The time before which the retention policy of a group hides events."""
+def oldest_visible_ms(group: Resource, now: datetime) -> int | None:
+    """Return the time before which the group's retention policy hides events."""
     days = group.body["retention_days"]
     return None if days is None else to_millis(now - timedelta(days=days))
 
 
-def _existing(call: Call, references: list[str]) -> list[Resource]:
+def to_millis(moment: datetime) -> int:
+    return to_micros(moment) // 1000
+
+
+def _load_existing(call: Call, references: list[str]) -> list[Resource]:
     groups = []
     for reference in references:
         try:
@@ -159,7 +159,7 @@ def _existing(call: Call, references: list[str]) -> list[Resource]:
     return groups
 
 
-def _is_wanted(group: Resource, shape: Shape) -> bool:
+def _is_match(group: Resource, shape: Shape) -> bool:
     accounts, of_class = shape.get("accountIdentifiers"), shape.get("logGroupClass")
     return (not accounts or group.key.account in accounts) and (not of_class or group.body["class"] == of_class)
 
@@ -172,10 +172,10 @@ def _change_body(call: Call, name: str, change: Callable[[Mapping[str, Any]], Ma
 
 
 def _stored_bytes(call: Call, group: Resource) -> int:
-    """How much the streams of a group hold; of very many, only the first are looked at, as AWS's number lags too."""
+    """Return the total size of a group's streams; of very many, only the first count, as AWS's number lags too."""
     summaries = (
         LogReader(folder_of(call.yard.logs, stream)).summary()
-        for stream in islice(streams_in(call.yard.records, group), MAX_MEASURED)
+        for stream in islice(load_streams(call.yard.records, group), MAX_MEASURED)
     )
     return sum(summary.end - summary.start for summary in summaries if summary is not None)
 

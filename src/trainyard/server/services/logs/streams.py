@@ -1,4 +1,4 @@
-"""Log streams. The record of one hangs on its group's and is named `group:stream`, as neither name may hold a colon.
+"""Log streams. A stream's record is a child of its group's and is named `group:stream`; neither name has a colon.
 
 Its status is the time of its latest event in digits, so that the records can list streams in that order.
 """
@@ -8,11 +8,10 @@ from datetime import datetime
 from trainyard.formats.logs import LogReader
 from trainyard.foundation.arns import arn
 from trainyard.foundation.errors import AlreadyExists, InvalidRequest, NotFound
+from trainyard.server.log_streams import STREAM, folder_of, remove_events
 from trainyard.server.records.contract import Change, Draft, Query, Records, Resource, ResourceKey, SortBy
 from trainyard.server.services.contract import Call, Operations, Shape
-from trainyard.server.services.logs.groups import group_of, load_group
-from trainyard.server.services.logs.storage import STREAM, folder_of, remove_events
-from trainyard.server.services.logs.times import to_millis
+from trainyard.server.services.logs.groups import group_of, load_group, to_millis
 
 PAGE = 50
 
@@ -25,7 +24,8 @@ def create_log_stream(call: Call, shape: Shape) -> Shape:
         call.yard.records.create(draft, now=call.now)
     except AlreadyExists as error:
         raise AlreadyExists("log stream", name) from error
-    except NotFound as error:  # the group was deleted meanwhile
+    except NotFound as error:
+        # The group was deleted in the meantime.
         raise NotFound("log group", group.key.name) from error
     return {}
 
@@ -57,7 +57,7 @@ def describe_log_streams(call: Call, shape: Shape) -> Shape:
     )
     page = call.yard.records.find(query)
     shown = {"logStreams": [_stream_shape(call, stream) for stream in page.resources]}
-    # The sagemaker SDK asks again for as long as it sees a token, without sending it: none when this is all.
+    # The sagemaker SDK asks again while there is a token, without sending it, so the last page must have none.
     return shown | ({"nextToken": page.next_after} if page.next_after else {})
 
 
@@ -83,8 +83,8 @@ def stream_name(stream: Resource) -> str:
     return stream.key.name.partition(":")[2]
 
 
-def remember_last_event(records: Records, stream: Resource, last_ms: int, *, now: datetime) -> None:
-    """Put the stream in its place in the order of latest events; NotFound when it was deleted meanwhile."""
+def update_last_event(records: Records, stream: Resource, last_ms: int, *, now: datetime) -> None:
+    """Record the time of the latest event, by which streams are sorted; NotFound if the stream was deleted."""
     status = f"{last_ms:020d}"
     while stream.status < status:
         if records.apply(stream, Change(status=status), now=now) is not None:
@@ -98,7 +98,8 @@ def _stream_shape(call: Call, stream: Resource) -> Shape:
         "logStreamName": stream_name(stream),
         "creationTime": to_millis(stream.created_at),
         "arn": arn("logs", stream.region, stream.key.account, f"log-group:{group}:log-stream:{stream_name(stream)}"),
-        "storedBytes": 0,  # of a stream AWS, too, tells no size since 2019
+        # AWS has reported no sizes of streams since 2019 either.
+        "storedBytes": 0,
     }
     summary = LogReader(folder_of(call.yard.logs, stream)).summary()
     if summary is not None:

@@ -1,4 +1,4 @@
-"""Tags of log groups, by ARN and by name."""
+"""The tags of log groups, by ARN or name."""
 
 from trainyard.foundation.errors import LimitExceeded
 from trainyard.server.records.contract import Resource

@@ -3,17 +3,14 @@
 from trainyard.server.services.contract import Operations
 from trainyard.server.services.s3 import (
     buckets,
-    completion,
     configurations,
-    copying,
-    deleting,
     listing,
+    multipart_completion,
+    multipart_uploads,
+    object_reads,
+    object_writes,
     ownership,
-    parts,
-    reading,
     tagging,
-    uploads,
-    writing,
 )
 from trainyard.server.services.s3.faults import FAULTS
 
@@ -24,12 +21,9 @@ OPERATIONS: Operations = {
     **configurations.OPERATIONS,
     **ownership.OPERATIONS,
     **listing.OPERATIONS,
-    **writing.OPERATIONS,
-    **reading.OPERATIONS,
-    **copying.OPERATIONS,
-    **deleting.OPERATIONS,
+    **object_writes.OPERATIONS,
+    **object_reads.OPERATIONS,
     **tagging.OPERATIONS,
-    **uploads.OPERATIONS,
-    **parts.OPERATIONS,
-    **completion.OPERATIONS,
+    **multipart_uploads.OPERATIONS,
+    **multipart_completion.OPERATIONS,
 }

@@ -1,4 +1,4 @@
-"""What a client says about an object: system headers, metadata of its own, tags."""
+"""The attributes of an object: system headers, user metadata, tags."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,7 +16,7 @@ STANDARD = "STANDARD"
 _STORAGE_CLASS = "x-amz-storage-class"
 _BUCKET_KEY = "x-amz-server-side-encryption-bucket-key-enabled"
 
-_DESCRIPTION = {
+_CONTENT = {
     "CacheControl": "cache-control",
     "ContentDisposition": "content-disposition",
     "ContentEncoding": "content-encoding",
@@ -29,65 +29,66 @@ _ENCRYPTION = {
     "SSEKMSKeyId": "x-amz-server-side-encryption-aws-kms-key-id",
     "BucketKeyEnabled": _BUCKET_KEY,
 }
-_KEEPING = {
+_STORAGE = {
     **_ENCRYPTION,
     "StorageClass": _STORAGE_CLASS,
     "WebsiteRedirectLocation": "x-amz-website-redirect-location",
 }
-_MEMBERS = {header: member for member, header in (_DESCRIPTION | _KEEPING).items()}
+_MEMBERS = {header: member for member, header in (_CONTENT | _STORAGE).items()}
 
 
 def attributes_of(shape: Shape) -> Attributes:
-    """All that the request says of the object it writes."""
-    headers = {"content-type": DEFAULT_TYPE, **description_of(shape), **keeping_of(shape)}
+    """Return the attributes that a request gives to the object it writes."""
+    headers = {"content-type": DEFAULT_TYPE, **content_headers(shape), **storage_headers(shape)}
     tags = shape.get("Tagging")
     return Attributes(headers, metadata_of(shape), parse_tagging_header(tags) if tags else {})
 
 
-def description_of(shape: Shape) -> dict[str, str]:
-    """The headers that describe the content."""
-    headers = _headers(shape, _DESCRIPTION)
+def content_headers(shape: Shape) -> dict[str, str]:
+    """Return the headers that describe the content."""
+    headers = _headers(shape, _CONTENT)
     encoding = _without_chunking(headers.pop("content-encoding", ""))
     return headers | {"content-encoding": encoding} if encoding else headers
 
 
-def keeping_of(shape: Shape) -> dict[str, str]:
-    """The headers that say how the object is to be kept."""
-    headers = _headers(shape, _KEEPING)
+def storage_headers(shape: Shape) -> dict[str, str]:
+    """Return the headers that say how to store the object."""
+    headers = _headers(shape, _STORAGE)
     if headers.get(_STORAGE_CLASS) == STANDARD:
         del headers[_STORAGE_CLASS]
     return headers
 
 
 def metadata_of(shape: Shape) -> dict[str, str]:
-    """The client's own metadata, within the limit that S3 sets."""
+    """Return the user metadata; MetadataTooLarge if it exceeds the limit of S3."""
     metadata: dict[str, str] = shape.get("Metadata") or {}
-    # The text of a header has one character for each byte of it.
+    # Header text has one character per byte.
     size = sum(len(name) + len(value) for name, value in metadata.items())
     if size > MAX_METADATA_BYTES:
         raise Fault(
             "MetadataTooLarge",
-            f"The metadata has {size} bytes; {MAX_METADATA_BYTES} are allowed.",
+            f"The metadata has {size} bytes; at most {MAX_METADATA_BYTES} are allowed.",
             members={"Size": str(size), "MaxSizeAllowed": str(MAX_METADATA_BYTES)},
         )
     return metadata
 
 
-def carried_over(attributes: Attributes) -> dict[str, str]:
-    """The headers that a copy takes along from its source; the rest is decided by each write."""
-    return {header: text for header, text in attributes.headers.items() if header in _DESCRIPTION.values()}
+def copied_headers(attributes: Attributes) -> dict[str, str]:
+    """Return the headers that a copy takes from its source; each write sets the others."""
+    return {header: text for header, text in attributes.headers.items() if header in _CONTENT.values()}
 
 
 def attribute_members(attributes: Attributes) -> Shape:
-    """The members of a GetObject or HeadObject answer that give the attributes back."""
+    """Return the attributes as members of a GetObject or HeadObject answer."""
     shape: Shape = {
-        _MEMBERS[header]: _READ.get(header, str)(text)
+        _MEMBERS[header]: _PARSERS.get(header, str)(text)
         for header, text in attributes.headers.items()
         if header in _MEMBERS
     }
-    # What another client of the store kept under a name that no header can have is counted, as S3 does.
-    kept = attributes.metadata.items()
-    metadata = {name: value for name, value in kept if FIELD_NAME.fullmatch(f"x-amz-meta-{name}")}
+    # Another client of the store may have used names that no header can have. As on S3, these are only counted.
+    metadata = {
+        name: value for name, value in attributes.metadata.items() if FIELD_NAME.fullmatch(f"x-amz-meta-{name}")
+    }
     if metadata:
         shape["Metadata"] = metadata
     if len(metadata) < len(attributes.metadata):
@@ -98,9 +99,9 @@ def attribute_members(attributes: Attributes) -> Shape:
 
 
 def encryption_members(attributes: Attributes) -> Shape:
-    """The members of a write's answer that repeat the encryption asked for."""
+    """Return the requested encryption as members of the answer to a write."""
     return {
-        member: _READ.get(header, str)(attributes.headers[header])
+        member: _PARSERS.get(header, str)(attributes.headers[header])
         for member, header in _ENCRYPTION.items()
         if header in attributes.headers
     }
@@ -111,7 +112,7 @@ def storage_class(attributes: Attributes) -> str:
 
 
 def _headers(shape: Shape, members: Mapping[str, str]) -> dict[str, str]:
-    """Those that the request gives; one that is there and empty says nothing."""
+    """Return the headers that the request gives, without empty ones."""
     return {header: _text(shape[member]) for member, header in members.items() if shape.get(member, "") != ""}
 
 
@@ -122,9 +123,9 @@ def _text(value: Any) -> str:
 
 
 def _without_chunking(encoding: str) -> str:
-    """The encoding of the object; aws-chunked is that of the request only."""
+    """Return the encoding of the object. aws-chunked is the encoding of the request only."""
     return ",".join(word for word in encoding.split(",") if word.strip() and word.strip() != "aws-chunked")
 
 
-# How the members that are not text are read back from it.
-_READ: dict[str, Callable[[str], Any]] = {_BUCKET_KEY: "true".__eq__}
+# Parse the members that are not text.
+_PARSERS: dict[str, Callable[[str], Any]] = {_BUCKET_KEY: "true".__eq__}

@@ -1,4 +1,4 @@
-"""Buckets: made, found, listed, removed."""
+"""Buckets: create, list, look up, delete."""
 
 import re
 
@@ -7,48 +7,48 @@ from trainyard.foundation.errors import AlreadyExists, Conflict
 from trainyard.foundation.locations import BucketRef
 from trainyard.objects.contract import Bucket
 from trainyard.server.services.contract import Call, Operations, Shape
-from trainyard.server.services.s3.addressing import bucket_of, checked_bucket_name, refuse_name_of_another
-from trainyard.server.services.s3.faults import invalid_argument, not_served
-from trainyard.server.services.s3.options import refuse_unserved
+from trainyard.server.services.s3.addressing import bucket_of, refuse_foreign_account_name, require_bucket_name
+from trainyard.server.services.s3.faults import invalid_argument, not_served, refuse_unserved
+from trainyard.server.services.s3.listing import format_token, parse_token
 from trainyard.server.services.s3.ownership import owner
-from trainyard.server.services.s3.paging import read_token, write_token
 from trainyard.server.services.s3.tagging import MAX_BUCKET_TAGS, parse_tag_set
 from trainyard.wire.fault import Fault
 
 MAX_BUCKETS = 10_000
 
-# The region S3 began in: there a bucket that one has may be created again, and its location is told as none.
+# The first region of S3. There, a bucket can be created again by its owner, and its location is null.
 FIRST_REGION = "us-east-1"
 
-_OLD_NAMES = {"EU": "eu-west-1"}
-_REGION = re.compile(r"[a-z0-9-]{1,63}")  # also those that AWS has not: clients sign for any
+_REGION_ALIASES = {"EU": "eu-west-1"}
+# Any name is a region, because clients sign for any.
+_REGION = re.compile(r"[a-z0-9-]{1,63}")
 
 
 def list_buckets(call: Call, shape: Shape) -> Shape:
-    """The caller's buckets; an administrator's are those of all accounts."""
+    """List the caller's buckets; for an administrator, those of all accounts."""
     token = shape.get("ContinuationToken")
-    after = read_token(token) if token else ""
+    after = parse_token(token) if token else ""
     found = [
         bucket
         for bucket in call.yard.objects.buckets(account=call.caller.scope)
-        if _place(bucket) > after and _is_wanted(bucket, shape)
+        if _sort_key(bucket) > after and _is_match(bucket, shape)
     ]
     page = found[: _limit(shape)]
     return {
         "Buckets": [_entry(bucket) for bucket in page],
         "Owner": owner(call.account),
-        "ContinuationToken": write_token(_place(page[-1])) if len(found) > len(page) else None,
+        "ContinuationToken": format_token(_sort_key(page[-1])) if len(found) > len(page) else None,
         "Prefix": shape.get("Prefix"),
     }
 
 
 def create_bucket(call: Call, shape: Shape) -> Shape:
-    """Make a bucket of the caller's own account, whatever others have, unless its name is another account's."""
+    """Create a bucket in the caller's account. Names are per account; one with another account's number is refused."""
     refuse_unserved(shape)
-    _refuse_kinds_of_bucket(shape)
+    _refuse_unserved_kinds(shape)
     configuration = shape.get("CreateBucketConfiguration") or {}
-    ref = BucketRef(call.account, checked_bucket_name(shape["Bucket"]))
-    refuse_name_of_another(call, ref.name)
+    ref = BucketRef(call.account, require_bucket_name(shape["Bucket"]))
+    refuse_foreign_account_name(call, ref.name)
     region = _region(configuration.get("LocationConstraint") or call.region)
     tags = parse_tag_set(configuration.get("Tags") or [], limit=MAX_BUCKET_TAGS)
     objects = call.yard.objects
@@ -101,11 +101,11 @@ def _limit(shape: Shape) -> int:
 
 
 def _region(constraint: str) -> str:
-    region = _OLD_NAMES.get(constraint, constraint)
+    region = _REGION_ALIASES.get(constraint, constraint)
     if not _REGION.fullmatch(region):
         raise Fault(
             "InvalidLocationConstraint",
-            f'"{constraint}" is no region.',
+            f'"{constraint}" is not a valid region name.',
             members={"LocationConstraint": constraint},
         )
     return region
@@ -116,12 +116,12 @@ def _already_owned(ref: BucketRef) -> Fault:
     return Fault("BucketAlreadyOwnedByYou", message, status=409, members={"BucketName": ref.name})
 
 
-def _place(bucket: Bucket) -> str:
-    """Where the bucket stands in the order of a listing: by name, then account. A blank sorts before all of a name."""
+def _sort_key(bucket: Bucket) -> str:
+    """Return the sort key of a bucket: name, then account. A space sorts before every character of a name."""
     return f"{bucket.ref.name} {bucket.ref.account}"
 
 
-def _is_wanted(bucket: Bucket, shape: Shape) -> bool:
+def _is_match(bucket: Bucket, shape: Shape) -> bool:
     region = shape.get("BucketRegion")
     return bucket.ref.name.startswith(shape.get("Prefix") or "") and region in (None, bucket.region)
 
@@ -135,16 +135,16 @@ def _entry(bucket: Bucket) -> Shape:
     }
 
 
-def _refuse_kinds_of_bucket(shape: Shape) -> None:
+def _refuse_unserved_kinds(shape: Shape) -> None:
     configuration = shape.get("CreateBucketConfiguration") or {}
     if shape.get("ObjectLockEnabledForBucket"):
         raise not_served("buckets with object lock")
     if configuration.get("Location") or configuration.get("Bucket"):
         raise not_served("directory buckets")
     if shape.get("ObjectOwnership", "BucketOwnerEnforced") != "BucketOwnerEnforced":
-        raise not_served("access control lists, so that the owner of a bucket always owns its objects")
+        raise not_served("access control lists; the owner of a bucket always owns its objects")
     if shape.get("BucketNamespace", "global") != "global":
-        raise not_served("bucket namespaces; every account has one of its own already")
+        raise not_served("bucket namespaces; every account has its own")
 
 
 def _arn(ref: BucketRef) -> str:

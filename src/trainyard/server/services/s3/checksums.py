@@ -1,4 +1,4 @@
-"""Digests that a client announces, in a header or after the body, and those that are told in answers."""
+"""Digests that clients send, in a header or after the body, and those in answers."""
 
 import binascii
 import hashlib
@@ -27,41 +27,43 @@ _SIZES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Announced:
-    """What the sender of a body says its digests are. A checksum without a value comes in the trailer."""
+class ExpectedDigests:
+    """The digests that a client sends for a body. A checksum without a value comes in the trailer."""
 
     md5: str | None = None
     algorithm: ChecksumAlgorithm | None = None
     value: str | None = None
 
-    def expected(self, body: ByteStream) -> Sequence[Checksum]:
-        """The checksum that the body, read to its end, must have."""
+    def checksums(self, body: ByteStream) -> Sequence[Checksum]:
+        """Return the checksums that the body must have, once it was read to its end."""
         if self.algorithm is None:
             return ()
         value = self.value
         if value is None:
             value = body.trailers.get(_HEADERS[self.algorithm])
             if value is None:
-                raise Fault("MalformedTrailerError", f"The announced trailer {_HEADERS[self.algorithm]} did not come.")
-            _check_value(self.algorithm, value)
+                raise Fault(
+                    "MalformedTrailerError", f"The body ended without the announced trailer {_HEADERS[self.algorithm]}."
+                )
+            _require_checksum_value(self.algorithm, value)
         return (Checksum(self.algorithm, value),)
 
 
-def announced(call: Call, shape: Shape) -> Announced:
-    """The digests that the request announces, checked for their form."""
+def expected_digests(call: Call, shape: Shape) -> ExpectedDigests:
+    """Return the digests that the request gives for its body, checked for their form."""
     md5 = shape.get("ContentMD5")
     if md5 is not None:
-        _checked_md5(md5)
-    checksum = announced_checksum(shape)
+        _require_md5(md5)
+    checksum = checksum_of_request(shape)
     algorithm = checksum.algorithm if checksum else _trailing_algorithm(call)
     declared = algorithm_of(shape)
     if declared is not None and declared is not algorithm:
         raise _contradiction(declared, algorithm)
-    return Announced(md5, algorithm, checksum.value if checksum else None)
+    return ExpectedDigests(md5, algorithm, checksum.value if checksum else None)
 
 
 def algorithm_of(shape: Shape) -> ChecksumAlgorithm | None:
-    """The algorithm that the request names without a digest, for the yard to compute."""
+    """Return the algorithm that the request names without a digest, for the yard to compute."""
     name = shape.get("ChecksumAlgorithm")
     if name is None:
         return None
@@ -71,8 +73,8 @@ def algorithm_of(shape: Shape) -> ChecksumAlgorithm | None:
         raise _unknown_algorithm(name) from None
 
 
-def announced_checksum(shape: Shape, *, suffix: str = "") -> Checksum | None:
-    """The one checksum that the request carries in a header, where it may have this suffix."""
+def checksum_of_request(shape: Shape, *, suffix: str = "") -> Checksum | None:
+    """Return the checksum that the request has in a header, without the suffix it may have."""
     found = [
         Checksum(algorithm, shape[member].removesuffix(suffix))
         for algorithm, member in MEMBERS.items()
@@ -82,17 +84,17 @@ def announced_checksum(shape: Shape, *, suffix: str = "") -> Checksum | None:
         raise invalid_request("Only one x-amz-checksum- header is allowed.")
     if not found:
         return None
-    _check_value(found[0].algorithm, found[0].value)
+    _require_checksum_value(found[0].algorithm, found[0].value)
     return found[0]
 
 
 def verify_body(call: Call) -> None:
-    """Compare the body of a request that is a document with the digests its headers announce."""
+    """Compare the XML body of a request with the digests in its headers."""
     headers, body = call.http.headers, call.http.body
     md5 = headers.get("content-md5")
     if md5:
         computed = b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
-        if _checked_md5(md5) != computed:
+        if _require_md5(md5) != computed:
             raise DigestMismatch("Content-MD5", md5, computed)
     for header, algorithm in _ALGORITHMS.items():
         if header in headers:
@@ -102,19 +104,19 @@ def verify_body(call: Call) -> None:
 
 
 def checksum_members(checksum: Checksum | None) -> Shape:
-    """The members of an answer that tell a checksum."""
+    """Return a checksum as members of an answer."""
     if checksum is None:
         return {}
     return {MEMBERS[checksum.algorithm]: checksum.value, "ChecksumType": checksum.type.value}
 
 
 def digest_member(checksum: Checksum | None) -> Shape:
-    """The same for the answers that have no `ChecksumType`."""
+    """Return a checksum as members of an answer that has no `ChecksumType`."""
     return {} if checksum is None else {MEMBERS[checksum.algorithm]: checksum.value}
 
 
 def _trailing_algorithm(call: Call) -> ChecksumAlgorithm | None:
-    """The checksum that `x-amz-trailer` promises to come after the body."""
+    """Return the algorithm of the checksum that `x-amz-trailer` announces after the body."""
     for name in call.http.headers.get("x-amz-trailer").lower().split(","):
         header = name.strip()
         if header in _ALGORITHMS:
@@ -125,26 +127,28 @@ def _trailing_algorithm(call: Call) -> ChecksumAlgorithm | None:
 
 
 def _unknown_algorithm(name: str) -> Fault:
-    return not_served(f"the checksum {name}; use one of {', '.join(ChecksumAlgorithm)}")
+    return not_served(f"the checksum {name}; use {', '.join(ChecksumAlgorithm)}")
 
 
 def _contradiction(declared: ChecksumAlgorithm, algorithm: ChecksumAlgorithm | None) -> Fault:
     if algorithm is None:
         return invalid_request(
-            "x-amz-sdk-checksum-algorithm is given, but no x-amz-checksum- header and no x-amz-trailer with a checksum."
+            "x-amz-sdk-checksum-algorithm needs an x-amz-checksum- header or an x-amz-trailer with a checksum."
         )
-    return invalid_request(f"x-amz-sdk-checksum-algorithm says {declared}, but the checksum that comes is {algorithm}.")
+    return invalid_request(f"x-amz-sdk-checksum-algorithm is {declared}, but the request has a {algorithm} checksum.")
 
 
-def _checked_md5(text: str) -> str:
+def _require_md5(text: str) -> str:
     if _size_of_base64(text) != hashlib.md5(usedforsecurity=False).digest_size:
-        raise Fault("InvalidDigest", f'The Content-MD5 "{text}" is not the base64 of an MD5 digest.')
+        raise Fault("InvalidDigest", f'The Content-MD5 "{text}" is not a base64-encoded MD5 digest.')
     return text
 
 
-def _check_value(algorithm: ChecksumAlgorithm, value: str) -> None:
+def _require_checksum_value(algorithm: ChecksumAlgorithm, value: str) -> None:
     if _size_of_base64(value) != _SIZES[algorithm]:
-        raise invalid_request(f'The value "{value}" of {_HEADERS[algorithm]} is not the base64 of such a checksum.')
+        raise invalid_request(
+            f'The value "{value}" of {_HEADERS[algorithm]} is not a base64-encoded {algorithm} checksum.'
+        )
 
 
 def _size_of_base64(text: str) -> int | None:

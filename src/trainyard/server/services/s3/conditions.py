@@ -1,4 +1,4 @@
-"""The demands that a request makes on an object: If-Match and its kin."""
+"""Conditional requests: If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,7 +8,7 @@ from trainyard.foundation.errors import NotFound, TrainyardError
 from trainyard.foundation.locations import Location
 from trainyard.objects.contract import ANY_STATE, ObjectInfo, ObjectStore, Precondition
 from trainyard.server.services.contract import Shape
-from trainyard.server.services.s3.faults import failed_condition, unserved_header
+from trainyard.server.services.s3.faults import failed_condition, unsupported_header
 from trainyard.wire.fault import Fault
 
 
@@ -21,16 +21,16 @@ class ReadConditions:
     modified_since: datetime | None
     unmodified_since: datetime | None
 
-    def unmet(self, info: ObjectInfo) -> str | None:
-        """The header that says the object has changed, when it may not have. An ETag outweighs a date."""
+    def failed_match(self, info: ObjectInfo) -> str | None:
+        """Return the header that fails because the object has changed, or None. An ETag outranks a date."""
         if self.match is not None:
             return None if _names(self.match, info.etag) else "If-Match"
         if self.unmodified_since is not None and _last_modified(info) > self.unmodified_since:
             return "If-Unmodified-Since"
         return None
 
-    def unchanged(self, info: ObjectInfo) -> str | None:
-        """The header that says the object has not changed, when it should have."""
+    def failed_none_match(self, info: ObjectInfo) -> str | None:
+        """Return the header that fails because the object has not changed, or None."""
         if self.none_match is not None:
             return "If-None-Match" if _names(self.none_match, info.etag) else None
         if self.modified_since is not None and _last_modified(info) <= self.modified_since:
@@ -38,12 +38,12 @@ class ReadConditions:
         return None
 
 
-def check_read(shape: Shape, info: ObjectInfo, *, now: datetime) -> None:
-    """412 or 304 unless the object is as the reader wants it."""
+def require_read_conditions(shape: Shape, info: ObjectInfo, *, now: datetime) -> None:
+    """Raise 412 or 304 unless the object meets the conditions of a read."""
     conditions = _conditions(shape, "", now=now)
-    if unmet := conditions.unmet(info):
-        raise failed_condition(unmet)
-    if conditions.unchanged(info):
+    if header := conditions.failed_match(info):
+        raise failed_condition(header)
+    if conditions.failed_none_match(info):
         raise Fault(
             "NotModified",
             "The object has not changed.",
@@ -52,23 +52,25 @@ def check_read(shape: Shape, info: ObjectInfo, *, now: datetime) -> None:
         )
 
 
-def check_source(shape: Shape, info: ObjectInfo, *, now: datetime) -> None:
-    """412 unless the source of a copy is as the request demands."""
+def require_source_conditions(shape: Shape, info: ObjectInfo, *, now: datetime) -> None:
+    """Raise 412 unless the source of a copy meets the conditions of the request."""
     conditions = _conditions(shape, "CopySource", now=now)
-    failed = conditions.unmet(info) or conditions.unchanged(info)
+    failed = conditions.failed_match(info) or conditions.failed_none_match(info)
     if failed:
         raise failed_condition(f"x-amz-copy-source-{failed}")
 
 
 def precondition_of(shape: Shape) -> Precondition:
-    """What must hold of the object that a write replaces."""
+    """Return the precondition on the object that a write replaces."""
     match, none_match = shape.get("IfMatch"), shape.get("IfNoneMatch")
     if match is not None and none_match is not None:
-        raise unserved_header("If-Match,If-None-Match", "Multiple conditional request headers present in the request")
+        raise unsupported_header(
+            "If-Match,If-None-Match", "Multiple conditional request headers present in the request"
+        )
     if match is not None:
         if match == "*":
             raise _unserved_value("If-Match")
-        return Precondition(etag=unquoted(match))
+        return Precondition(etag=unquote_etag(match))
     if none_match is not None:
         if none_match != "*":
             raise _unserved_value("If-None-Match")
@@ -76,8 +78,8 @@ def precondition_of(shape: Shape) -> Precondition:
     return ANY_STATE
 
 
-def failed_write(objects: ObjectStore, where: Location, *, precondition: Precondition) -> TrainyardError:
-    """Why a write with this precondition failed: If-Match on a key without an object is not found."""
+def write_failure(objects: ObjectStore, where: Location, *, precondition: Precondition) -> TrainyardError:
+    """Return the error for a failed precondition: NotFound for If-Match on a key without an object, else 412."""
     if precondition.absent:
         return failed_condition("If-None-Match")
     try:
@@ -87,12 +89,12 @@ def failed_write(objects: ObjectStore, where: Location, *, precondition: Precond
     return failed_condition("If-Match")
 
 
-def unquoted(etag: str) -> str:
+def unquote_etag(etag: str) -> str:
     return etag.strip().removeprefix("W/").strip('"')
 
 
 def _unserved_value(header: str) -> Fault:
-    return unserved_header(header, f"We don't accept the provided value of {header} header for this API")
+    return unsupported_header(header, f"We don't accept the provided value of {header} header for this API")
 
 
 def _conditions(shape: Shape, prefix: str, *, now: datetime) -> ReadConditions:
@@ -100,17 +102,17 @@ def _conditions(shape: Shape, prefix: str, *, now: datetime) -> ReadConditions:
     return ReadConditions(
         match=shape.get(f"{prefix}IfMatch"),
         none_match=shape.get(f"{prefix}IfNoneMatch"),
-        # Nothing can have changed since a time that is to come, so S3 passes over it.
+        # S3 ignores a time in the future.
         modified_since=since if since is not None and since <= now else None,
         unmodified_since=shape.get(f"{prefix}IfUnmodifiedSince"),
     )
 
 
 def _names(etags: str, etag: str) -> bool:
-    """Whether a list of ETags, or `*`, has this one."""
-    return any(name.strip() == "*" or unquoted(name) == etag for name in etags.split(","))
+    """Whether a list of ETags, or `*`, includes this one."""
+    return any(name.strip() == "*" or unquote_etag(name) == etag for name in etags.split(","))
 
 
 def _last_modified(info: ObjectInfo) -> datetime:
-    """The time as clients know it: the header has whole seconds."""
+    """Return the time in whole seconds, as clients see it in the header."""
     return info.modified_at.replace(microsecond=0)

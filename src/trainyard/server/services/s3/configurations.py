@@ -1,4 +1,4 @@
-"""Settings of a bucket that the yard has not, and says so: each read has one true answer, no write is served."""
+"""Bucket settings that the yard does not have. Reads answer as S3 does if nothing is set; writes are refused."""
 
 from trainyard.server.services.contract import Call, Operation, Operations, Shape
 from trainyard.server.services.s3.addressing import bucket_of, location_of
@@ -18,12 +18,12 @@ def put_bucket_request_payment(call: Call, shape: Shape) -> Shape:
     verify_body(call)
     call.yard.objects.bucket(bucket_of(call, shape))
     if shape["RequestPaymentConfiguration"] != OWNER_PAYS:
-        raise not_served("buckets whose requester pays")
+        raise not_served("requester-pays buckets")
     return {}
 
 
 def empty_configuration(call: Call, shape: Shape) -> Shape:
-    """What S3 answers for a bucket on which such a thing was never turned on, and to who turns it off."""
+    """Answer as S3 does for a setting that was never turned on, and when it is turned off."""
     call.yard.objects.bucket(bucket_of(call, shape))
     return {}
 
@@ -34,7 +34,7 @@ def no_configurations(call: Call, shape: Shape) -> Shape:
 
 
 def absent_configuration(code: str, message: str) -> Operation:
-    """The read of a setting whose absence is an error of its own."""
+    """Return an operation that fails with the error of a missing setting."""
 
     def get(call: Call, shape: Shape) -> Shape:
         bucket = call.yard.objects.bucket(bucket_of(call, shape))
@@ -44,7 +44,7 @@ def absent_configuration(code: str, message: str) -> Operation:
 
 
 def object_lock(call: Call, shape: Shape) -> Shape:
-    """The hold or the retention of an object, which only a bucket with object lock has."""
+    """Refuse to read a legal hold or retention, which only a bucket with object lock has."""
     call.yard.objects.info(location_of(call, shape))
     raise invalid_request("Bucket is missing Object Lock Configuration")
 

@@ -1,22 +1,29 @@
-"""Objects listed: ListObjects, ListObjectsV2 and ListObjectVersions."""
+"""ListObjects, ListObjectsV2, ListObjectVersions, and what all listings share: limits, tokens, encoding of names."""
+
+from base64 import b64decode, urlsafe_b64encode
+from collections.abc import Callable
+from urllib.parse import quote
 
 from trainyard.foundation.locations import BucketRef
 from trainyard.objects.contract import Listing, ObjectSummary
 from trainyard.server.services.contract import Call, Operations, Shape
-from trainyard.server.services.s3.addressing import NO_VERSION, bucket_of
+from trainyard.server.services.s3.addressing import NULL_VERSION, bucket_of
 from trainyard.server.services.s3.attributes import STANDARD
 from trainyard.server.services.s3.faults import invalid_argument
 from trainyard.server.services.s3.ownership import owner
-from trainyard.server.services.s3.paging import Encoding, encoding_of, page_limit, read_token, write_token
+
+MAX_PAGE = 1000
+
+Encoding = Callable[[str], str]
 
 
 def list_objects(call: Call, shape: Shape) -> Shape:
     bucket, encode = bucket_of(call, shape), encoding_of(shape)
     page = _page(call, bucket, shape=shape, after=shape.get("Marker") or "")
-    answer = _head(bucket, shape, page=page)
+    answer = _common_members(bucket, shape, page=page)
     answer["Marker"] = encode(shape.get("Marker") or "")
     answer["Contents"] = [_entry(entry, encode) | {"Owner": owner(bucket.account)} for entry in page.objects]
-    # Without a delimiter the last key is the marker of the next page, and S3 leaves it to the client to take it.
+    # Without a delimiter, clients use the last key as the marker of the next page, so S3 sends no NextMarker.
     if page.next_after is not None and shape.get("Delimiter"):
         answer["NextMarker"] = encode(page.next_after)
     return answer
@@ -25,19 +32,19 @@ def list_objects(call: Call, shape: Shape) -> Shape:
 def list_objects_v2(call: Call, shape: Shape) -> Shape:
     bucket, encode = bucket_of(call, shape), encoding_of(shape)
     token, start = shape.get("ContinuationToken"), shape.get("StartAfter")
-    page = _page(call, bucket, shape=shape, after=read_token(token) if token else start or "")
-    answer = _head(bucket, shape, page=page)
+    page = _page(call, bucket, shape=shape, after=parse_token(token) if token else start or "")
+    answer = _common_members(bucket, shape, page=page)
     extra = {"Owner": owner(bucket.account)} if shape.get("FetchOwner") else {}
     answer["Contents"] = [_entry(entry, encode) | extra for entry in page.objects]
     answer["KeyCount"] = len(page.objects) + len(page.prefixes)
     answer["ContinuationToken"] = token
-    answer["NextContinuationToken"] = write_token(page.next_after) if page.next_after is not None else None
+    answer["NextContinuationToken"] = format_token(page.next_after) if page.next_after is not None else None
     answer["StartAfter"] = encode(start) if start is not None else None
     return answer
 
 
 def list_object_versions(call: Call, shape: Shape) -> Shape:
-    """The objects as the only versions they have, since no bucket here is versioned."""
+    """List every object as its only version: the yard has no versioning."""
     if shape.get("VersionIdMarker") is not None and shape.get("KeyMarker") is None:
         raise invalid_argument(
             "A version-id marker cannot be specified without a key marker.",
@@ -46,14 +53,14 @@ def list_object_versions(call: Call, shape: Shape) -> Shape:
         )
     bucket, encode = bucket_of(call, shape), encoding_of(shape)
     page = _page(call, bucket, shape=shape, after=shape.get("KeyMarker") or "")
-    answer = _head(bucket, shape, page=page)
-    told = {"VersionId": NO_VERSION, "IsLatest": True, "Owner": owner(bucket.account)}
-    answer["Versions"] = [_entry(entry, encode) | told for entry in page.objects]
+    answer = _common_members(bucket, shape, page=page)
+    version = {"VersionId": NULL_VERSION, "IsLatest": True, "Owner": owner(bucket.account)}
+    answer["Versions"] = [_entry(entry, encode) | version for entry in page.objects]
     answer["KeyMarker"] = encode(shape.get("KeyMarker") or "")
     answer["VersionIdMarker"] = shape.get("VersionIdMarker") or ""
     if page.next_after is not None:
         answer["NextKeyMarker"] = encode(page.next_after)
-        answer["NextVersionIdMarker"] = NO_VERSION
+        answer["NextVersionIdMarker"] = NULL_VERSION
     return answer
 
 
@@ -62,6 +69,35 @@ OPERATIONS: Operations = {
     "ListObjectsV2": list_objects_v2,
     "ListObjectVersions": list_object_versions,
 }
+
+
+def page_limit(shape: Shape, member: str, *, name: str) -> int:
+    """Return how many entries the client wants, at most a full page."""
+    limit = shape.get(member)
+    if limit is None:
+        return MAX_PAGE
+    if limit < 0:
+        raise invalid_argument(f"{name} must be an integer between 0 and 2147483647.", name=name, value=limit)
+    return min(int(limit), MAX_PAGE)
+
+
+def encoding_of(shape: Shape) -> Encoding:
+    """Return how to write names: unchanged, or percent-encoded for `encoding-type=url`."""
+    return _percent_encode if shape.get("EncodingType") == "url" else str
+
+
+def format_token(text: str) -> str:
+    """Return an opaque continuation token."""
+    return urlsafe_b64encode(text.encode()).decode()
+
+
+def parse_token(token: str) -> str:
+    try:
+        return b64decode(token.encode(), altchars=b"-_", validate=True).decode()
+    except ValueError:
+        raise invalid_argument(
+            "The continuation token provided is incorrect", name="continuation-token", value=token
+        ) from None
 
 
 def _page(call: Call, bucket: BucketRef, *, shape: Shape, after: str) -> Listing:
@@ -78,8 +114,8 @@ def _page(call: Call, bucket: BucketRef, *, shape: Shape, after: str) -> Listing
     )
 
 
-def _head(bucket: BucketRef, shape: Shape, *, page: Listing) -> Shape:
-    """The members that all listings begin with."""
+def _common_members(bucket: BucketRef, shape: Shape, *, page: Listing) -> Shape:
+    """Return the members that all listings of objects share."""
     encode = encoding_of(shape)
     delimiter = shape.get("Delimiter")
     return {
@@ -105,3 +141,8 @@ def _entry(summary: ObjectSummary, encode: Encoding) -> Shape:
         entry["ChecksumAlgorithm"] = [summary.checksum.algorithm.value]
         entry["ChecksumType"] = summary.checksum.type.value
     return entry
+
+
+def _percent_encode(text: str) -> str:
+    # A space becomes %20, which every client decodes; not all decode a plus sign.
+    return quote(text, safe="/")

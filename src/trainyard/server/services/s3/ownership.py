@@ -1,4 +1,4 @@
-"""Who an object belongs to: the account of its bucket, in full and alone."""
+"""Ownership and access control lists: the account of a bucket alone has full control of its objects."""
 
 import hashlib
 from functools import lru_cache
@@ -6,21 +6,20 @@ from functools import lru_cache
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.server.services.s3.addressing import bucket_of, location_of
 from trainyard.server.services.s3.checksums import verify_body
-from trainyard.server.services.s3.faults import not_served
-from trainyard.server.services.s3.options import GRANTS
+from trainyard.server.services.s3.faults import GRANTS, not_served
 from trainyard.wire.fault import Fault
 
 
 def get_bucket_acl(call: Call, shape: Shape) -> Shape:
-    return _owner_alone(call.yard.objects.bucket(bucket_of(call, shape)).ref.account)
+    return _owner_only_acl(call.yard.objects.bucket(bucket_of(call, shape)).ref.account)
 
 
 def get_object_acl(call: Call, shape: Shape) -> Shape:
-    return _owner_alone(call.yard.objects.info(location_of(call, shape)).where.bucket.account)
+    return _owner_only_acl(call.yard.objects.info(location_of(call, shape)).where.bucket.account)
 
 
 def put_bucket_acl(call: Call, shape: Shape) -> Shape:
-    """Take the one list of grants that is true already."""
+    """Accept only the list of grants that already holds: full control for the owner."""
     verify_body(call)
     _refuse_other_grants(shape, call.yard.objects.bucket(bucket_of(call, shape)).ref.account)
     return {}
@@ -34,14 +33,14 @@ def put_object_acl(call: Call, shape: Shape) -> Shape:
 
 def get_bucket_ownership_controls(call: Call, shape: Shape) -> Shape:
     call.yard.objects.bucket(bucket_of(call, shape))
-    return {"OwnershipControls": _ENFORCED}
+    return {"OwnershipControls": _OWNER_ENFORCED}
 
 
 def put_bucket_ownership_controls(call: Call, shape: Shape) -> Shape:
     verify_body(call)
     call.yard.objects.bucket(bucket_of(call, shape))
-    if shape["OwnershipControls"] != _ENFORCED:
-        raise not_served(f"{GRANTS}, so that its object ownership is always BucketOwnerEnforced")
+    if shape["OwnershipControls"] != _OWNER_ENFORCED:
+        raise not_served(f"{GRANTS}; the object ownership is always BucketOwnerEnforced")
     return {}
 
 
@@ -54,17 +53,17 @@ OPERATIONS: Operations = {
     "PutBucketOwnershipControls": put_bucket_ownership_controls,
 }
 
-_ENFORCED: Shape = {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]}
+_OWNER_ENFORCED: Shape = {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]}
 
 
 def owner(account: str) -> Shape:
-    """The owner as S3 names one."""
+    """Return the owner in the form of S3."""
     return {"DisplayName": account, "ID": canonical_id(account)}
 
 
 @lru_cache(maxsize=1024)
 def canonical_id(account: str) -> str:
-    """The canonical user id of an account: 64 hexadecimal digits that do not tell the account, and never change."""
+    """Return the canonical user id of an account: 64 hexadecimal digits that never change and hide the account."""
     return hashlib.sha256(f"canonical user of {account}".encode()).hexdigest()
 
 
@@ -78,6 +77,6 @@ def _refuse_other_grants(shape: Shape, account: str) -> None:
             raise not_served(GRANTS)
 
 
-def _owner_alone(account: str) -> Shape:
+def _owner_only_acl(account: str) -> Shape:
     grantee = {"Type": "CanonicalUser", **owner(account)}
     return {"Owner": owner(account), "Grants": [{"Grantee": grantee, "Permission": "FULL_CONTROL"}]}

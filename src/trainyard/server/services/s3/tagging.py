@@ -1,4 +1,4 @@
-"""Tags of buckets and objects."""
+"""The tags of buckets and objects."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ MAX_KEY_LENGTH = 128
 MAX_VALUE_LENGTH = 256
 
 _CHARACTERS = re.compile(r"[\w\s+\-=.:/@]*")
-_HALF_ENCODED = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_INVALID_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 def get_bucket_tagging(call: Call, shape: Shape) -> Shape:
@@ -71,24 +71,24 @@ def tag_set(tags: Mapping[str, str]) -> list[Shape]:
 
 
 def parse_tag_set(tag_set: Sequence[Shape], *, limit: int) -> dict[str, str]:
-    """The tags of a `TagSet`, checked."""
-    return _checked([(tag["Key"], tag["Value"]) for tag in tag_set], limit=limit)
+    """Return the tags of a `TagSet`, checked."""
+    return _require_tags([(tag["Key"], tag["Value"]) for tag in tag_set], limit=limit)
 
 
 def parse_tagging_header(text: str) -> dict[str, str]:
-    """The tags of an `x-amz-tagging` header, which writes them like the query of a URL."""
+    """Return the tags of an `x-amz-tagging` header, which has the form of a URL query."""
     try:
-        pairs = [_decoded(piece) for piece in text.split("&") if piece]
+        pairs = [_decode_pair(piece) for piece in text.split("&") if piece]
     except ValueError:
         raise _malformed_header(text) from None
     keys = [key for key, _ in pairs]
     if "" in keys or len(keys) > len(set(keys)):
         raise _malformed_header(text)
-    return _checked(pairs, limit=MAX_OBJECT_TAGS)
+    return _require_tags(pairs, limit=MAX_OBJECT_TAGS)
 
 
-def _decoded(piece: str) -> tuple[str, str]:
-    if _HALF_ENCODED.search(piece):
+def _decode_pair(piece: str) -> tuple[str, str]:
+    if _INVALID_ESCAPE.search(piece):
         raise ValueError(piece)
     key, _, value = piece.partition("=")
     return unquote_plus(key, errors="strict"), unquote_plus(value, errors="strict")
@@ -103,19 +103,19 @@ def _malformed_header(text: str) -> Fault:
     )
 
 
-def _checked(pairs: Sequence[tuple[str, str]], *, limit: int) -> dict[str, str]:
+def _require_tags(pairs: Sequence[tuple[str, str]], *, limit: int) -> dict[str, str]:
     if len(pairs) > limit:
-        raise Fault("BadRequest", f"There are {len(pairs)} tags; {limit} are allowed.")
+        raise Fault("BadRequest", f"There are {len(pairs)} tags; at most {limit} are allowed.")
     tags: dict[str, str] = {}
     for key, value in pairs:
-        _check_tag(key, value)
+        _require_tag(key, value)
         if key in tags:
             raise _invalid_tag("Cannot provide multiple Tags with the same key", key)
         tags[key] = value
     return tags
 
 
-def _check_tag(key: str, value: str) -> None:
+def _require_tag(key: str, value: str) -> None:
     if key.startswith("aws:"):
         raise _invalid_tag("System tags cannot be added/updated by requester", key)
     if not 1 <= len(key) <= MAX_KEY_LENGTH or not _CHARACTERS.fullmatch(key):

@@ -1,4 +1,4 @@
-"""The Resource Groups Tagging API: tags of everything, by ARN."""
+"""The Resource Groups Tagging API: the tags of all resources, by ARN."""
 
 from trainyard.foundation.errors import Conflict, InvalidRequest, LimitExceeded, NotFound, Unavailable
 from trainyard.server.services.contract import Operations

@@ -1,4 +1,4 @@
-"""TagResources and UntagResources: each resource by itself, with a list of those that failed."""
+"""TagResources and UntagResources. Each resource is changed on its own; the answer lists those that failed."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,4 +1,4 @@
-"""Whose tags an ARN names, and where they are kept: a bucket's with the bucket, all others in the records."""
+"""Find the resource of an ARN and its tags: a bucket stores its own, all others are in the records."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -10,12 +10,11 @@ from trainyard.foundation.locations import BucketRef
 from trainyard.server import roles
 from trainyard.server.records.contract import ResourceKey, TaggedArn
 from trainyard.server.services.contract import Call
-from trainyard.server.services.ecr.repositories import repository_arn
-from trainyard.server.services.ecr.tags import repository_of_arn
-from trainyard.server.services.iam import managed, profiles
+from trainyard.server.services.ecr.repositories import repository_arn, repository_of_arn
+from trainyard.server.services.iam.resources import INSTANCE_PROFILE, arn_of_profile, load_policy
 from trainyard.server.services.logs.groups import group_arn, load_group
-from trainyard.server.services.s3.addressing import resolve
-from trainyard.server.services.sagemaker.tags import tagged_resource
+from trainyard.server.services.s3.addressing import resolve_bucket
+from trainyard.server.services.sagemaker.tags import load_tagged_resource
 
 BUCKET_PREFIX = "arn:aws:s3:::"
 
@@ -24,7 +23,7 @@ _ARN = re.compile(r"arn:aws:(?P<service>[a-z0-9-]+):[a-z0-9-]*:(?P<account>[0-9]
 
 @dataclass(frozen=True, slots=True)
 class ArnParts:
-    """What an ARN says of its resource. `type` is the word before the first slash or colon, as `training-job`."""
+    """The parts of an ARN. `type` is the first word of its resource, such as `training-job`."""
 
     service: str
     account: str
@@ -40,7 +39,7 @@ def parse_arn(arn: str) -> ArnParts:
 
 
 class TagOwner(Protocol):
-    """Something that exists, is visible to the caller, and has tags."""
+    """A resource that exists, is visible to the caller, and can have tags."""
 
     def tags(self) -> Mapping[str, str]: ...
 
@@ -50,7 +49,9 @@ class TagOwner(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Recorded:
+class _RecordedTags:
+    """The tags of a resource in the records."""
+
     call: Call
     account: str
     arn: str
@@ -67,6 +68,8 @@ class _Recorded:
 
 @dataclass(frozen=True, slots=True)
 class _BucketTags:
+    """The tags of a bucket, in the object store."""
+
     call: Call
     ref: BucketRef
 
@@ -77,23 +80,23 @@ class _BucketTags:
         self.call.yard.objects.tag_bucket(self.ref, {**self.tags(), **tags})
 
     def remove(self, keys: Sequence[str]) -> None:
-        kept = {key: value for key, value in self.tags().items() if key not in keys}
-        self.call.yard.objects.tag_bucket(self.ref, kept)
+        remaining = {key: value for key, value in self.tags().items() if key not in keys}
+        self.call.yard.objects.tag_bucket(self.ref, remaining)
 
 
 def owner_of(call: Call, arn: str) -> TagOwner:
-    """What an ARN names; NotFound when the caller sees no such thing, InvalidRequest when it cannot have tags here."""
+    """Return the resource of an ARN; NotFound if the caller cannot see it, InvalidRequest if it cannot be tagged."""
     parts = parse_arn(arn)
-    find = _OWNERS.get((parts.service, parts.type))
-    if find is None:
-        raise InvalidRequest(f'Tags of "{parts.service}:{parts.type}" are not served by this API.')
+    load = _LOADERS.get((parts.service, parts.type))
+    if load is None:
+        raise InvalidRequest(f'Resources of the type "{parts.service}:{parts.type}" cannot be tagged through this API.')
     if parts.account and call.caller.scope not in (None, parts.account):
         raise NotFound("resource", arn)
-    return find(call, arn)
+    return load(call, arn)
 
 
 def buckets_with_tags(call: Call) -> list[TaggedArn]:
-    """The buckets that have tags and that the caller may see, in the order of ARN and account."""
+    """Return the tagged buckets that the caller can see, sorted by ARN and account."""
     found = [
         TaggedArn(bucket.ref.account, f"{BUCKET_PREFIX}{bucket.ref.name}", bucket.tags)
         for bucket in call.yard.objects.buckets(account=call.caller.scope)
@@ -102,50 +105,50 @@ def buckets_with_tags(call: Call) -> list[TaggedArn]:
     return sorted(found, key=lambda tagged: (tagged.arn, tagged.account))
 
 
-def _bucket(call: Call, arn: str) -> TagOwner:
-    ref = resolve(call, arn.removeprefix(BUCKET_PREFIX))
+def _load_bucket(call: Call, arn: str) -> TagOwner:
+    ref = resolve_bucket(call, arn.removeprefix(BUCKET_PREFIX))
     call.yard.objects.bucket(ref)
     return _BucketTags(call, ref)
 
 
-def _log_group(call: Call, arn: str) -> TagOwner:
+def _load_log_group(call: Call, arn: str) -> TagOwner:
     group = load_group(call, arn)
-    return _Recorded(call, group.key.account, group_arn(group))
+    return _RecordedTags(call, group.key.account, group_arn(group))
 
 
-def _repository(call: Call, arn: str) -> TagOwner:
+def _load_repository(call: Call, arn: str) -> TagOwner:
     repository = repository_of_arn(call, arn)
-    return _Recorded(call, repository.key.account, repository_arn(repository))
+    return _RecordedTags(call, repository.key.account, repository_arn(repository))
 
 
-def _role(call: Call, arn: str) -> TagOwner:
-    return _Recorded(call, roles.load_role(call.yard.records, arn).key.account, arn)
+def _load_role(call: Call, arn: str) -> TagOwner:
+    return _RecordedTags(call, roles.load_role(call.yard.records, arn).key.account, arn)
 
 
-def _instance_profile(call: Call, arn: str) -> TagOwner:
-    key = ResourceKey(parse_arn(arn).account, profiles.KIND, arn.rpartition("/")[2])
+def _load_instance_profile(call: Call, arn: str) -> TagOwner:
+    key = ResourceKey(parse_arn(arn).account, INSTANCE_PROFILE, arn.rpartition("/")[2])
     profile = call.yard.records.load(key)
-    if profiles.arn_of(profile) != arn:
-        raise NotFound(profiles.KIND, arn)
-    return _Recorded(call, key.account, arn)
+    if arn_of_profile(profile) != arn:
+        raise NotFound(INSTANCE_PROFILE, arn)
+    return _RecordedTags(call, key.account, arn)
 
 
-def _job(call: Call, arn: str) -> TagOwner:
-    found = tagged_resource(call, arn)
-    return _Recorded(call, found.account, found.arn)
+def _load_job(call: Call, arn: str) -> TagOwner:
+    found = load_tagged_resource(call, arn)
+    return _RecordedTags(call, found.account, found.arn)
 
 
-def _policy(call: Call, arn: str) -> TagOwner:
-    return _Recorded(call, managed.load_policy(call, arn).key.account, arn)
+def _load_policy(call: Call, arn: str) -> TagOwner:
+    return _RecordedTags(call, load_policy(call, arn).key.account, arn)
 
 
-_OWNERS: Mapping[tuple[str, str], Callable[[Call, str], TagOwner]] = {
-    ("s3", "bucket"): _bucket,
-    ("logs", "log-group"): _log_group,
-    ("ecr", "repository"): _repository,
-    ("sagemaker", "training-job"): _job,
-    ("sagemaker", "hyper-parameter-tuning-job"): _job,
-    ("iam", "role"): _role,
-    ("iam", "policy"): _policy,
-    ("iam", "instance-profile"): _instance_profile,
+_LOADERS: Mapping[tuple[str, str], Callable[[Call, str], TagOwner]] = {
+    ("s3", "bucket"): _load_bucket,
+    ("logs", "log-group"): _load_log_group,
+    ("ecr", "repository"): _load_repository,
+    ("sagemaker", "training-job"): _load_job,
+    ("sagemaker", "hyper-parameter-tuning-job"): _load_job,
+    ("iam", "role"): _load_role,
+    ("iam", "policy"): _load_policy,
+    ("iam", "instance-profile"): _load_instance_profile,
 }

@@ -1,4 +1,4 @@
-"""Which resources have which tags, in the order of their ARNs."""
+"""GetResources, GetTagKeys and GetTagValues: search resources by their tags, sorted by ARN."""
 
 import base64
 import heapq
@@ -14,8 +14,10 @@ from trainyard.server.services.tagging.owners import buckets_with_tags, owner_of
 MAX_RESOURCES = 100
 DEFAULT_RESOURCES = 50
 MIN_TAGS, MAX_TAGS = 100, 500
-MAX_LOOKED_AT = 10_000  # for one answer, which may then be short and have a token
-WORDS_PER_PAGE = 1000  # of keys or values
+# Resources read for one answer, which may then be short and have a token.
+MAX_SCANNED = 10_000
+# Tag keys or values on one page.
+WORDS_PER_PAGE = 1000
 MAX_TYPES = 100
 
 _BATCH = 1000
@@ -24,12 +26,12 @@ _BATCH = 1000
 def get_resources(call: Call, shape: Shape) -> Shape:
     _require_request(shape)
     if "ResourceARNList" in shape:
-        return _answer(list(_named(call, shape["ResourceARNList"])), None)
-    page = _ResourcePage.asked_for(shape)
-    last = _parse_place(shape)
-    for number, tagged in enumerate(_tagged(call, _prefixes(shape), last)):
+        return _answer(list(_tagged_by_arn(call, shape["ResourceARNList"])), None)
+    page = _ResourcePage.of_request(shape)
+    last = _parse_position(shape)
+    for number, tagged in enumerate(_search_tagged(call, _prefixes(shape), last)):
         is_match = _matches(tagged, shape)
-        if number == MAX_LOOKED_AT or (is_match and not page.has_room(tagged)):
+        if number == MAX_SCANNED or (is_match and not page.has_room(tagged)):
             return _answer(page.found, last)
         if is_match:
             page.found.append(tagged)
@@ -38,33 +40,34 @@ def get_resources(call: Call, shape: Shape) -> Shape:
 
 
 def get_tag_keys(call: Call, shape: Shape) -> Shape:
-    keys = {key for tagged in _tagged(call, (), ("", "")) for key in tagged.tags}
-    page, token = _words(keys, shape)
+    keys = {key for tagged in _search_tagged(call, (), ("", "")) for key in tagged.tags}
+    page, token = _page_of_words(keys, shape)
     return {"TagKeys": page, "PaginationToken": token}
 
 
 def get_tag_values(call: Call, shape: Shape) -> Shape:
     key = shape["Key"]
-    values = {tagged.tags[key] for tagged in _tagged(call, (), ("", "")) if key in tagged.tags}
-    page, token = _words(values, shape)
+    values = {tagged.tags[key] for tagged in _search_tagged(call, (), ("", "")) if key in tagged.tags}
+    page, token = _page_of_words(values, shape)
     return {"TagValues": page, "PaginationToken": token}
 
 
 OPERATIONS: Operations = {"GetResources": get_resources, "GetTagKeys": get_tag_keys, "GetTagValues": get_tag_values}
 
-Place = tuple[str, str]  # the ARN and the account of the last resource that was looked at
+# The ARN and the account of the last resource that was read.
+Position = tuple[str, str]
 
 
 @dataclass(slots=True)
 class _ResourcePage:
-    """What fits into one answer; a resource is never parted from its tags."""
+    """Collects what fits into one answer. A resource comes with all its tags."""
 
     max_resources: int
     max_tags: int | None
     found: list[TaggedArn] = field(default_factory=list)
 
     @classmethod
-    def asked_for(cls, shape: Shape) -> "_ResourcePage":
+    def of_request(cls, shape: Shape) -> "_ResourcePage":
         default = MAX_TAGS if "TagsPerPage" in shape else DEFAULT_RESOURCES
         return cls(shape.get("ResourcesPerPage", default), shape.get("TagsPerPage"))
 
@@ -75,8 +78,8 @@ class _ResourcePage:
 
 
 def _require_request(shape: Shape) -> None:
-    narrowing = {"ResourceTypeFilters", "TagFilters", "ResourcesPerPage", "TagsPerPage", "PaginationToken"}
-    given = sorted(member for member in narrowing if shape.get(member))
+    filters = {"ResourceTypeFilters", "TagFilters", "ResourcesPerPage", "TagsPerPage", "PaginationToken"}
+    given = sorted(member for member in filters if shape.get(member))
     if "ResourceARNList" in shape and given:
         raise InvalidRequest(f"ResourceARNList cannot be combined with {', '.join(given)}.")
     if not 1 <= shape.get("ResourcesPerPage", 1) <= MAX_RESOURCES:
@@ -88,11 +91,13 @@ def _require_request(shape: Shape) -> None:
     if any("Key" not in each for each in shape.get("TagFilters", ())):
         raise InvalidRequest("Every member of TagFilters needs a Key.")
     if shape.get("IncludeComplianceDetails") or shape.get("ExcludeCompliantResources"):
-        raise InvalidRequest("Compliance with tag policies is not served; ask without it.")
+        raise InvalidRequest(
+            "Trainyard has no tag policies; leave IncludeComplianceDetails and ExcludeCompliantResources out."
+        )
 
 
-def _named(call: Call, arns: Iterable[str]) -> Iterator[TaggedArn]:
-    """Those of the ARNs that name a tagged resource the caller sees."""
+def _tagged_by_arn(call: Call, arns: Iterable[str]) -> Iterator[TaggedArn]:
+    """Yield the tagged resources among the ARNs that the caller can see."""
     for arn in sorted(set(arns)):
         try:
             tags = owner_of(call, arn).tags()
@@ -107,18 +112,20 @@ def _prefixes(shape: Shape) -> Sequence[str]:
     return sorted(f"arn:aws:{service}:" for service in services)
 
 
-def _tagged(call: Call, prefixes: Sequence[str], after: Place) -> Iterator[TaggedArn]:
-    """What has tags and begins with one of the prefixes, or with anything, behind a place."""
+def _search_tagged(call: Call, prefixes: Sequence[str], after: Position) -> Iterator[TaggedArn]:
+    """Yield the tagged resources after a position, restricted to ARN prefixes if any are given."""
     in_buckets = (
         bucket
         for bucket in buckets_with_tags(call)
         if (bucket.arn, bucket.account) > after and (not prefixes or bucket.arn.startswith(tuple(prefixes)))
     )
-    return heapq.merge(_recorded(call, prefixes, after[0]), in_buckets, key=lambda tagged: (tagged.arn, tagged.account))
+    return heapq.merge(
+        _search_records(call, prefixes, after[0]), in_buckets, key=lambda tagged: (tagged.arn, tagged.account)
+    )
 
 
-def _recorded(call: Call, prefixes: Sequence[str], after: str) -> Iterator[TaggedArn]:
-    while batch := call.yard.records.tagged(call.caller.scope, arn_prefixes=prefixes, after=after, limit=_BATCH):
+def _search_records(call: Call, prefixes: Sequence[str], after: str) -> Iterator[TaggedArn]:
+    while batch := call.yard.records.tagged_arns(call.caller.scope, arn_prefixes=prefixes, after=after, limit=_BATCH):
         yield from batch
         after = batch[-1].arn
 
@@ -137,7 +144,7 @@ def _has(tags: Mapping[str, str], wanted: Shape) -> bool:
     return key in tags and (not values or tags[key] in values)
 
 
-def _answer(found: Sequence[TaggedArn], last: Place | None) -> Shape:
+def _answer(found: Sequence[TaggedArn], last: Position | None) -> Shape:
     resources = [
         {"ResourceARN": tagged.arn, "Tags": [{"Key": key, "Value": value} for key, value in tagged.tags.items()]}
         for tagged in found
@@ -145,8 +152,8 @@ def _answer(found: Sequence[TaggedArn], last: Place | None) -> Shape:
     return {"ResourceTagMappingList": resources, "PaginationToken": "" if last is None else _token(list(last))}
 
 
-def _words(words: Iterable[str], shape: Shape) -> tuple[list[str], str]:
-    """One page of words in order, and the token of the next."""
+def _page_of_words(words: Iterable[str], shape: Shape) -> tuple[list[str], str]:
+    """Return one sorted page of words, and the token of the next."""
     if token := shape.get("PaginationToken"):
         last = _parse_token(token, length=1)[0]
         words = (word for word in words if word > last)
@@ -155,7 +162,7 @@ def _words(words: Iterable[str], shape: Shape) -> tuple[list[str], str]:
     return page, _token([page[-1]]) if len(ordered) > WORDS_PER_PAGE else ""
 
 
-def _parse_place(shape: Shape) -> Place:
+def _parse_position(shape: Shape) -> Position:
     token = shape.get("PaginationToken")
     if not token:
         return "", ""
@@ -171,7 +178,7 @@ def _parse_token(token: str, *, length: int) -> list[str]:
     try:
         texts = json.loads(base64.b64decode(token, altchars=b"-_", validate=True))
         if not isinstance(texts, list) or len(texts) != length or not all(isinstance(text, str) for text in texts):
-            raise ValueError("the token of something else")
+            raise ValueError("not a token of this operation")
     except (ValueError, RecursionError) as error:
         raise InvalidRequest("The PaginationToken is invalid.") from error
     return texts

@@ -1,34 +1,19 @@
-"""The yard's own API: what it tells beyond the services of AWS. Its model is wire/services/trainyard."""
+"""The yard's own API, beyond the services of AWS. Its model is wire/services/trainyard."""
 
 from trainyard.foundation.errors import Conflict, InvalidRequest, NotFound, NotPermitted, Unavailable
 from trainyard.server.services.contract import Operations
-from trainyard.server.services.trainyard import (
-    adoption,
-    description,
-    engines,
-    follow,
-    interruption,
-    quotas,
-    quotes,
-    spot,
-    state,
-    tuning,
-)
+from trainyard.server.services.trainyard import adoption, engines, jobs, prices, quotas, yard
 from trainyard.wire.fault import FaultRow, FaultTable
 
 __all__ = ["FAULTS", "OPERATIONS"]
 
 OPERATIONS: Operations = {
     **adoption.OPERATIONS,
-    **description.OPERATIONS,
     **engines.OPERATIONS,
-    **follow.OPERATIONS,
-    **interruption.OPERATIONS,
-    **quotes.OPERATIONS,
+    **jobs.OPERATIONS,
+    **prices.OPERATIONS,
     **quotas.OPERATIONS,
-    **spot.OPERATIONS,
-    **state.OPERATIONS,
-    **tuning.OPERATIONS,
+    **yard.OPERATIONS,
 }
 
 FAULTS = FaultTable(

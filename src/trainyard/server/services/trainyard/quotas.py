@@ -1,17 +1,17 @@
-"""Quotas: seen by those whom they limit, set by administrators."""
+"""Quotas: visible to the users they limit, set by administrators."""
 
 from trainyard.foundation.errors import NotPermitted
-from trainyard.server.quotas import ANY, CapacityKind, Quota, Quotas, QuotaUse
+from trainyard.server.jobs.quotas import ANY, CapacityKind, Quota, Quotas, QuotaUse
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.server.storage import StorageQuotas, StorageUse
 
 
 def list_quotas(call: Call, shape: Shape) -> Shape:
-    """All of them for an administrator; for others those that concern them."""
+    """List all quotas for an administrator; for others, those that apply to them."""
     user = shape.get("UserName")
     if not call.caller.is_admin:
         if user not in (None, call.caller.user):
-            raise NotPermitted("Only an administrator sees the quotas of other users.")
+            raise NotPermitted("Only an administrator can list the quotas of other users.")
         user = call.caller.user
     return {
         "Quotas": [_quota(each) for each in Quotas(call.yard.records).list(user)],
@@ -20,18 +20,19 @@ def list_quotas(call: Call, shape: Shape) -> Shape:
 
 
 def put_quota(call: Call, shape: Shape) -> Shape:
-    """Set or change a limit; for administrators."""
+    """Set or change a quota of instances; for administrators."""
     _require_administrator(call)
     instance_type = shape["InstanceType"]
     if instance_type != ANY:
-        call.yard.workshop.catalog[instance_type]  # InvalidRequest for a type that nobody knows
+        # Raises InvalidRequest for an unknown type.
+        call.yard.compute.catalog[instance_type]
     quota = Quota(shape["UserName"], instance_type, CapacityKind(shape["Kind"]), shape["Limit"])
     Quotas(call.yard.records).put(quota, now=call.now)
     return {}
 
 
 def delete_quota(call: Call, shape: Shape) -> Shape:
-    """Take a limit away; for administrators."""
+    """Remove a quota of instances; for administrators."""
     _require_administrator(call)
     kind = CapacityKind(shape["Kind"])
     Quotas(call.yard.records).remove(shape["UserName"], shape["InstanceType"], kind=kind, now=call.now)
@@ -39,14 +40,14 @@ def delete_quota(call: Call, shape: Shape) -> Shape:
 
 
 def put_storage_quota(call: Call, shape: Shape) -> Shape:
-    """Set or change how much a user may keep; for administrators."""
+    """Set or change how much a user can store; for administrators."""
     _require_administrator(call)
     _storage(call).put(shape["UserName"], shape["LimitBytes"])
     return {}
 
 
 def delete_storage_quota(call: Call, shape: Shape) -> Shape:
-    """Take such a limit away; for administrators."""
+    """Remove a storage quota; for administrators."""
     _require_administrator(call)
     _storage(call).remove(shape["UserName"])
     return {}
@@ -67,19 +68,19 @@ def _storage(call: Call) -> StorageQuotas:
 
 def _require_administrator(call: Call) -> None:
     if not call.caller.is_admin:
-        raise NotPermitted("Only an administrator sets quotas; ask one.")
+        raise NotPermitted("Only an administrator can set quotas; ask one.")
 
 
-def _storage_quota(known: StorageUse) -> Shape:
-    return {"UserName": known.user, "LimitBytes": known.limit_bytes, "UsedBytes": known.used_bytes}
+def _storage_quota(usage: StorageUse) -> Shape:
+    return {"UserName": usage.user, "LimitBytes": usage.limit_bytes, "UsedBytes": usage.used_bytes}
 
 
-def _quota(known: QuotaUse) -> Shape:
-    quota = known.quota
+def _quota(usage: QuotaUse) -> Shape:
+    quota = usage.quota
     return {
         "UserName": quota.user,
         "InstanceType": quota.instance_type,
         "Kind": quota.kind,
         "Limit": quota.limit,
-        "Use": known.use,
+        "Use": usage.use,
     }

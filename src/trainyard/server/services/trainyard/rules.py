@@ -1,23 +1,26 @@
-"""How the rules of a job stand, what they found and what was done about it, in the words of the wire."""
+"""The rules of a job in the form of the wire: their state, findings and actions."""
 
 import json
 from collections.abc import Mapping, Sequence
 
-from trainyard.foundation.jobs import RulePlan, RuleState, TrainingJob
-from trainyard.foundation.rules import rule_states
-from trainyard.server.actions import KIND, action_of
+from trainyard.foundation.jobs.attempts import RuleState
+from trainyard.foundation.jobs.training.job import TrainingJob
+from trainyard.foundation.jobs.training.plan import RulePlan
+from trainyard.foundation.jobs.training.rules import rule_states
+from trainyard.server.jobs.rule_actions import KIND, action_of
 from trainyard.server.records.contract import Query, Resource
 from trainyard.server.services.contract import Call, Shape
 
-_MOST_ACTIONS = 1000  # more than the rules of a job can have
+# More than the rules of a job can have.
+_MAX_ACTIONS = 1000
 _TEXTS = ("Mode", "Worker", "Tensor", "Module", "Value", "Threshold", "Severity")
 
 
 def rules_of(call: Call, resource: Resource, job: TrainingJob) -> list[Shape]:
-    """One for each rule, in the order in which they were asked for."""
+    """Return the rules in the order of the request."""
     if job.plan.debugger is None:
         return []
-    query = Query(KIND, account=resource.key.account, parent=resource.id, limit=_MOST_ACTIONS)
+    query = Query(KIND, account=resource.key.account, parent=resource.id, limit=_MAX_ACTIONS)
     actions = call.yard.records.find(query).resources if any(rule.actions for rule in job.plan.debugger.rules) else ()
     states = rule_states(job)
     return [_rule(rule, state, actions) for rule, state in zip(job.plan.debugger.rules, states, strict=True)]

@@ -1,4 +1,4 @@
-"""The metrics of one namespace, as a caller works with them."""
+"""The metrics of one namespace, for one caller."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta

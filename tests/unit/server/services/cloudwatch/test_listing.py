@@ -38,7 +38,8 @@ def test_only_recently_active_metrics_are_listed_when_asked_for(accounts: Accoun
 
 def test_pages_hold_at_most_500_and_every_metric_once(accounts: Accounts) -> None:
     metrics = Metrics(accounts.anna)
-    with patch("trainyard.formats.metrics.os.fdatasync"):  # 600 waits for a disk prove nothing here
+    # 600 waits for the disk would prove nothing here.
+    with patch("trainyard.formats.metrics.os.fdatasync"):
         metrics.put_all([{"MetricName": f"m{number}", "Value": 1.0} for number in range(600)])
     first = accounts.anna("cloudwatch", "ListMetrics")
     second = accounts.anna("cloudwatch", "ListMetrics", NextToken=first["NextToken"])
@@ -54,7 +55,7 @@ def test_a_filter_that_rarely_matches_still_pages_to_the_end(accounts: Accounts)
         metrics.put(f"m{number:02}", Value=1.0, Dimensions=JOB if number == 11 else [])
     with (
         patch("trainyard.server.services.cloudwatch.listing.PAGE", 2),
-        patch("trainyard.server.services.cloudwatch.listing.MAX_LOOKED_AT", 4),
+        patch("trainyard.server.services.cloudwatch.listing.MAX_SCANNED", 4),
     ):
         answer = accounts.anna("cloudwatch", "ListMetrics", Dimensions=JOB)
         assert answer["Metrics"] == []
@@ -81,7 +82,7 @@ def listed(caller: As, **request: Any) -> list[Shape]:
 
 
 def found(caller: As, **request: Any) -> list[str]:
-    """The metrics in words, sorted, since those of one name come in no particular order."""
+    """Return the metrics as sorted text, because those of one name come in any order."""
     return sorted(
         " ".join([each["Namespace"], each["MetricName"], *(pair["Value"] for pair in each["Dimensions"])])
         for each in listed(caller, **request)

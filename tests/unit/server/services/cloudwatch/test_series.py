@@ -1,31 +1,38 @@
-from hypothesis import given
-from hypothesis import strategies as st
+from datetime import timedelta
 
-from trainyard.server.services.cloudwatch.series import Metric, prefix_of
+import pytest
 
-TEXTS = st.text(st.sampled_from("ab/%é "), min_size=1, max_size=4)
-METRICS = st.builds(
-    lambda namespace, name, dimensions: Metric(namespace, name, tuple(sorted(dimensions.items()))),
-    TEXTS,
-    TEXTS,
-    st.dictionaries(TEXTS, TEXTS, max_size=2),
+from tests.unit.server.services.accounts import NOON
+from trainyard.foundation.clock import to_micros
+from trainyard.foundation.errors import InvalidRequest
+from trainyard.server.services.cloudwatch.series import aligned_micros, require_period
+
+
+@pytest.mark.parametrize(
+    ("age", "start_s", "period_s", "expected_s"),
+    [
+        (timedelta(hours=1), 34.5, 60, 0),
+        (timedelta(hours=1), 94.5, 3600, 60),
+        (timedelta(hours=1), 34.5, 1, 34),
+        (timedelta(hours=1), 34.5, 10, 30),
+        (timedelta(hours=-1), 61.0, 60, 60),
+        (timedelta(days=20), 7 * 60 + 5.0, 300, 300),
+        (timedelta(days=100), 40 * 60.0, 3600, 0),
+    ],
 )
+def test_the_start_is_rounded_down_the_coarser_the_older_it_is(
+    age: timedelta, start_s: float, period_s: int, expected_s: int
+) -> None:
+    start = NOON + timedelta(seconds=start_s)
+    assert aligned_micros(start, period_s, now=start + age) == to_micros(NOON + timedelta(seconds=expected_s))
 
 
-@given(METRICS, METRICS)
-def test_metrics_have_one_record_name_exactly_when_they_are_the_same(one: Metric, other: Metric) -> None:
-    assert (one.record_name == other.record_name) == (one == other)
+@pytest.mark.parametrize("period_s", [1, 5, 10, 20, 30, 60, 120, 86_400])
+def test_the_periods_of_aws_are_allowed(period_s: int) -> None:
+    require_period(period_s)
 
 
-@given(METRICS, TEXTS, TEXTS)
-def test_a_prefix_selects_a_namespace_and_a_name_exactly(metric: Metric, namespace: str, name: str) -> None:
-    assert metric.record_name.startswith(prefix_of(namespace)) == (metric.namespace == namespace)
-    wanted = (metric.namespace, metric.name) == (namespace, name)
-    assert metric.record_name.startswith(prefix_of(namespace, name)) == wanted
-    assert (f"/{prefix_of(name)}" in metric.record_name) == (metric.name == name)
-
-
-@given(METRICS)
-def test_a_metric_is_the_same_in_whatever_order_its_dimensions_come(metric: Metric) -> None:
-    dimensions = metric.shape["Dimensions"]
-    assert Metric.of(metric.namespace, metric.name, dimensions[::-1]) == metric
+@pytest.mark.parametrize("period_s", [2, 15, 59, 61, 90])
+def test_other_periods_are_refused(period_s: int) -> None:
+    with pytest.raises(InvalidRequest, match=f"The value {period_s} for parameter Period is invalid"):
+        require_period(period_s)

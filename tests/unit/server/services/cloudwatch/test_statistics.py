@@ -28,7 +28,7 @@ def test_the_start_is_included_and_the_end_is_not(accounts: Accounts) -> None:
     assert [point["Sum"] for point in points] == [1.0, 2.0]
 
 
-def test_units_are_told_apart_and_can_be_chosen(accounts: Accounts) -> None:
+def test_units_are_separate_and_can_be_selected(accounts: Accounts) -> None:
     metrics = Metrics(accounts.anna)
     metrics.put(Value=1.0, Unit="Bytes/Second", Timestamp=NOON)
     metrics.put(Value=2.0, Unit="Count", Timestamp=NOON)

@@ -18,9 +18,9 @@ def tool(tmp_path: Path) -> PretendedTool:
 
 @pytest.fixture
 def anna(accounts: Accounts, tool: PretendedTool) -> As:
-    """Who has a repository, on a yard that runs images."""
-    workshop = replace(accounts.yard.workshop, containers=tool.store)
-    anna = replace(accounts.anna, yard=replace(accounts.yard, workshop=workshop))
+    """Return a user with a repository, on a yard that runs images."""
+    compute = replace(accounts.yard.compute, containers=tool.store)
+    anna = replace(accounts.anna, yard=replace(accounts.yard, compute=compute))
     anna("ecr", "CreateRepository", repositoryName="mine")
     return anna
 
@@ -34,12 +34,12 @@ def listed(caller: As, **request: object) -> list[tuple[str, str]]:
     return [(each["imageTag"], each["imageDigest"]) for each in ids]
 
 
-def test_a_repository_holds_what_is_mapped_and_what_the_tool_calls_by_its_name(anna: As, tool: PretendedTool) -> None:
+def test_a_repository_has_mapped_images_and_container_images_of_its_name(anna: As, tool: PretendedTool) -> None:
     first = tool.add("localhost/mine:1", number=1)
     second = tool.add(own_name(anna, "2"), own_name(anna, "also-2"), number=2)
     tool.add("999999999999.dkr.ecr.us-east-1.amazonaws.com/mine:3", number=3)
-    anna.yard.workshop.images.map_container("mine:1", "localhost/mine:1")
-    anna.yard.workshop.images.map_container("other:1", "localhost/mine:1")
+    anna.yard.compute.images.map_container("mine:1", "localhost/mine:1")
+    anna.yard.compute.images.map_container("other:1", "localhost/mine:1")
 
     assert listed(anna) == [("1", first), ("2", second), ("also-2", second)]
     details = anna("ecr", "DescribeImages", repositoryName="mine")["imageDetails"]
@@ -58,22 +58,22 @@ def test_a_repository_holds_what_is_mapped_and_what_the_tool_calls_by_its_name(a
 def test_a_mapped_name_counts_before_the_same_name_of_the_tool(anna: As, tool: PretendedTool) -> None:
     tool.add(own_name(anna, "1"), number=1)
     mapped = tool.add("localhost/new:1", number=2)
-    anna.yard.workshop.images.map_container("mine:1", "localhost/new:1")
+    anna.yard.compute.images.map_container("mine:1", "localhost/new:1")
 
     assert listed(anna) == [("1", mapped)]
 
 
 def test_a_container_image_that_is_gone_is_in_no_repository(anna: As) -> None:
-    anna.yard.workshop.images.map_container("mine:1", "localhost/mine:1")
+    anna.yard.compute.images.map_container("mine:1", "localhost/mine:1")
 
     assert listed(anna) == []
 
 
-def test_an_image_that_stands_for_a_python_is_found_too(accounts: Accounts) -> None:
+def test_an_image_mapped_to_a_python_is_found_too(accounts: Accounts) -> None:
     anna = accounts.anna
     anna("ecr", "CreateRepository", repositoryName="mine")
-    anna.yard.workshop.images.map("mine", sys.executable)
-    anna.yard.workshop.images.map("mine:1", sys.executable)
+    anna.yard.compute.images.map("mine", sys.executable)
+    anna.yard.compute.images.map("mine:1", sys.executable)
 
     (detail,) = anna("ecr", "DescribeImages", repositoryName="mine", imageIds=[{"imageTag": "1"}])["imageDetails"]
 
@@ -83,7 +83,7 @@ def test_an_image_that_stands_for_a_python_is_found_too(accounts: Accounts) -> N
     assert "imageSizeInBytes" not in detail
 
 
-def test_an_image_that_is_not_there_is_told_as_clients_expect(anna: As, tool: PretendedTool) -> None:
+def test_a_missing_image_is_reported_as_clients_expect(anna: As, tool: PretendedTool) -> None:
     digest = tool.add(own_name(anna, "1"))
     wanted = [{"imageTag": "1"}, {"imageTag": "2"}, {"imageTag": "1", "imageDigest": "sha256:00"}, {}]
 
@@ -108,7 +108,7 @@ def test_images_come_in_pages_and_by_filters(anna: As, tool: PretendedTool) -> N
     assert len(listed(anna, filter={"tagStatus": "TAGGED"})) == 3
 
 
-def test_layers_are_known_by_what_they_hold(anna: As, tool: PretendedTool) -> None:
+def test_layers_are_known_by_their_contents(anna: As, tool: PretendedTool) -> None:
     tool.add(own_name(anna, "1"))
     here, absent = f"sha256:{101:064x}", f"sha256:{102:064x}"
 

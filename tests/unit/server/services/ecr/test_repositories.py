@@ -1,3 +1,5 @@
+import base64
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -31,7 +33,7 @@ def test_a_repository_is_made_described_and_forgotten(accounts: Accounts) -> Non
     assert anna("ecr", "DescribeRepositories")["repositories"] == []
 
 
-def test_a_name_is_taken_once_in_each_account(accounts: Accounts) -> None:
+def test_a_name_is_unique_in_each_account(accounts: Accounts) -> None:
     for caller in (accounts.anna, accounts.ben):
         caller("ecr", "CreateRepository", repositoryName="mine")
 
@@ -110,7 +112,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-def test_what_cannot_be_is_refused(accounts: Accounts) -> None:
+def test_an_invalid_repository_is_refused(accounts: Accounts) -> None:
     for operation, request, code in REFUSED:
         with pytest.raises(Fault) as caught:
             accounts.anna("ecr", operation, **request)
@@ -131,3 +133,22 @@ def test_a_repository_has_tags(accounts: Accounts) -> None:
     assert anna("ecr", "ListTagsForResource", resourceArn=arn)["tags"] == []
     with pytest.raises(Fault, match="does not exist"):
         accounts.ben("ecr", "TagResource", resourceArn=arn, tags=tags)
+
+
+def test_docker_can_log_in_with_a_token(accounts: Accounts) -> None:
+    (data,) = accounts.anna("ecr", "GetAuthorizationToken")["authorizationData"]
+
+    user, _, password = base64.b64decode(data["authorizationToken"]).decode().partition(":")
+    assert user == "AWS"
+    assert len(password) > 40
+    assert data["proxyEndpoint"] == f"https://{accounts.anna.account}.dkr.ecr.eu-west-3.amazonaws.com"
+    assert data["expiresAt"] == NOON + timedelta(hours=12)
+
+
+def test_a_token_is_given_for_each_registry_that_is_named(accounts: Accounts) -> None:
+    named = ["763104351884", "683313688378"]
+
+    data = accounts.anna("ecr", "GetAuthorizationToken", registryIds=named)["authorizationData"]
+
+    assert [each["proxyEndpoint"].split("//")[1][:12] for each in data] == named
+    assert len({each["authorizationToken"] for each in data}) == 2

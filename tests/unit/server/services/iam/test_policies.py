@@ -193,7 +193,7 @@ def test_another_accounts_policy_is_not_there(accounts: Accounts) -> None:
     ("arn", "code"),
     [("arn:aws:iam::123456789012:role/some-role", "InvalidInput"), ("a-text-that-is-long-enough", "ValidationError")],
 )
-def test_what_is_no_policy_arn_is_said_to_be_none(accounts: Accounts, arn: str, code: str) -> None:
+def test_an_invalid_policy_arn_is_refused(accounts: Accounts, arn: str, code: str) -> None:
     assert code_of(accounts.anna, "GetPolicy", PolicyArn=arn) == (code, 400)
 
 
@@ -218,7 +218,7 @@ def test_policies_are_tagged_and_mind_the_case_of_keys(accounts: Accounts) -> No
         assert code_of(accounts.ben, operation, PolicyArn=arn, **more) == ("NoSuchEntity", 404)
 
 
-def test_what_is_not_there_is_told_in_the_words_of_iam(accounts: Accounts) -> None:
+def test_missing_resources_are_reported_in_the_words_of_iam(accounts: Accounts) -> None:
     anna = accounts.anna
     arn = create(anna, "p")
     absent = arn.replace("/p", "/absent")

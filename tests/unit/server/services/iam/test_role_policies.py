@@ -53,7 +53,7 @@ def test_a_policy_of_another_account_is_not_attachable(accounts: Accounts, anna:
     assert attached(anna) == []
 
 
-def test_what_is_no_policy_cannot_be_attached(anna: As) -> None:
+def test_only_an_existing_policy_can_be_attached(anna: As) -> None:
     absent = f"arn:aws:iam::{anna.account}:policy/absent"
     assert code_of(anna, "AttachRolePolicy", PolicyArn=absent) == "NoSuchEntity"
     assert code_of(anna, "AttachRolePolicy", PolicyArn="arn:aws:s3:::a-bucket-of-mine") == "InvalidInput"
@@ -65,7 +65,7 @@ def test_a_role_takes_a_limited_number_of_policies(anna: As) -> None:
     assert code_of(anna, "AttachRolePolicy", PolicyArn=SAGEMAKER) == "LimitExceeded"
 
 
-def test_inline_policies_are_kept_under_their_names(anna: As) -> None:
+def test_inline_policies_are_stored_by_name(anna: As) -> None:
     for name in ("b", "a"):
         anna("iam", "PutRolePolicy", RoleName="trainer", PolicyName=name, PolicyDocument=DOCUMENT)
     changed = DOCUMENT.replace("s3", "ec2")
@@ -89,7 +89,7 @@ def test_inline_policies_are_checked_and_limited_together(anna: As) -> None:
     anna("iam", "PutRolePolicy", RoleName="trainer", PolicyName="a", PolicyDocument=large)
 
 
-def test_a_boundary_is_put_and_taken_away(anna: As) -> None:
+def test_a_boundary_is_set_and_removed(anna: As) -> None:
     def boundary() -> object:
         return anna("iam", "GetRole", RoleName="trainer")["Role"].get("PermissionsBoundary")
 

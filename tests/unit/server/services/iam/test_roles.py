@@ -60,7 +60,7 @@ def test_every_user_has_a_role_from_the_start(accounts: Accounts) -> None:
         assert role["Arn"] == f"arn:aws:iam::{caller.account}:role/{DEFAULT_ROLE}"
 
 
-def test_a_name_is_taken_once_in_an_account(accounts: Accounts) -> None:
+def test_a_name_is_unique_in_an_account(accounts: Accounts) -> None:
     create(accounts.anna, "trainer")
     assert code_of(accounts.anna, "CreateRole", RoleName="trainer", AssumeRolePolicyDocument=TRUST) == (
         "EntityAlreadyExists",
@@ -225,7 +225,7 @@ def test_an_administrator_sees_its_own_role_first_and_then_that_of_another(accou
     assert len(admin("iam", "ListRoles")["Roles"]) == 5
 
 
-def test_of_concurrent_changes_none_is_lost(accounts: Accounts) -> None:
+def test_no_concurrent_change_is_lost(accounts: Accounts) -> None:
     create(accounts.anna, "trainer")
     names = [f"p{number}" for number in range(8)]
 
@@ -237,7 +237,7 @@ def test_of_concurrent_changes_none_is_lost(accounts: Accounts) -> None:
     assert accounts.anna("iam", "ListRolePolicies", RoleName="trainer")["PolicyNames"] == names
 
 
-def test_names_that_are_absent_or_taken_are_told_in_the_words_of_iam(accounts: Accounts) -> None:
+def test_missing_and_duplicate_names_are_reported_in_the_words_of_iam(accounts: Accounts) -> None:
     create(accounts.anna, "trainer")
     with pytest.raises(Fault) as taken:
         create(accounts.anna, "trainer")

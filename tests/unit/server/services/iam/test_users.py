@@ -1,9 +1,10 @@
 import pytest
 
 from tests.unit.server.services.accounts import NOON, Accounts, As
-from trainyard.server.identity import DEFAULT_ROLE
+from trainyard.server.identity import DEFAULT_ROLE, InvalidCredential
 from trainyard.wire.fault import Fault
-from trainyard.wire.refusal import Refused
+
+DOCUMENT = '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "s3:*", "Resource": "*"}}'
 
 
 def code_of(caller: As, operation: str, **request: object) -> tuple[str, int]:
@@ -40,7 +41,7 @@ def test_the_path_makes_an_administrator(accounts: Accounts) -> None:
     assert code_of(admin, "CreateUser", UserName="eve", Path="/elsewhere/") == ("InvalidInput", 400)
 
 
-def test_a_user_name_is_taken_once(accounts: Accounts) -> None:
+def test_a_user_name_is_unique(accounts: Accounts) -> None:
     assert code_of(accounts.admin, "CreateUser", UserName="anna") == ("EntityAlreadyExists", 409)
     assert accounts.anna("iam", "ListRoles")["Roles"], "the first anna is untouched"
 
@@ -51,12 +52,12 @@ def test_a_boundary_that_nobody_would_enforce_is_refused(accounts: Accounts) -> 
     assert code_of(accounts.admin, "GetUser", UserName="eve") == ("NoSuchEntity", 404)
 
 
-def test_removing_a_user_ends_its_keys_and_keeps_what_it_owns(accounts: Accounts) -> None:
+def test_removing_a_user_revokes_its_keys_and_keeps_its_resources(accounts: Accounts) -> None:
     admin, anna = accounts.admin, accounts.anna
     session = anna("sts", "GetSessionToken")["Credentials"]
     admin("iam", "DeleteUser", UserName="anna")
     for key, token in ((anna.key.id, None), (session["AccessKeyId"], session["SessionToken"])):
-        with pytest.raises(Refused):
+        with pytest.raises(InvalidCredential):
             accounts.yard.identities.resolve(key, token, now=NOON)
     assert code_of(admin, "GetUser", UserName="anna") == ("NoSuchEntity", 404)
     assert code_of(admin, "DeleteUser", UserName="anna") == ("NoSuchEntity", 404)
@@ -96,7 +97,7 @@ def test_a_user_changes_its_own_keys(accounts: Accounts) -> None:
     listed = anna("iam", "ListAccessKeys")["AccessKeyMetadata"]
     assert {entry["AccessKeyId"] for entry in listed} == {anna.key.id, key["AccessKeyId"]}
     anna("iam", "DeleteAccessKey", AccessKeyId=anna.key.id)
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidCredential):
         identities.resolve(anna.key.id, None, now=NOON)
     assert code_of(anna, "DeleteAccessKey", AccessKeyId=anna.key.id) == ("NoSuchEntity", 404)
     assert code_of(anna, "DeleteAccessKey", AccessKeyId=accounts.ben.key.id) == ("NoSuchEntity", 404)
@@ -124,7 +125,7 @@ def test_a_key_is_made_inactive_and_active_again(accounts: Accounts) -> None:
     admin, anna, identities = accounts.admin, accounts.anna, accounts.yard.identities
     session = anna("sts", "GetSessionToken")["Credentials"]
     admin("iam", "UpdateAccessKey", UserName="anna", AccessKeyId=anna.key.id, Status="Inactive")
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidCredential):
         identities.resolve(anna.key.id, None, now=NOON)
     assert identities.resolve(session["AccessKeyId"], session["SessionToken"], now=NOON).caller.user == "anna"
     assert [key["Status"] for key in admin("iam", "ListAccessKeys", UserName="anna")["AccessKeyMetadata"]] == [
@@ -156,7 +157,7 @@ def test_the_last_active_key_of_the_last_administrator_stays(accounts: Accounts)
     assert code_of(admin, "DeleteAccessKey", **first) == ("DeleteConflict", 409)
     admin("iam", "UpdateAccessKey", **second, Status="Active")
     admin("iam", "UpdateAccessKey", **first, Status="Inactive")
-    assert accounts.yard.identities.first_start(now=NOON) == accounts.yard.records.access_key(second["AccessKeyId"])
+    assert accounts.yard.identities.ensure_admin(now=NOON) == accounts.yard.records.access_key(second["AccessKeyId"])
     assert code_of(admin, "DeleteAccessKey", **second) == ("DeleteConflict", 409)
     admin("iam", "DeleteAccessKey", **first)
     assert accounts.yard.identities.inactive_keys(admin.account) == frozenset()
@@ -171,3 +172,41 @@ def test_users_are_tagged_by_themselves_and_by_administrators(accounts: Accounts
     assert anna("iam", "GetUser")["User"]["Tags"] == listed["Tags"]
     assert code_of(accounts.ben, "ListUserTags", UserName="anna") == ("AccessDenied", 403)
     assert code_of(admin, "ListUserTags", UserName="nobody") == ("NoSuchEntity", 404)
+
+
+def test_an_account_summary_counts_and_states_quotas(accounts: Accounts) -> None:
+    anna = accounts.anna
+    before = anna("iam", "GetAccountSummary")["SummaryMap"]
+    assert {name: before[name] for name in ("Users", "Roles", "Policies", "InstanceProfiles", "Groups")} == {
+        "Users": 1,
+        "Roles": 1,
+        "Policies": 0,
+        "InstanceProfiles": 0,
+        "Groups": 0,
+    }
+    assert (before["AccessKeysPerUserQuota"], before["VersionsPerPolicyQuota"]) == (2, 5)
+    arn = anna("iam", "CreatePolicy", PolicyName="p", PolicyDocument=DOCUMENT)["Policy"]["Arn"]
+    anna("iam", "CreatePolicyVersion", PolicyArn=arn, PolicyDocument=DOCUMENT)
+    anna("iam", "CreateInstanceProfile", InstanceProfileName="p")
+    after = anna("iam", "GetAccountSummary")["SummaryMap"]
+    assert (after["Policies"], after["PolicyVersionsInUse"], after["InstanceProfiles"]) == (1, 2, 1)
+    assert accounts.ben("iam", "GetAccountSummary")["SummaryMap"] == before
+    assert accounts.admin("iam", "GetAccountSummary")["SummaryMap"]["Users"] == 3
+
+
+def test_lists_of_what_no_account_has_are_empty(accounts: Accounts) -> None:
+    anna = accounts.anna
+    assert anna("iam", "ListAccountAliases") == {"AccountAliases": [], "IsTruncated": False}
+    assert anna("iam", "ListGroups") == {"Groups": [], "IsTruncated": False}
+    for operation, member in (
+        ("ListGroupsForUser", "Groups"),
+        ("ListUserPolicies", "PolicyNames"),
+        ("ListAttachedUserPolicies", "AttachedPolicies"),
+    ):
+        assert anna("iam", operation, UserName="anna") == {member: [], "IsTruncated": False}
+        with pytest.raises(Fault) as foreign:
+            anna("iam", operation, UserName="ben")
+        assert foreign.value.code == "AccessDenied"
+        with pytest.raises(Fault) as absent:
+            accounts.admin("iam", operation, UserName="nobody")
+        assert absent.value.message == "The user with name nobody cannot be found."

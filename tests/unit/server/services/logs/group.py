@@ -1,4 +1,4 @@
-"""One log group and its streams, as a caller works with them."""
+"""One log group and its streams, for one caller."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta

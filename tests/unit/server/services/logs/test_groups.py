@@ -110,7 +110,7 @@ def test_a_group_is_named_by_its_arn_by_its_owner_only(accounts: Accounts) -> No
 
 def test_a_group_needs_exactly_one_of_its_two_names(accounts: Accounts) -> None:
     Group.made_by(accounts.anna)
-    with pytest.raises(Fault, match="one of the two") as refused:
+    with pytest.raises(Fault, match="either logGroupName or logGroupIdentifier") as refused:
         accounts.anna("logs", "DescribeLogStreams")
     assert refused.value.code == "InvalidParameterException"
     with pytest.raises(Fault, match="mutually exclusive") as refused:
@@ -166,7 +166,7 @@ def test_a_retention_policy_is_remembered_and_hides_older_events(accounts: Accou
 
 def test_a_retention_that_aws_does_not_offer_is_refused(accounts: Accounts) -> None:
     group = Group.made_by(accounts.anna)
-    with pytest.raises(Fault, match="2 days; the number must be one of 1, 3, 5") as refused:
+    with pytest.raises(Fault, match="Invalid retentionInDays 2; use one of 1, 3, 5") as refused:
         group("PutRetentionPolicy", retentionInDays=2)
     assert refused.value.code == "InvalidParameterException"
 

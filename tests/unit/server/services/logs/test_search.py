@@ -49,7 +49,7 @@ def test_a_time_range_includes_both_its_ends(accounts: Accounts) -> None:
     assert group.search(startTime=NOON_MS + 10, endTime=NOON_MS + 30) == ["b", "c", "d"]
 
 
-def test_a_pattern_keeps_what_matches_and_an_unserved_one_is_refused(accounts: Accounts) -> None:
+def test_a_pattern_selects_matches_and_an_unserved_one_is_refused(accounts: Accounts) -> None:
     group = Group.made_by(accounts.anna, "a")
     group.put("a", "loss 1", "ERROR disk", "loss 2", "ERROR net")
     assert group.search(filterPattern="ERROR -disk") == ["ERROR net"]
@@ -81,7 +81,7 @@ def test_pages_of_any_size_show_every_event_once_however_late_it_came(
             expected.append(f"{ms} of put {count}")
             group.put(f"s{stream}", expected[-1], at=NOON_MS + ms)
     with (
-        patch("trainyard.server.services.logs.search.STREAMS_AT_ONCE", streams_at_once),
+        patch("trainyard.server.services.logs.search.STREAMS_PER_BATCH", streams_at_once),
         patch("trainyard.server.services.logs.search.MAX_SCANNED_BYTES", scanned_bytes),
         patch("trainyard.server.services.logs.search.MAX_BATCHES", 2),
     ):
@@ -94,7 +94,7 @@ def test_streams_made_and_deleted_between_pages_disturb_nothing_else(accounts: A
     group = Group.made_by(accounts.anna, *(f"s{number}" for number in range(6)))
     for number in range(6):
         group.put(f"s{number}", f"{number}a", f"{number}b", at=NOON_MS + number, step=100)
-    with patch("trainyard.server.services.logs.search.STREAMS_AT_ONCE", 3):
+    with patch("trainyard.server.services.logs.search.STREAMS_PER_BATCH", 3):
         page = group("FilterLogEvents", limit=2)
         assert [event["message"] for event in page["events"]] == ["0a", "1a"]
         later = group.at(after(seconds=1))
@@ -119,7 +119,7 @@ def test_a_page_ends_when_much_was_read_and_little_found(accounts: Accounts) -> 
 
 
 @pytest.mark.parametrize("token", ["nonsense", "W10=", "bnVsbA==", "WzFlOTk5LDEsMSwxLDEsMSwxLDFd", "e30="])
-def test_a_token_that_was_never_given_is_refused(accounts: Accounts, token: str) -> None:
+def test_an_invalid_token_is_refused(accounts: Accounts, token: str) -> None:
     group = Group.made_by(accounts.anna, "a")
     with pytest.raises(Fault) as refused:
         group.search(nextToken=token)

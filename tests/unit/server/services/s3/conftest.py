@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulated_compute import simulated_compute
 from tests.unit.server.services.s3.front import ADMINISTRATOR, OWNER, STRANGER, Front, caller
-from tests.unit.server.services.s3.uploading import PART, TAIL, Upload
+from tests.unit.server.services.s3.multipart_upload import PART, TAIL, Upload
 from trainyard.objects.contract import ObjectStore
 from trainyard.objects.filesystem import FilesystemObjects
-from trainyard.server.following import Followers
 from trainyard.server.identity import Identities
 from trainyard.server.records.sql import open_records
 from trainyard.server.services.contract import Yard
-from trainyard.testing.workshop import simulated_workshop
+from trainyard.server.streaming import Followers
 
 
 @pytest.fixture
@@ -24,14 +24,14 @@ def objects(tmp_path: Path) -> Iterator[ObjectStore]:
 @pytest.fixture
 def yard(objects: ObjectStore, tmp_path: Path) -> Iterator[Yard]:
     with closing(open_records(f"sqlite:///{tmp_path}/records.db")) as records:
-        workshop, followers = simulated_workshop(tmp_path), Followers(records, tmp_path / "jobs")
+        compute, followers = simulated_compute(tmp_path), Followers(records, tmp_path / "jobs")
         logs, metrics = tmp_path / "logs", tmp_path / "metrics"
-        yield Yard(records, objects, Identities(records), logs, metrics, workshop, followers)
+        yield Yard(records, objects, Identities(records), logs, metrics, compute, followers)
 
 
 @pytest.fixture
 def s3(yard: Yard) -> Front:
-    """S3 for a user who has the bucket "data"."""
+    """Return S3 for a user with the bucket "data"."""
     front = Front(yard, caller(OWNER))
     front("CreateBucket", Bucket="data")
     return front
@@ -49,7 +49,7 @@ def administrator(yard: Yard) -> Front:
 
 @pytest.fixture
 def digits(s3: Front) -> str:
-    """The ETag of the object "digits"."""
+    """Put the object "digits"; return its ETag."""
     return str(s3.put("data", "digits", b"0123456789")["ETag"])
 
 

@@ -1,4 +1,4 @@
-"""The S3 operations called as the app calls them, without HTTP in between."""
+"""Call the S3 operations as the app does, without HTTP."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
@@ -28,7 +28,7 @@ STREAMING = frozenset({"PutObject", "UploadPart"})
 
 @dataclass
 class Body:
-    """A request's stream of bytes, in the pieces it arrives in; `breaks_with` is raised where it should have ended."""
+    """The body of a request in pieces; `breaks_with` is raised at its end."""
 
     pieces: Sequence[bytes]
     trailing: Mapping[str, str] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Body:
 
 @dataclass
 class Front:
-    """S3 as one caller sees it. Errors come as the faults that the app would make of them."""
+    """S3 for one caller. Errors are raised as the faults that the app would return."""
 
     yard: Yard
     caller: Caller
@@ -60,7 +60,7 @@ class Front:
     document: bytes = b""
 
     def __call__(self, operation: str, **shape: Any) -> Shape:
-        """Call with the members of the request, and with `headers` beside them."""
+        """Call an operation with the members of the request and `headers`."""
         headers = {"host": "yard.test:7000", **shape.pop("headers", {})}
         if operation in STREAMING:
             body = shape.setdefault("Body", b"")
@@ -79,7 +79,7 @@ class Front:
         return self("PutObject", Bucket=bucket, Key=key, Body=body, **shape)
 
     def get(self, bucket: str, key: str, **shape: Any) -> Shape:
-        """GetObject with the whole body in hand."""
+        """Call GetObject and read the whole body."""
         answer = self("GetObject", Bucket=bucket, Key=key, **shape)
         return answer | {"Body": read(answer["Body"])}
 
@@ -88,7 +88,7 @@ class Front:
 
 
 def refused_put(s3: Front, *, key: str = "key", body: Any = b"hello", **shape: Any) -> Fault:
-    """The fault of a put that must leave nothing behind."""
+    """Return the fault of a put, which must leave nothing behind."""
     with pytest.raises(Fault) as caught:
         s3("PutObject", Bucket="data", Key=key, Body=body, **shape)
     assert s3.keys("data") == []
@@ -100,7 +100,7 @@ def caller(account: str, *, is_admin: bool = False) -> Caller:
 
 
 def read(body: "bytes | FileSlice | ClosableBytes") -> bytes:
-    """The bytes of an answer, taken as the app takes them."""
+    """Read the body of an answer as the app does."""
     if isinstance(body, bytes):
         return body
     if isinstance(body, FileSlice):

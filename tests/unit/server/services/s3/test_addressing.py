@@ -42,7 +42,7 @@ def test_almost_any_text_is_a_key(s3: Front, key: str) -> None:
         ("\udcff", "InvalidURI"),
     ],
 )
-def test_what_cannot_be_a_key_is_refused_put(s3: Front, key: str, code: str) -> None:
+def test_an_invalid_key_is_refused(s3: Front, key: str, code: str) -> None:
     assert refused_put(s3, key=key).code == code
 
 
@@ -98,7 +98,8 @@ def test_an_administrator_does_not_end_up_in_a_bucket_that_another_made_in_their
     yard: Yard, s3: Front, administrator: Front
 ) -> None:
     name = f"sagemaker-us-east-1-{ADMINISTRATOR}"
-    yard.objects.create_bucket(BucketRef(OWNER, name), region="us-east-1", now=s3.now)  # before names were guarded
+    # Created before such names were refused.
+    yard.objects.create_bucket(BucketRef(OWNER, name), region="us-east-1", now=s3.now)
     yard.records.add_user(User(ADMINISTRATOR, "admin", "TrainyardRole", is_admin=True, created_at=s3.now))
     for operation, shape in (("HeadBucket", {}), ("PutObject", {"Key": "plans", "Body": b"secret"})):
         with pytest.raises(Fault) as caught:
@@ -158,7 +159,7 @@ def test_a_source_is_written_in_many_ways(s3: Front, key: str, written: str) -> 
         ("nothing/source", "NoSuchBucket"),
     ],
 )
-def test_a_source_that_is_none_is_refused(s3: Front, written: str, code: str) -> None:
+def test_an_invalid_copy_source_is_refused(s3: Front, written: str, code: str) -> None:
     s3.put("data", "source", b"hello")
     with pytest.raises(Fault) as caught:
         s3("CopyObject", Bucket="data", Key="target", CopySource=written)

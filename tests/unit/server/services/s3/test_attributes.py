@@ -4,7 +4,7 @@ from tests.unit.server.services.s3.front import Front
 from trainyard.wire.fault import Fault
 
 
-def test_everything_said_of_an_object_comes_back(s3: Front) -> None:
+def test_all_attributes_of_an_object_are_returned(s3: Front) -> None:
     said = {
         "CacheControl": "no-cache",
         "ContentDisposition": 'attachment; filename="a.txt"',
@@ -32,13 +32,13 @@ def test_everything_said_of_an_object_comes_back(s3: Front) -> None:
     ]
 
 
-def test_the_standard_storage_class_is_not_told(s3: Front) -> None:
+def test_the_standard_storage_class_is_omitted(s3: Front) -> None:
     s3.put("data", "key", StorageClass="STANDARD")
     assert "StorageClass" not in s3("HeadObject", Bucket="data", Key="key")
 
 
 @pytest.mark.parametrize(("sent", "kept"), [("aws-chunked", None), ("aws-chunked,gzip", "gzip"), ("gzip", "gzip")])
-def test_aws_chunked_is_no_encoding_of_the_object(s3: Front, sent: str, kept: str | None) -> None:
+def test_aws_chunked_is_not_the_encoding_of_the_object(s3: Front, sent: str, kept: str | None) -> None:
     s3.put("data", "key", ContentEncoding=sent)
     assert s3("HeadObject", Bucket="data", Key="key").get("ContentEncoding") == kept
 

@@ -29,7 +29,7 @@ def test_the_location_constraint_decides_the_region(s3: Front) -> None:
 
 
 @pytest.mark.parametrize("constraint", ["../../etc", "eu west", "eu-west-3\n", "ü", "x" * 64])
-def test_a_location_that_is_no_region_is_refused(s3: Front, constraint: str) -> None:
+def test_an_invalid_region_is_refused(s3: Front, constraint: str) -> None:
     with pytest.raises(Fault) as caught:
         s3("CreateBucket", Bucket="nowhere", CreateBucketConfiguration={"LocationConstraint": constraint})
     assert caught.value.code == "InvalidLocationConstraint"
@@ -42,7 +42,7 @@ def test_a_region_that_aws_has_not_is_one_here(s3: Front) -> None:
     assert s3("GetBucketLocation", Bucket="anywhere") == {"LocationConstraint": "auto"}
 
 
-def test_the_location_of_a_bucket_in_us_east_1_is_told_as_none(s3: Front) -> None:
+def test_the_location_of_a_bucket_in_us_east_1_is_null(s3: Front) -> None:
     s3.region = "us-east-1"
     s3("CreateBucket", Bucket="virginia")
     assert s3("GetBucketLocation", Bucket="virginia")["LocationConstraint"] is None
@@ -126,7 +126,7 @@ def test_a_kind_of_bucket_that_is_not_served_is_not_made(s3: Front, options: dic
     assert names(s3("ListBuckets")) == ["data"]
 
 
-def test_options_that_say_what_is_so_anyway_are_accepted(s3: Front) -> None:
+def test_options_that_state_the_default_are_accepted(s3: Front) -> None:
     s3("CreateBucket", Bucket="plain", ACL="private", ObjectOwnership="BucketOwnerEnforced", BucketNamespace="global")
     assert names(s3("ListBuckets")) == ["data", "plain"]
 

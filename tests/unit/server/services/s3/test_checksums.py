@@ -14,7 +14,7 @@ def content_md5(data: bytes) -> str:
 
 
 @pytest.mark.parametrize("algorithm", list(ChecksumAlgorithm))
-def test_a_checksum_in_a_header_is_verified_and_kept(s3: Front, algorithm: ChecksumAlgorithm) -> None:
+def test_a_checksum_in_a_header_is_verified_and_stored(s3: Front, algorithm: ChecksumAlgorithm) -> None:
     value, member = digest_of(algorithm, [b"hello"]), f"Checksum{algorithm}"
     put = s3.put("data", "key", b"hello", ChecksumAlgorithm=algorithm.value, **{member: value})
     assert (put[member], put["ChecksumType"]) == (value, "FULL_OBJECT")
@@ -25,7 +25,7 @@ def test_a_checksum_in_a_header_is_verified_and_kept(s3: Front, algorithm: Check
 
 
 @pytest.mark.parametrize("algorithm", list(ChecksumAlgorithm))
-def test_a_checksum_in_the_trailer_is_verified_and_kept(s3: Front, algorithm: ChecksumAlgorithm) -> None:
+def test_a_checksum_in_the_trailer_is_verified_and_stored(s3: Front, algorithm: ChecksumAlgorithm) -> None:
     header = f"x-amz-checksum-{algorithm.lower()}"
     value = digest_of(algorithm, [b"hello"])
     sent: dict[str, Any] = {"headers": {"x-amz-trailer": header}, "ContentLength": 5}
@@ -48,12 +48,12 @@ def test_a_content_md5_is_verified(s3: Front) -> None:
 
 
 @pytest.mark.parametrize("value", ["nonsense", "", "aGVsbG8=", "ü"])
-def test_a_content_md5_that_is_none_is_invalid(s3: Front, value: str) -> None:
+def test_an_invalid_content_md5_is_refused(s3: Front, value: str) -> None:
     assert refused_put(s3, ContentMD5=value).code == "InvalidDigest"
 
 
 @pytest.mark.parametrize("value", ["nonsense!", "aGVsbG8=", ""])
-def test_a_checksum_that_is_none_is_invalid(s3: Front, value: str) -> None:
+def test_an_invalid_checksum_is_refused(s3: Front, value: str) -> None:
     assert refused_put(s3, ChecksumCRC32=value).code == "InvalidRequest"
 
 

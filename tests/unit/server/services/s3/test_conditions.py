@@ -52,7 +52,7 @@ def test_a_304_tells_the_etag_and_the_time(s3: Front, digits: str) -> None:
     assert caught.value.headers == {"etag": digits, "last-modified": "Wed, 01 Jul 2026 12:00:00 GMT"}
 
 
-def test_if_none_match_keeps_what_is_there(s3: Front) -> None:
+def test_if_none_match_keeps_the_existing_object(s3: Front) -> None:
     s3.put("data", "key", b"first", IfNoneMatch="*")
     with pytest.raises(Fault) as caught:
         s3.put("data", "key", b"second", IfNoneMatch="*")

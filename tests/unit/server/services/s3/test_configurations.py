@@ -40,12 +40,12 @@ LOCKS = ["GetObjectLegalHold", "GetObjectRetention"]
 
 
 @pytest.mark.parametrize("operation", ANSWERS)
-def test_what_was_never_turned_on_is_told_as_off(s3: Front, operation: str) -> None:
+def test_unset_switches_are_off(s3: Front, operation: str) -> None:
     assert s3(operation, Bucket="data") == ANSWERS[operation]
 
 
 @pytest.mark.parametrize("operation", ABSENCES)
-def test_what_was_never_configured_is_not_found(s3: Front, operation: str) -> None:
+def test_unset_configurations_are_not_found(s3: Front, operation: str) -> None:
     with pytest.raises(Fault) as caught:
         s3(operation, Bucket="data")
     assert (caught.value.code, caught.value.status) == (ABSENCES[operation], 404)
@@ -53,7 +53,7 @@ def test_what_was_never_configured_is_not_found(s3: Front, operation: str) -> No
 
 
 @pytest.mark.parametrize("operation", DELETES)
-def test_what_was_never_configured_may_be_deleted(s3: Front, operation: str) -> None:
+def test_unset_configurations_can_be_deleted(s3: Front, operation: str) -> None:
     assert s3(operation, Bucket="data") == {}
 
 
@@ -71,13 +71,15 @@ def test_the_owner_pays_and_nobody_else(s3: Front) -> None:
     assert caught.value.code == "NotImplemented"
 
 
-@pytest.mark.parametrize("operation", sorted(OPERATIONS))
-def test_a_missing_bucket_has_no_settings(s3: Front, operation: str) -> None:
-    with pytest.raises(Fault) as caught:
-        s3(operation, Bucket="nothing", **({"Key": "key"} if operation in LOCKS else {}))
-    assert caught.value.code == "NoSuchBucket"
+def test_a_missing_bucket_has_no_settings(s3: Front) -> None:
+    codes = {}
+    for operation in OPERATIONS:
+        with pytest.raises(Fault) as caught:
+            s3(operation, Bucket="nothing", **({"Key": "key"} if operation in LOCKS else {}))
+        codes[operation] = caught.value.code
+    assert codes == dict.fromkeys(OPERATIONS, "NoSuchBucket")
 
 
-def test_every_setting_is_spoken_for() -> None:
+def test_every_setting_has_a_test() -> None:
     told = {*ANSWERS, *ABSENCES, *DELETES, *LOCKS, "PutBucketRequestPayment"}
     assert told == OPERATIONS.keys()

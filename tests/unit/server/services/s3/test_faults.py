@@ -1,5 +1,8 @@
+from typing import Any
+
 import pytest
 
+from tests.unit.server.services.s3.front import Front, refused_put
 from trainyard.foundation.errors import (
     AlreadyExists,
     Conflict,
@@ -48,8 +51,31 @@ def test_every_error_of_the_store_has_the_code_of_s3(error: TrainyardError, code
         ),
     ],
 )
-def test_what_is_not_found_is_told_as_s3_tells_it_and_named_in_a_member(
+def test_missing_things_are_reported_in_the_words_of_s3_and_named_in_a_member(
     kind: str, code: str, member: str, message: str
 ) -> None:
     fault = FAULTS.fault(NotFound(kind, "a/b"))
     assert (fault.code, fault.status, fault.message, fault.members) == (code, 404, message, {member: "a/b"})
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"ACL": "public-read"},
+        {"GrantFullControl": "id=abc"},
+        {"SSECustomerAlgorithm": "AES256"},
+        {"ObjectLockMode": "GOVERNANCE"},
+        {"ObjectLockLegalHoldStatus": "ON"},
+        {"WriteOffsetBytes": 3},
+    ],
+)
+def test_an_option_that_is_not_served_is_refused_by_name(s3: Front, option: dict[str, Any]) -> None:
+    fault = refused_put(s3, **option)
+    assert (fault.code, fault.status) == ("NotImplemented", 501)
+    assert next(iter(option)) in fault.message or "public-read" in fault.message
+
+
+@pytest.mark.parametrize("acl", ["private", "bucket-owner-full-control"])
+def test_an_acl_that_states_the_default_is_accepted(s3: Front, acl: str) -> None:
+    s3.put("data", "key", b"hello", ACL=acl)
+    assert s3.keys("data") == ["key"]

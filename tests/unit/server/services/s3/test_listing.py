@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from tests.unit.server.services.s3.front import NOON, OWNER, Front
+from trainyard.server.services.s3.listing import encoding_of, format_token, page_limit, parse_token
 from trainyard.server.services.s3.ownership import canonical_id
 from trainyard.wire.fault import Fault
 
@@ -125,7 +126,7 @@ def test_a_page_holds_at_most_a_thousand(filled: Front) -> None:
     assert caught.value.members == {"ArgumentName": "max-keys", "ArgumentValue": "-1"}
 
 
-def test_the_owner_is_told_by_the_first_version_and_on_demand_by_the_second(filled: Front) -> None:
+def test_version_one_returns_the_owner_and_version_two_on_request(filled: Front) -> None:
     owner = {"DisplayName": OWNER, "ID": canonical_id(OWNER)}
     assert filled("ListObjects", Bucket="data")["Contents"][0]["Owner"] == owner
     assert filled("ListObjectsV2", Bucket="data", FetchOwner=True)["Contents"][0]["Owner"] == owner
@@ -170,3 +171,28 @@ def test_the_objects_of_a_missing_bucket_are_not_listed(s3: Front, operation: st
     with pytest.raises(Fault) as caught:
         s3(operation, Bucket="nothing")
     assert caught.value.code == "NoSuchBucket"
+
+
+@pytest.mark.parametrize("text", ["a", "ü/😀", "a\nb\x01", "k" * 1024])
+def test_a_token_is_read_as_it_was_written(text: str) -> None:
+    token = format_token(text)
+    assert token.isascii()
+    assert parse_token(token) == text
+
+
+@pytest.mark.parametrize("token", ["a", "%%%", "ü", "a b", "_w=="])
+def test_an_invalid_token_is_an_invalid_argument(token: str) -> None:
+    with pytest.raises(Fault) as caught:
+        parse_token(token)
+    assert caught.value.members == {"ArgumentName": "continuation-token", "ArgumentValue": token}
+
+
+@pytest.mark.parametrize(("asked", "given"), [(None, 1000), (0, 0), (7, 7), (1000, 1000), (2**31 - 1, 1000)])
+def test_a_page_is_as_long_as_asked_for_but_no_longer_than_full(asked: int | None, given: int) -> None:
+    shape = {} if asked is None else {"MaxKeys": asked}
+    assert page_limit(shape, "MaxKeys", name="max-keys") == given
+
+
+def test_names_are_encoded_only_on_demand() -> None:
+    assert encoding_of({})("a b/+ü\r") == "a b/+ü\r"
+    assert encoding_of({"EncodingType": "url"})("a b/+ü\r") == "a%20b/%2B%C3%BC%0D"

@@ -6,5 +6,5 @@ from tests.unit.server.services.sagemaker.requests import prepare
 
 @pytest.fixture
 def anna(accounts: Accounts) -> As:
-    """A user with data, code and a role."""
+    """Return a user with data, code and a role."""
     return prepare(accounts.anna)

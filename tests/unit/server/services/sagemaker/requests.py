@@ -6,7 +6,7 @@ from typing import Any
 from tests.unit.server.services.accounts import NOON, As
 from trainyard.foundation.arns import role_arn
 from trainyard.foundation.locations import BucketRef, Location
-from trainyard.objects.contract import Attributes, NewObject, WritesTogether, Written
+from trainyard.objects.contract import Attributes, NewObject, WriteResult, WritesBatches
 from trainyard.server.services.contract import Yard
 
 IMAGE = "763104351884.dkr.ecr.eu-west-3.amazonaws.com/pytorch-training:2.6-cpu-py312"
@@ -15,25 +15,25 @@ _AT_ONCE = 300
 
 
 def fill_bucket(yard: Yard, account: str, keys: dict[str, bytes], *, bucket: str = "data") -> None:
-    """Put objects into an account's bucket, which is made."""
+    """Create an account's bucket and put objects into it."""
     ref = BucketRef(account, bucket)
     yard.objects.create_bucket(ref, region="eu-west-3", now=NOON)
-    assert isinstance(yard.objects, WritesTogether), "one by one, many of them would take long"
+    assert isinstance(yard.objects, WritesBatches), "one by one, many of them would take long"
     new = [NewObject(Location(ref, key), body, Attributes()) for key, body in keys.items()]
     for first in range(0, len(new), _AT_ONCE):
-        outcomes = yard.objects.put_together(new[first : first + _AT_ONCE], now=NOON)
-        assert all(isinstance(outcome, Written) for outcome in outcomes)
+        outcomes = yard.objects.put_batch(new[first : first + _AT_ONCE], now=NOON)
+        assert all(isinstance(outcome, WriteResult) for outcome in outcomes)
 
 
 def prepare(user: As) -> As:
-    """Give a user the bucket that `request` names."""
+    """Create the bucket that `request` names for a user."""
     keys = {"code/sourcedir.tar.gz": b"code", "train/1.csv": b"1", "train/2.csv": b"2", "train/3.csv": b"3"}
     fill_bucket(user.yard, user.account, keys)
     return user
 
 
 def request(user: As, name: str = "mnist", **changed: Any) -> dict[str, Any]:
-    """A job in script mode with one channel, as the SDK sends it; None takes a member away."""
+    """Return the SDK's request for a job in script mode with one channel; None removes a member."""
     shape: dict[str, Any] = {
         "TrainingJobName": name,
         "RoleArn": role_arn(user.account, user.caller.role),

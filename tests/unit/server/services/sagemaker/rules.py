@@ -8,13 +8,13 @@ EVALUATOR = "447278800020.dkr.ecr.eu-west-3.amazonaws.com/sagemaker-debugger-rul
 
 
 def hook(*collections: tuple[str, dict[str, str]], **changed: Any) -> dict[str, Any]:
-    """A DebugHookConfig with these collections."""
+    """Return a DebugHookConfig with these collections."""
     named = [{"CollectionName": name, "CollectionParameters": given} for name, given in collections]
     return {"S3OutputPath": "s3://data/debug/", "CollectionConfigurations": named, **changed}
 
 
 def rule(name: str = "VanishingGradient", *, image: str = BUILT_IN, **parameters: str) -> dict[str, Any]:
-    """A rule of AWS's by its name; a parameter that is empty is not sent."""
+    """Return the configuration of a built-in rule; empty parameters are not sent."""
     given = {"rule_to_invoke": name, **parameters}
     return {
         "RuleConfigurationName": name,
@@ -24,10 +24,10 @@ def rule(name: str = "VanishingGradient", *, image: str = BUILT_IN, **parameters
 
 
 def actions(*given: dict[str, str]) -> str:
-    """As the SDK writes them: JSON whose quotes are escaped."""
+    """Return actions as the SDK writes them: JSON with escaped quotes."""
     return json.dumps(list(given)).replace('"', '\\"')
 
 
 def judged(*rules: dict[str, Any], **changed: Any) -> dict[str, Any]:
-    """The members of a request that rules need."""
+    """Return the members of a request with rules."""
     return {"DebugHookConfig": hook(), "DebugRuleConfigurations": list(rules), **changed}

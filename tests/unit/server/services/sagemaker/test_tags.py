@@ -41,8 +41,8 @@ def test_tags_of_another_user_do_not_exist(accounts: Accounts, arn: str) -> None
         tags(accounts.ben, arn)
 
 
-def test_what_has_no_tags_here_says_so(anna: As) -> None:
-    with pytest.raises(Fault, match="not the ARN of something"):
+def test_the_arn_of_an_unsupported_type_is_refused(anna: As) -> None:
+    with pytest.raises(Fault, match="not the ARN of a training job"):
         tags(anna, f"arn:aws:sagemaker:eu-west-3:{anna.account}:notebook-instance/x")
 
 

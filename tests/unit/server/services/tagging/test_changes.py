@@ -11,7 +11,7 @@ ALLOW = '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "
 
 @pytest.fixture
 def mine(accounts: Accounts) -> list[str]:
-    """The ARNs of one resource of Anna's of each kind that can be tagged."""
+    """Return the ARNs of Anna's resources, one of each taggable kind."""
     anna = accounts.anna
     anna("logs", "CreateLogGroup", logGroupName="/jobs")
     accounts.yard.objects.create_bucket(BucketRef(anna.account, "data"), region="eu-west-3", now=NOON)
@@ -34,14 +34,14 @@ def test_tags_are_added_and_replaced_and_removed_on_every_kind(accounts: Account
     assert anna("iam", "ListRoleTags", RoleName="r")["Tags"] == [{"Key": "b", "Value": "3"}]
 
 
-def test_what_cannot_be_tagged_is_named_with_the_reason_and_the_rest_is_tagged(
+def test_untaggable_resources_are_listed_with_reasons_and_the_rest_is_tagged(
     accounts: Accounts, mine: list[str]
 ) -> None:
     bad = {
         f"arn:aws:logs:eu-west-3:{accounts.anna.account}:log-group:absent": "There is no log group",
         "arn:aws:s3:::absent": "There is no bucket",
         f"arn:aws:iam::{accounts.anna.account}:role/r": "There is no role",
-        "arn:aws:ec2:eu-west-3:123456789012:instance/i-1": '"ec2:instance" are not served',
+        "arn:aws:ec2:eu-west-3:123456789012:instance/i-1": '"ec2:instance" cannot be tagged',
         "no arn": "is not an ARN",
     }
     failed = accounts.anna(API, "TagResources", ResourceARNList=[*bad, mine[0]], Tags={"a": "1"})["FailedResourcesMap"]
@@ -52,7 +52,7 @@ def test_what_cannot_be_tagged_is_named_with_the_reason_and_the_rest_is_tagged(
     assert tags(accounts.anna) == {mine[0]: {"a": "1"}}
 
 
-def test_what_belongs_to_another_user_is_not_there(accounts: Accounts, mine: list[str]) -> None:
+def test_resources_of_another_user_are_not_found(accounts: Accounts, mine: list[str]) -> None:
     accounts.anna(API, "TagResources", ResourceARNList=mine, Tags={"a": "1"})
     for operation, request in (("TagResources", {"Tags": {"a": "2"}}), ("UntagResources", {"TagKeys": ["a"]})):
         failed = accounts.ben(API, operation, ResourceARNList=mine, **request)["FailedResourcesMap"]
@@ -62,7 +62,7 @@ def test_what_belongs_to_another_user_is_not_there(accounts: Accounts, mine: lis
     assert tags(accounts.ben) == {}
 
 
-def test_an_administrator_tags_what_users_have(accounts: Accounts, mine: list[str]) -> None:
+def test_an_administrator_tags_resources_of_users(accounts: Accounts, mine: list[str]) -> None:
     assert accounts.admin(API, "TagResources", ResourceARNList=mine, Tags={"a": "1"}) == {"FailedResourcesMap": {}}
     assert tags(accounts.anna) == {arn: {"a": "1"} for arn in mine}
 

@@ -33,6 +33,6 @@ def test_an_arn_tells_service_account_and_type(arn: str, parts: ArnParts) -> Non
         "arn:aws:s3:::a\0",
     ],
 )
-def test_what_is_no_arn_is_refused(text: str) -> None:
+def test_an_invalid_arn_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest, match="is not an ARN"):
         parse_arn(text)

@@ -101,7 +101,7 @@ def test_a_filter_that_rarely_matches_still_pages_to_the_end(accounts: Accounts)
         make_group(accounts.anna, f"g{number}", team="red" if number == 6 else "blue")
     filters = [{"Key": "team", "Values": ["red"]}]
     with (
-        patch("trainyard.server.services.tagging.search.MAX_LOOKED_AT", 2),
+        patch("trainyard.server.services.tagging.search.MAX_SCANNED", 2),
         patch("trainyard.server.services.tagging.search._BATCH", 3),
     ):
         answer = accounts.anna("resourcegroupstaggingapi", "GetResources", TagFilters=filters)
@@ -133,7 +133,7 @@ def test_an_administrator_sees_the_resources_of_all_also_buckets_of_one_name(tag
     assert group(tagged.ben, "his") in arns(tagged.admin)
 
 
-def test_keys_and_values_are_told_once_in_order_and_only_of_ones_own(tagged: Accounts) -> None:
+def test_keys_and_values_are_listed_once_in_order_for_the_caller_only(tagged: Accounts) -> None:
     api = "resourcegroupstaggingapi"
     assert tagged.anna(api, "GetTagKeys") == {"TagKeys": ["cost", "team"], "PaginationToken": ""}
     assert tagged.anna(api, "GetTagValues", Key="team") == {"TagValues": ["blue", "red"], "PaginationToken": ""}

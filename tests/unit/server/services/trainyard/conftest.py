@@ -6,5 +6,5 @@ from tests.unit.server.services.sagemaker.requests import prepare
 
 @pytest.fixture
 def anna(accounts: Accounts) -> As:
-    """A user who has what a training job needs."""
+    """Return a user who has all that a training job needs."""
     return prepare(accounts.anna)

@@ -3,10 +3,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.foundation.jobs import seconds
+from tests.unit.foundation.sample_jobs import seconds
 from tests.unit.server.services.accounts import Accounts, As
 from tests.unit.server.services.sagemaker.requests import create, request
-from tests.unit.server.services.sagemaker.test_described import load, remember
+from tests.unit.server.services.sagemaker.training.test_description import load, remember
 from tests.unit.server.services.sagemaker.tuning.requests import (
     DEPTH,
     LOSS,
@@ -18,10 +18,12 @@ from tests.unit.server.services.sagemaker.tuning.requests import (
     resource,
     study,
 )
-from trainyard.foundation.jobs import Attempt, InstanceState, MetricSummary, SecondaryStatus
-from trainyard.foundation.transitions import advance
-from trainyard.foundation.tuning import TuningStatus
-from trainyard.server.tuning import trial_of, trials_of
+from trainyard.foundation.jobs.attempts import Attempt, InstanceState, MetricSummary
+from trainyard.foundation.jobs.status import SecondaryStatus
+from trainyard.foundation.jobs.training.transitions import advance
+from trainyard.foundation.jobs.tuning import TuningStatus
+from trainyard.server.jobs.tuning import trial_of, trials_of
+from trainyard.server.records.contract import QueueState
 from trainyard.wire.fault import Fault
 
 OBJECTIVE = {"Type": "Minimize", "MetricName": "loss"}
@@ -30,7 +32,7 @@ ALGORITHM = {"MetricDefinitions": [LOSS]}
 
 
 def finish(user: As, name: str, loss: float | None = None, *, rate: str = "0.01", **hyperparameters: str) -> None:
-    """A training job that has completed, and reported a loss unless none is given."""
+    """Add a completed training job, with this loss if one is given."""
     given = request(user)["HyperParameters"] | {"lr": rate} | hyperparameters
     algorithm = request(user)["AlgorithmSpecification"] | ALGORITHM
     create(user, name, HyperParameters=given, AlgorithmSpecification=algorithm)
@@ -72,10 +74,10 @@ def test_finished_training_jobs_become_the_trials_of_an_ended_tuning_job(anna: A
 def test_it_is_never_due(anna: As) -> None:
     finish(anna, "a", 0.25)
     adopt(anna, TrainingJobNames=["a"])
-    assert anna.yard.records.due_until("tuning-job", seconds(10**6)) == []
+    assert [anna.yard.records.in_state("tuning-job", state) for state in QueueState] == [[], [], []]
 
 
-def test_a_tuning_job_starts_from_what_was_adopted(anna: As) -> None:
+def test_a_tuning_job_can_start_from_adopted_jobs(anna: As) -> None:
     finish(anna, "a", 0.25)
     adopt(anna, TrainingJobNames=["a"])
     parents = [{"HyperParameterTuningJobName": "adopted"}]
@@ -86,7 +88,7 @@ def test_a_tuning_job_starts_from_what_was_adopted(anna: As) -> None:
         create_tuning(anna, "other", WarmStartConfig=start, TrainingJobDefinition=definition(anna))
 
 
-def test_a_prefix_passes_over_what_cannot_be_used_and_says_why(anna: As) -> None:
+def test_a_prefix_skips_unusable_jobs_and_gives_the_reasons(anna: As) -> None:
     finish(anna, "run-1", 0.5)
     finish(anna, "run-2")
     finish(anna, "walk-1", 0.5)
@@ -95,27 +97,27 @@ def test_a_prefix_passes_over_what_cannot_be_used_and_says_why(anna: As) -> None
     assert told["AdoptedJobs"] == ["run-1"]
     reasons = {each["TrainingJobName"]: each["Reason"] for each in told["PassedOver"]}
     assert reasons == {
-        "run-2": "it is Completed and has no loss that counts.",
+        "run-2": "it is Completed and has no usable value of loss.",
         "run-3": "it is InProgress; wait until it has ended.",
     }
 
 
-def test_what_cannot_be_adopted_by_name_is_refused_with_the_reason(anna: As) -> None:
+def test_a_named_job_that_cannot_be_adopted_is_refused_with_the_reason(anna: As) -> None:
     finish(anna, "a", 0.5)
     finish(anna, "mute")
     finish(anna, "odd", 0.5, rate="fast")
     finish(anna, "other", 0.5, epochs="9")
     deep = {"IntegerParameterRanges": [DEPTH]}
-    assert 'The training job "mute" cannot be adopted: it is Completed and has no loss' in refusal(
+    assert 'The training job "mute" cannot be adopted: it is Completed and has no usable value of loss' in refusal(
         anna, TrainingJobNames=["a", "mute"]
     )
     assert "it has no hyperparameter depth, which has a range" in refusal(
         anna, TrainingJobNames=["a"], ParameterRanges=deep
     )
-    assert "its lr is fast, which cannot be in a range of kind Continuous" in refusal(anna, TrainingJobNames=["odd"])
-    assert "a and other differ in epochs too; give that a range" in refusal(anna, TrainingJobNames=["a", "other"])
-    assert "by either TrainingJobNames or a NamePrefix" in refusal(anna)
-    assert "There is no training job that could be adopted. mute: it is Completed" in refusal(anna, NamePrefix="mute")
+    assert "its lr is fast, which does not fit a Continuous range" in refusal(anna, TrainingJobNames=["odd"])
+    assert "a and other also differ in epochs; give that a range" in refusal(anna, TrainingJobNames=["a", "other"])
+    assert "Give either TrainingJobNames or a NamePrefix" in refusal(anna)
+    assert "There is no training job to adopt. mute: it is Completed" in refusal(anna, NamePrefix="mute")
 
 
 def test_a_call_that_was_cut_off_is_completed_by_the_next(anna: As) -> None:
@@ -129,10 +131,10 @@ def test_a_call_that_was_cut_off_is_completed_by_the_next(anna: As) -> None:
     assert [trial_of(each).job for each in trials_of(anna.yard.records, parent.id)] == ["a", "b"]
 
 
-def test_a_name_that_is_taken_by_something_else_is_a_conflict(anna: As) -> None:
+def test_a_name_in_use_is_a_conflict(anna: As) -> None:
     finish(anna, "a", 0.5)
     create_tuning(anna, "Adopted")
-    with pytest.raises(Fault, match="exists already; choose another name") as caught:
+    with pytest.raises(Fault, match="already exists; choose another name") as caught:
         adopt(anna, TrainingJobNames=["a"])
     assert caught.value.code == "ConflictException"
     assert study(anna, "adopted").status is TuningStatus.IN_PROGRESS

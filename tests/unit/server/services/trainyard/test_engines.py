@@ -4,22 +4,22 @@ import pytest
 
 from tests.unit.server.services.accounts import As
 from trainyard.engines.contract import Capacity, Node
-from trainyard.engines.several import Engines
+from trainyard.engines.engine_set import EngineSet
 from trainyard.testing.engines.simulated import SimulatedEngine
 
 
 @pytest.fixture
 def user(anna: As) -> As:
-    """Anna, on a yard with a second engine of one spot node."""
-    jobs = anna.yard.workshop.jobs
+    """Return Anna on a yard with a second engine of one spot node."""
+    jobs = anna.yard.compute.jobs
     nodes = (Node("n1", 4, 8.0, 1024**3, gpus=(0, 1), is_spot=True),)
     far = SimulatedEngine(jobs, name="far", is_here=False, capacity=Capacity(nodes))
     far.obstacle = "nobody knows"
-    workshop = replace(anna.yard.workshop, engines=Engines([anna.yard.workshop.engines.first, far]))
-    return replace(anna, yard=replace(anna.yard, workshop=workshop))
+    compute = replace(anna.yard.compute, engines=EngineSet([anna.yard.compute.engines.default, far]))
+    return replace(anna, yard=replace(anna.yard, compute=compute))
 
 
-def test_engines_are_listed_in_their_order_with_what_they_do_and_have(user: As) -> None:
+def test_engines_are_listed_in_order_with_capabilities_and_nodes(user: As) -> None:
     first, second = user("trainyard", "ListEngines")["Engines"]
 
     assert (first["Name"], second["Name"]) == ("simulated", "far")
@@ -32,9 +32,9 @@ def test_engines_are_listed_in_their_order_with_what_they_do_and_have(user: As) 
     ]
 
 
-def test_a_quote_says_what_keeps_its_engine_from_starting_it(user: As) -> None:
-    (user.yard.workshop.jobs.parent / "engines.toml").write_text('[[rules]]\nengine = "far"\nimage = "far*"\n')
-    far = user.yard.workshop.engines["far"]
+def test_a_quote_shows_why_its_engine_cannot_start_jobs(user: As) -> None:
+    (user.yard.compute.jobs.parent / "engines.toml").write_text('[[rules]]\nengine = "far"\nimage = "far*"\n')
+    far = user.yard.compute.engines["far"]
     assert isinstance(far, SimulatedEngine)
     far.offered = replace(far.offered, obstacle="Nobody is there.")
     asked = {"InstanceType": "ml.m5.large", "InstanceCount": 1}
@@ -42,8 +42,8 @@ def test_a_quote_says_what_keeps_its_engine_from_starting_it(user: As) -> None:
     assert user("trainyard", "QuoteJob", **asked, Image="far:1")["Obstacle"] == "Nobody is there."
 
 
-def test_rules_are_told_with_whether_the_yard_has_their_engines(user: As) -> None:
-    file = user.yard.workshop.jobs.parent / "engines.toml"
+def test_rules_are_listed_with_whether_their_engines_exist(user: As) -> None:
+    file = user.yard.compute.jobs.parent / "engines.toml"
     file.write_text('[[rules]]\nengine = "far"\nimage = "a*"\n\n[[rules]]\nengine = "slurm"\n')
 
     assert user("trainyard", "ListEngines")["Rules"] == [
@@ -53,7 +53,7 @@ def test_rules_are_told_with_whether_the_yard_has_their_engines(user: As) -> Non
 
 
 def test_rules_that_cannot_be_read_do_not_hide_the_engines(user: As) -> None:
-    (user.yard.workshop.jobs.parent / "engines.toml").write_text("[[rules]")
+    (user.yard.compute.jobs.parent / "engines.toml").write_text("[[rules]")
 
     told = user("trainyard", "ListEngines")
 

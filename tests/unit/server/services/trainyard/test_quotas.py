@@ -33,7 +33,7 @@ def test_an_administrator_sets_changes_and_takes_away(accounts: Accounts) -> Non
     assert (caught.value.code, caught.value.status) == ("ResourceNotFound", 404)
 
 
-def test_a_user_sees_what_limits_it_and_nothing_of_others(accounts: Accounts, anna: As) -> None:
+def test_a_user_sees_only_the_quotas_that_apply(accounts: Accounts, anna: As) -> None:
     for user in ("anna", "ben", "*"):
         accounts.admin("trainyard", "PutQuota", UserName=user, **ON_DEMAND, Limit=5)
     create(anna)
@@ -88,7 +88,7 @@ def keep(accounts: Accounts, user: As, size: int) -> None:
     writer.commit(now=NOON)
 
 
-def test_an_administrator_limits_what_users_keep(accounts: Accounts, anna: As) -> None:
+def test_an_administrator_sets_storage_quotas(accounts: Accounts, anna: As) -> None:
     admin, ben, ((_, _, before),) = accounts.admin, accounts.ben, storage(anna)
     admin("trainyard", "PutStorageQuota", UserName="anna", LimitBytes=before + 10_000)
     admin("trainyard", "PutStorageQuota", UserName="*", LimitBytes=50_000)
@@ -112,7 +112,7 @@ def test_an_administrator_limits_what_users_keep(accounts: Accounts, anna: As) -
     assert caught.value.code == "ResourceNotFound"
 
 
-def test_only_an_administrator_limits_what_users_keep(accounts: Accounts, anna: As) -> None:
+def test_only_an_administrator_sets_storage_quotas(accounts: Accounts, anna: As) -> None:
     for operation, more in (("PutStorageQuota", {"LimitBytes": 1 << 60}), ("DeleteStorageQuota", {})):
         with pytest.raises(Fault) as caught:
             anna("trainyard", operation, UserName="anna", **more)
@@ -123,7 +123,7 @@ def test_only_an_administrator_limits_what_users_keep(accounts: Accounts, anna: 
         assert caught.value.code == code
 
 
-def test_the_yard_tells_what_the_caller_keeps_and_may_keep(accounts: Accounts, anna: As) -> None:
+def test_the_yard_shows_the_callers_storage_and_its_limit(accounts: Accounts, anna: As) -> None:
     accounts.admin("trainyard", "PutStorageQuota", UserName="anna", LimitBytes=1_000_000)
     keep(accounts, anna, 1_000)
     keep(accounts, accounts.ben, 2_000)

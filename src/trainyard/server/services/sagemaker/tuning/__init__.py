@@ -1,8 +1,8 @@
-"""Hyperparameter tuning jobs: created, described, listed, stopped and deleted, and their trials begun and listed."""
+"""Hyperparameter tuning jobs: create, describe, list, stop and delete them, and start and list their trials."""
 
 from trainyard.server.services.contract import Operations
-from trainyard.server.services.sagemaker.tuning import creation, listing, moving
+from trainyard.server.services.sagemaker.tuning import creation, lifecycle, listing
 
 __all__ = ["OPERATIONS"]
 
-OPERATIONS: Operations = {**creation.OPERATIONS, **moving.OPERATIONS, **listing.OPERATIONS}
+OPERATIONS: Operations = {**creation.OPERATIONS, **lifecycle.OPERATIONS, **listing.OPERATIONS}

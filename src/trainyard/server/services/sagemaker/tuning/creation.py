@@ -1,25 +1,25 @@
-"""CreateHyperParameterTuningJob: whatever would make its training jobs fail one after the other is refused at once."""
+"""CreateHyperParameterTuningJob: whatever would make its training jobs fail is refused at once."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainyard.foundation.errors import AlreadyExists, InvalidRequest, LimitExceeded, NotFound
-from trainyard.foundation.jobs import TrainingJob
-from trainyard.foundation.tuning import Definition, RangeKind, TuningJob, TuningPlan
-from trainyard.server.jobs import capacity_kind_of, instances_of
-from trainyard.server.quotas import Quotas
+from trainyard.foundation.jobs.training.job import TrainingJob
+from trainyard.foundation.jobs.tuning import RangeKind, TuningDefinition, TuningJob, TuningPlan
+from trainyard.server.jobs.quotas import Quotas
+from trainyard.server.jobs.training import capacity_kind_of, quota_counts_of
+from trainyard.server.jobs.tuning import draft_of, job_of, trial_name, tuning_job_arn, tuning_key
 from trainyard.server.records.contract import NewEvent, Resource
 from trainyard.server.services.contract import Call, Operations, Shape
-from trainyard.server.services.sagemaker.creation import Owner, checked_job
-from trainyard.server.services.sagemaker.tuning.autotuning import is_autotuned, with_ranges
-from trainyard.server.services.sagemaker.tuning.choosing import chosen
-from trainyard.server.services.sagemaker.tuning.definitions import definitions_of, named
-from trainyard.server.services.sagemaker.tuning.planning import plan_of
+from trainyard.server.services.sagemaker.training.creation import JobOwner, build_training_job
+from trainyard.server.services.sagemaker.tuning.autotune import is_autotuned, with_ranges
+from trainyard.server.services.sagemaker.tuning.definitions import definition_label, definitions_of
+from trainyard.server.services.sagemaker.tuning.instance_choice import choose_resources
+from trainyard.server.services.sagemaker.tuning.plan import plan_of
 from trainyard.server.services.sagemaker.tuning.ranges import combinations, notes_on_ranges
-from trainyard.server.services.sagemaker.tuning.trials import definition_in, trial_request
+from trainyard.server.services.sagemaker.tuning.trial_requests import definition_in, trial_request
 from trainyard.server.services.sagemaker.tuning.warm_start import warm_start_of
 from trainyard.server.services.tag_rules import require_tags
-from trainyard.server.tuning import draft_of, trial_name, tuning_job_arn, tuning_job_of, tuning_key
 from trainyard.wire.fault import Fault
 
 
@@ -44,11 +44,11 @@ def create_hyper_parameter_tuning_job(call: Call, shape: Shape) -> Shape:
         region=call.region,
         plan=plan,
         created_at=call.now,
-        site=call.yard.workshop.site,
+        site=call.yard.compute.site,
         notes=tuple(dict.fromkeys(_notes(call, request, plan=plan, tags=tags))),
     )
-    created = _remembered(call, job, request=request, tags=tags)
-    call.yard.workshop.wake(created.id)
+    created = _store_job(call, job, request=request, tags=tags)
+    call.yard.compute.wake(created.id)
     return {"HyperParameterTuningJobArn": job.arn}
 
 
@@ -56,44 +56,44 @@ OPERATIONS: Operations = {"CreateHyperParameterTuningJob": create_hyper_paramete
 
 
 def _notes(call: Call, request: Shape, *, plan: TuningPlan, tags: Mapping[str, str]) -> Iterator[str]:
-    """What is to be said of the ranges and of the training jobs, of which one of each definition is checked."""
-    yield from _repetition(plan)
+    """Yield notes on the ranges and on the training jobs. One training job of each definition is checked."""
+    yield from _repetition_notes(plan)
     for definition in plan.definitions:
         yield from notes_on_ranges(definition.ranges)
-        job = _first_job(call, request, definition=definition, plan=plan, tags=tags)
+        job = _build_sample_job(call, request, definition=definition, plan=plan, tags=tags)
         yield from job.notes
-        yield from _room(call, job, max_parallel=plan.max_parallel)
+        yield from _quota_notes(call, job, max_parallel=plan.max_parallel)
 
 
-def _repetition(plan: TuningPlan) -> Iterator[str]:
+def _repetition_notes(plan: TuningPlan) -> Iterator[str]:
     counts = [combinations(each.ranges) for each in plan.definitions]
     total = sum(count for count in counts if count is not None)
     if None not in counts and plan.max_trials is not None and plan.max_trials > total:
-        yield f"The ranges have {total} combinations, fewer than {plan.max_trials} training jobs; some are tried again."
+        yield f"The ranges have {total} combinations, fewer than {plan.max_trials} training jobs; some are repeated."
 
 
-def _first_job(
-    call: Call, request: Shape, *, definition: Definition, plan: TuningPlan, tags: Mapping[str, str]
+def _build_sample_job(
+    call: Call, request: Shape, *, definition: TuningDefinition, plan: TuningPlan, tags: Mapping[str, str]
 ) -> TrainingJob:
-    """A training job that this could begin with, checked as its create call would be."""
-    owner = Owner(call.yard, call.account, call.region, call.now)
+    """Build a possible training job, checked like a create call."""
+    owner = JobOwner(call.yard, call.account, call.region, call.now)
     given = definition_in(request, definition.name)
     try:
         shape = trial_request(
             given,
-            _any_values(definition),
+            _sample_values(definition),
             name=trial_name(request["HyperParameterTuningJobName"], "", 1),
             metric=definition.objective.metric,
-            resources=chosen(owner, given, tags=tags),
+            resources=choose_resources(owner, given, tags=tags),
             pruning_rules=plan.pruning_rules,
         )
-        return checked_job(owner, {**shape, "Tags": [{"Key": key, "Value": tags[key]} for key in tags]})
+        return build_training_job(owner, {**shape, "Tags": [{"Key": key, "Value": tags[key]} for key in tags]})
     except InvalidRequest as error:
-        raise InvalidRequest(f"{named(definition)} cannot be run: {error.message}") from error
+        raise InvalidRequest(f"{definition_label(definition)} cannot be run: {error.message}") from error
 
 
-def _any_values(definition: Definition) -> Mapping[str, str]:
-    """Values of the hyperparameters that are tuned, as good as any for a check."""
+def _sample_values(definition: TuningDefinition) -> Mapping[str, str]:
+    """Return valid values of the tuned hyperparameters for a check."""
     return {
         each.name: each.values[0]
         if each.values
@@ -102,34 +102,35 @@ def _any_values(definition: Definition) -> Mapping[str, str]:
     }
 
 
-def _room(call: Call, job: TrainingJob, *, max_parallel: int) -> Iterator[str]:
-    """LimitExceeded when the quotas never have room for one training job; a note when not for all at once."""
+def _quota_notes(call: Call, job: TrainingJob, *, max_parallel: int) -> Iterator[str]:
+    """Yield a note if the quotas limit parallel training jobs; LimitExceeded if they do not allow even one."""
     limits = Quotas(call.yard.records).limits(job.account, job.plan.instance_types, kind=capacity_kind_of(job))
-    needed = instances_of(job)
+    needed = quota_counts_of(job)
     for counter, limit in limits.items():
         if needed[counter] > limit:
             raise LimitExceeded(
-                f"Each training job needs {needed[counter]} of {job.plan.instance_type}, and your quota is {limit}, so "
-                "that none could ever start. Ask for fewer instances, or ask an administrator to raise the quota; "
+                f"Each training job needs {needed[counter]} of {job.plan.instance_type}, but your quota is {limit}, so "
+                "none could ever start. Use fewer instances, or ask an administrator to raise the quota; "
                 "`trainyard quota list` shows it."
             )
         at_once = limit // needed[counter]
         if at_once < max_parallel:
-            yield f"Your quota lets {at_once} of its training jobs run at once, not {max_parallel}; the others wait."
+            yield f"Your quota allows only {at_once} of {max_parallel} parallel training jobs; the others wait."
 
 
-def _remembered(call: Call, job: TuningJob, *, request: Mapping[str, Any], tags: Mapping[str, str]) -> Resource:
+def _store_job(call: Call, job: TuningJob, *, request: Mapping[str, Any], tags: Mapping[str, str]) -> Resource:
     event = NewEvent("tuning-job.created", {"name": job.name})
     try:
         return call.yard.records.create(draft_of(job, request, tags=tags), now=call.now, event=event)
     except AlreadyExists as error:
-        raise _taken(call, job.name) from error
+        raise _name_in_use(call, job.name) from error
 
 
-def _taken(call: Call, name: str) -> Fault:
+def _name_in_use(call: Call, name: str) -> Fault:
     message = "Hyperparameter tuning job names must be unique within an AWS account and region, whatever their case"
     try:
-        arn = tuning_job_of(call.yard.records.load(tuning_key(call.account, name))).arn
-    except NotFound:  # deleted meanwhile
-        return Fault("ResourceInUse", f"{message}; {name} was in use a moment ago.")
+        arn = job_of(call.yard.records.load(tuning_key(call.account, name))).arn
+    except NotFound:
+        # The other job was deleted in the meantime.
+        return Fault("ResourceInUse", f"{message}; {name} was in use a moment ago. Try again.")
     return Fault("ResourceInUse", f"{message}, and one with this name already exists ({arn}).")

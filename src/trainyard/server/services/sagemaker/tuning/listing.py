@@ -6,19 +6,21 @@ import math
 from collections.abc import Iterator, Sequence
 
 from trainyard.foundation.errors import InvalidRequest, NotFound
-from trainyard.foundation.jobs import Status
-from trainyard.foundation.tuning import Trial, TrialStatus
+from trainyard.foundation.jobs.status import Status
+from trainyard.foundation.jobs.tuning import TrialStatus, TuningTrial
+from trainyard.server.jobs.tuning import KIND, TRIAL, job_of, trial_of, trials_of
 from trainyard.server.records.contract import Query, Resource, ResourceId, SortBy
 from trainyard.server.services.contract import Call, Operations, Shape
-from trainyard.server.services.sagemaker.tuning.described import objective_of, summarised, trial_shape
-from trainyard.server.services.sagemaker.tuning.moving import load_tuning_job
-from trainyard.server.tuning import KIND, TRIAL, trial_of, trials_of, tuning_job_of
+from trainyard.server.services.sagemaker.tuning.description import objective_of, trial_shape, tuning_job_summary
+from trainyard.server.services.sagemaker.tuning.lifecycle import load_tuning_job
 
-PAGE = 10  # what AWS gives when it is not asked for a number
+# The default of AWS.
+PAGE = 10
 
 _ORDERS = {"Name": SortBy.NAME, "CreationTime": SortBy.CREATED, "Status": SortBy.STATUS}
 
-Place = tuple[float, int]  # of a trial in the order of the objective: that, and its number
+# The objective and the number of a trial, by which trials are sorted.
+ObjectivePosition = tuple[float, int]
 
 
 def list_hyper_parameter_tuning_jobs(call: Call, shape: Shape) -> Shape:
@@ -37,16 +39,18 @@ def list_hyper_parameter_tuning_jobs(call: Call, shape: Shape) -> Shape:
         after=shape.get("NextToken", ""),
     )
     page = call.yard.records.find(query)
-    shown = {"HyperParameterTuningJobSummaries": [summarised(call.yard.records, each) for each in page.resources]}
+    shown = {
+        "HyperParameterTuningJobSummaries": [tuning_job_summary(call.yard.records, each) for each in page.resources]
+    }
     return shown | ({"NextToken": page.next_after} if page.next_after else {})
 
 
 def list_training_jobs_for_hyper_parameter_tuning_job(call: Call, shape: Shape) -> Shape:
     parent = load_tuning_job(call, shape)
     by_objective = shape.get("SortBy") == "FinalObjectiveMetricValue"
-    trials, token = (_by_objective if by_objective else _in_kept_order)(call, shape, parent)
-    job = tuning_job_of(parent)
-    shown = {"TrainingJobSummaries": [_as_it_stands(call, trial, trial_shape(job, trial)) for trial in trials]}
+    trials, token = (_find_by_objective if by_objective else _find_indexed)(call, shape, parent)
+    job = job_of(parent)
+    shown = {"TrainingJobSummaries": [_with_stopping(call, trial, trial_shape(job, trial)) for trial in trials]}
     return shown | ({"NextToken": token} if token else {})
 
 
@@ -56,8 +60,8 @@ OPERATIONS: Operations = {
 }
 
 
-def _in_kept_order(call: Call, shape: Shape, parent: Resource) -> tuple[Sequence[Trial], str | None]:
-    """One page, which may be short of trials that are not begun yet, and the token of the next."""
+def _find_indexed(call: Call, shape: Shape, parent: Resource) -> tuple[Sequence[TuningTrial], str | None]:
+    """Return one page, without trials that have not started, and the token of the next."""
     query = Query(
         TRIAL,
         parent=parent.id,
@@ -72,31 +76,32 @@ def _in_kept_order(call: Call, shape: Shape, parent: Resource) -> tuple[Sequence
     return trials, page.next_after
 
 
-def _as_it_stands(call: Call, trial: Trial, shape: Shape) -> Shape:
-    """What is told of a trial, with Stopping where its training job is: the study learns of the end alone."""
+def _with_stopping(call: Call, trial: TuningTrial, shape: Shape) -> Shape:
+    """Return the shape of a trial, Stopping if its training job is: the trial itself only records the end."""
     if trial.status is not TrialStatus.IN_PROGRESS:
         return shape
     try:
         status = call.yard.records.load_by_id(ResourceId(trial.job_id)).status
-    except NotFound:  # deleted, of which the study will hear
+    except NotFound:
+        # The training job was deleted; the tuning job will notice.
         return shape
     return shape | ({"TrainingJobStatus": str(Status.STOPPING)} if status == Status.STOPPING else {})
 
 
-def _by_objective(call: Call, shape: Shape, parent: Resource) -> tuple[Sequence[Trial], str | None]:
-    """One page of those that have an objective, of which all are read: no index knows it."""
+def _find_by_objective(call: Call, shape: Shape, parent: Resource) -> tuple[Sequence[TuningTrial], str | None]:
+    """Return one page of the trials with an objective. All are read, because no index has it."""
     sign = -1 if shape.get("SortOrder") == "Descending" else 1
-    placed = {(sign * value, trial.number): trial for trial, value in _measured(call, shape, parent)}
-    ordered = sorted(placed)
+    by_position = {(sign * value, trial.number): trial for trial, value in _measured_trials(call, shape, parent)}
+    ordered = sorted(by_position)
     if shape.get("NextToken"):
-        passed = _parse_token(shape["NextToken"])
-        ordered = [place for place in ordered if place > passed]
+        last = _parse_token(shape["NextToken"])
+        ordered = [position for position in ordered if position > last]
     limit = shape.get("MaxResults", PAGE)
     token = _token(ordered[limit - 1]) if len(ordered) > limit else None
-    return [placed[place] for place in ordered[:limit]], token
+    return [by_position[position] for position in ordered[:limit]], token
 
 
-def _measured(call: Call, shape: Shape, parent: Resource) -> Iterator[tuple[Trial, float]]:
+def _measured_trials(call: Call, shape: Shape, parent: Resource) -> Iterator[tuple[TuningTrial, float]]:
     for resource in trials_of(call.yard.records, parent.id, status=shape.get("StatusEquals", "")):
         trial = trial_of(resource)
         value = objective_of(trial)
@@ -104,15 +109,15 @@ def _measured(call: Call, shape: Shape, parent: Resource) -> Iterator[tuple[Tria
             yield trial, value
 
 
-def _token(place: Place) -> str:
-    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode()
+def _token(position: ObjectivePosition) -> str:
+    return base64.urlsafe_b64encode(json.dumps(position).encode()).decode()
 
 
-def _parse_token(token: str) -> Place:
+def _parse_token(token: str) -> ObjectivePosition:
     try:
         match json.loads(base64.b64decode(token, altchars=b"-_", validate=True)):
             case [float(value), int(number)] if math.isfinite(value):
                 return value, number
-        raise ValueError("the token of something else")
+        raise ValueError("not a token of this operation")
     except (ValueError, RecursionError) as error:
         raise InvalidRequest("The NextToken is invalid.") from error

@@ -1,72 +1,72 @@
-"""WarmStartConfig: from which ended tuning jobs one starts, and why it could not."""
+"""WarmStartConfig: the ended tuning jobs from which a new one starts, and whether they are compatible."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from trainyard.foundation.errors import InvalidRequest, NotFound
-from trainyard.foundation.tuning import Definition, StrategyKind, TuningJob, WarmStart, WarmStartKind
+from trainyard.foundation.jobs.tuning import StrategyKind, TuningDefinition, TuningJob, WarmStart, WarmStartKind
+from trainyard.server.jobs.tuning import job_of, request_of, tuning_key
 from trainyard.server.records.contract import Records, Resource
-from trainyard.server.services.sagemaker.tuning.definitions import named
-from trainyard.server.services.sagemaker.tuning.trials import definition_in
-from trainyard.server.tuning import request_of, tuning_job_of, tuning_key
+from trainyard.server.services.sagemaker.tuning.definitions import definition_label
+from trainyard.server.services.sagemaker.tuning.trial_requests import definition_in
 
-# Hyperparameters of SDKs, which say how a program is run and come and go with their versions.
-_OF_SDKS = "sagemaker_"
+# Hyperparameters that SDKs add, which say how to run a program and change with SDK versions.
+_SDK_PREFIX = "sagemaker_"
 
 
 def warm_start_of(
-    request: Mapping[str, Any], definitions: Sequence[Definition], *, records: Records, account: str
+    request: Mapping[str, Any], definitions: Sequence[TuningDefinition], *, records: Records, account: str
 ) -> WarmStart | None:
-    """InvalidRequest says what of a parent does not fit, and what to do about it."""
+    """Return the warm start of a request; InvalidRequest says how a parent is incompatible and what to do."""
     config = request.get("WarmStartConfig")
     if config is None:
         return None
     if request["HyperParameterTuningJobConfig"]["Strategy"] == StrategyKind.GRID:
-        raise InvalidRequest("Grid tries every combination, so that a warm start is no use; leave WarmStartConfig out.")
+        raise InvalidRequest("Grid tries every combination, so a warm start has no effect; leave WarmStartConfig out.")
     kind = WarmStartKind(config["WarmStartType"])
-    parents = [_parent(records, account, name) for name in _names(config)]
+    parents = [_load_parent(records, account, name) for name in _parent_names(config)]
     for parent in parents:
-        _require_fit(request, definitions, parent=parent, kind=kind)
-    if not any(tuning_job_of(parent).measured for parent in parents):
+        _require_compatible(request, definitions, parent=parent, kind=kind)
+    if not any(job_of(parent).measured for parent in parents):
         raise InvalidRequest(
-            "None of the parents has a training job that reported its objective metric, so that there is nothing to "
-            "start from; leave WarmStartConfig out, or name others."
+            "None of the parents has a training job that reported its objective metric, so there is nothing to start "
+            "from; leave WarmStartConfig out, or name other parents."
         )
     return WarmStart(kind, tuple(parent.id for parent in parents))
 
 
-def _names(config: Mapping[str, Any]) -> Sequence[str]:
+def _parent_names(config: Mapping[str, Any]) -> Sequence[str]:
     names = [each.get("HyperParameterTuningJobName", "") for each in config["ParentHyperParameterTuningJobs"]]
     for name in names:
         if not name:
             raise InvalidRequest("Each of the ParentHyperParameterTuningJobs needs a HyperParameterTuningJobName.")
         if [each.lower() for each in names].count(name.lower()) > 1:
-            raise InvalidRequest(f'The parent "{name}" is named more than once; name each once.')
+            raise InvalidRequest(f'The parent "{name}" is named more than once; name it only once.')
     return names
 
 
-def _parent(records: Records, account: str, name: str) -> Resource:
+def _load_parent(records: Records, account: str, name: str) -> Resource:
     try:
         parent = records.load(tuning_key(account, name))
     except NotFound as error:
         raise InvalidRequest(
-            f'The parent "{name}" does not exist; `aws sagemaker list-hyper-parameter-tuning-jobs` shows those that do.'
+            f'The parent "{name}" does not exist; `aws sagemaker list-hyper-parameter-tuning-jobs` lists those that do.'
         ) from error
-    job = tuning_job_of(parent)
+    job = job_of(parent)
     if not job.is_final:
         raise InvalidRequest(f'The parent "{name}" is {job.status}; wait until it has ended, or stop it.')
     return parent
 
 
-def _require_fit(
-    request: Mapping[str, Any], definitions: Sequence[Definition], *, parent: Resource, kind: WarmStartKind
+def _require_compatible(
+    request: Mapping[str, Any], definitions: Sequence[TuningDefinition], *, parent: Resource, kind: WarmStartKind
 ) -> None:
-    job = tuning_job_of(parent)
+    job = job_of(parent)
     pairs = list(_pairs(definitions, job.plan.definitions))
     if not pairs:
         raise InvalidRequest(
-            f'None of the training job definitions has the DefinitionName of one of the parent "{job.name}", which has '
-            f"{', '.join(each.name for each in job.plan.definitions)}; name them alike."
+            f'None of the training job definitions has the same DefinitionName as one of the parent "{job.name}", '
+            f"which has {', '.join(each.name for each in job.plan.definitions)}; use the same names."
         )
     for own, theirs in pairs:
         _require_objective(own, theirs, job=job)
@@ -76,8 +76,10 @@ def _require_fit(
             _require_identical(definition_in(request, own.name), known, job=job)
 
 
-def _pairs(definitions: Sequence[Definition], known: Sequence[Definition]) -> Iterator[tuple[Definition, Definition]]:
-    """Which algorithm of a parent is which: the only one of either, else those of one name."""
+def _pairs(
+    definitions: Sequence[TuningDefinition], known: Sequence[TuningDefinition]
+) -> Iterator[tuple[TuningDefinition, TuningDefinition]]:
+    """Yield each definition with the one of the parent: the only ones of both, or else those of the same name."""
     if len(definitions) == len(known) == 1:
         yield definitions[0], known[0]
         return
@@ -85,26 +87,27 @@ def _pairs(definitions: Sequence[Definition], known: Sequence[Definition]) -> It
     yield from ((each, by_name[each.name]) for each in definitions if each.name in by_name)
 
 
-def _require_objective(own: Definition, theirs: Definition, *, job: TuningJob) -> None:
+def _require_objective(own: TuningDefinition, theirs: TuningDefinition, *, job: TuningJob) -> None:
     if own.objective == theirs.objective:
         return
     raise InvalidRequest(
-        f'{named(own)} is to {own.objective.direction} "{own.objective.metric}", but that of the parent "{job.name}" '
-        f'was to {theirs.objective.direction} "{theirs.objective.metric}"; a warm start needs the same objective.'
+        f'{definition_label(own)} has the objective to {own.objective.direction} "{own.objective.metric}", but that of '
+        f'the parent "{job.name}" was to {theirs.objective.direction} "{theirs.objective.metric}"; a warm start needs '
+        "the same objective."
     )
 
 
-def _require_names(own: Definition, theirs: Definition, *, job: TuningJob) -> None:
-    """AWS refuses this without a word on which names they are, which cost its users days."""
+def _require_names(own: TuningDefinition, theirs: TuningDefinition, *, job: TuningJob) -> None:
+    """Refuse different hyperparameters and name them. AWS does not name them, which costs its users days."""
     here, there = _hyperparameters(own), _hyperparameters(theirs)
     if here == there:
         return
     parts = []
     if here - there:
-        parts.append(f"{_listed(here - there)} {_is(here - there)} not in the parent; take {_it(here - there)} out")
+        parts.append(f"{_join(here - there)} {_is(here - there)} not in the parent; remove {_it(here - there)}")
     if there - here:
         parts.append(
-            f"{_listed(there - here)} of the parent {_is(there - here)} missing here; add {_it(there - here)}, with a "
+            f"{_join(there - here)} of the parent {_is(there - here)} missing here; add {_it(there - here)}, with a "
             "range or as StaticHyperParameters"
         )
     raise InvalidRequest(
@@ -114,12 +117,12 @@ def _require_names(own: Definition, theirs: Definition, *, job: TuningJob) -> No
     )
 
 
-def _hyperparameters(definition: Definition) -> frozenset[str]:
+def _hyperparameters(definition: TuningDefinition) -> frozenset[str]:
     names = {*definition.static, *(each.name for each in definition.ranges)}
-    return frozenset(name for name in names if not name.startswith(_OF_SDKS))
+    return frozenset(name for name in names if not name.startswith(_SDK_PREFIX))
 
 
-def _listed(names: frozenset[str]) -> str:
+def _join(names: frozenset[str]) -> str:
     return ", ".join(sorted(names))
 
 
@@ -135,25 +138,25 @@ def _require_identical(own: Mapping[str, Any], theirs: Mapping[str, Any], *, job
     images = [each["AlgorithmSpecification"].get("TrainingImage", "") for each in (own, theirs)]
     what = ""
     if images[0] != images[1]:
-        what = f'the TrainingImage is "{images[0]}", and was "{images[1]}"'
+        what = f'the TrainingImage is "{images[0]}", but was "{images[1]}"'
     here, there = _data(own), _data(theirs)
     for name in sorted(here.keys() | there.keys()):
         if here.get(name) != there.get(name):
-            what = f'the channel "{name}" is {here.get(name, "missing")}, and was {there.get(name, "missing")}'
+            what = f'the channel "{name}" is {here.get(name, "missing")}, but was {there.get(name, "missing")}'
             break
     if what:
         raise InvalidRequest(
-            f'IdenticalDataAndAlgorithm is for the image and the data of the parent "{job.name}", but {what}. Make '
-            "them the same, or choose TransferLearning."
+            f'IdenticalDataAndAlgorithm needs the image and the data of the parent "{job.name}": {what}. Make them '
+            "the same, or choose TransferLearning."
         )
 
 
 def _data(definition: Mapping[str, Any]) -> Mapping[str, str]:
-    """Where the data of each channel lies."""
-    return {each["ChannelName"]: _place(each["DataSource"]) for each in definition.get("InputDataConfig", ())}
+    """Return the location of each channel's data."""
+    return {each["ChannelName"]: _source_location(each["DataSource"]) for each in definition.get("InputDataConfig", ())}
 
 
-def _place(source: Mapping[str, Any]) -> str:
+def _source_location(source: Mapping[str, Any]) -> str:
     if "S3DataSource" in source:
         uri: str = source["S3DataSource"]["S3Uri"]
         return uri.rstrip("/")

@@ -1,4 +1,4 @@
-"""Requests for tuning jobs, and trials of theirs as a controller would remember them."""
+"""Requests for tuning jobs, and trials as a controller stores them."""
 
 import json
 from dataclasses import replace
@@ -8,10 +8,18 @@ from typing import Any
 from tests.unit.server.services.accounts import NOON, As
 from tests.unit.server.services.sagemaker.requests import IMAGE, channel
 from trainyard.foundation.arns import role_arn
-from trainyard.foundation.tuning import Trial, TrialStatus, TuningJob, TuningStatus
+from trainyard.foundation.jobs.tuning import TrialStatus, TuningJob, TuningStatus, TuningTrial
 from trainyard.insight.tuning.completion import progress_of
+from trainyard.server.jobs.tuning import (
+    change_to,
+    job_of,
+    trial_draft,
+    trial_name,
+    trial_of,
+    trials_of,
+    tuning_key,
+)
 from trainyard.server.records.contract import Resource
-from trainyard.server.tuning import change_to, trial_draft, trial_name, trial_of, trials_of, tuning_job_of, tuning_key
 
 LOSS = {"Name": "loss", "Regex": "loss=([0-9.]+)"}
 RATE = {"Name": "lr", "MinValue": "0.001", "MaxValue": "0.1", "ScalingType": "Logarithmic"}
@@ -20,7 +28,7 @@ OPTIMIZER = {"Name": "optimizer", "Values": ['"adam"', '"sgd"']}
 
 
 def config(**changed: Any) -> dict[str, Any]:
-    """HyperParameterTuningJobConfig of a random search; None takes a member away."""
+    """Return the HyperParameterTuningJobConfig of a random search; None removes a member."""
     shape: dict[str, Any] = {
         "Strategy": "Random",
         "HyperParameterTuningJobObjective": {"Type": "Minimize", "MetricName": "loss"},
@@ -31,7 +39,7 @@ def config(**changed: Any) -> dict[str, Any]:
 
 
 def definition(user: As, **changed: Any) -> dict[str, Any]:
-    """A TrainingJobDefinition in script mode, as the SDK sends it."""
+    """Return the SDK's TrainingJobDefinition in script mode."""
     shape: dict[str, Any] = {
         "StaticHyperParameters": {
             "sagemaker_program": json.dumps("train.py"),
@@ -70,19 +78,19 @@ def resource(user: As, name: str = "tune") -> Resource:
 
 
 def study(user: As, name: str = "tune") -> TuningJob:
-    return tuning_job_of(resource(user, name))
+    return job_of(resource(user, name))
 
 
-def trial(user: As, number: int, name: str = "tune", **changed: Any) -> Trial:
-    """A trial that was begun a minute for each number after noon."""
+def trial(user: As, number: int, name: str = "tune", **changed: Any) -> TuningTrial:
+    """Return a trial that started as many minutes after noon as its number."""
     at = NOON + timedelta(minutes=number)
     job = trial_name(name, resource(user, name).id, number)
-    begun = Trial(number, job, "", {"lr": "0.01", "depth": str(number)}, TrialStatus.IN_PROGRESS, created_at=at)
+    begun = TuningTrial(number, job, "", {"lr": "0.01", "depth": str(number)}, TrialStatus.IN_PROGRESS, created_at=at)
     return replace(begun, **changed)
 
 
-def add_trials(user: As, *trials: Trial, name: str = "tune") -> None:
-    """Remember trials, and of the tuning job what they come to."""
+def add_trials(user: As, *trials: TuningTrial, name: str = "tune") -> None:
+    """Store trials, and their results in the tuning job."""
     parent = resource(user, name)
     for each in trials:
         user.yard.records.create(trial_draft(parent, each), now=each.created_at or NOON)
@@ -99,7 +107,7 @@ def change_tuning(user: As, job: TuningJob) -> None:
 
 
 def end_tuning(user: As, name: str = "tune", **objectives: float) -> None:
-    """End a tuning job with trials, each by the number in its word: `t1=0.5`."""
+    """End a tuning job with trials, each given by its number: `t1=0.5`."""
     numbers = {int(word[1:]): value for word, value in objectives.items()}
     done = TrialStatus.COMPLETED
     trials = [trial(user, number, name, status=done, objective=value) for number, value in numbers.items()]

@@ -17,14 +17,14 @@ from tests.unit.server.services.sagemaker.tuning.requests import (
     study,
     tuning_request,
 )
-from trainyard.foundation.tuning import RangeKind, Scaling, StrategyKind, TuningStatus
-from trainyard.server.quotas import CapacityKind, Quota, Quotas
-from trainyard.server.tuning import tuning_key
+from trainyard.foundation.jobs.tuning import RangeKind, Scaling, StrategyKind, TuningStatus
+from trainyard.server.jobs.quotas import CapacityKind, Quota, Quotas
+from trainyard.server.jobs.tuning import tuning_key
 from trainyard.wire.fault import Fault
 
 
 def refusal(user: As, **changed: Any) -> str:
-    """The sentence with which a tuning job is refused; nothing is left of it."""
+    """Return the message that refuses a tuning job, of which nothing may be left."""
     with pytest.raises(Fault) as caught:
         create_tuning(user, **changed)
     assert caught.value.code == "ValidationException"
@@ -45,11 +45,12 @@ def test_a_tuning_job_is_accepted_with_its_arn_and_a_plan(anna: As) -> None:
 
 def test_it_is_due_at_once_and_the_yard_is_woken(anna: As) -> None:
     woken: list[str] = []
-    workshop = replace(anna.yard.workshop, wake=woken.append)
-    create_tuning(replace(anna, yard=replace(anna.yard, workshop=workshop)))
+    compute = replace(anna.yard.compute, wake=woken.append)
+    create_tuning(replace(anna, yard=replace(anna.yard, compute=compute)))
     created = anna.yard.records.load(tuning_key(anna.account, "tune"))
     assert woken == [created.id]
-    assert anna.yard.records.due_until("tuning-job", NOON) == [created]
+    assert anna.yard.records.in_state("tuning-job") == [created]
+    assert anna.yard.records.first_due("tuning-job", now=NOON) == created
 
 
 def test_names_that_differ_in_case_only_are_the_same(anna: As) -> None:
@@ -68,7 +69,7 @@ def test_two_users_may_have_tuning_jobs_of_one_name(accounts: Accounts, anna: As
     create_tuning(prepare(accounts.ben))
 
 
-def test_two_seeds_that_nobody_gave_differ_and_one_that_was_given_is_kept(anna: As) -> None:
+def test_random_seeds_differ_and_a_given_seed_is_stored(anna: As) -> None:
     for name in ("a", "b"):
         create_tuning(anna, name)
     create_tuning(anna, "c", HyperParameterTuningJobConfig=config(RandomSeed=7))
@@ -76,7 +77,7 @@ def test_two_seeds_that_nobody_gave_differ_and_one_that_was_given_is_kept(anna: 
     assert study(anna, "c").plan.seed == 7
 
 
-def test_what_would_make_every_training_job_fail_is_refused_at_once(anna: As) -> None:
+def test_a_definition_whose_training_jobs_would_fail_is_refused(anna: As) -> None:
     where = {"S3OutputPath": "s3://nowhere/x"}
     message = refusal(anna, TrainingJobDefinition=definition(anna, OutputDataConfig=where))
     assert message == (
@@ -93,7 +94,7 @@ def test_what_would_make_every_training_job_fail_is_refused_at_once(anna: As) ->
     broken = [{"Name": "loss", "Regex": "loss=(["}]
     algorithm = {**definition(anna)["AlgorithmSpecification"], "MetricDefinitions": broken}
     message = refusal(anna, TrainingJobDefinition=definition(anna, AlgorithmSpecification=algorithm))
-    assert 'The regex of the metric "loss" is' in message
+    assert 'The metric "loss" has an invalid regular expression' in message
 
 
 def test_a_definition_of_several_is_named_when_it_cannot_be_run(anna: As) -> None:
@@ -110,31 +111,31 @@ def test_a_definition_of_several_is_named_when_it_cannot_be_run(anna: As) -> Non
     assert message.startswith('The training job definition "bad" cannot be run: The bucket "nowhere"')
 
 
-def test_a_quota_that_never_has_room_for_a_training_job_is_told(accounts: Accounts, anna: As) -> None:
+def test_a_quota_too_small_for_one_training_job_is_refused(accounts: Accounts, anna: As) -> None:
     Quotas(anna.yard.records).put(Quota("anna", "ml.m5.large", CapacityKind.ON_DEMAND, 1), now=NOON)
     create_tuning(anna)
-    assert "Your quota lets 1 of its training jobs run at once, not 2; the others wait." in study(anna).notes
+    assert "Your quota allows only 1 of 2 parallel training jobs; the others wait." in study(anna).notes
     two = {"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 1}
-    with pytest.raises(Fault, match=r"needs 2 of ml\.m5\.large, and your quota is 1") as caught:
+    with pytest.raises(Fault, match=r"needs 2 of ml\.m5\.large, but your quota is 1") as caught:
         create_tuning(anna, "other", TrainingJobDefinition=definition(anna, ResourceConfig=two))
     assert caught.value.code == "ResourceLimitExceeded"
 
 
-def test_a_range_of_one_value_is_taken_and_said(anna: As) -> None:
+def test_a_range_of_one_value_is_accepted_and_noted(anna: As) -> None:
     ranges = {"ContinuousParameterRanges": [{**RATE, "MaxValue": "0.001"}], "CategoricalParameterRanges": [OPTIMIZER]}
     create_tuning(anna, HyperParameterTuningJobConfig=config(ParameterRanges=ranges))
-    note = 'The range of "lr" has one value only; every training job has 0.001.'
+    note = 'The range of "lr" has only one value; every training job gets 0.001.'
     assert [each for each in study(anna).notes if "one value" in each] == [note]
 
 
-def test_more_training_jobs_than_combinations_are_taken_and_said(anna: As) -> None:
+def test_more_training_jobs_than_combinations_are_accepted_and_noted(anna: As) -> None:
     few = {"CategoricalParameterRanges": [OPTIMIZER], "IntegerParameterRanges": [DEPTH]}
     create_tuning(anna, HyperParameterTuningJobConfig=config(ParameterRanges=few))
-    note = "The ranges have 18 combinations, fewer than 20 training jobs; some are tried again."
+    note = "The ranges have 18 combinations, fewer than 20 training jobs; some are repeated."
     assert note in study(anna).notes
 
 
-def test_tags_are_kept_and_checked(anna: As) -> None:
+def test_tags_are_stored_and_checked(anna: As) -> None:
     arn = create_tuning(anna, Tags=[{"Key": "team", "Value": "vision"}])["HyperParameterTuningJobArn"]
     assert anna("sagemaker", "ListTags", ResourceArn=arn)["Tags"] == [{"Key": "team", "Value": "vision"}]
     assert "Tags" not in anna.yard.records.load(tuning_key(anna.account, "tune")).body["request"]
@@ -142,7 +143,7 @@ def test_tags_are_kept_and_checked(anna: As) -> None:
         create_tuning(anna, "other", Tags=[{"Key": "aws:x", "Value": ""}])
 
 
-def test_thirty_ranges_and_a_category_of_thirty_values_are_taken(anna: As) -> None:
+def test_thirty_ranges_and_a_category_of_thirty_values_are_accepted(anna: As) -> None:
     rates = [{**RATE, "Name": f"lr{number}"} for number in range(29)]
     words = {"Name": "word", "Values": [str(number) for number in range(30)]}
     ranges = {"ContinuousParameterRanges": rates, "CategoricalParameterRanges": [words]}
@@ -150,7 +151,7 @@ def test_thirty_ranges_and_a_category_of_thirty_values_are_taken(anna: As) -> No
     assert len(study(anna).plan.definitions[0].ranges) == 30
 
 
-def test_the_request_is_kept_as_it_was_sent(anna: As) -> None:
+def test_the_request_is_stored_as_sent(anna: As) -> None:
     sent = tuning_request(anna)
     create_tuning(anna)
     assert anna.yard.records.load(tuning_key(anna.account, "tune")).body["request"] == sent

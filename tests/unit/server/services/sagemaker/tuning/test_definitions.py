@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.server.services.sagemaker.tuning.requests import DEPTH, LOSS, RATE, config
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.foundation.tuning import Direction, Objective
+from trainyard.foundation.jobs.tuning import Direction, Objective
 from trainyard.server.services.sagemaker.tuning.definitions import definitions_of
 
 OBJECTIVE = {"Type": "Maximize", "MetricName": "loss"}
@@ -29,7 +29,7 @@ def request(*definitions: dict[str, Any], settings: dict[str, Any] | None = None
     return {"HyperParameterTuningJobConfig": settings or NEITHER, "TrainingJobDefinitions": list(definitions)}
 
 
-def test_an_only_definition_takes_what_is_searched_from_beside_it_or_from_itself() -> None:
+def test_a_single_definition_takes_its_ranges_from_the_config_or_itself() -> None:
     (beside,) = definitions_of(request(only()))
     (inside,) = definitions_of(request(only(TuningObjective=OBJECTIVE, HyperParameterRanges=RANGES), settings=NEITHER))
     assert (beside.name, beside.objective) == ("", Objective("loss", Direction.MINIMIZE))
@@ -42,8 +42,8 @@ def test_several_definitions_keep_their_names_and_order() -> None:
     assert [each.name for each in found] == ["b", "a"]
 
 
-def test_the_objective_among_static_hyperparameters_is_no_hyperparameter() -> None:
-    """As it comes from the description of another tuning job."""
+def test_the_objective_among_static_hyperparameters_is_ignored() -> None:
+    """The description of another tuning job contains the objective."""
     (found,) = definitions_of(request(only({"_tuning_objective_metric": "old", "epochs": "3"})))
     assert found.static == {"epochs": "3"}
 
@@ -56,9 +56,9 @@ def test_the_objective_among_static_hyperparameters_is_no_hyperparameter() -> No
             {**request(only()), "TrainingJobDefinitions": [one_of("a")]},
             "needs either a TrainingJobDefinition or TrainingJobDefinitions",
         ),
-        (request(only(), settings=NEITHER), "needs either HyperParameterTuningJobObjective or TuningObjective"),
-        (request(only(TuningObjective=OBJECTIVE)), "needs either HyperParameterTuningJobObjective or TuningObjective"),
-        (request(one_of("a"), settings=config()), "give each its TuningObjective instead"),
+        (request(only(), settings=NEITHER), "needs either HyperParameterTuningJobObjective, or TuningObjective"),
+        (request(only(TuningObjective=OBJECTIVE)), "needs either HyperParameterTuningJobObjective, or TuningObjective"),
+        (request(one_of("a"), settings=config()), "each definition needs its own TuningObjective"),
         (request(one_of("a", TuningObjective=None), one_of("b")), 'needs a TuningObjective; one "a" has none'),
         (
             request(one_of("a"), one_of("b", HyperParameterRanges=None)),
@@ -67,26 +67,26 @@ def test_the_objective_among_static_hyperparameters_is_no_hyperparameter() -> No
         (request(one_of("a"), one_of("a")), 'The DefinitionName "a" is used more than once'),
         (
             request(one_of("a"), one_of("b", TuningObjective={"Type": "Minimize", "MetricName": "loss"})),
-            "give all TuningObjectives one Type",
+            "give all TuningObjectives the same Type",
         ),
         (
             request(only({"lr": "1", "depth": "2"})),
-            "has depth, lr among its StaticHyperParameters and among its ranges",
+            "has depth, lr among its StaticHyperParameters and its ranges",
         ),
-        (request(only(), settings=config(ParameterRanges={})), "has no range, so that there is nothing to search"),
+        (request(only(), settings=config(ParameterRanges={})), "has no ranges to search"),
         (
             request(only({f"h{number}": "1" for number in range(98)})),
-            "has 101 hyperparameters, with _tuning_objective_metric that is added; at most 100 are possible",
+            "has 101 hyperparameters, including _tuning_objective_metric, which is added; at most 100 are allowed",
         ),
         (
             request(
                 only(), settings=config(HyperParameterTuningJobObjective={"Type": "Minimize", "MetricName": "error"})
             ),
-            'tuned by the metric "error", which is not among its MetricDefinitions: there are loss. Add one',
+            'has the objective metric "error", which is not in its MetricDefinitions: it has loss. Add one',
         ),
         (
             request(only(AlgorithmSpecification={"TrainingImage": "i", "TrainingInputMode": "File"})),
-            'tuned by the metric "loss", which is not among its MetricDefinitions: there are none. Add one',
+            'has the objective metric "loss", which is not in its MetricDefinitions: it has none. Add one',
         ),
     ],
 )

@@ -7,8 +7,8 @@ import pytest
 from tests.unit.server.services.accounts import NOON, Accounts, As
 from tests.unit.server.services.sagemaker.requests import create
 from tests.unit.server.services.sagemaker.tuning.requests import add_trials, create_tuning, end_tuning, trial
-from trainyard.foundation.tuning import TrialStatus
-from trainyard.server.jobs import KIND
+from trainyard.foundation.jobs.tuning import TrialStatus
+from trainyard.server.jobs.training import KIND
 from trainyard.server.records.contract import Change, ResourceKey
 from trainyard.wire.fault import Fault
 
@@ -16,7 +16,7 @@ S = TrialStatus
 
 
 def names(user: As, **asked: Any) -> list[str]:
-    """Of the tuning jobs that a list shows, page after page."""
+    """Return the names of all listed tuning jobs."""
     found: list[str] = []
     while True:
         page = user("sagemaker", "ListHyperParameterTuningJobs", **asked)
@@ -27,7 +27,7 @@ def names(user: As, **asked: Any) -> list[str]:
 
 
 def numbers(user: As, **asked: Any) -> list[int]:
-    """Of the trials that a list shows, page after page."""
+    """Return the names of all listed trials."""
     found: list[int] = []
     while True:
         page = user(
@@ -41,7 +41,7 @@ def numbers(user: As, **asked: Any) -> list[int]:
 
 @pytest.fixture
 def tuned(anna: As) -> As:
-    """A user with a tuning job of six trials, of which the last is not begun yet."""
+    """Return a user with a tuning job of six trials, of which the last has not started."""
     create_tuning(anna)
     add_trials(
         anna,
@@ -99,7 +99,7 @@ def test_the_order_of_the_objective_leaves_out_those_whose_objective_does_not_co
     assert numbers(tuned, **order, StatusEquals="Completed") == [1]
 
 
-def test_a_training_job_is_told_with_its_failure_and_whether_its_objective_counts(tuned: As) -> None:
+def test_a_training_job_shows_its_failure_and_objective_status(tuned: As) -> None:
     page = tuned("sagemaker", "ListTrainingJobsForHyperParameterTuningJob", HyperParameterTuningJobName="tune")
     told = page["TrainingJobSummaries"]
     assert [each["ObjectiveStatus"] for each in told] == ["Succeeded", "Failed", "Succeeded", "Failed", "Pending"]
@@ -107,7 +107,7 @@ def test_a_training_job_is_told_with_its_failure_and_whether_its_objective_count
     assert "FinalHyperParameterTuningJobObjectiveMetric" not in told[3]
 
 
-def test_a_training_job_that_is_told_to_stop_is_stopping_until_it_has_ended(anna: As) -> None:
+def test_a_training_job_being_stopped_is_stopping_until_it_has_ended(anna: As) -> None:
     create_tuning(anna)
     create(anna, "running")
     create(anna, "leaving")

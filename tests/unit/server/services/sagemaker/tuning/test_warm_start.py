@@ -17,7 +17,7 @@ from tests.unit.server.services.sagemaker.tuning.requests import (
     resource,
     study,
 )
-from trainyard.foundation.tuning import TuningStatus, WarmStartKind
+from trainyard.foundation.jobs.tuning import TuningStatus, WarmStartKind
 from trainyard.wire.fault import Fault
 
 IDENTICAL, TRANSFER = "IdenticalDataAndAlgorithm", "TransferLearning"
@@ -30,7 +30,7 @@ def start_from(*parents: str, kind: str = TRANSFER) -> dict[str, Any]:
 
 @pytest.fixture
 def parent(anna: As) -> As:
-    """A user with a tuning job that has ended: trials 1 and 2 were measured."""
+    """Return a user with an ended tuning job whose trials 1 and 2 have an objective."""
     create_tuning(anna, "Parent")
     end_tuning(anna, "Parent", t1=0.5, t2=0.25)
     return anna
@@ -51,7 +51,7 @@ def test_a_warm_start_remembers_its_parents_by_their_ids(parent: As) -> None:
     assert describe_tuning(parent)["WarmStartConfig"] == start_from("parent", kind=IDENTICAL)
 
 
-def test_what_was_static_may_be_tuned_and_the_other_way_round(parent: As) -> None:
+def test_a_static_hyperparameter_may_be_tuned_and_vice_versa(parent: As) -> None:
     static = {**definition(parent)["StaticHyperParameters"], "depth": "3"}
     del static["epochs"]
     ranges = {"ContinuousParameterRanges": [RATE], "IntegerParameterRanges": [{**DEPTH, "Name": "epochs"}]}
@@ -64,7 +64,7 @@ def test_what_was_static_may_be_tuned_and_the_other_way_round(parent: As) -> Non
     assert study(parent).plan.warm_start is not None
 
 
-def test_what_sdks_add_to_hyperparameters_does_not_count(parent: As) -> None:
+def test_hyperparameters_that_sdks_add_do_not_count(parent: As) -> None:
     static = {**definition(parent)["StaticHyperParameters"], "sagemaker_region": '"x"'}
     create_tuning(
         parent,
@@ -73,21 +73,21 @@ def test_what_sdks_add_to_hyperparameters_does_not_count(parent: As) -> None:
     )
 
 
-def test_other_names_are_all_told(parent: As) -> None:
+def test_all_different_names_are_listed(parent: As) -> None:
     static = {**definition(parent)["StaticHyperParameters"], "beta": "1", "alpha": "1"}
     del static["epochs"]
     message = refusal(parent, "Parent", TrainingJobDefinition=definition(parent, StaticHyperParameters=static))
     assert message.startswith(
         "The set of tunable plus static HyperParameter names is not the same across current and parent tuning jobs."
     )
-    assert "alpha, beta are not in the parent; take them out" in message
+    assert "alpha, beta are not in the parent; remove them" in message
     assert "epochs of the parent is missing here; add it, with a range or as StaticHyperParameters" in message
 
 
-def test_another_objective_is_told_with_both(parent: As) -> None:
+def test_a_different_objective_is_refused_naming_both(parent: As) -> None:
     other = {"Type": "Maximize", "MetricName": "loss"}
     message = refusal(parent, "Parent", HyperParameterTuningJobConfig=config(HyperParameterTuningJobObjective=other))
-    assert 'is to Maximize "loss", but that of the parent "Parent" was to Minimize "loss"' in message
+    assert 'has the objective to Maximize "loss", but that of the parent "Parent" was to Minimize "loss"' in message
 
 
 def test_identical_wants_the_same_data_and_image(parent: As) -> None:
@@ -95,12 +95,12 @@ def test_identical_wants_the_same_data_and_image(parent: As) -> None:
     message = refusal(
         parent, "Parent", kind=IDENTICAL, TrainingJobDefinition=definition(parent, InputDataConfig=elsewhere)
     )
-    assert 'the channel "train" is s3://data/code, and was s3://data/train' in message
+    assert 'the channel "train" is s3://data/code, but was s3://data/train' in message
     assert "or choose TransferLearning" in message
     image = {**definition(parent)["AlgorithmSpecification"], "TrainingImage": "pytorch-training:2.6"}
     changed = definition(parent, AlgorithmSpecification=image)
     message = refusal(parent, "Parent", kind=IDENTICAL, TrainingJobDefinition=changed)
-    assert 'the TrainingImage is "pytorch-training:2.6", and was' in message
+    assert 'the TrainingImage is "pytorch-training:2.6", but was' in message
     create_tuning(parent, WarmStartConfig=start_from("Parent"), TrainingJobDefinition=changed)
 
 
@@ -112,10 +112,10 @@ def test_parents_must_exist_have_ended_and_be_named_once(parent: As) -> None:
     assert 'The parent "Parent" is named more than once' in refusal(parent, "Parent", "pARENT")
 
 
-def test_parents_that_measured_nothing_are_no_start(parent: As) -> None:
+def test_parents_without_measurements_are_refused(parent: As) -> None:
     create_tuning(parent, "barren")
     change_tuning(parent, replace(study(parent, "barren"), status=TuningStatus.FAILED))
-    assert "so that there is nothing to start from" in refusal(parent, "barren")
+    assert "so there is nothing to start from" in refusal(parent, "barren")
     create_tuning(parent, WarmStartConfig=start_from("barren", "Parent"))
 
 
@@ -124,7 +124,7 @@ def test_a_grid_has_no_use_for_a_start(parent: As) -> None:
     assert "Grid tries every combination" in refusal(parent, "Parent", HyperParameterTuningJobConfig=grid)
 
 
-def test_the_best_of_all_is_told_where_data_and_algorithm_are_the_same(parent: As) -> None:
+def test_the_best_of_all_is_described_if_data_and_algorithm_are_the_same(parent: As) -> None:
     create_tuning(parent, WarmStartConfig=start_from("Parent", kind=IDENTICAL))
     create_tuning(parent, "other", WarmStartConfig=start_from("Parent"))
     told = describe_tuning(parent)

@@ -1,0 +1,1 @@
+"""HTTP below the AWS protocols: sockets, TLS certificates, connections and request bodies."""

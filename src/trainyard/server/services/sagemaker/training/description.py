@@ -1,0 +1,142 @@
+"""Training jobs in the form of the wire."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from trainyard.foundation.jobs.attempts import MetricSummary, RuleState
+from trainyard.foundation.jobs.status import Transition
+from trainyard.foundation.jobs.training.job import TrainingJob, bill_of
+from trainyard.foundation.jobs.training.rules import rule_states
+from trainyard.server.jobs.training import job_of, outline_of, request_of, rule_job_arn
+from trainyard.server.records.contract import Resource
+from trainyard.server.services.contract import Shape
+from trainyard.server.services.sagemaker.training.instances import pool_shape
+
+# The longest reason on the wire; the records have the whole text.
+REASON_LENGTH = 1024
+
+_ECHOED = (
+    "HyperParameters",
+    "AlgorithmSpecification",
+    "RoleArn",
+    "InputDataConfig",
+    "ResourceConfig",
+    "VpcConfig",
+    "CheckpointConfig",
+    "DebugHookConfig",
+    "DebugRuleConfigurations",
+    "ExperimentConfig",
+    "TensorBoardOutputConfig",
+    "ProfilerConfig",
+    "ProfilerRuleConfigurations",
+    "Environment",
+    "RetryStrategy",
+    "RemoteDebugConfig",
+    "InfraCheckConfig",
+    "TuningJobArn",
+)
+_SWITCHES = ("EnableNetworkIsolation", "EnableInterContainerTrafficEncryption", "EnableManagedSpotTraining")
+
+
+def training_job_description(resource: Resource, *, now: datetime) -> Shape:
+    """Return the answer of DescribeTrainingJob."""
+    job, request = job_of(resource), request_of(resource)
+    shape: Shape = {
+        "TrainingJobName": job.name,
+        "TrainingJobArn": job.arn,
+        "ModelArtifacts": {"S3ModelArtifacts": _model(job)},
+        "TrainingJobStatus": job.status,
+        "SecondaryStatus": job.secondary,
+        "SecondaryStatusTransitions": [_transition(step) for step in job.transitions],
+        # The SDK's attach reads the key id in any case.
+        "OutputDataConfig": {"KmsKeyId": "", **request["OutputDataConfig"]},
+        "StoppingCondition": {"MaxRuntimeInSeconds": job.plan.max_runtime_s, **request["StoppingCondition"]},
+        "CreationTime": job.created_at,
+        "LastModifiedTime": resource.modified_at,
+        "ProfilingStatus": _profiling(request),
+        **{switch: request.get(switch, False) for switch in _SWITCHES},
+        **{member: request[member] for member in _ECHOED if member in request},
+    }
+    return shape | _times(job) | _results(job) | _pool(job, now)
+
+
+def training_job_summary(resource: Resource, *, now: datetime) -> Shape:
+    """Return the entry of a job in ListTrainingJobs."""
+    job = outline_of(resource)
+    shape: Shape = {
+        "TrainingJobName": job.name,
+        "TrainingJobArn": job.arn,
+        "CreationTime": job.created_at,
+        "LastModifiedTime": resource.modified_at,
+        "TrainingJobStatus": job.status,
+        "SecondaryStatus": job.secondary,
+    }
+    return shape | ({"TrainingEndTime": job.ended_at} if job.ended_at else {}) | _pool(job, now)
+
+
+def _model(job: TrainingJob) -> str:
+    """Return the location of the model. As on AWS, it is given whether or not the object exists."""
+    if "model" in job.artifacts:
+        return job.artifacts["model"].uri
+    return f"{job.plan.output_path.rstrip('/')}/{job.name}/output/model.tar.gz"
+
+
+def _transition(step: Transition) -> Shape:
+    shape: Shape = {"Status": step.status, "StartTime": step.started_at, "StatusMessage": step.message}
+    return shape | ({"EndTime": step.ended_at} if step.ended_at else {})
+
+
+def _profiling(request: Mapping[str, Any]) -> str:
+    config = request.get("ProfilerConfig")
+    return "Disabled" if config is None or config.get("DisableProfiler") else "Enabled"
+
+
+def _times(job: TrainingJob) -> Shape:
+    shape: Shape = {}
+    if job.training_started_at is not None:
+        shape["TrainingStartTime"] = job.training_started_at
+    if job.ended_at is not None:
+        shape["TrainingEndTime"] = job.ended_at
+    bill = bill_of(job)
+    if bill is not None:
+        shape |= {"TrainingTimeInSeconds": bill.trained_s, "BillableTimeInSeconds": bill.billed_s}
+    return shape
+
+
+def _results(job: TrainingJob) -> Shape:
+    shape: Shape = {}
+    if job.failure:
+        shape["FailureReason"] = job.failure[:REASON_LENGTH]
+    if states := rule_states(job):
+        shape["DebugRuleEvaluationStatuses"] = [_rule(job, state) for state in states]
+    if metrics := [_final(name, metric) for name, metric in job.metrics.items() if metric.count]:
+        shape["FinalMetricDataList"] = metrics
+    return shape
+
+
+def _rule(job: TrainingJob, state: RuleState) -> Shape:
+    shape: Shape = {
+        "RuleConfigurationName": state.name,
+        "RuleEvaluationJobArn": rule_job_arn(job, state.name),
+        "RuleEvaluationStatus": state.status,
+        "LastModifiedTime": state.at,
+    }
+    details = _details(state)
+    return shape | ({"StatusDetails": details} if details else {})
+
+
+def _details(state: RuleState) -> str:
+    """Return what the instances reported of a rule, and how many steps it missed."""
+    is_unreported = state.dropped and "dropped" not in state.details
+    missed = f" {state.dropped} steps were dropped and not evaluated." if is_unreported else ""
+    return f"{state.details[: REASON_LENGTH - len(missed)]}{missed}".strip()
+
+
+def _pool(job: TrainingJob, now: datetime) -> Shape:
+    pool = pool_shape(job, now=now)
+    return {"WarmPoolStatus": pool} if pool else {}
+
+
+def _final(name: str, metric: MetricSummary) -> Shape:
+    return {"MetricName": name, "Value": metric.value, "Timestamp": metric.at}
