@@ -1,8 +1,8 @@
-"""Metric points: one file per series, to which fixed records are appended.
+"""Metric points: one append-only file of fixed-size records per series.
 
-A record is a point (its microsecond, and the sum, minimum, maximum and count of the values it stands for) with a
-watermark, so that a range of times is found by binary search also where points came late. A record cut short by a crash
-does not exist; the next append takes it away.
+A record is a point (its microsecond, and the sum, minimum, maximum and count of its values) with a watermark, so that a
+binary search finds a time range even if points came late. A record that a crash cut short does not count; the next
+append removes it.
 """
 
 import fcntl
@@ -21,21 +21,22 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
 
-from trainyard.formats.watermark import LOWEST, Watermark, first_reaching
+from trainyard.formats.watermark import LOWEST, Watermark, find_first_reaching
 from trainyard.foundation.errors import Unavailable
 from trainyard.foundation.files import PRIVATE_FILE, make_folder, sync_folder
 
 _RECORD = struct.Struct("<qqQdddd")
 RECORD_BYTES = _RECORD.size
 _WORDS = _RECORD.size // 8
-_BATCH = 16_384  # points in memory at once
-_LONGEST_NAME = 200  # file systems take 255 bytes
+_BATCH_POINTS = 16_384
+# File systems allow 255 bytes.
+_MAX_NAME_LENGTH = 200
 _PERCENTILE = re.compile(r"p(100(?:\.0+)?|[0-9]{1,2}(?:\.[0-9]+)?)")
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What one moment says of a series: one value, some equal ones, or the statistics of many."""
+    """The values of a series at one moment: one value, several equal ones, or the statistics of many."""
 
     micros: int
     sum: float
@@ -45,13 +46,13 @@ class Point:
 
     @classmethod
     def of(cls, value: float, micros: int, *, count: float = 1.0) -> "Point":
-        """A value that occurred `count` times."""
+        """Return the point of a value that occurred `count` times."""
         return cls(micros, value * count, value, value, count)
 
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Columns of points in the order of time."""
+    """Points as columns, in order of time."""
 
     micros: Sequence[int]
     sums: Sequence[float]
@@ -61,15 +62,17 @@ class Points:
 
 
 def series_file(folder: Path, name: str) -> Path:
-    """Where the points of a series lie among others, each with a name of any characters and length."""
+    """Return the file of a series in a folder; its name may have any characters and length."""
     readable = quote(name, safe="", errors="surrogatepass")
-    if len(readable) > _LONGEST_NAME:
-        readable = f"{readable[: _LONGEST_NAME // 2]}-{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()}"
+    if len(readable) > _MAX_NAME_LENGTH:
+        readable = (
+            f"{readable[: _MAX_NAME_LENGTH // 2]}-{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()}"
+        )
     return folder / f"{readable}.points"
 
 
 class PointsFile:
-    """The points of one series. An absent file has none. Safe to use from many threads and processes at once."""
+    """The points of one series. A missing file has none. Safe for many threads and processes at once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -85,7 +88,8 @@ class PointsFile:
             with os.fdopen(descriptor, "r+b", buffering=0) as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 if not os.fstat(descriptor).st_size:
-                    sync_folder(self._path.parent)  # before anything is in it, so that a point tells that it was done
+                    # While the file is empty, so that a file with points has been synced.
+                    sync_folder(self._path.parent)
                 _append(file, points)
                 if durable:
                     os.fdatasync(descriptor)
@@ -93,7 +97,7 @@ class PointsFile:
             raise Unavailable(f"The points in {self._path} cannot be written: {error.strerror}.") from error
 
     def last_micros(self) -> int | None:
-        """The latest time of any point."""
+        """Return the latest time of any point; None if there is none."""
         try:
             file = self._path.open("rb", buffering=0)
         except FileNotFoundError:
@@ -102,8 +106,8 @@ class PointsFile:
             count = _count(file)
             return _watermark(file, count - 1).peak if count else None
 
-    def tail(self, first: int, *, limit: int = _BATCH) -> Points:
-        """The points from number `first` on as they were appended, so many at most."""
+    def tail(self, first: int, *, limit: int = _BATCH_POINTS) -> Points:
+        """Return up to `limit` points from number `first` on, in the order in which they were appended."""
         try:
             file = self._path.open("rb", buffering=0)
         except FileNotFoundError:
@@ -113,7 +117,7 @@ class PointsFile:
             return _columns(os.pread(file.fileno(), size, first * _RECORD.size))
 
     def read(self, start_micros: int, end_micros: int) -> Iterator[Points]:
-        """The points from `start_micros`, inclusive, to `end_micros`, exclusive, in batches that are each in order."""
+        """Iterate over the points from `start_micros`, inclusive, to `end_micros`, exclusive, in sorted batches."""
         try:
             file = self._path.open("rb", buffering=0)
         except FileNotFoundError:
@@ -121,20 +125,20 @@ class PointsFile:
         with file:
             count = _count(file)
             lag = _watermark(file, count - 1).lag
-            first = first_reaching(start_micros, count, peak_of=lambda number: _watermark(file, number).peak)
-            stop = first_reaching(end_micros + lag, count, peak_of=lambda number: _watermark(file, number).peak)
-            for number in range(first, stop, _BATCH):
+            first = find_first_reaching(start_micros, count, peak_of=lambda number: _watermark(file, number).peak)
+            stop = find_first_reaching(end_micros + lag, count, peak_of=lambda number: _watermark(file, number).peak)
+            for number in range(first, stop, _BATCH_POINTS):
                 points = _columns(
-                    os.pread(file.fileno(), min(_BATCH, stop - number) * _RECORD.size, number * _RECORD.size)
+                    os.pread(file.fileno(), min(_BATCH_POINTS, stop - number) * _RECORD.size, number * _RECORD.size)
                 )
-                yield _in_order(points, start_micros, end_micros) if lag else points
+                yield _sort_range(points, start_micros, end_micros) if lag else points
 
 
 @dataclass(slots=True)
-class Bucket:
-    """The points of one period put together.
+class PeriodStatistics:
+    """The statistics of the points of one period.
 
-    `values`, each with its weight, are None when not all are known, or when they were not asked to be kept.
+    `values`, each with its weight, are None if they are not kept, or if a point has unequal values.
     """
 
     start_micros: int
@@ -145,16 +149,16 @@ class Bucket:
     values: list[tuple[float, float]] | None = None
 
     def statistic(self, name: str) -> float | None:
-        """The statistic of that name, which `is_statistic` knows.
+        """Return a statistic by name; `is_statistic` must accept it.
 
-        None when it cannot be told: the average of nothing, or a percentile where a point stood for unequal values.
+        None if it is undefined: the average of no values, or a percentile if a point has unequal values.
         """
         if name in _STATISTICS:
             return _STATISTICS[name](self)
         return self._percentile(float(name[1:]))
 
     def add(self, points: Points, *, first: int, stop: int) -> None:
-        """Put in the points from number `first` on and before `stop`."""
+        """Add the points from number `first` on and before `stop`."""
         minima, maxima, counts = points.minima[first:stop], points.maxima[first:stop], points.counts[first:stop]
         self.sum += math.fsum(points.sums[first:stop])
         self.count += math.fsum(counts)
@@ -166,7 +170,7 @@ class Bucket:
             self.values = None
 
     def _percentile(self, rank: float) -> float | None:
-        """The least value that at least `rank` percent of all are not above."""
+        """Return the smallest value that at least `rank` percent of all values do not exceed."""
         if not self.values:
             return None
         ordered = sorted(self.values)
@@ -175,7 +179,7 @@ class Bucket:
         return ordered[min(number, len(ordered) - 1)][0]
 
 
-_STATISTICS: Mapping[str, Callable[[Bucket], float | None]] = {
+_STATISTICS: Mapping[str, Callable[[PeriodStatistics], float | None]] = {
     "Average": lambda bucket: bucket.sum / bucket.count if bucket.count else None,
     "Sum": lambda bucket: bucket.sum,
     "Minimum": lambda bucket: bucket.minimum,
@@ -185,7 +189,7 @@ _STATISTICS: Mapping[str, Callable[[Bucket], float | None]] = {
 
 
 def is_percentile(name: str) -> bool:
-    """Whether it is p0 to p100, as p50 or p99.9."""
+    """Whether a name is p0 to p100, such as p50 or p99.9."""
     return _PERCENTILE.fullmatch(name) is not None
 
 
@@ -195,12 +199,12 @@ def is_statistic(name: str) -> bool:
 
 def aggregate(
     batches: Iterable[Points], start_micros: int, *, period_micros: int, keep_values: bool = False
-) -> list[Bucket]:
-    """Buckets of one period each, counted from `start_micros`, in order; periods without a point are left out.
+) -> list[PeriodStatistics]:
+    """Return the statistics of each period from `start_micros` on, in order; periods without points are left out.
 
     Percentiles need `keep_values`, and memory for every value.
     """
-    buckets: dict[int, Bucket] = {}
+    buckets: dict[int, PeriodStatistics] = {}
     for points in batches:
         first = 0
         while first < len(points.micros):
@@ -208,7 +212,7 @@ def aggregate(
             begins = start_micros + number * period_micros
             stop = bisect_left(points.micros, begins + period_micros, lo=first)
             if number not in buckets:
-                buckets[number] = Bucket(begins, values=[] if keep_values else None)
+                buckets[number] = PeriodStatistics(begins, values=[] if keep_values else None)
             buckets[number].add(points, first=first, stop=stop)
             first = stop
     return [buckets[number] for number in sorted(buckets)]
@@ -216,11 +220,13 @@ def aggregate(
 
 def _append(file: BinaryIO, points: Iterable[Point]) -> None:
     count = _count(file)
-    mark = _watermark(file, count - 1)
+    watermark = _watermark(file, count - 1)
     data = bytearray()
     for point in points:
-        mark = mark.raised(point.micros)
-        data += _RECORD.pack(point.micros, mark.peak, mark.lag, point.sum, point.minimum, point.maximum, point.count)
+        watermark = watermark.with_time(point.micros)
+        data += _RECORD.pack(
+            point.micros, watermark.peak, watermark.lag, point.sum, point.minimum, point.maximum, point.count
+        )
     size = count * _RECORD.size
     os.ftruncate(file.fileno(), size)
     try:
@@ -237,7 +243,7 @@ def _count(file: BinaryIO) -> int:
 
 
 def _watermark(file: BinaryIO, number: int) -> Watermark:
-    """That of a record, or of none when the number is below 0."""
+    """Return the watermark of a record; LOWEST if the number is negative."""
     if number < 0:
         return LOWEST
     _, peak, lag, *_ = _RECORD.unpack(os.pread(file.fileno(), _RECORD.size, number * _RECORD.size))
@@ -252,8 +258,8 @@ def _columns(data: bytes) -> Points:
     return Points(integers[::_WORDS], *(floats[word::_WORDS] for word in range(3, _WORDS)))
 
 
-def _in_order(points: Points, start_micros: int, end_micros: int) -> Points:
-    """Only those in the range, by time; those of one time stay as they came."""
+def _sort_range(points: Points, start_micros: int, end_micros: int) -> Points:
+    """Select the points in the range and sort them by time; the sort is stable."""
     wanted = [number for number, micros in enumerate(points.micros) if start_micros <= micros < end_micros]
     wanted.sort(key=points.micros.__getitem__)
     columns = (points.sums, points.minima, points.maxima, points.counts)

@@ -1,7 +1,7 @@
-"""Regular expressions of users, which must not be able to stop whoever runs them.
+"""Regular expressions of users, run so that a slow one cannot block the process.
 
-RE2 cannot be made slow, so it is used where it is installed and understands the expression. Otherwise `regex` runs with
-a time limit. Both are imported when the first expression is compiled, which is after the program was started.
+RE2 runs in linear time, so it is used if it is installed and supports the expression. Otherwise `regex` runs with a
+time limit. Both are imported when the first expression is compiled, which is after the program has started.
 """
 
 import re
@@ -10,16 +10,16 @@ from typing import Any
 
 from trainyard.foundation.errors import InvalidRequest
 
-LIMIT_S = 0.1
+TIME_LIMIT_S = 0.1
 
-# Expressions that say something about what lies outside their match, give up what they could match, or search in an
-# order of their own. On a whole chunk of text these may find less than on its lines one by one.
+# Expressions that depend on the text outside their match, do not backtrack, or search in another order. On a chunk of
+# many lines they may match less than on each line.
 _NOT_LOCAL = re.compile(
-    r"\\[AZzGK]"  # ends of the text
-    r"|\(\?<?!"  # what must not stand before or after
-    r"|\(\?>|[*+?}]\+|\(\*"  # no way back
+    r"\\[AZzGK]"  # anchors of the text
+    r"|\(\?<?!"  # negative lookaround
+    r"|\(\?>|[*+?}]\+|\(\*"  # atomic and possessive
     r"|\(\?[(R&0-9]"  # conditions and recursion
-    r"|\(\?[a-zA-Z]*[bepfrwV]"  # flags of `regex` that change how it searches
+    r"|\(\?[a-zA-Z]*[bepfrwV]"  # search flags of `regex`
     r"|\{[^}]*[eids]"  # approximate matches
 )
 
@@ -31,18 +31,18 @@ class TooSlow(Exception):
 
 
 class LinePattern:
-    """One expression. `is_local` tells whether every match within a line is also one within any lines around it."""
+    """One expression. If `is_local`, every match within a line is also a match within any lines around it."""
 
     def __init__(self, expression: str) -> None:
-        """InvalidRequest when it is not a regular expression."""
+        """Compile the expression; raise InvalidRequest if it is invalid."""
         self.is_local = _NOT_LOCAL.search(expression) is None
         self._in_line = _search_of(expression, is_multiline=False)
         self._in_lines = _search_of(expression, is_multiline=True)
 
     def value(self, line: str) -> str | None:
-        """What the first group of the first match holds, or the whole match without a group; None without a match.
+        """Return the first group of the first match, or the whole match without groups; None without a match.
 
-        TooSlow when it takes too long.
+        Raise TooSlow if it takes too long.
         """
         match = self._in_line(line, 0)
         if match is None:
@@ -50,7 +50,7 @@ class LinePattern:
         return str(match.group(1 if match.re.groups else 0) or "")
 
     def span(self, lines: str, start: int) -> tuple[int, int] | None:
-        """Where the next match lies; it may go over the end of a line. TooSlow when it takes too long."""
+        """Return the span of the next match, which may cross lines. Raise TooSlow if it takes too long."""
         match = self._in_lines(lines, start)
         return None if match is None else (match.start(), match.end())
 
@@ -83,7 +83,7 @@ def _regex_search(expression: str, is_multiline: bool) -> _Search:
 
     def search(text: str, start: int) -> Any:
         try:
-            return pattern.search(text, start, timeout=LIMIT_S)
+            return pattern.search(text, start, timeout=TIME_LIMIT_S)
         except (TimeoutError, MemoryError) as error:
             raise TooSlow from error
 

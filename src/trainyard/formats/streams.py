@@ -1,16 +1,17 @@
-"""Reading a given number of bytes from a stream that may give fewer at once, such as a pipe."""
+"""Reads a given number of bytes from a stream that may return fewer at once, such as a pipe."""
 
 from typing import BinaryIO
 
 from trainyard.foundation.errors import Corrupt
 
-_STEP_BYTES = 16 << 20  # of what a header only claims to follow, no more is asked for at once
+# A corrupt header may announce any size, so no more than this is requested at once.
+_STEP_BYTES = 16 << 20
 
 
 def read_exactly(stream: BinaryIO, size: int, *, offset: int, what: str, may_end: bool = True) -> bytes:
-    """`size` bytes, or none at the end of the stream where it `may_end`; Corrupt when it ends before.
+    """Read `size` bytes; none at the end of the stream if it `may_end` here. Raise Corrupt if it ends before.
 
-    `offset` is where in the stream this is, and `what` is wanted there, for the message.
+    The message names the `offset` in the stream and `what` is read there.
     """
     data = stream.read(min(size, _STEP_BYTES))
     if len(data) == size or (not data and may_end):

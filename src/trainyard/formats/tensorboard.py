@@ -1,7 +1,7 @@
-"""Event files as TensorBoard reads them: TFRecords of protocol buffers, of which only what scalars and histograms need.
+"""TensorBoard event files: TFRecords of protocol buffers, with only the messages that scalars and histograms need.
 
-The messages are those of TensorFlow's event.proto and summary.proto. The old forms `simple_value` and `histo` are shown
-by every TensorBoard, and are what its own readers for programs give out.
+The messages are those of TensorFlow's event.proto and summary.proto. Every TensorBoard shows the old forms
+`simple_value` and `histo`, and its own reader libraries return them.
 """
 
 import io
@@ -15,8 +15,9 @@ from trainyard.formats.tfrecord import write_tfrecord
 
 VERSION = "brain.Event:2"
 
-_VARINT, _64_BITS, _BYTES, _32_BITS = 0, 1, 2, 5  # how a field is written
-_MICROS = 1e6
+# Wire types of protocol buffers.
+_VARINT, _64_BITS, _BYTES, _32_BITS = 0, 1, 2, 5
+_MICROS_PER_S = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +28,15 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How many elements lie in each of some neighbouring intervals, of which `limits` are the right ends."""
+    """The counts of elements in adjacent intervals; `limits` are their right ends."""
 
     tag: str
     low: float
     high: float
     count: float
     total: float
-    squares: float  # the sum of them
+    # The sum of the squares.
+    squares: float
     limits: Sequence[float]
     counts: Sequence[float]
 
@@ -43,19 +45,19 @@ Summary = Scalar | Histogram
 
 
 class EventFile:
-    """Appends events to one file of one run, each step whole or not at all as far as a reader can tell.
+    """Appends events to one file of a run; a reader sees a step completely or not at all.
 
-    Nothing is held back: what a call was given lies in the file when it returns. OSError when it cannot.
+    Nothing is buffered: the events are in the file when a call returns. Raises OSError if writing fails.
     """
 
     def __init__(self, folder: Path, *, writer: str, at_us: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        name = f"events.out.tfevents.{int(at_us / _MICROS)}.{writer}.{os.getpid()}"
+        name = f"events.out.tfevents.{int(at_us / _MICROS_PER_S)}.{writer}.{os.getpid()}"
         self._file = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._append([_event(at_us, step=0, body=_text(3, VERSION))])
 
     def write(self, step: int, summaries: Iterable[Summary], *, at_us: int) -> None:
-        """Add what is known of a step."""
+        """Append the summaries of a step."""
         body = b"".join(_message(1, _value(summary)) for summary in summaries)
         if body:
             self._append([_event(at_us, step=step, body=_message(5, body))])
@@ -71,20 +73,20 @@ class EventFile:
 
 
 def _event(at_us: int, *, step: int, body: bytes) -> bytes:
-    return _double(1, at_us / _MICROS) + _key(2, _VARINT) + _varint(step) + body
+    return _double(1, at_us / _MICROS_PER_S) + _key(2, _VARINT) + _varint(step) + body
 
 
 def _value(summary: Summary) -> bytes:
     if isinstance(summary, Scalar):
-        return _text(1, summary.tag) + _key(2, _32_BITS) + struct.pack("<f", _single(summary.value))
+        return _text(1, summary.tag) + _key(2, _32_BITS) + struct.pack("<f", _to_float32(summary.value))
     sums = (summary.low, summary.high, summary.count, summary.total, summary.squares)
     numbers = b"".join(_double(field, value) for field, value in enumerate(sums, 1))
     histogram = numbers + _message(6, _doubles(summary.limits)) + _message(7, _doubles(summary.counts))
     return _text(1, summary.tag) + _message(5, histogram)
 
 
-def _single(value: float) -> float:
-    """What is too large for 32 bits is infinite there."""
+def _to_float32(value: float) -> float:
+    """Return a value that fits a 32-bit float; too large values become infinite."""
     try:
         struct.pack("<f", value)
     except OverflowError:
@@ -113,9 +115,9 @@ def _key(field: int, kind: int) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    found = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    found.append(value)
-    return bytes(found)
+    encoded.append(value)
+    return bytes(encoded)

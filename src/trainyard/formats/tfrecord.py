@@ -1,7 +1,6 @@
-"""TFRecord: records of bytes one after another, each with the checksums of its length and of its data.
+"""TFRecord: a sequence of byte records, each with the checksums of its length and of its data.
 
-A record is the length in 64 bits, the masked CRC-32C of these, the data, and the masked CRC-32C of that. All numbers
-are little-endian.
+A record is the length in 64 bits, its masked CRC-32C, the data, and its masked CRC-32C. All numbers are little-endian.
 """
 
 import struct
@@ -20,9 +19,9 @@ _HEADER_BYTES = _LENGTH.size + _CRC.size
 
 
 def read_tfrecord(stream: BinaryIO, *, max_record_bytes: int = MAX_RECORD_BYTES) -> Iterator[bytes]:
-    """The records of a stream, until it ends.
+    """Iterate over the records of a stream, until it ends.
 
-    Corrupt, with the offset, when a checksum is wrong, a record is larger than allowed, or the stream ends inside one.
+    Raise Corrupt, with the offset, if a checksum is wrong, a record is too large, or the stream ends inside a record.
     """
     offset = 0
     while header := read_exactly(stream, _HEADER_BYTES, offset=offset, what="the header of a TFRecord"):
@@ -46,7 +45,7 @@ def write_tfrecord(stream: BinaryIO, record: bytes) -> None:
 
 
 def _check(data: bytes, crc: bytes, *, what: str) -> None:
-    (told,) = _CRC.unpack(crc)
-    counted = masked_crc32c(data)
-    if counted != told:
-        raise Corrupt(f"The checksum of the {what} is {counted:#010x}, but {told:#010x} is stored with it.")
+    (stored,) = _CRC.unpack(crc)
+    computed = masked_crc32c(data)
+    if computed != stored:
+        raise Corrupt(f"The checksum of the {what} is {computed:#010x}, but {stored:#010x} is stored with it.")

@@ -1,8 +1,8 @@
-"""Seeking by time in files that are appended to mostly, but not always, in the order of time.
+"""Watermarks: seek by time in files whose records are mostly, but not always, in order of time.
 
-Each record carries, beside its own time, a watermark of all records up to it: the latest time (`peak`), and the
-furthest that a record stood behind the peak of its moment (`lag`). Both never fall, so a binary search over them is
-exact however the times jump:
+Each record has, besides its own time, a watermark of all records up to it: the latest time (`peak`), and the largest
+distance of a record behind the peak at its moment (`lag`). Neither ever decreases, so a binary search over them is
+exact, however the times jump:
 
 - before the first record whose peak reaches t, no record has a time of t or later;
 - from the first record whose peak reaches t plus the lag of the last record on, none has a time before t.
@@ -18,8 +18,8 @@ class Watermark:
     peak: int
     lag: int
 
-    def raised(self, time: int) -> "Watermark":
-        """The watermark after one more record."""
+    def with_time(self, time: int) -> "Watermark":
+        """Return the watermark after one more record."""
         if time >= self.peak:
             return Watermark(time, self.lag)
         return Watermark(self.peak, max(self.lag, self.peak - time))
@@ -28,6 +28,6 @@ class Watermark:
 LOWEST = Watermark(peak=-(2**63), lag=0)
 
 
-def first_reaching(time: int, count: int, *, peak_of: Callable[[int], int]) -> int:
-    """The number of the first of `count` records whose peak is `time` or later; `count` when there is none."""
+def find_first_reaching(time: int, count: int, *, peak_of: Callable[[int], int]) -> int:
+    """Return the number of the first of `count` records whose peak is `time` or later; `count` if there is none."""
     return bisect_left(range(count), time, key=peak_of)

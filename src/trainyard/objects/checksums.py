@@ -1,8 +1,7 @@
-"""Checksums as S3 counts and writes them.
+"""Checksums as S3 computes and writes them.
 
 A digest is the base64 of its big-endian bytes. An object uploaded in parts has either a COMPOSITE checksum, the digest
-of its parts' digests followed by `-<parts>`, or, where CRCs can be combined, a FULL_OBJECT one as if it came in one
-piece.
+of its parts' digests followed by `-<parts>`, or, for CRCs, a FULL_OBJECT one as if it was uploaded in one piece.
 """
 
 import hashlib
@@ -15,12 +14,12 @@ from typing import Protocol
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.objects.contract import Checksum, ChecksumAlgorithm, ChecksumType, DigestMismatch
 
-_BOTH = (ChecksumType.COMPOSITE, ChecksumType.FULL_OBJECT)
+_ALL_TYPES = (ChecksumType.COMPOSITE, ChecksumType.FULL_OBJECT)
 
-# What an upload in parts may ask for, the default first.
+# The types that a multipart upload may request, the default first.
 _MULTIPART_TYPES = {
-    ChecksumAlgorithm.CRC32: _BOTH,
-    ChecksumAlgorithm.CRC32C: _BOTH,
+    ChecksumAlgorithm.CRC32: _ALL_TYPES,
+    ChecksumAlgorithm.CRC32C: _ALL_TYPES,
     ChecksumAlgorithm.CRC64NVME: (ChecksumType.FULL_OBJECT,),
     ChecksumAlgorithm.SHA1: (ChecksumType.COMPOSITE,),
     ChecksumAlgorithm.SHA256: (ChecksumType.COMPOSITE,),
@@ -28,12 +27,12 @@ _MULTIPART_TYPES = {
 
 
 class Digest(Protocol):
-    """A checksum that grows with the bytes it is given."""
+    """An incremental checksum."""
 
     def update(self, data: bytes) -> None: ...
 
     def value(self) -> str:
-        """The base64 of what arrived so far."""
+        """Return the base64 digest of the bytes so far."""
         ...
 
 
@@ -58,34 +57,32 @@ def digest_of(algorithm: ChecksumAlgorithm, chunks: Iterable[bytes]) -> str:
     return digest.value()
 
 
-def multipart_type(algorithm: ChecksumAlgorithm, wanted: ChecksumType | None) -> ChecksumType:
-    """The type an upload in parts gets; InvalidRequest when S3 does not know the combination."""
+def multipart_type(algorithm: ChecksumAlgorithm, requested: ChecksumType | None) -> ChecksumType:
+    """Return the checksum type of a multipart upload; InvalidRequest if S3 does not support the combination."""
     types = _MULTIPART_TYPES[algorithm]
-    if wanted is None:
+    if requested is None:
         return types[0]
-    if wanted not in types:
-        raise InvalidRequest(
-            f"{algorithm} cannot be kept as a {wanted} checksum of an upload in parts; ask for {types[0]}."
-        )
-    return wanted
+    if requested not in types:
+        raise InvalidRequest(f"A multipart upload cannot have a {requested} checksum with {algorithm}; use {types[0]}.")
+    return requested
 
 
 def checksum_of_parts(algorithm: ChecksumAlgorithm, kind: ChecksumType, *, parts: Sequence[PartDigest]) -> Checksum:
-    """The checksum of the whole from those of its parts, in order."""
+    """Compute the checksum of an object from those of its parts, in order."""
     if multipart_type(algorithm, kind) is ChecksumType.COMPOSITE:
         joined = digest_of(algorithm, (b64decode(part.value) for part in parts))
         return Checksum(algorithm, f"{joined}-{len(parts)}", ChecksumType.COMPOSITE)
-    return Checksum(algorithm, _combined(algorithm, parts))
+    return Checksum(algorithm, _combine_crcs(algorithm, parts))
 
 
 def etag_of_parts(etags: Iterable[str]) -> str:
-    """The MD5 of the parts' MD5s with their count, which is the ETag of an object uploaded in parts."""
+    """Return the ETag of an object uploaded in parts: the MD5 of the parts' MD5s, and their count."""
     digests = [bytes.fromhex(etag) for etag in etags]
     return f"{hashlib.md5(b''.join(digests), usedforsecurity=False).hexdigest()}-{len(digests)}"
 
 
 class ContentDigests:
-    """What is counted of a body while it passes: its size, its MD5, and the checksums asked for."""
+    """Computes the size, the MD5 and the requested checksums of a body while it is written."""
 
     __slots__ = ("_digests", "_md5", "size")
 
@@ -104,22 +101,22 @@ class ContentDigests:
     def etag(self) -> str:
         return self._md5.hexdigest()
 
-    def checksum(self, algorithm: ChecksumAlgorithm, again: Callable[[], Iterable[bytes]]) -> Checksum:
-        """Counted already, or from the body `again`."""
+    def checksum(self, algorithm: ChecksumAlgorithm, reread: Callable[[], Iterable[bytes]]) -> Checksum:
+        """Return a checksum, computed from the body again if it was not requested before."""
         digest = self._digests.get(algorithm)
-        return Checksum(algorithm, digest.value() if digest else digest_of(algorithm, again()))
+        return Checksum(algorithm, digest.value() if digest else digest_of(algorithm, reread()))
 
     def verify(
-        self, expected: Sequence[Checksum], *, md5: str | None, again: Callable[[], Iterable[bytes]]
+        self, expected: Sequence[Checksum], *, md5: str | None, reread: Callable[[], Iterable[bytes]]
     ) -> Checksum | None:
-        """Compare with what the sender announced, and give the checksum to keep."""
+        """Compare with what the sender announced, and return the checksum to store."""
         if md5 is not None:
             _compare("MD5", md5, computed=b64encode(self._md5.digest()).decode())
         for announced in expected:
-            computed = self.checksum(announced.algorithm, again)
+            computed = self.checksum(announced.algorithm, reread)
             _compare(announced.algorithm, announced.value, computed=computed.value)
-        kept = [checksum.algorithm for checksum in expected] or list(self._digests)
-        return self.checksum(kept[0], again) if kept else None
+        algorithms = [checksum.algorithm for checksum in expected] or list(self._digests)
+        return self.checksum(algorithms[0], reread) if algorithms else None
 
 
 def _compare(algorithm: str, announced: str, *, computed: str) -> None:
@@ -131,15 +128,15 @@ _CRC_BYTES = {ChecksumAlgorithm.CRC32: 4, ChecksumAlgorithm.CRC32C: 4, ChecksumA
 
 
 class _Crc:
-    __slots__ = ("_algorithm", "_crc", "_step")
+    __slots__ = ("_algorithm", "_crc", "_update")
 
     def __init__(self, algorithm: ChecksumAlgorithm) -> None:
         self._algorithm = algorithm
-        self._step = _crc_step(algorithm)
+        self._update = _crc_function(algorithm)
         self._crc = 0
 
     def update(self, data: bytes) -> None:
-        self._crc = self._step(data, self._crc)
+        self._crc = self._update(data, self._crc)
 
     def value(self) -> str:
         return _crc_text(self._algorithm, self._crc)
@@ -156,19 +153,21 @@ class _Sha:
         return b64encode(self._hash.digest()).decode()
 
 
-def _crc_step(algorithm: ChecksumAlgorithm) -> Callable[[bytes, int], int]:
+def _crc_function(algorithm: ChecksumAlgorithm) -> Callable[[bytes, int], int]:
     if algorithm is ChecksumAlgorithm.CRC32:
-        return zlib.crc32  # 3.4 GiB/s against awscrt's 2.8, and no import
-    from awscrt import checksums  # 57 ms, so only where it is needed
+        # 3.4 GiB/s against awscrt's 2.8, and no import.
+        return zlib.crc32
+    # The import takes 57 ms.
+    from awscrt import checksums
 
-    steps: dict[ChecksumAlgorithm, Callable[[bytes, int], int]] = {
+    functions: dict[ChecksumAlgorithm, Callable[[bytes, int], int]] = {
         ChecksumAlgorithm.CRC32C: checksums.crc32c,
         ChecksumAlgorithm.CRC64NVME: checksums.crc64nvme,
     }
-    return steps[algorithm]
+    return functions[algorithm]
 
 
-def _combined(algorithm: ChecksumAlgorithm, parts: Sequence[PartDigest]) -> str:
+def _combine_crcs(algorithm: ChecksumAlgorithm, parts: Sequence[PartDigest]) -> str:
     from awscrt import checksums
 
     combine: Callable[[int, int, int], int] = {

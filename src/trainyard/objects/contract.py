@@ -1,8 +1,8 @@
-"""What it means to keep objects.
+"""The contract of an object store.
 
-`ObjectStore` is the seam. Two implementations stand behind it, `FilesystemObjects` and `RemoteObjects`; both must pass
-`trainyard.testing.objects.ObjectStoreContract`. Instances need only `ObjectAccess` of it, which `ServedObjects` gives
-them where a yard on another machine has the store.
+`ObjectStore` is the interface. It has two implementations, `FilesystemObjects` and `RemoteObjects`; both must pass
+`trainyard.testing.objects.ObjectStoreContract`. Instances need only `ObjectAccess`, which `ServedObjects` also
+implements, for a store on another machine.
 """
 
 import time
@@ -19,15 +19,15 @@ from trainyard.foundation.locations import BucketRef, Location
 
 
 class PreconditionFailed(TrainyardError):
-    """The object is not in the state that the caller demanded."""
+    """The object is not in the state that the caller requires."""
 
 
 class StorageFull(LimitExceeded):
-    """The account that owns the bucket may not keep so much."""
+    """The write would exceed the storage limit of the account that owns the bucket."""
 
 
-class Replaced(Unavailable):
-    """The object is not the one any more that is asked for, and the store keeps no older ones."""
+class ObjectReplaced(Unavailable):
+    """The requested version of the object was replaced, and the store keeps no old versions."""
 
     def __init__(self, where: Location) -> None:
         super().__init__(f"{where} was replaced while it was being read.")
@@ -35,7 +35,7 @@ class Replaced(Unavailable):
 
 
 class DigestMismatch(TrainyardError):
-    """The bytes that arrived are not those the sender described."""
+    """The received bytes do not match the digest that the sender announced."""
 
     def __init__(self, algorithm: str, expected: str, computed: str) -> None:
         super().__init__(f"The {algorithm} of the body is {computed}, but {expected} was announced.")
@@ -43,7 +43,7 @@ class DigestMismatch(TrainyardError):
 
 
 class InvalidPart(TrainyardError):
-    """A part named in a completion, here as it is named there, is absent, changed, or out of order."""
+    """A part that a completion names is absent, changed or out of order. Number and ETag are as named there."""
 
     def __init__(self, message: str, *, number: int = 0, etag: str = "") -> None:
         super().__init__(message)
@@ -82,7 +82,7 @@ class Checksum:
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What the writer says about an object, kept and given back unchanged.
+    """What the writer says about an object, stored and returned unchanged.
 
     `headers` are the system ones by their HTTP name in lower case (content-type, cache-control, content-encoding,
     content-disposition, content-language, expires, x-amz-storage-class, x-amz-server-side-encryption…);
@@ -104,9 +104,9 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class ObjectSummary:
-    """What a listing tells of an object. `etag` carries no quotes.
+    """An object in a listing. `etag` has no quotes.
 
-    `checksum` and `storage_class` are None also where the store would have to look at each object to know them.
+    `checksum` and `storage_class` are also None if the store would have to look up each object.
     """
 
     key: str
@@ -128,7 +128,7 @@ class ObjectPart:
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """Everything known of an object but its bytes. `parts` is empty unless it was uploaded in parts."""
+    """Everything about an object except its bytes. `parts` is empty unless it was uploaded in parts."""
 
     where: Location
     size: int
@@ -143,7 +143,7 @@ class ObjectInfo:
 class Listing:
     """One page, ordered by the UTF-8 bytes of key and prefix together.
 
-    `next_after` is what to pass as `after` for the next page; None on the last.
+    Pass `next_after` as `after` to get the next page; it is None on the last.
     """
 
     objects: Sequence[ObjectSummary]
@@ -165,7 +165,7 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class UploadPage:
-    """One page of uploads, ordered by key, then by start. The markers are those of the next page, None on the last."""
+    """One page of uploads, ordered by key, then by start. The markers of the next page are None on the last."""
 
     uploads: Sequence[Upload]
     prefixes: Sequence[str]
@@ -184,7 +184,7 @@ class CompletedPart:
 
 @dataclass(frozen=True, slots=True)
 class Precondition:
-    """What must hold of the target at the moment of the write, checked atomically with it."""
+    """The required state of the target of a write, checked atomically with the write."""
 
     etag: str | None = None
     absent: bool = False
@@ -194,12 +194,12 @@ ANY_STATE = Precondition()
 
 
 class ObjectReader(Protocol):
-    """One version of one object, open for reading; later writes and deletes do not touch it."""
+    """One version of one object, open for reading; later writes and deletes do not affect it."""
 
     info: ObjectInfo
 
     def read(self, offset: int, size: int) -> bytes:
-        """Exactly `size` bytes from `offset`, fewer only at the end of the object."""
+        """Read exactly `size` bytes from `offset`, fewer only at the end of the object."""
         ...
 
     def close(self) -> None: ...
@@ -212,30 +212,30 @@ class ObjectReader(Protocol):
 
 
 @runtime_checkable
-class LiesInFile(Protocol):
-    """A reader whose bytes are a local file, so that the kernel can send them. The reader owns and closes the file."""
+class HasLocalFile(Protocol):
+    """A reader of a local file, whose bytes the kernel can send. The reader owns and closes the file."""
 
     file: BinaryIO
 
     def read_now(self, offset: int, size: int) -> bytes | None:
-        """What `read` gives when the bytes are in memory already; None when it would wait for a disk."""
+        """Read like `read` if the bytes are in memory; return None if that would wait for a disk."""
         ...
 
 
 @runtime_checkable
-class IsNear(Protocol):
-    """A store on this machine: its look-ups take microseconds, less than it costs to ask another thread for them."""
+class IsLocal(Protocol):
+    """A store on this machine, whose lookups take microseconds, less than a switch to another thread."""
 
-    def open_near(self, where: Location) -> "ObjectReader":
-        """`open`, also on an event loop."""
+    def open_local(self, where: Location) -> "ObjectReader":
+        """Open an object; may be called on an event loop."""
         ...
 
 
 class ObjectWriter(Protocol):
-    """Takes the bytes of one object or one part. Nothing is visible before `commit`; used by one thread at a time.
+    """Writes one object or one part. Nothing is visible before `commit`; one thread at a time may use it.
 
-    Exactly one of `commit` and `abort` ends it; after a failed `commit` it is aborted already. `abort` may be called
-    again and after `commit`, and then does nothing.
+    End it with either `commit` or `abort`. A failed `commit` has already aborted it. After the end, `abort` does
+    nothing.
     """
 
     def write(self, data: bytes) -> None: ...
@@ -247,12 +247,12 @@ class ObjectWriter(Protocol):
         expected: Sequence[Checksum] = (),
         md5: str | None = None,
         precondition: Precondition = ANY_STATE,
-    ) -> "Written":
-        """Make it visible, whole and durable.
+    ) -> "WriteResult":
+        """Make it visible, complete and durable.
 
-        `md5` (base64) and `expected` are compared with what arrived, DigestMismatch otherwise; the first of `expected`
-        is kept as the checksum of the object. PreconditionFailed when `precondition` does not hold. NotFound when the
-        bucket or the upload is gone meanwhile.
+        Raises DigestMismatch if `md5` (base64) or `expected` differs from what arrived; the first of `expected` is
+        stored as the checksum of the object. Raises PreconditionFailed if `precondition` does not hold, and NotFound
+        if the bucket or the upload has been deleted.
         """
         ...
 
@@ -260,7 +260,7 @@ class ObjectWriter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteResult:
     etag: str
     size: int
     modified_at: datetime
@@ -269,7 +269,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class NewObject:
-    """A small object, whole, and what must hold of its key."""
+    """A small object with its whole body, and the precondition of its write."""
 
     where: Location
     body: bytes
@@ -278,14 +278,14 @@ class NewObject:
 
 
 @runtime_checkable
-class WritesTogether(Protocol):
-    """A store to which many small objects cost little more than one, when they come at once."""
+class WritesBatches(Protocol):
+    """A store that writes many small objects at once for little more than the cost of one."""
 
-    def put_together(self, objects: Sequence[NewObject], *, now: datetime) -> "Sequence[Written | TrainyardError]":
-        """Put all of them at one moment, so that a reader sees all or none; what came of each.
+    def put_batch(self, objects: Sequence[NewObject], *, now: datetime) -> "Sequence[WriteResult | TrainyardError]":
+        """Put all objects atomically, so that a reader sees all or none; return the outcome of each.
 
-        One that cannot be put, because its precondition does not hold or its bucket is gone, keeps none of the others
-        away. What hinders all of them is raised, and then none is there.
+        If one cannot be put, because its precondition does not hold or its bucket is gone, the others still are. An
+        error that affects all of them is raised, and then none is put.
         """
         ...
 
@@ -294,7 +294,7 @@ Pause = Callable[[float], None]
 
 
 class ObjectVersion(Protocol):
-    """One version of an object that lies elsewhere; it may be read from any thread."""
+    """One version of an object on another machine; any thread may read it."""
 
     @property
     def where(self) -> Location: ...
@@ -307,33 +307,33 @@ class ObjectVersion(Protocol):
 
     @property
     def info(self) -> ObjectInfo | None:
-        """Known where it was looked up."""
+        """Set if the object was looked up."""
         ...
 
     def read(self, offset: int, size: int, *, pause: Pause = time.sleep) -> bytes:
-        """Exactly `size` bytes from `offset`, fewer only at the end of the object.
+        """Read exactly `size` bytes from `offset`, fewer only at the end of the object.
 
-        What may pass is tried again; `pause` waits that many seconds in between, and may raise to give up. NotFound
-        when the object is gone, Replaced when it is another, Unavailable when the store cannot be used.
+        Transient failures are retried; `pause` waits that many seconds in between, and may raise to give up. Raises
+        NotFound if the object is gone, ObjectReplaced if it is another version, Unavailable if the store fails.
         """
         ...
 
 
 class ObjectVersions(Protocol):
-    """Finds versions. `pause` is as for reading them."""
+    """Finds versions. `pause` is as for `ObjectVersion.read`."""
 
-    def known(self, where: Location, *, etag: str, size: int) -> ObjectVersion:
-        """The version that a list has told of; nothing is asked."""
+    def from_listing(self, where: Location, *, etag: str, size: int) -> ObjectVersion:
+        """Return the version from a listing; makes no request."""
         ...
 
     def newest(self, where: Location, *, pause: Pause = time.sleep) -> ObjectVersion:
-        """The version that is there now; NotFound when there is none."""
+        """Look up the current version; NotFound if there is none."""
         ...
 
 
 @runtime_checkable
-class IsFar(Protocol):
-    """A store on another machine, from which much is fetched at once: in ranges, each retried, none of two versions."""
+class IsRemote(Protocol):
+    """A store on another machine, from which versions of objects are read in ranges, with retries."""
 
     @property
     def versions(self) -> ObjectVersions: ...
@@ -341,35 +341,35 @@ class IsFar(Protocol):
 
 @runtime_checkable
 class CountsStorage(Protocol):
-    """A store that knows what each account keeps in it and how much it may, and what is kept free on its disk.
+    """A store that tracks the usage and the limit of each account, and keeps a reserve free on its disk.
 
-    A write that would take an account above its limit raises StorageFull, at the latest in its `commit`, whatever is
-    written at the same time; one that would use what is kept free raises Unavailable. Objects and parts count their
-    bytes and `OVERHEAD_BYTES`; what replaces an object counts what it is larger.
+    A write that would exceed the account's limit raises StorageFull, at the latest in its `commit`, even beside
+    concurrent writes; one that would use the reserve raises Unavailable. Objects and parts count their bytes and
+    `OVERHEAD_BYTES`; a replacement counts only the difference.
     """
 
     @property
     def reserve(self) -> Reserve: ...
 
     def usage(self) -> Mapping[str, int]:
-        """Bytes by account."""
+        """Return the bytes stored, by account."""
         ...
 
     def limits(self) -> Mapping[str, int]:
-        """Bytes by account; that of "*" holds for each account that has none of its own."""
+        """Return the limits in bytes by account; "*" is the default for accounts without their own."""
         ...
 
     def set_limit(self, account: str, limit_bytes: int | None) -> None:
-        """None takes a limit away. What is there already stays."""
+        """Set a limit, or remove it with None. Existing objects stay."""
         ...
 
-    def require_room(self, where: Location, size: int) -> None:
-        """Raise, before any of its bytes comes, what writing so much to a key would raise."""
+    def require_space(self, where: Location, size: int) -> None:
+        """Raise what writing `size` bytes to a key would raise, before any bytes arrive."""
         ...
 
 
 class ObjectAccess(Protocol):
-    """Keeps bytes under an account's bucket and a key; here what instances do with them.
+    """Stores bytes under a bucket of an account and a key: the part of the contract that instances need.
 
     Writes are atomic and durable: when a method returns, its effect survives kill -9 and power loss, and a reader sees
     the old object or the new one, never a mixture. All methods block and may be called from any thread.
@@ -382,7 +382,7 @@ class ObjectAccess(Protocol):
     def writer(
         self, where: Location, attributes: Attributes, *, algorithms: Sequence[ChecksumAlgorithm] = ()
     ) -> ObjectWriter:
-        """Begin an object. `algorithms` are those that `commit` will be asked to compare or, without any, to keep."""
+        """Start writing an object. `algorithms` are the checksums that `commit` will compare or, if none, store."""
         ...
 
     def open(self, where: Location) -> ObjectReader: ...
@@ -392,35 +392,35 @@ class ObjectAccess(Protocol):
     def list_objects(
         self, bucket: BucketRef, *, prefix: str = "", delimiter: str = "", after: str = "", limit: int = 1000
     ) -> Listing:
-        """One page of at most `limit` keys and common prefixes strictly after `after`.
+        """Return one page of at most `limit` keys and common prefixes strictly after `after`.
 
-        The cost grows with the page, never with the bucket. `after` may be any text; when it ends a page it is the
-        last key or common prefix of that page.
+        The cost depends on the page, not on the bucket. `after` may be any text; from `next_after` it is the last key
+        or common prefix of the page before.
         """
         ...
 
     def delete(self, where: Location, *, precondition: Precondition = ANY_STATE) -> bool:
-        """Whether there was an object; deleting an absent key is no error."""
+        """Delete an object; return whether there was one. Deleting an absent key is not an error."""
         ...
 
     def close(self) -> None: ...
 
 
 class ObjectStore(ObjectAccess, Protocol):
-    """All that a yard does with its objects, under the same promises."""
+    """Everything that a yard does with its objects, with the same guarantees."""
 
     def create_bucket(self, ref: BucketRef, *, region: str, now: datetime) -> Bucket:
-        """AlreadyExists when the account has it."""
+        """Create a bucket; AlreadyExists if the account has it."""
         ...
 
     def delete_bucket(self, ref: BucketRef) -> None:
-        """Conflict while it holds an object. Uploads in progress go with it."""
+        """Delete a bucket and its uploads in progress; Conflict if it holds an object."""
         ...
 
     def bucket(self, ref: BucketRef) -> Bucket: ...
 
     def buckets(self, *, account: str | None = None, name: str | None = None) -> Sequence[Bucket]:
-        """Those of one account, or of all, and of one name, or of any; ordered by name, then account."""
+        """Return buckets, optionally only of an account or of a name; ordered by name, then account."""
         ...
 
     def tag_bucket(self, ref: BucketRef, tags: Mapping[str, str]) -> None:
@@ -440,7 +440,7 @@ class ObjectStore(ObjectAccess, Protocol):
         source_etag: str | None = None,
         precondition: Precondition = ANY_STATE,
     ) -> ObjectInfo:
-        """Copy whole; None keeps the source's attributes. PreconditionFailed when the source is not `source_etag`."""
+        """Copy an object; None keeps the attributes. PreconditionFailed if the source is not `source_etag`."""
         ...
 
     def tag_object(self, where: Location, tags: Mapping[str, str]) -> None:
@@ -473,7 +473,7 @@ class ObjectStore(ObjectAccess, Protocol):
     def part_writer(
         self, where: Location, upload_id: str, number: int, *, algorithms: Sequence[ChecksumAlgorithm] = ()
     ) -> ObjectWriter:
-        """Begin part `number` (1 to 10,000); committing it again replaces it."""
+        """Start writing part `number` (1 to 10,000); committing it again replaces it."""
         ...
 
     def parts(self, where: Location, upload_id: str, *, after: int = 0, limit: int = 1000) -> Sequence[ObjectPart]: ...
@@ -488,10 +488,10 @@ class ObjectStore(ObjectAccess, Protocol):
         expected: Checksum | None = None,
         precondition: Precondition = ANY_STATE,
     ) -> ObjectInfo:
-        """Join the named parts into the object and forget the upload.
+        """Join the named parts into the object and delete the upload.
 
-        InvalidPart when one is absent, has another ETag, or the numbers do not rise; PartTooSmall when one but the last
-        has fewer than 5 MiB. The upload stays as it was after any failure.
+        Raises InvalidPart if a part is absent or has another ETag, or if the numbers do not ascend, and PartTooSmall
+        if a part other than the last is under 5 MiB. After any failure the upload is unchanged.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""One SQLite file shared by many threads: reads run side by side, writes share their commits."""
+"""One SQLite file shared by many threads: reads run concurrently, writes share commits."""
 
 import json
 import sqlite3
@@ -16,9 +16,12 @@ T = TypeVar("T")
 Parameters = Sequence[object] | dict[str, object]
 Work = Callable[[sqlite3.Connection], T]
 
-_BATCH = 256  # transactions in one commit
-_JOURNAL_BYTES = 64 << 20  # what a write-ahead log that grew under load is cut to afterwards
-_BUSY_S = 20.0  # how long to wait for another process that writes
+# Transactions in one commit.
+_MAX_BATCH = 256
+# A write-ahead log that grew under load is truncated to this size.
+_MAX_JOURNAL_BYTES = 64 << 20
+# How long to wait for another process that writes.
+_BUSY_TIMEOUT_S = 20.0
 
 
 class DiskFull(Unavailable):
@@ -26,43 +29,43 @@ class DiskFull(Unavailable):
 
 
 class Database:
-    """Opens, or makes from `schema`, a database of one version.
+    """Opens a database of one version, or creates it from `schema`.
 
-    Every change is durable when `write` returns: WAL mode, synchronised at each commit. Transactions of threads that
-    write at the same time go into one commit, whose cost they share. Raises Unavailable when the disk is full or
-    read-only, Corrupt when the file cannot be read as a database, InvalidRequest when a newer version made it.
+    Every change is durable when `write` returns: WAL mode, synchronised at each commit. Threads that write at the same
+    time share one commit and its cost. Raises Unavailable if the disk is full or read-only, Corrupt if the file is not
+    a readable database, and InvalidRequest if a newer version created it.
     """
 
     def __init__(
         self, path: Path, *, schema: str, version: int, additions: Mapping[str, str] = MappingProxyType({})
     ) -> None:
-        """`additions` are tables that came later, each by its name with the script that makes it.
+        """`additions` are tables added later, by name, with the script that creates each.
 
-        They leave the version as it is, so that what was made for it can still open the file.
+        They do not change the version, so that older releases can still open the file.
         """
         self._path = path
-        self._queue: deque[_Entry] = deque()
+        self._queue: deque[_QueuedWrite] = deque()
         self._queue_lock = Lock()
-        self._is_led = False
-        self._later: list[Work[object]] = []
+        self._has_leader = False
+        self._deferred: list[Work[object]] = []
         self._connections: list[sqlite3.Connection] = []
         self._idle: deque[sqlite3.Connection] = deque()
-        with self._explained():
+        with self._translate_errors():
             self._writer = self._connect()
             self._prepare(schema, version)
-            self._add(additions)
+            self._add_tables(additions)
 
     def row(self, statement: str, parameters: Parameters, *, read: Callable[..., T]) -> T | None:
-        """What `read` makes of the columns of the first row of the newest commit; None when there is no row."""
+        """Return `read` of the columns of the first row; None if there is no row."""
         with self.reading() as connection:
             row = connection.execute(statement, parameters).fetchone()
         return None if row is None else read(*row)
 
-    def listed(self, statement: str, parameters: Parameters, *, read: Callable[..., T]) -> list[T]:
-        """What `read` makes of the columns of each row, which leave the statement as one JSON text of lists.
+    def rows(self, statement: str, parameters: Parameters, *, read: Callable[..., T]) -> list[T]:
+        """Return `read` of the columns of each row. The statement must return all rows as one JSON text of lists.
 
-        The `sqlite3` module gives up the interpreter lock at every row and waits for its turn again, which beside two
-        busy threads made a page of 1,000 keys cost 500 ms instead of 1.4.
+        The `sqlite3` module releases the GIL at every row and waits to get it back: beside two busy threads, a page of
+        1,000 keys took 500 ms instead of 1.4.
         """
         text = self.row(statement, parameters, read=str)
         assert text is not None, "an aggregate always has one row"
@@ -70,35 +73,36 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection of one's own, for several statements or many rows."""
+        """Yield a connection for exclusive use, for several statements or many rows."""
         try:
             connection = self._idle.pop()
         except IndexError:
-            with self._explained():
+            with self._translate_errors():
                 connection = self._connect()
         try:
             yield connection
         except sqlite3.Error as error:
-            raise explain(error, self._path) from error
+            raise translate_error(error, self._path) from error
         finally:
             self._idle.append(connection)
 
     def write(self, work: Work[T]) -> T:
         """Run `work` in a transaction and return its result once that is durable.
 
-        `work` looks first and changes afterwards: when it raises one of our errors, it must have changed nothing.
+        `work` must read before it changes anything: if it raises a TrainyardError, it must have changed nothing.
         """
-        entry = _Entry(work)
+        entry = _QueuedWrite(work)
         if not self._enqueue(entry):
-            entry.turn.acquire()  # until the result is there, or it is our turn to lead
+            # Wait for the result, or for our turn to lead the next commit.
+            entry.turn.acquire()
         if not entry.has_ended:
-            self._lead(entry)
+            self._lead_commit(entry)
         return cast(T, entry.outcome())
 
     def write_later(self, work: Work[object]) -> None:
-        """Let `work` ride with the next commit. Only for changes that may be lost."""
+        """Run `work` with the next commit. Only for changes that may be lost."""
         with self._queue_lock:
-            self._later.append(work)
+            self._deferred.append(work)
 
     @property
     def waiting(self) -> int:
@@ -115,7 +119,7 @@ class Database:
                 copy.close()
 
     def close(self) -> None:
-        if self._later:
+        if self._deferred:
             with suppress(TrainyardError):
                 self.write(lambda _: None)
         with suppress(sqlite3.Error):
@@ -123,7 +127,7 @@ class Database:
                 connection.close()
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(self._path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA synchronous = FULL")
         self._connections.append(connection)
         return connection
@@ -131,23 +135,24 @@ class Database:
     def _prepare(self, schema: str, version: int) -> None:
         writer = self._writer
         writer.execute("PRAGMA journal_mode = WAL")
-        writer.execute(f"PRAGMA journal_size_limit = {_JOURNAL_BYTES}")
+        writer.execute(f"PRAGMA journal_size_limit = {_MAX_JOURNAL_BYTES}")
         if writer.execute("PRAGMA user_version").fetchone()[0] == 0:
             writer.executescript(f"BEGIN IMMEDIATE; {schema} PRAGMA user_version = {version}; COMMIT;")
         found: int = writer.execute("PRAGMA user_version").fetchone()[0]
         if found > version:
             writer.close()
             raise InvalidRequest(
-                f"{self._path} was made by a newer Trainyard (its version is {found}, this one knows {version}); "
-                "upgrade Trainyard. Nothing was changed."
+                f"{self._path} was created by a newer Trainyard (its version is {found}, this one supports {version}). "
+                "Upgrade Trainyard. Nothing was changed."
             )
 
-    def _add(self, additions: Mapping[str, str]) -> None:
+    def _add_tables(self, additions: Mapping[str, str]) -> None:
         for table, script in additions.items():
             if not self._has_table(table):
                 self._writer.execute("BEGIN IMMEDIATE")
                 try:
-                    if not self._has_table(table):  # another process may have been first
+                    # Another process may have been first.
+                    if not self._has_table(table):
                         for statement in _statements(script):
                             self._writer.execute(statement)
                     self._writer.execute("COMMIT")
@@ -159,39 +164,39 @@ class Database:
         found = self._writer.execute("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (name,))
         return found.fetchone() is not None
 
-    def _enqueue(self, entry: "_Entry") -> bool:
-        """Whether the caller leads the next commit."""
+    def _enqueue(self, entry: "_QueuedWrite") -> bool:
+        """Queue a write; return whether the caller leads the next commit."""
         with self._queue_lock:
             self._queue.append(entry)
-            leads = not self._is_led
-            self._is_led = True
+            leads = not self._has_leader
+            self._has_leader = True
             return leads
 
-    def _lead(self, own: "_Entry") -> None:
-        """Commit what has queued up, pass the lead to the first that came since, and wake those who waited."""
+    def _lead_commit(self, own: "_QueuedWrite") -> None:
+        """Commit the queued writes, pass the lead to the next in the queue, and wake the waiting threads."""
         with self._queue_lock:
-            batch = [self._queue.popleft() for _ in range(min(_BATCH, len(self._queue)))]
-            later, self._later = self._later, []
+            batch = [self._queue.popleft() for _ in range(min(_MAX_BATCH, len(self._queue)))]
+            deferred, self._deferred = self._deferred, []
         try:
-            self._commit(batch, later)
+            self._commit(batch, deferred)
         finally:
             with self._queue_lock:
                 if self._queue:
                     self._queue[0].turn.release()
                 else:
-                    self._is_led = False
+                    self._has_leader = False
             for entry in batch:
                 entry.has_ended = True
                 if entry is not own:
                     entry.turn.release()
 
-    def _commit(self, batch: Sequence["_Entry"], later: Sequence[Work[object]]) -> None:
+    def _commit(self, batch: Sequence["_QueuedWrite"], deferred: Sequence[Work[object]]) -> None:
         writer = self._writer
         try:
             writer.execute("BEGIN IMMEDIATE")
             for entry in batch:
                 entry.run(writer)
-            for work in later:
+            for work in deferred:
                 work(writer)
             writer.execute("COMMIT")
         except BaseException as error:
@@ -203,15 +208,15 @@ class Database:
                 raise
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
-            raise explain(error, self._path) from error
+            raise translate_error(error, self._path) from error
 
 
 def _statements(script: str) -> Iterator[str]:
-    """The statements of a script one by one, because `executescript` would end the transaction."""
+    """Yield the statements of a script one by one, because `executescript` would end the transaction."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line
@@ -220,33 +225,31 @@ def _statements(script: str) -> Iterator[str]:
             statement = ""
 
 
-def explain(error: sqlite3.Error, path: Path) -> Exception:
-    """What SQLite says, in the yard's words; the error itself when it is a mistake of ours."""
+def translate_error(error: sqlite3.Error, path: Path) -> Exception:
+    """Translate an SQLite error to ours; return it unchanged if it is a bug."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return Corrupt(
-            f"{path} is damaged ({error}). Stop the yard and bring back a backup with `trainyard restore`; "
-            "the data files beside it were not touched."
+            f"{path} is damaged ({error}). Stop the yard and restore a backup with `trainyard restore`; "
+            "the data files beside it were not changed."
         )
     if code == sqlite3.SQLITE_FULL:
         return DiskFull(f"The disk of {path} is full. Free some space, then try again.")
     if code == sqlite3.SQLITE_READONLY:
-        return Unavailable(
-            f"{path} cannot be written: its disk or the file is read-only. Make it writable, then try again."
-        )
-    if code in _PASSING:
-        return Unavailable(f"{path} cannot be used now ({error}). Check its disk and try again.")
+        return Unavailable(f"Cannot write {path}: its disk or the file is read-only. Make it writable, then try again.")
+    if code in _TRANSIENT_CODES:
+        return Unavailable(f"{path} is unavailable ({error}). Check its disk and try again.")
     return error
 
 
-_PASSING = frozenset(
+_TRANSIENT_CODES = frozenset(
     {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM}
     | {sqlite3.SQLITE_PERM, sqlite3.SQLITE_PROTOCOL}
 )
 
 
-class _Entry:
-    """One transaction that waits for its commit."""
+class _QueuedWrite:
+    """A transaction in the queue for the next commit."""
 
     __slots__ = ("_error", "_result", "_work", "has_ended", "turn")
 
@@ -263,18 +266,18 @@ class _Entry:
         try:
             self._result = self._work(writer)
         except TrainyardError as error:
-            # No savepoint: it would cost every transaction two statements for the sake of the few that fail.
+            # No savepoint: it would cost every transaction two statements to serve the few that fail.
             assert writer.total_changes == before, f"{self._work} changed the database before it raised"
             self._error = error
 
     def fail(self, error: BaseException, path: Path) -> None:
-        """End with what ended the whole commit, in an error of its own, for each is raised in another thread."""
+        """End with the error of the whole commit, as a new exception, since each is raised in another thread."""
         if self._error is not None:
             return
         if isinstance(error, sqlite3.Error):
-            self._error = explain(error, path)
+            self._error = translate_error(error, path)
         else:
-            self._error = Unavailable(f"A commit to {path} was cut short ({error!r}); try again.")
+            self._error = Unavailable(f"A commit to {path} was interrupted ({error!r}); try again.")
         self._error.__cause__ = error
 
     def outcome(self) -> object:

@@ -1,13 +1,13 @@
-"""The files that hold the bytes: written once, never changed, removed when nothing names them.
+"""The data files that hold the bytes of objects: written once, never changed, removed when nothing refers to them.
 
-    incoming/<id>          on its way in; also the record that it is
-    data/<2 hex>/<id>      in place
+    incoming/<id>          a file that is being written; the entry itself is the record of that
+    data/<2 hex>/<id>      a file in place
     use.lock               shared by every process that has the store open
     hold.lock              held by a backup; nothing is removed meanwhile
-    ballast                space that is given up when the disk is full, so that things can still be deleted
+    ballast                space that is released when the disk is full, so that objects can still be deleted
 
-A file is written and synchronised under `incoming`, linked to its place, and loses its first name only when the index
-names it durably. So after a crash only what is still in `incoming` has to be judged.
+A file is written and synchronised under `incoming`, then linked into place. Its link in `incoming` is removed only once
+its index row is durable. So after a crash, only the files in `incoming` need to be checked.
 """
 
 import errno
@@ -22,54 +22,56 @@ from functools import wraps
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from trainyard.foundation.disk import Reserve, require_room, reserve_of
+from trainyard.foundation.disk import Reserve, require_space, reserve_of
 from trainyard.foundation.errors import Corrupt, Unavailable
 from trainyard.foundation.files import PRIVATE_FOLDER, sync_folder
 
-# The folders above are the owner's alone. A job sees single files, copy-on-write, where it may write what its user may.
+# Only the owner can enter the folders above. A job sees single files through a copy-on-write overlay, in which these
+# permissions decide what its user may do.
 DATA_FILE_MODE = 0o644
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _CHUNK = 1 << 20
-_BALLAST = 8 << 20  # what the index needs to forget 1,000 keys scattered over as many pages
-_KERNEL_CANNOT_COPY = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM})
+# Enough for the index to delete 1,000 keys on as many pages.
+_BALLAST_BYTES = 8 << 20
+_COPY_UNSUPPORTED_ERRNOS = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM})
 
 
 class DataFileMissing(Corrupt):
-    """A data file that the index named is not there: removed since, or lost."""
+    """A data file of the index is missing: removed since, or lost."""
 
 
 @contextmanager
-def hold(root: Path) -> Iterator[None]:
-    """Keep every data file of the store at `root` in place, also beside a running yard; removals wait until the end."""
-    with _locked(root / "hold.lock", fcntl.LOCK_EX):
+def hold_files(root: Path) -> Iterator[None]:
+    """Keep all data files of the store at `root`, even while a yard runs; removals wait until the end."""
+    with _hold_lock(root / "hold.lock", fcntl.LOCK_EX):
         yield
 
 
 def data_path(root: Path, data: str) -> Path:
-    """Where a data file lies in the store at `root`."""
+    """Return the path of a data file in the store at `root`."""
     return root / "data" / data[-2:] / data
 
 
-def explain(error: OSError) -> Unavailable:
-    """What the operating system says, in the yard's words."""
+def translate_error(error: OSError) -> Unavailable:
+    """Translate an error of the operating system to ours."""
     where = error.filename or "the object store"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return Unavailable(f"There is no space left for {where}. Free some (`trainyard gc` may help), then try again.")
     if error.errno == errno.EROFS:
         return Unavailable(f"The disk of {where} is read-only. Make it writable, then try again.")
-    return Unavailable(f"{where} cannot be used now ({error.strerror}). Check the disk and its permissions.")
+    return Unavailable(f"{where} is unavailable ({error.strerror}). Check the disk and its permissions.")
 
 
-def _explained(function: Callable[P, T]) -> Callable[P, T]:
+def _translate_errors(function: Callable[P, T]) -> Callable[P, T]:
     @wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return function(*args, **kwargs)
         except OSError as error:
-            raise explain(error) from error
+            raise translate_error(error) from error
 
     return wrapper
 
@@ -77,20 +79,20 @@ def _explained(function: Callable[P, T]) -> Callable[P, T]:
 class DataFiles:
     """The data files under one root. All methods may be called from any thread."""
 
-    @_explained
+    @_translate_errors
     def __init__(self, root: Path, *, reserve_bytes: int = 0) -> None:
         self.root = root
         self._reserve_bytes = reserve_bytes
         self._incoming = root / "incoming"
         self._data = root / "data"
-        self._places = str(self._data)
+        self._data_folder = str(self._data)
         self._ballast = root / "ballast"
         self._prepare()
         self._use = (root / "use.lock").open("ab")
-        self.is_alone = self._try_lock(fcntl.LOCK_EX)
+        self.is_exclusive = self._try_lock(fcntl.LOCK_EX)
 
     def share(self) -> None:
-        """Let other processes in, once what a crash left is cleared up."""
+        """Let other processes open the store, once recovery is done."""
         fcntl.flock(self._use, fcntl.LOCK_SH)
 
     def close(self) -> None:
@@ -101,25 +103,25 @@ class DataFiles:
 
     @property
     def folder(self) -> str:
-        """Where all of them lie."""
-        return self._places
+        """The folder of all data files."""
+        return self._data_folder
 
     def place(self, data: str) -> str:
-        """Its path as text, for a Path costs more than the call that takes it."""
-        return f"{self._places}/{data[-2:]}/{data}"
+        """Return the path as text; building a Path takes longer than opening the file."""
+        return f"{self._data_folder}/{data[-2:]}/{data}"
 
     def incoming(self, data: str) -> Path:
         return self._incoming / data
 
-    @_explained
+    @_translate_errors
     def open(self, data: str) -> io.FileIO:
         try:
             return io.FileIO(self.place(data))
         except FileNotFoundError as error:
-            raise _missing(self.path(data)) from error
+            raise _missing_file(self.path(data)) from error
 
     def chunks(self, data: str, *, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
-        """The bytes of a file, or some of them, in pieces."""
+        """Yield the bytes of a file, or a range of them, in chunks."""
         with self.open(data) as file:
             file.seek(offset)
             left = os.fstat(file.fileno()).st_size - offset if size is None else size
@@ -128,100 +130,100 @@ class DataFiles:
                 left -= len(chunk)
 
     def size(self, data: str) -> int | None:
-        """None when there is no such file."""
+        """Return the size of a file; None if it does not exist."""
         try:
             return self.path(data).stat().st_size
         except FileNotFoundError:
             return None
 
-    @_explained
-    def begin(self, beside: "Arrival | None" = None) -> "Arrival":
-        """A new, empty file, in the same folder as another one where that is to spare the disk work."""
-        self.require_room(0)
+    @_translate_errors
+    def create(self, beside: "IncomingFile | None" = None) -> "IncomingFile":
+        """Create an empty file; `beside` puts it in the folder of another one, which saves disk syncs."""
+        self.require_space(0)
         data = _new_id() if beside is None else _new_id()[:-2] + beside.data[-2:]
         path = self._incoming / data
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        return Arrival(self, data, descriptor)
+        return IncomingFile(self, data, descriptor)
 
-    @_explained
-    def link(self, data: str, size: int) -> "Arrival":
-        """A new name for the bytes of another file, or a copy of them where it has too many names already."""
-        arrival = _new_id()
+    @_translate_errors
+    def link(self, data: str, size: int) -> "IncomingFile":
+        """Create a hard link to another file, or a copy if that file has too many links."""
+        incoming_file = _new_id()
         try:
-            os.link(self.path(data), self._incoming / arrival)
+            os.link(self.path(data), self._incoming / incoming_file)
         except FileNotFoundError as error:
-            raise _missing(self.path(data)) from error
+            raise _missing_file(self.path(data)) from error
         except OSError as error:
             if error.errno != errno.EMLINK:
                 raise
             return self.join([(data, size)])
-        return Arrival(self, arrival, None)
+        return IncomingFile(self, incoming_file, None)
 
-    @_explained
-    def join(self, pieces: Sequence[tuple[str, int]]) -> "Arrival":
-        """A new file with the bytes of others, each named with its size, one after another."""
-        self.require_room(sum(size for _, size in pieces))
-        arrival = self.begin()
+    @_translate_errors
+    def join(self, pieces: Sequence[tuple[str, int]]) -> "IncomingFile":
+        """Create a file by concatenating others, each given with its size."""
+        self.require_space(sum(size for _, size in pieces))
+        incoming_file = self.create()
         try:
             for data, size in pieces:
                 with self.open(data) as piece:
-                    arrival.append(piece, size)
+                    incoming_file.append(piece, size)
         except BaseException:
-            arrival.discard()
+            incoming_file.discard()
             raise
-        return arrival
+        return incoming_file
 
-    @_explained
-    def settle(self, arrivals: "Sequence[Arrival]") -> None:
-        """Make many files durable in their places, for far less than one by one costs."""
-        for arrival in arrivals:
-            arrival.hand_over()
-        for arrival in arrivals:
-            arrival.synchronise()
-        for arrival in arrivals:
-            arrival.take_place()
-        for folder in {self.path(arrival.data).parent for arrival in arrivals}:
+    @_translate_errors
+    def settle(self, incoming_files: "Sequence[IncomingFile]") -> None:
+        """Make many files durable in their places, far faster than one by one."""
+        for incoming_file in incoming_files:
+            incoming_file.start_writeback()
+        for incoming_file in incoming_files:
+            incoming_file.synchronise()
+        for incoming_file in incoming_files:
+            incoming_file.link_into_place()
+        for folder in {self.path(incoming_file.data).parent for incoming_file in incoming_files}:
             sync_folder(folder)
 
-    @_explained
+    @_translate_errors
     def remove(self, datas: Sequence[str]) -> int:
-        """Remove files; how many were still there. Unavailable, with nothing done, while a backup holds them."""
+        """Remove files and return how many existed. While a backup holds them, remove none and raise Unavailable."""
         try:
-            with _locked(self.root / "hold.lock", fcntl.LOCK_SH | fcntl.LOCK_NB):
+            with _hold_lock(self.root / "hold.lock", fcntl.LOCK_SH | fcntl.LOCK_NB):
                 return sum(_unlink(self.path(data)) for data in datas)
         except BlockingIOError as error:
             raise Unavailable(f"A backup holds the files in {self.root}; try again when it has ended.") from error
 
     @property
     def reserve(self) -> Reserve:
-        """How much of the disk stays free, and is."""
+        """How much of the disk must stay free, and how much is."""
         return reserve_of(self.root, wanted_bytes=self._reserve_bytes)
 
-    @_explained
-    def require_room(self, size: int) -> None:
-        """Unavailable when so much more would use what is kept for the yard's own records."""
-        require_room(self.reserve, size)
+    @_translate_errors
+    def require_space(self, size: int) -> None:
+        """Raise Unavailable if so many more bytes would use the reserve for the yard's own records."""
+        require_space(self.reserve, size)
 
     def drop_ballast(self) -> None:
         with suppress(OSError):
             self._ballast.unlink(missing_ok=True)
 
     def load_ballast(self) -> None:
-        """Set space aside, where there is some."""
+        """Reserve the ballast space, if the disk has it."""
         with suppress(OSError), self._ballast.open("ab") as file:
             try:
-                os.posix_fallocate(file.fileno(), 0, _BALLAST)
+                os.posix_fallocate(file.fileno(), 0, _BALLAST_BYTES)
             except OSError:
                 file.truncate(0)
 
-    def arrivals(self) -> Sequence[str]:
+    def incoming_files(self) -> Sequence[str]:
         return [path.name for path in self._incoming.iterdir()]
 
-    def is_arriving(self, data: str) -> bool:
+    def is_incoming(self, data: str) -> bool:
         return self.incoming(data).exists()
 
     def __iter__(self) -> Iterator[str]:
-        """Every data file in place."""
+        """Yield the name of every data file in place."""
         for folder in sorted(self._data.iterdir()):
             yield from sorted(path.name for path in folder.iterdir())
 
@@ -243,8 +245,8 @@ class DataFiles:
         return True
 
 
-class Arrival:
-    """A file on its way in. `settle`, then `release` once the index names it; `discard` at any time before."""
+class IncomingFile:
+    """A file that is being written. `settle`, then `release` once the index refers to it; `discard` to cancel."""
 
     __slots__ = ("_descriptor", "_files", "_incoming", "data")
 
@@ -254,69 +256,70 @@ class Arrival:
         self._incoming = files.incoming(data)
         self._descriptor = descriptor
 
-    @_explained
+    @_translate_errors
     def write(self, data: bytes) -> None:
         assert self._descriptor is not None, "the file is closed"
-        self._files.require_room(len(data))
+        self._files.require_space(len(data))
         written = os.write(self._descriptor, data)
         while written < len(data):
             written += os.write(self._descriptor, memoryview(data)[written:])
 
     def append(self, source: io.FileIO, size: int) -> None:
-        """Take the first `size` bytes of another file, inside the kernel where it can."""
+        """Append the first `size` bytes of another file, copied by the kernel if possible."""
         assert self._descriptor is not None, "the file is closed"
         left = size
-        with suppress(_KernelCannotCopy):
+        with suppress(_CopyUnsupported):
             while left > 0:
                 left -= _copy_in_kernel(source.fileno(), self._descriptor, left)
         while left > 0:
             chunk = source.read(min(left, _CHUNK))
             if not chunk:
-                raise Corrupt(f"{source.name!r} has {left} bytes fewer than it should; run `trainyard doctor`.")
+                raise Corrupt(f"{source.name!r} is {left} bytes too short; run `trainyard doctor`.")
             self.write(chunk)
             left -= len(chunk)
 
     def chunks(self) -> Iterator[bytes]:
-        """The bytes written so far, from the start."""
+        """Yield the bytes written so far, from the start."""
         assert self._descriptor is not None, "the file is closed"
         offset = 0
         while chunk := os.pread(self._descriptor, _CHUNK, offset):
             yield chunk
             offset += len(chunk)
 
-    @_explained
+    @_translate_errors
     def settle(self) -> None:
-        """Make it durable in its place."""
+        """Make the file durable in its place."""
         self.synchronise()
-        self.take_place()
+        self.link_into_place()
         sync_folder(self._files.path(self.data).parent)
 
-    def hand_over(self) -> None:
-        """Let the disk have the bytes soon, without waiting for it.
+    def start_writeback(self) -> None:
+        """Start writing the bytes to disk without waiting.
 
-        Linux begins to write what it is told to forget. Of 128 small files on ext4 each then costs 0.2 ms to
-        synchronise instead of 0.7, for the first one commits what all of them need (2026).
+        Linux starts to write pages that it is told to drop. With 128 small files on ext4, each then takes 0.2 ms to
+        synchronise instead of 0.7, because the first sync commits the journal for all (2026).
         """
         if self._descriptor is not None:
             os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def synchronise(self) -> None:
-        """Make the bytes durable; the first part of `settle`."""
+        """Make the bytes durable: the first step of `settle`."""
         if self._descriptor is not None:
             os.fchmod(self._descriptor, DATA_FILE_MODE)
             os.fsync(self._descriptor)
             self._close()
 
-    def take_place(self) -> None:
-        """The second part of `settle`, after which the folder is to be synchronised."""
+    def link_into_place(self) -> None:
+        """Link the file into place: the second step of `settle`. The caller then syncs the folder."""
         os.link(self._incoming, self._files.path(self.data))
 
     def release(self) -> None:
-        with suppress(OSError):  # what stays is judged at the next start
+        """Remove the link in `incoming`; if that fails, recovery does it at the next start."""
+        with suppress(OSError):
             self._incoming.unlink()
 
     def discard(self) -> None:
-        """Leave nothing behind."""
+        """Remove the file from both places."""
         self._close()
         with suppress(OSError):
             self._files.path(self.data).unlink(missing_ok=True)
@@ -328,8 +331,8 @@ class Arrival:
             self._descriptor = None
 
 
-def _missing(path: Path) -> DataFileMissing:
-    return DataFileMissing(f"The data file {path} is missing; bring back a backup with `trainyard restore`.")
+def _missing_file(path: Path) -> DataFileMissing:
+    return DataFileMissing(f"The data file {path} is missing; restore a backup with `trainyard restore`.")
 
 
 def _unlink(path: Path) -> bool:
@@ -340,25 +343,25 @@ def _unlink(path: Path) -> bool:
     return True
 
 
-class _KernelCannotCopy(Exception):
-    """The bytes have to come through this process."""
+class _CopyUnsupported(Exception):
+    """The kernel cannot copy between these files, so this process must."""
 
 
 def _copy_in_kernel(source: int, target: int, size: int) -> int:
     try:
         copied = os.copy_file_range(source, target, size)
     except OSError as error:
-        if error.errno in _KERNEL_CANNOT_COPY:
-            raise _KernelCannotCopy from error
+        if error.errno in _COPY_UNSUPPORTED_ERRNOS:
+            raise _CopyUnsupported from error
         raise
     if copied == 0:
-        raise _KernelCannotCopy
+        raise _CopyUnsupported
     return copied
 
 
 @contextmanager
-def _locked(path: Path, operation: int) -> Iterator[None]:
-    """Each lock has a description of its own, so that threads of one process count one by one."""
+def _hold_lock(path: Path, operation: int) -> Iterator[None]:
+    """Hold a lock. Each call opens the file anew, so that locks of threads in one process are independent."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, operation)
@@ -368,5 +371,5 @@ def _locked(path: Path, operation: int) -> Iterator[None]:
 
 
 def _new_id() -> str:
-    """A name that was never used; it begins with the time, so that the index grows at one end."""
+    """Return a unique name. It starts with the time, so that the index grows at one end."""
     return f"{time.time_ns():016x}{secrets.token_hex(4)}"

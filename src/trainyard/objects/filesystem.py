@@ -1,4 +1,4 @@
-"""Objects in a local folder: data files, and an index that says what they are."""
+"""Objects in a local folder: data files, and an index of them."""
 
 import io
 import logging
@@ -32,14 +32,14 @@ from trainyard.objects.contract import (
     Precondition,
     Upload,
     UploadPage,
-    Written,
+    WriteResult,
 )
 from trainyard.objects.database import DiskFull
-from trainyard.objects.datafiles import Arrival, DataFileMissing, DataFiles, data_path, explain, hold
+from trainyard.objects.datafiles import DataFileMissing, DataFiles, IncomingFile, data_path, hold_files, translate_error
 from trainyard.objects.index import Index
 from trainyard.objects.index_uploads import PartsMoved
 from trainyard.objects.index_usage import UsageIndex
-from trainyard.objects.multipart import MOST_PARTS, named_parts, new_upload, whole_checksum
+from trainyard.objects.multipart import MAX_PARTS, find_named_parts, new_upload, whole_checksum
 from trainyard.objects.preconditions import check_etag
 from trainyard.objects.rows import StoredObject, StoredPart
 from trainyard.objects.verification import find_problems
@@ -50,25 +50,25 @@ log = logging.getLogger(__name__)
 
 
 class FilesystemObjects:
-    """An `ObjectStore` in the folder `root`, which it makes when it is absent.
+    """An `ObjectStore` in the folder `root`, which is created if missing.
 
-    Several processes may have it open at the same time. Opening it clears up what a crash left behind, in time that
-    grows with what was under way, not with what is stored.
+    Several processes may open it at the same time. Opening it recovers from a crash, in time proportional to the
+    interrupted writes, not to what is stored.
     """
 
     def __init__(self, root: Path, *, reserve_bytes: int = 0) -> None:
-        """`reserve_bytes` stay free on the disk; 0 is a twentieth of it, and at most 1 GiB."""
-        self._clearing = Lock()
+        """`reserve_bytes` stay free on the disk; 0 means 5 % of it, at most 1 GiB."""
+        self._trash_lock = Lock()
         self._pending = PendingBytes()
-        self._cleared = 0
-        with ExitStack() as opened:
+        self._cleared_sequence = 0
+        with ExitStack() as resources:
             self._files = DataFiles(root, reserve_bytes=reserve_bytes)
-            opened.callback(self._files.close)
+            resources.callback(self._files.close)
             self._check_index(root / "index.sqlite")
             self._index = Index(root / "index.sqlite")
-            opened.callback(self._index.close)
+            resources.callback(self._index.close)
             self._recover()
-            self._close = opened.pop_all().close
+            self._close = resources.pop_all().close
 
     def close(self) -> None:
         self._close()
@@ -86,12 +86,12 @@ class FilesystemObjects:
     def set_limit(self, account: str, limit_bytes: int | None) -> None:
         self._index.usage.set_limit(account, limit_bytes)
 
-    def require_room(self, where: Location, size: int) -> None:
-        self._files.require_room(size)
-        self._claim(where, is_object=True).check(size)
+    def require_space(self, where: Location, size: int) -> None:
+        self._files.require_space(size)
+        self._pending_write(where, is_object=True).check(size)
 
     def create_bucket(self, ref: BucketRef, *, region: str, now: datetime) -> Bucket:
-        self._files.require_room(0)
+        self._files.require_space(0)
         bucket = Bucket(ref, region, now)
         self._index.add_bucket(bucket)
         return bucket
@@ -113,32 +113,34 @@ class FilesystemObjects:
     ) -> "FileWriter":
         bucket = self._index.bucket_id(where.bucket)
 
-        def record(data: str, written: Written, precondition: Precondition) -> bool:
+        def record(data: str, written: WriteResult, precondition: Precondition) -> bool:
             info = ObjectInfo(where, written.size, written.etag, written.modified_at, attributes, written.checksum)
             return self._index.put_object(bucket, StoredObject(data, info), precondition=precondition)
 
-        claim = self._claim(where, is_object=True)
-        return FileWriter(self._files.begin(), algorithms, claim=claim, record=record, clear=self._clear_trash)
+        pending_write = self._pending_write(where, is_object=True)
+        return FileWriter(
+            self._files.create(), algorithms, pending_write=pending_write, record=record, clear=self._clear_trash
+        )
 
-    def put_together(self, objects: Sequence[NewObject], *, now: datetime) -> Sequence[Written | TrainyardError]:
-        arrivals: list[Arrival] = []
+    def put_batch(self, objects: Sequence[NewObject], *, now: datetime) -> Sequence[WriteResult | TrainyardError]:
+        incoming_files: list[IncomingFile] = []
         stored = []
-        with _discarding(arrivals):
+        with _discarding_on_failure(incoming_files):
             for each in objects:
-                arrivals.append(self._files.begin(beside=arrivals[0] if arrivals else None))
-                arrivals[-1].write(each.body)
-                stored.append(_stored(arrivals[-1].data, each, now))
-            self._files.settle(arrivals)
+                incoming_files.append(self._files.create(beside=incoming_files[0] if incoming_files else None))
+                incoming_files[-1].write(each.body)
+                stored.append(_new_stored_object(incoming_files[-1].data, each, now))
+            self._files.settle(incoming_files)
             conditions = [each.precondition for each in objects]
             outcomes = self._index.put_objects(list(zip(stored, conditions, strict=True)))
-        for arrival, outcome in zip(arrivals, outcomes, strict=True):
+        for incoming_file, outcome in zip(incoming_files, outcomes, strict=True):
             if isinstance(outcome, TrainyardError):
-                arrival.discard()
+                incoming_file.discard()
             else:
-                arrival.release()
+                incoming_file.release()
         if True in outcomes:
             self._clear_trash()
-        written = [Written(each.info.etag, each.info.size, now) for each in stored]
+        written = [WriteResult(each.info.etag, each.info.size, now) for each in stored]
         return [
             outcome if isinstance(outcome, TrainyardError) else done
             for outcome, done in zip(outcomes, written, strict=True)
@@ -150,16 +152,16 @@ class FilesystemObjects:
             try:
                 return FileReader(stored.info, self._files.open(stored.data))
             except DataFileMissing:
-                stored = self._since_replaced(stored)
+                stored = self._find_replacement(stored)
 
-    def open_near(self, where: Location) -> "FileReader":
-        """24 µs for a small object (2026, one core of two); the hop to a thread and back takes 100."""
+    def open_local(self, where: Location) -> "FileReader":
+        """Open an object on the calling thread: 24 µs for a small one, while a thread switch takes 100 µs (2026)."""
         return self.open(where)
 
     def stored_files(self, bucket: BucketRef, keys: Sequence[str]) -> "list[StoredFile | None]":
-        """The files that hold these objects, in their order; None for one that is not there, as without the bucket.
+        """Return the files of these objects in order; None for an object that does not exist.
 
-        They never change, but may be removed any time.
+        The files never change, but may be removed at any time.
         """
         place = self._files.place
         return [
@@ -169,7 +171,7 @@ class FilesystemObjects:
 
     @property
     def files_folder(self) -> str:
-        """The folder below which all stored files lie."""
+        """The folder that contains all stored files."""
         return self._files.folder
 
     def info(self, where: Location) -> ObjectInfo:
@@ -197,22 +199,22 @@ class FilesystemObjects:
         source_etag: str | None = None,
         precondition: Precondition = ANY_STATE,
     ) -> ObjectInfo:
-        """Copies no bytes: the new object is another name for the same file, and has the same ETag."""
+        """Copy without copying bytes: the new object is a link to the same file and has the same ETag."""
         bucket = self._index.bucket_id(target.bucket)
-        stored, arrival = self._linked(source, source_etag)
+        stored, incoming_file = self._link_source(source, source_etag)
         info = replace(stored.info, where=target, modified_at=now)
         if attributes is not None:
             info = replace(info, attributes=attributes)
-        with _discarding([arrival]):
-            info = replace(info, checksum=self._copied_checksum(stored, algorithm))
-            arrival.settle()
-            self._index.put_object(bucket, StoredObject(arrival.data, info), precondition=precondition)
-        arrival.release()
+        with _discarding_on_failure([incoming_file]):
+            info = replace(info, checksum=self._checksum_of_copy(stored, algorithm))
+            incoming_file.settle()
+            self._index.put_object(bucket, StoredObject(incoming_file.data, info), precondition=precondition)
+        incoming_file.release()
         self._clear_trash()
         return info
 
     def tag_object(self, where: Location, tags: Mapping[str, str]) -> None:
-        self._files.require_room(0)
+        self._files.require_space(0)
         self._index.tag_object(where, tags)
 
     def create_upload(
@@ -224,7 +226,7 @@ class FilesystemObjects:
         algorithm: ChecksumAlgorithm | None = None,
         checksum_type: ChecksumType | None = None,
     ) -> Upload:
-        self._files.require_room(0)
+        self._files.require_space(0)
         upload = new_upload(where, attributes, now=now, algorithm=algorithm, checksum_type=checksum_type)
         self._index.uploads.add(upload)
         return upload
@@ -256,15 +258,20 @@ class FilesystemObjects:
     ) -> "FileWriter":
         upload = self._index.uploads.find(where, upload_id)
 
-        def record(data: str, written: Written, precondition: Precondition) -> bool:
+        def record(data: str, written: WriteResult, precondition: Precondition) -> bool:
             assert precondition == ANY_STATE, "a part has no precondition"
             part = ObjectPart(number, written.size, written.etag, written.modified_at, written.checksum)
             return self._index.uploads.put_part(where, upload_id, stored=StoredPart(data, part))
 
-        arrival = self._files.begin()
-        claim = self._claim(where, is_object=False)
+        incoming_file = self._files.create()
+        pending_write = self._pending_write(where, is_object=False)
         return FileWriter(
-            arrival, algorithms, claim=claim, record=record, clear=self._clear_trash, kept=upload.algorithm
+            incoming_file,
+            algorithms,
+            pending_write=pending_write,
+            record=record,
+            clear=self._clear_trash,
+            stored_algorithm=upload.algorithm,
         )
 
     def parts(self, where: Location, upload_id: str, *, after: int = 0, limit: int = 1000) -> Sequence[ObjectPart]:
@@ -283,12 +290,12 @@ class FilesystemObjects:
         while True:
             upload = self._index.uploads.find(where, upload_id)
             known = {stored.part.number: stored for stored in self._known_parts(upload)}
-            named = named_parts(parts, {number: stored.part for number, stored in known.items()})
+            named = find_named_parts(parts, {number: stored.part for number, stored in known.items()})
             stored = [known[part.number] for part in named]
             try:
                 return self._complete(upload, stored, now=now, expected=expected, precondition=precondition)
             except (DataFileMissing, PartsMoved):
-                # A part was replaced meanwhile, so look again; one that is lost for good ends the loop.
+                # A part was replaced meanwhile, so try again; a lost data file ends the loop.
                 if self._known_parts(upload) == list(known.values()):
                     raise
 
@@ -296,58 +303,58 @@ class FilesystemObjects:
         self._remove(lambda: self._index.uploads.delete(where, upload_id))
 
     def sweep(self) -> int:
-        """Remove files of deleted things that could not go at once; how many. None go while a backup holds them."""
+        """Remove leftover files of deleted objects; return how many. Removes none while a backup holds them."""
         return self._clear_trash(after=0)
 
     def verify(self, *, deep: bool = False) -> Sequence[str]:
-        """What is wrong with the store, one sentence each; `deep` reads every byte and compares the checksums."""
+        """Return the problems of the store, one sentence each; `deep` reads every byte and compares checksums."""
         return find_problems(self._index.data, self._files, deep=deep)
 
-    def _claim(self, where: Location, *, is_object: bool) -> "Claim":
-        def replaced() -> int:
+    def _pending_write(self, where: Location, *, is_object: bool) -> "PendingWrite":
+        def replaced_bytes() -> int:
             with suppress(NotFound):
                 return self._index.object(where).info.size if is_object else 0
             return 0
 
-        return Claim(self._pending, self._index.usage, where.bucket.account, replaced=replaced)
+        return PendingWrite(self._pending, self._index.usage, where.bucket.account, replaced=replaced_bytes)
 
     def _check_index(self, path: Path) -> None:
         if not path.exists() and next(iter(self._files), None) is not None:
             raise Corrupt(
-                f"{path} is missing although there are data files beside it; bring back a backup with "
+                f"{path} is missing although there are data files beside it; restore a backup with "
                 "`trainyard restore`. Nothing was changed."
             )
 
     def _recover(self) -> None:
-        if self._files.is_alone:
-            self._judge_arrivals()
+        if self._files.is_exclusive:
+            self._recover_incoming()
         self._files.share()
         self.sweep()
         self._files.load_ballast()
 
-    def _judge_arrivals(self) -> None:
-        arrivals = [Arrival(self._files, data, None) for data in self._files.arrivals()]
-        for arrival in arrivals:
-            if self._index.data.names(arrival.data):
-                arrival.release()
+    def _recover_incoming(self) -> None:
+        incoming_files = [IncomingFile(self._files, data, None) for data in self._files.incoming_files()]
+        for incoming_file in incoming_files:
+            if self._index.data.has_reference(incoming_file.data):
+                incoming_file.release()
             else:
-                arrival.discard()
-        if arrivals:
-            log.info("interrupted writes cleared up", extra={"count": len(arrivals)})
+                incoming_file.discard()
+        if incoming_files:
+            log.info("interrupted writes cleared up", extra={"count": len(incoming_files)})
 
     def _clear_trash(self, *, after: int | None = None) -> int:
-        """Remove files that nothing names any more. What fails stays in the trash, for the operation itself is done."""
+        """Remove files without references. Those that fail stay in the trash, as the operation itself is done."""
         removed = 0
-        with self._clearing, suppress(Unavailable):
-            done = self._cleared if after is None else after
+        with self._trash_lock, suppress(Unavailable):
+            done = self._cleared_sequence if after is None else after
             while trash := self._index.data.trash(after=done):
                 removed += self._files.remove([piece.data for piece in trash])
-                self._cleared = done = trash[-1].sequence
+                self._cleared_sequence = done = trash[-1].sequence
                 self._index.data.forget_trash(done)
         return removed
 
     def _remove(self, removal: Callable[[], T]) -> T:
-        """Forget something and remove its files, also on a full disk: that is how space is made."""
+        """Delete something and remove its files, even on a full disk, so that users can free space."""
         try:
             result = removal()
             self._clear_trash()
@@ -360,25 +367,23 @@ class FilesystemObjects:
                 self._files.load_ballast()
         return result
 
-    def _since_replaced(self, stored: StoredObject) -> StoredObject:
-        """The object that took the place of one whose file is gone."""
-        fresh = self._index.object(stored.info.where)
-        if fresh.data == stored.data:
-            raise Corrupt(
-                f"The data file of {stored.info.where} is lost; bring back a backup with `trainyard restore`."
-            )
-        return fresh
+    def _find_replacement(self, stored: StoredObject) -> StoredObject:
+        """Return the object that replaced one whose file is gone; Corrupt if it was not replaced."""
+        current = self._index.object(stored.info.where)
+        if current.data == stored.data:
+            raise Corrupt(f"The data file of {stored.info.where} is lost; restore a backup with `trainyard restore`.")
+        return current
 
-    def _linked(self, source: Location, source_etag: str | None) -> tuple[StoredObject, Arrival]:
+    def _link_source(self, source: Location, source_etag: str | None) -> tuple[StoredObject, IncomingFile]:
         stored = self._index.object(source)
         while True:
             check_etag(source_etag, source, etag=stored.info.etag)
             try:
                 return stored, self._files.link(stored.data, stored.info.size)
             except DataFileMissing:
-                stored = self._since_replaced(stored)
+                stored = self._find_replacement(stored)
 
-    def _copied_checksum(self, stored: StoredObject, algorithm: ChecksumAlgorithm | None) -> Checksum | None:
+    def _checksum_of_copy(self, stored: StoredObject, algorithm: ChecksumAlgorithm | None) -> Checksum | None:
         known = stored.info.checksum
         if algorithm is None:
             return known
@@ -387,7 +392,7 @@ class FilesystemObjects:
         return Checksum(algorithm, digest_of(algorithm, self._files.chunks(stored.data)))
 
     def _known_parts(self, upload: Upload) -> Sequence[StoredPart]:
-        return self._index.uploads.parts(upload.where, upload.id, after=0, limit=MOST_PARTS)
+        return self._index.uploads.parts(upload.where, upload.id, after=0, limit=MAX_PARTS)
 
     def _complete(
         self,
@@ -406,24 +411,24 @@ class FilesystemObjects:
         size = sum(part.size for part in parts)
         etag = etag_of_parts(part.etag for part in parts)
         info = ObjectInfo(upload.where, size, etag, now, upload.attributes, checksum, tuple(parts))
-        arrival = self._joined(stored)
-        with _discarding([arrival]):
-            arrival.settle()
+        incoming_file = self._join_parts(stored)
+        with _discarding_on_failure([incoming_file]):
+            incoming_file.settle()
             self._index.uploads.complete(
-                upload, StoredObject(arrival.data, info), parts=stored, precondition=precondition
+                upload, StoredObject(incoming_file.data, info), parts=stored, precondition=precondition
             )
-        arrival.release()
+        incoming_file.release()
         self._clear_trash()
         return info
 
-    def _joined(self, stored: Sequence[StoredPart]) -> Arrival:
+    def _join_parts(self, stored: Sequence[StoredPart]) -> IncomingFile:
         if len(stored) == 1:
             return self._files.link(stored[0].data, stored[0].part.size)
         return self._files.join([(part.data, part.part.size) for part in stored])
 
 
 class StoredFile(NamedTuple):
-    """The file of one version of an object. It never changes, but may be removed any time."""
+    """The file of one version of an object. It never changes, but may be removed at any time."""
 
     path: str
     size: int
@@ -431,14 +436,14 @@ class StoredFile(NamedTuple):
 
 
 class PendingBytes:
-    """What is being written for each account by this process, and is not counted yet. Safe to share between threads."""
+    """Bytes per account that this process is writing and usage does not include yet. Safe to share between threads."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._by_account: Counter[str] = Counter()
 
     def add(self, account: str, size: int) -> int:
-        """How much is pending with it."""
+        """Add bytes and return the account's total."""
         with self._lock:
             self._by_account[account] += size
             return self._by_account[account]
@@ -450,8 +455,8 @@ class PendingBytes:
                 del self._by_account[account]
 
 
-class Claim:
-    """The bytes of one write, which count for its account while they come. Leaving its block gives them back."""
+class PendingWrite:
+    """The bytes of one write, counted for its account while they arrive. Leaving the block stops counting them."""
 
     def __init__(self, pending: PendingBytes, usage: UsageIndex, account: str, *, replaced: Callable[[], int]) -> None:
         self._pending = pending
@@ -461,13 +466,13 @@ class Claim:
         self._size = 0
 
     def check(self, size: int) -> None:
-        """LimitExceeded when so much is too much beside all that is pending."""
-        self._require_room(self._pending.add(self._account, 0) + size)
+        """Raise LimitExceeded if `size` bytes exceed the limit together with all pending writes."""
+        self._require_space(self._pending.add(self._account, 0) + size)
 
     def add(self, size: int) -> None:
-        """LimitExceeded when it is too much now."""
+        """Count `size` more bytes; LimitExceeded if that exceeds the limit."""
         self._size += size
-        self._require_room(self._pending.add(self._account, size))
+        self._require_space(self._pending.add(self._account, size))
 
     def __enter__(self) -> None:
         return None
@@ -478,16 +483,16 @@ class Claim:
         self._pending.remove(self._account, self._size)
         self._size = 0
 
-    def _require_room(self, size: int) -> None:
-        """What is replaced is looked up only where it decides."""
+    def _require_space(self, size: int) -> None:
+        # The size of the replaced object is looked up only if it matters.
         try:
-            self._usage.require_room(self._account, size)
+            self._usage.require_space(self._account, size)
         except LimitExceeded:
-            self._usage.require_room(self._account, size, replaced=self._replaced())
+            self._usage.require_space(self._account, size, replaced=self._replaced())
 
 
 class FileReader:
-    """One version of an object; its file stays readable while it is open, also when its name is gone."""
+    """One version of an object; its file stays readable while it is open, even if it is removed."""
 
     __slots__ = ("file", "info")
 
@@ -498,12 +503,11 @@ class FileReader:
     def read(self, offset: int, size: int) -> bytes:
         wanted = max(0, min(size, self.info.size - offset))
         data = self._read_once(wanted, offset)
-        while len(data) < wanted:  # the kernel gives at most 2 GiB at once
+        # The kernel reads at most 2 GiB at once.
+        while len(data) < wanted:
             more = self._read_once(wanted - len(data), offset + len(data))
             if not more:
-                raise Corrupt(
-                    f"The data file of {self.info.where} is shorter than it should be; run `trainyard doctor`."
-                )
+                raise Corrupt(f"The data file of {self.info.where} is too short; run `trainyard doctor`.")
             data += more
         return data
 
@@ -511,7 +515,8 @@ class FileReader:
         data = bytearray(max(0, min(size, self.info.size - offset)))
         try:
             is_whole = os.preadv(self.file.fileno(), [data], offset, os.RWF_NOWAIT) == len(data)
-        except OSError:  # not in memory, or a file system that cannot tell
+        # The bytes are not in memory, or the file system cannot tell.
+        except OSError:
             return None
         return bytes(data) if is_whole else None
 
@@ -530,34 +535,34 @@ class FileReader:
         try:
             return os.pread(self.file.fileno(), size, offset)
         except OSError as error:
-            raise explain(error) from error
+            raise translate_error(error) from error
 
 
 class FileWriter:
-    """Writes a data file and counts its digests on the way; `record` then names it in the index."""
+    """Writes a data file and computes its digests; on commit, `record` adds it to the index."""
 
     def __init__(
         self,
-        arrival: Arrival,
+        incoming_file: IncomingFile,
         algorithms: Sequence[ChecksumAlgorithm],
         *,
-        claim: "Claim",
-        record: Callable[[str, Written, Precondition], bool],
+        pending_write: "PendingWrite",
+        record: Callable[[str, WriteResult, Precondition], bool],
         clear: Callable[[], object],
-        kept: ChecksumAlgorithm | None = None,
+        stored_algorithm: ChecksumAlgorithm | None = None,
     ) -> None:
-        self._arrival = arrival
-        self._digests = ContentDigests((*algorithms, kept) if kept else algorithms)
-        self._claim = claim
+        self._incoming_file = incoming_file
+        self._digests = ContentDigests((*algorithms, stored_algorithm) if stored_algorithm else algorithms)
+        self._pending_write = pending_write
         self._record = record
         self._clear = clear
-        self._kept = kept
+        self._stored_algorithm = stored_algorithm
         self._has_ended = False
 
     def write(self, data: bytes) -> None:
         try:
-            self._claim.add(len(data))
-            self._arrival.write(data)
+            self._pending_write.add(len(data))
+            self._incoming_file.write(data)
         except TrainyardError:
             self.abort()
             raise
@@ -570,17 +575,17 @@ class FileWriter:
         expected: Sequence[Checksum] = (),
         md5: str | None = None,
         precondition: Precondition = ANY_STATE,
-    ) -> Written:
-        assert not self._has_ended, "the writer has ended already"
+    ) -> WriteResult:
+        assert not self._has_ended, "the writer has already ended"
         self._has_ended = True
-        with self._claim, _discarding([self._arrival]):
-            checksum = self._digests.verify(expected, md5=md5, again=self._arrival.chunks)
-            if self._kept is not None:
-                checksum = self._digests.checksum(self._kept, self._arrival.chunks)
-            written = Written(self._digests.etag, self._digests.size, now, checksum)
-            self._arrival.settle()
-            replaces = self._record(self._arrival.data, written, precondition)
-        self._arrival.release()
+        with self._pending_write, _discarding_on_failure([self._incoming_file]):
+            checksum = self._digests.verify(expected, md5=md5, reread=self._incoming_file.chunks)
+            if self._stored_algorithm is not None:
+                checksum = self._digests.checksum(self._stored_algorithm, self._incoming_file.chunks)
+            written = WriteResult(self._digests.etag, self._digests.size, now, checksum)
+            self._incoming_file.settle()
+            replaces = self._record(self._incoming_file.data, written, precondition)
+        self._incoming_file.release()
         if replaces:
             self._clear()
         return written
@@ -588,39 +593,39 @@ class FileWriter:
     def abort(self) -> None:
         if not self._has_ended:
             self._has_ended = True
-            with self._claim:
-                self._arrival.discard()
+            with self._pending_write:
+                self._incoming_file.discard()
 
 
 @contextmanager
 def snapshot(root: Path, index: Path) -> Iterator[Iterator[Path]]:
-    """Copy the index of the store at `root` to `index` and give the data files it names, for a backup.
+    """Copy the index of the store at `root` to `index` and yield its data files, for a backup.
 
-    Works beside a running yard: none of the files is removed before the end. Laid out as they are under `root`, the
-    files and the copy make a store as it was at one moment.
+    Works while a yard runs: no file is removed before the end. Laid out as under `root`, the files and the copy are a
+    consistent store.
     """
-    with hold(root):
-        with closing(Index(root / "index.sqlite")) as living:
-            living.back_up(index)
-        with closing(Index(index)) as copied:
-            yield (data_path(root, data) for data in copied.data.all_data())
+    with hold_files(root):
+        with closing(Index(root / "index.sqlite")) as live_index:
+            live_index.back_up(index)
+        with closing(Index(index)) as copied_index:
+            yield (data_path(root, data) for data in copied_index.data.all_data())
 
 
 @contextmanager
-def _discarding(arrivals: Sequence[Arrival]) -> Iterator[None]:
-    """Leave nothing behind when one of our errors says that the write did not happen.
+def _discarding_on_failure(incoming_files: Sequence[IncomingFile]) -> Iterator[None]:
+    """Discard the files if a TrainyardError says that the write did not happen.
 
-    After any other exception nobody knows whether it did; the files stay, and the next start judges them.
+    After any other exception that is unknown: the files stay, and recovery checks them at the next start.
     """
     try:
         yield
     except TrainyardError:
-        for arrival in arrivals:
-            arrival.discard()
+        for incoming_file in incoming_files:
+            incoming_file.discard()
         raise
 
 
-def _stored(data: str, new: NewObject, now: datetime) -> StoredObject:
+def _new_stored_object(data: str, new: NewObject, now: datetime) -> StoredObject:
     digests = ContentDigests(())
     digests.update(new.body)
     return StoredObject(data, ObjectInfo(new.where, digests.size, digests.etag, now, new.attributes))

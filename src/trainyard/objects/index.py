@@ -1,4 +1,4 @@
-"""The index: which keys exist, what is known of them, and which data file holds each."""
+"""The index: which keys exist, their attributes, and the data file of each."""
 
 import json
 import sqlite3
@@ -20,7 +20,8 @@ from trainyard.objects.index_usage import USAGE_SCHEMA, UsageIndex
 from trainyard.objects.object_rows import check_target, find_bucket, put_object, read_object
 from trainyard.objects.rows import StoredObject, attributes_text, read_attributes, read_bucket, tags_text
 
-_AT_ONCE = 1000  # keys in one statement; SQLite takes 32,766
+# SQLite allows 32,766 parameters.
+_KEYS_PER_STATEMENT = 1000
 
 _OBJECT = """
 SELECT o.data, o.size, o.etag, o.modified_at, o.checksum, o.attributes, o.parts
@@ -82,7 +83,7 @@ class Index:
         return found[0]
 
     def buckets(self, *, account: str | None, name: str | None) -> Sequence[Bucket]:
-        return self._database.listed(
+        return self._database.rows(
             "SELECT json_group_array(json_array(account, name, region, created_at, tags)) FROM (SELECT * FROM bucket "
             "WHERE (?1 IS NULL OR account = ?1) AND (?2 IS NULL OR name = ?2) ORDER BY name, account)",
             (account, name),
@@ -107,23 +108,22 @@ class Index:
         return stored
 
     def data_files(self, ref: BucketRef, keys: Sequence[str]) -> list[tuple[str | None, int, str]]:
-        """Of each of these objects, in their order: the data file, its size, and the ETag; None for no file.
+        """Return data file, size and ETag of each of these objects, in order; the file is None for a missing object.
 
-        Keys and rows go in and out as one value each, which takes a third of the time.
+        Keys and rows are passed as one JSON value each, which takes a third of the time.
         """
         parameters = (json.dumps(list(keys)), ref.account, ref.name)
         return self._database.row(_DATA_FILES, parameters, read=json.loads) or []
 
     def put_object(self, bucket: int, stored: StoredObject, *, precondition: Precondition) -> bool:
-        """Whether another data file was replaced."""
-
+        """Put an object; return whether it replaced another data file."""
         return self._database.write(partial(put_object, bucket=bucket, stored=stored, precondition=precondition))
 
     def put_objects(self, objects: Sequence[tuple[StoredObject, Precondition]]) -> Sequence[bool | TrainyardError]:
-        """Of each: whether another data file was replaced, or why it was not put."""
+        """Put objects; return for each whether it replaced another data file, or why it was not put."""
 
         def work(connection: sqlite3.Connection) -> list[bool | TrainyardError]:
-            return [_put_or_why_not(connection, stored, precondition) for stored, precondition in objects]
+            return [_try_put_object(connection, stored, precondition) for stored, precondition in objects]
 
         return self._database.write(work)
 
@@ -141,27 +141,27 @@ class Index:
     def delete_objects(self, ref: BucketRef, keys: Sequence[str]) -> None:
         def work(connection: sqlite3.Connection) -> None:
             bucket = find_bucket(connection, ref)
-            for first in range(0, len(keys), _AT_ONCE):
-                some = [key.encode() for key in keys[first : first + _AT_ONCE]]
+            for first in range(0, len(keys), _KEYS_PER_STATEMENT):
+                some = [key.encode() for key in keys[first : first + _KEYS_PER_STATEMENT]]
                 marks = ", ".join("?" * len(some))
                 connection.execute(f"DELETE FROM object WHERE bucket = ? AND key IN ({marks})", (bucket, *some))
 
         self._database.write(work)
 
     def tag_object(self, where: Location, tags: Mapping[str, str]) -> None:
-        place = where.key.encode()
+        key_bytes = where.key.encode()
 
         def work(connection: sqlite3.Connection) -> None:
             bucket = find_bucket(connection, where.bucket)
             row = connection.execute(
-                "SELECT attributes FROM object WHERE bucket = ? AND key = ?", (bucket, place)
+                "SELECT attributes FROM object WHERE bucket = ? AND key = ?", (bucket, key_bytes)
             ).fetchone()
             if row is None:
                 raise NotFound("key", where.key)
             attributes = replace(read_attributes(row[0]), tags=tags)
             connection.execute(
                 "UPDATE object SET attributes = ? WHERE bucket = ? AND key = ?",
-                (attributes_text(attributes), bucket, place),
+                (attributes_text(attributes), bucket, key_bytes),
             )
 
         self._database.write(work)
@@ -171,11 +171,12 @@ class Index:
         return list_objects(self._database, bucket, prefix=prefix, delimiter=delimiter, after=after, limit=limit)
 
 
-def _put_or_why_not(
+def _try_put_object(
     connection: sqlite3.Connection, stored: StoredObject, precondition: Precondition
 ) -> bool | TrainyardError:
     try:
         bucket = find_bucket(connection, stored.info.where.bucket)
         return put_object(connection, bucket=bucket, stored=stored, precondition=precondition)
-    except (NotFound, PreconditionFailed, StorageFull) as error:  # before anything was changed
+    # These are raised before anything is changed.
+    except (NotFound, PreconditionFailed, StorageFull) as error:
         return error

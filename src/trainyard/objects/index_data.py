@@ -1,4 +1,4 @@
-"""The part of the index that knows the data files: who names them, and which nothing names any more."""
+"""The part of the index about data files: what refers to them, and which are trash."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from trainyard.objects.rows import StoredObject, StoredPart, read_stored_part
 
 @dataclass(frozen=True, slots=True)
 class Trash:
-    """A data file that nothing names any more."""
+    """A data file without references."""
 
     sequence: int
     data: str
@@ -24,7 +24,7 @@ class DataIndex:
         self._database = database
 
     def trash(self, *, after: int, limit: int = 1000) -> Sequence[Trash]:
-        return self._database.listed(
+        return self._database.rows(
             "SELECT json_group_array(json_array(sequence, data)) FROM "
             "(SELECT * FROM trash WHERE sequence > ? ORDER BY sequence LIMIT ?)",
             (after, limit),
@@ -32,20 +32,20 @@ class DataIndex:
         )
 
     def forget_trash(self, last: int) -> None:
-        """Forget it with the next commit; after a crash before that, the files are merely removed once more."""
+        """Delete the entries with the next commit; after a crash before it, the files are just removed again."""
         self._database.write_later(lambda writer: writer.execute("DELETE FROM trash WHERE sequence <= ?", (last,)))
 
-    def names(self, data: str) -> bool:
-        """Whether an object or a part lies in this data file."""
+    def has_reference(self, data: str) -> bool:
+        """Whether an object or a part refers to this data file."""
         query = "SELECT EXISTS (SELECT 1 FROM object WHERE data = ?1) OR EXISTS (SELECT 1 FROM part WHERE data = ?1)"
         return self._database.row(query, (data,), read=bool) is True
 
-    def discards(self, data: str) -> bool:
-        """Whether this data file waits for its removal."""
+    def is_trash(self, data: str) -> bool:
+        """Whether this data file is in the trash."""
         return self._database.row("SELECT EXISTS (SELECT 1 FROM trash WHERE data = ?)", (data,), read=bool) is True
 
-    def damage(self) -> Sequence[str]:
-        """What SQLite finds wrong with its file."""
+    def find_damage(self) -> Sequence[str]:
+        """Return what SQLite's integrity check finds wrong with its file."""
         with self._database.reading() as connection:
             found = [text for (text,) in connection.execute("PRAGMA integrity_check")]
         return [] if found == ["ok"] else found
@@ -59,7 +59,7 @@ class DataIndex:
                 yield read_object(Location(BucketRef(account, name), key.decode()), *row)
 
     def all_data(self) -> Iterator[str]:
-        """Every data file that is named."""
+        """Yield every data file that has a reference."""
         with self._database.reading() as connection:
             for (data,) in connection.execute("SELECT data FROM object UNION ALL SELECT data FROM part"):
                 yield data

@@ -1,14 +1,14 @@
-"""Pages of the keys of a bucket."""
+"""Pages of the keys of a bucket, from the index."""
 
 from collections.abc import Sequence
 
 from trainyard.foundation.clock import from_micros
 from trainyard.objects.contract import Listing, ObjectSummary
 from trainyard.objects.database import Database
-from trainyard.objects.listing import beyond, common_prefix, first_key
+from trainyard.objects.listing import common_prefix, first_key, key_beyond
 from trainyard.objects.rows import read_checksum
 
-# Few objects have a storage class, and to look for the word costs far less than to parse the JSON of each.
+# Few objects have a storage class, and searching for the word is far cheaper than parsing the JSON of each.
 _STORAGE_CLASS = """
 CASE WHEN instr(attributes, 'x-amz-storage-class') THEN json_extract(attributes, '$[0]."x-amz-storage-class"') END
 """
@@ -20,8 +20,8 @@ _PAGE = f"""
 )
 """
 
-# Steps from key to key and leaps over the rest of each common prefix, so a page costs one seek for each of its lines.
-# `||` makes text of its bytes, hence the casts.
+# Steps from key to key and skips the rest of each common prefix, so a page costs one seek for each of its entries.
+# `||` converts bytes to text, hence the casts.
 _ROLLED_PAGE = f"""
 WITH RECURSIVE step (key) AS (
     SELECT * FROM (
@@ -48,13 +48,13 @@ def list_objects(database: Database, bucket: int, *, prefix: str, delimiter: str
     parameters: dict[str, object] = {
         "bucket": bucket,
         "start": first_key(before, cut, after=after.encode()),
-        "end": beyond(before),
+        "end": key_beyond(before),
         "limit": limit + 1,
     }
     if not cut:
-        return _flat_page(database.listed(_PAGE, parameters, read=_summary), limit)
-    parameters |= {"skip": len(before), "delimiter": cut, "beyond": beyond(cut)}
-    found = database.listed(_ROLLED_PAGE, parameters, read=_summary)
+        return _flat_page(database.rows(_PAGE, parameters, read=_summary), limit)
+    parameters |= {"skip": len(before), "delimiter": cut, "beyond": key_beyond(cut)}
+    found = database.rows(_ROLLED_PAGE, parameters, read=_summary)
     return _rolled_page(found, limit, prefix=before, delimiter=cut)
 
 

@@ -4,8 +4,8 @@ from typing import Final
 
 VERSION: Final = 1
 
-# The triggers see to it that no row stops naming a data file without the file going to the trash in the same
-# transaction. AUTOINCREMENT never gives an id twice, also not after the row with the highest is gone.
+# The triggers put a data file into the trash in the same transaction that removes its reference.
+# AUTOINCREMENT never reuses an id, even if the row with the highest id is deleted.
 SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS bucket (
     id INTEGER PRIMARY KEY AUTOINCREMENT,

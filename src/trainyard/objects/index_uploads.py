@@ -70,7 +70,8 @@ class UploadIndex:
         before, cut, marker = prefix.encode(), delimiter.encode(), after_key.encode()
         start = first_key(before, cut, after=marker)
         if after_upload_id and start == marker + b"\0":
-            start = marker  # the rest of the uploads of that key come first
+            # The remaining uploads of that key come first.
+            start = marker
         with self._database.reading() as connection:
             bucket = find_bucket(connection, ref)
 
@@ -81,33 +82,34 @@ class UploadIndex:
             return upload_page(roll_up(seek, prefix=before, delimiter=cut, start=start), limit)
 
     def put_part(self, where: Location, upload_id: str, *, stored: StoredPart) -> bool:
-        """Whether another data file was replaced."""
+        """Put a part; return whether it replaced another data file."""
 
         def work(connection: sqlite3.Connection) -> bool:
             _upload(connection, where, upload_id)
-            place = (upload_id, stored.part.number)
-            replaced = connection.execute("SELECT size FROM part WHERE upload = ? AND number = ?", place).fetchone()
-            kept = 0 if replaced is None else replaced[0] + OVERHEAD_BYTES
-            check_limit(connection, where.bucket.account, stored.part.size + OVERHEAD_BYTES, replaced=kept)
+            part_key = (upload_id, stored.part.number)
+            replaced = connection.execute("SELECT size FROM part WHERE upload = ? AND number = ?", part_key).fetchone()
+            replaced_bytes = 0 if replaced is None else replaced[0] + OVERHEAD_BYTES
+            check_limit(connection, where.bucket.account, stored.part.size + OVERHEAD_BYTES, replaced=replaced_bytes)
             connection.execute(_PUT_PART, (upload_id, *part_row(stored.part), stored.data))
             return replaced is not None
 
         return self._database.write(work)
 
     def parts(self, where: Location, upload_id: str, *, after: int, limit: int) -> Sequence[StoredPart]:
-        found = self._database.listed(
+        found = self._database.rows(
             "SELECT json_group_array(json_array(data, number, size, etag, modified_at, checksum)) FROM "
             "(SELECT * FROM part WHERE upload = ? AND number > ? ORDER BY number LIMIT ?)",
             (upload_id, after, limit),
             read=read_stored_part,
         )
-        self.find(where, upload_id)  # looked for last: if it is there now, its parts were there before
+        # Check the upload last: if it exists now, its parts existed before.
+        self.find(where, upload_id)
         return found
 
     def complete(
         self, upload: Upload, stored: StoredObject, *, parts: Sequence[StoredPart], precondition: Precondition
     ) -> None:
-        """Put the object in the place of the upload; PartsMoved when one of `parts` is no longer the newest."""
+        """Replace the upload by the object; PartsMoved if one of `parts` is no longer the newest."""
 
         def work(connection: sqlite3.Connection) -> None:
             where = upload.where

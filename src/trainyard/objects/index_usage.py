@@ -1,7 +1,7 @@
-"""The part of the index that counts what each account keeps, and knows how much it may.
+"""The part of the index that counts the storage usage of each account and has its limit.
 
-Triggers move the count in the transaction that writes or deletes the row of an object or a part, so it cannot differ
-from what is there, whichever process writes, and no look at it grows with what is stored.
+Triggers update the count in the transaction that writes or deletes the row of an object or a part, so it is always
+exact, whichever process writes, and reading it takes constant time.
 """
 
 import sqlite3
@@ -11,10 +11,12 @@ from typing import Final
 from trainyard.objects.contract import StorageFull
 from trainyard.objects.database import Database
 
-EVERYONE: Final = "*"  # the account whose limit is that of all without one of their own
-OVERHEAD_BYTES: Final = 4096  # that an object or part counts besides its bytes: a file, and its row in the index
+# Has the default limit of accounts without their own.
+EVERYONE: Final = "*"
+# Added to the bytes of each object or part, for its file and its row in the index.
+OVERHEAD_BYTES: Final = 4096
 
-# It came after the other tables, and an index of before is counted once.
+# These tables were added later; an existing index is counted once.
 USAGE_SCHEMA: Final = f"""
 CREATE TABLE usage (account TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE storage_limit (account TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID;
@@ -62,7 +64,7 @@ CREATE TRIGGER bucket_taken_from_usage BEFORE DELETE ON bucket BEGIN
 END;
 """
 
-_ALLOWED = """
+_USAGE_AND_LIMIT = """
 SELECT coalesce((SELECT bytes FROM usage WHERE account = ?1), 0),
     coalesce(
         (SELECT bytes FROM storage_limit WHERE account = ?1), (SELECT bytes FROM storage_limit WHERE account = '*')
@@ -71,7 +73,7 @@ SELECT coalesce((SELECT bytes FROM usage WHERE account = ?1), 0),
 
 
 class UsageIndex:
-    """What accounts keep, and may keep, in bytes. Each method is one transaction."""
+    """The storage usage and limits of accounts, in bytes. Each method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -80,11 +82,11 @@ class UsageIndex:
         return self._pairs("usage")
 
     def limits(self) -> Mapping[str, int]:
-        """By account; that of `EVERYONE` holds for each account that has none of its own."""
+        """Return limits by account; that of `EVERYONE` is the default."""
         return self._pairs("storage_limit")
 
     def set_limit(self, account: str, limit_bytes: int | None) -> None:
-        """None takes a limit away."""
+        """Set a limit, or remove it with None."""
 
         def work(connection: sqlite3.Connection) -> None:
             if limit_bytes is None:
@@ -94,24 +96,24 @@ class UsageIndex:
 
         self._database.write(work)
 
-    def require_room(self, account: str, size: int, *, replaced: int = 0) -> None:
-        """StorageFull when the account may not keep so much more in the place of so much that it keeps already."""
+    def require_space(self, account: str, size: int, *, replaced: int = 0) -> None:
+        """Raise StorageFull if `size` bytes in place of `replaced` bytes exceed the account's limit."""
         with self._database.reading() as connection:
             check_limit(connection, account, size, replaced=replaced)
 
     def _pairs(self, table: str) -> Mapping[str, int]:
-        rows = self._database.listed(
+        rows = self._database.rows(
             f"SELECT json_group_array(json_array(account, bytes)) FROM {table}", (), read=lambda *row: row
         )
         return dict(rows)
 
 
 def check_limit(connection: sqlite3.Connection, account: str, size: int, *, replaced: int) -> None:
-    """StorageFull when it would be over its limit. What gets smaller is never refused."""
-    used, limit = connection.execute(_ALLOWED, (account,)).fetchone()
+    """Raise StorageFull if the account would exceed its limit. A write that shrinks usage is never refused."""
+    used, limit = connection.execute(_USAGE_AND_LIMIT, (account,)).fetchone()
     added = size - replaced
     if limit is not None and added > 0 and used + added > limit:
         raise StorageFull(
-            f"The account {account} may keep {limit} bytes in this yard and keeps {used}; {added} more are too many. "
+            f"The account {account} uses {used} of {limit} bytes in this yard; {added} more exceed the limit. "
             "Delete what is not needed, or ask an administrator to raise the limit with `trainyard quota storage`."
         )

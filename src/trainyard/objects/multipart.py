@@ -1,4 +1,4 @@
-"""Uploads in parts: what S3 demands of them, and what the whole gets from its parts."""
+"""Multipart uploads: S3's rules, and the checksum of the whole object."""
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,8 +21,9 @@ from trainyard.objects.contract import (
     Upload,
 )
 
-MINIMUM_PART_BYTES = 5 << 20  # of every part but the last
-MOST_PARTS = 10_000
+# Except for the last part.
+MINIMUM_PART_BYTES = 5 << 20
+MAX_PARTS = 10_000
 
 
 def new_upload(
@@ -33,20 +34,20 @@ def new_upload(
     algorithm: ChecksumAlgorithm | None,
     checksum_type: ChecksumType | None,
 ) -> Upload:
-    """An upload whose id begins with its start, so that the order of ids is the order of starts."""
+    """Create an upload. Its id starts with its time, so that ids sort by start."""
     kind = multipart_type(algorithm, checksum_type) if algorithm else None
     return Upload(f"{to_micros(now):016x}{secrets.token_hex(12)}", where, now, attributes, algorithm, kind)
 
 
-def named_parts(named: Sequence[CompletedPart], known: Mapping[int, ObjectPart]) -> Sequence[ObjectPart]:
-    """The parts that a completion names, checked as S3 checks them."""
+def find_named_parts(named: Sequence[CompletedPart], known: Mapping[int, ObjectPart]) -> Sequence[ObjectPart]:
+    """Return the parts that a completion names, checked as S3 checks them."""
     if not named:
-        raise InvalidPart("The completion names no part; name at least one.")
+        raise InvalidPart("The completion names no parts; name at least one.")
     parts: list[ObjectPart] = []
     for wanted in named:
         if parts and wanted.number <= parts[-1].number:
-            raise _invalid(wanted, f"is named after part {parts[-1].number}; name them in rising order")
-        parts.append(_named_part(wanted, known.get(wanted.number)))
+            raise _invalid_part(wanted, f"is named after part {parts[-1].number}; name them in ascending order")
+        parts.append(_find_named_part(wanted, known.get(wanted.number)))
     for part in parts[:-1]:
         if part.size < MINIMUM_PART_BYTES:
             raise PartTooSmall(
@@ -65,35 +66,37 @@ def whole_checksum(
     expected: Checksum | None,
     read: Callable[[ObjectPart], Iterable[bytes]],
 ) -> Checksum | None:
-    """The checksum to keep of the joined object, compared with the `expected` one.
+    """Return the checksum to store for the joined object; DigestMismatch if it differs from `expected`.
 
-    Parts whose checksum was not counted when they came are read again.
+    Parts that were uploaded without this checksum are read again.
     """
     algorithm = upload.algorithm or (expected.algorithm if expected else None)
     if algorithm is None:
         return None
     if expected is not None and expected.algorithm is not algorithm:
-        raise InvalidRequest(f"The upload keeps {algorithm}; its completion cannot be checked by {expected.algorithm}.")
+        raise InvalidRequest(
+            f"The upload uses {algorithm}; its completion cannot be checked with {expected.algorithm}."
+        )
     kind = upload.checksum_type or multipart_type(algorithm, expected.type if expected else None)
     digests = [_part_digest(algorithm, part, read) for part in parts]
     whole = checksum_of_parts(algorithm, kind, parts=digests)
-    # Clients write a composite value with and without the count of parts.
+    # Clients send a composite value with or without the number of parts.
     if expected is not None and expected.value not in (whole.value, whole.value.partition("-")[0]):
         raise DigestMismatch(algorithm, expected.value, whole.value)
     return whole
 
 
-def _named_part(wanted: CompletedPart, known: ObjectPart | None) -> ObjectPart:
+def _find_named_part(wanted: CompletedPart, known: ObjectPart | None) -> ObjectPart:
     if known is None:
-        raise _invalid(wanted, "was not uploaded")
+        raise _invalid_part(wanted, "was not uploaded")
     if wanted.etag != known.etag:
-        raise _invalid(wanted, f"has the ETag {known.etag}, not {wanted.etag}")
+        raise _invalid_part(wanted, f"has the ETag {known.etag}, not {wanted.etag}")
     if wanted.checksum is not None and known.checksum is not None and wanted.checksum != known.checksum.value:
-        raise _invalid(wanted, f"has the checksum {known.checksum.value}, not {wanted.checksum}")
+        raise _invalid_part(wanted, f"has the checksum {known.checksum.value}, not {wanted.checksum}")
     return known
 
 
-def _invalid(part: CompletedPart, why: str) -> InvalidPart:
+def _invalid_part(part: CompletedPart, why: str) -> InvalidPart:
     return InvalidPart(f"Part {part.number} {why}.", number=part.number, etag=part.etag)
 
 

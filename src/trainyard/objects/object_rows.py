@@ -1,4 +1,4 @@
-"""The rows of objects, inside of transactions that others begin."""
+"""The rows of objects, within the caller's transaction."""
 
 import sqlite3
 
@@ -43,11 +43,11 @@ def put_object(
     precondition: Precondition,
     is_counted: bool = False,
 ) -> bool:
-    """Whether another data file was replaced. What `is_counted` is in the usage of its account already, as parts."""
+    """Put an object; return whether it replaced another data file. `is_counted`: its parts already count as usage."""
     info = stored.info
     replaces = check_target(connection, bucket, info.where, precondition=precondition)
     if not is_counted:
-        replaced = _kept(connection, bucket, info.where) if replaces else 0
+        replaced = _counted_bytes(connection, bucket, info.where) if replaces else 0
         check_limit(connection, info.where.bucket.account, info.size + OVERHEAD_BYTES, replaced=replaced)
     values = (info.size, info.etag, to_micros(info.modified_at), checksum_text(info.checksum))
     described = (attributes_text(info.attributes), parts_text(info.parts))
@@ -56,7 +56,7 @@ def put_object(
 
 
 def check_target(connection: sqlite3.Connection, bucket: int, where: Location, *, precondition: Precondition) -> bool:
-    """Whether there is an object already; raises when the bucket is gone or the precondition does not hold."""
+    """Return whether the object exists; raise if the bucket is gone or the precondition does not hold."""
     row = connection.execute(
         "SELECT o.etag FROM bucket b LEFT JOIN object o ON o.bucket = b.id AND o.key = ? WHERE b.id = ?",
         (where.key.encode(), bucket),
@@ -68,8 +68,8 @@ def check_target(connection: sqlite3.Connection, bucket: int, where: Location, *
     return etag is not None
 
 
-def _kept(connection: sqlite3.Connection, bucket: int, where: Location) -> int:
-    """What the object at a key counts."""
+def _counted_bytes(connection: sqlite3.Connection, bucket: int, where: Location) -> int:
+    """Return the bytes that an object counts as usage."""
     row = connection.execute("SELECT size FROM object WHERE bucket = ? AND key = ?", (bucket, where.key.encode()))
     size: int = row.fetchone()[0]
     return size + OVERHEAD_BYTES

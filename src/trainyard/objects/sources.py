@@ -1,4 +1,4 @@
-"""The objects under a prefix as a source of bytes, for formats that are read where they lie."""
+"""The objects under a prefix as a byte source, for formats that are read in place."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,7 +8,7 @@ from trainyard.objects.contract import Listing, ObjectStore
 
 
 class ObjectSource:
-    """What lies below a prefix of a bucket of a store; `below.key` is the prefix, with or without a "/" at its end."""
+    """The objects below a prefix of a bucket; `below.key` is the prefix, with or without a final "/"."""
 
     def __init__(self, store: ObjectStore, below: Location) -> None:
         self._store, self._below = store, below

@@ -1,4 +1,4 @@
-"""Time that passes only as far as somebody waits for it, so that a day of a yard takes as long as its work does."""
+"""Simulated time that advances only while the program waits, so that a day of a yard takes as long as its work."""
 
 import asyncio
 import selectors
@@ -14,10 +14,10 @@ BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class SimulatedTime:
-    """A clock, and the loop of an asyncio program that goes by it.
+    """A clock, and the event loop of an asyncio program that uses it.
 
-    When nothing is left to do before a moment for which the program waits, that moment is there. What it gives to
-    threads is done at once in its own, so that everything happens in one order. It must wait for nothing but moments.
+    When nothing else is left to do, time jumps to the next moment that the program waits for. Work for threads runs at
+    once in the thread of the loop, so that everything happens in one order. The program must wait for time only.
     """
 
     def __init__(self, beginning: datetime = BEGINNING) -> None:
@@ -28,9 +28,9 @@ class SimulatedTime:
         return self._beginning + timedelta(seconds=self._passed_s)
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """What the program gives, whose time begins now."""
+        """Run a program on this clock and return its result."""
         loop = _Loop(self)
-        loop.set_default_executor(_AtOnce(max_workers=1))
+        loop.set_default_executor(_ImmediateExecutor(max_workers=1))
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
             return runner.run(main)
 
@@ -45,14 +45,14 @@ class SimulatedTime:
 class _Loop(asyncio.SelectorEventLoop):
     def __init__(self, clock: SimulatedTime) -> None:
         self._clock = clock
-        super().__init__(_Skipping(clock))
+        super().__init__(_TimeSkippingSelector(clock))
 
     def time(self) -> float:
         return self._clock.passed_s
 
 
-class _Skipping(selectors.BaseSelector):
-    """Looks for what is ready, and lets time pass instead of waiting."""
+class _TimeSkippingSelector(selectors.BaseSelector):
+    """Advances the clock instead of waiting when nothing is ready."""
 
     def __init__(self, clock: SimulatedTime) -> None:
         self._clock = clock
@@ -68,7 +68,7 @@ class _Skipping(selectors.BaseSelector):
         ready = self._inner.select(0)
         if ready or timeout == 0:
             return ready
-        assert timeout is not None, "everybody waits, and for nothing that time could bring"
+        assert timeout is not None, "the program waits for something other than time"
         self._clock.forward(max(0.0, timeout))
         return []
 
@@ -79,8 +79,8 @@ class _Skipping(selectors.BaseSelector):
         self._inner.close()
 
 
-class _AtOnce(ThreadPoolExecutor):
-    """Does what it is given before it returns."""
+class _ImmediateExecutor(ThreadPoolExecutor):
+    """Runs each call before `submit` returns."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
         done: Future[T] = Future()

@@ -1,4 +1,4 @@
-"""What every source of bytes must do. A test module gives the fixture `place`, which puts bytes under names."""
+"""The contract of byte sources. A test module provides the fixture `place`, which stores bytes under names."""
 
 from collections.abc import Callable, Mapping
 
@@ -20,12 +20,12 @@ SAMPLE = {
 
 
 class ByteSourceContract:
-    def test_a_folder_lists_what_lies_directly_in_it_by_name(self, place: Place) -> None:
+    def test_a_folder_lists_its_direct_entries_by_name(self, place: Place) -> None:
         source = place(SAMPLE)
         assert list(source.entries()) == [SourceEntry("a.json", 3), SourceEntry("b.json", 2)]
         assert list(source.entries("steps/w_0")) == [SourceEntry("001.arrows", 10), SourceEntry("002.arrows", 0)]
 
-    def test_a_listing_begins_behind_a_name(self, place: Place) -> None:
+    def test_a_listing_can_start_after_a_name(self, place: Place) -> None:
         source = place(SAMPLE)
         assert [entry.name for entry in source.entries("steps/w_0", after="001.arrows")] == ["002.arrows"]
         assert [entry.name for entry in source.entries("steps/w_0", after="0015")] == ["002.arrows"]
@@ -37,7 +37,7 @@ class ByteSourceContract:
         assert list(source.folders("steps")) == ["w_0", "w_1"]
         assert list(source.folders("steps", after="w_0")) == ["w_1"]
 
-    def test_a_folder_that_is_not_there_is_empty(self, place: Place) -> None:
+    def test_a_missing_folder_is_empty(self, place: Place) -> None:
         source = place(SAMPLE)
         assert list(source.entries("values")) == []
         assert list(source.folders("values")) == []
@@ -52,14 +52,14 @@ class ByteSourceContract:
         assert source.read("steps/w_0/002.arrows") == b""
         assert source.size("steps/w_0/001.arrows") == 10
 
-    def test_a_name_that_is_not_there_is_not_found(self, place: Place) -> None:
+    def test_a_missing_name_is_not_found(self, place: Place) -> None:
         source = place(SAMPLE)
         with pytest.raises(NotFound):
             source.read("steps/w_0/009.arrows")
         with pytest.raises(NotFound):
             source.size("steps/w_0/009.arrows")
 
-    def test_what_was_replaced_meanwhile_is_read_as_it_is_now(self, place: Place) -> None:
+    def test_a_replaced_file_is_read_in_its_new_version(self, place: Place) -> None:
         source = place(SAMPLE)
         place({"steps/w_0/001.arrows": b"0123456789abc"})
         assert source.size("steps/w_0/001.arrows") == 13

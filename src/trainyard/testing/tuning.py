@@ -1,7 +1,8 @@
-"""What every search strategy must do. A test module gives the fixture `make`, which makes a strategy for a space.
+"""Contract suites of search strategies and pruners.
 
-A strategy that needs finite spaces, such as a grid, passes `FiniteStrategyContract`; any other `StrategyContract`.
-What ends trials early passes `PrunerContract`; there, the fixture `make_pruner` makes one for a direction.
+The fixture `make` of a test module makes a strategy for a space. A strategy that needs finite spaces, such as a grid,
+must pass `FiniteStrategyContract`, any other `StrategyContract`. A pruner must pass `PrunerContract`, for which the
+fixture `make_pruner` makes one for a direction.
 """
 
 import copy
@@ -11,24 +12,26 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from trainyard.foundation.tuning import Direction, ParameterRange, RangeKind, Scaling
-from trainyard.insight.tuning.contract import Observation, Pruner, Run, State, Strategy, Value
+from trainyard.foundation.jobs.tuning import Direction, HyperparameterRange, RangeKind, Scaling
+from trainyard.insight.tuning.contract import Observation, Pruner, State, Strategy, TrialCurve, Value
 from trainyard.insight.tuning.space import Space
 
-Make = Callable[[Space, int], Strategy]  # for a space and a seed; smaller objectives are better
-MakePruner = Callable[[Direction], Pruner]  # of trials of `REPORTS` reports
+# Makes a strategy for a space and a seed; smaller objectives are better.
+Make = Callable[[Space, int], Strategy]
+# Makes a pruner for trials of `REPORTS` reports.
+MakePruner = Callable[[Direction], Pruner]
 
 
-def continuous(name: str, low: float, high: float, scaling: Scaling = Scaling.LINEAR) -> ParameterRange:
-    return ParameterRange(name, RangeKind.CONTINUOUS, low, high, scaling)
+def continuous(name: str, low: float, high: float, scaling: Scaling = Scaling.LINEAR) -> HyperparameterRange:
+    return HyperparameterRange(name, RangeKind.CONTINUOUS, low, high, scaling)
 
 
-def integer(name: str, low: int, high: int, scaling: Scaling = Scaling.LINEAR) -> ParameterRange:
-    return ParameterRange(name, RangeKind.INTEGER, low, high, scaling)
+def integer(name: str, low: int, high: int, scaling: Scaling = Scaling.LINEAR) -> HyperparameterRange:
+    return HyperparameterRange(name, RangeKind.INTEGER, low, high, scaling)
 
 
-def categorical(name: str, *values: str) -> ParameterRange:
-    return ParameterRange(name, RangeKind.CATEGORICAL, values=values)
+def categorical(name: str, *values: str) -> HyperparameterRange:
+    return HyperparameterRange(name, RangeKind.CATEGORICAL, values=values)
 
 
 FINITE = Space(
@@ -61,41 +64,41 @@ THIRTY_PARAMETERS = Space(
 
 
 def points(space: Space, count: int, *, seed: int = 0) -> list[dict[str, Value]]:
-    """Points of a space by chance; one may come twice."""
+    """Draw random points of a space; a point may come twice."""
     return [space.decode(row) for row in space.sample(np.random.default_rng(seed), count)]
 
 
-def measured(space: Space, values: dict[str, Value]) -> Observation:
-    """What comes of a point: the nearer to the lower corner of the cube, the smaller."""
+def measure(space: Space, values: dict[str, Value]) -> Observation:
+    """Measure a point: the nearer to the lower corner of the cube, the smaller the objective."""
     row = space.encode(values)
     assert row is not None
     return Observation(values, State.MEASURED, float(np.sum(row**2)))
 
 
-def measured_with(value: float) -> Callable[[dict[str, Value]], Observation]:
+def measure_as(value: float) -> Callable[[dict[str, Value]], Observation]:
     return lambda point: Observation(point, State.MEASURED, value)
 
 
-# Histories that a strategy must take, of points of a space.
+# Histories that a strategy must accept.
 HISTORIES: dict[str, Callable[[Space], list[Observation]]] = {
     "nothing": lambda _: [],
-    "one trial": lambda space: [measured(space, point) for point in points(space, 1)],
+    "one trial": lambda space: [measure(space, point) for point in points(space, 1)],
     "all pending": lambda space: [Observation(point, State.PENDING) for point in points(space, 4)],
     "only failures": lambda space: [Observation(point, State.FAILED) for point in points(space, 8)],
     "only diverged": lambda space: [Observation(point, State.DIVERGED, math.nan) for point in points(space, 8)],
     "only cut short": lambda space: [
         Observation(point, State.CUT_SHORT, 1.0, (2.0, 1.0)) for point in points(space, 8)
     ],
-    "not a number": lambda space: [measured_with(math.nan)(point) for point in points(space, 8)],
+    "not a number": lambda space: [measure_as(math.nan)(point) for point in points(space, 8)],
     "infinite among others": lambda space: [
-        *(measured(space, point) for point in points(space, 8)),
-        *(measured_with(math.inf)(point) for point in points(space, 2, seed=1)),
-        *(measured_with(-math.inf)(point) for point in points(space, 2, seed=2)),
+        *(measure(space, point) for point in points(space, 8)),
+        *(measure_as(math.inf)(point) for point in points(space, 2, seed=1)),
+        *(measure_as(-math.inf)(point) for point in points(space, 2, seed=2)),
     ],
     "enormous values": lambda space: [
         Observation(point, State.MEASURED, (-1.0) ** index * 1e308) for index, point in enumerate(points(space, 8))
     ],
-    "all equal": lambda space: [measured_with(0.25)(point) for point in points(space, 12)],
+    "all equal": lambda space: [measure_as(0.25)(point) for point in points(space, 12)],
     "one point many times": lambda space: [
         Observation(points(space, 1)[0], State.MEASURED, float(index % 3)) for index in range(15)
     ],
@@ -103,7 +106,7 @@ HISTORIES: dict[str, Callable[[Space], list[Observation]]] = {
         Observation({}, State.MEASURED, 1.0),
         Observation({each.name: "of another kind" for each in space.ranges}, State.MEASURED, 2.0),
         Observation({each.name: math.nan for each in space.ranges}, State.MEASURED, 3.0),
-        *(measured(space, point) for point in points(space, 5)),
+        *(measure(space, point) for point in points(space, 5)),
     ],
     "outside the ranges": lambda space: [
         *(Observation({each.name: 1e6 for each in space.ranges}, State.MEASURED, 1.0) for _ in range(3)),
@@ -130,11 +133,11 @@ class FiniteStrategyContract:
         assert_suggests_a_point(make, FINITE, history(FINITE))
 
     def test_the_same_history_and_number_give_the_same_answer_in_every_instance(self, make: Make) -> None:
-        history = [measured(FINITE, FINITE.point(index)) for index in range(7)]
+        history = [measure(FINITE, FINITE.point(index)) for index in range(7)]
         answers = [make(FINITE, 3).suggest(history, number=8) for _ in range(2)]
         assert answers[0] == answers[1]
 
-    def test_a_history_is_left_as_it_is(self, make: Make) -> None:
+    def test_a_history_is_not_changed(self, make: Make) -> None:
         history = HISTORIES["of everything"](FINITE)
         before = copy.deepcopy(history)
         make(FINITE, 0).suggest(history, number=31)
@@ -142,16 +145,16 @@ class FiniteStrategyContract:
 
     @pytest.mark.parametrize("seed", [0, 1])
     def test_no_point_is_tried_twice_while_others_are_left(self, make: Make, seed: int) -> None:
-        assert len(distinct(FINITE, search(make(FINITE, seed), FINITE, 24))) == 24
+        assert len(distinct_keys(FINITE, search(make(FINITE, seed), FINITE, 24))) == 24
 
-    def test_no_point_that_runs_or_has_failed_is_tried_while_others_are_left(self, make: Make) -> None:
+    def test_no_running_or_failed_point_is_tried_while_others_are_left(self, make: Make) -> None:
         taken = [FINITE.point(index) for index in range(23)]
         history = [Observation(point, (State.PENDING, State.FAILED)[index % 2]) for index, point in enumerate(taken)]
         assert make(FINITE, 0).suggest(history, number=24) == FINITE.point(23)
 
     def test_each_of_thirty_categories_is_tried_once(self, make: Make) -> None:
         found = search(make(THIRTY_VALUES, 0), THIRTY_VALUES, 30)
-        assert len(distinct(THIRTY_VALUES, found)) == 30
+        assert len(distinct_keys(THIRTY_VALUES, found)) == 30
 
     def test_a_space_of_one_point_has_that_point(self, make: Make) -> None:
         assert make(SINGLE, 0).suggest([], number=1) == {"rate": 0.1, "layers": 3, "optimizer": "sgd"}
@@ -169,58 +172,58 @@ class StrategyContract(FiniteStrategyContract):
     def test_any_space_is_searched_within_its_ranges(self, make: Make, space: Space, kind: str) -> None:
         assert_suggests_a_point(make, space, HISTORIES[kind](space))
 
-    def test_five_hundred_observations_are_taken(self, make: Make) -> None:
-        assert_suggests_a_point(make, MIXED, [measured(MIXED, point) for point in points(MIXED, 500)])
+    def test_five_hundred_observations_are_accepted(self, make: Make) -> None:
+        assert_suggests_a_point(make, MIXED, [measure(MIXED, point) for point in points(MIXED, 500)])
 
     def test_a_search_of_a_mixed_space_is_the_same_for_one_seed_and_another_for_another(self, make: Make) -> None:
         first, again, other = (search(make(MIXED, seed), MIXED, 6) for seed in (0, 0, 1))
         assert first == again
         assert first != other
 
-    def test_trials_that_run_at_the_same_time_are_not_the_same(self, make: Make) -> None:
-        history = [measured(MIXED, point) for point in points(MIXED, 12)]
+    def test_concurrent_trials_differ(self, make: Make) -> None:
+        history = [measure(MIXED, point) for point in points(MIXED, 12)]
         strategy = make(MIXED, 0)
         found: list[dict[str, Value]] = []
         for number in range(13, 17):
             pending = [Observation(point, State.PENDING) for point in found]
-            found.append(suggestion(strategy, MIXED, [*history, *pending], number=number))
-        assert len(distinct(MIXED, found)) == 4
+            found.append(suggest_point(strategy, MIXED, [*history, *pending], number=number))
+        assert len(distinct_keys(MIXED, found)) == 4
 
     @pytest.mark.parametrize("space", [SINGLE, FINITE], ids=["single", "finite"])
-    def test_a_space_of_which_all_was_tried_is_tried_again(self, make: Make, space: Space) -> None:
+    def test_an_exhausted_space_is_tried_again(self, make: Make, space: Space) -> None:
         assert space.size is not None
-        history = [measured(space, space.point(index)) for index in range(space.size)]
+        history = [measure(space, space.point(index)) for index in range(space.size)]
         assert_suggests_a_point(make, space, history)
 
 
 def search(strategy: Strategy, space: Space, count: int) -> list[dict[str, Value]]:
-    """The points of a study in which one trial runs at a time."""
+    """Run a study with one trial at a time and return its points."""
     found: list[dict[str, Value]] = []
     for number in range(1, count + 1):
-        history = [measured(space, point) for point in found]
-        found.append(suggestion(strategy, space, history, number=number))
+        history = [measure(space, point) for point in found]
+        found.append(suggest_point(strategy, space, history, number=number))
     return found
 
 
-def suggestion(strategy: Strategy, space: Space, history: Sequence[Observation], *, number: int) -> dict[str, Value]:
-    """What a strategy suggests, which is a point of the space."""
+def suggest_point(strategy: Strategy, space: Space, history: Sequence[Observation], *, number: int) -> dict[str, Value]:
+    """Return what a strategy suggests; it must be a point of the space."""
     values = strategy.suggest(history, number=number)
-    assert values is not None, f"nothing was suggested after {len(history)} observations"
+    assert values is not None, f"the strategy suggested nothing after {len(history)} observations"
     assert space.admits(values), f"{dict(values)} is not within the ranges"
     return dict(values)
 
 
 def assert_suggests_a_point(make: Make, space: Space, history: Sequence[Observation]) -> None:
-    suggestion(make(space, 0), space, history, number=len(history) + 1)
+    suggest_point(make(space, 0), space, history, number=len(history) + 1)
 
 
-def distinct(space: Space, found: Sequence[dict[str, Value]]) -> set[tuple[Value | None, ...]]:
+def distinct_keys(space: Space, found: Sequence[dict[str, Value]]) -> set[tuple[Value | None, ...]]:
     return {space.key(point) for point in found}
 
 
 REPORTS = 27
 
-# Curves of other trials that a pruner must take.
+# Curves of other trials that a pruner must accept.
 CURVES: dict[str, Sequence[tuple[float, ...]]] = {
     "nothing": [],
     "no reports": [()] * 8,
@@ -238,65 +241,69 @@ CURVES: dict[str, Sequence[tuple[float, ...]]] = {
 
 
 def falling_to(final: float) -> tuple[float, ...]:
-    """A learning curve from 1 to about a final value."""
+    """Return a learning curve from 1 to about a final value."""
     return tuple(final + (1 - final) * math.exp(-report / 4) for report in range(REPORTS))
 
 
 class PrunerContract:
     @pytest.mark.parametrize("curves", CURVES.values(), ids=CURVES)
     @pytest.mark.parametrize("direction", list(Direction))
-    def test_any_curves_are_judged_in_a_sentence_or_not_at_all(
+    def test_any_curves_get_a_sentence_or_no_verdict(
         self, make_pruner: MakePruner, direction: Direction, curves: Sequence[tuple[float, ...]]
     ) -> None:
-        others = finished(curves)
+        others = finished_trials(curves)
         for own in ((), (0.6,), (0.6,) * 12, (0.6, math.nan, 0.5), (0.5, math.nan), (1e308,) * 5):
-            why = make_pruner(direction).verdict(Run(1, own), others)
+            why = make_pruner(direction).verdict(TrialCurve(1, own), others)
             assert why is None or (why.endswith(".") and "objective" in why)
 
-    def test_a_trial_alone_goes_on(self, make_pruner: MakePruner) -> None:
+    def test_a_trial_without_others_continues(self, make_pruner: MakePruner) -> None:
         curve = falling_to(0.5)
-        assert not ends(make_pruner(Direction.MINIMIZE), curve, [])
+        assert not is_ended(make_pruner(Direction.MINIMIZE), curve, [])
 
-    def test_a_trial_that_is_over_is_not_judged(self, make_pruner: MakePruner) -> None:
-        others = finished([falling_to(0.1)] * 12)
-        assert make_pruner(Direction.MINIMIZE).verdict(Run(1, (9.0,) * 9, is_over=True), others) is None
+    def test_an_ended_trial_gets_no_verdict(self, make_pruner: MakePruner) -> None:
+        others = finished_trials([falling_to(0.1)] * 12)
+        assert make_pruner(Direction.MINIMIZE).verdict(TrialCurve(1, (9.0,) * 9, is_over=True), others) is None
 
-    def test_the_best_trial_goes_on_and_one_that_learns_nothing_ends(self, make_pruner: MakePruner) -> None:
-        others = finished([falling_to(0.2 + place / 50) for place in range(24)])
+    def test_the_best_trial_continues_and_one_that_learns_nothing_ends(self, make_pruner: MakePruner) -> None:
+        others = finished_trials([falling_to(0.2 + place / 50) for place in range(24)])
         pruner = make_pruner(Direction.MINIMIZE)
-        assert not ends(pruner, falling_to(0.05), others)
-        assert ends(pruner, (1.0,) * (REPORTS - 1), others)
+        assert not is_ended(pruner, falling_to(0.05), others)
+        assert is_ended(pruner, (1.0,) * (REPORTS - 1), others)
 
-    def test_less_of_the_negative_is_more(self, make_pruner: MakePruner) -> None:
+    def test_minimizing_and_maximizing_the_negative_end_trials_alike(self, make_pruner: MakePruner) -> None:
         curves = [falling_to(0.2 + place / 50) for place in range(24)]
         negative = [tuple(-value for value in curve) for curve in curves]
         for own in (falling_to(0.05), falling_to(0.3), falling_to(0.9), (1.0,) * REPORTS):
-            less = ending(make_pruner(Direction.MINIMIZE), own, finished(curves))
-            more = ending(make_pruner(Direction.MAXIMIZE), tuple(-value for value in own), finished(negative))
+            less = end_report(make_pruner(Direction.MINIMIZE), own, finished_trials(curves))
+            more = end_report(
+                make_pruner(Direction.MAXIMIZE), tuple(-value for value in own), finished_trials(negative)
+            )
             assert less == more
 
-    def test_the_same_question_has_the_same_answer_whatever_the_order_of_the_others(
+    def test_the_verdict_depends_neither_on_the_order_of_the_others_nor_on_earlier_calls(
         self, make_pruner: MakePruner
     ) -> None:
-        others = finished([falling_to(0.2 + place / 50) for place in range(24)])
-        run = Run(1, falling_to(0.6)[:13])
+        others = finished_trials([falling_to(0.2 + place / 50) for place in range(24)])
+        run = TrialCurve(1, falling_to(0.6)[:13])
         asked_before = make_pruner(Direction.MINIMIZE)
-        asked_before.verdict(Run(1, falling_to(0.1)[:20]), others[:10])
+        asked_before.verdict(TrialCurve(1, falling_to(0.1)[:20]), others[:10])
         first = make_pruner(Direction.MINIMIZE).verdict(run, others)
         assert asked_before.verdict(run, others) == first
         assert asked_before.verdict(run, others[::-1]) == first
 
 
-def finished(curves: Sequence[tuple[float, ...]]) -> list[Run]:
-    """Other trials, which ran to their end."""
-    return [Run(number, curve, is_over=True) for number, curve in enumerate(curves, start=2)]
+def finished_trials(curves: Sequence[tuple[float, ...]]) -> list[TrialCurve]:
+    """Return other trials that ran to their end."""
+    return [TrialCurve(number, curve, is_over=True) for number, curve in enumerate(curves, start=2)]
 
 
-def ends(pruner: Pruner, curve: tuple[float, ...], others: Sequence[Run]) -> bool:
-    return ending(pruner, curve, others) is not None
+def is_ended(pruner: Pruner, curve: tuple[float, ...], others: Sequence[TrialCurve]) -> bool:
+    return end_report(pruner, curve, others) is not None
 
 
-def ending(pruner: Pruner, curve: tuple[float, ...], others: Sequence[Run]) -> int | None:
-    """At which report a pruner ends a trial that is to have this curve, before its last."""
+def end_report(pruner: Pruner, curve: tuple[float, ...], others: Sequence[TrialCurve]) -> int | None:
+    """Return at which report, before the last, a pruner ends a trial with this curve; None if it does not."""
     reports = range(1, min(len(curve), REPORTS - 1) + 1)
-    return next((report for report in reports if pruner.verdict(Run(1, curve[:report]), others) is not None), None)
+    return next(
+        (report for report in reports if pruner.verdict(TrialCurve(1, curve[:report]), others) is not None), None
+    )

@@ -1,4 +1,4 @@
-"""A real yard for tests: a server process of its own, on free ports of the loopback."""
+"""A real yard for tests: its own server process, on free ports of the loopback."""
 
 import contextlib
 import http.client
@@ -19,15 +19,15 @@ from trainyard.foundation.home import Credentials, Home, Runtime
 
 START_TIMEOUT_S = 60.0
 
-# Which engine runs the jobs of every yard: local if it is not set, loopback, or ray, which `tests.ray_cluster` sets
-# together with the settings of the cluster that it has made.
+# The engine for the jobs of every yard: local (the default), loopback, or ray. The tests set ray together with the
+# settings of a cluster that they start.
 ENGINE_SWITCH = "TRAINYARD_TEST_ENGINE"
 _SWITCHED = {"loopback": {"TRAINYARD_SERVER_ENGINES": "trainyard.testing.engines.loopback:open_sized"}}
 
 
 @dataclass
 class RunningYard:
-    """A yard that answers. Its home stays after `stop` and `kill`, for the next yard to open."""
+    """A running yard. Its home stays after `stop` and `kill`, so that another yard can open it."""
 
     home: Home
     process: "subprocess.Popen[bytes]"
@@ -46,7 +46,7 @@ class RunningYard:
         return self.home.credentials()
 
     def environment(self, *, secure: bool = False) -> dict[str, str]:
-        """The variables by which AWS clients find this yard, and nothing of the machine's own AWS settings."""
+        """Return the variables by which AWS clients find this yard, without the AWS settings of the machine."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
         credentials = self.credentials
         return kept | {
@@ -63,18 +63,18 @@ class RunningYard:
         }
 
     def stop(self) -> int:
-        """Ask it to end, as `trainyard down` does, and wait."""
+        """Stop the yard as `trainyard down` does, and wait until it has ended."""
         self.process.terminate()
         return self.process.wait(timeout=30)
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """Kill the yard, as a crash would."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(timeout=30)
 
 
 def engine_of_tests() -> str:
-    """The engine that runs the jobs of yards that are not told another one."""
+    """Return the engine that runs the jobs of yards in tests, unless they set another."""
     return os.environ.get(ENGINE_SWITCH) or "local"
 
 
@@ -86,10 +86,10 @@ def start_yard(
     uid: int | None = None,
     port: int = 0,
 ) -> RunningYard:
-    """Start a yard on a home folder and wait until it answers; its journal goes to `server.log` in the home.
+    """Start a yard on a home folder and wait until it answers. It logs to `server.log` in the home.
 
-    With a `uid`, which only root can ask for, that user owns and runs it. Without a `port` it listens on free ones; on
-    a cluster, where it did before it was killed, because the instances out there know it by that address.
+    With a `uid`, which needs root, that user owns and runs it. Without a `port` it listens on free ports; on a cluster
+    it keeps the port that it had before a kill, because the instances know that address.
     """
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     if engine_of_tests() != "local":
@@ -125,7 +125,7 @@ def start_yard(
 
 @contextlib.contextmanager
 def running_yard(home: Path, *, environment: dict[str, str] | None = None) -> Iterator[RunningYard]:
-    """A yard for the length of a block."""
+    """Run a yard for the length of a block."""
     yard = start_yard(home, environment=environment)
     try:
         yield yard
@@ -135,18 +135,19 @@ def running_yard(home: Path, *, environment: dict[str, str] | None = None) -> It
 
 
 def _port_before(home: Path) -> int:
-    """Where a yard listened that was killed; 0 when there was none."""
+    """Return the port of a yard that was killed, or 0 if there was none."""
     try:
-        told = json.loads(Home(home).runtime_file.read_bytes())
+        runtime = json.loads(Home(home).runtime_file.read_bytes())
     except FileNotFoundError:
         return 0
-    return urlsplit(told["http"]).port or 0
+    return urlsplit(runtime["http"]).port or 0
 
 
 def _port_to_keep() -> int:
-    """A port that is free, as is the next one, and that no connection is given while the yard is away."""
+    """Return a port that is free, as is the next one, and that the kernel assigns to no connection meanwhile."""
     while True:
-        port = random.randrange(20_000, 32_000)  # below those that the kernel hands out
+        # Below the ephemeral ports of the kernel.
+        port = random.randrange(20_000, 32_000)
         with contextlib.suppress(OSError), socket.socket() as one, socket.socket() as next_one:
             one.bind(("127.0.0.1", port))
             next_one.bind(("127.0.0.1", port + 1))

@@ -1,1 +1,1 @@
-"""The AWS protocols as data: models, parsing, validation, serialising, signatures. Knows no job."""
+"""The AWS protocols as data: models, parsing, validation, serialising, signatures. It knows nothing of jobs."""

@@ -1,4 +1,4 @@
-"""The one spelling of a request that both sides sign.
+"""The canonical form of a request, which client and server both sign.
 
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
 """
@@ -11,15 +11,15 @@ from trainyard.wire.http import HttpRequest
 
 
 def canonical_request(
-    request: HttpRequest, signed_headers: Sequence[str], *, payload_hash: str, has_sent_path: bool
+    request: HttpRequest, signed_headers: Sequence[str], *, payload_hash: str, signs_raw_path: bool
 ) -> str:
-    """The text that is signed. S3 signs the path as it was sent, all others a normal form of it."""
+    """Return the text to sign. S3 signs the path as sent; all other services sign a normalised path."""
     fields = request.headers
     lines = [
         request.method,
-        _sent_path(request.path) if has_sent_path else _normal_path(request.path),
+        _encode_raw_path(request.path) if signs_raw_path else _normalise_path(request.path),
         _canonical_query(request.query),
-        *[f"{name}:{_trimmed(fields.get(name))}" for name in signed_headers],
+        *[f"{name}:{_trim(fields.get(name))}" for name in signed_headers],
         "",
         ";".join(signed_headers),
         payload_hash,
@@ -28,12 +28,12 @@ def canonical_request(
 
 
 def raw_bytes(text: str) -> bytes:
-    """The bytes that were sent: all text of a request reaches us as Latin-1."""
+    """Return the bytes that were sent: servers decode all text of a request as Latin-1."""
     return text.encode("latin-1", "replace")
 
 
-def _trimmed(value: str) -> str:
-    # Not split() and strip(): those also take the second half of a UTF-8 "à" for a blank.
+def _trim(value: str) -> str:
+    # split() and strip() would also treat the second byte of a UTF-8 "à" as a space.
     if "  " in value or "\t" in value:
         value = _BLANKS.sub(" ", value)
     return value.strip(" ")
@@ -42,8 +42,8 @@ def _trimmed(value: str) -> str:
 _BLANKS = re.compile(r"[ \t]+")
 
 
-def _sent_path(path: str) -> str:
-    """The path as S3 signs it: what was sent, in the one spelling that percent-encoding ought to have."""
+def _encode_raw_path(path: str) -> str:
+    """Return the path as S3 signs it: as sent, with canonical percent-encoding."""
     if _PLAIN_PATH.fullmatch(path):
         return path or "/"
     return "/".join(quote(unquote_to_bytes(raw_bytes(segment)), safe="-_.~") for segment in path.split("/"))
@@ -52,8 +52,8 @@ def _sent_path(path: str) -> str:
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9\-_.~/]*")
 
 
-def _normal_path(path: str) -> str:
-    """The path as all others sign it: without empty, `.` and `..` segments, and encoded once more."""
+def _normalise_path(path: str) -> str:
+    """Return the path as all other services sign it: without empty, `.` and `..` segments, and encoded again."""
     segments: list[str] = []
     for segment in path.split("/"):
         if segment == "..":
@@ -69,16 +69,16 @@ def _canonical_query(query: str) -> str:
     if not query:
         return ""
     pairs = []
-    for piece in query.split("&"):
-        name, _, value = piece.partition("=")
-        if piece and name != "X-Amz-Signature":
-            pairs.append((_encoded(name), _encoded(value)))
+    for pair in query.split("&"):
+        name, _, value = pair.partition("=")
+        if pair and name != "X-Amz-Signature":
+            pairs.append((_encode_parameter(name), _encode_parameter(value)))
     pairs.sort()
     return "&".join([f"{name}={value}" for name, value in pairs])
 
 
-def _encoded(text: str) -> str:
-    """One spelling of a query name or value, whatever the client's: `+` and `%20` are the same blank."""
+def _encode_parameter(text: str) -> str:
+    """Encode a query name or value canonically: `+` and `%20` are the same space."""
     if _PLAIN.fullmatch(text):
         return text
     return quote(unquote_to_bytes(raw_bytes(text.replace("+", " "))), safe="-_.~")

@@ -1,4 +1,4 @@
-"""The aws-chunked body encoding: frames of `size[;chunk-signature=…]`, data, and trailing fields after the last.
+"""The aws-chunked body encoding: chunks of `size[;chunk-signature=…]` and data, then trailing fields.
 
 https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-streaming.html
 """
@@ -7,9 +7,9 @@ import hashlib
 import hmac
 from collections.abc import Callable, Collection, Mapping
 
-from trainyard.wire.claim import Seed
 from trainyard.wire.fault import Fault
-from trainyard.wire.refusal import Family, Reason, Refused
+from trainyard.wire.refusal import Family, Reason, RequestRefused
+from trainyard.wire.signed_request import Seed
 
 MIN_SIGNED_CHUNK_BYTES = 8192
 MAX_FRAME_HEADER_BYTES = 1024
@@ -24,26 +24,27 @@ _Step = Callable[["ChunkedDecoder", bytes, int], int]
 
 
 class ChunkedDecoder:
-    """Takes the encoded body in pieces of any size and gives back the data in it.
+    """Decodes an encoded body that arrives in pieces of any size.
 
-    With a seed every chunk must carry the signature that continues the chain. The bytes of a chunk are passed on as
-    they come, before its signature can be checked: only after `finish` may they be believed. `trailers` are the names
-    that must follow the data, no more and no fewer; None when the body has no place for any. Every error is a Fault in
-    S3's words; after one the decoder is of no use.
+    With a seed, every chunk must carry the signature that continues the chain. The bytes of a chunk are passed on
+    before its signature can be checked: trust them only after `finish`. `trailers` names exactly the fields that must
+    follow the data; None if the encoding allows none. Every error is a Fault in S3's words; discard the decoder after
+    an error.
     """
 
     def __init__(self, seed: Seed | None, *, decoded_length: int, trailers: Collection[str] | None = None) -> None:
         self._chain = _SignatureChain(seed) if seed else None
         self._missing_bytes = decoded_length
         self._trailer_names = None if trailers is None else {name.lower() for name in trailers}
-        self._held = bytearray()  # the part of a frame header, chunk end or trailer that has come so far
+        # The part of a chunk header, chunk end or trailer received so far.
+        self._buffer = bytearray()
         self._chunk_left = 0
         self._chunk_signature = ""
         self._has_small_chunk = False
         self._step: _Step = ChunkedDecoder._read_header
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The decoded bytes in the next piece of the body."""
+        """Return the decoded bytes in the next piece of the body."""
         self._decoded: list[bytes] = []
         position = 0
         while position < len(data):
@@ -51,36 +52,36 @@ class ChunkedDecoder:
         return self._decoded
 
     def finish(self) -> Mapping[str, str]:
-        """The trailing fields by lower-case name, once all of the body has been fed."""
+        """Return the trailing fields by lower-case name. Call it after feeding the whole body."""
         if self._step is not ChunkedDecoder._read_tail:
-            raise _incomplete("The request body ended before its last chunk.")
+            raise _incomplete_body("The request body ended before its last chunk.")
         if self._missing_bytes:
-            raise _incomplete(f"The request body lacks {self._missing_bytes} of the bytes that it announced.")
+            raise _incomplete_body(f"The request body lacks {self._missing_bytes} of the bytes it announced.")
         if self._trailer_names is None:
-            if bytes(self._held) not in (b"", b"\r\n"):
-                raise _incomplete("The request body does not end as it should after its last chunk.")
+            if bytes(self._buffer) not in (b"", b"\r\n"):
+                raise _incomplete_body("The request body has unexpected data after its last chunk.")
             return {}
         return self._trailers()
 
     def _read_header(self, data: bytes, position: int) -> int:
         end = data.find(b"\n", position) + 1
-        self._held += data[position : end or None]
-        if len(self._held) > MAX_FRAME_HEADER_BYTES:
-            raise _malformed("A chunk header is too long.")
+        self._buffer += data[position : end or None]
+        if len(self._buffer) > MAX_FRAME_HEADER_BYTES:
+            raise _malformed_body("A chunk header is too long.")
         if not end:
             return len(data)
-        line = bytes(self._held)
-        self._held.clear()
+        line = bytes(self._buffer)
+        self._buffer.clear()
         self._begin_chunk(line)
         return end
 
     def _begin_chunk(self, line: bytes) -> None:
         size, _, extension = line.rstrip(b"\r\n").partition(b";")
         if not line.endswith(b"\r\n") or not size or len(size) > 16 or not _HEX.issuperset(size):
-            raise _malformed("A chunk does not begin with its size in hexadecimal digits.")
+            raise _malformed_body("A chunk does not start with its size in hexadecimal digits.")
         self._chunk_left = int(size, 16)
         if self._chunk_left > self._missing_bytes:
-            raise _incomplete("The request body has more bytes than its x-amz-decoded-content-length announced.")
+            raise _incomplete_body("The request body is longer than its x-amz-decoded-content-length.")
         self._missing_bytes -= self._chunk_left
         if self._chain:
             self._begin_signed_chunk(extension)
@@ -92,7 +93,7 @@ class ChunkedDecoder:
 
     def _begin_signed_chunk(self, extension: bytes) -> None:
         if not extension.startswith(_SIGNATURE_FIELD):
-            raise _malformed("A chunk carries no chunk-signature.")
+            raise _malformed_body("A chunk has no chunk-signature.")
         self._chunk_signature = extension[len(_SIGNATURE_FIELD) :].decode("latin-1")
         if self._chunk_left and self._has_small_chunk:
             raise Fault(
@@ -104,7 +105,8 @@ class ChunkedDecoder:
 
     def _read_data(self, data: bytes, position: int) -> int:
         end = min(position + self._chunk_left, len(data))
-        piece = data[position:end]  # no copy when it is all of the data
+        # Slicing all of `data` does not copy it.
+        piece = data[position:end]
         if self._chain:
             self._chain.update(piece)
         self._decoded.append(piece)
@@ -119,40 +121,40 @@ class ChunkedDecoder:
             self._chain.check_chunk(self._chunk_signature)
 
     def _read_chunk_end(self, data: bytes, position: int) -> int:
-        end = position + 2 - len(self._held)
-        self._held += data[position:end]
-        if not b"\r\n".startswith(self._held):
-            raise _malformed("A chunk is longer than its size says.")
-        if len(self._held) == 2:
-            self._held.clear()
+        end = position + 2 - len(self._buffer)
+        self._buffer += data[position:end]
+        if not b"\r\n".startswith(self._buffer):
+            raise _malformed_body("A chunk is longer than its declared size.")
+        if len(self._buffer) == 2:
+            self._buffer.clear()
             self._step = ChunkedDecoder._read_header
         return min(end, len(data))
 
     def _read_tail(self, data: bytes, position: int) -> int:
-        self._held += data[position:]
-        if len(self._held) > MAX_TRAILER_BYTES:
+        self._buffer += data[position:]
+        if len(self._buffer) > MAX_TRAILER_BYTES:
             raise _malformed_trailer("The trailing fields are too long.")
         return len(data)
 
     def _trailers(self) -> Mapping[str, str]:
         fields: dict[str, str] = {}
-        # AWS's own example ends a trailing field with "\n\r\n", so an empty line does not end them.
-        for line in self._held.decode("latin-1").split("\n"):
+        # AWS's own example ends a trailing field with "\n\r\n", so an empty line does not end the trailer.
+        for line in self._buffer.decode("latin-1").split("\n"):
             name, separator, value = line.strip().partition(":")
             if name and (not separator or name.lower() in fields):
-                raise _malformed_trailer(f'"{name}" is not a trailing field, or there twice.')
+                raise _malformed_trailer(f'"{name}" is not a trailing field, or appears twice.')
             if name:
                 fields[name.lower()] = value.strip()
         signature = fields.pop(_TRAILER_SIGNATURE, "")
         if fields.keys() != self._trailer_names:
-            raise _malformed_trailer("The trailing fields are not those that x-amz-trailer announced.")
+            raise _malformed_trailer("The trailing fields differ from those in x-amz-trailer.")
         if self._chain:
             self._chain.check_trailers(fields, signature)
         return fields
 
 
 class _SignatureChain:
-    """Each chunk's signature covers the one before it, so that none can be dropped, moved or repeated."""
+    """Verifies chunk signatures. Each covers the one before it, so no chunk can be dropped, moved or repeated."""
 
     def __init__(self, seed: Seed) -> None:
         self._seed = seed
@@ -176,18 +178,18 @@ class _SignatureChain:
         text = f"{algorithm}\n{seed.timestamp}\n{seed.scope}\n{self._previous}\n{digests}"
         computed = hmac.digest(seed.signing_key, text.encode(), "sha256").hex()
         if not hmac.compare_digest(computed.encode(), signature.encode("latin-1", "replace")):
-            raise Refused(Reason.MISMATCH).fault(Family.S3)
+            raise RequestRefused(Reason.MISMATCH).fault(Family.S3)
         self._previous = computed
 
 
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 
 
-def _incomplete(message: str) -> Fault:
+def _incomplete_body(message: str) -> Fault:
     return Fault("IncompleteBody", message)
 
 
-def _malformed(message: str) -> Fault:
+def _malformed_body(message: str) -> Fault:
     return Fault("InvalidRequest", f"The aws-chunked body is malformed. {message}")
 
 

@@ -1,4 +1,4 @@
-"""Calls to a yard, or to any AWS endpoint, from the service models alone."""
+"""A client for a yard or any AWS endpoint, driven by the service models alone."""
 
 import base64
 import contextlib
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT_S = 60.0
 
-_PIECE_BYTES = 64 * 1024
+_READ_BYTES = 64 * 1024
 
 
 class CallFailed(TrainyardError):
@@ -35,10 +35,10 @@ class CallFailed(TrainyardError):
 class Client:
     """Makes AWS calls with one key pair to one endpoint.
 
-    May be shared between threads; connections are kept alive, as many as there were calls at one time. Bodies are
-    bytes, whole in memory, both ways, but for those that `stream` reads. Nothing is tried twice. CallFailed is what the
-    service answered, InvalidRequest what it was not even asked, and Unavailable means that no whole answer came, so
-    that the call may or may not have had its effect.
+    Safe to share between threads; it keeps as many connections alive as there were concurrent calls. Request and
+    response bodies are held in memory as bytes, except those that `stream` reads. Calls are never retried. CallFailed
+    is an error response from the service. InvalidRequest means the call was not sent. Unavailable means that no
+    complete response arrived, so the call may or may not have taken effect.
     """
 
     def __init__(
@@ -57,33 +57,35 @@ class Client:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidRequest(f'"{endpoint_url}" is not an address; write it like http://127.0.0.1:4400.')
         self._endpoint_url = endpoint_url.rstrip("/")
-        self._wire = _Wire(parts.scheme, parts.hostname, port=parts.port, ca_bundle=ca_bundle, timeout_s=timeout_s)
-        self._keys = _Keys(access_key_id, secret, session_token)
+        self._connections = _ConnectionPool(
+            parts.scheme, parts.hostname, port=parts.port, ca_bundle=ca_bundle, timeout_s=timeout_s
+        )
+        self._keys = _SigningKeys(access_key_id, secret, session_token)
         self._region = region
         self._models = models or Models()
 
     def call(self, service: str, operation: str, **params: Any) -> dict[str, Any]:
-        """The response shape of `operation`, by botocore's name of the service and AWS's names of members."""
+        """Call an operation and return its response shape. `service` is botocore's name; members have AWS's names."""
         operation_model = self._operation(service, operation)
-        answer = self._wire.exchange(self._signed_request(operation_model, params))
-        return _parsed(operation_model, answer)
+        answer = self._connections.exchange(self._signed_request(operation_model, params))
+        return _parse_response(operation_model, answer)
 
     @contextlib.contextmanager
     def stream(self, service: str, operation: str, **params: Any) -> Iterator[Iterator[bytes]]:
-        """The lines of the body that `operation` answers with, each as soon as it has come, without its newline.
+        """Call an operation and yield the lines of its response body as they arrive, without newlines.
 
-        CallFailed is raised before the first line. The lines end where the service ended them; Unavailable is raised
-        where it did not, or where nothing came for as long as an answer may take. Leaving the block hangs up.
+        CallFailed is raised before the first line. The iterator ends when the service ends the body; Unavailable is
+        raised if the connection breaks or stays silent for longer than the timeout. Leaving the block disconnects.
         """
         operation_model = self._operation(service, operation)
-        with self._wire.opened(self._signed_request(operation_model, params)) as answer:
+        with self._connections.open_response(self._signed_request(operation_model, params)) as answer:
             if answer.status >= 300:
-                _parsed(operation_model, _Answer(answer.status, answer.headers, b"".join(answer.pieces)))
+                _parse_response(operation_model, _Response(answer.status, answer.headers, b"".join(answer.pieces)))
             yield _lines(answer.pieces)
 
     def close(self) -> None:
-        """Close the connections at rest; a later call opens a new one."""
-        self._wire.close()
+        """Close idle connections; a later call opens a new one."""
+        self._connections.close()
 
     def _operation(self, service: str, operation: str) -> "OperationModel":
         model = self._models.service(service)
@@ -114,8 +116,8 @@ class Client:
         return signable.prepare()
 
 
-class _Keys(NamedTuple):
-    """What botocore's signers read; its own class would import half of it."""
+class _SigningKeys(NamedTuple):
+    """The key pair as botocore's signers read it; botocore's own class would import half of botocore."""
 
     access_key: str
     secret_key: str
@@ -123,66 +125,68 @@ class _Keys(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _Response:
     status: int
     headers: Mapping[str, str]
     body: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class _OpenAnswer:
+class _ResponseStream:
     status: int
     headers: Mapping[str, str]
     pieces: Iterator[bytes]
 
 
-class _Wire:
-    """The connections to one endpoint. One at rest is used again before another is opened."""
+class _ConnectionPool:
+    """The connections to one endpoint. An idle one is reused before a new one is opened."""
 
     def __init__(self, scheme: str, host: str, *, port: int | None, ca_bundle: Path | None, timeout_s: float) -> None:
         self._scheme, self._host, self._port, self._timeout_s = scheme, host, port, timeout_s
         self._ca_bundle = ca_bundle
-        self._resting: list[http.client.HTTPConnection] = []  # append and pop are safe between threads
+        # append and pop are safe between threads.
+        self._idle: list[http.client.HTTPConnection] = []
 
-    def exchange(self, request: Any) -> _Answer:
+    def exchange(self, request: Any) -> _Response:
         connection = self._connection()
         try:
             with self._failing_as_unavailable():
-                response = _sent(connection, request)
-                answer = _Answer(response.status, _joined(response.getheaders()), response.read())
+                response = _send(connection, request)
+                answer = _Response(response.status, _join_headers(response.getheaders()), response.read())
         except Unavailable:
             connection.close()
             raise
-        self._resting.append(connection)
+        self._idle.append(connection)
         return answer
 
     @contextlib.contextmanager
-    def opened(self, request: Any) -> Iterator[_OpenAnswer]:
-        """The answer, to be read within the block, on a connection that is not used again."""
+    def open_response(self, request: Any) -> Iterator[_ResponseStream]:
+        """Send a request and yield the response, to be read within the block; the connection is not reused."""
         with contextlib.closing(self._connection()) as connection:
             with self._failing_as_unavailable():
-                response = _sent(connection, request)
-            yield _OpenAnswer(response.status, _joined(response.getheaders()), self._pieces(response))
+                response = _send(connection, request)
+            yield _ResponseStream(response.status, _join_headers(response.getheaders()), self._pieces(response))
 
     def _pieces(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
         while True:
             with self._failing_as_unavailable():
-                piece = response.read1(_PIECE_BYTES)
+                piece = response.read1(_READ_BYTES)
             if not piece:
                 return
             yield piece
 
     def close(self) -> None:
-        while self._resting:
-            self._resting.pop().close()
+        while self._idle:
+            self._idle.pop().close()
 
     def _connection(self) -> http.client.HTTPConnection:
         try:
-            connection = self._resting.pop()
+            connection = self._idle.pop()
         except IndexError:
             return self._new_connection()
-        if _was_dropped(connection):
-            connection.close()  # the request opens it again
+        if _is_dropped(connection):
+            # The next request opens it again.
+            connection.close()
         return connection
 
     def _new_connection(self) -> http.client.HTTPConnection:
@@ -191,7 +195,7 @@ class _Wire:
         try:
             context = ssl.create_default_context(cafile=str(self._ca_bundle) if self._ca_bundle else None)
         except OSError as error:
-            raise InvalidRequest(f"The certificate bundle {self._ca_bundle} cannot be read: {error}.") from error
+            raise InvalidRequest(f"Cannot read the certificate bundle {self._ca_bundle}: {error}.") from error
         return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout_s, context=context)
 
     @contextlib.contextmanager
@@ -206,16 +210,16 @@ class _Wire:
         if isinstance(error, ConnectionRefusedError):
             return Unavailable(f"Nothing listens at {where}. Start a yard there with `trainyard up`.")
         if isinstance(error, TimeoutError):
-            return Unavailable(f"{where} gave no answer within {self._timeout_s:g} s; see `trainyard status`.")
+            return Unavailable(f"{where} did not answer within {self._timeout_s:g} s; see `trainyard status`.")
         if isinstance(error, ssl.SSLCertVerificationError):
             return Unavailable(
                 f"The certificate of {where} is not trusted ({error.verify_message}). "
-                "Name the yard's certificate authority, as `trainyard env` does in AWS_CA_BUNDLE."
+                "Set AWS_CA_BUNDLE to the yard's certificate authority, as `trainyard env` does."
             )
         return Unavailable(f"The call to {where} broke off: {error or type(error).__name__}.")
 
 
-def _sent(connection: http.client.HTTPConnection, request: Any) -> http.client.HTTPResponse:
+def _send(connection: http.client.HTTPConnection, request: Any) -> http.client.HTTPResponse:
     target = urlsplit(request.url)
     path = f"{target.path or '/'}?{target.query}" if target.query else target.path or "/"
     headers = {name: _text(value) for name, value in request.headers.items()}
@@ -224,16 +228,16 @@ def _sent(connection: http.client.HTTPConnection, request: Any) -> http.client.H
 
 
 def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    begun = b""
+    partial = b""
     for piece in pieces:
-        *whole, begun = (begun + piece).split(b"\n")
+        *whole, partial = (partial + piece).split(b"\n")
         yield from whole
-    if begun:
-        yield begun
+    if partial:
+        yield partial
 
 
-def _was_dropped(connection: http.client.HTTPConnection) -> bool:
-    """Whether the server closed a connection at rest, seen before a call is put on it and lost."""
+def _is_dropped(connection: http.client.HTTPConnection) -> bool:
+    """Whether the server closed an idle connection. Checked before a call is sent on it and lost."""
     if connection.sock is None:
         return False
     poll = select.poll()
@@ -249,26 +253,26 @@ def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _joined(fields: list[tuple[str, str]]) -> Mapping[str, str]:
+def _join_headers(fields: list[tuple[str, str]]) -> Mapping[str, str]:
     from botocore.awsrequest import HeadersDict
 
     headers: Mapping[str, str] = HeadersDict(fields)
     return headers
 
 
-def _parsed(operation: "OperationModel", answer: _Answer) -> dict[str, Any]:
+def _parse_response(operation: "OperationModel", answer: _Response) -> dict[str, Any]:
     from botocore.parsers import ResponseParserError, create_parser
 
     has_failed = answer.status >= 300
-    # botocore leaves a body that is not bytes alone, where it would read bytes as text.
+    # botocore would decode bytes as text; it leaves other types alone.
     body = answer.body if has_failed or not operation.has_streaming_output else memoryview(answer.body)
     response = {"headers": answer.headers, "status_code": answer.status, "body": body}
     try:
         parsed = create_parser(operation.service_model.resolved_protocol).parse(response, operation.output_shape)
     except ResponseParserError as error:
-        raise Unavailable(f"The answer to {operation.name} is no AWS answer: {error}.") from error
+        raise Unavailable(f"The response to {operation.name} is not an AWS response: {error}.") from error
     if not has_failed:
         return {name: answer.body if value is body else value for name, value in parsed.items()}
-    told = parsed.get("Error", {})
-    code = told.get("Code") or str(answer.status)
-    raise CallFailed(code, told.get("Message") or f"{operation.name} failed with {code}.", status=answer.status)
+    details = parsed.get("Error", {})
+    code = details.get("Code") or str(answer.status)
+    raise CallFailed(code, details.get("Message") or f"{operation.name} failed with {code}.", status=answer.status)

@@ -1,4 +1,4 @@
-"""Request bodies that a client compressed, as botocore does with large PutMetricData calls."""
+"""Decompression of request bodies; botocore compresses large PutMetricData calls."""
 
 import zlib
 from typing import TYPE_CHECKING
@@ -12,32 +12,32 @@ if TYPE_CHECKING:
 
 
 def plain_body(request: HttpRequest, operation: "OperationModel") -> bytes:
-    """The body without its gzip encoding; one that would unfold beyond what its operation takes is refused before."""
+    """Return the body, decompressed if it is gzip. Refuse one that would exceed the limit of its operation."""
     if not _is_compressed(request):
         return request.body
     limit_bytes = limits_of(operation).size_bytes
-    unpacking = zlib.decompressobj(wbits=31)
-    body = _unfold(unpacking, request.body, limit_bytes)
-    if unpacking.eof:
+    decompressor = zlib.decompressobj(wbits=31)
+    body = _decompress(decompressor, request.body, limit_bytes)
+    if decompressor.eof:
         return body
     if len(body) == limit_bytes:
         raise too_large(operation, limit_bytes)
-    raise Fault("SerializationException", "The gzip stream of the body ends too early.")
+    raise Fault("SerializationException", "The gzip stream of the body is truncated.")
 
 
 def plain_start(request: HttpRequest, size_bytes: int) -> bytes:
-    """As much of the beginning of the body, without its gzip encoding."""
+    """Return the first `size_bytes` of the body, decompressed if it is gzip."""
     if not _is_compressed(request):
         return request.body[:size_bytes]
-    return _unfold(zlib.decompressobj(wbits=31), request.body, size_bytes)
+    return _decompress(zlib.decompressobj(wbits=31), request.body, size_bytes)
 
 
 def _is_compressed(request: HttpRequest) -> bool:
     return bool(request.body) and request.headers.get("content-encoding").strip().lower() == "gzip"
 
 
-def _unfold(unpacking: "zlib._Decompress", body: bytes, size_bytes: int) -> bytes:
+def _decompress(decompressor: "zlib._Decompress", body: bytes, size_bytes: int) -> bytes:
     try:
-        return unpacking.decompress(body, size_bytes)
+        return decompressor.decompress(body, size_bytes)
     except zlib.error as error:
-        raise Fault("SerializationException", "The body is not the gzip stream that Content-Encoding says.") from error
+        raise Fault("SerializationException", "Content-Encoding is gzip, but the body is not a gzip stream.") from error

@@ -1,4 +1,4 @@
-"""AWS faults: the one exception that carries a code of theirs, and the table that gives ours one."""
+"""AWS faults: the exception that carries an AWS error code, and the tables that map our errors to codes."""
 
 from dataclasses import dataclass, field
 
@@ -18,7 +18,7 @@ from trainyard.foundation.errors import (
 class Fault(TrainyardError):
     """An error with an AWS code, an HTTP status, and the extra members some codes carry (`BucketName`, `Key`).
 
-    `headers` are sent with it: a 304 tells the ETag by them, and has no body to tell it in.
+    `headers` are sent with it: a 304 has no body, so it carries the ETag in a header.
     """
 
     def __init__(
@@ -36,9 +36,9 @@ class Fault(TrainyardError):
 
 @dataclass(frozen=True, slots=True)
 class FaultRow:
-    """A code and its status. `member` is the extra member that carries the name of what was not found.
+    """An AWS code and its status. `member` is the extra member that carries the name of what was not found.
 
-    `words` is the sentence that AWS has for it, with `{name}` where the name goes; without one, ours is given.
+    `words` is AWS's message, with `{name}` as the placeholder of the name; without it, our own message is sent.
     """
 
     code: str
@@ -49,32 +49,33 @@ class FaultRow:
 
 @dataclass(frozen=True, slots=True)
 class FaultTable:
-    """How one service words our errors.
+    """Maps our errors to the codes of one AWS service.
 
-    `kinds` are the exceptions for the NotFound of one kind, `taken` those for its AlreadyExists.
+    `not_found` and `already_exists` have rows by kind of resource, which take precedence over `rows`.
     """
 
     rows: dict[type[TrainyardError], FaultRow]
-    kinds: dict[str, FaultRow] = field(default_factory=dict)
-    taken: dict[str, FaultRow] = field(default_factory=dict)
+    not_found: dict[str, FaultRow] = field(default_factory=dict)
+    already_exists: dict[str, FaultRow] = field(default_factory=dict)
 
     def fault(self, error: TrainyardError) -> Fault:
+        """Return the fault for an error; a Fault is returned unchanged."""
         if isinstance(error, Fault):
             return error
         row = self._row_of_kind(error)
         for cls in type(error).__mro__:
             row = row or self.rows.get(cls) or _DEFAULTS.get(cls)
-        assert row is not None, f"no row for {type(error).__name__}: the root has one"
+        assert row is not None, f"no row for {type(error).__name__}: TrainyardError needs one"
         members = {row.member: error.name} if row.member and isinstance(error, NotFound) else None
-        return Fault(row.code, _words(row, error), status=row.status, members=members)
+        return Fault(row.code, _message(row, error), status=row.status, members=members)
 
     def _row_of_kind(self, error: TrainyardError) -> FaultRow | None:
         if isinstance(error, NotFound):
-            return self.kinds.get(error.kind)
-        return self.taken.get(error.kind) if isinstance(error, AlreadyExists) else None
+            return self.not_found.get(error.kind)
+        return self.already_exists.get(error.kind) if isinstance(error, AlreadyExists) else None
 
 
-def _words(row: FaultRow, error: TrainyardError) -> str:
+def _message(row: FaultRow, error: TrainyardError) -> str:
     if row.words and isinstance(error, NotFound | AlreadyExists):
         return row.words.replace("{name}", error.name)
     return error.message

@@ -1,4 +1,4 @@
-"""Requests and responses as values, below any server."""
+"""HTTP requests and responses as values, independent of any server."""
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping
@@ -6,20 +6,22 @@ from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol
 from urllib.parse import unquote
 
-FIELD_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # what RFC 9110 calls a token
-CONTROLS = re.compile("[\x00-\x08\x0a-\x1f\x7f]")  # what the value of a header cannot have
+# A token of RFC 9110.
+FIELD_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+# Characters that a header value must not contain.
+CONTROLS = re.compile("[\x00-\x08\x0a-\x1f\x7f]")
 
 
 def read_length(text: str) -> int | None:
-    """A number of bytes as headers write it; None for anything else, such as one of more digits than Python reads."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _LONGEST_LENGTH else None
+    """Parse a number of bytes from a header; None for anything else, such as a number with too many digits."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_LENGTH_DIGITS else None
 
 
-_LONGEST_LENGTH = 16
+_MAX_LENGTH_DIGITS = 16
 
 
 class Headers:
-    """Header fields by lower-case name; repeated fields are joined with a comma, as signatures want them."""
+    """Header fields by lower-case name; repeated fields are joined with a comma, as they are signed."""
 
     __slots__ = ("_fields",)
 
@@ -27,8 +29,8 @@ class Headers:
         self._fields: dict[str, str] = {}
         for name, value in fields:
             lower = name.lower()
-            known = self._fields.get(lower)
-            self._fields[lower] = value if known is None else f"{known},{value}"
+            earlier = self._fields.get(lower)
+            self._fields[lower] = value if earlier is None else f"{earlier},{value}"
 
     def __getitem__(self, name: str) -> str:
         return self._fields[name]
@@ -48,10 +50,10 @@ class Headers:
 
 @dataclass(slots=True)
 class HttpRequest:
-    """One request. `path` and `query` are as they came, still percent-encoded.
+    """One request. `path` and `query` are as received, still percent-encoded.
 
-    `body` is the whole body where the operation takes a shape, and empty where it takes a stream. `from_link` names the
-    headers that were not sent, but carried in the query of a link.
+    `body` is the whole body if the operation takes a shape, and empty if it takes a stream. `from_link` names the
+    headers that came from the query of a presigned link.
     """
 
     method: str
@@ -67,7 +69,7 @@ class HttpRequest:
         return self.headers.get("host")
 
     def parameters(self) -> list[tuple[str, str]]:
-        """The query decoded, in order, blank values kept; a bare name has the value ""."""
+        """Return the decoded query in order, including blank values; a bare name has the value ""."""
         pairs = []
         for piece in self.query.split("&"):
             if piece:
@@ -77,10 +79,10 @@ class HttpRequest:
 
 
 class ByteStream(Protocol):
-    """The body of a streaming request, decoded and verified on the way.
+    """The body of a streaming request, decoded and verified while it is read.
 
-    Iterating raises Fault when the body turns out short, tampered with or wrongly summed; only a stream that ended
-    without an error may be believed. `trailers` holds the fields after the body by lower-case name, once it has ended.
+    Iterating raises Fault if the body is short, tampered with or has a wrong checksum; trust only a stream that ended
+    without an error. `trailers` holds the fields after the body by lower-case name, once it has ended.
     """
 
     @property
@@ -91,7 +93,7 @@ class ByteStream(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FileSlice:
-    """Bytes of an open file that the kernel may send. Who sends them closes the file afterwards."""
+    """Bytes of an open file that the kernel may send. The sender closes the file afterwards."""
 
     file: BinaryIO
     offset: int
@@ -99,7 +101,7 @@ class FileSlice:
 
 
 class ClosableBytes(Protocol):
-    """A body that comes in pieces. Who takes them calls `aclose` in the end, also when not all were taken."""
+    """A body in pieces. Its reader calls `aclose` at the end, even if it did not read all of them."""
 
     def __aiter__(self) -> AsyncIterator[bytes]: ...
 
@@ -108,7 +110,7 @@ class ClosableBytes(Protocol):
 
 @dataclass(slots=True)
 class HttpResponse:
-    """One answer. A body in pieces must have exactly the length its headers announce."""
+    """One response. A body in pieces must have exactly the length its headers announce."""
 
     status: int
     headers: list[tuple[str, str]] = field(default_factory=list)

@@ -1,7 +1,7 @@
-"""Headers that a link carries in its query.
+"""Headers that a presigned link carries in its query.
 
-Who makes a link cannot send headers with it. So the SDKs for JavaScript, Go and Ruby move their x-amz- headers into the
-query, boto3 does with Signature Version 2, and S3 reads them there as if they were headers.
+A link cannot carry HTTP headers. So the SDKs for JavaScript, Go and Ruby move their x-amz- headers into the query, as
+boto3 does with Signature Version 2, and S3 reads them from there as if they were headers.
 """
 
 from dataclasses import replace
@@ -9,24 +9,29 @@ from dataclasses import replace
 from trainyard.wire.fault import Fault
 from trainyard.wire.http import CONTROLS, FIELD_NAME, Headers, HttpRequest
 
-_OF_SIGNATURE = frozenset(
+_SIGNATURE_FIELDS = frozenset(
     (
         *("x-amz-algorithm", "x-amz-credential", "x-amz-date", "x-amz-expires", "x-amz-signedheaders"),
         *("x-amz-signature", "x-amz-security-token", "x-amz-content-sha256"),
     )
 )
-_OF_LEGACY_LINK = frozenset({"content-type", "content-md5"})
+_LEGACY_LINK_FIELDS = frozenset({"content-type", "content-md5"})
 
-# What is said of the body when there is none yet: the JavaScript SDK gives every link the checksum of an empty one, and
-# S3 takes no notice of it (aws-sdk-go-v2 issue 2610). The other x-amz-checksum- headers only choose.
-_OF_BODY = ("x-amz-checksum-", "x-amz-sdk-checksum-algorithm", "x-amz-trailer", "x-amz-decoded-content-length")
-_CHOICES = frozenset({"x-amz-checksum-mode", "x-amz-checksum-algorithm", "x-amz-checksum-type"})
+# Fields that describe the body before there is one: the JavaScript SDK gives every link the checksum of an empty body,
+# and S3 ignores it (aws-sdk-go-v2 issue 2610). The other x-amz-checksum- headers are options.
+_BODY_FIELD_PREFIXES = (
+    "x-amz-checksum-",
+    "x-amz-sdk-checksum-algorithm",
+    "x-amz-trailer",
+    "x-amz-decoded-content-length",
+)
+_CHECKSUM_OPTIONS = frozenset({"x-amz-checksum-mode", "x-amz-checksum-algorithm", "x-amz-checksum-type"})
 
 
 def with_link_headers(request: HttpRequest) -> HttpRequest:
-    """The request with the headers that its link carries; a header that was also sent is left as it was sent.
+    """Return the request with the headers from its link added; headers that were sent take precedence.
 
-    Fault for a header that could not have been sent as one, and for one that is carried twice.
+    Raises Fault for a name or value that is not valid in a header, and for a header that the link carries twice.
     """
     if "ignature=" not in request.query:
         return request
@@ -50,12 +55,12 @@ def with_link_headers(request: HttpRequest) -> HttpRequest:
 
 
 def _check_field(name: str, value: str) -> None:
-    """Refuse what no client could send as a header: kept with an object, it would break every answer that gives it."""
+    """Refuse an invalid header: stored with an object, it would break every response that returns it."""
     if not FIELD_NAME.fullmatch(name) or CONTROLS.search(value):
         raise _bad_field(
             name,
-            "A link can carry only what a header can: letters, digits and hyphens in its name, and no line break or "
-            "other control character in its value.",
+            "A header in a link needs a name of letters, digits and hyphens, and a value without line breaks or other "
+            "control characters.",
         )
 
 
@@ -68,8 +73,8 @@ def _is_for_s3(credential: str) -> bool:
 
 
 def _is_header(name: str, *, is_legacy: bool) -> bool:
-    if name in _OF_SIGNATURE:
+    if name in _SIGNATURE_FIELDS:
         return False
     if not name.startswith("x-amz-"):
-        return is_legacy and name in _OF_LEGACY_LINK
-    return name in _CHOICES or not name.startswith(_OF_BODY)
+        return is_legacy and name in _LEGACY_LINK_FIELDS
+    return name in _CHECKSUM_OPTIONS or not name.startswith(_BODY_FIELD_PREFIXES)

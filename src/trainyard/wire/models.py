@@ -1,7 +1,7 @@
-"""The service models: botocore's own without their prose, and ours beside them in the same form.
+"""Service models: botocore's without their documentation, and our own in the same format.
 
-The prose is most of a model, so what is left of it is kept in a cache, one JSON file per service and botocore version.
-botocore itself is imported on first use: it costs over 100 ms.
+Documentation is most of a model, so the stripped models are cached, one JSON file per service and botocore version.
+botocore is imported on first use: that takes over 100 ms.
 """
 
 import gzip
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Laid out like botocore's own data, so that AWS_DATA_PATH may name it to any client that is built on botocore.
+# Laid out like botocore's own data, so that AWS_DATA_PATH can point any botocore client at it.
 OWN_MODELS = Path(__file__).parent / "services"
 
 _FORMAT = 1
@@ -28,10 +28,10 @@ _PROSE = frozenset({"documentation", "documentationUrl", "deprecatedMessage", "e
 
 
 class Models:
-    """Service models by botocore's name of the service, each loaded once, on first use.
+    """Service models by botocore's service name, each loaded once, on first use.
 
-    Safe to share between threads. Whatever is wrong with the cache, from a torn file to a folder that cannot be
-    written, only costs the time to build the model again. Who does not own the cache only reads it: `writes=False`.
+    Safe to share between threads. A broken cache, from a torn file to a read-only folder, only costs the time to build
+    the model again. A process that does not own the cache passes `writes=False` and only reads it.
     """
 
     def __init__(self, cache: Path | None = None, *, writes: bool = True) -> None:
@@ -40,7 +40,7 @@ class Models:
         self._loaded: dict[str, ServiceModel] = {}
 
     def service(self, name: str) -> "ServiceModel":
-        """The newest model of a service; NotFound where neither we nor botocore have one."""
+        """Return the newest model of a service; NotFound if neither we nor botocore have one."""
         model = self._loaded.get(name)
         if model is not None:
             return model
@@ -53,7 +53,8 @@ class Models:
         import botocore
         from botocore.model import ServiceModel
 
-        if (OWN_MODELS / name).is_dir():  # small, and another with every version of ours: not for the cache
+        # Ours are small and change with every version of ours, so they are not cached.
+        if (OWN_MODELS / name).is_dir():
             return ServiceModel(_without_prose(_read_packaged(OWN_MODELS, name)), name)
         version: str = botocore.__version__
         description = self._read_cached(name, version)
@@ -66,12 +67,12 @@ class Models:
         if self._cache is None:
             return None
         try:
-            kept = json.loads(_cache_file(self._cache, name, version=version).read_bytes())
+            cached = json.loads(_cache_file(self._cache, name, version=version).read_bytes())
         except (OSError, ValueError, RecursionError):
             return None
-        if not isinstance(kept, dict) or kept.get("stamp") != _stamp(name, version):
+        if not isinstance(cached, dict) or cached.get("stamp") != _stamp(name, version):
             return None
-        model = kept.get("model")
+        model = cached.get("model")
         return model if isinstance(model, dict) and {"metadata", "operations", "shapes"} <= model.keys() else None
 
     def _write_cached(self, name: str, version: str, *, description: dict[str, Any]) -> None:
@@ -102,7 +103,7 @@ def _stamp(name: str, version: str) -> list[Any]:
 
 
 def _read_packaged(data: Path, name: str) -> dict[str, Any]:
-    """The model as AWS words it, without botocore's extras, which describe its Python face rather than the wire."""
+    """Read AWS's own model, without botocore's extras, which describe its Python API rather than the wire."""
     versions = sorted((data / name).glob("[0-9]*")) if (data / name).is_dir() else []
     if not versions:
         raise NotFound("service model", name)
@@ -113,22 +114,22 @@ def _read_packaged(data: Path, name: str) -> dict[str, Any]:
 
 
 def _without_prose(description: dict[str, Any]) -> dict[str, Any]:
-    kept = _trimmed(description)
-    kept["operations"] = {name: _trimmed(operation) for name, operation in description["operations"].items()}
-    kept["shapes"] = {name: _trimmed_shape(shape) for name, shape in description["shapes"].items()}
-    return kept
+    result = _drop_prose(description)
+    result["operations"] = {name: _drop_prose(operation) for name, operation in description["operations"].items()}
+    result["shapes"] = {name: _drop_shape_prose(shape) for name, shape in description["shapes"].items()}
+    return result
 
 
-def _trimmed_shape(shape: dict[str, Any]) -> dict[str, Any]:
-    kept = _trimmed(shape)
+def _drop_shape_prose(shape: dict[str, Any]) -> dict[str, Any]:
+    result = _drop_prose(shape)
     if "members" in shape:
-        # Only the references are trimmed: a member may well be called "documentation".
-        kept["members"] = {name: _trimmed(reference) for name, reference in shape["members"].items()}
+        # Strip only inside the references: a member itself may be named "documentation".
+        result["members"] = {name: _drop_prose(reference) for name, reference in shape["members"].items()}
     for reference in ("member", "key", "value"):
         if reference in shape:
-            kept[reference] = _trimmed(shape[reference])
-    return kept
+            result[reference] = _drop_prose(shape[reference])
+    return result
 
 
-def _trimmed(node: dict[str, Any]) -> dict[str, Any]:
+def _drop_prose(node: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in node.items() if key not in _PROSE}

@@ -1,4 +1,4 @@
-"""Why a request is not believed, and the code each family of AWS services gives that."""
+"""Why a request fails authentication, and the error code that each family of AWS services has for it."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -11,7 +11,7 @@ LEGACY = "Signature Version 2"
 
 
 class Family(Enum):
-    """How a service words a refused signature. S3 alone also signs the path as it was sent."""
+    """How a service reports a refused signature. Only S3 signs the path as sent."""
 
     S3 = auto()
     JSON = auto()  # awsJson, rest-json and rpc-v2-cbor
@@ -37,8 +37,8 @@ class Reason(Enum):
     MISMATCH = auto()
 
 
-class Refused(TrainyardError):
-    """The request does not prove who sent it. `fault` words it for the service that was called."""
+class RequestRefused(TrainyardError):
+    """The request failed authentication. `fault` gives the error of the service that was called."""
 
     def __init__(self, reason: Reason, message: str = "", *, members: dict[str, str] | None = None) -> None:
         super().__init__(message)
@@ -50,8 +50,8 @@ class Refused(TrainyardError):
         return Fault(row.code, row.message or self.message, status=row.status, members=members)
 
 
-def unsupported(mechanism: str) -> Refused:
-    return Refused(
+def unsupported_mechanism(mechanism: str) -> RequestRefused:
+    return RequestRefused(
         Reason.UNSUPPORTED,
         f"The authorization mechanism you have provided ({mechanism}) is not supported. Please use {ALGORITHM}; "
         'with boto3 that is Config(signature_version="s3v4").',
@@ -60,7 +60,7 @@ def unsupported(mechanism: str) -> Refused:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A code; without a message of its own, that of the refusal is given."""
+    """An error code. Without a message here, the refusal's own message is sent."""
 
     code: str
     status: int = 403

@@ -1,4 +1,4 @@
-"""Which operation of a REST service a method, a path and a query mean, compiled from the URIs of its model."""
+"""Matches method, path and query to the operations of a REST service, compiled from the URIs of its model."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from trainyard.wire.addressing import decode_parameter, decode_path
 from trainyard.wire.fault import Fault
 from trainyard.wire.http import HttpRequest
-from trainyard.wire.percent import decode_parameter, decode_path
 
 if TYPE_CHECKING:
     from botocore.model import OperationModel, ServiceModel
 
 _LABEL = re.compile(r"\{(\w+)(\+?)\}")
 
-_Sign = tuple[str, str]  # where, and the name there: ("querystring", "uploadId"), ("header", "x-amz-copy-source")
+# A location and a name in it: ("querystring", "uploadId"), ("header", "x-amz-copy-source").
+_Binding = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class RestMatch:
 
 
 class RestTable:
-    """The operations of one service by path, method, and sub-resource: the `acl` of `GET /bucket?acl`."""
+    """The operations of one service by path, method and sub-resource, such as the `acl` of `GET /bucket?acl`."""
 
     def __init__(self, service: "ServiceModel") -> None:
         groups: dict[str, dict[tuple[str, str], list[_Candidate]]] = {}
@@ -41,16 +42,16 @@ class RestTable:
         self._resources = frozenset(candidate.resource for candidate in every) - {""}
 
     def match(self, request: HttpRequest, path: str) -> RestMatch | None:
-        """The operation and its labels; None where the service has no such path, method or sub-resource."""
+        """Return the operation and its labels; None if the service has no such path, method or sub-resource."""
         for template in self._templates:
-            found = template.pattern.fullmatch(path)
-            if found is not None:
+            match = template.pattern.fullmatch(path)
+            if match is not None:
                 parameters = _raw_parameters(request.query) if request.query else {}
                 group = template.groups.get((request.method, self._resource(parameters)))
                 operation = group.choose(parameters, request) if group is not None else None
                 if operation is None:
                     return None
-                return RestMatch(operation, {name: decode_path(text) for name, text in found.groupdict().items()})
+                return RestMatch(operation, {name: decode_path(text) for name, text in match.groupdict().items()})
         return None
 
     def _resource(self, parameters: Mapping[str, str]) -> str:
@@ -66,14 +67,14 @@ class RestTable:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """An operation as its URI tells it apart: by a sub-resource, values that must be given, members it needs."""
+    """An operation and what distinguishes its URI: a sub-resource, required values, required members."""
 
     operation: "OperationModel"
     template: str
     resource: str
     values: tuple[tuple[str, str], ...]
-    needs: frozenset[_Sign]
-    takes: frozenset[_Sign]
+    needs: frozenset[_Binding]
+    takes: frozenset[_Binding]
     is_retired: bool
     is_for_express: bool
 
@@ -85,36 +86,38 @@ class _Template:
 
 
 class _Group:
-    """Operations with the same path, method and sub-resource, told apart by what the request carries.
+    """Operations with the same path, method and sub-resource. Query parameters and headers distinguish them.
 
     UploadPart is a PutObject with `partNumber` and `uploadId`; with `x-amz-copy-source` it is UploadPartCopy.
     """
 
     def __init__(self, candidates: "Sequence[_Candidate]") -> None:
         self._values = candidates[0].values
-        # A sub-resource names its one operation whatever else the request lacks, which validation then tells.
-        is_told = len(candidates) == 1 and candidates[0].resource
-        self._signs = [] if is_told else sorted({sign for candidate in candidates for sign in candidate.needs})
+        # A sub-resource with one operation selects it even if required members are missing; validation reports those.
+        is_unambiguous = len(candidates) == 1 and candidates[0].resource
+        self._bindings = (
+            [] if is_unambiguous else sorted({binding for candidate in candidates for binding in candidate.needs})
+        )
         self._choices = [
-            _best(candidates, frozenset(sign for bit, sign in enumerate(self._signs) if mask >> bit & 1))
-            for mask in range(1 << len(self._signs))
+            _best_match(candidates, frozenset(binding for bit, binding in enumerate(self._bindings) if mask >> bit & 1))
+            for mask in range(1 << len(self._bindings))
         ]
 
     def choose(self, parameters: Mapping[str, str], request: HttpRequest) -> "OperationModel | None":
         if any(parameters.get(name) != value for name, value in self._values):
             return None
         mask = 0
-        for bit, (where, name) in enumerate(self._signs):
+        for bit, (where, name) in enumerate(self._bindings):
             if name in (parameters if where == "querystring" else request.headers):
                 mask |= 1 << bit
         return self._choices[mask]
 
 
-def _best(candidates: "Sequence[_Candidate]", present: frozenset[_Sign]) -> "OperationModel | None":
-    """The one that takes most of what is present, then the one that lacks least of what it needs.
+def _best_match(candidates: "Sequence[_Candidate]", present: frozenset[_Binding]) -> "OperationModel | None":
+    """Return the operation that takes most of what is present, then the one with the fewest missing members.
 
-    Where both could be meant, the retired twin of an operation and the one for directory buckets give way. None where
-    nothing at all speaks for the best: a bare POST to a key completes no upload.
+    Deprecated operations and those for directory buckets lose ties. None if no required member of the best one is
+    present: a bare POST to a key does not complete an upload.
     """
     best = max(
         candidates,
@@ -132,7 +135,7 @@ def _best(candidates: "Sequence[_Candidate]", present: frozenset[_Sign]) -> "Ope
 def _candidate(operation: "OperationModel") -> _Candidate:
     template, _, query = operation.http["requestUri"].partition("?")
     literals = [piece.partition("=") for piece in query.split("&") if piece and not piece.startswith("x-id=")]
-    needs, takes = _signs(operation)
+    needs, takes = _bindings(operation)
     context = operation.static_context_parameters
     return _Candidate(
         operation=operation,
@@ -146,8 +149,8 @@ def _candidate(operation: "OperationModel") -> _Candidate:
     )
 
 
-def _signs(operation: "OperationModel") -> tuple[set[_Sign], set[_Sign]]:
-    """The query parameters and headers that an operation needs, and those that it takes."""
+def _bindings(operation: "OperationModel") -> tuple[set[_Binding], set[_Binding]]:
+    """Return the query parameters and headers that an operation requires, and those that it takes."""
     shape = operation.input_shape
     if shape is None:
         return set(), set()

@@ -1,17 +1,17 @@
-"""Which operation of which service a request asks for, and in which protocol."""
+"""Routes a request to the operation of a service, and to the codec of its protocol."""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from trainyard.wire.addressing import Hosts
 from trainyard.wire.fault import Fault
-from trainyard.wire.hosts import Hosts
 from trainyard.wire.http import HttpRequest
 from trainyard.wire.models import Models
 from trainyard.wire.protocols.aws_json import AwsJson
 from trainyard.wire.protocols.contract import Codec
-from trainyard.wire.protocols.query import Ec2Query, Query, action_of
+from trainyard.wire.protocols.query import AwsQuery, Ec2Query, action_of
 from trainyard.wire.protocols.rest_json import RestJson
 from trainyard.wire.protocols.rest_xml import RestXml
 from trainyard.wire.protocols.rpc_v2_cbor import RpcV2Cbor
@@ -20,7 +20,7 @@ from trainyard.wire.rest_table import RestTable
 if TYPE_CHECKING:
     from botocore.model import OperationModel
 
-# What tells a service before its model is loaded; a test holds these tables against the models.
+# These identify a service before its model is loaded; a test compares them with the models.
 SCOPES: Final = {
     "s3": "s3",
     "s3express": "s3",
@@ -44,7 +44,7 @@ TARGETS: Final = {
 }
 VERSIONS: Final = {"2011-06-15": "sts", "2010-05-08": "iam", "2010-08-01": "cloudwatch", "2016-11-15": "ec2"}
 QUERY: Final = frozenset(VERSIONS.values())
-# Signed alike, told apart by their paths.
+# Services with the same signing name, distinguished by their paths.
 REST: Final = {"sagemaker": ("sagemaker-runtime", "sagemaker-metrics"), "trainyard": ("trainyard",)}
 
 _ODD_SEGMENT = re.compile(r"/\.{0,2}/|/\.{1,2}$")
@@ -53,7 +53,7 @@ _CBOR_PATH = re.compile(r"/service/([^/]+)/operation/([^/]+)")
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What a request asks for, and the codec of the protocol it asks in. `labels` are those of the URI, decoded."""
+    """The operation of a request, and the codec of its protocol. `labels` are the decoded labels of the URI."""
 
     service: str
     operation: "OperationModel"
@@ -64,28 +64,28 @@ class Route:
 class Router:
     """Finds the operation of a request.
 
-    The signature's scope names the service; a request without one is known by its X-Amz-Target, its CBOR path or its
-    form, and is otherwise S3's. Safe to share between threads; the table of a service is compiled on first use.
+    The signature's scope names the service. A request without one is identified by its X-Amz-Target, CBOR path or form;
+    any other goes to S3. Safe to share between threads; the table of a service is compiled on first use.
     """
 
     def __init__(self, models: Models, served_hosts: Sequence[str]) -> None:
         self._models = models
         self._hosts = Hosts(served_hosts)
         self._json = {"1.0": AwsJson("1.0"), "1.1": AwsJson("1.1")}
-        self._cbor, self._query, self._ec2 = RpcV2Cbor(), Query(), Ec2Query()
+        self._cbor, self._query, self._ec2 = RpcV2Cbor(), AwsQuery(), Ec2Query()
         self._rest_json, self._rest_xml = RestJson(), RestXml()
         self._tables: dict[str, RestTable] = {}
         self._routes: dict[tuple[Codec, str, str], Route] = {}
 
     def needs_body(self, request: HttpRequest) -> bool:
-        """Whether the operation's name is in the body, which must then be read before `match`."""
+        """Whether the body names the operation, so that it must be read before `match`."""
         if request.method != "POST" or "x-amz-target" in request.headers or "smithy-protocol" in request.headers:
             return False
         service = SCOPES.get(_scope(request))
         return service in QUERY or (service is None and request.path in ("/", "") and _is_form(request))
 
     def match(self, request: HttpRequest) -> Route:
-        """The route of a request; Fault for an operation that AWS does not have either."""
+        """Return the route of a request; Fault for an operation that does not exist on AWS."""
         scope = _scope(request)
         service = SCOPES.get(scope)
         if service == "s3":
@@ -105,7 +105,7 @@ class Router:
         return self._match_s3(request)
 
     def fault_codec(self, request: HttpRequest) -> Codec:
-        """The codec to refuse a request in that `match` could not route; raises nothing."""
+        """Return the codec for the fault of a request that `match` could not route; never raises."""
         service = SCOPES.get(_scope(request))
         if service == "s3":
             return self._rest_xml
@@ -122,37 +122,39 @@ class Router:
             raise Fault("AccessForbidden", "CORSResponse: CORS is not enabled for this bucket.", status=403)
         bucket = self._hosts.bucket(request.host)
         path = request.path if bucket is None else f"/{bucket}{request.path}"
-        found = self._table("s3").match(request, path)
-        if found is None and request.headers.get("content-type").startswith("multipart/form-data"):
-            # The one S3 operation that no botocore model has: an upload from a browser's form.
+        match = self._table("s3").match(request, path)
+        if match is None and request.headers.get("content-type").startswith("multipart/form-data"):
+            # An upload from a browser form is the only S3 operation missing from botocore's model.
             raise Fault("NotImplemented", "Trainyard does not serve the s3 operation PostObject.", status=501)
-        if found is None:
+        if match is None:
             message = "The specified method is not allowed against this resource."
             raise Fault("MethodNotAllowed", message, status=405, members={"Method": request.method})
-        return Route("s3", found.operation, self._rest_xml, found.labels)
+        return Route("s3", match.operation, self._rest_xml, match.labels)
 
     def _match_target(self, request: HttpRequest) -> Route:
         prefix, _, name = request.headers["x-amz-target"].rpartition(".")
         service = TARGETS.get(prefix)
         if service is None:
             raise _unknown_operation(f'The yard has no service with the target "{prefix}".')
-        return self._named(self._json_codec(request), service, name=name)
+        return self._route_of(self._json_codec(request), service, name=name)
 
     def _match_cbor(self, request: HttpRequest) -> Route:
         path = _CBOR_PATH.fullmatch(request.path)
         service = TARGETS.get(path.group(1)) if path else None
         if path is None or service != "cloudwatch":
-            raise _unknown_operation("The yard has no such service over CBOR.")
-        return self._named(self._cbor, service, name=path.group(2))
+            raise _unknown_operation("The yard does not serve this service over CBOR.")
+        return self._route_of(self._cbor, service, name=path.group(2))
 
     def _match_rest(self, request: HttpRequest, services: Sequence[str]) -> Route:
-        # What is signed is the path without these segments, so that one signature would stand for several paths.
+        # The signed path omits these segments, so one signature would be valid for several paths.
         if _ODD_SEGMENT.search(request.path):
-            raise _unknown_operation(f"There is no operation at {request.path}, which has an empty or a dot segment.")
+            raise _unknown_operation(
+                f"There is no operation at {request.path}: the path has an empty or a dot segment."
+            )
         for service in services:
-            found = self._table(service).match(request, request.path)
-            if found is not None:
-                return Route(service, found.operation, self._rest_json, found.labels)
+            match = self._table(service).match(request, request.path)
+            if match is not None:
+                return Route(service, match.operation, self._rest_json, match.labels)
         raise _unknown_operation(f"There is no operation at {request.method} {request.path}.")
 
     def _match_action(self, parameters: Mapping[str, str], service: str | None) -> Route:
@@ -164,9 +166,9 @@ class Router:
             raise Fault(
                 "InvalidAction", f"Could not find operation {action} for version {version or 'NO_VERSION_SPECIFIED'}"
             )
-        return self._named(self._ec2 if service == "ec2" else self._query, service, name=action)
+        return self._route_of(self._ec2 if service == "ec2" else self._query, service, name=action)
 
-    def _named(self, codec: Codec, service: str, *, name: str) -> Route:
+    def _route_of(self, codec: Codec, service: str, *, name: str) -> Route:
         route = self._routes.get((codec, service, name))
         if route is None:
             model = self._models.service(service)
@@ -182,12 +184,12 @@ class Router:
         return table
 
     def _json_codec(self, request: HttpRequest) -> AwsJson:
-        is_first = request.headers.get("content-type").startswith("application/x-amz-json-1.0")
-        return self._json["1.0" if is_first else "1.1"]
+        is_1_0 = request.headers.get("content-type").startswith("application/x-amz-json-1.0")
+        return self._json["1.0" if is_1_0 else "1.1"]
 
 
 def _scope(request: HttpRequest) -> str:
-    """The service that the request says it is signed for, not yet believed; "" where it says none."""
+    """Return the service in the signature's scope, not yet verified; "" if there is none."""
     authorization = request.headers.get("authorization")
     credential = _between(authorization, "Credential=", ",") if authorization else ""
     if not credential and "X-Amz-Credential=" in request.query:

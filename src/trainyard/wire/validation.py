@@ -1,7 +1,7 @@
-"""The constraints of the models, checked on parsed shapes, in the words AWS has for a violation.
+"""Validates parsed shapes against the constraints of the models, with AWS's messages.
 
-A checker is a closure compiled once per shape; it returns None for a value that is in order, so that a valid request
-builds no path and no list.
+A checker is a closure compiled once per shape. It returns None for a valid value, so that a valid request allocates no
+paths and no lists.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,8 +28,8 @@ _CODES = {
     "ec2": "ValidationError",
     "sagemaker-runtime": "ValidationError",
 }
-# The words of S3 that it refuses itself, by the shape that lists them; others it stores or ignores.
-_S3_WORDS = {
+# The enums that S3 enforces, by shape name; it stores or ignores unknown values of other enums.
+_S3_ENUM_FAULTS = {
     "StorageClass": ("InvalidStorageClass", "The storage class you specified is not valid"),
     "ObjectCannedACL": ("InvalidArgument", "The canned ACL you specified is not valid"),
     "BucketCannedACL": ("InvalidArgument", "The canned ACL you specified is not valid"),
@@ -39,20 +39,23 @@ _S3_WORDS = {
     "ObjectOwnership": ("InvalidArgument", "Invalid x-amz-object-ownership header"),
     "EncodingType": ("InvalidArgument", "Invalid Encoding Method specified in Request"),
 }
-# Words that the yard has more of than the model: its catalog of instance types decides, which knows `local` too.
+# Enums that the yard extends: its catalog of instance types decides, and has `local` too.
 _OPEN_ENUMS = frozenset({"TrainingInstanceType"})
-# Lengths that the yard allows more of: all actions of a rule are one value, and two of them fill what AWS takes.
-_LONGER = {"ConfigValue": 4096}
-_UNBOUNDED = 65536  # the longest string that a pattern without a length of its own is tried on
-_SHOWN = 1024  # how much of a value a message repeats
-_SHOWN_ITEMS = 50
-_MOST_PROBLEMS = 100  # a request of many items may be wrong in all of them
+# Lengths that the yard extends: all actions of a rule are one value, and two of them reach AWS's limit.
+_MAX_LENGTHS = {"ConfigValue": 4096}
+# The longest string to match against a pattern whose shape has no maximum length.
+_MAX_PATTERN_INPUT = 65536
+# How much of a value a message repeats.
+_MAX_SHOWN_CHARACTERS = 1024
+_MAX_SHOWN_ITEMS = 50
+# Every item of a long list may be invalid.
+_MAX_PROBLEMS = 100
 
 _cache: "dict[OperationModel, Validate]" = {}
 
 
 def validator(service: str, operation: "OperationModel") -> Validate:
-    """A function that raises one Fault naming every constraint that a request shape violates."""
+    """Return a function that raises one Fault naming every constraint that a request shape violates."""
     validate = _cache.get(operation)
     if validate is None:
         validate = _cache[operation] = _compile(service, operation)
@@ -77,7 +80,7 @@ def _compile(service: str, operation: "OperationModel") -> Validate:
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """One violated constraint; `value` is None where a sensitive one must not be repeated."""
+    """One violated constraint; `value` is None if it is sensitive and must not be repeated."""
 
     path: str
     value: str | None
@@ -95,12 +98,12 @@ Check = Callable[[Any], list[_Problem] | None]
 
 
 def _message(problems: list[_Problem]) -> str:
-    told = problems[:_MOST_PROBLEMS]
-    return f"{len(told)} validation error{'s' if len(told) > 1 else ''} detected: {'; '.join(map(str, told))}"
+    shown = problems[:_MAX_PROBLEMS]
+    return f"{len(shown)} validation error{'s' if len(shown) > 1 else ''} detected: {'; '.join(map(str, shown))}"
 
 
 class _Checkers:
-    """Compiles the checkers of one operation; None stands for a shape that nothing is asked of."""
+    """Compiles the checkers of one operation; None stands for a shape without constraints."""
 
     def __init__(self, *, checks_values: bool = True) -> None:
         self._checks_values = checks_values
@@ -110,27 +113,27 @@ class _Checkers:
         if shape.type_name == "structure":
             return self._structure(shape)
         if shape.type_name == "list":
-            return _either(self._own(shape), _list_check(shape.member, self.compile(shape.member)))
+            return _check_both(self._value_check(shape), _list_check(shape.member, self.compile(shape.member)))
         if shape.type_name == "map":
-            return _either(
-                self._own(shape), _map_check(shape, self.compile(shape.key), value=self.compile(shape.value))
+            return _check_both(
+                self._value_check(shape), _map_check(shape, self.compile(shape.key), value=self.compile(shape.value))
             )
-        return self._own(shape)
+        return self._value_check(shape)
 
-    def _own(self, shape: "ModelShape") -> Check | None:
-        return _value_check(shape) if self._checks_values else None
+    def _value_check(self, shape: "ModelShape") -> Check | None:
+        return _compile_value_check(shape) if self._checks_values else None
 
     def _structure(self, shape: "ModelShape") -> Check | None:
         name: str = shape.name
         if name not in self._structures:
-            self._structures[name] = lambda value: self._late(name, value)
+            self._structures[name] = lambda value: self._check_structure(name, value)
             members = {member_name: self.compile(member) for member_name, member in shape.members.items()}
             checks = {member_name: check for member_name, check in members.items() if check is not None}
             is_union = bool(shape.metadata.get("union"))
             self._structures[name] = _structure_check(tuple(shape.required_members), checks, is_union=is_union)
         return self._structures[name]
 
-    def _late(self, name: str, value: Any) -> list[_Problem] | None:
+    def _check_structure(self, name: str, value: Any) -> list[_Problem] | None:
         check = self._structures[name]
         return check(value) if check is not None else None
 
@@ -158,19 +161,19 @@ def _structure_check(required: tuple[str, ...], checks: Mapping[str, Check], *, 
 
 
 def _list_check(member: "ModelShape", check_item: Check | None) -> Check:
-    constraints, is_sensitive = _listed(member), _is_sensitive(member)
+    constraints, is_sensitive = _constraints_text(member), _is_sensitive(member)
 
     def check(value: Any) -> list[_Problem] | None:
         problems: list[_Problem] = []
         for number, item in enumerate(value, 1):
             if item is None:
-                return [_Problem("", _quoted(value, is_sensitive=is_sensitive), "Member must not be null")]
+                return [_Problem("", _quote(value, is_sensitive=is_sensitive), "Member must not be null")]
             found = check_item(item) if check_item is not None else None
             if found and constraints:
                 constraint = f"Member must satisfy constraint: {constraints}"
-                return [_Problem("", _quoted(value, is_sensitive=is_sensitive), constraint)]
+                return [_Problem("", _quote(value, is_sensitive=is_sensitive), constraint)]
             problems.extend(problem.under(f"{number}.member") for problem in found or ())
-            if len(problems) >= _MOST_PROBLEMS:
+            if len(problems) >= _MAX_PROBLEMS:
                 break
         return problems or None
 
@@ -178,7 +181,7 @@ def _list_check(member: "ModelShape", check_item: Check | None) -> Check:
 
 
 def _map_check(shape: "ModelShape", key: Check | None, *, value: Check | None) -> Check:
-    key_constraints, value_constraints = _listed(shape.key), _listed(shape.value)
+    key_constraints, value_constraints = _constraints_text(shape.key), _constraints_text(shape.value)
     is_sensitive = _is_sensitive(shape.key) or _is_sensitive(shape.value)
 
     def check(entries: Any) -> list[_Problem] | None:
@@ -193,17 +196,17 @@ def _map_check(shape: "ModelShape", key: Check | None, *, value: Check | None) -
             elif found and value_constraints:
                 constraint = f"Map value must satisfy constraint: {value_constraints}"
             if constraint:
-                return [_Problem("", _quoted(entries, is_sensitive=is_sensitive), constraint)]
+                return [_Problem("", _quote(entries, is_sensitive=is_sensitive), constraint)]
             problems.extend(problem.under(f"{name}.member") for problem in found or ())
-            if len(problems) >= _MOST_PROBLEMS:
+            if len(problems) >= _MAX_PROBLEMS:
                 break
         return problems or None
 
     return check
 
 
-def _either(first: Check | None, second: Check) -> Check:
-    """What is too long or too short is not looked into."""
+def _check_both(first: Check | None, second: Check) -> Check:
+    """Combine two checks; the second runs only if the first passes."""
     if first is None:
         return second
     return lambda value: first(value) or second(value)
@@ -215,8 +218,8 @@ class _Constraint:
     holds: Callable[[Any], object]
 
 
-def _value_check(shape: "ModelShape") -> Check | None:
-    """The checker of a shape's own constraints: its length, its range, its pattern, its words."""
+def _compile_value_check(shape: "ModelShape") -> Check | None:
+    """Return the checker of a shape's own constraints: length, range, pattern and enum."""
     constraints = tuple(_constraints(shape))
     if not constraints:
         return None
@@ -229,46 +232,50 @@ def _value_check(shape: "ModelShape") -> Check | None:
                 break
         else:
             return None
-        shown = _quoted(value, is_sensitive=is_sensitive)
-        return [_Problem("", shown, it.text) for it in constraints if not it.holds(value)]
+        quoted = _quote(value, is_sensitive=is_sensitive)
+        return [_Problem("", quoted, it.text) for it in constraints if not it.holds(value)]
 
     return check
 
 
 def _constraints(shape: "ModelShape") -> list[_Constraint]:
-    least, most = shape.metadata.get("min"), _LONGER.get(shape.name, shape.metadata.get("max"))
-    words, pattern = shape.metadata.get("enum"), shape.metadata.get("pattern")
+    minimum, maximum = shape.metadata.get("min"), _MAX_LENGTHS.get(shape.name, shape.metadata.get("max"))
+    enum_values, pattern = shape.metadata.get("enum"), shape.metadata.get("pattern")
     is_number = shape.type_name in ("integer", "long", "float", "double")
     measured = "value" if is_number else "length"
-    measure: Callable[[Any], Any] = _itself if is_number else len
+    measure: Callable[[Any], Any] = _identity if is_number else len
     found = []
-    if most is not None:
-        text = f"Member must have {measured} less than or equal to {most}"
-        found.append(_Constraint(text, lambda value: measure(value) <= most))
-    if least is not None:
-        text = f"Member must have {measured} greater than or equal to {least}"
-        found.append(_Constraint(text, lambda value: measure(value) >= least))
-    if words and shape.name not in _OPEN_ENUMS:
-        found.append(_Constraint(f"Member must satisfy enum value set: [{', '.join(words)}]", set(words).__contains__))
+    if maximum is not None:
+        text = f"Member must have {measured} less than or equal to {maximum}"
+        found.append(_Constraint(text, lambda value: measure(value) <= maximum))
+    if minimum is not None:
+        text = f"Member must have {measured} greater than or equal to {minimum}"
+        found.append(_Constraint(text, lambda value: measure(value) >= minimum))
+    if enum_values and shape.name not in _OPEN_ENUMS:
+        found.append(
+            _Constraint(
+                f"Member must satisfy enum value set: [{', '.join(enum_values)}]", set(enum_values).__contains__
+            )
+        )
     if pattern:
         text = f"Member must satisfy regular expression pattern: {pattern}"
-        found.append(_Constraint(text, _pattern_test(matcher(pattern), most)))
+        found.append(_Constraint(text, _pattern_test(matcher(pattern), maximum)))
     return found
 
 
-def _itself(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
-def _pattern_test(match: Callable[[str], object], most: int | None) -> Callable[[str], object]:
-    """Try the pattern only on strings whose length is bounded; one that is too long violates that bound already."""
-    if most is None:
-        return lambda value: len(value) <= _UNBOUNDED and match(value)
-    return lambda value: len(value) > most or match(value)
+def _pattern_test(match: Callable[[str], object], maximum: int | None) -> Callable[[str], object]:
+    """Match only strings of bounded length; a string that is too long already violates its length constraint."""
+    if maximum is None:
+        return lambda value: len(value) <= _MAX_PATTERN_INPUT and match(value)
+    return lambda value: len(value) > maximum or match(value)
 
 
-def _listed(shape: "ModelShape") -> str:
-    """All constraints of a scalar, as AWS lists them for the items of a list or a map."""
+def _constraints_text(shape: "ModelShape") -> str:
+    """Return all constraints of a scalar, as AWS lists them for the items of a list or a map."""
     if shape.type_name in ("structure", "list", "map"):
         return ""
     return f"[{', '.join(constraint.text for constraint in _constraints(shape))}]"
@@ -282,39 +289,40 @@ def _is_sensitive(shape: "ModelShape") -> bool:
     return bool(shape.metadata.get("sensitive"))
 
 
-def _quoted(value: Any, *, is_sensitive: bool) -> str | None:
-    return None if is_sensitive else f"'{_shown(value)[:_SHOWN]}'"
+def _quote(value: Any, *, is_sensitive: bool) -> str | None:
+    return None if is_sensitive else f"'{_format_value(value)[:_MAX_SHOWN_CHARACTERS]}'"
 
 
-def _shown(value: Any) -> str:
-    """A value as Java would print it, which is what AWS repeats."""
+def _format_value(value: Any) -> str:
+    """Format a value as Java prints it, which is what AWS repeats."""
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{name}={_shown(item)}' for name, item in islice(value.items(), _SHOWN_ITEMS))}}}"
+        entries = (f"{name}={_format_value(item)}" for name, item in islice(value.items(), _MAX_SHOWN_ITEMS))
+        return f"{{{', '.join(entries)}}}"
     if isinstance(value, list):
-        return f"[{', '.join(_shown(item) for item in islice(value, _SHOWN_ITEMS))}]"
+        return f"[{', '.join(_format_value(item) for item in islice(value, _MAX_SHOWN_ITEMS))}]"
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return value if isinstance(value, str) else f"{len(value)} bytes" if isinstance(value, bytes) else str(value)
 
 
 def _s3_validator(operation: "OperationModel") -> Validate:
-    """S3 names one violation at a time, each with a code of its own, and asks less than its model does."""
+    """Return the validator of an S3 operation. S3 reports one violation at a time and enforces less than its model."""
     members = operation.input_shape.members
     required = {name: members[name] for name in operation.input_shape.required_members}
     bodies = {name: check for name, member in members.items() if (check := _body_check(member)) is not None}
-    words = {
-        name: (frozenset(member.metadata["enum"]), *_S3_WORDS[member.name])
+    enum_values = {
+        name: (frozenset(member.metadata["enum"]), *_S3_ENUM_FAULTS[member.name])
         for name, member in members.items()
-        if member.name in _S3_WORDS
+        if member.name in _S3_ENUM_FAULTS
     }
 
     def validate(shape: dict[str, Any]) -> None:
         for name, member in required.items():
             if name not in shape:
-                raise _missing(member)
+                raise _missing_member(member)
         for name, value in shape.items():
-            if name in words and value not in words[name][0]:
-                raise _unknown_word(members[name], value, fault=words[name][1:])
+            if name in enum_values and value not in enum_values[name][0]:
+                raise _invalid_enum_value(members[name], value, fault=enum_values[name][1:])
             if name in bodies and (problems := bodies[name](value)):
                 raise Fault("MalformedXML", f"{_MALFORMED}. {_message(problems)}")
 
@@ -330,7 +338,7 @@ def _body_check(member: "ModelShape") -> Check | None:
     return _Checkers(checks_values=False).compile(member)
 
 
-def _missing(member: "ModelShape") -> Fault:
+def _missing_member(member: "ModelShape") -> Fault:
     location, name = member.serialization.get("location"), member.serialization.get("name", member.name)
     if location == "header":
         return Fault("InvalidRequest", f"Missing required header for this request: {name}")
@@ -339,6 +347,6 @@ def _missing(member: "ModelShape") -> Fault:
     return Fault("MissingRequestBodyError", "Request body is empty.")
 
 
-def _unknown_word(member: "ModelShape", value: str, *, fault: tuple[str, str]) -> Fault:
+def _invalid_enum_value(member: "ModelShape", value: str, *, fault: tuple[str, str]) -> Fault:
     code, message = fault
     return Fault(code, message, members={"ArgumentName": member.serialization["name"], "ArgumentValue": value})

@@ -22,7 +22,7 @@ def test_known_checksums_are_counted(count: object) -> None:
     assert {data: count(data) for data in VECTORS} == VECTORS
 
 
-def test_a_checksum_goes_on_from_that_of_what_came_before() -> None:
+def test_a_checksum_continues_that_of_the_data_before() -> None:
     for count in (crc32c, plain_crc32c):
         assert count(b"6789", count(b"12345")) == VECTORS[b"123456789"]
 

@@ -146,7 +146,7 @@ def test_what_is_no_number_is_counted_and_shown() -> None:
     ]
 
 
-def test_a_definition_that_is_no_expression_is_told_and_the_others_work() -> None:
+def test_an_invalid_expression_is_noted_and_the_others_work() -> None:
     notes: list[str] = []
     scanner = MetricScanner([MetricSpec("bad", "(["), MetricSpec("good", "x=([0-9])")], note=notes.append)
     assert [value.metric for value in scanner.scan(b"x=1\n")] == ["good"]
@@ -155,14 +155,14 @@ def test_a_definition_that_is_no_expression_is_told_and_the_others_work() -> Non
 
 
 def test_an_expression_that_takes_for_ever_is_given_up_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainyard.formats.patterns.LIMIT_S", 0.001)
+    monkeypatch.setattr("trainyard.formats.patterns.TIME_LIMIT_S", 0.001)
     notes: list[str] = []
     definitions = [MetricSpec("slow", r"^(.*?,){25}P(x)(?!y)"), MetricSpec("good", "([0-9]+)$")]
     scanner = MetricScanner(definitions, note=notes.append)
     line = ",".join(map(str, range(1, 40))).encode() + b"\n"
     found = [value for _ in range(extraction.MAX_STRIKES * 3) for value in scanner.scan(line)]
     assert [value.metric for value in found] == ["good"] * extraction.MAX_STRIKES * 3
-    assert notes == ["Metric slow is extracted no further: its regular expression is too slow."]
+    assert notes == ["Metric slow is no longer extracted: its regular expression is too slow."]
 
 
 def test_a_match_that_goes_over_many_lines_hides_none_of_them() -> None:
@@ -170,9 +170,9 @@ def test_a_match_that_goes_over_many_lines_hides_none_of_them() -> None:
     assert scanned(["loss[^=]*?=([0-9]+)"], [data]) == {"loss[^=]*?=([0-9]+)": [5.0]}
 
 
-def test_an_expression_slow_on_many_lines_goes_on_line_by_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expression_slow_on_many_lines_continues_line_by_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainyard.formats.patterns._re2_search", lambda *_: None)  # which is never slow
-    monkeypatch.setattr("trainyard.formats.patterns.LIMIT_S", 0.02)
+    monkeypatch.setattr("trainyard.formats.patterns.TIME_LIMIT_S", 0.02)
     expression = "loss[^#]*[#%]([0-9]+)"
     with pytest.raises(TooSlow):
         LinePattern(expression).span("loss without a value\n" * 20_000, 0)

@@ -14,7 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainyard.formats.metrics import Bucket, Point, Points, PointsFile, aggregate, is_percentile, is_statistic
+from trainyard.formats.metrics import (
+    PeriodStatistics,
+    Point,
+    Points,
+    PointsFile,
+    aggregate,
+    is_percentile,
+    is_statistic,
+)
 
 TIMES = st.integers(-50, 50)
 VALUES = st.integers(-8, 8).map(float)
@@ -31,7 +39,7 @@ POINTS = st.one_of(
 def test_a_time_range_holds_exactly_its_points_in_whatever_order_they_came(
     appends: list[list[Point]], start: int, end: int
 ) -> None:
-    with TemporaryDirectory() as folder, patch("trainyard.formats.metrics._BATCH", 3):
+    with TemporaryDirectory() as folder, patch("trainyard.formats.metrics._BATCH_POINTS", 3):
         file = PointsFile(Path(folder) / "series.points")
         for points in appends:
             file.append(points, durable=False)
@@ -45,7 +53,7 @@ def test_a_time_range_holds_exactly_its_points_in_whatever_order_they_came(
 @settings(max_examples=200, deadline=None)
 @given(st.lists(POINTS, max_size=20), st.integers(1, 30), TIMES)
 def test_periods_tell_the_statistics_of_their_points(points: list[Point], period: int, start: int) -> None:
-    with TemporaryDirectory() as folder, patch("trainyard.formats.metrics._BATCH", 4):
+    with TemporaryDirectory() as folder, patch("trainyard.formats.metrics._BATCH_POINTS", 4):
         file = PointsFile(Path(folder) / "series.points")
         file.append(points, durable=False)
         buckets = aggregate(file.read(start, 51), start, period_micros=period, keep_values=True)
@@ -68,7 +76,7 @@ def test_periods_tell_the_statistics_of_their_points(points: list[Point], period
     ("rank", "expected"), [("p0", 1.0), ("p25", 1.0), ("p25.1", 2.0), ("p50", 2.0), ("p90", 9.0), ("p100", 9.0)]
 )
 def test_a_percentile_is_the_least_value_that_enough_are_not_above(rank: str, expected: float) -> None:
-    bucket = Bucket(0, values=[(9.0, 2.0), (1.0, 1.0), (2.0, 1.0)])
+    bucket = PeriodStatistics(0, values=[(9.0, 2.0), (1.0, 1.0), (2.0, 1.0)])
     assert bucket.statistic(rank) == expected
 
 
@@ -118,7 +126,7 @@ def test_a_record_cut_short_by_a_crash_does_not_exist_and_the_next_takes_its_pla
     assert file.last_micros() == 30
 
 
-def test_a_disk_that_takes_no_more_makes_the_series_unavailable_and_keeps_what_was_there(tmp_path: Path) -> None:
+def test_a_full_disk_makes_the_series_unavailable_and_keeps_its_points(tmp_path: Path) -> None:
     program = """
 import resource, sys
 from pathlib import Path

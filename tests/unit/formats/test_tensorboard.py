@@ -11,7 +11,7 @@ def records(folder: Path) -> list[bytes]:
     return list(read_tfrecord(io.BytesIO(file.read_bytes())))
 
 
-def test_a_file_begins_with_its_version_and_has_a_record_for_each_step_as_soon_as_it_is_told(tmp_path: Path) -> None:
+def test_a_file_begins_with_its_version_and_has_each_step_as_soon_as_it_is_written(tmp_path: Path) -> None:
     file = EventFile(tmp_path / "TRAIN", writer="worker_0", at_us=1_700_000_000_000_000)
     file.write(300, [Scalar("loss", 0.5), Scalar("scalar/accuracy", 0.25)], at_us=1_700_000_001_000_000)
     first, second = records(tmp_path / "TRAIN")  # which is open still

@@ -1,4 +1,4 @@
-"""Writes objects until it is killed, and tells on stdout what it begins and what was acknowledged.
+"""Writes objects until it is killed, and reports on stdout what it starts and what is acknowledged.
 
 Run as a program: `crash_writer.py ROOT`. Each thread has a key of its own and goes through its versions; a line is
 `begin KEY VERSION` or `done KEY VERSION`, and version n of a key is `body_of(key, n)`, None for a deleted object.
@@ -12,14 +12,15 @@ from pathlib import Path
 from threading import Thread
 
 from trainyard.foundation.locations import BucketRef, Location
-from trainyard.objects.contract import Attributes, CompletedPart, NewObject, Written
+from trainyard.objects.contract import Attributes, CompletedPart, NewObject, WriteResult
 from trainyard.objects.filesystem import FilesystemObjects
 from trainyard.testing.objects.samples import ALICE, NOON, PART, put, put_part
 
 BUCKET = BucketRef(ALICE, "crash")
 THREADS = 4
 KINDS = ("put", "replace", "together", "upload", "copy", "delete")
-TWIN = " twin"  # after a key, of which it is put at the same moment
+# Suffix of the second key of a batch.
+TWIN = " twin"
 
 
 def body_of(key: str, version: int) -> bytes | None:
@@ -49,14 +50,14 @@ def write(store: FilesystemObjects, key: str, version: int) -> None:
         ]
         store.complete_upload(where, upload.id, named, now=NOON)
     elif kind == "together":
-        put_together(store, {key: body, key + TWIN: body})
+        put_batch(store, {key: body, key + TWIN: body})
     else:
         put(store, where, body)
 
 
-def put_together(store: FilesystemObjects, bodies: Mapping[str, bytes]) -> None:
+def put_batch(store: FilesystemObjects, bodies: Mapping[str, bytes]) -> None:
     new = [NewObject(Location(BUCKET, key), body, Attributes()) for key, body in bodies.items()]
-    assert all(isinstance(outcome, Written) for outcome in store.put_together(new, now=NOON))
+    assert all(isinstance(outcome, WriteResult) for outcome in store.put_batch(new, now=NOON))
 
 
 def run(store: FilesystemObjects, key: str, first: int) -> None:
@@ -68,7 +69,7 @@ def run(store: FilesystemObjects, key: str, first: int) -> None:
 
 if __name__ == "__main__":
     opened = FilesystemObjects(Path(sys.argv[1]))
-    # A later round starts where every key has its next cycle of kinds.
+    # A later round starts at the next cycle of kinds for every key.
     begin = int(sys.argv[2]) * len(KINDS)
     for thread in [Thread(target=run, args=(opened, f"key-{n}", begin)) for n in range(THREADS)]:
         thread.start()

@@ -54,7 +54,7 @@ def test_an_upload_in_parts_gets_the_default_of_its_algorithm() -> None:
 
 
 def test_a_type_that_an_algorithm_has_not_is_refused_with_the_one_it_has() -> None:
-    with pytest.raises(InvalidRequest, match=r"SHA1 .* FULL_OBJECT .* ask for COMPOSITE"):
+    with pytest.raises(InvalidRequest, match=r"FULL_OBJECT .* SHA1; use COMPOSITE"):
         multipart_type(ChecksumAlgorithm.SHA1, ChecksumType.FULL_OBJECT)
 
 
@@ -68,7 +68,7 @@ def test_a_type_that_an_algorithm_has_not_is_refused_with_the_one_it_has() -> No
         (ChecksumAlgorithm.SHA256, {ChecksumType.COMPOSITE}),
     ],
 )
-def test_an_upload_in_parts_may_ask_for_the_types_that_s3_knows(
+def test_a_multipart_upload_can_request_the_types_that_s3_supports(
     algorithm: ChecksumAlgorithm, kinds: set[ChecksumType]
 ) -> None:
     for kind in ChecksumType:
@@ -89,29 +89,29 @@ def test_crcs_of_parts_have_a_composite_checksum_too(algorithm: ChecksumAlgorith
     assert whole == Checksum(algorithm, f"{joined}-2", ChecksumType.COMPOSITE)
 
 
-def test_what_is_counted_of_a_body_is_its_size_its_md5_and_the_first_checksum_asked_for() -> None:
+def test_the_size_the_md5_and_the_requested_checksum_of_a_body_are_computed() -> None:
     digests = ContentDigests([ChecksumAlgorithm.SHA256, ChecksumAlgorithm.CRC32])
     for chunk in (b"1234", b"", b"56789"):
         digests.update(chunk)
     assert (digests.size, digests.etag) == (9, hashlib.md5(b"123456789", usedforsecurity=False).hexdigest())
     sha256 = Checksum(ChecksumAlgorithm.SHA256, b64encode(hashlib.sha256(b"123456789").digest()).decode())
-    assert digests.verify([], md5=None, again=lambda: pytest.fail("it was read")) == sha256
+    assert digests.verify([], md5=None, reread=lambda: pytest.fail("it was read")) == sha256
     crc32 = Checksum(ChecksumAlgorithm.CRC32, "y/Q5Jg==")
     md5 = b64encode(bytes.fromhex(digests.etag)).decode()
-    assert digests.verify([crc32, sha256], md5=md5, again=lambda: pytest.fail("it was read")) == crc32
+    assert digests.verify([crc32, sha256], md5=md5, reread=lambda: pytest.fail("it was read")) == crc32
     with pytest.raises(DigestMismatch) as raised:
-        digests.verify([crc32], md5=digests.etag, again=list)
+        digests.verify([crc32], md5=digests.etag, reread=list)
     assert raised.value.algorithm == "MD5"
 
 
-def test_what_was_not_counted_on_the_way_is_counted_from_the_body_again() -> None:
+def test_checksums_that_were_not_requested_are_computed_from_the_body() -> None:
     digests = ContentDigests([])
     digests.update(b"123456789")
-    assert digests.verify([], md5=None, again=lambda: pytest.fail("it was read")) is None
+    assert digests.verify([], md5=None, reread=lambda: pytest.fail("it was read")) is None
     crc32 = Checksum(ChecksumAlgorithm.CRC32, "y/Q5Jg==")
-    assert digests.verify([crc32], md5=None, again=lambda: [b"1234", b"56789"]) == crc32
+    assert digests.verify([crc32], md5=None, reread=lambda: [b"1234", b"56789"]) == crc32
     with pytest.raises(DigestMismatch):
-        digests.verify([crc32], md5=None, again=lambda: [b"1234"])
+        digests.verify([crc32], md5=None, reread=lambda: [b"1234"])
 
 
 def test_the_etag_of_parts_is_the_md5_of_their_md5s_and_their_count() -> None:
@@ -124,7 +124,7 @@ def test_a_mismatch_names_the_algorithm_and_both_values() -> None:
     digests = ContentDigests([ChecksumAlgorithm.CRC32])
     digests.update(b"123456789")
     with pytest.raises(DigestMismatch, match=r"CRC32 of the body is y/Q5Jg==, but AAAAAA== was announced"):
-        digests.verify([Checksum(ChecksumAlgorithm.CRC32, "AAAAAA==")], md5=None, again=list)
+        digests.verify([Checksum(ChecksumAlgorithm.CRC32, "AAAAAA==")], md5=None, reread=list)
 
 
 def test_plain_objects_and_crc32_do_not_load_the_native_library() -> None:

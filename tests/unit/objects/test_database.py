@@ -7,7 +7,7 @@ from threading import Event
 import pytest
 
 from trainyard.foundation.errors import Conflict, Corrupt, InvalidRequest, Unavailable
-from trainyard.objects.database import Database, explain
+from trainyard.objects.database import Database, translate_error
 
 SCHEMA = "CREATE TABLE IF NOT EXISTS line (text TEXT PRIMARY KEY);"
 
@@ -93,14 +93,14 @@ def test_a_mistake_in_one_write_fails_its_commit_and_no_later_one(database: Data
     assert lines(database) == ["kept"]
 
 
-def test_a_write_put_off_goes_with_the_next_commit(database: Database) -> None:
+def test_a_deferred_write_is_part_of_the_next_commit(database: Database) -> None:
     database.write_later(add("later"))
     assert lines(database) == []
     database.write(add("now"))
     assert lines(database) == ["later", "now"]
 
 
-def test_closing_does_what_was_put_off(database: Database, tmp_path: Path) -> None:
+def test_closing_runs_deferred_writes(database: Database, tmp_path: Path) -> None:
     database.write_later(add("later"))
     database.close()
     again = Database(tmp_path / "lines.sqlite", schema=SCHEMA, version=3)
@@ -110,11 +110,11 @@ def test_closing_does_what_was_put_off(database: Database, tmp_path: Path) -> No
 
 def test_a_database_of_a_newer_version_is_refused_unchanged(database: Database, tmp_path: Path) -> None:
     database.close()
-    with pytest.raises(InvalidRequest, match=r"newer Trainyard .*its version is 3, this one knows 2"):
+    with pytest.raises(InvalidRequest, match=r"newer Trainyard .*its version is 3, this one supports 2"):
         Database(tmp_path / "lines.sqlite", schema="CREATE TABLE other (x);", version=2)
 
 
-def test_a_file_that_is_no_database_is_corrupt_and_the_error_says_what_to_do(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_corrupt_and_the_error_gives_advice(tmp_path: Path) -> None:
     (tmp_path / "lines.sqlite").write_bytes(b"not a database, whatever its name says" * 100)
     with pytest.raises(Corrupt, match="trainyard restore"):
         Database(tmp_path / "lines.sqlite", schema=SCHEMA, version=3)
@@ -127,7 +127,7 @@ def test_a_folder_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_unavailable(database: Database, tmp_path: Path) -> None:
     def fill(connection: sqlite3.Connection) -> None:
-        connection.execute("PRAGMA max_page_count = 4")  # the same SQLITE_FULL that a disk without space gives
+        connection.execute("PRAGMA max_page_count = 4")  # SQLITE_FULL, as on a full disk
         for number in range(1000):
             connection.execute("INSERT INTO line VALUES (?)", (f"{number}" * 500,))
 
@@ -138,7 +138,7 @@ def test_a_full_disk_is_unavailable(database: Database, tmp_path: Path) -> None:
 
 def test_a_mistake_of_ours_is_not_explained_away() -> None:
     error = sqlite3.ProgrammingError("a mistake")
-    assert explain(error, Path("x")) is error
+    assert translate_error(error, Path("x")) is error
 
 
 def test_a_copy_is_of_one_moment(database: Database, tmp_path: Path) -> None:

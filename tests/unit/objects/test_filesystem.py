@@ -23,16 +23,16 @@ from trainyard.objects.contract import (
     ChecksumAlgorithm,
     CompletedPart,
     DigestMismatch,
+    HasLocalFile,
     InvalidPart,
-    LiesInFile,
     NewObject,
     Precondition,
     PreconditionFailed,
     Upload,
-    Written,
+    WriteResult,
 )
 from trainyard.objects.database import DiskFull
-from trainyard.objects.datafiles import hold
+from trainyard.objects.datafiles import hold_files
 from trainyard.objects.filesystem import FilesystemObjects, snapshot
 from trainyard.testing.objects.listing import walk
 from trainyard.testing.objects.samples import (
@@ -71,7 +71,7 @@ def data_files(root: Path) -> list[Path]:
     return sorted(path for path in (root / "data").glob("*/*"))
 
 
-def arrivals(root: Path) -> list[Path]:
+def incoming_files(root: Path) -> list[Path]:
     return sorted((root / "incoming").iterdir())
 
 
@@ -85,7 +85,7 @@ def completed(store: FilesystemObjects, where: Location, *bodies: bytes) -> Uplo
 
 
 class TestFiles:
-    def test_the_files_of_many_objects_are_told_at_once_and_what_is_not_there_is_left_out(
+    def test_the_files_of_many_objects_are_returned_together_with_none_for_missing_ones(
         self, store: FilesystemObjects, bucket: BucketRef
     ) -> None:
         for number in range(3):
@@ -99,7 +99,7 @@ class TestFiles:
             assert (Path(file.path).read_bytes(), file.size, file.etag) == (b"%d" % number, info.size, info.etag)
         assert store.stored_files(BucketRef(bucket.account, "nowhere"), keys[:2]) == [None, None]
 
-    def test_the_files_of_objects_are_told_in_any_order_with_any_keys(
+    def test_the_files_of_objects_are_returned_in_any_order_for_any_keys(
         self, store: FilesystemObjects, bucket: BucketRef
     ) -> None:
         keys = ["ž/é", "b", 'with "quotes" and \\', "a", "b\n"]
@@ -117,7 +117,7 @@ class TestFiles:
         assert stat.S_IMODE(file.stat().st_mode) == 0o644
         assert stat.S_IMODE(root.stat().st_mode) == 0o700
         assert file.read_bytes() == b"bytes"
-        assert arrivals(root) == []
+        assert incoming_files(root) == []
 
     def test_times_are_those_of_the_caller(self, store: FilesystemObjects, bucket: BucketRef) -> None:
         where = Location(bucket, "k")
@@ -132,11 +132,11 @@ class TestFiles:
         where = Location(bucket, "k")
         put(store, where, b"0123456789")
         with store.open(where) as reader, (tmp_path / "sent").open("wb") as target:
-            assert isinstance(reader, LiesInFile)
+            assert isinstance(reader, HasLocalFile)
             os.sendfile(target.fileno(), reader.file.fileno(), 2, 5)
         assert (tmp_path / "sent").read_bytes() == b"23456"
 
-    def test_a_read_that_the_kernel_cuts_short_goes_on_to_its_end(
+    def test_a_short_read_of_the_kernel_continues_to_the_end(
         self, store: FilesystemObjects, bucket: BucketRef, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         body = bytes(range(256)) * 4
@@ -153,23 +153,23 @@ class TestFiles:
     ) -> None:
         put(store, Location(bucket, "k"), b"bytes")
 
-        # No disk of this machine fails when it is told to, so that is played.
+        # No disk fails on demand, so the failure is simulated.
         def fail(*_: object) -> bytes:
             raise OSError(5, "Input/output error")
 
-        with store.open_near(Location(bucket, "k")) as reader:
+        with store.open_local(Location(bucket, "k")) as reader:
             monkeypatch.setattr(os, "pread", fail)
             with pytest.raises(Unavailable, match="Input/output error"):
                 reader.read(0, 5)
         assert reader.file.closed
 
-    def test_all_files_lie_in_the_folder_that_is_told(self, store: FilesystemObjects, bucket: BucketRef) -> None:
+    def test_all_files_are_in_the_files_folder(self, store: FilesystemObjects, bucket: BucketRef) -> None:
         put(store, Location(bucket, "k"), b"bytes")
         [file] = store.stored_files(bucket, ["k"])
         assert file is not None
         assert Path(file.path).is_relative_to(store.files_folder)
 
-    def test_what_is_in_memory_is_read_at_once(self) -> None:
+    def test_cached_bytes_are_read_immediately(self) -> None:
         with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
             store = FilesystemObjects(Path(folder) / "objects")
             where = Location(new_bucket(store), "k")
@@ -246,12 +246,12 @@ class TestFiles:
             with pytest.raises((PreconditionFailed, DigestMismatch)):
                 attempt()
             assert data_files(root) == []
-            assert arrivals(root) == []
+            assert incoming_files(root) == []
 
     def test_joining_works_where_the_kernel_cannot_copy(
         self, store: FilesystemObjects, bucket: BucketRef, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        # No filesystem of this machine refuses copy_file_range, so the refusal is played.
+        # No file system here refuses copy_file_range, so the refusal is simulated.
         def refuse(*_: object) -> int:
             raise OSError(18, "Invalid cross-device link")
 
@@ -266,7 +266,7 @@ class TestFiles:
         put(store, Location(bucket, "source"), b"x" * 1000)
         link = os.link
 
-        # 65,000 links would take minutes to make, so the refusal of one more is played.
+        # Creating 65,000 links takes minutes, so the refusal of one more is simulated.
         def refuse(source: Path, target: Path) -> None:
             if source.parent.parent.name == "data":
                 raise OSError(31, "Too many links")
@@ -280,7 +280,7 @@ class TestFiles:
 
 
 class TestPages:
-    def test_a_page_has_a_thousand_lines_unless_another_number_is_asked_for(
+    def test_a_page_has_a_thousand_entries_by_default(
         self, store: FilesystemObjects, bucket: BucketRef, root: Path
     ) -> None:
         fill(root, bucket, 501)
@@ -312,57 +312,57 @@ class TestPages:
 
 
 class TestTogether:
-    def test_many_objects_are_put_at_once_with_all_that_is_known_of_them(
+    def test_a_batch_of_objects_is_put_with_all_attributes(
         self, store: FilesystemObjects, bucket: BucketRef, root: Path
     ) -> None:
         put(store, Location(bucket, "replaced"), b"old")
         described = Attributes(metadata={"by": "a"})
         bodies = {"replaced": b"new", "empty": b"", **{f"{number:03}": b"x" * number for number in range(200)}}
         new = [NewObject(Location(bucket, key), body, described) for key, body in bodies.items()]
-        outcomes = store.put_together(new, now=NOON)
+        outcomes = store.put_batch(new, now=NOON)
         for each, outcome in zip(new, outcomes, strict=True):
             info = store.info(each.where)
-            assert outcome == Written(info.etag, len(each.body), NOON)
+            assert outcome == WriteResult(info.etag, len(each.body), NOON)
             assert (info.size, info.modified_at, info.attributes) == (len(each.body), NOON, described)
             assert body_of(store, each.where) == each.body
         assert store.verify(deep=True) == []
-        assert arrivals(root) == []
+        assert incoming_files(root) == []
         assert len(data_files(root)) == len(bodies)
 
-    def test_what_hinders_one_hinders_none_of_the_others(
+    def test_a_failure_of_one_object_does_not_affect_the_others(
         self, store: FilesystemObjects, bucket: BucketRef, root: Path
     ) -> None:
         put(store, Location(bucket, "b"), b"another's")
         gone = Location(BucketRef(bucket.account, "gone"), "d")
         wheres = [Location(bucket, "a"), Location(bucket, "b"), Location(bucket, "c"), gone]
         new = [NewObject(where, b"mine", Attributes(), Precondition(absent=True)) for where in wheres]
-        first, second, third, fourth = store.put_together(new, now=NOON)
-        assert isinstance(first, Written)
+        first, second, third, fourth = store.put_batch(new, now=NOON)
+        assert isinstance(first, WriteResult)
         assert isinstance(second, PreconditionFailed)
-        assert isinstance(third, Written)
+        assert isinstance(third, WriteResult)
         assert isinstance(fourth, NotFound)
         assert [body_of(store, where) for where in wheres[:3]] == [b"mine", b"another's", b"mine"]
-        assert arrivals(root) == []
+        assert incoming_files(root) == []
         assert len(data_files(root)) == 3
 
     def test_files_that_come_together_lie_in_one_folder_which_is_synced_once(
         self, store: FilesystemObjects, bucket: BucketRef, root: Path
     ) -> None:
         new = [NewObject(Location(bucket, str(number)), b"x", Attributes()) for number in range(20)]
-        store.put_together(new, now=NOON)
+        store.put_batch(new, now=NOON)
         assert len({file.parent for file in data_files(root)}) == 1
 
-    def test_the_file_of_what_is_replaced_is_removed(
+    def test_the_file_of_a_replaced_object_is_removed(
         self, store: FilesystemObjects, bucket: BucketRef, root: Path
     ) -> None:
         for body in (b"old", b"new"):
-            store.put_together([NewObject(Location(bucket, key), body, Attributes()) for key in "ab"], now=NOON)
+            store.put_batch([NewObject(Location(bucket, key), body, Attributes()) for key in "ab"], now=NOON)
         assert [file.read_bytes() for file in data_files(root)] == [b"new", b"new"]
-        assert store.put_together([], now=NOON) == []
+        assert store.put_batch([], now=NOON) == []
 
 
 class TestMeanwhile:
-    """What others do between two steps of an operation, done by a step of it itself."""
+    """Concurrent changes between two steps of an operation, made by the step itself."""
 
     def test_an_object_that_is_replaced_while_it_is_opened_or_copied_is_the_new_one(
         self, store: FilesystemObjects, bucket: BucketRef, monkeypatch: pytest.MonkeyPatch
@@ -389,7 +389,7 @@ class TestMeanwhile:
         with pytest.raises(NotFound):
             store.open(where)
 
-    def test_a_copy_of_what_is_replaced_meanwhile_is_refused_where_the_old_one_was_demanded(
+    def test_a_copy_that_requires_an_etag_is_refused_if_its_source_is_replaced(
         self, store: FilesystemObjects, bucket: BucketRef, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         where = Location(bucket, "k")
@@ -400,7 +400,7 @@ class TestMeanwhile:
         assert keys_of(store, bucket) == ["k"]
 
     @pytest.mark.parametrize("step", ["link", "open"])
-    def test_a_part_that_comes_once_more_while_its_upload_is_completed_is_in_the_object(
+    def test_a_part_that_is_replaced_during_the_completion_is_in_the_object(
         self, store: FilesystemObjects, bucket: BucketRef, root: Path, step: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         upload = store.create_upload(Location(bucket, "k"), Attributes(), now=NOON)
@@ -410,9 +410,9 @@ class TestMeanwhile:
         store.complete_upload(upload.where, upload.id, named, now=NOON)
         assert body_of(store, upload.where) == b"".join(bodies)
         assert store.verify(deep=True) == []
-        assert (len(data_files(root)), arrivals(root)) == (1, [])
+        assert (len(data_files(root)), incoming_files(root)) == (1, [])
 
-    def test_a_part_that_comes_once_more_after_all_were_joined_is_in_the_object(
+    def test_a_part_that_is_replaced_after_the_join_is_in_the_object(
         self, store: FilesystemObjects, bucket: BucketRef, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         upload = store.create_upload(Location(bucket, "k"), Attributes(), now=NOON)
@@ -430,7 +430,7 @@ class TestMeanwhile:
         store.complete_upload(upload.where, upload.id, [CompletedPart(1, part.etag)], now=NOON)
         assert turns == [0, 1]
         assert body_of(store, upload.where) == b"b"
-        assert (len(data_files(root)), arrivals(root)) == (1, [])
+        assert (len(data_files(root)), incoming_files(root)) == (1, [])
 
     def test_a_part_that_is_another_by_the_time_its_upload_is_completed_is_refused(
         self, store: FilesystemObjects, bucket: BucketRef, root: Path, monkeypatch: pytest.MonkeyPatch
@@ -441,9 +441,9 @@ class TestMeanwhile:
         with pytest.raises(InvalidPart):
             store.complete_upload(upload.where, upload.id, [CompletedPart(1, part.etag)], now=NOON)
         assert keys_of(store, bucket) == []
-        assert (len(data_files(root)), arrivals(root)) == (1, [])
+        assert (len(data_files(root)), incoming_files(root)) == (1, [])
 
-    def test_what_nobody_knows_whether_it_happened_is_judged_at_the_next_start(
+    def test_writes_with_an_unknown_outcome_are_checked_at_the_next_start(
         self, store: FilesystemObjects, bucket: BucketRef, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         writer = store.writer(Location(bucket, "k"), Attributes())
@@ -455,14 +455,14 @@ class TestMeanwhile:
         monkeypatch.setattr(store._index, "put_object", interrupt)
         with pytest.raises(KeyboardInterrupt):
             writer.commit(now=NOON)
-        assert (len(data_files(root)), len(arrivals(root))) == (1, 1)
+        assert (len(data_files(root)), len(incoming_files(root))) == (1, 1)
         store.close()
         with closing(FilesystemObjects(root)) as again:
-            assert (data_files(root), arrivals(root), keys_of(again, bucket)) == ([], [], [])
+            assert (data_files(root), incoming_files(root), keys_of(again, bucket)) == ([], [], [])
 
 
 def before(patch: pytest.MonkeyPatch, store: FilesystemObjects, step: str, work: Callable[[], object]) -> None:
-    """Do something once before the data files are asked for this step."""
+    """Run something once before this step of the data files."""
     original: Callable[..., object] = getattr(store._files, step)
     left = [work]
 
@@ -480,28 +480,30 @@ class TestHold:
     ) -> None:
         put(store, Location(bucket, "k"), b"held")
         put(store, Location(bucket, "other"), b"other")
-        with hold(root):
+        with hold_files(root):
             put(store, Location(bucket, "k"), b"new")
             assert store.sweep() == 0
             assert sorted(file.read_bytes() for file in data_files(root)) == [b"held", b"new", b"other"]
         store.delete(Location(bucket, "other"))
         assert [file.read_bytes() for file in data_files(root)] == [b"new"]
 
-    def test_a_sweep_removes_what_was_held(self, store: FilesystemObjects, bucket: BucketRef, root: Path) -> None:
+    def test_a_sweep_removes_files_that_a_backup_held(
+        self, store: FilesystemObjects, bucket: BucketRef, root: Path
+    ) -> None:
         for number in range(3):
             put(store, Location(bucket, str(number)), b"x")
-        with hold(root):
+        with hold_files(root):
             store.delete_many(bucket, ["0", "1"])
         assert len(data_files(root)) == 3
         assert store.sweep() == 2
         assert len(data_files(root)) == 1
         assert store.sweep() == 0
 
-    def test_what_was_held_is_removed_at_the_next_opening(
+    def test_files_that_a_backup_held_are_removed_at_the_next_opening(
         self, store: FilesystemObjects, bucket: BucketRef, root: Path
     ) -> None:
         put(store, Location(bucket, "k"), b"held")
-        with hold(root):
+        with hold_files(root):
             store.delete(Location(bucket, "k"))
             store.close()
         assert len(data_files(root)) == 1
@@ -569,7 +571,7 @@ class TestVerify:
         os.truncate(data_files(root)[0], 4)
         [problem] = store.verify()
         assert "should have 10 bytes, but its data file has 4" in problem
-        with store.open(Location(bucket, "k")) as reader, pytest.raises(Corrupt, match="shorter"):
+        with store.open(Location(bucket, "k")) as reader, pytest.raises(Corrupt, match="too short"):
             reader.read(0, 10)
 
     def test_changed_bytes_are_found_by_a_deep_look(
@@ -583,7 +585,7 @@ class TestVerify:
             opened.write(b"X")
         assert store.verify() == []
         [problem] = store.verify(deep=True)
-        assert problem.startswith(f"s3://{bucket.name}/k is not what was stored")
+        assert problem.startswith(f"s3://{bucket.name}/k has changed since it was stored")
 
     def test_a_lost_part_of_an_upload_is_found(self, store: FilesystemObjects, bucket: BucketRef, root: Path) -> None:
         upload = store.create_upload(Location(bucket, "k"), Attributes(), now=NOON)
@@ -594,9 +596,7 @@ class TestVerify:
         with pytest.raises(Corrupt, match="trainyard restore"):
             store.complete_upload(upload.where, upload.id, [CompletedPart(3, part.etag)], now=NOON)
 
-    def test_what_is_written_meanwhile_is_not_taken_for_a_problem(
-        self, store: FilesystemObjects, bucket: BucketRef
-    ) -> None:
+    def test_concurrent_writes_are_not_reported_as_problems(self, store: FilesystemObjects, bucket: BucketRef) -> None:
         is_over = Event()
 
         def work(number: int) -> None:
@@ -633,7 +633,7 @@ class TestOpening:
         put(store, Location(bucket, "k"), b"1")
         delete, set_aside = store._index.delete_object, []
 
-        # The disk that `TestDisk` fills up does this too, and takes long.
+        # The full disk of `TestDisk` does this too, but takes long.
         def delete_with_space(where: Location, precondition: Precondition) -> bool:
             set_aside.append((root / "ballast").exists())
             if set_aside == [True]:
@@ -650,9 +650,9 @@ class TestOpening:
         put(store, Location(bucket, "k"), b"kept")
         store.writer(Location(bucket, "k"), Attributes()).write(b"never committed")
         store.close()
-        assert len(arrivals(root)) == 1
+        assert len(incoming_files(root)) == 1
         again = FilesystemObjects(root)
-        assert arrivals(root) == []
+        assert incoming_files(root) == []
         assert body_of(again, Location(bucket, "k")) == b"kept"
         assert again.verify(deep=True) == []
         again.close()
@@ -665,7 +665,7 @@ class TestOpening:
         os.link(file, root / "incoming" / file.name)  # as after a crash between the commit and the unlink
         store.close()
         again = FilesystemObjects(root)
-        assert arrivals(root) == []
+        assert incoming_files(root) == []
         assert body_of(again, Location(bucket, "k")) == b"acknowledged"
         again.close()
 
@@ -675,7 +675,7 @@ class TestOpening:
         writer = store.writer(Location(bucket, "k"), Attributes())
         writer.write(b"in progress")
         second = FilesystemObjects(root)
-        assert len(arrivals(root)) == 1
+        assert len(incoming_files(root)) == 1
         writer.commit(now=NOON)
         assert body_of(second, Location(bucket, "k")) == b"in progress"
         put(second, Location(bucket, "k"), b"from the second")
@@ -688,7 +688,7 @@ class TestOpening:
         with pytest.raises(Corrupt, match="trainyard restore"):
             FilesystemObjects(root)
 
-    def test_an_index_damaged_inside_is_told_when_it_is_met(
+    def test_a_damaged_page_of_the_index_is_reported_when_it_is_read(
         self, store: FilesystemObjects, bucket: BucketRef, root: Path
     ) -> None:
         for number in range(300):
@@ -716,7 +716,7 @@ class TestOpening:
         connection = sqlite3.connect(root / "index.sqlite")
         connection.execute("PRAGMA user_version = 99")
         connection.close()
-        with pytest.raises(InvalidRequest, match="upgrade Trainyard"):
+        with pytest.raises(InvalidRequest, match="Upgrade Trainyard"):
             FilesystemObjects(root)
 
     def test_a_root_that_is_a_file_is_unavailable(self, tmp_path: Path) -> None:
@@ -744,7 +744,7 @@ class TestCost:
 
 
 def fill(root: Path, bucket: BucketRef, count: int) -> None:
-    """Name objects in the index that have no files, which a listing does not look at."""
+    """Add objects without files to the index; listings do not read files."""
     connection = sqlite3.connect(root / "index.sqlite")
     [(number,)] = connection.execute("SELECT id FROM bucket WHERE name = ?", (bucket.name,))
     connection.execute("DELETE FROM object")
@@ -761,7 +761,7 @@ def fill(root: Path, bucket: BucketRef, count: int) -> None:
 
 
 def steps_of_pages(store: FilesystemObjects, bucket: BucketRef) -> list[int]:
-    """How many instructions SQLite executes for a page."""
+    """Return how many instructions SQLite executes for a page."""
     counted = []
     for prefix, delimiter in [("train/", ""), ("train/", "/"), ("", "/"), ("", "4")]:
         steps = 0
@@ -788,7 +788,7 @@ class TestCrash:
         for turn in range(CRASH_ROUNDS):
             begun, done = run_until_killed(root, turn, after_lines=chance.randrange(30, 300))
             store = FilesystemObjects(root)
-            assert arrivals(root) == []
+            assert incoming_files(root) == []
             for key, version in begun.items():
                 possible = {version, done.get(key, version - 1)}
                 assert stored_body(store, key) in [crash_writer.body_of(key, each) for each in possible]
@@ -801,7 +801,7 @@ class TestCrash:
 
 
 def run_until_killed(root: Path, turn: int, *, after_lines: int) -> tuple[dict[str, int], dict[str, int]]:
-    """The last version of each key that was begun, and the last that was acknowledged."""
+    """Return the last started and the last acknowledged version of each key."""
     command = [sys.executable, "-m", "tests.unit.objects.crash_writer", str(root), str(turn)]
     begun: dict[str, int] = {}
     done: dict[str, int] = {}
@@ -824,7 +824,7 @@ def stored_body(store: FilesystemObjects, key: str) -> bytes | None:
 
 
 def assert_twin_came_with(store: FilesystemObjects, key: str, version: int) -> None:
-    """Where the version that was under way is one that puts two at one moment, both are there or neither is."""
+    """If the interrupted write was a batch of two objects, both exist or neither does."""
     if crash_writer.KINDS[version % len(crash_writer.KINDS)] == "together":
         body = crash_writer.body_of(key, version)
         assert (stored_body(store, key) == body) == (stored_body(store, key + crash_writer.TWIN) == body)
@@ -836,7 +836,7 @@ def abort_uploads(store: FilesystemObjects) -> None:
 
 
 def fill_disk(store: FilesystemObjects, bucket: BucketRef) -> list[str]:
-    """The keys that were stored until the disk was full."""
+    """Return the keys that were stored before the disk was full."""
     stored: list[str] = []
     while True:
         try:
@@ -859,18 +859,18 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     if mounted.returncode != 0:
         pytest.skip("this machine does not let root mount the small disk that this fills up")
     yield place
-    subprocess.run(["umount", "--lazy", str(place)], check=True)  # also when a failed test left a file open
+    subprocess.run(["umount", "--lazy", str(place)], check=True)  # a failed test may leave a file open
 
 
 class TestDisk:
-    def test_a_full_disk_refuses_writes_and_keeps_what_is_there(self, small_disk: Path) -> None:
+    def test_a_full_disk_refuses_writes_and_keeps_existing_objects(self, small_disk: Path) -> None:
         root = small_disk / "objects"
         store = FilesystemObjects(root, reserve_bytes=1)
         bucket = new_bucket(store)
         put(store, Location(bucket, "kept"), b"x" * 1000)
         with pytest.raises(Unavailable, match=r"no space left .* Free some"):
             put(store, Location(bucket, "large"), b"x" * (20 << 20))
-        assert arrivals(root) == []
+        assert incoming_files(root) == []
         assert keys_of(store, bucket) == ["kept"]
         put(store, Location(bucket, "small"), b"y" * 1000)
         assert body_of(store, Location(bucket, "kept")) == b"x" * 1000
@@ -881,7 +881,7 @@ class TestDisk:
         store = FilesystemObjects(small_disk / "objects", reserve_bytes=1)
         bucket = new_bucket(store)
         stored = fill_disk(store, bucket)
-        assert arrivals(small_disk / "objects") == []
+        assert incoming_files(small_disk / "objects") == []
         assert store.verify(deep=True) == []
         assert walk(store, bucket, limit=1000) == stored
         store.delete_many(bucket, keys_of(store, bucket))
@@ -889,14 +889,14 @@ class TestDisk:
             put(store, Location(bucket, f"again {number}"), b"x" * 4000)
         store.close()
 
-    def test_a_full_disk_refuses_all_that_come_at_once_and_keeps_no_file_of_them(self, small_disk: Path) -> None:
+    def test_a_full_disk_refuses_a_batch_and_keeps_none_of_its_files(self, small_disk: Path) -> None:
         store = FilesystemObjects(small_disk, reserve_bytes=1)
         bucket = new_bucket(store)
         new = [NewObject(Location(bucket, f"{number}"), b"x" * 1_000_000, Attributes()) for number in range(100)]
         with pytest.raises(Unavailable, match="Free some"):
-            store.put_together(new, now=NOON)
+            store.put_batch(new, now=NOON)
         assert keys_of(store, bucket) == []
-        assert arrivals(small_disk) == []
+        assert incoming_files(small_disk) == []
         assert data_files(small_disk) == []
         store.close()
 
@@ -908,15 +908,15 @@ class TestDisk:
         upload = store.create_upload(Location(bucket, "parts"), Attributes(), now=NOON)
         stored = fill_disk(store, bucket)
         assert (4 << 20) - (1 << 18) <= store.reserve.free_bytes < (4 << 20) + (1 << 18)
-        (small_disk / "records").write_bytes(b"x" * (1 << 20))  # the yard's own, for which the reserve is
+        (small_disk / "records").write_bytes(b"x" * (1 << 20))  # the yard's own records
         attempts: list[Callable[[], object]] = [
             lambda: store.writer(where, Attributes()),
             lambda: store.part_writer(upload.where, upload.id, 1),
-            lambda: store.put_together([NewObject(where, b"x", Attributes())], now=NOON),
+            lambda: store.put_batch([NewObject(where, b"x", Attributes())], now=NOON),
             lambda: store.create_upload(where, Attributes(), now=NOON),
             lambda: store.create_bucket(BucketRef(bucket.account, "more"), region="here", now=NOON),
             lambda: store.tag_object(where, {"a": "b"}),
-            lambda: store.require_room(where, 1),
+            lambda: store.require_space(where, 1),
         ]
         for attempt in attempts:
             with pytest.raises(Unavailable, match="4194304 are kept for the yard's own records"):
@@ -927,7 +927,7 @@ class TestDisk:
         put(store, where, b"y" * (1 << 16))
         store.close()
 
-    def test_a_read_only_disk_is_told_as_such(self, small_disk: Path) -> None:
+    def test_a_read_only_disk_is_reported_as_such(self, small_disk: Path) -> None:
         root = small_disk / "objects"
         FilesystemObjects(root).close()
         subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)

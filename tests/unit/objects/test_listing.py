@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from trainyard.foundation.locations import BucketRef, Location
 from trainyard.objects.contract import Attributes, Listing, ObjectSummary, Upload, UploadPage
-from trainyard.objects.listing import beyond, first_key, object_page, roll_up, upload_page
+from trainyard.objects.listing import first_key, key_beyond, object_page, roll_up, upload_page
 from trainyard.testing.objects.samples import ALICE, NOON
 
 TEXTS = st.text("ab/é😀\x00", max_size=5)
 
 
 class Sorted:
-    """Keys to seek in, and how often that was done."""
+    """Sorted keys that count seeks and rows."""
 
     def __init__(self, keys: set[str]) -> None:
         self.keys = sorted(key.encode() for key in keys)
@@ -30,13 +30,13 @@ class Sorted:
 
 @given(prefix=st.text(min_size=1, max_size=4), rest=st.text(max_size=4), other=st.text(max_size=6))
 def test_the_least_key_beyond_a_prefix_parts_the_keys(prefix: str, rest: str, other: str) -> None:
-    edge = beyond(prefix.encode())
+    edge = key_beyond(prefix.encode())
     assert (prefix + rest).encode() < edge
     assert (other.encode() >= edge) == (other > prefix and not other.startswith(prefix))
 
 
 @given(keys=st.sets(TEXTS.filter(bool)), prefix=TEXTS, delimiter=st.sampled_from(["", "/", "//", "é"]), after=TEXTS)
-def test_rolling_up_tells_each_line_after_the_start_once(
+def test_rolling_up_lists_each_entry_after_the_start_once(
     keys: set[str], prefix: str, delimiter: str, after: str
 ) -> None:
     expected = set()
@@ -57,17 +57,17 @@ def test_a_common_prefix_is_leapt_over() -> None:
     assert keys.rows <= 6
 
 
-@pytest.mark.parametrize(("patience", "seeks", "rows"), [(0, 4, 6), (7, 4, 27), (8, 1, 27)])
-def test_a_seek_that_costs_more_than_rows_is_put_off(patience: int, seeks: int, rows: int) -> None:
+@pytest.mark.parametrize(("skip_rows", "seeks", "rows"), [(0, 4, 6), (7, 4, 27), (8, 1, 27)])
+def test_an_expensive_seek_is_deferred(skip_rows: int, seeks: int, rows: int) -> None:
     keys = Sorted({f"{folder}/{number}" for folder in "abc" for number in range(9)})
-    lines = [key for key, _ in roll_up(keys.seek, prefix=b"", delimiter=b"/", start=b"", patience=patience)]
+    lines = [key for key, _ in roll_up(keys.seek, prefix=b"", delimiter=b"/", start=b"", skip_rows=skip_rows)]
     assert lines == [b"a/", b"b/", b"c/"]
     assert (keys.seeks, keys.rows) == (seeks, rows)
 
 
 def test_patience_begins_anew_with_each_common_prefix() -> None:
     keys = Sorted({"a/1", "a/2", "a/3", "b/1", "b/2", "b/3", "c"})
-    lines = [key for key, _ in roll_up(keys.seek, prefix=b"", delimiter=b"/", start=b"", patience=2)]
+    lines = [key for key, _ in roll_up(keys.seek, prefix=b"", delimiter=b"/", start=b"", skip_rows=2)]
     assert lines == [b"a/", b"b/", b"c"]
     assert keys.seeks == 1
 
@@ -104,4 +104,4 @@ def test_a_page_of_uploads_has_two_markers_of_which_that_of_a_common_prefix_is_e
 
 
 def test_a_list_of_all_keys_ends_beyond_all_text() -> None:
-    assert beyond(b"") > "\U0010ffff".encode()
+    assert key_beyond(b"") > "\U0010ffff".encode()

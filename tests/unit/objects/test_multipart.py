@@ -17,7 +17,7 @@ from trainyard.objects.contract import (
     ObjectPart,
     PartTooSmall,
 )
-from trainyard.objects.multipart import MINIMUM_PART_BYTES, named_parts, new_upload, whole_checksum
+from trainyard.objects.multipart import MINIMUM_PART_BYTES, find_named_parts, new_upload, whole_checksum
 from trainyard.testing.objects.samples import ALICE, NOON
 
 WHERE = Location(BucketRef(ALICE, "bucket"), "key")
@@ -36,7 +36,7 @@ def test_ids_of_uploads_rise_with_their_starts() -> None:
     assert sorted(uploads, key=lambda upload: upload.id) == uploads
 
 
-def test_messages_name_the_part_and_what_is_wrong_with_it() -> None:
+def test_messages_name_the_part_and_its_problem() -> None:
     known = {1: part(1), 2: part(2, size=7), 3: part(3)}
     refused: list[tuple[type[Exception], str, list[CompletedPart]]] = [
         (InvalidPart, "Part 4 was not uploaded", [CompletedPart(4, "etag-4")]),
@@ -47,46 +47,46 @@ def test_messages_name_the_part_and_what_is_wrong_with_it() -> None:
     ]
     for error, message, named in refused:
         with pytest.raises(error, match=message):
-            named_parts(named, known)
+            find_named_parts(named, known)
 
 
 def test_a_refusal_says_which_part_it_is_about_as_it_was_named() -> None:
     known = {1: part(1), 2: part(2, size=7), 3: part(3)}
     with pytest.raises(InvalidPart) as invalid:
-        named_parts([CompletedPart(1, "etag-1"), CompletedPart(3, "x")], known)
+        find_named_parts([CompletedPart(1, "etag-1"), CompletedPart(3, "x")], known)
     assert (invalid.value.number, invalid.value.etag) == (3, "x")
     with pytest.raises(InvalidPart) as twice:
-        named_parts([CompletedPart(3, "etag-3"), CompletedPart(3, "etag-3")], known)
+        find_named_parts([CompletedPart(3, "etag-3"), CompletedPart(3, "etag-3")], known)
     assert (twice.value.number, twice.value.etag) == (3, "etag-3")
     with pytest.raises(PartTooSmall) as small:
-        named_parts([CompletedPart(2, "etag-2"), CompletedPart(3, "etag-3")], known)
+        find_named_parts([CompletedPart(2, "etag-2"), CompletedPart(3, "etag-3")], known)
     assert (small.value.number, small.value.etag, small.value.size) == (2, "etag-2", 7)
     with pytest.raises(InvalidPart) as none:
-        named_parts([], known)
+        find_named_parts([], known)
     assert (none.value.number, none.value.etag) == (0, "")
 
 
-def test_the_named_parts_are_those_that_are_known_and_the_last_may_be_small() -> None:
+def test_the_named_parts_are_found_and_the_last_can_be_small() -> None:
     known = {1: part(1), 2: part(2, size=7), 3: part(3)}
     named = [CompletedPart(1, "etag-1"), CompletedPart(3, "etag-3")]
-    assert named_parts(named, known) == [known[1], known[3]]
-    assert named_parts([CompletedPart(1, "etag-1"), CompletedPart(2, "etag-2")], known) == [known[1], known[2]]
+    assert find_named_parts(named, known) == [known[1], known[3]]
+    assert find_named_parts([CompletedPart(1, "etag-1"), CompletedPart(2, "etag-2")], known) == [known[1], known[2]]
 
 
 @pytest.mark.parametrize(
     ("counted", "named", "is_accepted"),
     [(None, "x", True), ("x", None, True), ("x", "x", True), ("x", "y", False)],
 )
-def test_a_named_checksum_is_compared_with_the_one_that_was_counted(
+def test_a_named_checksum_is_compared_with_the_computed_one(
     counted: str | None, named: str | None, is_accepted: bool
 ) -> None:
     checksum = Checksum(ChecksumAlgorithm.SHA1, counted) if counted else None
     known = {1: ObjectPart(1, 3, "etag-1", NOON, checksum)}
     if is_accepted:
-        assert named_parts([CompletedPart(1, "etag-1", named)], known) == [known[1]]
+        assert find_named_parts([CompletedPart(1, "etag-1", named)], known) == [known[1]]
     else:
         with pytest.raises(InvalidPart, match="Part 1 has the checksum x, not y") as raised:
-            named_parts([CompletedPart(1, "etag-1", named)], known)
+            find_named_parts([CompletedPart(1, "etag-1", named)], known)
         assert raised.value.number == 1
 
 
@@ -102,7 +102,7 @@ def test_uploads_of_one_moment_have_ids_of_their_own_that_cannot_be_guessed() ->
     assert len(new_upload(WHERE, Attributes(), now=EPOCH, algorithm=None, checksum_type=None).id) == 16 + 24
 
 
-def test_without_any_algorithm_no_checksum_is_kept_and_nothing_is_read() -> None:
+def test_without_an_algorithm_no_checksum_is_stored_and_nothing_is_read() -> None:
     upload = new_upload(WHERE, Attributes(), now=NOON, algorithm=None, checksum_type=None)
     assert whole_checksum(upload, [part(1)], expected=None, read=lambda _: pytest.fail("it was read")) is None
 
@@ -118,24 +118,24 @@ def test_a_checksum_that_only_the_completion_names_is_of_the_type_that_it_names(
         assert raised.value.algorithm == algorithm
 
 
-def test_a_part_counted_by_another_algorithm_is_read_again() -> None:
+def test_a_part_with_another_algorithm_is_read_again() -> None:
     upload = new_upload(WHERE, Attributes(), now=NOON, algorithm=ChecksumAlgorithm.SHA1, checksum_type=None)
     counted = ObjectPart(1, 1, "etag", NOON, Checksum(ChecksumAlgorithm.CRC32, "AAAAAA=="))
     expected = whole_checksum(upload, [part(1, size=1)], expected=None, read=lambda _: [b"x"])
     assert whole_checksum(upload, [counted], expected=None, read=lambda _: [b"x"]) == expected
 
 
-def test_a_checksum_counted_when_a_part_came_is_not_counted_again() -> None:
+def test_a_checksum_computed_with_a_part_is_not_computed_again() -> None:
     algorithm = ChecksumAlgorithm.CRC32
     upload = new_upload(WHERE, Attributes(), now=NOON, algorithm=algorithm, checksum_type=ChecksumType.FULL_OBJECT)
     counted = ObjectPart(1, 3, "etag", NOON, Checksum(algorithm, digest_of(algorithm, [b"abc"])))
     read: list[int] = []
 
-    def again(wanted: ObjectPart) -> list[bytes]:
+    def reread(wanted: ObjectPart) -> list[bytes]:
         read.append(wanted.number)
         return [b"def"]
 
-    whole = whole_checksum(upload, [counted, part(2, size=3)], expected=None, read=again)
+    whole = whole_checksum(upload, [counted, part(2, size=3)], expected=None, read=reread)
     assert whole == Checksum(algorithm, digest_of(algorithm, [b"abcdef"]))
     assert read == [2]
 
@@ -153,5 +153,5 @@ def test_a_composite_checksum_is_accepted_with_and_without_its_count() -> None:
 def test_an_upload_is_not_checked_by_another_algorithm_than_its_own() -> None:
     upload = new_upload(WHERE, Attributes(), now=NOON, algorithm=ChecksumAlgorithm.SHA1, checksum_type=None)
     other = Checksum(ChecksumAlgorithm.CRC32, "AAAAAA==")
-    with pytest.raises(InvalidRequest, match="keeps SHA1"):
+    with pytest.raises(InvalidRequest, match="uses SHA1"):
         whole_checksum(upload, [part(1)], expected=other, read=lambda _: [b"x"])

@@ -1,4 +1,4 @@
-"""What accounts keep is counted with every write, and limited."""
+"""The usage of accounts is counted with every write, and limited."""
 
 import random
 import sqlite3
@@ -47,7 +47,7 @@ def put_part(store: FilesystemObjects, key: str, upload: str, *, number: int, si
 
 
 def recounted(store: FilesystemObjects) -> dict[str, int]:
-    """The usage as a full look at all rows gives it."""
+    """Return the usage counted from all rows."""
     with closing(sqlite3.connect(Path(store.files_folder).parent / "index.sqlite")) as database:
         rows = database.execute(
             f"SELECT account, sum(size + {OVERHEAD_BYTES}) FROM (SELECT bucket, size FROM object UNION ALL "
@@ -66,7 +66,7 @@ def test_writes_overwrites_copies_and_deletes_move_the_count(store: FilesystemOb
     assert used(store) == {ANNA: 1000 + EACH, BEN: 10 + EACH}
     put(store, "a", 400)
     store.copy(Location(HERS, "a"), Location(HERS, "c"), now=NOW)
-    store.put_together([NewObject(Location(HERS, "d"), b"12345", Attributes())], now=NOW)
+    store.put_batch([NewObject(Location(HERS, "d"), b"12345", Attributes())], now=NOW)
     assert used(store)[ANNA] == 400 + 400 + 5 + 3 * EACH
     store.delete(Location(HERS, "a"))
     store.delete(Location(HERS, "a"))
@@ -79,7 +79,7 @@ def test_parts_count_until_they_are_joined_or_given_up(store: FilesystemObjects)
     first = store.create_upload(where, Attributes(), now=NOW).id
     parts = [put_part(store, "big", first, number=1, size=5 * MIB), put_part(store, "big", first, number=2, size=7)]
     parts[1] = put_part(store, "big", first, number=2, size=9)
-    put_part(store, "big", first, number=3, size=100)  # which is not part of the whole
+    put_part(store, "big", first, number=3, size=100)  # not completed
     assert used(store) == {ANNA: 5 * MIB + 9 + 100 + 3 * EACH}
     store.complete_upload(where, first, parts, now=NOW)
     assert used(store) == {ANNA: 5 * MIB + 9 + EACH}
@@ -89,14 +89,14 @@ def test_parts_count_until_they_are_joined_or_given_up(store: FilesystemObjects)
     assert used(store) == {ANNA: 5 * MIB + 9 + EACH}
 
 
-def test_a_bucket_that_goes_takes_the_parts_of_its_uploads_with_it(store: FilesystemObjects) -> None:
+def test_deleting_a_bucket_subtracts_the_parts_of_its_uploads(store: FilesystemObjects) -> None:
     upload = store.create_upload(Location(HERS, "big"), Attributes(), now=NOW).id
     put_part(store, "big", upload, number=1, size=50)
     store.delete_bucket(HERS)
     assert used(store) == {}
 
 
-def test_the_count_is_what_a_full_look_gives_after_anything_that_was_done(store: FilesystemObjects) -> None:
+def test_the_usage_equals_a_full_count_after_any_operations(store: FilesystemObjects) -> None:
     chance = random.Random(7)
     uploads: list[tuple[str, str]] = []
     for _ in range(300):
@@ -124,7 +124,7 @@ def test_the_count_is_what_a_full_look_gives_after_anything_that_was_done(store:
     assert used(store) == recounted(store)
 
 
-def test_a_store_of_before_is_counted_once_and_old_processes_still_open_and_move_it(tmp_path: Path) -> None:
+def test_an_older_store_is_counted_once_and_older_releases_can_still_use_it(tmp_path: Path) -> None:
     with closing(FilesystemObjects(tmp_path)) as store:
         store.create_bucket(HERS, region="here", now=NOW)
         put(store, "a", 1000)
@@ -145,15 +145,15 @@ def test_a_store_of_before_is_counted_once_and_old_processes_still_open_and_move
         assert used(store) == {ANNA: 7 + EACH}
 
 
-def test_an_account_keeps_no_more_than_its_limit_and_others_are_free(store: FilesystemObjects) -> None:
+def test_an_account_cannot_exceed_its_limit_and_others_are_unaffected(store: FilesystemObjects) -> None:
     store.set_limit(ANNA, 10_000 + EACH)
     put(store, "a", 10_000)
     put(store, "b", 20_000, bucket=HIS)
-    with pytest.raises(StorageFull, match=f"may keep {10_000 + EACH} bytes in this yard and keeps {10_000 + EACH}"):
+    with pytest.raises(StorageFull, match=f"uses {10_000 + EACH} of {10_000 + EACH} bytes in this yard"):
         put(store, "c", 0)
     with pytest.raises(StorageFull):
         store.copy(Location(HERS, "a"), Location(HERS, "c"), now=NOW)
-    (refused,) = store.put_together([NewObject(Location(HERS, "c"), b"1", Attributes())], now=NOW)
+    (refused,) = store.put_batch([NewObject(Location(HERS, "c"), b"1", Attributes())], now=NOW)
     assert isinstance(refused, StorageFull)
     upload = store.create_upload(Location(HERS, "c"), Attributes(), now=NOW).id
     with pytest.raises(StorageFull):
@@ -184,7 +184,7 @@ def test_parts_at_the_limit_can_be_joined(store: FilesystemObjects) -> None:
     assert store.info(where).size == 5000
 
 
-def test_what_is_written_at_the_same_time_stays_within_the_limit_while_it_comes(store: FilesystemObjects) -> None:
+def test_concurrent_writes_stay_within_the_limit_while_their_bytes_arrive(store: FilesystemObjects) -> None:
     store.set_limit(ANNA, 3 * MIB)
     writers = [store.writer(Location(HERS, f"k{number}"), Attributes()) for number in range(10)]
     taken = 0
@@ -197,7 +197,7 @@ def test_what_is_written_at_the_same_time_stays_within_the_limit_while_it_comes(
     assert taken == 3
     for writer in writers:
         writer.abort()
-    put(store, "after", 2 * MIB)  # what was given up counts no more
+    put(store, "after", 2 * MIB)  # aborted bytes no longer count
 
 
 def test_many_threads_get_no_further_than_the_limit(store: FilesystemObjects) -> None:
@@ -219,8 +219,8 @@ def test_many_threads_get_no_further_than_the_limit(store: FilesystemObjects) ->
 def test_a_body_that_is_too_large_is_refused_before_it_comes(store: FilesystemObjects) -> None:
     store.set_limit(ANNA, 10_000)
     with pytest.raises(StorageFull):
-        store.require_room(Location(HERS, "a"), 20_000)
+        store.require_space(Location(HERS, "a"), 20_000)
     put(store, "a", 5000)
-    store.require_room(Location(HERS, "a"), 5500)  # in the place of what is there
+    store.require_space(Location(HERS, "a"), 5500)  # replaces the object
     with pytest.raises(Unavailable, match="are kept for the yard's own records"):
-        store.require_room(Location(HIS, "a"), 1 << 60)
+        store.require_space(Location(HIS, "a"), 1 << 60)

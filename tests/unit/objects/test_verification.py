@@ -8,7 +8,7 @@ import pytest
 
 from trainyard.foundation.locations import BucketRef, Location
 from trainyard.objects.contract import Attributes, CompletedPart
-from trainyard.objects.datafiles import hold
+from trainyard.objects.datafiles import hold_files
 from trainyard.objects.filesystem import FilesystemObjects
 from trainyard.testing.objects.samples import NOON, PART, new_bucket, put, put_part
 
@@ -46,7 +46,7 @@ def test_a_changed_byte_of_any_part_is_found(store: FilesystemObjects, bucket: B
     change(file, offset)
     assert store.verify() == []
     assert store.verify(deep=True) == [
-        f"s3://{bucket.name}/k is not what was stored: the MD5 of its data file differs ({file})."
+        f"s3://{bucket.name}/k has changed since it was stored: the MD5 of its data file differs ({file})."
     ]
 
 
@@ -58,7 +58,9 @@ def test_a_changed_part_of_an_unfinished_upload_is_found(store: FilesystemObject
     change(file, 2)
     what = "Part 3 of an unfinished upload"
     assert store.verify() == []
-    assert store.verify(deep=True) == [f"{what} is not what was stored: the MD5 of its data file differs ({file})."]
+    assert store.verify(deep=True) == [
+        f"{what} has changed since it was stored: the MD5 of its data file differs ({file})."
+    ]
     os.truncate(file, 6)
     assert store.verify() == [f"{what} should have 4 bytes, but its data file has 6 ({file})."]
 
@@ -74,8 +76,8 @@ def test_every_problem_has_a_sentence(store: FilesystemObjects, bucket: BucketRe
     stray = lost.parent / f"stray{lost.parent.name}"
     stray.write_bytes(b"x")
     assert store.verify(deep=True) == [
-        f"The data file {stray} belongs to nothing; it only takes up space.",
-        f"s3://{bucket.name}/changed is not what was stored: the MD5 of its data file differs ({changed}).",
+        f"The data file {stray} belongs to no object; it only takes up space.",
+        f"s3://{bucket.name}/changed has changed since it was stored: the MD5 of its data file differs ({changed}).",
         f"s3://{bucket.name}/lost has lost its data file ({lost}).",
         f"s3://{bucket.name}/short should have 5 bytes, but its data file has 2 ({short}).",
     ]
@@ -83,13 +85,13 @@ def test_every_problem_has_a_sentence(store: FilesystemObjects, bucket: BucketRe
 
 def test_files_on_their_way_in_or_out_are_no_problem(store: FilesystemObjects, bucket: BucketRef) -> None:
     put(store, Location(bucket, "k"), b"x")
-    arrival = store._files.begin()
-    arrival.settle()
-    with hold(store._files.root):
+    incoming_file = store._files.create()
+    incoming_file.settle()
+    with hold_files(store._files.root):
         store.delete(Location(bucket, "k"))
         assert len(list(store._files)) == 2
         assert store.verify(deep=True) == []
-    arrival.discard()
+    incoming_file.discard()
 
 
 def test_a_file_that_is_removed_while_it_is_looked_at_is_no_problem(
@@ -109,11 +111,11 @@ def test_a_file_that_is_removed_while_it_is_looked_at_is_no_problem(
     stray = store._files.path("0123ab")
     stray.write_bytes(b"x")
     with monkeypatch.context() as patch:
-        patch.setattr(store._index.data, "discards", lambda _: stray.unlink())
+        patch.setattr(store._index.data, "is_trash", lambda _: stray.unlink())
         assert store.verify() == []
 
 
-def test_a_file_that_is_lost_before_its_bytes_are_read_is_told_as_lost(
+def test_a_file_that_is_lost_before_its_bytes_are_read_is_reported_as_lost(
     store: FilesystemObjects, bucket: BucketRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(store, Location(bucket, "k"), b"x")
@@ -127,11 +129,11 @@ def test_a_file_that_is_lost_before_its_bytes_are_read_is_told_as_lost(
     assert store.verify(deep=True) == [f"s3://{bucket.name}/k has lost its data file ({file})."]
 
 
-def test_a_damaged_index_is_told_and_nothing_else_is_looked_at(store: FilesystemObjects, bucket: BucketRef) -> None:
+def test_a_damaged_index_is_reported_and_nothing_else_is_checked(store: FilesystemObjects, bucket: BucketRef) -> None:
     put(store, Location(bucket, "k"), b"x")
     file_of(store, Location(bucket, "k")).unlink()
     with closing(sqlite3.connect(store._files.root / "index.sqlite")) as index:
-        # Both indexes on one page, which lacks the rows of one of them.
+        # Point both indexes at one page, which lacks the rows of one of them.
         index.execute("PRAGMA writable_schema = ON")
         index.execute(
             "UPDATE sqlite_schema SET rootpage = (SELECT rootpage FROM sqlite_schema WHERE name = 'part_by_data') "

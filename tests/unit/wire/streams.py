@@ -1,4 +1,4 @@
-"""Bodies as a client frames and signs them, written from the specification and not from our decoder.
+"""Bodies framed and signed as by a client, written from the specification and not from our decoder.
 
 https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-streaming.html
 """
@@ -7,11 +7,11 @@ import hashlib
 import hmac
 from collections.abc import Sequence
 
-from trainyard.wire.claim import Seed
+from trainyard.wire.signed_request import Seed
 
 
 def signed_body(seed: Seed, chunks: Sequence[bytes], trailers: Sequence[tuple[str, str]] | None = None) -> bytes:
-    """The aws-chunked body whose chain of signatures begins at the seed."""
+    """Return an aws-chunked body whose signature chain starts at the seed."""
     previous = seed.signature
     framed = []
 

@@ -7,7 +7,7 @@ from trainyard.wire.http import Headers, HttpRequest
 def lines(path: str = "/", query: str = "", *, headers: dict[str, str] | None = None, is_s3: bool = True) -> list[str]:
     fields = Headers((headers or {}).items())
     request = HttpRequest("GET", path, query, fields)
-    return canonical_request(request, list(fields), payload_hash="HASH", has_sent_path=is_s3).split("\n")
+    return canonical_request(request, list(fields), payload_hash="HASH", signs_raw_path=is_s3).split("\n")
 
 
 def test_the_parts_are_in_their_order() -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.unit.wire.streams import signed_body
 from trainyard.wire.chunked import MAX_TRAILER_BYTES, ChunkedDecoder
-from trainyard.wire.claim import Seed
 from trainyard.wire.fault import Fault
+from trainyard.wire.signed_request import Seed
 
 SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
 SCOPE = "20130524/us-east-1/s3/aws4_request"
@@ -203,7 +203,7 @@ def test_only_the_last_signed_chunk_may_be_small() -> None:
     ],
 )
 @pytest.mark.parametrize("piece_size", [1, 4096])
-def test_framing_that_is_none_is_refused(body: bytes, piece_size: int) -> None:
+def test_invalid_framing_is_refused(body: bytes, piece_size: int) -> None:
     assert fault_of(ChunkedDecoder(None, decoded_length=100), body, piece_size).code == "InvalidRequest"
 
 
@@ -247,7 +247,7 @@ def test_trailing_fields_have_a_longest_length(piece_size: int) -> None:
     assert fault_of(decoder, unsigned_body([b"1"], b"A" + trailer), piece_size).code == "MalformedTrailerError"
 
 
-def test_a_size_may_have_sixteen_digits_in_either_case() -> None:
+def test_a_size_can_have_sixteen_digits_in_either_case() -> None:
     for size in (b"0000000000000A", b"a"):
         body = size.rjust(16, b"0") + b"\r\n" + b"x" * 10 + b"\r\n0\r\n\r\n"
         assert decode(ChunkedDecoder(None, decoded_length=10), body) == (b"x" * 10, {})

@@ -5,7 +5,7 @@ import pytest
 from trainyard.wire.compression import plain_body, plain_start
 from trainyard.wire.fault import Fault
 from trainyard.wire.http import Headers, HttpRequest
-from trainyard.wire.limits import ORDINARY
+from trainyard.wire.limits import DEFAULT_LIMITS
 from trainyard.wire.models import Models
 
 OPERATION = Models().service("sts").operation_model("GetCallerIdentity")
@@ -29,8 +29,8 @@ def test_a_body_that_is_not_the_gzip_it_claims_is_refused(body: bytes) -> None:
     assert caught.value.code == "SerializationException"
 
 
-def test_a_body_that_would_unfold_beyond_what_its_operation_takes_is_refused() -> None:
-    limit = ORDINARY.size_bytes
+def test_a_body_that_would_decompress_beyond_its_limit_is_refused() -> None:
+    limit = DEFAULT_LIMITS.size_bytes
     with pytest.raises(Fault) as caught:
         plain_body(_request(gzip.compress(bytes(limit + 1))), OPERATION)
     assert caught.value.status == 413

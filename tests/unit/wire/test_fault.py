@@ -5,8 +5,8 @@ from trainyard.wire.fault import Fault, FaultRow, FaultTable
 
 TABLE = FaultTable(
     {NotFound: FaultRow("NoSuchThing", 404), AlreadyExists: FaultRow("Taken", 409)},
-    kinds={"pot": FaultRow("NoSuchPot", 404, "PotName", words="Pot {name} is missing.")},
-    taken={"pot": FaultRow("PotTaken", 409, words="Pot {name} is there.")},
+    not_found={"pot": FaultRow("NoSuchPot", 404, "PotName", words="Pot {name} is missing.")},
+    already_exists={"pot": FaultRow("PotTaken", 409, words="Pot {name} is there.")},
 )
 
 
@@ -25,7 +25,7 @@ def test_a_table_gives_an_error_its_code_and_words(error: TrainyardError, code: 
     assert (fault.code, fault.status, fault.message) == (code, status, message)
 
 
-def test_what_is_not_found_is_named_in_its_member() -> None:
+def test_the_member_of_a_fault_names_what_was_not_found() -> None:
     assert TABLE.fault(NotFound("pot", "a")).members == {"PotName": "a"}
 
 

@@ -11,7 +11,7 @@ from botocore.credentials import Credentials
 from trainyard.wire.http import Headers, HttpRequest
 from trainyard.wire.link_headers import with_link_headers
 from trainyard.wire.models import Models
-from trainyard.wire.refusal import Family, Reason, Refused
+from trainyard.wire.refusal import Family, Reason, RequestRefused
 from trainyard.wire.signature import parse_authorization, verify
 
 KEY = "AKIAIOSFODNN7EXAMPLE"
@@ -28,7 +28,7 @@ def link(
     token: str | None = None,
     auth_path: str | None = None,
 ) -> HttpRequest:
-    """What a server receives from who follows a link of botocore's."""
+    """Return the request of a client that follows botocore's link."""
     request = AWSRequest(method=method, url=f"http://{HOST}{target}", headers=headers or {}, auth_path=auth_path)
     HmacV1QueryAuth(Credentials(KEY, SECRET, token), expires=60).add_auth(request)
     sent = urlsplit(request.url)
@@ -50,7 +50,7 @@ def accept(request: HttpRequest, labels: dict[str, str] | None = None, *, now: d
 
 
 def refusal(request: HttpRequest, labels: dict[str, str] | None = None, *, now: datetime | None = None) -> Reason:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         accept(request, labels, now=now)
     return caught.value.reason
 
@@ -86,7 +86,7 @@ def test_a_bucket_may_be_signed_with_a_slash_that_is_not_sent() -> None:
 
 
 def test_another_host_does_not_lead_to_another_bucket() -> None:
-    # The host is not signed; sent to other.localhost the same path is a key of the bucket "other".
+    # The host is not signed: at other.localhost the same path is a key of the bucket "other".
     assert refusal(link("GET", "/b/k"), {"Bucket": "other", "Key": "b/k"}) is Reason.MISMATCH
 
 
@@ -98,7 +98,7 @@ def test_a_content_type_is_checked_where_the_link_names_one() -> None:
     accept(replace(unnamed, headers=Headers([("host", HOST), ("content-type", "application/x-www-form-urlencoded")])))
 
 
-def test_any_change_of_what_was_signed_is_noticed() -> None:
+def test_any_change_to_the_signed_text_is_detected() -> None:
     request = link("GET", "/b/k?versionId=1", token="token")
     for what, changed in {
         "method": replace(request, method="DELETE"),
@@ -130,7 +130,7 @@ def test_every_sub_resource_of_s3_is_signed_or_refused() -> None:
     resources = {uri.partition("?")[2].partition("&")[0].partition("=")[0] for uri in uris} - {"", "x-id"}
     assert {"tagging", "acl", "uploads", "delete"} <= resources
     request = link("GET", "/b/k")
-    for resource in resources - {"list-type"}:  # which only chooses between the forms of one list
+    for resource in resources - {"list-type"}:  # selects the version of the listing
         assert refusal(replace(request, query=f"{request.query}&{resource}")) in (Reason.MISMATCH, Reason.UNSUPPORTED)
 
 
@@ -181,7 +181,7 @@ def test_a_parameter_that_is_neither_signed_nor_harmless_is_refused(extra: str) 
 
 
 @pytest.mark.parametrize("expires", ["", "soon", "9" * 40])
-def test_a_time_that_is_none_is_refused(expires: str) -> None:
+def test_an_invalid_time_is_refused(expires: str) -> None:
     query = f"AWSAccessKeyId={KEY}&Signature=x&Expires={expires}"
     assert refusal(HttpRequest("GET", "/b/k", query, Headers())) is Reason.MALFORMED_QUERY
 
@@ -196,7 +196,7 @@ def test_without_a_route_and_outside_s3_such_links_are_refused() -> None:
     signed = parse_authorization(request)
     assert signed is not None
     for family, labels in ((Family.S3, None), (Family.QUERY, OBJECT)):
-        with pytest.raises(Refused, match="s3v4") as caught:
+        with pytest.raises(RequestRefused, match="s3v4") as caught:
             verify(signed, request, secret=SECRET, now=datetime.now(UTC), family=family, labels=labels)
         assert caught.value.reason is Reason.UNSUPPORTED
 
@@ -209,7 +209,7 @@ def test_every_parameter_that_botocore_signs_must_be_signed(name: str) -> None:
 
 
 def _parameters_of_lists() -> set[str]:
-    """What narrows or pages a list, as botocore's model of S3 has it; and what the SDK for JavaScript adds."""
+    """Return the list parameters of botocore's S3 model, and the one that the JavaScript SDK adds."""
     model = botocore.session.get_session().get_service_model("s3")
     lists = ("ListObjects", "ListObjectsV2", "ListObjectVersions", "ListMultipartUploads", "ListParts")
     members = [member for name in lists for member in model.operation_model(name).input_shape.members.values()]
@@ -220,7 +220,7 @@ def _parameters_of_lists() -> set[str]:
 
 
 @pytest.mark.parametrize("name", sorted(_parameters_of_lists()))
-def test_what_narrows_or_pages_a_list_may_be_added_to_a_link(name: str) -> None:
+def test_list_parameters_can_be_added_to_a_link(name: str) -> None:
     request = link("GET", "/b/k")
     accept(replace(request, query=f"{request.query}&{name}=1"))
 
@@ -258,7 +258,7 @@ def test_a_link_works_until_the_second_it_names() -> None:
     assert signed is not None
     end = datetime.fromtimestamp(int(signed.timestamp), UTC)
     accept(request, now=end)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         accept(request, now=end + timedelta(microseconds=1))
     assert caught.value.reason is Reason.LINK_EXPIRED
     assert caught.value.members == {"Expires": signed.timestamp, "ServerTime": end.strftime("%Y-%m-%dT%H:%M:%SZ")}
@@ -266,16 +266,16 @@ def test_a_link_works_until_the_second_it_names() -> None:
 
 def test_a_link_without_an_end_is_refused() -> None:
     query = f"AWSAccessKeyId={KEY}&Signature=x"
-    with pytest.raises(Refused, match="needs AWSAccessKeyId, Signature and Expires") as caught:
+    with pytest.raises(RequestRefused, match="needs AWSAccessKeyId, Signature and Expires") as caught:
         parse_authorization(HttpRequest("GET", "/b/k", query, Headers()))
     assert caught.value.reason is Reason.MALFORMED_QUERY
 
 
-def test_a_mismatch_tells_what_was_compared() -> None:
+def test_a_mismatch_shows_what_was_compared() -> None:
     request = replace(link("GET", "/b/k?versionId=1"), method="DELETE")
     signed = parse_authorization(request)
     assert signed is not None
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         accept(request)
     assert caught.value.members == {
         "AWSAccessKeyId": KEY,

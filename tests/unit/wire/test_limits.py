@@ -4,7 +4,7 @@ from typing import Any
 import cbor2
 import pytest
 
-from trainyard.wire.limits import ORDINARY, limits_of, too_large
+from trainyard.wire.limits import DEFAULT_LIMITS, limits_of, too_large
 from trainyard.wire.models import Models
 from trainyard.wire.protocols.rpc_v2_cbor import check_items
 
@@ -30,8 +30,8 @@ def test_the_largest_calls_that_aws_allows_fit() -> None:
     assert len(key) * 1000 < limits_of(_operation("s3", "DeleteObjects")).size_bytes
 
 
-def test_a_body_that_is_too_large_is_refused_with_the_limit_and_what_to_do() -> None:
-    fault = too_large(_operation("sagemaker", "CreateTrainingJob"), ORDINARY.size_bytes, size_bytes=32_000_000)
+def test_a_body_that_is_too_large_is_refused_with_the_limit_and_advice() -> None:
+    fault = too_large(_operation("sagemaker", "CreateTrainingJob"), DEFAULT_LIMITS.size_bytes, size_bytes=32_000_000)
     assert (fault.code, fault.status) == ("RequestEntityTooLarge", 413)
     assert fault.message == (
         "The body of CreateTrainingJob has 32000000 bytes; at most 1048576 are accepted. "

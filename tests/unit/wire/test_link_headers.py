@@ -12,7 +12,7 @@ LEGACY = "AWSAccessKeyId=KEY&Signature=abc&Expires=1794724703"
 
 
 def carried(query: str, **sent: str) -> dict[str, str]:
-    """The headers that the link adds to those that were sent."""
+    """Return the headers that the link adds."""
     headers = Headers([("host", "yard.test"), *((name.replace("_", "-"), value) for name, value in sent.items())])
     request = with_link_headers(HttpRequest("PUT", "/b/k", query, headers))
     assert {*request.headers} == {*headers} | request.from_link
@@ -25,7 +25,7 @@ def test_a_link_carries_headers_in_its_query(link: str) -> None:
     assert carried(query) == {"x-amz-meta-a": "b c", "x-amz-tagging": "x=1", "x-amz-checksum-mode": "ENABLED"}
 
 
-def test_what_is_not_ascii_is_carried_as_headers_carry_it() -> None:
+def test_non_ascii_text_is_carried_as_in_headers() -> None:
     assert carried(f"{LINK}&x-amz-meta-a=%C3%BC") == {"x-amz-meta-a": "ü".encode().decode("latin-1")}
 
 
@@ -43,16 +43,16 @@ def test_a_header_that_was_sent_is_left_as_it_was_sent() -> None:
         "x-amz-decoded-content-length",
     ],
 )
-def test_what_is_said_of_a_body_before_there_is_one_is_passed_over(name: str) -> None:
+def test_fields_that_describe_a_future_body_are_ignored(name: str) -> None:
     assert carried(f"{LINK}&{name}=AAAAAA%3D%3D") == {}
 
 
 @pytest.mark.parametrize("name", ["x-amz-checksum-mode", "x-amz-checksum-algorithm", "x-amz-checksum-type"])
-def test_what_chooses_a_checksum_is_carried(name: str) -> None:
+def test_checksum_options_are_carried(name: str) -> None:
     assert carried(f"{LINK}&{name}=SHA256") == {name: "SHA256"}
 
 
-def test_what_a_signature_is_made_of_is_no_header() -> None:
+def test_signature_parameters_are_not_headers() -> None:
     assert carried(f"{LINK}&X-Amz-Content-Sha256=UNSIGNED-PAYLOAD") == {}
 
 

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.unit.wire.streams import signed_body
-from trainyard.wire.claim import Seed, SignedRequest
 from trainyard.wire.fault import Fault
 from trainyard.wire.http import Headers
 from trainyard.wire.payload import VerifiedStream
+from trainyard.wire.signed_request import Seed, SignedRequest
 
 SEED = Seed(signing_key=b"k" * 32, timestamp="20260101T000000Z", scope="20260101/r/s3/aws4_request", signature="0" * 64)
 
@@ -72,7 +72,7 @@ def test_a_tampered_body_raises_at_its_end() -> None:
 
 
 @pytest.mark.parametrize("payload_hash", [None, "UNSIGNED-PAYLOAD"])
-def test_an_unsigned_payload_is_only_counted(payload_hash: str | None) -> None:
+def test_only_the_length_of_an_unsigned_payload_is_checked(payload_hash: str | None) -> None:
     assert read(stream(payload_hash, [b"any", b"thing"], content_length="8")) == b"anything"
     assert fault_of(stream(payload_hash, [b"any"], content_length="8")).code == "IncompleteBody"
     assert fault_of(stream(payload_hash, [b"any" * 9], content_length="8")).code == "IncompleteBody"
@@ -142,7 +142,7 @@ def test_a_signed_stream_is_passed_on_with_and_without_trailers() -> None:
     assert trailed.trailers == {"x-amz-a": "1", "x-amz-b": "2"}
 
 
-def test_a_length_may_have_sixteen_digits() -> None:
+def test_a_length_can_have_sixteen_digits() -> None:
     assert stream("UNSIGNED-PAYLOAD", [], content_length="1" * 16).length == int("1" * 16)
     with pytest.raises(Fault, match="must be a number of bytes") as caught:
         stream("UNSIGNED-PAYLOAD", [], content_length="1" * 17)

@@ -4,7 +4,7 @@ from trainyard.wire.fault import Fault
 from trainyard.wire.http import Headers, HttpRequest
 from trainyard.wire.models import Models
 from trainyard.wire.protocols.aws_json import AwsJson
-from trainyard.wire.protocols.query import Ec2Query, Query
+from trainyard.wire.protocols.query import AwsQuery, Ec2Query
 from trainyard.wire.protocols.rest_json import RestJson
 from trainyard.wire.protocols.rest_xml import RestXml
 from trainyard.wire.protocols.rpc_v2_cbor import RpcV2Cbor
@@ -115,7 +115,7 @@ def test_a_bucket_may_be_in_the_host(router: Router) -> None:
         ("POST", "/b/k?select"),
     ],
 )
-def test_what_s3_does_not_have_is_not_taken_for_something_else(router: Router, method: str, uri: str) -> None:
+def test_operations_that_s3_lacks_match_nothing(router: Router, method: str, uri: str) -> None:
     with pytest.raises(Fault) as caught:
         router.match(_request(method, uri, scope="s3"))
     assert (caught.value.code, caught.value.status) == ("MethodNotAllowed", 405)
@@ -178,7 +178,7 @@ def test_a_target_header_names_a_json_operation(router: Router, target: str, con
         ),
     ],
 )
-def test_what_is_signed_for_a_rest_service_is_told_apart_by_path(
+def test_rest_services_with_one_signing_name_are_distinguished_by_path(
     router: Router, method: str, path: str, service: str, operation: str, labels: dict[str, str]
 ) -> None:
     route = router.match(_request(method, path, scope="trainyard" if service == "trainyard" else "sagemaker"))
@@ -193,7 +193,7 @@ def test_a_path_that_another_spelling_would_sign_alike_is_refused(router: Router
 
 
 @pytest.mark.parametrize("scope", ["sts", ""], ids=["signed", "unsigned"])
-def test_an_action_may_be_in_the_form_or_in_the_query(router: Router, scope: str) -> None:
+def test_an_action_can_be_in_the_form_or_in_the_query(router: Router, scope: str) -> None:
     form = _request("POST", "/", scope=scope, body=b"Action=GetCallerIdentity&Version=2011-06-15", headers=FORM)
     assert router.needs_body(form)
     assert router.match(form).operation.name == "GetCallerIdentity"
@@ -205,7 +205,7 @@ def test_an_action_may_be_in_the_form_or_in_the_query(router: Router, scope: str
 def test_an_unsigned_form_is_known_by_its_version(router: Router) -> None:
     body = b"Action=ListMetrics&Version=2010-08-01"
     route = router.match(_request("POST", "/", body=body, headers=FORM))
-    assert (route.service, type(route.codec)) == ("cloudwatch", Query)
+    assert (route.service, type(route.codec)) == ("cloudwatch", AwsQuery)
 
 
 def test_a_presigned_request_is_known_by_the_credential_in_its_query(router: Router) -> None:
@@ -247,9 +247,7 @@ def test_a_cbor_path_names_the_operation(router: Router) -> None:
         (_request("POST", "/", scope="iam", body=b"", headers=FORM), "MissingAction"),
     ],
 )
-def test_what_aws_would_not_know_either_is_refused_as_aws_words_it(
-    router: Router, request_: HttpRequest, code: str
-) -> None:
+def test_requests_unknown_to_aws_are_refused_in_its_words(router: Router, request_: HttpRequest, code: str) -> None:
     with pytest.raises(Fault) as caught:
         router.match(request_)
     assert (caught.value.code, caught.value.status) == (code, 400)
@@ -262,8 +260,8 @@ def test_what_aws_would_not_know_either_is_refused_as_aws_words_it(
         (_request("GET", "/%FF"), RestXml),
         (_request("POST", "/", headers={"x-amz-target": "SageMaker.Fly"}), AwsJson),
         (_request("POST", "/x", headers={"smithy-protocol": "rpc-v2-cbor"}), RpcV2Cbor),
-        (_request("POST", "/", scope="iam", headers=FORM), Query),
-        (_request("POST", "/", headers=FORM), Query),
+        (_request("POST", "/", scope="iam", headers=FORM), AwsQuery),
+        (_request("POST", "/", headers=FORM), AwsQuery),
         (_request("POST", "/", scope="ec2", headers=FORM), Ec2Query),
         (_request("GET", "/functions", scope="lambda"), RestJson),
     ],

@@ -11,10 +11,10 @@ from botocore.credentials import Credentials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainyard.wire.claim import Seed, SignedRequest
 from trainyard.wire.http import Headers, HttpRequest
-from trainyard.wire.refusal import Family, Reason, Refused
-from trainyard.wire.signature import check_claim, parse_authorization, prove_body, verify
+from trainyard.wire.refusal import Family, Reason, RequestRefused
+from trainyard.wire.signature import check_signed_request, parse_authorization, verify, verify_body
+from trainyard.wire.signed_request import Seed, SignedRequest
 
 KEY = "AKIAIOSFODNN7EXAMPLE"
 SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
@@ -32,7 +32,7 @@ def sign(
     link_s: int | None = None,
     secret: str = SECRET,
 ) -> HttpRequest:
-    """What a server receives after botocore signed the request."""
+    """Return the request that a server receives from botocore."""
     unsigned = AWSRequest(method=method, url=f"http://{HOST}{target}", headers=headers or {}, data=body)
     credentials = Credentials(KEY, secret, token)
     signer: Any
@@ -45,7 +45,7 @@ def sign(
     signer.add_auth(unsigned)
     sent = urlsplit(unsigned.url)
     fields = [("Host", HOST), *((name, str(value)) for name, value in unsigned.headers.items() if name != "host")]
-    # For a link botocore moves a form from the body into the query.
+    # For a link, botocore moves the form from the body to the query.
     return HttpRequest(method, sent.path, sent.query, Headers(fields), bytes(unsigned.body or b""))
 
 
@@ -54,12 +54,12 @@ def accept(request: HttpRequest, *, family: Family = Family.S3, now: datetime | 
     assert signed is not None, "the request is signed"
     seed = verify(signed, request, secret=SECRET, now=now or datetime.now(UTC), family=family)
     if family is not Family.S3:
-        prove_body(signed, request.body)
+        verify_body(signed, request.body)
     return seed
 
 
-def refusal(request: HttpRequest, *, family: Family = Family.S3, now: datetime | None = None) -> Refused:
-    with pytest.raises(Refused) as caught:
+def refusal(request: HttpRequest, *, family: Family = Family.S3, now: datetime | None = None) -> RequestRefused:
+    with pytest.raises(RequestRefused) as caught:
         accept(request, family=family, now=now)
     return caught.value
 
@@ -122,7 +122,7 @@ def test_any_key_and_any_parameters_are_signed_alike_on_both_sides(key: str, par
     accept(sign("GET", "/bucket/" + percent_encode(key, safe="/~") + (f"?{query}" if query else "")))
 
 
-def test_what_a_signed_request_claims_is_read_whole() -> None:
+def test_all_claims_of_a_signed_request_are_parsed() -> None:
     request = sign("GET", "/bucket/key", token="token", headers={"x-amz-meta-a": "b"})
     signed = parse_authorization(request)
     assert signed is not None
@@ -225,7 +225,7 @@ def tampered(request: HttpRequest) -> list[tuple[str, HttpRequest]]:
 
 
 @pytest.mark.parametrize("link_s", [None, 60])
-def test_any_change_of_what_was_signed_is_noticed(link_s: int | None) -> None:
+def test_any_change_to_the_signed_text_is_detected(link_s: int | None) -> None:
     request = sign("GET", "/b/k?versionId=1&x=y", headers={"x-amz-meta-a": "1"}, link_s=link_s)
     accept(request)
     for what, changed in tampered(request):
@@ -264,13 +264,13 @@ def test_an_old_signature_is_refused_before_its_body_has_come() -> None:
     request = sign("POST", "/", service="sagemaker", body=b"{}")
     signed = parse_authorization(request)
     assert signed is not None
-    check_claim(signed, request, now=datetime.now(UTC), family=Family.JSON)
-    with pytest.raises(Refused) as caught:
-        check_claim(signed, request, now=datetime.now(UTC) + timedelta(hours=1), family=Family.JSON)
+    check_signed_request(signed, request, now=datetime.now(UTC), family=Family.JSON)
+    with pytest.raises(RequestRefused) as caught:
+        check_signed_request(signed, request, now=datetime.now(UTC) + timedelta(hours=1), family=Family.JSON)
     assert caught.value.reason is Reason.SKEWED
 
 
-def test_an_unsigned_payload_is_accepted_where_its_announcement_is_signed() -> None:
+def test_an_unsigned_payload_is_accepted_if_its_declaration_is_signed() -> None:
     headers = {"X-Amz-Content-SHA256": "UNSIGNED-PAYLOAD"}
     accept(sign("POST", "/", service="sagemaker", body=b"{}", headers=headers), family=Family.JSON)
 
@@ -293,12 +293,12 @@ def test_the_host_must_be_signed() -> None:
 
 
 def test_s3_demands_the_payload_hash() -> None:
-    request = sign("GET", "/", service="ec2")  # not signed the way S3 is, so without the hash
+    request = sign("GET", "/", service="ec2")  # sends no payload hash, unlike S3
     assert refusal(request).reason is Reason.PAYLOAD_NOT_DECLARED
 
 
 @pytest.mark.parametrize("minutes", [-14, 0, 14])
-def test_clocks_may_differ_by_a_quarter_of_an_hour(minutes: int) -> None:
+def test_clocks_can_differ_by_15_minutes(minutes: int) -> None:
     accept(sign("GET", "/b/k"), now=datetime.now(UTC) + timedelta(minutes=minutes))
 
 
@@ -318,7 +318,7 @@ def test_a_link_works_for_its_lifetime_and_not_before_it_is_signed() -> None:
 
 @pytest.mark.parametrize("link_s", [1, 60, 899, 901, 604_800])
 def test_a_link_lives_to_its_last_second_and_no_longer(link_s: int) -> None:
-    """Shorter ones too than clocks may differ by."""
+    """Even lifetimes shorter than the allowed clock skew expire."""
     request = sign("GET", "/b/k", link_s=link_s)
     (written,) = parse_qs(request.query)["X-Amz-Date"]
     last = datetime.strptime(written, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC) + timedelta(seconds=link_s)
@@ -333,7 +333,7 @@ def test_a_lifetime_that_is_no_number_up_to_a_week_is_refused(written: str) -> N
     assert refusal(changed).reason is Reason.MALFORMED_QUERY
 
 
-def test_a_link_that_lacks_a_parameter_is_told_which() -> None:
+def test_the_error_for_a_link_names_the_missing_parameter() -> None:
     request = sign("GET", "/b/k", link_s=60)
     changed = replace(request, query=request.query.replace("X-Amz-Date", "X-Amz-Dat"))
     assert "X-Amz-Date missing" in refusal(changed).message
@@ -362,7 +362,7 @@ def test_a_malformed_header_is_called_that(authorization: str) -> None:
     request = HttpRequest(
         "GET", "/", "", Headers([("authorization", authorization), ("x-amz-date", "20130524T000000Z")])
     )
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         parse_authorization(request)
     assert caught.value.reason is Reason.MALFORMED_HEADER
 
@@ -377,13 +377,13 @@ def test_a_malformed_header_is_called_that(authorization: str) -> None:
     ],
 )
 def test_other_ways_to_sign_are_refused_by_name(fields: list[tuple[str, str]], query: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         parse_authorization(HttpRequest("POST", "/", query, Headers(fields)))
     assert caught.value.reason is Reason.UNSUPPORTED
     assert "AWS4-HMAC-SHA256" in caught.value.message
 
 
-def test_a_header_and_a_link_at_once_are_refused() -> None:
+def test_a_request_signed_by_header_and_link_is_refused() -> None:
     link = sign("GET", "/b/k", link_s=60)
     both = with_header(link, "authorization", sign("GET", "/b/k").headers["authorization"])
     assert refusal(both).reason is Reason.AMBIGUOUS
@@ -396,7 +396,7 @@ def test_a_request_without_a_readable_date_is_refused() -> None:
         assert refusal(replace(request, headers=Headers(fields))).reason in (Reason.UNDATED, Reason.MALFORMED_HEADER)
 
 
-def test_a_request_without_any_date_is_told_which_headers_could_have_it() -> None:
+def test_the_error_for_a_request_without_a_date_names_the_possible_headers() -> None:
     request = sign("GET", "/b/k")
     fields = [(name, value) for name, value in request.headers.items() if name != "x-amz-date"]
     refused = refusal(replace(request, headers=Headers(fields)))
@@ -404,7 +404,7 @@ def test_a_request_without_any_date_is_told_which_headers_could_have_it() -> Non
     assert "existence of either a 'X-Amz-Date' or a 'Date' header" in str(refused)
 
 
-def test_a_token_that_is_empty_is_none() -> None:
+def test_an_empty_token_is_none() -> None:
     for request in (
         with_header(sign("GET", "/b/k"), "x-amz-security-token", ""),
         documented(more="&X-Amz-Security-Token="),
@@ -463,7 +463,7 @@ def test_the_date_header_may_be_the_one_that_is_signed() -> None:
     assert (signed.timestamp, signed.signed_at) == ("20130524T000000Z", datetime(2013, 5, 24, tzinfo=UTC))
 
 
-def test_a_mismatch_tells_s3_clients_what_was_compared() -> None:
+def test_a_mismatch_shows_s3_clients_what_was_compared() -> None:
     request = sign("GET", "/b/k?prefix=%2F", secret="other")
     fault = refusal(request).fault(Family.S3)
     assert (fault.code, fault.status) == ("SignatureDoesNotMatch", 403)
@@ -490,7 +490,7 @@ def documented(
     more: str = "",
     headers: tuple[tuple[str, str], ...] = (),
 ) -> HttpRequest:
-    """The link of the S3 documentation, with parts of it changed; an empty one is left out."""
+    """Return the link of the S3 documentation with some parameters changed; empty ones are omitted."""
     parameters = {
         "X-Amz-Algorithm": algorithm,
         "X-Amz-Credential": credential.replace("/", "%2F"),
@@ -523,7 +523,7 @@ def test_a_link_of_a_minute_is_refused_after_that_minute() -> None:
     assert refusal(request, now=signed_at + timedelta(seconds=62)).reason is Reason.LINK_EXPIRED
 
 
-def test_a_clock_may_be_a_quarter_of_an_hour_off_to_the_moment() -> None:
+def test_a_clock_can_be_off_by_exactly_15_minutes() -> None:
     request = sign("GET", "/b/k")
     signed = parse_authorization(request)
     assert signed is not None
@@ -561,7 +561,7 @@ def test_a_longer_or_odd_lifetime_is_not_read(expires: str) -> None:
         (documented(signature="", date=""), "X-Amz-Signature and X-Amz-Date missing"),
     ],
 )
-def test_a_link_is_told_all_that_it_lacks(request_: HttpRequest, named: str) -> None:
+def test_the_error_for_a_link_names_everything_that_is_missing(request_: HttpRequest, named: str) -> None:
     refused = refusal(request_)
     assert refused.reason is Reason.MALFORMED_QUERY
     assert named in refused.message
@@ -619,7 +619,7 @@ def test_a_date_with_something_around_it_is_no_date(written: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["Credential", "SignedHeaders", "Signature"])
-def test_a_header_is_told_which_of_its_fields_is_missing(name: str) -> None:
+def test_the_error_for_a_header_names_the_missing_fields(name: str) -> None:
     request = sign("GET", "/b/k")
     authorization = request.headers["authorization"].replace(f"{name}=", "Other=")
     refused = refusal(with_header(request, "authorization", authorization))
@@ -627,7 +627,7 @@ def test_a_header_is_told_which_of_its_fields_is_missing(name: str) -> None:
     assert f"it has no {name}." in refused.message
 
 
-def test_what_verification_gives_continues_the_signature_of_the_request() -> None:
+def test_the_seed_continues_the_signature_of_the_request() -> None:
     request = sign("PUT", "/b/k")
     signed = parse_authorization(request)
     assert signed is not None
@@ -663,7 +663,7 @@ def test_links_of_the_old_version_are_for_s3_with_a_known_bucket_only() -> None:
     signed = parse_authorization(request)
     assert signed is not None
     for family, labels in ((Family.S3, None), (Family.JSON, {"Bucket": "b"})):
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RequestRefused) as caught:
             verify(signed, request, secret=SECRET, now=MADE, family=family, labels=labels)
         assert caught.value.reason is Reason.UNSUPPORTED
 

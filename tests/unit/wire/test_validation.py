@@ -201,7 +201,7 @@ def test_s3_has_a_code_for_each_violation(models: Models, operation: str, shape:
         ("GetObject", {"ChecksumMode": "enabled"}),
     ],
 )
-def test_s3_accepts_what_its_model_alone_would_not(models: Models, operation: str, shape: dict[str, Any]) -> None:
+def test_s3_accepts_requests_that_its_model_would_refuse(models: Models, operation: str, shape: dict[str, Any]) -> None:
     validator("s3", models.service("s3").operation_model(operation))({"Bucket": "b", "Key": "k"} | shape)
 
 

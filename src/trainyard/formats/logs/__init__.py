@@ -1,25 +1,25 @@
-"""Logs: raw bytes in segments, and beside each an index that says what arrived when.
+"""Log streams: raw bytes in log segments, each with an index of what arrived when.
 
-A stream is a folder. Its bytes are numbered from 0; a byte's number is its offset and never changes. Segments are
-files `<offset of the first byte, 20 digits>.log`, each with an index of fixed records, `<the same>.index`, one record
-per append. Nothing is done per line when writing: lines are found when they are read.
+A stream is a folder. Its bytes are numbered from 0; the number of a byte is its offset and never changes. A log segment
+is a file `<offset of the first byte, 20 digits>.log` with an index of fixed-size records, `<the same>.index`, one
+record per append. Writing does no work per line: lines are found when they are read.
 
-An append makes an *entry*: some bytes and the millisecond they came at. What a reader sees are *events*:
+An append makes an *entry*: some bytes and the millisecond at which they came. A reader sees *events*:
 
-- A whole entry (a message that may itself hold newlines) is one event. Its bytes are followed by a newline that is not
-  part of it, so that an empty message has an offset of its own too and the segment reads as text.
+- A whole entry (a message that may itself contain newlines) is one event. A newline that is not part of it follows its
+  bytes, so that an empty message has its own offset too and the segment reads as text.
 - In other entries every line is an event; `\\n` or `\\r\\n` ends it and is not part of it. A line belongs to the entry
-  that it starts in, and has that entry's time, wherever it ends. So the time of an event never changes.
-- A line without its newline is no event yet, because it may still grow. `LogWriter.end_line` ends it; so does a whole
-  entry that follows it.
-- A line of more than 1 MiB is cut into events of 1 MiB.
+  in which it starts, and has that entry's time, wherever it ends. So the time of an event never changes.
+- A line without its newline is not an event yet, because it may still grow. `LogWriter.end_line` ends it; so does a
+  whole entry that follows it.
+- A line of more than 1 MiB is split into events of 1 MiB.
 
-An event is named by the offset of its first byte. The bytes of an append are written before its record, and only what
-has a record exists: readers in other processes never see half an append, and after a crash the next writer cuts off
-what has no record, or a record whose bytes are missing. An append that returned is whole; one that was also synced
-survives a power cut.
+The offset of its first byte identifies an event. The bytes of an append are written before its record, and only bytes
+with a record count: readers in other processes never see half an append, and after a crash the next writer truncates
+bytes without a record and records without bytes. An append that returned is complete; one that was also synced survives
+a power cut.
 
-Segments may be removed from the front or the middle; a line that was cut off by that ends there.
+Segments may be removed from the front or the middle; a line that this cuts off ends there.
 """
 
 from trainyard.formats.logs.reader import LogPage, LogReader, LogSummary

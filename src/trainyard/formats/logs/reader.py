@@ -1,18 +1,18 @@
-"""Reading a stream, by pages or as a flow."""
+"""Reads a log stream, by pages or event by event."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard.formats.logs.segments import MAX_EVENT_BYTES, segments_of
-from trainyard.formats.logs.view import LogEvent, TimeRange, View
+from trainyard.formats.logs.view import LogEvent, LogView, TimeRange
 
 ALL_TIMES = TimeRange()
 
 
 @dataclass(frozen=True, slots=True)
 class LogPage:
-    """Events in the order of the stream. `before` and `after` are where to read on, backward and forward."""
+    """Events in the order of the stream. Reading continues at `before` backward and at `after` forward."""
 
     events: Sequence[LogEvent]
     before: int
@@ -31,17 +31,17 @@ class LogSummary:
 
 
 class LogReader:
-    """Reads the stream in a folder, also while it is written. An absent folder is an empty stream.
+    """Reads the stream in a folder, also while it is written. A missing folder is an empty stream.
 
-    Holds nothing open between calls and may be shared by threads. Memory grows with what a call returns, never with the
-    stream or the length of its lines. Unavailable is raised when the stream is removed meanwhile.
+    Keeps nothing open between calls and may be shared by threads. Memory grows with what a call returns, never with the
+    stream or the length of its lines. Raises Unavailable if the stream is removed meanwhile.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def summary(self) -> LogSummary | None:
-        """The ends of the stream, read from the ends of its index; None when it is empty."""
+        """Return the ends of the stream, read from the ends of its index; None if it is empty."""
         segments = segments_of(self._folder)
         last = next((segment.last for segment in reversed(segments) if segment.last), None)
         if last is None:
@@ -52,8 +52,8 @@ class LogReader:
     def forward(
         self, offset: int = 0, *, max_events: int, max_bytes: int = MAX_EVENT_BYTES, times: TimeRange = ALL_TIMES
     ) -> LogPage:
-        """The first events from `offset` on; one at least when there is any, however long."""
-        view = View(self._folder)
+        """Return the first events from `offset` on; at least one if there is any, however long."""
+        view = LogView(self._folder)
         low, high = view.bounds(times)
         low = max(low, min(offset, view.end))
         events, stopped_at = _take(view.ascending(low, high, times), max_events, max_bytes)
@@ -71,13 +71,13 @@ class LogReader:
         max_bytes: int = MAX_EVENT_BYTES,
         times: TimeRange = ALL_TIMES,
     ) -> LogPage:
-        """The last events before `offset`, or before the end; one at least when there is any, however long."""
-        view = View(self._folder)
+        """Return the last events before `offset`, or before the end; at least one if there is any, however long."""
+        view = LogView(self._folder)
         low, high = view.bounds(times)
-        behind = view.open_line if offset is None else min(offset, view.end)
-        events, _ = _take(view.descending(low, min(high, behind), times), max_events, max_bytes)
+        stop = view.open_line if offset is None else min(offset, view.end)
+        events, _ = _take(view.descending(low, min(high, stop), times), max_events, max_bytes)
         events.reverse()
-        return LogPage(events, events[0].offset if events else behind, behind)
+        return LogPage(events, events[0].offset if events else stop, stop)
 
     def scan(
         self,
@@ -87,28 +87,28 @@ class LogReader:
         peak_ms: int | None = None,
         offset: int | None = None,
     ) -> Iterator[LogEvent]:
-        """All events there are now, one by one.
+        """Iterate over all present events.
 
-        Ascending, from those whose peak is `peak_ms` or later and whose offset is `offset` or higher; descending, from
-        the last with a lower peak and a lower offset.
+        Ascending starts at the first event whose peak is at least `peak_ms` and whose offset is at least `offset`;
+        descending starts at the last event with a lower peak and a lower offset.
         """
-        view = View(self._folder)
+        view = LogView(self._folder)
         low, high = view.bounds(times)
-        marks = [
-            mark for mark in (offset, None if peak_ms is None else view.offset_reaching(peak_ms)) if mark is not None
+        limits = [
+            limit for limit in (offset, None if peak_ms is None else view.offset_reaching(peak_ms)) if limit is not None
         ]
         if descending:
-            return view.descending(low, min([high, *marks]), times)
-        return view.ascending(max([low, *marks]), high, times)
+            return view.descending(low, min([high, *limits]), times)
+        return view.ascending(max([low, *limits]), high, times)
 
 
 def _take(events: Iterable[LogEvent], max_events: int, max_bytes: int) -> tuple[list[LogEvent], LogEvent | None]:
-    """What fits, and the first event that does not."""
-    taken: list[LogEvent] = []
+    """Return the events that fit, and the first one that does not."""
+    events_taken: list[LogEvent] = []
     size = 0
     for event in events:
         size += len(event.message)
-        if taken and (len(taken) >= max_events or size > max_bytes):
-            return taken, event
-        taken.append(event)
-    return taken, None
+        if events_taken and (len(events_taken) >= max_events or size > max_bytes):
+            return events_taken, event
+        events_taken.append(event)
+    return events_taken, None

@@ -1,4 +1,4 @@
-"""The files of a stream: where its segments lie, and the records of their indexes."""
+"""Log segments: the files of a stream, and the records of their indexes."""
 
 import os
 import re
@@ -8,13 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from trainyard.formats.watermark import first_reaching
+from trainyard.formats.watermark import find_first_reaching
 from trainyard.foundation.errors import Unavailable
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 MAX_EVENT_BYTES = 1024 * 1024
 
-WHOLE = 1  # a flag of an entry: it is one event
+# A flag of an entry: it is one event.
+WHOLE = 1
 
 _RECORD = struct.Struct("<QQqqqQII")
 _NAME = re.compile(r"([0-9]{20})\.index")
@@ -22,11 +23,12 @@ _NAME = re.compile(r"([0-9]{20})\.index")
 RECORD_BYTES = _RECORD.size
 
 
-class Entry(NamedTuple):
+class LogEntry(NamedTuple):
     """One record of an index. A tuple, because reading makes many."""
 
     offset: int
-    line: int  # where the line begins that goes on in this entry; `offset` itself when a new one begins
+    # Where the line that continues in this entry begins; `offset` itself if a new line begins.
+    line: int
     ms: int
     ingested_ms: int
     peak_ms: int
@@ -46,20 +48,20 @@ class Entry(NamedTuple):
         return _RECORD.pack(*self)
 
 
-def segments_of(folder: Path) -> "list[Segment]":
-    """The segments of a stream in order; none when the folder is absent."""
+def segments_of(folder: Path) -> "list[LogSegment]":
+    """Return the segments of a stream in order; none if the folder is missing."""
     try:
         names = [path.name for path in folder.iterdir()]
     except FileNotFoundError:
         return []
     starts = sorted(int(match[1]) for match in map(_NAME.fullmatch, names) if match)
-    return [Segment(folder, start) for start in starts]
+    return [LogSegment(folder, start) for start in starts]
 
 
-class Segment:
-    """One segment as it is when first looked at; what is appended later is not seen.
+class LogSegment:
+    """A snapshot of one segment at its first use; later appends are not seen.
 
-    Unavailable is raised when it is removed meanwhile.
+    Raises Unavailable if it is removed meanwhile.
     """
 
     def __init__(self, folder: Path, start: int) -> None:
@@ -69,32 +71,32 @@ class Segment:
 
     @cached_property
     def count(self) -> int:
-        """How many entries are complete."""
-        # The index first: bytes are written before their record, so those of every record counted here are there.
-        count = self._size_of_index() // RECORD_BYTES
+        """The number of complete entries."""
+        # The index first: bytes are written before their record, so every record counted here has its bytes.
+        count = self._index_size() // RECORD_BYTES
         size = self.log_file.stat().st_size if self.log_file.exists() else 0
         while count and not self._is_complete(count - 1, size):
             count -= 1
         return count
 
     @cached_property
-    def last(self) -> Entry | None:
+    def last(self) -> LogEntry | None:
         return self.entry(self.count - 1) if self.count else None
 
     @cached_property
     def end(self) -> int:
-        """The offset behind the last complete entry."""
+        """The offset after the last complete entry."""
         return self.last.end if self.last else self.start
 
-    def entries(self, first: int, stop: int) -> list[Entry]:
+    def entries(self, first: int, stop: int) -> list[LogEntry]:
         data = self._read(self.index_file, first * RECORD_BYTES, (stop - first) * RECORD_BYTES)
-        return list(map(Entry._make, _RECORD.iter_unpack(data)))
+        return list(map(LogEntry._make, _RECORD.iter_unpack(data)))
 
-    def entry(self, number: int) -> Entry:
+    def entry(self, number: int) -> LogEntry:
         return self.entries(number, number + 1)[0]
 
     def number_at(self, offset: int) -> int:
-        """The number of the first entry that begins at `offset` or later."""
+        """Return the number of the first entry that begins at `offset` or later."""
         if offset <= self.start:
             return 0
         if offset >= self.end:
@@ -102,34 +104,34 @@ class Segment:
         return bisect_left(range(self.count), offset, key=lambda number: self.entry(number).offset)
 
     def number_reaching(self, ms: int) -> int:
-        """The number of the first entry whose peak is `ms` or later."""
-        return first_reaching(ms, self.count, peak_of=lambda number: self.entry(number).peak_ms)
+        """Return the number of the first entry whose peak is `ms` or later."""
+        return find_first_reaching(ms, self.count, peak_of=lambda number: self.entry(number).peak_ms)
 
     def read(self, offset: int, size: int) -> bytes:
-        """The bytes from `offset` on, as far as they are complete."""
+        """Return the bytes from `offset` on, as far as they are complete."""
         return self._read(self.log_file, offset - self.start, max(0, min(size, self.end - offset)))
 
     def _is_complete(self, number: int, size: int) -> bool:
         entry = self.entry(number)
         begins_at = self.entry(number - 1).end if number else self.start
-        # A record of zeros is what a power cut leaves where the length of a file got to the disk before its bytes.
+        # A power cut leaves a record of zeros if the length of a file reached the disk before its bytes.
         return entry.size > 0 and entry.offset == begins_at and entry.end - self.start <= size
 
-    def _size_of_index(self) -> int:
+    def _index_size(self) -> int:
         try:
             return self.index_file.stat().st_size
         except FileNotFoundError as error:
-            raise self._removed() from error
+            raise self._removal_error() from error
 
     def _read(self, file: Path, offset: int, size: int) -> bytes:
         try:
             with file.open("rb", buffering=0) as opened:
                 data = os.pread(opened.fileno(), size, offset)
         except FileNotFoundError as error:
-            raise self._removed() from error
+            raise self._removal_error() from error
         if len(data) < size:
-            raise self._removed()
+            raise self._removal_error()
         return data
 
-    def _removed(self) -> Unavailable:
+    def _removal_error(self) -> Unavailable:
         return Unavailable(f"The log segment {self.log_file} was removed while it was read; read again.")

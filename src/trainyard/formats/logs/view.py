@@ -1,4 +1,4 @@
-"""A stream at one moment, taken apart into events."""
+"""A snapshot of a log stream, split into events."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -7,14 +7,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from trainyard.formats.logs.segments import MAX_EVENT_BYTES, Entry, Segment, segments_of
+from trainyard.formats.logs.segments import MAX_EVENT_BYTES, LogEntry, LogSegment, segments_of
 
-_CHUNK = 64 * 1024  # bytes read at once; where many streams are read side by side, each has one chunk in memory
-_BATCH = 256  # index records read at once
+# Bytes read at once; each of many streams that are read side by side keeps one chunk in memory.
+_CHUNK = 64 * 1024
+# Index records read at once.
+_BATCH = 256
 
 
 class LogEvent(NamedTuple):
-    """One event. `peak_ms`, the latest time of any event up to this one, never falls along a stream.
+    """One event. `peak_ms`, the latest time of any event up to this one, never decreases along a stream.
 
     A tuple, because reading makes many.
     """
@@ -27,13 +29,13 @@ class LogEvent(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The message as users read it; what is no UTF-8 is replaced."""
+        """The message as text; invalid UTF-8 is replaced."""
         return self.message.decode("utf-8", "replace")
 
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """Milliseconds from `start_ms`, inclusive, to `end_ms`, exclusive; None is open."""
+    """Milliseconds from `start_ms`, inclusive, to `end_ms`, exclusive; None means no limit."""
 
     start_ms: int | None = None
     end_ms: int | None = None
@@ -42,8 +44,8 @@ class TimeRange:
         return (self.start_ms is None or self.start_ms <= ms) and (self.end_ms is None or ms < self.end_ms)
 
 
-class View:
-    """What is complete in a stream at the moment of the first look; used by one thread."""
+class LogView:
+    """The complete entries of a stream at the moment of its first use. For one thread."""
 
     def __init__(self, folder: Path) -> None:
         self._segments = segments_of(folder)
@@ -56,7 +58,7 @@ class View:
 
     @cached_property
     def open_line(self) -> int:
-        """The offset where the next event will begin: that of the last line when it may still grow, else the end."""
+        """The offset at which the next event will begin: the last line if it may still grow, else the end."""
         last = self._last
         if last is None or last.end < self.end:
             return self.end
@@ -65,7 +67,7 @@ class View:
         return line + cuts * MAX_EVENT_BYTES
 
     def bounds(self, times: TimeRange) -> tuple[int, int]:
-        """Offsets between which all events of a time range lie, and perhaps others."""
+        """Return offsets that enclose all events of a time range, and perhaps others."""
         low, high = 0, self.end
         if times.start_ms is not None:
             low = self.offset_reaching(times.start_ms)
@@ -74,7 +76,7 @@ class View:
         return low, high
 
     def offset_reaching(self, ms: int) -> int:
-        """The offset of the first entry whose peak is `ms` or later, or the end."""
+        """Return the offset of the first entry whose peak is `ms` or later, or the end."""
         number = bisect_left(self._segments, ms, key=_peak)
         if number == len(self._segments):
             return self.end
@@ -83,13 +85,13 @@ class View:
         return segment.entry(entry).offset if entry < segment.count else segment.end
 
     def ascending(self, low: int, high: int, times: TimeRange) -> Iterator[LogEvent]:
-        """The events of a time range that begin from `low` on and before `high`, in the order of the stream."""
+        """Iterate over the events of a time range that begin from `low` on and before `high`, in stream order."""
         for entry in self._entries(low, high):
             if entry.ms in times:
                 yield from self._events(entry, max(low, entry.offset), min(high, entry.end))
 
     def descending(self, low: int, high: int, times: TimeRange) -> Iterator[LogEvent]:
-        """The same events, the last first."""
+        """Iterate over the same events, the last first."""
         for entry in self._entries_backward(low, high):
             if entry.ms not in times:
                 continue
@@ -100,11 +102,11 @@ class View:
                 stop = first
 
     @cached_property
-    def _last(self) -> Entry | None:
+    def _last(self) -> LogEntry | None:
         return next((segment.last for segment in reversed(self._segments) if segment.last), None)
 
-    def _entries(self, low: int, high: int) -> Iterator[Entry]:
-        """The entries that have bytes between two offsets."""
+    def _entries(self, low: int, high: int) -> Iterator[LogEntry]:
+        """Iterate over the entries that have bytes between two offsets."""
         for segment in self._segments[max(0, bisect_right(self._starts, low) - 1) :]:
             if segment.start >= high:
                 return
@@ -112,7 +114,7 @@ class View:
             for number in range(first, stop, _BATCH):
                 yield from segment.entries(number, min(number + _BATCH, stop))
 
-    def _entries_backward(self, low: int, high: int) -> Iterator[Entry]:
+    def _entries_backward(self, low: int, high: int) -> Iterator[LogEntry]:
         for segment in reversed(self._segments[: bisect_left(self._starts, high)]):
             if segment.end <= low:
                 return
@@ -120,8 +122,8 @@ class View:
             for number in range(stop, first, -_BATCH):
                 yield from reversed(segment.entries(max(first, number - _BATCH), number))
 
-    def _events(self, entry: Entry, first: int, stop: int) -> Iterator[LogEvent]:
-        """The events of an entry that begin from `first` on and before `stop`."""
+    def _events(self, entry: LogEntry, first: int, stop: int) -> Iterator[LogEvent]:
+        """Iterate over the events of an entry that begin from `first` on and before `stop`."""
         if entry.is_whole:
             if first == entry.offset:
                 yield self._event(entry, first, self._read(first, entry.size)[:-1])
@@ -136,26 +138,26 @@ class View:
             yield self._event(entry, at, _without_newline(raw))
             at += len(raw)
 
-    def _event(self, entry: Entry, at: int, message: bytes) -> LogEvent:
+    def _event(self, entry: LogEntry, at: int, message: bytes) -> LogEvent:
         return LogEvent(at, entry.ms, entry.ingested_ms, entry.peak_ms, message)
 
-    def _first_event(self, entry: Entry, at: int) -> int:
-        """Where the first event from `at` on begins in an entry of lines; its end when none does."""
+    def _first_event(self, entry: LogEntry, at: int) -> int:
+        """Return where the first event from `at` on begins in an entry of lines; the entry's end if none does."""
         line = self._line_at(entry, at)
         if line == at:
             return at
         cut = line + -(-(at - line) // MAX_EVENT_BYTES) * MAX_EVENT_BYTES
-        # A newline right at the cut belongs to the piece before it.
+        # A newline right at the cut belongs to the event before it.
         newline = self._newline_from(at, min(cut + 1, entry.end))
         return newline + 1 if newline >= 0 else min(cut, entry.end)
 
-    def _line_at(self, entry: Entry, at: int) -> int:
-        """Where the line begins that `at`, in or right behind an entry, belongs to."""
+    def _line_at(self, entry: LogEntry, at: int) -> int:
+        """Return where the line of `at`, which is in or right after an entry, begins."""
         newline = self._newline_before(at, entry.offset)
         return newline + 1 if newline >= 0 else entry.line
 
     def _long_line(self, at: int) -> bytes | None:
-        """The bytes of the event that begins at `at`, with its newline; None while it may still grow."""
+        """Return the bytes of the event that begins at `at`, with its newline; None while it may still grow."""
         pieces: list[bytes] = []
         size = 0
         while size <= MAX_EVENT_BYTES and (piece := self._rest_of_chunk(at + size)):
@@ -169,7 +171,7 @@ class View:
             return data[: newline + 1]
         if size > MAX_EVENT_BYTES:
             return data[:MAX_EVENT_BYTES]
-        # The bytes end here. At the end of the stream more may come; where a segment was removed none will.
+        # The bytes end here. At the end of the stream more may come; after a removed segment none will.
         return data if at + size < self.end else None
 
     def _read(self, at: int, size: int) -> bytes:
@@ -203,7 +205,7 @@ class View:
         return chunk[at - start :]
 
     def _chunk_at(self, at: int) -> tuple[int, bytes]:
-        """The chunk that holds `at` and its start; it is of one segment, and ends before `at` where no bytes are."""
+        """Return the start and the bytes of the chunk with `at`; it ends before `at` if that byte is missing."""
         if not self._chunk_start <= at < self._chunk_start + len(self._chunk):
             segment = self._segments[bisect_right(self._starts, at) - 1]
             aligned = at - at % _CHUNK
@@ -212,13 +214,14 @@ class View:
         return self._chunk_start, self._chunk
 
 
-def _numbers(segment: Segment, low: int, high: int) -> tuple[int, int]:
-    """The range of entries of a segment that have bytes between two offsets."""
+def _numbers(segment: LogSegment, low: int, high: int) -> tuple[int, int]:
+    """Return the range of entries of a segment that have bytes between two offsets."""
     return max(0, segment.number_at(low + 1) - 1), segment.number_at(high)
 
 
-def _peak(segment: Segment) -> int:
-    return segment.last.peak_ms if segment.last else 2**63  # only the newest segment may be empty
+def _peak(segment: LogSegment) -> int:
+    # Only the newest segment may be empty.
+    return segment.last.peak_ms if segment.last else 2**63
 
 
 def _without_newline(raw: bytes) -> bytes:

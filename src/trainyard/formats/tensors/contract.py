@@ -1,8 +1,8 @@
-"""What is known of the tensors of a training at a step, and who is told.
+"""The data of a step: the statistics of all tensors, and the interface of its subscribers.
 
-Each worker (rank) of a training has a table of its tensors and, for every step, one row of eight statistics for each.
-Statistics of parts can be joined: `Column` says how. A table never changes; when the set of tensors does, another table
-begins. What a rule wants beyond the eight is a measure: a probe of one tensor, one number a step.
+Each worker (rank) of a training has a table of its tensors and, for every step, one row of eight statistics for each
+tensor. Statistics of parts can be joined: `Column` says how. A table never changes; if the set of tensors changes, a
+new table begins. What a rule needs beyond the eight is a measure: a probe of one tensor, one number per step.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,11 +20,12 @@ Values = NDArray[np.float32]
 Scalars = NDArray[np.float64]
 Saved = NDArray[np.bool_]
 
-ABSENT = -1.0  # in the column NANS: the tensor was not looked at in this step, and its other columns mean nothing
+# In the column NANS: the tensor was not captured in this step, and its other columns mean nothing.
+ABSENT = -1.0
 
 
 class Mode(StrEnum):
-    """What the program does with its model. GLOBAL is all of it, in the order of time."""
+    """What the program does with its model. GLOBAL covers all modes, in order of time."""
 
     TRAIN = "TRAIN"
     EVAL = "EVAL"
@@ -35,9 +36,9 @@ class Mode(StrEnum):
 class Column(IntEnum):
     """The statistics of a tensor, as 32-bit floats.
 
-    All are of the elements as they are, so that a tensor with a NaN has a NaN as its mean; the counts are exact up to
-    2**24. The standard deviation is that of all elements (divided by n): with the mean and n it can be joined with
-    that of another part, and unlike a variance it does not vanish for gradients of 1e-25.
+    They cover all elements, so the mean of a tensor with a NaN is NaN; the counts are exact up to 2**24. The standard
+    deviation is the population's (divided by n): with the mean and n it can be joined with that of another part, and
+    unlike a variance it does not underflow for gradients of 1e-25.
     """
 
     MEAN = 0
@@ -45,36 +46,39 @@ class Column(IntEnum):
     MEAN_ABS = 2
     MIN = 3
     MAX = 4
-    ZEROS = 5  # how many elements are 0
+    ZEROS = 5  # count
     NANS = 6
     INFS = 7
 
 
 class Kind(StrEnum):
-    """What a tensor is in the training."""
+    """The role of a tensor in the training."""
 
     WEIGHT = "weight"
     BIAS = "bias"
     GRADIENT = "gradient"
-    OPTIMIZER = "optimizer"  # a tensor of the optimizer's state
+    OPTIMIZER = "optimizer"  # optimizer state
     INPUT = "input"
     OUTPUT = "output"
     LOSS = "loss"
-    SCALAR = "scalar"  # told by the program
-    CUSTOM = "custom"  # a tensor that the program gives
+    # Reported by the program.
+    SCALAR = "scalar"
+    CUSTOM = "custom"
 
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """A tensor of a table. `shape` and `size` are those of the part that this worker holds."""
+    """A tensor of a table. `shape` and `size` are those of the part on this worker."""
 
     name: str
     kind: Kind
     shape: tuple[int, ...]
     dtype: str  # float32, bfloat16 …
     collections: tuple[str, ...] = ()
-    module: str = ""  # by its path in the model; empty is the model itself, or none
-    whole_shape: tuple[int, ...] = ()  # of a tensor of which this worker holds a part; empty where it holds all
+    # The path of the module in the model; empty for the model itself or no module.
+    module: str = ""
+    # The full shape, if this worker has only a part of the tensor; else empty.
+    whole_shape: tuple[int, ...] = ()
 
     @property
     def size(self) -> int:
@@ -83,7 +87,7 @@ class TensorInfo:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A number that is taken of a tensor besides its statistics. `probes.py` says what each word means."""
+    """A number that is computed from a tensor besides its statistics; `probes.py` defines the words."""
 
     word: str
     parameters: tuple[float, ...] = ()
@@ -91,7 +95,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A probe of one tensor of a table, by its place there."""
+    """A probe of one tensor, which is an index into its table."""
 
     tensor: int
     probe: Probe
@@ -99,31 +103,31 @@ class Measure:
 
 @dataclass(frozen=True)
 class TensorTable:
-    """The tensors of a worker in the order in which a step makes them: inputs and outputs forward, then gradients."""
+    """The tensors of a worker in the order in which a step computes them: inputs, outputs, then gradients."""
 
     tensors: tuple[TensorInfo, ...]
     measures: tuple[Measure, ...] = ()
 
     @cached_property
     def places(self) -> Mapping[str, int]:
-        """Where each tensor is, by its name."""
+        """The index of each tensor, by name."""
         return {tensor.name: place for place, tensor in enumerate(self.tensors)}
 
     @cached_property
     def scalars(self) -> tuple[int, ...]:
-        """The places of the tensors with one element, whose exact values a step tells in this order."""
+        """The indices of the tensors with one element; `Step.scalars` has their exact values in this order."""
         return tuple(place for place, tensor in enumerate(self.tensors) if tensor.size == 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one worker knows of one step.
+    """The data of one step from one worker.
 
     `number` counts the steps of all modes from 0, `mode_step` those of its mode. `statistics` has a row for each tensor
-    of the table, `measures` and `scalars` a value for each of theirs. `lacks` is how many tensors were left out to keep
-    within the budget; such a tensor is ABSENT. `saved` tells for each tensor whether it was asked to be saved in this
-    step: raw, as reductions, or as a scalar that the program gives. A trial's `steps()` are those in which one was.
-    Empty is none.
+    of the table, `measures` and `scalars` have a value for each of the table's. `lacks` is the number of tensors that
+    were left out to keep within the budget; these are ABSENT. `saved` tells for each tensor whether it is saved in this
+    step: raw, as reductions, or as a scalar from the program; empty means none. A trial's `steps()` are the steps with
+    a saved tensor.
     """
 
     number: int
@@ -137,58 +141,64 @@ class Step:
     scalars: Scalars
     lacks: int = 0
     saved: Saved = field(default_factory=lambda: np.empty(0, bool))
-    values: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)  # raw tensors, where they are at hand
+    # The raw tensors, if available.
+    values: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
 
 
 class StepSubscriber(Protocol):
-    """Is told every step of a training, in order, by one thread.
+    """Gets every step of a training, in order, from one thread.
 
-    `take` is called on the thread that writes, never on the one that trains; it returns in well under a millisecond.
-    What it raises ends its subscription and is noted; the training and the others go on.
+    `take` runs on the writer thread, never on the training thread, and must return in well under a millisecond. If it
+    raises, its subscription ends with a note; the training and the other subscribers continue.
     """
 
     def take(self, step: Step) -> None: ...
 
     def end(self) -> None:
-        """No step comes any more: the training has ended."""
+        """Handle the end of the training: no further step comes."""
 
 
 @runtime_checkable
 class UrgentSubscriber(Protocol):
-    """A subscriber that may find something in a step after which the program does not live long."""
+    """A subscriber that may learn from a step that the program is about to end."""
 
-    def takes_leave(self) -> bool:
-        """Whether what it was told last should be written at once; asked after each step."""
+    def needs_flush(self) -> bool:
+        """Whether the last step must be written at once; called after each step."""
 
 
 @runtime_checkable
 class HistogramSubscriber(StepSubscriber, Protocol):
-    """Is also told the histograms that are taken in a step, after the step itself."""
+    """Also gets the histograms of a step, after the step itself."""
 
     def take_histograms(self, step: Step, places: Sequence[int], counts: NDArray[np.uint32]) -> None:
-        """A row of `counts` for each of `places` in the step's table; `histograms.py` says what it means."""
+        """Handle a row of `counts` for each tensor of `places`, indices into the table; see `histograms.py`."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionInfo:
-    """A named set of tensors, as it was asked for."""
+    """A named set of tensors, as configured."""
 
     name: str
     include_regex: tuple[str, ...] = ()
     tensor_names: tuple[str, ...] = ()
-    parameters: Mapping[str, str] = field(default_factory=dict)  # save_interval, reductions …, in AWS's words
+    # In AWS's words: save_interval, reductions …
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """What a worker's manifest tells: how far it has come, and whether more comes."""
+    """The manifest of a worker: its last step, and whether more steps will come."""
 
     worker: str
-    workers: int  # how many write in all
+    # The number of workers that write this trial.
+    workers: int
     last_step: int  # -1 before the first
     at_us: int
-    dropped: int = 0  # steps that could not be kept, because writing fell behind or failed
+    # Steps that were lost because writing fell behind or failed.
+    dropped: int = 0
     has_ended: bool = False
     collections: tuple[CollectionInfo, ...] = ()
-    segment: str = ""  # the newest file of steps, by its name
-    mode_steps: Mapping[str, int] = field(default_factory=dict)  # how many steps of each mode there were
+    # The name of the newest file of steps.
+    segment: str = ""
+    # The number of steps of each mode.
+    mode_steps: Mapping[str, int] = field(default_factory=dict)

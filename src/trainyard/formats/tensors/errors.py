@@ -1,18 +1,18 @@
-"""What cannot be had of a trial, each with what was asked for.
+"""The errors of a trial, each with the request that failed.
 
     NotFound
-    ├── TensorUnavailable           no worker has ever had a tensor of that name
-    ├── TensorUnavailableForStep    it has none of what was asked for in that step
+    ├── TensorUnavailable           no worker ever had a tensor of that name
+    ├── TensorUnavailableForStep    the tensor lacks the requested data in that step
     ├── ShapeUnavailableForStep     its shape in that step is not known
-    ├── StepUnavailable             the step was passed over, or never saved
-    ├── NoMoreData                  the training has ended before the step
-    └── MissingCollectionFiles      it has ended, and left nothing behind
+    ├── StepUnavailable             the step was skipped, or never saved
+    ├── NoMoreData                  the training ended before the step
+    └── MissingCollectionFiles      there is no trial, or it ended without data
     Unavailable
     └── StepNotYetAvailable         the step may still come
     InvalidRequest
     └── InvalidWorker               no worker has that name
 
-All are errors of `trainyard.foundation.errors`, by which they can be caught as well.
+All derive from errors of `trainyard.foundation.errors`, so a caller may catch these as well.
 """
 
 from collections.abc import Sequence
@@ -22,24 +22,24 @@ from trainyard.foundation.errors import InvalidRequest, NotFound, TrainyardError
 
 
 class TensorUnavailable(NotFound):
-    """No worker of the trial has ever had a tensor of that name."""
+    """No worker of the trial ever had a tensor of that name."""
 
     def __init__(self, name: str, *, trial: str) -> None:
-        _say(self, f'The trial "{trial}" has no tensor "{name}"; `tensor_names()` tells those that it has.')
+        _set_message(self, f'The trial "{trial}" has no tensor "{name}"; `tensor_names()` lists its tensors.')
         self.kind, self.name, self.trial = "tensor", name, trial
 
 
 class TensorUnavailableForStep(NotFound):
-    """What was asked for of a tensor is not there in that step. `statistics` are those that are."""
+    """A tensor lacks the requested data in that step. `statistics` names what is available."""
 
     def __init__(self, name: str, *, step: int, mode: Mode, lacking: str, statistics: Sequence[str] = ()) -> None:
-        known = "Nothing is known of it in that step"
+        known = "The step has no data of this tensor"
         if statistics:
-            known = f"What is known in that step: {', '.join(statistics)}, by `reduction_value`"
-        _say(
+            known = f"The step has these statistics, which `reduction_value` returns: {', '.join(statistics)}"
+        _set_message(
             self,
-            f'Of the tensor "{name}" {lacking} in step {step} of {mode}. {known}. To have its values saved, name a '
-            "collection that includes it, with save_raw_tensor and a save_interval that meets the step.",
+            f'The tensor "{name}" has {lacking} in step {step} of {mode}. {known}. To save its values, configure a '
+            "collection that includes it, with save_raw_tensor and a save_interval that matches the step.",
         )
         self.kind, self.name, self.step, self.mode = "tensor", name, step, mode
         self.statistics = tuple(statistics)
@@ -53,31 +53,31 @@ class ShapeUnavailableForStep(NotFound):
     """The shape of a tensor in that step is not known."""
 
     def __init__(self, name: str, *, step: int, mode: Mode) -> None:
-        _say(self, f'The shape of the tensor "{name}" in step {step} of {mode} was not saved.')
+        _set_message(self, f'The shape of the tensor "{name}" in step {step} of {mode} was not saved.')
         self.kind, self.name, self.step, self.mode = "tensor", name, step, mode
 
 
 class StepUnavailable(NotFound):
-    """The step was passed over: a later one is there, and it is not."""
+    """The step was skipped: a later step exists, but this one does not."""
 
     def __init__(self, step: int, mode: Mode) -> None:
-        _say(self, f"Step {step} of {mode} was not saved; `steps()` tells those that were.")
+        _set_message(self, f"Step {step} of {mode} was not saved; `steps()` lists the saved steps.")
         self.kind, self.name, self.step, self.mode = "step", str(step), step, mode
 
 
 class StepNotYetAvailable(Unavailable):
-    """The training has not come to the step, or not every worker has."""
+    """The training has not reached the step, or not every worker has."""
 
     def __init__(self, step: int, mode: Mode) -> None:
-        super().__init__(f"Step {step} of {mode} is not there yet; `wait_for_steps` waits for it.")
+        super().__init__(f"Step {step} of {mode} is not available yet; `wait_for_steps` waits for it.")
         self.step, self.mode = step, mode
 
 
 class NoMoreData(NotFound):
-    """The training has ended, and the step has not come."""
+    """The training ended before the step."""
 
     def __init__(self, step: int, mode: Mode, *, last_step: int) -> None:
-        _say(
+        _set_message(
             self,
             f"Step {step} of {mode} will not come: the training has ended, and its last saved step is {last_step}.",
         )
@@ -85,10 +85,10 @@ class NoMoreData(NotFound):
 
 
 class MissingCollectionFiles(NotFound):
-    """There is nothing of a trial, or it ended before all its workers had written anything."""
+    """There is no trial, or it ended before all its workers had written anything."""
 
     def __init__(self, path: str, why: str) -> None:
-        _say(self, f'There is no trial at "{path}": {why}.')
+        _set_message(self, f'There is no trial at "{path}": {why}.')
         self.kind, self.name = "trial", path
 
 
@@ -100,6 +100,6 @@ class InvalidWorker(InvalidRequest):
         self.worker = worker
 
 
-def _say(error: NotFound, message: str) -> None:
-    """Give a NotFound a message of its own in place of the one it makes from a kind and a name."""
+def _set_message(error: NotFound, message: str) -> None:
+    """Replace the message that NotFound makes from a kind and a name."""
     TrainyardError.__init__(error, message)

@@ -1,1 +1,1 @@
-"""Rules: what each looks for in a training, and what it says when it finds it."""
+"""Debugger rules, which check the tensors of a training and report findings."""

@@ -1,4 +1,4 @@
-"""The rules on tensors by their names, and how one is made from the strings of a request."""
+"""The built-in rules on tensors by name, and a function that makes one from the strings of a request."""
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -77,7 +77,7 @@ RULES: Final[Mapping[str, type[DebuggerRule]]] = MappingProxyType(
 
 
 def make_rule(word: str, parameters: Mapping[str, str]) -> DebuggerRule:
-    """A rule for one run. InvalidRequest names an unknown rule, and a parameter that the rule does not have or take."""
+    """Make a rule for one run. InvalidRequest names an unknown rule or a parameter that is unknown or invalid."""
     rule = RULES.get(word)
     if rule is None:
         near = get_close_matches(word, RULES, n=1)

@@ -1,4 +1,4 @@
-"""Charts as SVG, to stand in a page that needs nothing else."""
+"""Charts as inline SVG, for self-contained pages."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,17 +9,18 @@ from trainyard.insight.rules.contract import Evidence
 WIDTH, HEIGHT = 640, 280
 LEFT, RIGHT, TOP, BOTTOM = 64, 160, 16, 36
 COLOURS = ("#3366aa", "#cc5533", "#338855", "#8855aa", "#aa8822", "#558899", "#aa4477", "#666666")
-MOST_POINTS = 400  # of a line; what lies between two pixels cannot be seen
+# Per line; more would be finer than a pixel.
+MAX_POINTS = 400
 
 
 def line_chart(series: Sequence[Evidence]) -> str:
-    """Lines over steps, each with its label at the right."""
+    """Draw lines over steps, each with its label at the right."""
     points = [(step, value) for line in series for step, value in zip(line.steps, line.values, strict=True)]
     finite = [(step, value) for step, value in points if math.isfinite(value)]
     if not finite:
         return ""
-    across = _Scale(min(step for step, _ in finite), max(step for step, _ in finite), LEFT, WIDTH - RIGHT)
-    up = _Scale(min(value for _, value in finite), max(value for _, value in finite), HEIGHT - BOTTOM, TOP)
+    across = _AxisScale(min(step for step, _ in finite), max(step for step, _ in finite), LEFT, WIDTH - RIGHT)
+    up = _AxisScale(min(value for _, value in finite), max(value for _, value in finite), HEIGHT - BOTTOM, TOP)
     parts = [_axes(across, up)]
     for number, line in enumerate(series):
         colour = COLOURS[number % len(COLOURS)]
@@ -29,11 +30,11 @@ def line_chart(series: Sequence[Evidence]) -> str:
 
 
 def bar_chart(bars: Mapping[str, float]) -> str:
-    """A bar to the right for each name, in the order given."""
+    """Draw a horizontal bar for each name, in the given order."""
     if not bars:
         return ""
     height = TOP + 18 * len(bars) + 8
-    scale = _Scale(0.0, max(*bars.values(), 1e-12), 180, WIDTH - 70)
+    scale = _AxisScale(0.0, max(*bars.values(), 1e-12), 180, WIDTH - 70)
     parts = []
     for number, (name, value) in enumerate(bars.items()):
         top = TOP + 18 * number
@@ -44,7 +45,7 @@ def bar_chart(bars: Mapping[str, float]) -> str:
 
 
 def matrix_chart(counts: Sequence[Sequence[int]]) -> str:
-    """A square of counts: labels from top to bottom, predictions from left to right."""
+    """Draw a confusion matrix: labels from top to bottom, predictions from left to right."""
     size = len(counts)
     cell = min(40, 480 // size)
     most = max(max(row) for row in counts) or 1
@@ -63,19 +64,19 @@ def matrix_chart(counts: Sequence[Sequence[int]]) -> str:
 
 
 def histogram(edges: Sequence[float], counts: Sequence[int]) -> str:
-    """Columns over the stretches between edges."""
-    across = _Scale(edges[0], edges[-1], LEFT, WIDTH - RIGHT)
-    up = _Scale(0.0, float(max(*counts, 1)), HEIGHT - BOTTOM, TOP)
+    """Draw a histogram with these bin edges."""
+    across = _AxisScale(edges[0], edges[-1], LEFT, WIDTH - RIGHT)
+    up = _AxisScale(0.0, float(max(*counts, 1)), HEIGHT - BOTTOM, TOP)
     parts = [_axes(across, up)]
     for left, right, count in zip(edges[:-1], edges[1:], counts, strict=True):
         width, height = max(across(right) - across(left) - 1, 0.5), HEIGHT - BOTTOM - up(count)
-        place = f'x="{across(left):.1f}" y="{up(count):.1f}" width="{width:.1f}" height="{height:.1f}"'
-        parts.append(f'<rect {place} fill="{COLOURS[0]}"/>')
+        position = f'x="{across(left):.1f}" y="{up(count):.1f}" width="{width:.1f}" height="{height:.1f}"'
+        parts.append(f'<rect {position} fill="{COLOURS[0]}"/>')
     return _svg(parts)
 
 
-class _Scale:
-    """From numbers to places on the drawing."""
+class _AxisScale:
+    """Maps numbers to positions in the drawing."""
 
     def __init__(self, least: float, most: float, start: float, end: float) -> None:
         self.least, self.most = least, most if most > least else least + 1
@@ -85,14 +86,14 @@ class _Scale:
         return self._start + (value - self.least) / (self.most - self.least) * (self._end - self._start)
 
 
-def _path(line: Evidence, across: _Scale, up: _Scale) -> str:
-    stride = max(1, len(line.steps) // MOST_POINTS)
+def _path(line: Evidence, across: _AxisScale, up: _AxisScale) -> str:
+    stride = max(1, len(line.steps) // MAX_POINTS)
     points = list(zip(line.steps, line.values, strict=True))
     shown = points[::stride] + ([points[-1]] if points else [])
     return " ".join(f"{across(step):.1f},{up(value):.1f}" for step, value in shown if math.isfinite(value))
 
 
-def _axes(across: _Scale, up: _Scale) -> str:
+def _axes(across: _AxisScale, up: _AxisScale) -> str:
     corner = f"{LEFT},{TOP} {LEFT},{HEIGHT - BOTTOM} {WIDTH - RIGHT},{HEIGHT - BOTTOM}"
     return "".join(
         [

@@ -1,4 +1,4 @@
-"""Labels and predictions of classes: which class each sample has and which was predicted, and how sure a share is."""
+"""Labels and predicted classes of samples, and confidence bounds for shares of them."""
 
 import math
 from collections.abc import Sequence
@@ -13,13 +13,15 @@ from trainyard.insight.rules.readings import Numbers, Reader
 Classes = NDArray[np.int64]
 Counts = NDArray[np.int64]
 
-MOST_CLASSES = 1_000_000  # a label beyond is no class
-MOST_CATEGORIES = 2000  # a matrix of them is 32 MB
+# A larger label is not a class.
+MAX_CLASS = 1_000_000
+# A matrix of these takes 32 MB.
+MAX_CATEGORIES = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """The class of each sample and the one that was predicted; `label` and `prediction` name the tensors."""
+    """The class and the predicted class of each sample; `label` and `prediction` are the names of the tensors."""
 
     label: str
     prediction: str
@@ -29,7 +31,7 @@ class Pairs:
 
 @dataclass(slots=True)
 class Tally:
-    """How often each class came, and how often it was taken for another."""
+    """How often each class occurred, and how often it was mispredicted."""
 
     counts: Counts = field(default_factory=lambda: np.zeros(0, np.int64))
     mistakes: Counts = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -40,58 +42,59 @@ class Tally:
 
     def add(self, pairs: Pairs) -> None:
         is_mistaken = pairs.labels != pairs.predictions
-        self.counts = added(self.counts, np.bincount(pairs.labels))
-        self.mistakes = added(self.mistakes, np.bincount(pairs.labels[is_mistaken]))
+        self.counts = add_counts(self.counts, np.bincount(pairs.labels))
+        self.mistakes = add_counts(self.mistakes, np.bincount(pairs.labels[is_mistaken]))
 
     def shares(self, certainty: float) -> Numbers:
-        """The share of each class that was taken for another, or what it surely is at least."""
-        mistakes = added(self.mistakes, np.zeros(len(self.counts), np.int64))
-        return least_shares(mistakes.astype(np.float64), self.counts.astype(np.float64), certainty=certainty)
+        """Return the mispredicted share of each class, or its lower bound."""
+        mistakes = add_counts(self.mistakes, np.zeros(len(self.counts), np.int64))
+        return lower_bounds(mistakes.astype(np.float64), self.counts.astype(np.float64), certainty=certainty)
 
 
-def pairs_of(step: Step, labels: Reader, predictions: Reader, *, takes_largest: bool = False) -> Pairs | None:
-    """The classes that a step has saved; None where it has none, or where what it has are no classes."""
+def read_pairs(step: Step, labels: Reader, predictions: Reader, *, takes_largest: bool = False) -> Pairs | None:
+    """Return the classes that a step has saved; None if it has none, or if the values are not classes."""
     label, prediction = _first_saved(step, labels), _first_saved(step, predictions)
     if not label or not prediction or label == prediction:
         return None
-    given = _classes(np.asarray(step.values[label]))
-    if given is None:
+    actual = _classes(np.asarray(step.values[label]))
+    if actual is None:
         return None
-    predicted = _predicted(np.asarray(step.values[prediction]), given, takes_largest=takes_largest)
+    predicted = _predict_classes(np.asarray(step.values[prediction]), actual, takes_largest=takes_largest)
     if predicted is None:
         return None
-    is_counted = (given.ravel() >= 0) & (predicted >= 0)  # a negative label, such as torch's -100, is one to leave out
-    return Pairs(label, prediction, given.ravel()[is_counted], predicted[is_counted])
+    # A negative label, such as torch's -100, means that the sample is ignored.
+    is_counted = (actual.ravel() >= 0) & (predicted >= 0)
+    return Pairs(label, prediction, actual.ravel()[is_counted], predicted[is_counted])
 
 
 def confusion_matrix(pairs: Sequence[Pairs], categories: int | None = None) -> Counts | None:
-    """How often each label, by the row, was predicted to be each class, by the column; None of too many classes."""
+    """Return the confusion matrix, labels as rows and predictions as columns; None if there are too many classes."""
     labels = np.concatenate([each.labels for each in pairs])
     predictions = np.concatenate([each.predictions for each in pairs])
     size = categories or int(max(labels.max(initial=0), predictions.max(initial=0))) + 1
     is_within = (labels < size) & (predictions < size)
-    if size > MOST_CATEGORIES or not is_within.any():
+    if size > MAX_CATEGORIES or not is_within.any():
         return None
     places = labels[is_within] * size + predictions[is_within]
     return np.bincount(places, minlength=size * size).reshape(size, size)
 
 
-def least_shares(counts: Numbers, totals: Numbers, *, certainty: float) -> Numbers:
-    """The shares that counts are of totals, or what they surely are at least: Wilson's bound by standard errors."""
+def lower_bounds(counts: Numbers, totals: Numbers, *, certainty: float) -> Numbers:
+    """Return the lower Wilson bounds of the shares counts / totals, at `certainty` standard errors."""
     return np.asarray(_bounds(counts, totals, certainty)[0])
 
 
-def most_shares(counts: Numbers, totals: Numbers, *, certainty: float) -> Numbers:
-    """The same, at most."""
+def upper_bounds(counts: Numbers, totals: Numbers, *, certainty: float) -> Numbers:
+    """Return the upper Wilson bounds of the shares counts / totals."""
     return np.asarray(_bounds(counts, totals, certainty)[1])
 
 
-def added(first: Counts, second: Counts) -> Counts:
-    """The sum of two counts by class, of which one may know more classes than the other."""
-    whole = np.zeros(max(len(first), len(second)), np.int64)
-    whole[: len(first)] += first
-    whole[: len(second)] += second
-    return whole
+def add_counts(first: Counts, second: Counts) -> Counts:
+    """Add two counts by class; one may have more classes than the other."""
+    total = np.zeros(max(len(first), len(second)), np.int64)
+    total[: len(first)] += first
+    total[: len(second)] += second
+    return total
 
 
 def _first_saved(step: Step, reader: Reader) -> str:
@@ -99,20 +102,21 @@ def _first_saved(step: Step, reader: Reader) -> str:
 
 
 def _classes(values: NDArray[np.generic]) -> Classes | None:
-    """Whole numbers as classes, whatever their type; None for anything else."""
+    """Convert integral values of any type to classes; None for anything else."""
     if not values.size or values.dtype.kind not in "iufb":
         return None
     numbers = values.astype(np.float64)
-    if not np.isfinite(numbers).all() or (numbers != np.rint(numbers)).any() or numbers.max() > MOST_CLASSES:
+    if not np.isfinite(numbers).all() or (numbers != np.rint(numbers)).any() or numbers.max() > MAX_CLASS:
         return None
     return numbers.astype(np.int64)
 
 
-def _predicted(values: NDArray[np.generic], labels: Classes, *, takes_largest: bool) -> Classes | None:
+def _predict_classes(values: NDArray[np.generic], labels: Classes, *, takes_largest: bool) -> Classes | None:
     if takes_largest and values.ndim > 1:
         values = values.argmax(axis=1)
     elif values.size != labels.size and values.ndim > 1 and values.size % labels.size == 0:
-        values = values.argmax(axis=1)  # a score for each class
+        # There is a score for each class.
+        values = values.argmax(axis=1)
     if values.size != labels.size or values.dtype.kind not in "iufb":
         return None
     classes = _classes(values)
@@ -133,7 +137,7 @@ def _bounds(counts: Numbers, totals: Numbers, certainty: float) -> tuple[Numbers
         return (middle - spread) / scale, (middle + spread) / scale
 
 
-def surely_times(largest: float, smallest: float, *, certainty: float) -> float:
-    """How many times the smaller of two counts the larger one is, or surely is at least."""
+def lower_bound_ratio(largest: float, smallest: float, *, certainty: float) -> float:
+    """Return the ratio of two counts, or its lower bound."""
     most = smallest + certainty * math.sqrt(smallest) + (1 if certainty else 0)
     return max(0.0, largest - certainty * math.sqrt(largest)) / most if most else math.inf

@@ -1,4 +1,4 @@
-"""The parameters of a rule: their values from the strings in which they come."""
+"""Parses the parameters of a rule from strings."""
 
 import math
 import re
@@ -6,20 +6,28 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.insight.rules.contract import Parameter
+from trainyard.insight.rules.contract import Need, Parameter
 
-DEFAULTS = "defaults"  # the parameter of every rule that says whose defaults hold
+# The parameter of every rule that chooses between AWS's defaults and ours.
+DEFAULTS = "defaults"
 NOTHING = ("none", "null", "")
 TRUE, FALSE = ("true", "yes", "1"), ("false", "no", "0")
 
 
+# Shared by rules whose parameters say which tensors to inspect.
+COLLECTION_NAMES = Parameter("collection_names", tuple, None, "The collections whose tensors are checked.")
+TENSOR_REGEX = Parameter("tensor_regex", tuple, None, "Regexes, searched in names, for further tensors to check.")
+
+
 class Defaults(StrEnum):
+    """Whose defaults apply: AWS's, or ours, which raise no alarm on healthy trainings."""
+
     AWS = "aws"
-    ADVISED = "advised"  # ours, which raise no alarm on healthy trainings
+    ADVISED = "advised"
 
 
 def parse_parameters(rule: str, parameters: tuple[Parameter, ...], given: Mapping[str, str]) -> dict[str, object]:
-    """The value of each parameter of a rule; InvalidRequest names what was given and what is possible."""
+    """Return the value of each parameter; InvalidRequest names the invalid value and what is possible."""
     known = {parameter.name: parameter for parameter in parameters}
     unknown = sorted(set(given) - set(known) - {DEFAULTS})
     if unknown:
@@ -29,14 +37,35 @@ def parse_parameters(rule: str, parameters: tuple[Parameter, ...], given: Mappin
     return {name: _value(rule, known[name], given.get(name), chosen) for name in known}
 
 
-def default(parameter: Parameter, defaults: Defaults) -> object:
-    """The value of a parameter that is not given."""
+def tensors_to_inspect(
+    rule: str,
+    collections: tuple[str, ...] | None,
+    *,
+    regexes: tuple[str, ...] | None,
+    otherwise: tuple[str, ...] = (),
+) -> Need:
+    """Return the need for tensors that the parameters name, else for the collections `otherwise`.
+
+    InvalidRequest if there are none of either.
+    """
+    if collections or regexes:
+        return Need(collections=collections or (), regexes=regexes or ())
+    if otherwise:
+        return Need(collections=otherwise)
+    raise InvalidRequest(
+        f'Rule {rule} does not know which tensors to inspect; set its parameter "collection_names", such as '
+        f'"weights", or "tensor_regex".'
+    )
+
+
+def default_value(parameter: Parameter, defaults: Defaults) -> object:
+    """Return the value of a parameter that is not set."""
     is_advised = defaults is Defaults.ADVISED and parameter.advised is not None
     return parameter.advised if is_advised else parameter.aws
 
 
 def possible_values(parameter: Parameter) -> str:
-    """What a parameter may be, in words: "a number of at least 0"."""
+    """Describe what a parameter may be: "a number of at least 0"."""
     words = {
         bool: '"True" or "False"',
         int: "a whole number",
@@ -53,7 +82,7 @@ def possible_values(parameter: Parameter) -> str:
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """The items of a list with commas between them; a comma in brackets, as regexes have, belongs to its item."""
+    """Split a list at its commas, except for those in brackets, which regexes may have."""
     items, depth = [""], 0
     for letter in text:
         depth += (letter in "([{") - (letter in ")]}")
@@ -68,22 +97,24 @@ def _defaults(rule: str, word: str) -> Defaults:
     try:
         return Defaults(word.strip().lower())
     except ValueError:
-        raise InvalidRequest(f'{_given(rule, DEFAULTS, word)}; it is "aws" or "advised".') from None
+        raise InvalidRequest(f'{_describe_value(rule, DEFAULTS, word)}; it is "aws" or "advised".') from None
 
 
 def _value(rule: str, parameter: Parameter, text: str | None, defaults: Defaults) -> object:
     if text is None and parameter.is_required:
         raise InvalidRequest(f'Rule {rule} needs the parameter "{parameter.name}": {parameter.help}')
     if text is None:
-        return default(parameter, defaults)
+        return default_value(parameter, defaults)
     if text.strip().lower() in NOTHING:
         if parameter.aws is None and not parameter.is_required:
             return None
-        raise InvalidRequest(f"{_given(rule, parameter.name, text)}; it needs {possible_values(parameter)}.")
+        raise InvalidRequest(f"{_describe_value(rule, parameter.name, text)}; it needs {possible_values(parameter)}.")
     try:
         value = _parse(parameter, text.strip())
     except ValueError:
-        raise InvalidRequest(f"{_given(rule, parameter.name, text)}; it needs {possible_values(parameter)}.") from None
+        raise InvalidRequest(
+            f"{_describe_value(rule, parameter.name, text)}; it needs {possible_values(parameter)}."
+        ) from None
     _check_regexes(rule, parameter, value)
     return value
 
@@ -122,9 +153,9 @@ def _check_regexes(rule: str, parameter: Parameter, value: object) -> None:
             re.compile(regex)
         except re.error as error:
             raise InvalidRequest(
-                f"{_given(rule, parameter.name, regex)}; it is no regular expression: {error}."
+                f"{_describe_value(rule, parameter.name, regex)}; it is not a valid regular expression: {error}."
             ) from error
 
 
-def _given(rule: str, name: str, text: str) -> str:
+def _describe_value(rule: str, name: str, text: str) -> str:
     return f'Parameter "{name}" of rule {rule} is "{text}"'

@@ -1,4 +1,4 @@
-"""How far the optimizer moves the weights in a step, in shares of what they are: what tells a learning rate."""
+"""The size of updates relative to the weights, which shows whether a learning rate is right."""
 
 from abc import abstractmethod
 from collections import defaultdict
@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from trainyard.formats.tensors.contract import Probe, Step
-from trainyard.formats.tensors.probes import UPDATE_NORM_RATIO
+from trainyard.formats.tensors.statistics.probes import UPDATE_NORM_RATIO
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need
 from trainyard.insight.rules.readings import Numbers, Reader, Track, is_matrix, trains
 
@@ -19,22 +19,22 @@ UPDATES = Need(collections=("weights",), probes=(MOVED,), also=(GRADIENTS,))
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """How far the updates of a training go."""
+class UpdateSize:
+    """The size of updates: a summary over all weights, the weight with the largest, and for how long it was wrong."""
 
-    share: float  # of the weights, as it is summed up
-    fastest: str  # the weight that moved furthest
-    steps: int  # for how many on end it has been wrong
+    share: float
+    fastest: str
+    steps: int
 
 
-class PaceRule(DebuggerRule):
-    """Judges how far updates move the weights that layers multiply by.
+class UpdateSizeRule(DebuggerRule):
+    """Checks the size of updates of the weights that layers multiply by.
 
-    Scales of normalisations and biases move by other measures, and what is not trained does not move. A rule on it says
-    how the weights are summed up, when that is wrong, and what it means.
+    Biases and the scales of normalisations move at other rates, and frozen weights do not move. A subclass defines the
+    summary over all weights, when it is wrong, and what that means. `label` names the summary.
     """
 
-    label: ClassVar[str]  # of what it sums up
+    label: ClassVar[str]
 
     def __init__(self, *, threshold: float, patience: int) -> None:
         self.threshold = threshold
@@ -51,7 +51,7 @@ class PaceRule(DebuggerRule):
         if not trains(step):
             return
         reading, worker = self._reader.read(step), step.worker
-        moved = np.where(reading.chosen.is_trained, reading.measured(MOVED), np.nan)
+        moved = np.where(reading.chosen.is_trained, reading.measure(MOVED), np.nan)
         if not np.isfinite(moved).any():
             return
         share = self.sum_up(moved[~np.isnan(moved)])
@@ -63,7 +63,7 @@ class PaceRule(DebuggerRule):
         yield Finding.at(
             step,
             fastest,
-            self.describe(Pace(share, fastest.name, self._steps[worker])),
+            self.describe(UpdateSize(share, fastest.name, self._steps[worker])),
             value=share,
             threshold=self.threshold,
             evidence=(self._tracks[worker].evidence(self.label),),
@@ -71,12 +71,12 @@ class PaceRule(DebuggerRule):
 
     @abstractmethod
     def sum_up(self, moved: Numbers) -> float:
-        """One number for the shares by which the weights moved."""
+        """Summarise the relative updates of all weights in one number."""
 
     @abstractmethod
     def is_wrong(self, share: float) -> bool:
-        """Whether no good training moves so far."""
+        """Return whether a healthy training does not have such updates."""
 
     @abstractmethod
-    def describe(self, pace: Pace) -> str:
-        """The sentence that tells it."""
+    def describe(self, pace: UpdateSize) -> str:
+        """Return the message of the finding."""

@@ -1,4 +1,4 @@
-"""The report on a boosted training: a page that needs nothing else, and a notebook that reads the same tensors."""
+"""The report on a boosted training: a self-contained page, and a notebook that reads the same tensors."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,26 +12,32 @@ from trainyard.insight.rules.charts import bar_chart, histogram, line_chart, mat
 from trainyard.insight.rules.classes import Counts
 from trainyard.insight.rules.contract import Evidence
 
-MOST_FEATURES = 30  # of which the importance is drawn, those with the most
-MOST_CLASSES = 20  # up to which a matrix can be read
+# In a chart of importances.
+MAX_FEATURES = 30
+# In a chart of a confusion matrix.
+MAX_CLASSES = 20
 BINS = 30
 
 
 @dataclass(slots=True)
 class BoosterRun:
-    """What is known of a boosted training."""
+    """The data of a boosted training.
+
+    `metrics` has rounds and values by name, such as train-rmse, and `importances` are by type and feature. `matrix` is
+    the confusion matrix if labels are classes; otherwise there are `residuals`. Both are from round `evaluated_at`.
+    """
 
     rounds: int = 0
     hyperparameters: dict[str, str] = field(default_factory=dict)
-    metrics: dict[str, tuple[list[int], list[float]]] = field(default_factory=dict)  # train-rmse: rounds, values
-    importances: dict[str, dict[str, float]] = field(default_factory=dict)  # by their sort, then by the feature
-    matrix: Counts | None = None  # of labels and predictions, where they are classes
-    residuals: NDArray[np.float64] | None = None  # where they are not
-    judged_at: int = 0  # the round that the last two are of
+    metrics: dict[str, tuple[list[int], list[float]]] = field(default_factory=dict)
+    importances: dict[str, dict[str, float]] = field(default_factory=dict)
+    matrix: Counts | None = None
+    residuals: NDArray[np.float64] | None = None
+    evaluated_at: int = 0
 
 
 def report_page(run: BoosterRun) -> str:
-    """The page."""
+    """Return the HTML page."""
     body = "\n".join(_sections(run))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>XGBoost training report</title>\n'
@@ -42,9 +48,9 @@ def report_page(run: BoosterRun) -> str:
 
 
 def report_notebook(run: BoosterRun) -> str:
-    """The notebook, for the folder or the S3 place of the tensors that its first cell names."""
+    """Return the notebook; its first cell names the folder or S3 location of the tensors."""
     cells = [
-        _words(f"# XGBoost training report\n\n{run.rounds} rounds. Set `place` to where the tensors of the job are."),
+        _words(f"# XGBoost training report\n\n{run.rounds} rounds. Set `place` to the location of the job's tensors."),
         _code('place = "tensors"\n\nfrom trainyard.trial import create_trial\n\ntrial = create_trial(place)'),
         _words("## Metrics"),
         _code(
@@ -69,16 +75,16 @@ def report_notebook(run: BoosterRun) -> str:
 
 def _sections(run: BoosterRun) -> Iterator[str]:
     if not run.rounds:
-        yield "<p>The training told of no round, so that there is nothing to report.</p>"
+        yield "<p>The training reported no rounds, so there is nothing to show.</p>"
         return
     yield f"<p>{run.rounds} rounds.</p>"
     yield from _hyperparameters(run.hyperparameters)
     yield from _metrics(run.metrics)
     yield from _importances(run.importances)
     if run.matrix is not None:
-        yield from _matrix(run.matrix, judged_at=run.judged_at)
+        yield from _matrix(run.matrix, evaluated_at=run.evaluated_at)
     if run.residuals is not None:
-        yield from _residuals(run.residuals, judged_at=run.judged_at)
+        yield from _residuals(run.residuals, evaluated_at=run.evaluated_at)
 
 
 def _hyperparameters(values: Mapping[str, str]) -> Iterator[str]:
@@ -99,22 +105,22 @@ def _metrics(metrics: Mapping[str, tuple[list[int], list[float]]]) -> Iterator[s
         (name, f"{values[0]:.6g}", f"{values[-1]:.6g}", f"{min(values):.6g}", f"{max(values):.6g}")
         for name, (_, values) in metrics.items()
     ]
-    yield _table(("metric", "first", "last", "least", "most"), rows)
+    yield _table(("metric", "first", "last", "minimum", "maximum"), rows)
 
 
 def _importances(importances: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
     if not importances:
         return
     yield "<h2>Importance of features</h2>"
-    for sort, values in importances.items():
-        order = sorted(values.items(), key=lambda item: -item[1])[:MOST_FEATURES]
-        yield f"<h3>{escape(sort)}</h3>{bar_chart(dict(order))}"
+    for kind, values in importances.items():
+        order = sorted(values.items(), key=lambda item: -item[1])[:MAX_FEATURES]
+        yield f"<h3>{escape(kind)}</h3>{bar_chart(dict(order))}"
 
 
-def _matrix(matrix: Counts, *, judged_at: int) -> Iterator[str]:
-    yield f"<h2>Labels and predictions after round {judged_at}</h2>"
-    yield f"<p>{np.trace(matrix) / matrix.sum():.1%} of {matrix.sum()} samples are told right.</p>"
-    if len(matrix) <= MOST_CLASSES:
+def _matrix(matrix: Counts, *, evaluated_at: int) -> Iterator[str]:
+    yield f"<h2>Labels and predictions after round {evaluated_at}</h2>"
+    yield f"<p>{np.trace(matrix) / matrix.sum():.1%} of {matrix.sum()} samples are predicted correctly.</p>"
+    if len(matrix) <= MAX_CLASSES:
         yield matrix_chart(matrix.tolist())
     counts = matrix.astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -124,16 +130,16 @@ def _matrix(matrix: Counts, *, judged_at: int) -> Iterator[str]:
         (str(label), str(int(counts[label].sum())), _share(precisions[label]), _share(recalls[label]))
         for label in range(len(matrix))
     ]
-    yield _table(("class", "samples", "of what is predicted to be it", "of what is it"), rows)
+    yield _table(("class", "samples", "precision", "recall"), rows)
 
 
-def _residuals(residuals: NDArray[np.float64], *, judged_at: int) -> Iterator[str]:
+def _residuals(residuals: NDArray[np.float64], *, evaluated_at: int) -> Iterator[str]:
     counts, edges = np.histogram(residuals, bins=BINS)
-    yield f"<h2>Residuals after round {judged_at}</h2>"
+    yield f"<h2>Residuals after round {evaluated_at}</h2>"
     yield histogram(edges.tolist(), counts.tolist())
     rows = [
         ("mean", f"{residuals.mean():.4g}"),
-        ("deviation", f"{residuals.std():.4g}"),
+        ("standard deviation", f"{residuals.std():.4g}"),
         ("mean magnitude", f"{np.abs(residuals).mean():.4g}"),
         ("largest magnitude", f"{np.abs(residuals).max():.4g}"),
     ]

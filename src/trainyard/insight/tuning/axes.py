@@ -1,4 +1,4 @@
-"""What one hyperparameter may be, as one coordinate of a search space."""
+"""One hyperparameter as a coordinate of a search space."""
 
 import math
 from collections.abc import Callable
@@ -8,16 +8,16 @@ from typing import Protocol
 
 import numpy as np
 
-from trainyard.foundation.tuning import ParameterRange, RangeKind
+from trainyard.foundation.jobs.tuning import HyperparameterRange, RangeKind
 from trainyard.insight.tuning.contract import Value
 from trainyard.insight.tuning.scales import Floats, Scale, scale_between, scaling_of
 
 
-class Axis(Protocol):
+class SearchAxis(Protocol):
     """One hyperparameter that can differ from trial to trial.
 
-    A number has a coordinate from 0 to 1, a category its index. `count` is how many different values there are, None
-    where they are not counted. Coordinates are taken as they come and moved to the nearest that there is.
+    A number has a coordinate from 0 to 1, a category its index. `count` is the number of different values, None for a
+    continuous range. Any coordinate is accepted and moved to the nearest valid one.
     """
 
     @property
@@ -30,52 +30,57 @@ class Axis(Protocol):
     def is_categorical(self) -> bool: ...
 
     def coordinate(self, value: Value) -> float | None:
-        """Where a value lies; a number outside the bounds at the nearer one, and what is no such value nowhere."""
+        """Return the coordinate of a value; a number outside the bounds counts as the nearer one. None if invalid."""
 
     def value(self, coordinate: float) -> Value: ...
 
     def nth(self, index: int) -> Value:
-        """The value at a place in the order of all; only where they are counted."""
+        """Return the value with this index; only if `count` is known."""
 
     def snap(self, coordinates: Floats) -> Floats: ...
 
     def spread(self, units: Floats) -> Floats:
-        """Coordinates for numbers from 0 to 1, so that evenly spread ones give each value its fair share."""
+        """Map numbers from 0 to 1 to coordinates, so that uniform numbers give each value an equal share."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A hyperparameter that has one value only, and therefore no coordinate."""
+    """A hyperparameter with only one value, and therefore no coordinate."""
 
     name: str
     value: Value
 
     def admits(self, value: Value | None) -> bool:
-        """Whether a value is the constant, or for numbers would be clipped to it."""
+        """Whether a value is the constant, or a number that would be clipped to it."""
         if isinstance(self.value, str):
             return value == self.value
         return _is_number(value)
 
 
-def axis_of(asked: ParameterRange) -> Axis | Constant:
-    """The coordinate of a range, or the only value it leaves."""
-    if asked.kind is RangeKind.CATEGORICAL:
-        return _categorical(asked)
-    if asked.kind is RangeKind.INTEGER:
-        return _integer(asked)
-    if not asked.low < asked.high:
-        return Constant(asked.name, asked.low)
-    return ContinuousAxis(asked.name, asked.low, asked.high, scale_between(asked.low, asked.high, scaling_of(asked)))
+def axis_of(parameter_range: HyperparameterRange) -> SearchAxis | Constant:
+    """Return the axis of a range, or a constant if it has only one value."""
+    if parameter_range.kind is RangeKind.CATEGORICAL:
+        return _categorical_axis(parameter_range)
+    if parameter_range.kind is RangeKind.INTEGER:
+        return _integer_axis(parameter_range)
+    if not parameter_range.low < parameter_range.high:
+        return Constant(parameter_range.name, parameter_range.low)
+    return ContinuousAxis(
+        parameter_range.name,
+        parameter_range.low,
+        parameter_range.high,
+        scale_between(parameter_range.low, parameter_range.high, scaling_of(parameter_range)),
+    )
 
 
-def read_value(asked: ParameterRange, text: str) -> Value | None:
-    """The value that a program was given as a text; None where it is none of this kind."""
-    if asked.kind is RangeKind.CATEGORICAL:
-        return text if text in asked.values else None
-    if asked.kind is RangeKind.INTEGER and (whole := _whole(text)) is not None:
+def read_value(parameter_range: HyperparameterRange, text: str) -> Value | None:
+    """Parse the value that a program was given as text; None if it is invalid."""
+    if parameter_range.kind is RangeKind.CATEGORICAL:
+        return text if text in parameter_range.values else None
+    if parameter_range.kind is RangeKind.INTEGER and (whole := _parse_integer(text)) is not None:
         return whole
-    number = _number(text)
-    if number is None or asked.kind is RangeKind.CONTINUOUS:
+    number = _parse_number(text)
+    if number is None or parameter_range.kind is RangeKind.CONTINUOUS:
         return number
     return round(number)
 
@@ -94,14 +99,14 @@ class ContinuousAxis:
         if isinstance(value, str) or not _is_number(value):
             return None
         clipped = float(min(max(value, self.low), self.high))
-        return _clipped(_applied(self.scale.unit, clipped))
+        return _clip_to_unit(_apply_to_number(self.scale.unit, clipped))
 
     def value(self, coordinate: float) -> float:
-        number = _applied(self.scale.number, _clipped(coordinate))
+        number = _apply_to_number(self.scale.number, _clip_to_unit(coordinate))
         return min(max(number, self.low), self.high)
 
     def nth(self, index: int) -> Value:
-        raise AssertionError(f"the values of {self.name} are not counted, so there is none with the number {index}")
+        raise AssertionError(f"{self.name} is continuous, so it has no value with the index {index}")
 
     def snap(self, coordinates: Floats) -> Floats:
         return np.clip(coordinates, 0.0, 1.0)
@@ -112,15 +117,16 @@ class ContinuousAxis:
 
 @dataclass(frozen=True)
 class IntegerAxis:
-    """Whole numbers. Each has a cell of the unit interval, which reaches halfway to its neighbours.
+    """Integers. Each has a cell of the unit interval that reaches halfway to its neighbours.
 
-    On a linear scale the cells are of one size, those of both ends too; a number's coordinate is within its cell.
+    On a linear scale all cells have the same size, also at both ends. The coordinate of an integer is within its cell.
     """
 
     name: str
     low: int
     high: int
-    scale: Scale  # from half a step below the lower bound to half a step above the upper one
+    # From half a step below the lower bound to half a step above the upper one.
+    scale: Scale
 
     is_categorical: bool = False
 
@@ -132,10 +138,10 @@ class IntegerAxis:
         if isinstance(value, str) or not _is_number(value):
             return None
         whole = min(max(round(value), self.low), self.high)
-        return _clipped(_applied(self.scale.unit, whole))
+        return _clip_to_unit(_apply_to_number(self.scale.unit, whole))
 
     def value(self, coordinate: float) -> int:
-        number = _applied(self.scale.number, _clipped(coordinate))
+        number = _apply_to_number(self.scale.number, _clip_to_unit(coordinate))
         return min(max(math.floor(number + 0.5), self.low), self.high)
 
     def nth(self, index: int) -> int:
@@ -181,39 +187,44 @@ class CategoricalAxis:
         return {value: index for index, value in enumerate(self.values)}
 
 
-def _categorical(asked: ParameterRange) -> Axis | Constant:
-    values = tuple(dict.fromkeys(asked.values))
-    assert values, f"the categorical hyperparameter {asked.name} has no values to choose from"
-    return Constant(asked.name, values[0]) if len(values) == 1 else CategoricalAxis(asked.name, values)
+def _categorical_axis(parameter_range: HyperparameterRange) -> SearchAxis | Constant:
+    values = tuple(dict.fromkeys(parameter_range.values))
+    assert values, f"the categorical hyperparameter {parameter_range.name} has no values to choose from"
+    return (
+        Constant(parameter_range.name, values[0]) if len(values) == 1 else CategoricalAxis(parameter_range.name, values)
+    )
 
 
-def _integer(asked: ParameterRange) -> Axis | Constant:
-    low, high = math.ceil(asked.low), math.floor(asked.high)
+def _integer_axis(parameter_range: HyperparameterRange) -> SearchAxis | Constant:
+    low, high = math.ceil(parameter_range.low), math.floor(parameter_range.high)
     if low >= high:
-        return Constant(asked.name, low)
-    return IntegerAxis(asked.name, low, high, scale_between(low - 0.5, high + 0.5, scaling_of(asked)))
+        return Constant(parameter_range.name, low)
+    return IntegerAxis(
+        parameter_range.name, low, high, scale_between(low - 0.5, high + 0.5, scaling_of(parameter_range))
+    )
 
 
 def _is_number(value: Value | None) -> bool:
     return isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
 
 
-def _applied(function: Callable[[Floats], Floats], number: float) -> float:
+def _apply_to_number(function: Callable[[Floats], Floats], number: float) -> float:
     return float(function(np.array([number]))[0])
 
 
-def _clipped(unit: float) -> float:
+def _clip_to_unit(unit: float) -> float:
     return min(max(unit, 0.0), 1.0)
 
 
-def _whole(text: str) -> int | None:
+def _parse_integer(text: str) -> int | None:
     try:
         return int(text)
-    except ValueError:  # not whole, or longer than Python reads
+    # Not an integer, or with more digits than Python parses.
+    except ValueError:
         return None
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     try:
         number = float(text)
     except ValueError:

@@ -1,20 +1,19 @@
-"""When a tuning job is over before its limits are reached.
+"""Completion criteria: when a tuning job ends before it reaches its limits.
 
-What this needs to know of all trials is a `Progress` of fixed size, which `after_trial` brings up to date as each trial
-ends, so that no history is read again.
+All that the criteria need of the trials is a `Progress` of fixed size, which `after_trial` updates as each trial ends,
+so that no history is read again.
 
-A trial is measured when it ended with an objective that is a finite number, on its own or because it was ended early.
-Trials that failed or that a rule of the debugger ended are not: they can neither be the best nor show that nothing gets
-better. A better trial counts as an improvement once it is better by 1 % than the best one at the last improvement, as
-AWS counts it, so that many small steps make one.
+A trial is measured if it ended with a finite objective, on its own or because it was ended early. Trials that failed or
+that a rule of the debugger ended are not: they can neither be the best nor show that nothing gets better. A better
+trial counts as an improvement if it is better by 1 % than the best one at the last improvement, as AWS counts it, so
+that many small steps add up to one.
 
-A study has converged when as many trials again can be expected to add less than 1 % to what was gained so far. The best
-ten values tell what to expect: they are taken for the tail of all values, falling off exponentially, as tails of many
-distributions do. The mean distance m of the others from the last of them is then the size of the tail, and n more
-trials after n are expected to make the best one better by m ln 2. A strategy that searches where it is good makes m
-small in the end; one that searches everywhere does so only where most values are equally good. What was gained so far
-is the distance of the best value from the median of the first ten. Before `FEWEST_MEASURED` trials, or within
-`PATIENCE` of one that added more than 1 % to that, nothing has converged.
+A study has converged when as many trials again are expected to add less than 1 % to the gain so far. The best ten
+values give the expectation: they are taken as an exponential tail, as many distributions have. If m is the mean
+distance of the others from the last of them, n more trials after n are expected to improve the best one by m ln 2. A
+strategy that searches in good regions makes m small in the end; one that searches everywhere does so only if most
+values are equally good. The gain so far is the distance of the best value from the median of the first ten. No study
+converges before `MIN_MEASURED` trials, or within `PATIENCE` trials after one that added more than 1 % to the gain.
 """
 
 import math
@@ -22,32 +21,38 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from trainyard.foundation.tuning import Direction, StopCause, Trial, TrialStatus, TuningPlan
+from trainyard.foundation.jobs.tuning import Direction, StopCause, TrialStatus, TuningPlan, TuningTrial
 
-IMPROVEMENT = 0.01  # the part by which a better trial must be better to count
-CONVERGED = 0.01  # the part of what was gained that is not worth as many trials again
-FEWEST_MEASURED = 20
-PATIENCE = 10  # trials that add nothing to speak of
-TAIL = 10  # values
+# A better trial counts as an improvement if it is better by this fraction.
+MIN_IMPROVEMENT = 0.01
+# The fraction of the gain so far that is not worth as many trials again.
+CONVERGENCE_TOLERANCE = 0.01
+MIN_MEASURED = 20
+PATIENCE = 10  # trials without a gain
+TAIL_SIZE = 10  # values
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a tuning job has come. The values are as they were measured."""
+    """The progress of a tuning job. The values are as measured."""
 
-    best: int | None = None  # the number of the trial
+    # The number of the best trial.
+    best: int | None = None
     best_value: float | None = None
-    improved_to: float | None = None  # the best value when it last improved by enough to count
-    since_best: int = 0  # trials measured since then
-    gained_to: float | None = None  # the best value when it last added to what was gained
-    since_gain: int = 0  # trials measured since then
+    # The value of the last improvement, and the trials measured since.
+    improved_to: float | None = None
+    since_best: int = 0
+    # The value of the last gain, and the trials measured since.
+    gained_to: float | None = None
+    since_gain: int = 0
     measured: int = 0
-    first: tuple[float, ...] = ()  # of all values
-    tail: tuple[float, ...] = ()  # the best values, from the best on
+    # The first values, and the best ones from the best on.
+    first: tuple[float, ...] = ()
+    tail: tuple[float, ...] = ()
 
 
-def after_trial(progress: Progress, trial: Trial, *, plan: TuningPlan) -> Progress:
-    """What is known once this trial has ended."""
+def after_trial(progress: Progress, trial: TuningTrial, *, plan: TuningPlan) -> Progress:
+    """Return the progress after this trial has ended."""
     value = measured_value(trial)
     if value is None:
         return progress
@@ -63,28 +68,28 @@ def after_trial(progress: Progress, trial: Trial, *, plan: TuningPlan) -> Progre
         gained_to=value if is_gained else progress.gained_to,
         since_gain=0 if is_gained else progress.since_gain + 1,
         measured=progress.measured + 1,
-        first=(*progress.first, value)[:TAIL],
-        tail=tuple(sorted((*progress.tail, value), key=lambda each: sign * each)[:TAIL]),
+        first=(*progress.first, value)[:TAIL_SIZE],
+        tail=tuple(sorted((*progress.tail, value), key=lambda each: sign * each)[:TAIL_SIZE]),
     )
 
 
-def progress_of(plan: TuningPlan, trials: Iterable[Trial]) -> Progress:
-    """What is known of trials, in the order in which they ended."""
+def progress_of(plan: TuningPlan, trials: Iterable[TuningTrial]) -> Progress:
+    """Return the progress after trials, in the order in which they ended."""
     progress = Progress()
     for trial in trials:
         progress = after_trial(progress, trial, plan=plan)
     return progress
 
 
-def measured_value(trial: Trial) -> float | None:
-    """The objective of a trial that counts; None for one that still runs, failed, diverged or told nothing."""
+def measured_value(trial: TuningTrial) -> float | None:
+    """Return the objective of a measured trial; None if it runs, failed, diverged or reported nothing."""
     if trial.status not in (TrialStatus.COMPLETED, TrialStatus.STOPPED) or trial.cause is StopCause.RULE:
         return None
     return trial.objective if trial.objective is not None and math.isfinite(trial.objective) else None
 
 
 def why_complete(plan: TuningPlan, progress: Progress) -> str | None:
-    """Why no further trial is started, as a sentence for the user; None while there is reason to go on."""
+    """Return why no further trial is started, as a sentence for the user; None while the search continues."""
     if progress.best is None or progress.best_value is None:
         return None
     wanted = plan.completion
@@ -95,7 +100,7 @@ def why_complete(plan: TuningPlan, progress: Progress) -> str | None:
     if most is not None and progress.since_best >= most:
         return (
             f"The best objective, {progress.best_value:.6g} of trial {progress.best}, has not improved by "
-            f"{IMPROVEMENT:.0%} for {progress.since_best} trials; the limit is {most}."
+            f"{MIN_IMPROVEMENT:.0%} for {progress.since_best} trials; the limit is {most}."
         )
     if wanted.on_convergence and has_converged(progress):
         return (
@@ -106,16 +111,16 @@ def why_complete(plan: TuningPlan, progress: Progress) -> str | None:
 
 
 def has_converged(progress: Progress) -> bool:
-    """Whether as many trials again would hardly make the best one better."""
-    if progress.measured < FEWEST_MEASURED or progress.since_gain < PATIENCE or progress.best_value is None:
+    """Whether as many trials again would hardly improve the best one."""
+    if progress.measured < MIN_MEASURED or progress.since_gain < PATIENCE or progress.best_value is None:
         return False
     gained = abs(progress.best_value - median(progress.first))
-    return expected_gain(progress) <= CONVERGED * gained
+    return expected_gain(progress) <= CONVERGENCE_TOLERANCE * gained
 
 
 def expected_gain(progress: Progress) -> float:
-    """By how much as many trials again can be expected to make the best value better."""
-    if len(progress.tail) < TAIL:
+    """Return by how much as many trials again are expected to improve the best value."""
+    if len(progress.tail) < TAIL_SIZE:
         return math.inf
     return fmean(abs(value - progress.tail[-1]) for value in progress.tail[:-1]) * math.log(2)
 
@@ -124,14 +129,14 @@ def _is_improvement(value: float, before: float | None, *, sign: float) -> bool:
     if before is None:
         return True
     gain = sign * (before - value)
-    return gain > 0 and gain >= IMPROVEMENT * abs(before)
+    return gain > 0 and gain >= MIN_IMPROVEMENT * abs(before)
 
 
 def _is_gain(value: float, progress: Progress, *, sign: float) -> bool:
     if progress.gained_to is None:
         return True
     gained = abs(progress.gained_to - median(progress.first))
-    return sign * (progress.gained_to - value) > CONVERGED * gained
+    return sign * (progress.gained_to - value) > CONVERGENCE_TOLERANCE * gained
 
 
 def _sign(plan: TuningPlan, definition: str) -> float:

@@ -1,10 +1,10 @@
-"""What it means to search hyperparameters.
+"""The interfaces of hyperparameter search.
 
-A `Strategy` says what to try next and a `Pruner` which trial to end early, each from the history alone. Both are pure:
-the same plan, history and number give the same answer on every machine, in every process; they read no clock, no file
-and no network, and keep nothing that the history does not say (a cache may make a second answer quicker, never another
-one). Values are always within the ranges, and history may hold anything: values outside the ranges, as a parent's may
-be, objectives that are not finite, hundreds of observations, or none.
+A `Strategy` suggests the next trial and a `Pruner` decides which trials end early, both from the history alone. They
+are pure: the same plan, history and trial number give the same answer on every machine and in every process. They read
+no clock, file or network and keep no state (a cache may make an answer faster, never different). Suggested values are
+always within the ranges. A history may contain anything: values outside the ranges, such as a parent's, objectives that
+are not finite, hundreds of observations, or none.
 
 Every strategy must pass `trainyard.testing.tuning.StrategyContract`, and every pruner `PrunerContract` there.
 """
@@ -14,22 +14,28 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
-Value = float | int | str  # of a continuous, an integer, a categorical hyperparameter
+# The value of a continuous, integer or categorical hyperparameter.
+Value = float | int | str
 
 
 class State(Enum):
-    PENDING = auto()  # it runs, or is about to
-    MEASURED = auto()  # it ran to its end, and `value` is what came of it
-    CUT_SHORT = auto()  # it was ended early as not promising; `value` is what it had reached by then
-    DIVERGED = auto()  # it was ended by a rule, or its objective is not finite: as bad as the worst
-    FAILED = auto()  # it says nothing about the objective, but its values are not worth another try
+    # It is running or about to start.
+    PENDING = auto()
+    # It ran to its end; `value` is its final objective.
+    MEASURED = auto()
+    # A pruner ended it early; `value` is the last objective that it reported.
+    CUT_SHORT = auto()
+    # A rule ended it, or its objective is not finite: it counts as being as bad as the worst.
+    DIVERGED = auto()
+    # It says nothing about the objective, but its values are not worth another try.
+    FAILED = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What is known of one trial. `value` and `curve` are as they were measured, whichever direction is better.
+    """What is known about one trial. `value` and `curve` are as measured, whichever direction is better.
 
-    `source` is empty for trials of this study, and the name of a parent for those that it starts from.
+    `source` is empty for trials of this study, and the name of the parent for trials of a parent.
     """
 
     values: Mapping[str, Value]
@@ -40,18 +46,18 @@ class Observation:
 
 
 class Strategy(Protocol):
-    """Says what to try next.
+    """Suggests the next trial.
 
-    `number` is that of the trial, from 1, and with the plan's seed the only source of chance. None means that there is
-    nothing left to try, as at the end of a grid. It never raises for what a history holds.
+    `number` is the number of the trial, from 1; together with the plan's seed it is the only source of randomness. None
+    means that nothing is left to try, as at the end of a grid. No history makes a strategy raise.
     """
 
     def suggest(self, history: Sequence[Observation], *, number: int) -> Mapping[str, Value] | None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """A trial as a pruner sees it: what its objective was, report by report."""
+class TrialCurve:
+    """A trial as a pruner sees it: its objective at each report."""
 
     number: int
     curve: tuple[float, ...]
@@ -60,11 +66,10 @@ class Run:
 
 
 class Pruner(Protocol):
-    """Says whether a trial that runs shall end now.
+    """Decides whether a running trial ends now.
 
-    `others` are all other trials of the study of the same definition. The answer is a sentence for the user, or None
-    when the trial goes on. Asked again with a longer curve it may answer otherwise; asked again with the same it may
-    not.
+    `others` are all other trials of the study with the same definition. The verdict is a sentence for the user, or None
+    if the trial continues. The same curves always give the same verdict; a longer curve may give another.
     """
 
-    def verdict(self, run: Run, others: Sequence[Run]) -> str | None: ...
+    def verdict(self, trial: TrialCurve, others: Sequence[TrialCurve]) -> str | None: ...

@@ -1,4 +1,4 @@
-"""Search of every combination, each once."""
+"""Grid search: every combination once."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,16 +10,16 @@ from trainyard.insight.tuning.space import Space
 
 
 class GridStrategy:
-    """Every point of a space that has no continuous numbers, each once, in an order by chance.
+    """Suggests every point of a space without continuous ranges once, in random order.
 
-    In the order of the ranges the first trials would all agree in the first hyperparameter; mixed, a grid that is
-    stopped midway has seen something of everything. Which points are left is told from the history alone.
+    In the order of the ranges, the first trials would all have the same first hyperparameter. In random order, a grid
+    that is stopped midway has covered some of everything. The history alone tells which points are left.
     """
 
     def __init__(self, space: Space, *, seed: int) -> None:
         if space.size is None:
             raise InvalidRequest(
-                "A grid cannot hold a continuous range, which has no number of values. "
+                "A grid cannot contain a continuous range, because it has infinitely many values. "
                 "Give categorical ranges, or choose another strategy."
             )
         self._space = space
@@ -29,7 +29,7 @@ class GridStrategy:
         self,
         history: Sequence[Observation],
         *,
-        number: int,  # noqa: ARG002 - what is left is the same, whatever the number of the trial
+        number: int,  # noqa: ARG002 - the points that are left do not depend on the number
     ) -> Mapping[str, Value] | None:
         tried = {self._space.key(observation.values) for observation in history}
         order = self._space.walk(np.random.default_rng(self._seed))

@@ -1,22 +1,21 @@
-"""The median rule: a trial ends when it does worse than the trials before it had done by then, taken in the middle.
+"""The median rule: a trial ends when it is worse than the median of the other trials at the same report.
 
-This is what AWS documents for early stopping of type Auto. After each report of the objective, the running average of
-every other trial up to that same report is taken, and the trial ends when what it just reported is worse than their
-median. AWS does not say from when on it judges; here a trial is judged from its second report on, and once five others
-have come as far.
+This is what AWS documents for early stopping of type Auto. At each report of the objective, the rule takes the running
+average of every other trial up to the same report, and ends the trial if its report is worse than their median. AWS
+does not say when it starts; here the rule applies from the second report on, once five others have come as far.
 
-A report that is not a finite number counts as worse than any other, and so does the running average that it is in.
+A report that is not a finite number counts as worse than any other, and so does a running average that contains it.
 """
 
 import math
 from collections.abc import Sequence
 from statistics import median
 
-from trainyard.foundation.tuning import Direction, Objective
-from trainyard.insight.tuning.contract import Run
+from trainyard.foundation.jobs.tuning import Direction, Objective
+from trainyard.insight.tuning.contract import TrialCurve
 
 FIRST_REPORT = 2
-FEWEST_OTHERS = 5
+MIN_OTHERS = 5
 
 
 class MedianRule:
@@ -26,23 +25,23 @@ class MedianRule:
         self._metric = objective.metric
         self._sign = 1.0 if objective.direction is Direction.MINIMIZE else -1.0
 
-    def verdict(self, run: Run, others: Sequence[Run]) -> str | None:
-        report = len(run.curve)
-        if run.is_over or report < FIRST_REPORT:
+    def verdict(self, trial: TrialCurve, others: Sequence[TrialCurve]) -> str | None:
+        report = len(trial.curve)
+        if trial.is_over or report < FIRST_REPORT:
             return None
         averages = [self._average(other.curve, report) for other in others if len(other.curve) >= report]
-        if len(averages) < FEWEST_OTHERS:
+        if len(averages) < MIN_OTHERS:
             return None
         middle = median(averages)
-        if self._loss(run.curve[-1]) <= middle:
+        if self._loss(trial.curve[-1]) <= middle:
             return None
         return (
-            f"{self._metric} was {run.curve[-1]:.6g} at report {report}, worse than {self._sign * middle:.6g}, "
+            f"{self._metric} was {trial.curve[-1]:.6g} at report {report}, worse than {self._sign * middle:.6g}, "
             f"the median of the running averages of {len(averages)} other trials up to that report."
         )
 
     def _average(self, curve: Sequence[float], report: int) -> float:
-        # One addend that is not finite makes the sum so, and thereby the average as bad as can be.
+        # One report that is not finite makes the sum, and so the average, as bad as possible.
         return self._loss(sum(curve[:report]) / report)
 
     def _loss(self, value: float) -> float:

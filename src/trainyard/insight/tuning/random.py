@@ -1,4 +1,4 @@
-"""Search by chance: the measure that every other strategy has to beat."""
+"""Random search: the baseline that every other strategy has to beat."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,13 +7,14 @@ import numpy as np
 from trainyard.insight.tuning.contract import Observation, Value
 from trainyard.insight.tuning.space import Space
 
-_DRAWS = 32  # before the points that are left are looked for one after another
+# Draws before the untried points of a finite space are searched one by one.
+_MAX_DRAWS = 32
 
 
 class RandomStrategy:
-    """Points by chance, spread as the scales of the ranges say.
+    """Suggests random points, uniform on the scale of each range.
 
-    A point that was tried is tried again only when no other is left: trainings are noisy, and as many were asked for.
+    A point is repeated only when no other is left: trainings are noisy, and the user asked for that many trials.
     """
 
     def __init__(self, space: Space, *, seed: int) -> None:
@@ -22,7 +23,7 @@ class RandomStrategy:
 
     def suggest(self, history: Sequence[Observation], *, number: int) -> Mapping[str, Value]:
         generator = np.random.default_rng([self._seed, number])
-        drawn = [self._space.decode(row) for row in self._space.sample(generator, _DRAWS)]
+        drawn = [self._space.decode(row) for row in self._space.sample(generator, _MAX_DRAWS)]
         tried = {self._space.key(observation.values) for observation in history}
         fresh = (point for point in drawn if self._space.key(point) not in tried)
         return next(fresh, None) or self._first_untried(tried, generator) or drawn[0]

@@ -1,4 +1,4 @@
-"""How the values of a numeric range are spread over the unit interval: what is a step of equal size."""
+"""The scales of numeric ranges: how values map to the unit interval."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -6,19 +6,19 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from trainyard.foundation.tuning import ParameterRange, RangeKind, Scaling
+from trainyard.foundation.jobs.tuning import HyperparameterRange, RangeKind, Scaling
 
 Floats = NDArray[np.float64]
 
-# Auto is logarithmic from these ratios of the bounds on. Who lets a real number vary by a factor of 100, such as a
-# learning rate from 0.001 to 0.1, thinks in orders of magnitude: on a linear scale nine trials of ten would fall into
-# the upper one. A lower bound of an integer is more often just the least that makes sense (1 to 100 trees), and on a
-# logarithmic scale a fifth of all trials would be spent on it; a factor of 1000 is wanted there.
-_LOGARITHMIC_FROM = {RangeKind.CONTINUOUS: 100.0, RangeKind.INTEGER: 1000.0}
+# Auto is logarithmic if the ratio of the bounds is at least this. A real number that varies by a factor of 100, such as
+# a learning rate from 0.001 to 0.1, is meant in orders of magnitude: on a linear scale nine of ten trials would fall
+# into the upper one. The lower bound of an integer is more often just the smallest sensible value (1 to 100 trees), and
+# on a logarithmic scale a fifth of all trials would be spent on it; so integers need a factor of 1000.
+_MIN_LOGARITHMIC_RATIO = {RangeKind.CONTINUOUS: 100.0, RangeKind.INTEGER: 1000.0}
 
 
 class Scale(Protocol):
-    """Maps numbers between two bounds to the unit interval and back, in order, end to end."""
+    """Maps numbers between two bounds monotonically to the unit interval and back."""
 
     def unit(self, numbers: Floats) -> Floats: ...
 
@@ -26,9 +26,9 @@ class Scale(Protocol):
 
 
 def scale_between(low: float, high: float, scaling: Scaling) -> Scale:
-    """The scale from `low` to a higher `high`, which is linear where the asked one cannot tell them apart.
+    """Return the scale from `low` to `high`; it is linear if the requested scaling cannot represent the bounds.
 
-    A logarithm wants positive bounds, and a reverse one bounds from 0 to below 1.
+    A logarithmic scale needs positive bounds, a reverse logarithmic one bounds from 0 to below 1.
     """
     if scaling is Scaling.LOGARITHMIC and low > 0 and np.log(high) > np.log(low):
         return LogarithmicScale(low, high)
@@ -37,11 +37,14 @@ def scale_between(low: float, high: float, scaling: Scaling) -> Scale:
     return LinearScale(low, high)
 
 
-def scaling_of(asked: ParameterRange) -> Scaling:
-    """The scaling of a range, with Auto decided by how many times the upper bound is the lower one."""
-    if asked.scaling is not Scaling.AUTO:
-        return asked.scaling
-    is_wide = asked.low > 0 and asked.high / asked.low >= _LOGARITHMIC_FROM[asked.kind]
+def scaling_of(parameter_range: HyperparameterRange) -> Scaling:
+    """Return the scaling of a range; Auto depends on the ratio of the bounds."""
+    if parameter_range.scaling is not Scaling.AUTO:
+        return parameter_range.scaling
+    is_wide = (
+        parameter_range.low > 0
+        and parameter_range.high / parameter_range.low >= _MIN_LOGARITHMIC_RATIO[parameter_range.kind]
+    )
     return Scaling.LOGARITHMIC if is_wide else Scaling.LINEAR
 
 
@@ -51,7 +54,7 @@ class LinearScale:
     high: float
 
     def unit(self, numbers: Floats) -> Floats:
-        # Divided by the larger bound first, because the difference of two bounds may be more than a float holds.
+        # Divide by the larger bound first, because the difference of two bounds may overflow.
         largest = max(abs(self.low), abs(self.high))
         low, high = self.low / largest, self.high / largest
         return (numbers / largest - low) / (high - low)
@@ -70,8 +73,8 @@ class LogarithmicScale:
         return np.asarray((np.log(numbers) - low) / (high - low), dtype=np.float64)
 
     def number(self, units: Floats) -> Floats:
-        # Near the largest float the exponential of its own logarithm may be infinite.
-        exact = np.exp(np.minimum((1 - units) * np.log(self.low) + units * np.log(self.high), _LARGEST))
+        # Near the largest float, the exponential of its own logarithm may be infinite.
+        exact = np.exp(np.minimum((1 - units) * np.log(self.low) + units * np.log(self.high), _MAX_LOG))
         return np.asarray(exact, dtype=np.float64)
 
 
@@ -89,4 +92,4 @@ class ReverseLogarithmicScale:
         return np.asarray(-np.expm1(exponents), dtype=np.float64)
 
 
-_LARGEST = float(np.log(np.finfo(np.float64).max))
+_MAX_LOG = float(np.log(np.finfo(np.float64).max))

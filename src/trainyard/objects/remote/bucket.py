@@ -1,4 +1,4 @@
-"""One bucket of any S3, through obstore; the only module that knows obstore."""
+"""One bucket of any S3, through obstore. No other module uses obstore."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, BinaryIO
 
 from trainyard.foundation.errors import InvalidRequest, Unavailable
-from trainyard.objects.remote.faults import Absent, Moved, Passing
-from trainyard.objects.remote.patience import Patience
+from trainyard.objects.remote.failures import RemoteObjectChanged, RemoteObjectMissing, RetryPolicy, TransientFailure
 
 if TYPE_CHECKING:
     from obstore import Attributes, GetOptions, GetResult, ObjectMeta, PutMode
@@ -17,27 +16,31 @@ if TYPE_CHECKING:
 
 Body = bytes | BinaryIO
 
-SMALL = 5 << 20  # up to here a body goes in one request
-_CONCURRENCY = 4  # requests at a time for a larger one, each with a chunk in memory
-_MOST_CHUNKS = 9_000  # S3 takes 10,000
+# Larger bodies are sent in several requests.
+MAX_SINGLE_PUT_BYTES = 5 << 20
+# Concurrent requests for a larger body, each with a chunk in memory.
+_UPLOAD_CONCURRENCY = 4
+# S3 allows 10,000.
+_MAX_CHUNKS = 9_000
 _PAGE = 1000
 
-_STATUS = re.compile(r"status code: (\d{3})")
-_CODE = re.compile(r"<Code>(\w+)</Code>")
-_LATER = (408, 429)  # refusals that are none for ever
-_SIGNS = {  # in what obstore tells for debugging
+_STATUS_PATTERN = re.compile(r"status code: (\d{3})")
+_CODE_PATTERN = re.compile(r"<Code>(\w+)</Code>")
+_RETRYABLE_STATUSES = (408, 429)
+# Texts in obstore's debug output, and what they mean.
+_CONNECTION_FAILURES = {
     "kind: Timeout": "did not answer in time",
     "ConnectionRefused": "refused the connection",
-    "IncompleteBody": "broke off in the middle of its answer",
+    "IncompleteBody": "closed the connection in the middle of its response",
     "ConnectionReset": "reset the connection",
     "BrokenPipe": "reset the connection",
-    "IncompleteMessage": "closed the connection without an answer",
+    "IncompleteMessage": "closed the connection without a response",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteAddress:
-    """Which bucket, and how to get at it. Without keys the usual AWS sources are asked."""
+    """A bucket and how to reach it. Without keys, the usual AWS credential sources are used."""
 
     bucket: str
     endpoint: str | None = None
@@ -52,7 +55,7 @@ class RemoteAddress:
 
 @dataclass(frozen=True, slots=True)
 class RemoteObject:
-    """What a list tells of an object. `etag` carries no quotes; times are whole seconds, as in HTTP headers."""
+    """An object in a listing. `etag` has no quotes; times are whole seconds, as in HTTP headers."""
 
     path: str
     size: int
@@ -61,8 +64,8 @@ class RemoteObject:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
-    """An object with its metadata. The body is fetched when `chunks` or `read` is called, once."""
+class FetchedObject:
+    """An object with its metadata. `chunks` or `read` fetches the body, once."""
 
     object: RemoteObject
     version: str | None
@@ -70,30 +73,30 @@ class Fetched:
     result: "GetResult"
 
     def read(self) -> bytes:
-        with _explained(self.object.path):
+        with _translate_errors(self.object.path):
             data = bytes(self.result.bytes())
         start, end = self.result.range
         if len(data) != end - start:
-            raise Passing(f"sent {len(data)} of {end - start} bytes")
+            raise TransientFailure(f"sent {len(data)} of {end - start} bytes")
         return data
 
     def chunks(self) -> Iterator[bytes]:
-        with _explained(self.object.path):
+        with _translate_errors(self.object.path):
             for chunk in self.result.stream(min_chunk_size=1 << 20):
                 yield bytes(chunk)
 
     def close(self) -> None:
-        """There is nothing to close; obstore's connections end with their last result."""
+        """Do nothing; obstore closes its connections with their last result."""
 
 
 class RemoteBucket:
-    """The few things we ask of the remote bucket. May be called from any thread.
+    """The operations that we need of a remote bucket. All methods may be called from any thread.
 
-    Raises Absent and Moved as the methods say, Passing for what may be over in a moment, and Unavailable for everything
-    else that goes wrong. Every request is tried as `patience` says.
+    They raise RemoteObjectMissing and RemoteObjectChanged as documented, TransientFailure for what may be gone in a
+    moment, and Unavailable for all other failures. `retry_policy` governs every request.
     """
 
-    def __init__(self, address: RemoteAddress, patience: Patience) -> None:
+    def __init__(self, address: RemoteAddress, retry_policy: RetryPolicy) -> None:
         import obstore
         from obstore.store import S3Store
 
@@ -101,88 +104,89 @@ class RemoteBucket:
         self._store = S3Store(
             address.bucket,
             config=_config(address),
-            client_options=_client_options(address, patience),
-            retry_config=_retries(patience),
+            client_options=_client_options(address, retry_policy),
+            retry_config=_retry_config(retry_policy),
         )
 
     def require(self, address: RemoteAddress) -> None:
-        """Say at once when there is no such bucket; later that would look as if keys were missing."""
+        """Raise InvalidRequest if there is no such bucket; later it would look like missing keys."""
         try:
             next(self.list(".trainyard-check"), None)
         except Unavailable as error:
             if "status code: 404" not in str(error.__cause__):
                 raise
-            raise InvalidRequest(f"There is no bucket {address}; make it first.") from error
+            raise InvalidRequest(f"There is no bucket {address}; create it first.") from error
 
-    def head(self, path: str) -> Fetched:
+    def head(self, path: str) -> FetchedObject:
         return self._get(path, {"head": True})
 
-    def get(self, path: str) -> Fetched:
+    def get(self, path: str) -> FetchedObject:
         return self._get(path, {})
 
     def read_range(self, path: str, offset: int, size: int, *, etag: str, version: str | None = None) -> bytes:
-        """Some bytes of one version; Moved when it is no longer the newest and the remote keeps no others."""
+        """Read some bytes of one version; RemoteObjectChanged if the remote no longer has that version."""
         options: GetOptions = {"range": (offset, offset + size), "if_match": f'"{etag}"'}
         if version:
             options["version"] = version
         fetched = self._get(path, options)
-        if fetched.object.etag != etag:  # the remote knows no If-Match
-            raise Moved(path)
+        # A remote may ignore If-Match.
+        if fetched.object.etag != etag:
+            raise RemoteObjectChanged(path)
         return fetched.read()
 
     def put(self, path: str, body: Body, *, size: int, metadata: Mapping[str, str], content_type: str = "") -> str:
-        """Write, in several requests when it is large, and give the ETag. A reader sees the old object or the new."""
+        """Write atomically, in several requests if it is large, and return the ETag."""
         attributes: Attributes = dict(metadata)
         if content_type:
             attributes["Content-Type"] = content_type
-        chunk = max(SMALL, -(-size // _MOST_CHUNKS))
-        with _explained(path):
+        chunk = max(MAX_SINGLE_PUT_BYTES, -(-size // _MAX_CHUNKS))
+        with _translate_errors(path):
             result = self._obstore.put(
                 self._store,
                 path,
                 body,
                 attributes=attributes,
-                use_multipart=size > SMALL,
+                use_multipart=size > MAX_SINGLE_PUT_BYTES,
                 chunk_size=chunk,
-                max_concurrency=_CONCURRENCY,
+                max_concurrency=_UPLOAD_CONCURRENCY,
             )
-        return _bare(result["e_tag"])
+        return _unquote_etag(result["e_tag"])
 
     def put_if(
         self, path: str, body: bytes, *, etag: str | None, metadata: Mapping[str, str], content_type: str = ""
     ) -> str:
-        """Write only over the object with that ETag, or, with None, where there is none; Moved otherwise."""
+        """Replace the object with that ETag, or with None create it; RemoteObjectChanged otherwise."""
         attributes: Attributes = dict(metadata)
         if content_type:
             attributes["Content-Type"] = content_type
         mode: PutMode = "create" if etag is None else {"e_tag": f'"{etag}"'}
-        with _explained(path):
+        with _translate_errors(path):
             result = self._obstore.put(self._store, path, body, attributes=attributes, mode=mode, use_multipart=False)
-        return _bare(result["e_tag"])
+        return _unquote_etag(result["e_tag"])
 
     def list(self, folder: str, *, after: str | None = None) -> Iterator[RemoteObject]:
-        """All that lies in a folder, at any depth, in order; with `after` what comes after that path."""
-        with _explained(folder):
+        """Yield all objects below a folder in order; with `after`, only those after that path."""
+        with _translate_errors(folder):
             for page in self._obstore.list(self._store, folder, offset=after, chunk_size=_PAGE):
                 for meta in page:
                     yield _object(meta)
 
     def copy(self, source: str, target: str) -> None:
-        """Copy with all metadata, inside the remote."""
-        with _explained(source):
+        """Copy within the remote, with all metadata."""
+        with _translate_errors(source):
             self._obstore.copy(self._store, source, target)
 
     def delete(self, paths: Sequence[str]) -> None:
-        """Delete those that are there."""
+        """Delete objects; missing ones are ignored."""
         if paths:
-            with _explained(paths[0]):
+            with _translate_errors(paths[0]):
                 self._obstore.delete(self._store, list(paths))
 
-    def _get(self, path: str, options: "GetOptions") -> Fetched:
-        with _explained(path):
+    def _get(self, path: str, options: "GetOptions") -> FetchedObject:
+        with _translate_errors(path):
             result = self._obstore.get(self._store, path, options=options)
             metadata = {str(name): value for name, value in result.attributes.items()}
-            return Fetched(_object(result.meta), result.meta["version"], metadata, result)
+            return FetchedObject(_object(result.meta), result.meta["version"], metadata, result)
 
 
 def _config(address: RemoteAddress) -> "S3Config":
@@ -198,21 +202,21 @@ def _config(address: RemoteAddress) -> "S3Config":
     return config
 
 
-def _client_options(address: RemoteAddress, patience: Patience) -> "ClientConfig":
+def _client_options(address: RemoteAddress, retry_policy: RetryPolicy) -> "ClientConfig":
     return {
         "allow_http": (address.endpoint or "").startswith("http://"),
-        # A limit for whole requests would cut long bodies; one that stalls is noticed by the second limit.
+        # A limit on whole requests would cut off long bodies; the read timeout detects stalled ones.
         "timeout": timedelta(days=1),
-        "read_timeout": timedelta(seconds=patience.answer_s),
+        "read_timeout": timedelta(seconds=retry_policy.read_timeout_s),
     }
 
 
-def _retries(patience: Patience) -> "RetryConfig":
+def _retry_config(retry_policy: RetryPolicy) -> "RetryConfig":
     return {
-        "max_retries": patience.tries - 1,
+        "max_retries": retry_policy.tries - 1,
         "backoff": {
-            "init_backoff": timedelta(seconds=patience.first_pause_s),
-            "max_backoff": timedelta(seconds=patience.longest_pause_s),
+            "init_backoff": timedelta(seconds=retry_policy.first_pause_s),
+            "max_backoff": timedelta(seconds=retry_policy.max_pause_s),
             "base": 2,
         },
         "retry_timeout": timedelta(minutes=3),
@@ -220,49 +224,51 @@ def _retries(patience: Patience) -> "RetryConfig":
 
 
 def _object(meta: "ObjectMeta") -> RemoteObject:
-    return RemoteObject(meta["path"], meta["size"], _bare(meta["e_tag"]), meta["last_modified"].replace(microsecond=0))
+    return RemoteObject(
+        meta["path"], meta["size"], _unquote_etag(meta["e_tag"]), meta["last_modified"].replace(microsecond=0)
+    )
 
 
-def _bare(etag: str | None) -> str:
+def _unquote_etag(etag: str | None) -> str:
     return (etag or "").strip('"')
 
 
 @contextmanager
-def _explained(path: str) -> Iterator[None]:
+def _translate_errors(path: str) -> Iterator[None]:
     from obstore import exceptions
 
     try:
         yield
     except FileNotFoundError as error:
-        raise Absent(path) from error
+        raise RemoteObjectMissing(path) from error
     except (exceptions.AlreadyExistsError, exceptions.PreconditionError) as error:
-        raise Moved(path) from error
+        raise RemoteObjectChanged(path) from error
     except exceptions.BaseError as error:
         raise _unavailable(error) from error
 
 
 def _unavailable(error: Exception) -> Unavailable:
     text = str(error)
-    # obstore has errors of its own for a refusal, but not in a list.
-    status = int(told[1]) if (told := _STATUS.search(text)) else None
+    # obstore has its own errors for a refused request, but not while listing.
+    status = int(match[1]) if (match := _STATUS_PATTERN.search(text)) else None
     if status in (401, 403):
-        return Unavailable(f"The remote store refuses our keys: {_line(error)}. Check the settings `objects_…`.")
-    if status is not None and status < 500 and status not in _LATER:
-        return Unavailable(f"The remote store cannot be used now: {_line(error)}. Try again.")
-    return Passing(_what(text, status))
+        return Unavailable(f"The remote store refuses our keys: {_first_line(error)}. Check the settings `objects_…`.")
+    if status is not None and status < 500 and status not in _RETRYABLE_STATUSES:
+        return Unavailable(f"The remote store is unavailable: {_first_line(error)}. Try again.")
+    return TransientFailure(_failure_text(text, status))
 
 
-def _what(text: str, status: int | None) -> str:
-    """What the remote did, in a few words; obstore tells it in a page."""
+def _failure_text(text: str, status: int | None) -> str:
+    """Summarise the failure in a few words; obstore's text fills a page."""
     if status is not None:
-        code = _CODE.search(text)
+        code = _CODE_PATTERN.search(text)
         return f"answered {status}{f' {code[1]}' if code else ''}"
-    for sign, what in _SIGNS.items():
-        if sign in text:
+    for pattern, what in _CONNECTION_FAILURES.items():
+        if pattern in text:
             return what
-    return f"could not be asked ({text.partition(chr(10))[0].strip().rstrip('.')})"
+    return f"could not be reached ({text.partition(chr(10))[0].strip().rstrip('.')})"
 
 
-def _line(error: Exception) -> str:
-    """The first line; obstore adds a page of debugging."""
+def _first_line(error: Exception) -> str:
+    """Return the first line; obstore adds a page of debug output."""
     return str(error).partition("\n")[0].strip().rstrip(".")

@@ -1,14 +1,14 @@
-"""Where things lie in the remote bucket, and how keys are written as paths there.
+"""The layout of the remote bucket, and how keys map to paths.
 
     <prefix>/<account>/<bucket>/<key>                             objects
-    <prefix>/.trainyard/buckets/<account>/<bucket>                what is known of a bucket
-    <prefix>/.trainyard/more/<account>/<bucket>/<hash>/<id>       what is too long for the metadata of an object
-    <prefix>/.trainyard/uploads/<account>/<bucket>/<upload>       an upload in parts
-    <prefix>/.trainyard/parts/<upload>/…                          its parts; the name of a part tells all about it
+    <prefix>/.trainyard/buckets/<account>/<bucket>                the record of a bucket
+    <prefix>/.trainyard/more/<account>/<bucket>/<hash>/<id>       a description too long for the metadata of an object
+    <prefix>/.trainyard/uploads/<account>/<bucket>/<upload>       a multipart upload
+    <prefix>/.trainyard/parts/<upload>/…                          its parts; the name of a part describes it fully
 
-obstore refuses paths with empty segments, with the segments `.` and `..`, and with control characters, and S3 refuses
-those over 1024 bytes. Ordinary keys are their own path. The others are escaped so that the order of paths is still the
-order of keys, and one too long ends in a hash instead of its last characters.
+obstore refuses paths with empty segments, the segments `.` and `..`, and control characters; S3 refuses paths over
+1024 bytes. Ordinary keys are their own path. Other keys are escaped so that paths keep the order of keys, and a path
+that is too long ends in a hash instead of its last characters.
 """
 
 import hashlib
@@ -19,11 +19,11 @@ from trainyard.foundation.clock import from_micros, to_micros
 from trainyard.foundation.locations import BucketRef, Location
 from trainyard.objects.contract import Checksum, ChecksumAlgorithm, ObjectPart
 
-_LONGEST_PATH = 1024
+_MAX_PATH_BYTES = 1024
 HASH_LENGTH = 64
-_LAST = "\U0010ffff"
+_LAST_CHARACTER = "\U0010ffff"
 
-# Each stands, in byte order, where the character stood that it replaces.
+# Each sorts, in byte order, where the character it replaces would.
 _ESCAPES = {
     **{chr(code): f" {chr(0x40 + code)}" for code in range(0x20)},
     " ": " ~",
@@ -33,22 +33,25 @@ _ESCAPES = {
     "\ufffe": "\ufffd@",
     "\uffff": "\ufffdA",
 }
-_END = " !"  # after a slash that ends the key: before all that can follow a slash
-_DOT = ".!"  # a dot at the start of a segment
-_SLASH = ".0/"  # a slash at the start of a segment, which would be empty
-_ORIGINALS = {escape: char for char, escape in _ESCAPES.items()} | {_DOT: "."}
+# Follows a slash at the end of the key, and sorts before anything else after a slash.
+_TRAILING_SLASH = " !"
+# A dot at the start of a segment.
+_LEADING_DOT = ".!"
+# A slash at the start of a segment, which would otherwise be empty.
+_EMPTY_SEGMENT = ".0/"
+_ORIGINALS = {escape: char for char, escape in _ESCAPES.items()} | {_LEADING_DOT: "."}
 
 
-class Layout:
+class RemoteLayout:
     """The paths under one prefix."""
 
     def __init__(self, prefix: str) -> None:
         self._root = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
-        self._own = f"{self._root}.trainyard"
+        self._private_root = f"{self._root}.trainyard"
 
     @property
     def bucket_records(self) -> str:
-        return f"{self._own}/buckets"
+        return f"{self._private_root}/buckets"
 
     def bucket_record(self, ref: BucketRef) -> str:
         return f"{self.bucket_records}/{ref.account}/{ref.name}"
@@ -59,20 +62,20 @@ class Layout:
     def object(self, where: Location) -> str:
         return self.objects(where.bucket).path(where.key)
 
-    def all_more(self, ref: BucketRef) -> str:
-        return f"{self._own}/more/{ref.account}/{ref.name}"
+    def descriptions(self, ref: BucketRef) -> str:
+        return f"{self._private_root}/more/{ref.account}/{ref.name}"
 
-    def more(self, ref: BucketRef, hashed: str, more_id: str) -> str:
-        return f"{self.all_more(ref)}/{hashed}/{more_id}"
+    def description(self, ref: BucketRef, key_digest: str, description_id: str) -> str:
+        return f"{self.descriptions(ref)}/{key_digest}/{description_id}"
 
     def uploads(self, ref: BucketRef) -> str:
-        return f"{self._own}/uploads/{ref.account}/{ref.name}"
+        return f"{self._private_root}/uploads/{ref.account}/{ref.name}"
 
     def upload(self, ref: BucketRef, upload_id: str) -> str:
         return f"{self.uploads(ref)}/{upload_id}"
 
     def parts(self, upload_id: str) -> str:
-        return f"{self._own}/parts/{upload_id}"
+        return f"{self._private_root}/parts/{upload_id}"
 
     def part(self, upload_id: str, name: "PartName") -> str:
         return f"{self.parts(upload_id)}/{name}"
@@ -85,35 +88,35 @@ class KeyFolder:
     path_of_folder: str
 
     @property
-    def longest_name(self) -> int:
-        """The bytes of a name that is not shortened."""
-        return _LONGEST_PATH - len(self.path_of_folder.encode()) - 1 - HASH_LENGTH
+    def max_name_bytes(self) -> int:
+        """The maximum bytes of a name that is not shortened."""
+        return _MAX_PATH_BYTES - len(self.path_of_folder.encode()) - 1 - HASH_LENGTH
 
     def path(self, key: str) -> str:
         name = encode_key(key)
-        if len(name.encode()) > self.longest_name:
-            name = _cut(name, self.longest_name) + key_hash(key)
+        if len(name.encode()) > self.max_name_bytes:
+            name = _truncate(name, self.max_name_bytes) + key_hash(key)
         return f"{self.path_of_folder}/{name}"
 
     def name(self, path: str) -> str:
         return path[len(self.path_of_folder) + 1 :]
 
     def is_shortened(self, name: str) -> bool:
-        return len(name.encode()) > self.longest_name
+        return len(name.encode()) > self.max_name_bytes
 
     def stem(self, name: str) -> bytes:
-        """What all names have in common whose order a shortening may have changed."""
-        return name.encode()[: self.longest_name - 4]
+        """Return the part that names have in common if shortening may have changed their order."""
+        return name.encode()[: self.max_name_bytes - 4]
 
-    def before(self, start: bytes) -> str:
-        """A path that lies before those of all keys from `start` on, and after those of almost all others."""
+    def path_before(self, start: bytes) -> str:
+        """Return a path before those of all keys from `start` on, and after almost all others."""
         name = encode_key(_just_before(start)) if start else ""
-        return f"{self.path_of_folder}/{_cut(name, self.longest_name - 4)}"
+        return f"{self.path_of_folder}/{_truncate(name, self.max_name_bytes - 4)}"
 
 
 @dataclass(frozen=True, slots=True)
 class PartName:
-    """All about a part, so that a list of names is a list of parts. Of several of a number the last in order counts."""
+    """A full description of a part, so that listing names lists parts. The highest `order` of a number wins."""
 
     order: int
     part: ObjectPart
@@ -136,52 +139,52 @@ def key_hash(key: str) -> str:
 
 
 def encode_key(key: str) -> str:
-    """The path of a key within its folder."""
+    """Return the path of a key within its folder."""
     pieces: list[str] = []
-    begins = True
+    is_segment_start = True
     for char in key:
         if char == "/":
-            pieces.append(_SLASH if begins else "/")
-            begins = True
+            pieces.append(_EMPTY_SEGMENT if is_segment_start else "/")
+            is_segment_start = True
             continue
-        pieces.append(_DOT if begins and char == "." else _ESCAPES.get(char, char))
-        begins = False
-    if begins:
-        pieces.append(_END)
+        pieces.append(_LEADING_DOT if is_segment_start and char == "." else _ESCAPES.get(char, char))
+        is_segment_start = False
+    if is_segment_start:
+        pieces.append(_TRAILING_SLASH)
     return "".join(pieces)
 
 
 def decode_key(name: str) -> str:
-    """The key of a name that is not shortened."""
+    """Return the key of a name that is not shortened."""
     chars: list[str] = []
-    place, begins = 0, True
-    while place < len(name):
-        pair = name[place : place + 2]
-        if begins and pair == _END:
+    position, is_segment_start = 0, True
+    while position < len(name):
+        pair = name[position : position + 2]
+        if is_segment_start and pair == _TRAILING_SLASH:
             break
-        if begins and name.startswith(_SLASH, place):
+        if is_segment_start and name.startswith(_EMPTY_SEGMENT, position):
             chars.append("/")
-            place += len(_SLASH)
+            position += len(_EMPTY_SEGMENT)
             continue
-        is_escape = pair in _ORIGINALS and (pair != _DOT or begins)
-        chars.append(_ORIGINALS[pair] if is_escape else name[place])
-        begins = chars[-1] == "/"
-        place += 2 if is_escape else 1
+        is_escape = pair in _ORIGINALS and (pair != _LEADING_DOT or is_segment_start)
+        chars.append(_ORIGINALS[pair] if is_escape else name[position])
+        is_segment_start = chars[-1] == "/"
+        position += 2 if is_escape else 1
     return "".join(chars)
 
 
-def _cut(text: str, size: int) -> str:
-    """As many whole characters as fit into `size` bytes."""
+def _truncate(text: str, size: int) -> str:
+    """Return as many whole characters as fit into `size` bytes."""
     return text.encode()[:size].decode(errors="ignore")
 
 
 def _just_before(start: bytes) -> str:
-    """The last text before `start`, or one that hardly any key lies between."""
+    """Return the last text before `start`, or one close to it."""
     if start.endswith(b"\0"):
         return start[:-1].decode()
     try:
-        return (start[:-1] + bytes([start[-1] - 1])).decode() + _LAST
+        return (start[:-1] + bytes([start[-1] - 1])).decode() + _LAST_CHARACTER
     except UnicodeDecodeError:
         text = start.decode()
     code = ord(text[-1]) - 1
-    return text[:-1] + chr(0xD7FF if 0xD800 <= code <= 0xDFFF else code) + _LAST
+    return text[:-1] + chr(0xD7FF if 0xD800 <= code <= 0xDFFF else code) + _LAST_CHARACTER

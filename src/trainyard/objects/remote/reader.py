@@ -1,42 +1,42 @@
-"""Reading an object of the remote."""
+"""The reader of a remote object."""
 
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Protocol, Self
 
 from trainyard.foundation.errors import NotFound, Unavailable
-from trainyard.objects.contract import ObjectInfo, ObjectVersion, Replaced
-from trainyard.objects.remote.faults import Passing
+from trainyard.objects.contract import ObjectInfo, ObjectReplaced, ObjectVersion
+from trainyard.objects.remote.failures import TransientFailure
 
-_KEPT_WHOLE = 1 << 20
+_MAX_WHOLE_BYTES = 1 << 20
 
 
-class Fetched(Protocol):
-    """The body of one answer, which is taken once."""
+class ResponseBody(Protocol):
+    """The body of one response, to be read once."""
 
     def read(self) -> bytes: ...
 
     def chunks(self) -> Iterator[bytes]: ...
 
     def close(self) -> None:
-        """Leave unread what has not been read."""
+        """Stop reading; the rest of the body is skipped."""
         ...
 
 
 class RemoteReader:
     """One version of an object.
 
-    Up to 1 MiB it is fetched when it is opened. A larger one is streamed while it is read from front to back, and
-    fetched in ranges otherwise. Ranges of a version that was replaced meanwhile can be read only where the remote
-    bucket keeps versions; elsewhere Unavailable says so, and bytes of two versions are never mixed.
+    An object of up to 1 MiB is fetched when it is opened. A larger one is streamed if it is read sequentially, and
+    fetched in ranges otherwise. If it is replaced meanwhile, ranges are readable only if the remote bucket keeps
+    versions; otherwise they raise Unavailable. Bytes of two versions are never mixed.
     """
 
-    def __init__(self, version: ObjectVersion, fetched: Fetched) -> None:
-        assert version.info is not None, "an object that was fetched is known"
+    def __init__(self, version: ObjectVersion, fetched: ResponseBody) -> None:
+        assert version.info is not None, "a fetched object has its info"
         self.info: ObjectInfo = version.info
         self._version = version
         self._fetched = fetched
-        self._whole = self._read_whole(fetched) if self.info.size <= _KEPT_WHOLE else None
+        self._whole = self._read_whole(fetched) if self.info.size <= _MAX_WHOLE_BYTES else None
         self._stream = _Stream(fetched.chunks()) if self._whole is None else None
 
     def read(self, offset: int, size: int) -> bytes:
@@ -45,11 +45,12 @@ class RemoteReader:
             return b""
         if self._whole is not None:
             return self._whole[offset : offset + wanted]
-        if self._stream is not None and self._stream.place == offset:
+        if self._stream is not None and self._stream.position == offset:
             try:
                 return self._stream.take(wanted)
             except (Unavailable, EOFError):
-                self._stream = None  # the connection was lost; ranges still work
+                # The connection was lost; ranges still work.
+                self._stream = None
                 self._fetched.close()
         return self._read_range(offset, wanted)
 
@@ -66,16 +67,16 @@ class RemoteReader:
     ) -> None:
         self.close()
 
-    def _read_whole(self, fetched: Fetched) -> bytes:
+    def _read_whole(self, fetched: ResponseBody) -> bytes:
         try:
             return fetched.read()
-        except Passing:
+        except TransientFailure:
             return self._read_range(0, self.info.size)
 
     def _read_range(self, offset: int, size: int) -> bytes:
         try:
             return self._version.read(offset, size)
-        except (NotFound, Replaced) as error:
+        except (NotFound, ObjectReplaced) as error:
             raise Unavailable(
                 f"{self.info.where} was replaced or deleted while it was being read, and the remote store keeps no "
                 "old versions. Open it again."
@@ -83,10 +84,10 @@ class RemoteReader:
 
 
 class _Stream:
-    """The bytes of one answer, from front to back."""
+    """The bytes of one response, read sequentially."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
-        self.place = 0
+        self.position = 0
         self._chunks = chunks
         self._rest = b""
 
@@ -101,5 +102,5 @@ class _Stream:
             have += len(chunk)
         joined = b"".join(pieces)
         self._rest = joined[size:]
-        self.place += size
+        self.position += size
         return joined[:size]

@@ -1,4 +1,4 @@
-"""What is known of objects, buckets and uploads, as the JSON that lies in the remote bucket."""
+"""Objects, buckets and uploads as JSON records in the remote bucket."""
 
 import json
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from trainyard.objects.rows import (
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What we know of an object and the remote does not."""
+    """What the remote does not store about an object."""
 
     key: str
     attributes: Attributes
@@ -35,7 +35,7 @@ class Description:
     parts: Sequence[ObjectPart] = ()
 
     def json(self) -> str:
-        """In ASCII, so that it may stand in a header."""
+        """Return JSON in ASCII, so that it fits in a header."""
         return json.dumps(
             [self.key, attributes_text(self.attributes), checksum_text(self.checksum), parts_text(self.parts)]
         )

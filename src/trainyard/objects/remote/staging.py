@@ -1,4 +1,4 @@
-"""Bodies on their way to the remote: in memory while small, in a nameless local file when not."""
+"""Bodies collected before they are sent to the remote: small ones in memory, others in an unnamed local file."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -7,35 +7,35 @@ from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import BinaryIO, cast
 
-from trainyard.foundation.disk import require_room, reserve_of
+from trainyard.foundation.disk import require_space, reserve_of
 from trainyard.foundation.errors import TrainyardError
 from trainyard.objects.checksums import ContentDigests
-from trainyard.objects.contract import ANY_STATE, Checksum, ChecksumAlgorithm, Precondition, Written
-from trainyard.objects.datafiles import explain
-from trainyard.objects.remote.bucket import SMALL, Body
+from trainyard.objects.contract import ANY_STATE, Checksum, ChecksumAlgorithm, Precondition, WriteResult
+from trainyard.objects.datafiles import translate_error
+from trainyard.objects.remote.bucket import MAX_SINGLE_PUT_BYTES, Body
 
 _CHUNK = 1 << 20
 
 
-class Staged:
-    """A body that is collected and counted. Nothing of it is left after `close`, nor after a crash."""
+class StagedBody:
+    """Collects a body and computes its digests. Nothing is left of it after `close` or a crash."""
 
     def __init__(self, folder: Path, algorithms: Sequence[ChecksumAlgorithm] = ()) -> None:
         self.digests = ContentDigests(algorithms)
         self._folder = folder
-        self._file: SpooledTemporaryFile[bytes] = SpooledTemporaryFile(SMALL, dir=str(folder))  # noqa: SIM115
+        self._file: SpooledTemporaryFile[bytes] = SpooledTemporaryFile(MAX_SINGLE_PUT_BYTES, dir=str(folder))  # noqa: SIM115
 
     @property
     def size(self) -> int:
         return self.digests.size
 
     def write(self, data: bytes) -> None:
-        if self.size + len(data) > SMALL:
-            require_room(reserve_of(self._folder), len(data))
+        if self.size + len(data) > MAX_SINGLE_PUT_BYTES:
+            require_space(reserve_of(self._folder), len(data))
         try:
             self._file.write(data)
         except OSError as error:
-            raise explain(error) from error
+            raise translate_error(error) from error
         self.digests.update(data)
 
     def fill(self, chunks: Iterable[bytes]) -> None:
@@ -49,11 +49,11 @@ class Staged:
 
     def body(self) -> Body:
         self._file.seek(0)
-        return self._file.read() if self.size <= SMALL else cast(BinaryIO, self._file)
+        return self._file.read() if self.size <= MAX_SINGLE_PUT_BYTES else cast(BinaryIO, self._file)
 
     def part(self, offset: int, size: int) -> "StagedPart":
-        """Some bytes of a body that lies in a file, to be read beside others."""
-        assert self.size > SMALL, "a small body is in memory"
+        """Return a range of a body in a file, which can be read concurrently with others."""
+        assert self.size > MAX_SINGLE_PUT_BYTES, "a small body is in memory"
         self._file.flush()
         return StagedPart(self._file.fileno(), offset, min(size, self.size - offset))
 
@@ -62,33 +62,33 @@ class Staged:
 
 
 class StagedPart:
-    """A piece of a staged body, as a file that is read once from front to back."""
+    """A range of a staged body as a file to read once, sequentially."""
 
     def __init__(self, descriptor: int, offset: int, size: int) -> None:
         self.size = size
         self._descriptor = descriptor
-        self._place, self._end = offset, offset + size
+        self._position, self._end = offset, offset + size
 
     def read(self, size: int = -1) -> bytes:
-        left = self._end - self._place
-        data = os.pread(self._descriptor, left if size < 0 else min(size, left), self._place)
-        self._place += len(data)
+        left = self._end - self._position
+        data = os.pread(self._descriptor, left if size < 0 else min(size, left), self._position)
+        self._position += len(data)
         return data
 
 
 class StagedWriter:
-    """Collects a body here; `record` then sends it to the remote and tells what became of it."""
+    """Collects a body locally; on commit, `record` sends it to the remote and returns the result."""
 
     def __init__(
         self,
-        staged: Staged,
+        staged: StagedBody,
         *,
-        record: Callable[[Staged, Written, Precondition], Written],
-        kept: ChecksumAlgorithm | None = None,
+        record: Callable[[StagedBody, WriteResult, Precondition], WriteResult],
+        stored_algorithm: ChecksumAlgorithm | None = None,
     ) -> None:
         self._staged = staged
         self._record = record
-        self._kept = kept
+        self._stored_algorithm = stored_algorithm
         self._has_ended = False
 
     def write(self, data: bytes) -> None:
@@ -105,15 +105,15 @@ class StagedWriter:
         expected: Sequence[Checksum] = (),
         md5: str | None = None,
         precondition: Precondition = ANY_STATE,
-    ) -> Written:
-        assert not self._has_ended, "the writer has ended already"
+    ) -> WriteResult:
+        assert not self._has_ended, "the writer has already ended"
         self._has_ended = True
         staged = self._staged
         try:
-            checksum = staged.digests.verify(expected, md5=md5, again=staged.chunks)
-            if self._kept is not None:
-                checksum = staged.digests.checksum(self._kept, staged.chunks)
-            written = Written(staged.digests.etag, staged.size, now, checksum)
+            checksum = staged.digests.verify(expected, md5=md5, reread=staged.chunks)
+            if self._stored_algorithm is not None:
+                checksum = staged.digests.checksum(self._stored_algorithm, staged.chunks)
+            written = WriteResult(staged.digests.etag, staged.size, now, checksum)
             return self._record(staged, written, precondition)
         finally:
             staged.close()

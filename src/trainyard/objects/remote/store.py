@@ -1,4 +1,4 @@
-"""The store that keeps everything in one bucket of any S3."""
+"""An object store in one bucket of any S3."""
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -25,49 +25,50 @@ from trainyard.objects.contract import (
     Precondition,
     Upload,
     UploadPage,
-    Written,
+    WriteResult,
 )
 from trainyard.objects.listing import first_key, object_page, roll_up, upload_page
-from trainyard.objects.locks import NamedLocks
-from trainyard.objects.multipart import named_parts, new_upload, whole_checksum
-from trainyard.objects.preconditions import check_etag, check_precondition
+from trainyard.objects.multipart import find_named_parts, new_upload, whole_checksum
+from trainyard.objects.preconditions import NamedLocks, check_etag, check_precondition
 from trainyard.objects.remote.bucket import RemoteAddress, RemoteBucket
 from trainyard.objects.remote.buckets import BucketRecords
-from trainyard.objects.remote.described import Described, DescribedObjects
-from trainyard.objects.remote.faults import Absent
-from trainyard.objects.remote.paths import Layout, PartName
-from trainyard.objects.remote.patience import BRIEF, Patience
+from trainyard.objects.remote.descriptions import DescribedObject, DescribedObjects
+from trainyard.objects.remote.failures import SHORT_RETRIES, RemoteObjectMissing, RetryPolicy
+from trainyard.objects.remote.paths import PartName, RemoteLayout
 from trainyard.objects.remote.reader import RemoteReader
 from trainyard.objects.remote.records import Description
-from trainyard.objects.remote.staging import Staged, StagedWriter
+from trainyard.objects.remote.staging import StagedBody, StagedWriter
 from trainyard.objects.remote.uploads import RemoteUploads
 from trainyard.objects.remote.versions import RemoteVersions
 
-_LARGEST_COPY = 5 << 30  # that S3 makes in one request
-_PAGE = 1000  # keys the remote sends at once
-SETTLED = timedelta(days=1)  # a write takes less
+# The largest object that S3 copies in one request.
+_MAX_COPY_BYTES = 5 << 30
+# Keys in one page of the remote.
+_PAGE = 1000
+# Every write takes less time.
+SWEEP_AGE = timedelta(days=1)
 
 
 class RemoteObjects:
     """An `ObjectStore` in the bucket and under the prefix that `url` names, `s3://bucket/prefix`.
 
-    The prefix belongs to one yard at a time. Bodies are collected in `staging` and sent when they are committed, so a
-    reader sees the old object or the new one.
+    Only one yard may use the prefix at a time. Bodies are collected in `staging` and sent on commit, so a reader sees
+    the old object or the new one.
 
-    What it promises beyond that depends on the remote:
+    Further guarantees depend on the remote:
 
-    - ETags and times of modification are the remote's.
-    - A write with a precondition is checked against every other write of this process. Up to 5 MiB it also goes out as
-      a conditional request, which a remote that knows these (Amazon's does) checks against everyone else's; larger ones
-      are not, since obstore has no conditional upload in parts.
-    - A reader outlives a replacement of its object up to 1 MiB, and beyond that while it reads from front to back or
-      where the remote bucket keeps versions; otherwise it raises Unavailable.
-    - Parts are joined by fetching them and sending them again, and changing tags or attributes sends the object again:
-      obstore can neither copy parts nor replace metadata inside the remote.
-    - A list of buckets or uploads costs one request for each.
+    - ETags and modification times are the remote's.
+    - A precondition is checked against all other writes of this process. Up to 5 MiB the write is also a conditional
+      request, which a remote that supports them (Amazon S3 does) checks against the writes of others. Larger writes are
+      not, since obstore has no conditional multipart upload.
+    - If an object of up to 1 MiB is replaced, its readers are unaffected. Readers of larger ones are unaffected if they
+      read sequentially or if the remote bucket keeps versions; otherwise they raise Unavailable.
+    - Completing an upload fetches its parts and sends them again, and changing tags or attributes sends the object
+      again: obstore can neither copy parts nor replace metadata within the remote.
+    - Listing buckets or uploads costs one request for each of them.
 
-    `versions` reads in ranges what is too large, or too urgent, to be read from front to back. `patience` is for a
-    remote that is overloaded.
+    `versions` reads objects in ranges, for callers that do not read sequentially. `retry_policy` applies to an
+    overloaded remote.
     """
 
     def __init__(
@@ -80,15 +81,15 @@ class RemoteObjects:
         access_key_id: str | None = None,
         secret_access_key: str | None = None,
         session_token: str | None = None,
-        patience: Patience = BRIEF,
+        retry_policy: RetryPolicy = SHORT_RETRIES,
     ) -> None:
-        place = parse_s3_uri(url, account="")
-        address = RemoteAddress(place.bucket.name, endpoint, region, access_key_id, secret_access_key, session_token)
-        layout = Layout(place.key)
-        self._bucket = RemoteBucket(address, patience)
+        location = parse_s3_uri(url, account="")
+        address = RemoteAddress(location.bucket.name, endpoint, region, access_key_id, secret_access_key, session_token)
+        layout = RemoteLayout(location.key)
+        self._bucket = RemoteBucket(address, retry_policy)
         self._bucket.require(address)
-        once = RemoteBucket(address, replace(patience, tries=1))
-        self.versions = RemoteVersions(once, layout, patience=patience)
+        single_try = RemoteBucket(address, replace(retry_policy, tries=1))
+        self.versions = RemoteVersions(single_try, layout, retry_policy=retry_policy)
         self._buckets = BucketRecords(self._bucket, layout)
         self._objects = DescribedObjects(self._bucket, layout)
         self._uploads = RemoteUploads(self._bucket, layout)
@@ -97,22 +98,22 @@ class RemoteObjects:
         staging.mkdir(parents=True, exist_ok=True)
 
     def close(self) -> None:
-        """There is nothing to close; obstore's connections end with it."""
+        """Do nothing; obstore closes its connections itself."""
 
     def create_bucket(self, ref: BucketRef, *, region: str, now: datetime) -> Bucket:
         bucket = Bucket(ref, region, now)
-        with self._locks.holding(alone=[ref]):
+        with self._locks.holding(exclusive=[ref]):
             self._buckets.add(bucket)
         return bucket
 
     def delete_bucket(self, ref: BucketRef) -> None:
-        with self._locks.holding(alone=[ref]):
+        with self._locks.holding(exclusive=[ref]):
             self._buckets.load(ref)
             if self._objects.has_any(ref):
                 raise Conflict("bucket", ref.name, "still holds objects; delete them first")
             for upload in self._uploads.all(ref):
                 self._uploads.forget(upload)
-            self._objects.forget_all(ref)
+            self._objects.delete_descriptions(ref)
             self._buckets.forget(ref)
 
     def bucket(self, ref: BucketRef) -> Bucket:
@@ -122,7 +123,7 @@ class RemoteObjects:
         return self._buckets.all(account=account, name=name)
 
     def tag_bucket(self, ref: BucketRef, tags: Mapping[str, str]) -> None:
-        with self._locks.holding(alone=[ref]):
+        with self._locks.holding(exclusive=[ref]):
             self._buckets.tag(ref, tags)
 
     def writer(
@@ -130,23 +131,23 @@ class RemoteObjects:
     ) -> StagedWriter:
         self._check(where.bucket)
 
-        def record(staged: Staged, written: Written, precondition: Precondition) -> Written:
+        def record(staged: StagedBody, written: WriteResult, precondition: Precondition) -> WriteResult:
             description = Description(where.key, attributes, written.checksum)
-            with self._changing([where]):
+            with self._locked_keys([where]):
                 etag = self._send(where, staged, description=description, precondition=precondition)
             return replace(written, etag=etag)
 
-        return StagedWriter(Staged(self._staging, algorithms), record=record)
+        return StagedWriter(StagedBody(self._staging, algorithms), record=record)
 
     def open(self, where: Location) -> RemoteReader:
         try:
             described = self._objects.fetch(where)
             return RemoteReader(self.versions.of(described), described.fetched)
-        except Absent as error:
+        except RemoteObjectMissing as error:
             raise self._not_found(where) from error
 
     def info(self, where: Location) -> ObjectInfo:
-        return self._look(where).info
+        return self._head(where).info
 
     def list_objects(
         self, bucket: BucketRef, *, prefix: str = "", delimiter: str = "", after: str = "", limit: int = 1000
@@ -155,13 +156,13 @@ class RemoteObjects:
         before, cut = prefix.encode(), delimiter.encode()
         start = first_key(before, cut, after=after.encode())
         seek = partial(self._objects.rows_from, bucket)
-        return object_page(roll_up(seek, prefix=before, delimiter=cut, start=start, patience=_PAGE), limit)
+        return object_page(roll_up(seek, prefix=before, delimiter=cut, start=start, skip_rows=_PAGE), limit)
 
     def delete(self, where: Location, *, precondition: Precondition = ANY_STATE) -> bool:
-        with self._changing([where]):
+        with self._locked_keys([where]):
             try:
-                described = self._objects.look(where)
-            except Absent:
+                described = self._objects.head(where)
+            except RemoteObjectMissing:
                 check_precondition(precondition, where, etag=None)
                 return False
             check_precondition(precondition, where, etag=described.info.etag)
@@ -170,7 +171,7 @@ class RemoteObjects:
 
     def delete_many(self, bucket: BucketRef, keys: Sequence[str]) -> None:
         self._check(bucket)
-        with self._changing({Location(bucket, key) for key in keys}):
+        with self._locked_keys({Location(bucket, key) for key in keys}):
             self._objects.delete_many(bucket, set(keys))
 
     def copy(
@@ -184,29 +185,27 @@ class RemoteObjects:
         source_etag: str | None = None,
         precondition: Precondition = ANY_STATE,
     ) -> ObjectInfo:
-        with self._changing({source, target}):
-            found = self._look(source)
-            check_etag(source_etag, source, etag=found.info.etag)
-            may_copy = _may_copy_inside(found.info, target, attributes=attributes, algorithm=algorithm)
-            if may_copy and self._objects.names_itself(target):
+        with self._locked_keys({source, target}):
+            described = self._head(source)
+            check_etag(source_etag, source, etag=described.info.etag)
+            can_copy = _can_copy_remotely(described.info, target, attributes=attributes, algorithm=algorithm)
+            if can_copy and self._objects.has_full_path(target):
                 if precondition != ANY_STATE:
                     check_precondition(precondition, target, etag=self._objects.etag(target))
-                self._objects.copy(found, target)
+                self._objects.copy(described, target)
             else:
-                description = replace(found.description, key=target.key)
+                description = replace(described.description, key=target.key)
                 if attributes is not None:
                     description = replace(description, attributes=attributes)
-                self._send_again(
-                    source, target, description=description, algorithm=algorithm, precondition=precondition
-                )
-            return self._look(target).info
+                self._resend(source, target, description=description, algorithm=algorithm, precondition=precondition)
+            return self._head(target).info
 
     def tag_object(self, where: Location, tags: Mapping[str, str]) -> None:
-        with self._changing([where]):
-            found = self._look(where)
-            description = replace(found.description, attributes=replace(found.info.attributes, tags=tags))
-            unchanged = Precondition(etag=found.info.etag)
-            self._send_again(where, where, description=description, algorithm=None, precondition=unchanged)
+        with self._locked_keys([where]):
+            described = self._head(where)
+            description = replace(described.description, attributes=replace(described.info.attributes, tags=tags))
+            unchanged = Precondition(etag=described.info.etag)
+            self._resend(where, where, description=description, algorithm=None, precondition=unchanged)
 
     def create_upload(
         self,
@@ -241,7 +240,8 @@ class RemoteObjects:
         before, cut, marker = prefix.encode(), delimiter.encode(), after_key.encode()
         start = first_key(before, cut, after=marker)
         if after_upload_id and start == marker + b"\0":
-            start = marker  # the rest of the uploads of that key come first
+            # The remaining uploads of that key come first.
+            start = marker
         known = [((upload.where.key.encode(), upload.id), upload) for upload in self._uploads.all(bucket)]
 
         def seek(key: bytes) -> Iterator[tuple[bytes, Upload]]:
@@ -256,7 +256,7 @@ class RemoteObjects:
     ) -> StagedWriter:
         upload = self.upload(where, upload_id)
 
-        def record(staged: Staged, written: Written, precondition: Precondition) -> Written:
+        def record(staged: StagedBody, written: WriteResult, precondition: Precondition) -> WriteResult:
             assert precondition == ANY_STATE, "a part has no precondition"
             part = ObjectPart(number, written.size, written.etag, written.modified_at, written.checksum)
             with self._locks.holding(shared=[where.bucket, _lock_of(upload)]):
@@ -265,7 +265,7 @@ class RemoteObjects:
             return written
 
         counted = (*algorithms, upload.algorithm) if upload.algorithm else algorithms
-        return StagedWriter(Staged(self._staging, counted), record=record, kept=upload.algorithm)
+        return StagedWriter(StagedBody(self._staging, counted), record=record, stored_algorithm=upload.algorithm)
 
     def parts(self, where: Location, upload_id: str, *, after: int = 0, limit: int = 1000) -> Sequence[ObjectPart]:
         self.upload(where, upload_id)
@@ -283,10 +283,10 @@ class RemoteObjects:
         precondition: Precondition = ANY_STATE,
     ) -> ObjectInfo:
         upload = self.upload(where, upload_id)
-        with self._locks.holding(alone=[where, _lock_of(upload)], shared=[where.bucket]):
+        with self._locks.holding(exclusive=[where, _lock_of(upload)], shared=[where.bucket]):
             self.upload(where, upload_id)
             known = {name.part.number: name for name in self._uploads.parts(upload_id)}
-            named = named_parts(parts, {number: name.part for number, name in known.items()})
+            named = find_named_parts(parts, {number: name.part for number, name in known.items()})
             names = [known[part.number] for part in named]
             checksum = whole_checksum(
                 upload, named, expected=expected, read=lambda part: self._uploads.chunks(upload_id, known[part.number])
@@ -294,48 +294,50 @@ class RemoteObjects:
             description = Description(where.key, upload.attributes, checksum, named)
             self._join(upload, names, description=description, precondition=precondition)
             self._uploads.forget(upload)
-            return self._look(where).info
+            return self._head(where).info
 
     def abort_upload(self, where: Location, upload_id: str) -> None:
         upload = self.upload(where, upload_id)
-        with self._locks.holding(alone=[_lock_of(upload)], shared=[where.bucket]):
+        with self._locks.holding(exclusive=[_lock_of(upload)], shared=[where.bucket]):
             self._uploads.forget(self.upload(where, upload_id))
 
     def sweep(self) -> int:
-        """Delete descriptions of objects that are gone; how many."""
-        before = utc_now() - SETTLED
+        """Delete descriptions of deleted objects; return how many."""
+        before = utc_now() - SWEEP_AGE
         return sum(self._objects.sweep(bucket.ref, before=before) for bucket in self.buckets())
 
     def _check(self, ref: BucketRef) -> None:
-        """NotFound unless the bucket exists. Held, so that none is remembered that is being deleted."""
+        """Raise NotFound unless the bucket exists. The lock keeps a bucket in deletion out of the cache."""
         with self._locks.holding(shared=[ref]):
             self._buckets.check(ref)
 
     @contextmanager
-    def _changing(self, places: Collection[Location]) -> Iterator[None]:
-        """Hold keys alone, in buckets that exist and stay."""
-        buckets = {where.bucket for where in places}
-        with self._locks.holding(alone=places, shared=buckets):
+    def _locked_keys(self, locations: Collection[Location]) -> Iterator[None]:
+        """Hold exclusive locks on keys, and shared ones on their buckets, which must exist."""
+        buckets = {where.bucket for where in locations}
+        with self._locks.holding(exclusive=locations, shared=buckets):
             for ref in sorted(buckets):
                 self._check(ref)
             yield
 
-    def _look(self, where: Location) -> Described:
+    def _head(self, where: Location) -> DescribedObject:
         try:
-            return self._objects.look(where)
-        except Absent as error:
+            return self._objects.head(where)
+        except RemoteObjectMissing as error:
             raise self._not_found(where) from error
 
     def _not_found(self, where: Location) -> NotFound:
         self._check(where.bucket)
         return NotFound("key", where.key)
 
-    def _send(self, where: Location, staged: Staged, *, description: Description, precondition: Precondition) -> str:
+    def _send(
+        self, where: Location, staged: StagedBody, *, description: Description, precondition: Precondition
+    ) -> str:
         return self._objects.put(
             where, staged.body(), size=staged.size, description=description, precondition=precondition
         )
 
-    def _send_again(
+    def _resend(
         self,
         source: Location,
         target: Location,
@@ -344,7 +346,7 @@ class RemoteObjects:
         algorithm: ChecksumAlgorithm | None,
         precondition: Precondition,
     ) -> None:
-        with closing(Staged(self._staging, [algorithm] if algorithm else [])) as staged:
+        with closing(StagedBody(self._staging, [algorithm] if algorithm else [])) as staged:
             staged.fill(self._objects.fetch(source).fetched.chunks())
             if algorithm is not None:
                 description = replace(description, checksum=staged.digests.checksum(algorithm, staged.chunks))
@@ -353,8 +355,8 @@ class RemoteObjects:
     def _join(
         self, upload: Upload, names: Sequence[PartName], *, description: Description, precondition: Precondition
     ) -> None:
-        # Through a local file, for obstore cannot read one object while it writes another from the same thread.
-        with closing(Staged(self._staging)) as staged:
+        # obstore cannot read one object while it writes another from the same thread, so use a local file.
+        with closing(StagedBody(self._staging)) as staged:
             for name in names:
                 staged.fill(self._uploads.chunks(upload.id, name))
             self._send(upload.where, staged, description=description, precondition=precondition)
@@ -364,11 +366,11 @@ def _lock_of(upload: Upload) -> tuple[str, str]:
     return "upload", upload.id
 
 
-def _may_copy_inside(
+def _can_copy_remotely(
     source: ObjectInfo, target: Location, *, attributes: Attributes | None, algorithm: ChecksumAlgorithm | None
 ) -> bool:
-    """Whether the remote's own copy, which changes nothing, gives what is wanted."""
-    if attributes is not None or source.where == target or source.size > _LARGEST_COPY:
+    """Whether the remote's own copy, which changes nothing, gives the requested object."""
+    if attributes is not None or source.where == target or source.size > _MAX_COPY_BYTES:
         return False
     known = source.checksum
     if algorithm is None:

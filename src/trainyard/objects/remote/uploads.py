@@ -1,4 +1,4 @@
-"""Uploads in parts that lie in the remote bucket."""
+"""Multipart uploads in the remote bucket."""
 
 import re
 import time
@@ -10,8 +10,8 @@ from trainyard.foundation.errors import NotFound
 from trainyard.foundation.locations import BucketRef, Location
 from trainyard.objects.contract import ObjectPart, Upload
 from trainyard.objects.remote.bucket import Body, RemoteBucket
-from trainyard.objects.remote.faults import Absent
-from trainyard.objects.remote.paths import Layout, PartName, read_part_name
+from trainyard.objects.remote.failures import RemoteObjectMissing
+from trainyard.objects.remote.paths import PartName, RemoteLayout, read_part_name
 from trainyard.objects.remote.records import read_upload_json, upload_json
 
 _ID = re.compile(r"[0-9a-f]{1,64}")
@@ -19,9 +19,9 @@ _READERS = 8
 
 
 class RemoteUploads:
-    """Each upload is a small object, and each part an object whose name tells all about it."""
+    """Stores each upload as a small object, and each part as an object whose name describes it fully."""
 
-    def __init__(self, bucket: RemoteBucket, layout: Layout) -> None:
+    def __init__(self, bucket: RemoteBucket, layout: RemoteLayout) -> None:
         self._bucket = bucket
         self._layout = layout
 
@@ -31,18 +31,19 @@ class RemoteUploads:
         self._bucket.put(path, body, size=len(body), metadata={})
 
     def load(self, where: Location, upload_id: str) -> Upload:
-        if not _ID.fullmatch(upload_id):  # it becomes part of a path
+        # The id becomes part of a path.
+        if not _ID.fullmatch(upload_id):
             raise NotFound("upload", upload_id)
         try:
             upload = self._load(where.bucket, upload_id)
-        except Absent as error:
+        except RemoteObjectMissing as error:
             raise NotFound("upload", upload_id) from error
         if upload.where != where:
             raise NotFound("upload", upload_id)
         return upload
 
     def all(self, ref: BucketRef) -> Sequence[Upload]:
-        """Those of a bucket by key, then by start. Takes a request for each."""
+        """Return the uploads of a bucket by key, then by start. Takes one request per upload."""
         paths = [found.path for found in self._bucket.list(self._layout.uploads(ref))]
         with ThreadPoolExecutor(_READERS) as pool:
             loaded = pool.map(lambda path: self._load_listed(ref, path), paths)
@@ -53,7 +54,7 @@ class RemoteUploads:
         self._bucket.put(self._layout.part(upload_id, name), body, size=part.size, metadata={})
 
     def parts(self, upload_id: str) -> Sequence[PartName]:
-        """The newest of each number, by number."""
+        """Return the newest part of each number, ordered by number."""
         found = self._bucket.list(self._layout.parts(upload_id))
         names = sorted((read_part_name(each.path.rpartition("/")[2]) for each in found), key=_order)
         return [list(same)[-1] for _, same in groupby(names, key=lambda name: name.part.number)]
@@ -62,7 +63,7 @@ class RemoteUploads:
         return self._bucket.get(self._layout.part(upload_id, name)).chunks()
 
     def forget(self, upload: Upload) -> None:
-        """The record first, so that a rest left by a crash is seen by nobody."""
+        """Delete an upload: its record first, so that nobody sees parts that a crash leaves behind."""
         self._bucket.delete([self._layout.upload(upload.where.bucket, upload.id)])
         self._bucket.delete([each.path for each in self._bucket.list(self._layout.parts(upload.id))])
 
@@ -73,7 +74,8 @@ class RemoteUploads:
     def _load_listed(self, ref: BucketRef, path: str) -> Upload | None:
         try:
             return self._load(ref, path.rpartition("/")[2])
-        except Absent:  # completed or aborted since
+        # It was completed or aborted since it was listed.
+        except RemoteObjectMissing:
             return None
 
 

@@ -1,4 +1,4 @@
-"""Objects that a yard on another machine serves."""
+"""Objects of a yard on another machine."""
 
 from trainyard.objects.served.store import ServedObjects
 

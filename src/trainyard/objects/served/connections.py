@@ -1,4 +1,4 @@
-"""Connections to a yard, which are kept open from one request to the next."""
+"""Keep-alive connections to a yard."""
 
 import http.client
 import select
@@ -9,7 +9,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.objects.remote.faults import Passing
+from trainyard.objects.remote.failures import TransientFailure
 
 
 class Readable(Protocol):
@@ -19,30 +19,30 @@ class Readable(Protocol):
 Body = bytes | Readable
 
 _CHUNK = 1 << 20
-_KEPT = 64  # connections that wait for the next request
-_BROKE_OFF = "broke off in the middle of its answer"
+_MAX_IDLE = 64
+_BROKE_OFF = "closed the connection in the middle of its response"
 
 
-class Answer:
-    """What the yard answered. Its body is read once, or the answer is closed; either gives the connection back."""
+class YardResponse:
+    """A response of the yard. Reading its body once, or closing it, returns the connection to the pool."""
 
     def __init__(self, response: http.client.HTTPResponse, *, done: Callable[[bool], None]) -> None:
         self.status = response.status
         self._response = response
         self._done = done
-        self._is_over = False
+        self._is_finished = False
 
     def header(self, name: str) -> str:
-        """A header's text, which is UTF-8 however http reads it; empty where there is none."""
-        return _text(self._response.getheader(name) or "")
+        """Return a header as UTF-8 text; empty if it is missing."""
+        return _decode_header(self._response.getheader(name) or "")
 
     def headers(self, start: str) -> dict[str, str]:
-        """All headers whose names start so, by the rest of their names."""
+        """Return all headers with this name prefix, by the rest of their names."""
         names = {name.lower() for name in self._response.headers if name.lower().startswith(start)}
         return {name.removeprefix(start): self.header(name) for name in names}
 
     def read(self) -> bytes:
-        """All of the body; Passing when less comes than was announced."""
+        """Read the whole body; TransientFailure if it is shorter than announced."""
         return b"".join(self.chunks())
 
     def chunks(self) -> Iterator[bytes]:
@@ -51,81 +51,81 @@ class Answer:
             while chunk := self._response.read(_CHUNK):
                 yield chunk
             if self._response.length:
-                raise Passing(_BROKE_OFF)
+                raise TransientFailure(_BROKE_OFF)
             is_whole = True
         except (OSError, http.client.HTTPException) as error:
-            raise Passing(_BROKE_OFF) from error
+            raise TransientFailure(_BROKE_OFF) from error
         finally:
             self._finish(is_whole=is_whole)
 
     def close(self) -> None:
-        """Leave unread what has not been read."""
+        """Stop reading; the rest of the body is skipped."""
         self._finish(is_whole=False)
 
     def _finish(self, *, is_whole: bool) -> None:
-        if not self._is_over:
-            self._is_over = True
+        if not self._is_finished:
+            self._is_finished = True
             self._done(is_whole)
 
 
 class Connections:
-    """All connections to one address. May be used from any thread."""
+    """All connections to one address. Safe to share between threads."""
 
-    def __init__(self, endpoint: str, *, answer_s: float) -> None:
+    def __init__(self, endpoint: str, *, read_timeout_s: float) -> None:
         address = urlsplit(endpoint)
         if address.scheme != "http" or not address.hostname:
             raise InvalidRequest(f'"{endpoint}" is not the address of a yard, such as http://10.0.0.1:8080.')
         self.host = address.netloc
         self._name, self._port = address.hostname, address.port or 80
-        self._answer_s = answer_s
+        self._read_timeout_s = read_timeout_s
         self._lock = threading.Lock()
-        self._kept: list[http.client.HTTPConnection] = []
+        self._idle: list[http.client.HTTPConnection] = []
 
-    def request(self, method: str, target: str, *, headers: Mapping[str, str], body: Body) -> Answer:
-        """Ask once; Passing when no answer comes, whether or not it was done what is asked."""
-        connection = self._take() or http.client.HTTPConnection(
-            self._name, self._port, timeout=self._answer_s, blocksize=_CHUNK
+    def request(self, method: str, target: str, *, headers: Mapping[str, str], body: Body) -> YardResponse:
+        """Send a request once; TransientFailure if no response arrives, whether or not the request took effect."""
+        connection = self._take_idle() or http.client.HTTPConnection(
+            self._name, self._port, timeout=self._read_timeout_s, blocksize=_CHUNK
         )
-        sent = {name: value.encode().decode("latin-1") for name, value in headers.items()}
+        encoded = {name: value.encode().decode("latin-1") for name, value in headers.items()}
         try:
-            _send(connection, method, target, headers=sent, body=body)
+            _send(connection, method, target, headers=encoded, body=body)
             response = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            raise Passing(_what(error)) from error
+            raise TransientFailure(_failure_text(error)) from error
 
         def done(is_whole: bool) -> None:
             self._give_back(connection, is_good=is_whole and not response.will_close)
 
-        return Answer(response, done=done)
+        return YardResponse(response, done=done)
 
     def close(self) -> None:
         with self._lock:
-            kept, self._kept = self._kept, []
-        for connection in kept:
+            idle, self._idle = self._idle, []
+        for connection in idle:
             connection.close()
 
-    def _take(self) -> http.client.HTTPConnection | None:
-        """A connection that was kept, unless the yard has closed it since."""
+    def _take_idle(self) -> http.client.HTTPConnection | None:
+        """Return an idle connection that the yard has not closed, or None."""
         while True:
             with self._lock:
-                if not self._kept:
+                if not self._idle:
                     return None
-                connection = self._kept.pop()
+                connection = self._idle.pop()
             if not _is_closed(connection):
                 return connection
             connection.close()
 
     def _give_back(self, connection: http.client.HTTPConnection, *, is_good: bool) -> None:
         with self._lock:
-            if is_good and len(self._kept) < _KEPT:
-                self._kept.append(connection)
+            if is_good and len(self._idle) < _MAX_IDLE:
+                self._idle.append(connection)
                 return
         connection.close()
 
 
 def _is_closed(connection: http.client.HTTPConnection) -> bool:
-    """Whether something came on a connection on which nothing was asked: that is its end."""
+    """Whether an idle connection has become readable, which means that the yard closed it."""
     poll = select.poll()
     poll.register(connection.sock, select.POLLIN)
     return bool(poll.poll(0))
@@ -136,24 +136,24 @@ def _send(
 ) -> None:
     if connection.sock is None:
         connection.connect()
-        assert connection.sock is not None, "it is connected"
+        assert connection.sock is not None, "connect sets the socket"
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         connection.request(method, target, body=body or None, headers=dict(headers))
     except (BrokenPipeError, ConnectionResetError):
-        # A yard that refuses a request answers without having read its body, and that answer tells why.
+        # A yard that refuses a request responds without reading its body, and the response has the reason.
         return
 
 
-def _what(error: Exception) -> str:
+def _failure_text(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "did not answer in time"
     if isinstance(error, ConnectionRefusedError):
         return "refused the connection"
     if isinstance(error, (ConnectionError, http.client.HTTPException)):
-        return "closed the connection without an answer"
+        return "closed the connection without a response"
     return f"could not be reached ({error.strerror if isinstance(error, OSError) and error.strerror else error})"
 
 
-def _text(header: str) -> str:
+def _decode_header(header: str) -> str:
     return header.encode("latin-1").decode(errors="replace")

@@ -1,14 +1,14 @@
-"""Reading one version of an object that a yard serves, in ranges."""
+"""Reads one version of a yard's object in ranges."""
 
 import time
 from dataclasses import dataclass
 
 from trainyard.foundation.locations import Location
-from trainyard.objects.contract import ObjectInfo, Pause, Replaced
-from trainyard.objects.remote.faults import Moved
-from trainyard.objects.served.answers import TELLING, info_of
-from trainyard.objects.served.connections import Answer
-from trainyard.objects.served.front import Front
+from trainyard.objects.contract import ObjectInfo, ObjectReplaced, Pause
+from trainyard.objects.remote.failures import RemoteObjectChanged
+from trainyard.objects.served.client import YardClient
+from trainyard.objects.served.connections import YardResponse
+from trainyard.objects.served.responses import CHECKSUM_MODE, parse_info
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class ServedVersion:
     where: Location
     size: int
     etag: str
-    front: Front
+    front: YardClient
     info: ObjectInfo | None = None
 
     def read(self, offset: int, size: int, *, pause: Pause = time.sleep) -> bytes:
@@ -27,32 +27,32 @@ class ServedVersion:
             return b""
         headers = {"range": f"bytes={offset}-{offset + wanted - 1}", "if-match": f'"{self.etag}"'}
         try:
-            return self.front.ask("GET", self.where, headers=headers, take=Answer.read, pause=pause)
-        except Moved as error:
-            raise Replaced(self.where) from error
+            return self.front.request("GET", self.where, headers=headers, take=YardResponse.read, pause=pause)
+        except RemoteObjectChanged as error:
+            raise ObjectReplaced(self.where) from error
 
 
 @dataclass(frozen=True, slots=True)
 class ServedVersions:
     """Implements `ObjectVersions`."""
 
-    front: Front
+    front: YardClient
 
-    def known(self, where: Location, *, etag: str, size: int) -> ServedVersion:
+    def from_listing(self, where: Location, *, etag: str, size: int) -> ServedVersion:
         return ServedVersion(where, size, etag, self.front)
 
     def newest(self, where: Location, *, pause: Pause = time.sleep) -> ServedVersion:
-        return self.of(look_up(self.front, where, pause=pause))
+        return self.of(head_object(self.front, where, pause=pause))
 
     def of(self, info: ObjectInfo) -> ServedVersion:
         return ServedVersion(info.where, info.size, info.etag, self.front, info)
 
 
-def look_up(front: Front, where: Location, *, pause: Pause = time.sleep) -> ObjectInfo:
-    """What is known of an object; NotFound when there is none."""
+def head_object(front: YardClient, where: Location, *, pause: Pause = time.sleep) -> ObjectInfo:
+    """Return the info of an object; NotFound if there is none."""
 
-    def take(answer: Answer) -> ObjectInfo:
-        answer.read()
-        return info_of(where, answer)
+    def take(response: YardResponse) -> ObjectInfo:
+        response.read()
+        return parse_info(where, response)
 
-    return front.ask("HEAD", where, headers=TELLING, take=take, pause=pause)
+    return front.request("HEAD", where, headers=CHECKSUM_MODE, take=take, pause=pause)

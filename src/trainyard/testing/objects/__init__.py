@@ -32,8 +32,8 @@ class ObjectStoreContract(
     UploadContract,
     ConcurrencyContract,
 ):
-    """Subclass it in a test module where two fixtures give
+    """The whole suite. Subclass it in a test module that has two fixtures:
 
-    - `store`: the store under test; it may hold buckets of other tests;
-    - `bucket`: an empty bucket of that store, such as `samples.new_bucket` makes.
+    - `store`: the store under test; it may hold buckets of other tests.
+    - `bucket`: an empty bucket of that store, as `samples.new_bucket` creates it.
     """

@@ -1,4 +1,4 @@
-"""Buckets belong to accounts, and a name is free again only after its bucket is empty and gone."""
+"""Buckets belong to accounts, and only an empty bucket can be deleted, which frees its name."""
 
 from collections.abc import Callable
 
@@ -22,20 +22,20 @@ from trainyard.testing.objects.samples import (
 
 
 class BucketContract:
-    def test_a_bucket_keeps_its_region_and_the_time_it_was_made(self, store: ObjectStore) -> None:
+    def test_a_bucket_keeps_its_region_and_creation_time(self, store: ObjectStore) -> None:
         ref = BucketRef(ALICE, "kept-bucket")
         made = store.create_bucket(ref, region=REGION, now=NOON)
         assert made == Bucket(ref, REGION, NOON)
         assert store.bucket(ref) == made
         store.delete_bucket(ref)
 
-    def test_a_bucket_that_exists_cannot_be_made_again(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_a_bucket_that_exists_cannot_be_created_again(self, store: ObjectStore, bucket: BucketRef) -> None:
         with pytest.raises(AlreadyExists) as raised:
             store.create_bucket(bucket, region="us-west-2", now=minutes(1))
         assert (raised.value.kind, raised.value.name) == ("bucket", bucket.name)
         assert store.bucket(bucket).region == REGION
 
-    def test_two_accounts_have_buckets_of_the_same_name(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_two_accounts_can_have_buckets_of_the_same_name(self, store: ObjectStore, bucket: BucketRef) -> None:
         other = BucketRef(BOB, bucket.name)
         store.create_bucket(other, region=REGION, now=NOON)
         put(store, Location(bucket, "k"), b"alice")
@@ -46,7 +46,7 @@ class BucketContract:
         store.delete_bucket(other)
         assert body_of(store, Location(bucket, "k")) == b"alice"
 
-    def test_buckets_come_by_name_then_account(self, store: ObjectStore) -> None:
+    def test_buckets_are_ordered_by_name_then_account(self, store: ObjectStore) -> None:
         refs = [BucketRef(BOB, "order-b"), BucketRef(ALICE, "order-c"), BucketRef(ALICE, "order-b")]
         for ref in refs:
             store.create_bucket(ref, region=REGION, now=NOON)
@@ -77,7 +77,7 @@ class BucketContract:
         with pytest.raises(NotFound):
             store.bucket(bucket)
 
-    def test_uploads_in_progress_go_with_their_bucket(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_uploads_in_progress_are_deleted_with_their_bucket(self, store: ObjectStore, bucket: BucketRef) -> None:
         upload = store.create_upload(Location(bucket, "k"), Attributes(), now=NOON)
         put_part(store, upload, 1, body=b"part")
         store.delete_bucket(bucket)
@@ -87,7 +87,7 @@ class BucketContract:
             store.parts(upload.where, upload.id)
         assert raised.value.kind == "upload"
 
-    def test_a_bucket_made_again_is_empty_and_untagged(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_a_bucket_created_again_is_empty_and_untagged(self, store: ObjectStore, bucket: BucketRef) -> None:
         put(store, Location(bucket, "k"), b"1")
         store.tag_bucket(bucket, {"a": "b"})
         store.delete(Location(bucket, "k"))
@@ -123,7 +123,7 @@ class BucketContract:
                 attempt()
             assert (raised.value.kind, raised.value.name) == ("bucket", "never-made")
 
-    def test_a_bucket_that_goes_while_an_object_is_written_is_not_found(
+    def test_a_bucket_that_is_deleted_while_an_object_is_written_is_not_found(
         self, store: ObjectStore, bucket: BucketRef
     ) -> None:
         writer = store.writer(Location(bucket, "k"), Attributes())

@@ -1,4 +1,4 @@
-"""Threads that write, read and delete the same key see whole objects only."""
+"""Threads that write, read and delete the same key see only whole objects."""
 
 import pytest
 
@@ -49,7 +49,9 @@ class ConcurrencyContract:
         assert keys_of(store, bucket) == sorted(expected)
         assert {key: body_of(store, Location(bucket, key)).decode() for key in expected} == expected
 
-    def test_a_key_that_comes_and_goes_is_whole_or_absent(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_a_key_that_is_written_and_deleted_repeatedly_is_whole_or_absent(
+        self, store: ObjectStore, bucket: BucketRef
+    ) -> None:
         where = Location(bucket, "k")
         body = b"whole" * 2000
 
@@ -70,12 +72,12 @@ class ConcurrencyContract:
         in_threads(THREADS, work)
         assert keys_of(store, bucket) == []
 
-    def test_of_many_that_delete_an_object_one_is_told_so(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_only_one_of_many_deletes_reports_an_object(self, store: ObjectStore, bucket: BucketRef) -> None:
         where = Location(bucket, "k")
         put(store, where, b"1")
         assert sum(in_threads(THREADS, lambda _: store.delete(where))) == 1
 
-    def test_of_many_that_make_a_bucket_one_succeeds(self, store: ObjectStore) -> None:
+    def test_only_one_of_many_bucket_creations_succeeds(self, store: ObjectStore) -> None:
         ref = BucketRef(ALICE, "raced-for")
 
         def make(_: int) -> bool:
@@ -88,7 +90,7 @@ class ConcurrencyContract:
         assert sum(in_threads(THREADS, make)) == 1
         store.delete_bucket(ref)
 
-    def test_of_many_that_complete_an_upload_one_succeeds(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_only_one_of_many_completions_succeeds(self, store: ObjectStore, bucket: BucketRef) -> None:
         upload = store.create_upload(Location(bucket, "k"), Attributes(), now=NOON)
         part = put_part(store, upload, 1, body=b"once")
 
@@ -102,13 +104,13 @@ class ConcurrencyContract:
         assert sorted(in_threads(THREADS, complete)) == ["completed", *["no upload"] * (THREADS - 1)]
         assert body_of(store, upload.where) == b"once"
 
-    def test_parts_arrive_side_by_side(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_parts_can_be_uploaded_concurrently(self, store: ObjectStore, bucket: BucketRef) -> None:
         upload = store.create_upload(Location(bucket, "k"), Attributes(), now=NOON)
         etags = in_threads(THREADS, lambda n: put_part(store, upload, n + 1, body=b"%d" % n).etag)
         listed = store.parts(upload.where, upload.id)
         assert [(part.number, part.etag) for part in listed] == list(enumerate(etags, 1))
 
-    def test_a_bucket_is_never_deleted_from_under_an_object(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_a_bucket_is_never_deleted_while_it_gets_an_object(self, store: ObjectStore, bucket: BucketRef) -> None:
         where = Location(bucket, "k")
 
         def work(number: int) -> str:

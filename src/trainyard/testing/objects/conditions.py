@@ -1,4 +1,4 @@
-"""A write that demands a state of its target happens in that state or not at all."""
+"""A conditional write takes effect only if its precondition holds."""
 
 import pytest
 
@@ -10,7 +10,7 @@ ABSENT = Precondition(absent=True)
 
 
 class ConditionContract:
-    def test_only_an_absent_key_can_be_written_as_new(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_a_write_can_require_an_absent_key(self, store: ObjectStore, bucket: BucketRef) -> None:
         where = Location(bucket, "k")
         put(store, where, b"first", precondition=ABSENT)
         with pytest.raises(PreconditionFailed):
@@ -20,7 +20,7 @@ class ConditionContract:
         put(store, where, b"third", precondition=ABSENT)
         assert body_of(store, where) == b"third"
 
-    def test_a_write_may_demand_an_etag(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_a_write_can_require_an_etag(self, store: ObjectStore, bucket: BucketRef) -> None:
         where = Location(bucket, "k")
         first = put(store, where, b"first")
         second = put(store, where, b"second", precondition=Precondition(etag=first.etag))
@@ -34,7 +34,7 @@ class ConditionContract:
             put(store, Location(bucket, "k"), b"1", precondition=Precondition(etag=md5(b"")))
         assert keys_of(store, bucket) == []
 
-    def test_a_delete_may_demand_an_etag(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_a_delete_can_require_an_etag(self, store: ObjectStore, bucket: BucketRef) -> None:
         where = Location(bucket, "k")
         written = put(store, where, b"1")
         with pytest.raises(PreconditionFailed):
@@ -44,7 +44,7 @@ class ConditionContract:
         with pytest.raises(PreconditionFailed):
             store.delete(where, precondition=Precondition(etag=written.etag))
 
-    def test_a_copy_may_demand_a_state_of_its_target(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_a_copy_can_have_a_precondition_on_its_target(self, store: ObjectStore, bucket: BucketRef) -> None:
         source, target = Location(bucket, "source"), Location(bucket, "target")
         put(store, source, b"source")
         there = put(store, target, b"target")
@@ -58,7 +58,7 @@ class ConditionContract:
         store.copy(source, Location(bucket, "new"), now=NOON, precondition=ABSENT)
         assert body_of(store, Location(bucket, "new")) == b"source"
 
-    def test_a_completion_may_demand_a_state_of_its_target(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_a_completion_can_have_a_precondition_on_its_target(self, store: ObjectStore, bucket: BucketRef) -> None:
         where = Location(bucket, "k")
         put(store, where, b"there")
         upload = store.create_upload(where, Attributes(), now=NOON)
@@ -72,7 +72,7 @@ class ConditionContract:
         store.complete_upload(where, upload.id, named, now=NOON, precondition=there)
         assert body_of(store, where) == b"new"
 
-    def test_of_many_that_write_a_new_key_one_succeeds(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_only_one_of_many_conditional_creations_succeeds(self, store: ObjectStore, bucket: BucketRef) -> None:
         where = Location(bucket, "k")
 
         def create(number: int) -> bool:
@@ -86,7 +86,7 @@ class ConditionContract:
         assert sum(won) == 1
         assert body_of(store, where) == f"writer {won.index(True)}".encode()
 
-    def test_no_update_that_demands_the_etag_it_read_is_lost(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_no_update_that_requires_the_etag_it_read_is_lost(self, store: ObjectStore, bucket: BucketRef) -> None:
         where = Location(bucket, "counter")
         put(store, where, b"0")
 

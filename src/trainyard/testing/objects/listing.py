@@ -1,4 +1,4 @@
-"""Lists come in the order of UTF-8 bytes, page by page, whatever prefix and delimiter are asked for."""
+"""Listings are in the order of UTF-8 bytes, page by page, for any prefix and delimiter."""
 
 from dataclasses import dataclass
 
@@ -14,13 +14,13 @@ TEXTS = st.text("ab/.é😀-0~", max_size=4)
 
 
 @dataclass(frozen=True)
-class Entry:
+class ListEntry:
     text: str
     is_prefix: bool
 
 
 class ListContract:
-    def test_keys_come_in_the_order_of_their_bytes(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_keys_are_in_the_order_of_their_bytes(self, store: ObjectStore, bucket: BucketRef) -> None:
         in_threads(8, lambda n: [put(store, Location(bucket, key), b"") for key in ODD_KEYS[n::8]])
         assert keys_of(store, bucket) == sorted(ODD_KEYS, key=str.encode)
         assert walk(store, bucket, limit=7) == sorted(ODD_KEYS, key=str.encode)
@@ -29,7 +29,7 @@ class ListContract:
         assert store.list_objects(bucket) == Listing([], [], None)
         assert store.list_objects(bucket, prefix="a", delimiter="/", after="b") == Listing([], [], None)
 
-    def test_folders_are_told_once(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_common_prefixes_are_listed_once(self, store: ObjectStore, bucket: BucketRef) -> None:
         for key in ["a.txt", "photos/", "photos/2006/jan.jpg", "photos/2006/feb.jpg", "photos/2007/x", "z"]:
             put(store, Location(bucket, key), b"1")
         top = store.list_objects(bucket, delimiter="/")
@@ -40,7 +40,7 @@ class ListContract:
         assert list(inside.prefixes) == ["photos/2006/", "photos/2007/"]
         assert inside.next_after is None
 
-    def test_a_page_may_end_with_a_folder(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_a_page_can_end_with_a_common_prefix(self, store: ObjectStore, bucket: BucketRef) -> None:
         for key in ["a", "b/1", "b/2", "c", "d/1"]:
             put(store, Location(bucket, key), b"1")
         page = store.list_objects(bucket, delimiter="/", limit=2)
@@ -56,7 +56,7 @@ class ListContract:
         assert store.list_objects(bucket, limit=2).next_after == "b"
         assert store.list_objects(bucket, limit=1, delimiter="/").next_after == "a"
 
-    def test_a_page_of_nothing_is_the_last(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_an_empty_page_is_the_last(self, store: ObjectStore, bucket: BucketRef) -> None:
         put(store, Location(bucket, "a/b"), b"1")
         assert store.list_objects(bucket, limit=0) == Listing([], [], None)
         assert store.list_objects(bucket, limit=0, delimiter="/") == Listing([], [], None)
@@ -85,13 +85,13 @@ class ListContract:
         after=TEXTS,
         limit=st.integers(1, 12),
     )
-    def test_a_page_is_what_the_definition_says(
+    def test_a_page_follows_the_definition(
         self, store: ObjectStore, keys: set[str], prefix: str, delimiter: str, after: str, limit: int
     ) -> None:
         bucket = new_bucket(store)
         for key in keys:
             put(store, Location(bucket, key), b"")
-        entries = [entry for entry in defined(keys, prefix, delimiter) if entry.text.encode() > after.encode()]
+        entries = [entry for entry in expected_entries(keys, prefix, delimiter) if entry.text.encode() > after.encode()]
         page = store.list_objects(bucket, prefix=prefix, delimiter=delimiter, after=after, limit=limit)
         shown = entries[:limit]
         assert [found.key for found in page.objects] == [entry.text for entry in shown if not entry.is_prefix]
@@ -105,23 +105,23 @@ class ListContract:
         delimiter=st.sampled_from(["", "/", "a", "//"]),
         limit=st.integers(1, 4),
     )
-    def test_pages_follow_each_other_without_gap_or_repetition(
+    def test_pages_have_no_gaps_and_no_repetitions(
         self, store: ObjectStore, keys: set[str], prefix: str, delimiter: str, limit: int
     ) -> None:
         bucket = new_bucket(store)
         for key in keys:
             put(store, Location(bucket, key), b"")
         walked = walk(store, bucket, prefix=prefix, delimiter=delimiter, limit=limit)
-        assert walked == [entry.text for entry in defined(keys, prefix, delimiter)]
+        assert walked == [entry.text for entry in expected_entries(keys, prefix, delimiter)]
 
 
-def defined(keys: set[str], prefix: str, delimiter: str) -> list[Entry]:
-    """Every line of a listing, by the words of its definition."""
+def expected_entries(keys: set[str], prefix: str, delimiter: str) -> list[ListEntry]:
+    """Return every entry of a listing, straight from its definition."""
     entries = set()
     for key in keys:
         if key.startswith(prefix):
             cut = key.find(delimiter, len(prefix)) if delimiter else -1
-            entries.add(Entry(key, False) if cut < 0 else Entry(key[: cut + len(delimiter)], True))
+            entries.add(ListEntry(key, False) if cut < 0 else ListEntry(key[: cut + len(delimiter)], True))
     return sorted(entries, key=lambda entry: entry.text.encode())
 
 

@@ -1,4 +1,4 @@
-"""A reader sees one version of an object, whatever happens to the key meanwhile."""
+"""A reader sees one version of an object, even if the key changes meanwhile."""
 
 import pytest
 
@@ -23,7 +23,7 @@ class ReadContract:
             assert reader.read(offset, size) == BODY[offset : offset + size]
 
     @pytest.mark.parametrize(("offset", "size"), [(len(BODY) - 5, 100), (len(BODY), 1), (len(BODY) + 7, 9), (0, 10**9)])
-    def test_a_range_beyond_the_end_has_fewer(
+    def test_a_range_beyond_the_end_is_shorter(
         self, store: ObjectStore, bucket: BucketRef, offset: int, size: int
     ) -> None:
         where = Location(bucket, "k")
@@ -39,7 +39,7 @@ class ReadContract:
             assert reader.read(0, 10) == b""
             assert reader.read(3, 10) == b""
 
-    def test_a_long_object_is_read_in_any_order(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_a_long_object_can_be_read_in_any_order(self, store: ObjectStore, bucket: BucketRef) -> None:
         where = Location(bucket, "k")
         put(store, where, LONG)
         with store.open(where) as reader:
@@ -71,7 +71,7 @@ class ReadContract:
             store.delete_bucket(bucket)
             assert first + reader.read(100, len(BODY)) == BODY
 
-    def test_a_reader_tells_what_info_tells(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_a_reader_has_the_info_of_its_object(self, store: ObjectStore, bucket: BucketRef) -> None:
         where = Location(bucket, "k")
         put(store, where, BODY)
         with store.open(where) as reader:

@@ -1,4 +1,4 @@
-"""What the tests put, and the few steps they share."""
+"""Sample data of the tests, and steps that they share."""
 
 import hashlib
 import uuid
@@ -16,7 +16,7 @@ from trainyard.objects.contract import (
     ObjectStore,
     Precondition,
     Upload,
-    Written,
+    WriteResult,
 )
 
 T = TypeVar("T")
@@ -25,9 +25,10 @@ ALICE = "111111111111"
 BOB = "222222222222"
 REGION = "eu-central-1"
 NOON = datetime(2026, 3, 14, 12, 0, 0, 250_000, tzinfo=UTC)
-PART = 5 << 20  # the least that S3 takes for a part that is not the last
+# The minimum size of a part that is not the last.
+PART = 5 << 20
 
-# Keys that trip over folders, escapes, collations or XML.
+# Keys that break naive handling of folders, escapes, collations or XML.
 ODD_KEYS = [
     " ",
     "!",
@@ -75,7 +76,7 @@ def minutes(count: float) -> datetime:
 
 
 def new_bucket(store: ObjectStore, account: str = ALICE) -> BucketRef:
-    """An empty bucket with a name of its own."""
+    """Create an empty bucket with a unique name."""
     ref = BucketRef(account, f"bucket-{uuid.uuid4().hex[:12]}")
     store.create_bucket(ref, region=REGION, now=NOON)
     return ref
@@ -89,7 +90,7 @@ def put(
     attributes: Attributes | None = None,
     algorithms: Sequence[ChecksumAlgorithm] = (),
     precondition: Precondition = ANY_STATE,
-) -> Written:
+) -> WriteResult:
     writer = store.writer(where, attributes or Attributes(), algorithms=algorithms)
     writer.write(body)
     return writer.commit(now=NOON, precondition=precondition)
@@ -102,7 +103,7 @@ def put_part(
     *,
     body: bytes,
     algorithms: Sequence[ChecksumAlgorithm] = (),
-) -> Written:
+) -> WriteResult:
     writer = store.part_writer(upload.where, upload.id, number, algorithms=algorithms)
     writer.write(body)
     return writer.commit(now=NOON)
@@ -122,6 +123,6 @@ def md5(body: bytes) -> str:
 
 
 def in_threads(count: int, work: Callable[[int], T]) -> list[T]:
-    """The results of `work(0)` to `work(count - 1)`, run side by side."""
+    """Run `work(0)` to `work(count - 1)` concurrently and return the results."""
     with ThreadPoolExecutor(count) as pool:
         return list(pool.map(work, range(count)))

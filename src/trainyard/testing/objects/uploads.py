@@ -1,4 +1,4 @@
-"""An upload collects parts in any order; its completion makes the object, or changes nothing."""
+"""An upload collects parts in any order; completing it creates the object or changes nothing."""
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ class UploadContract:
         upload = store.create_upload(where, SAID, now=NOON)
         bodies = {7: b"7" * (PART + 3), 2: b"2" * PART, 10_000: b"last"}
         etags = {number: put_part(store, upload, number, body=body).etag for number, body in bodies.items()}
-        info = store.complete_upload(where, upload.id, named(etags), now=minutes(1))
+        info = store.complete_upload(where, upload.id, completed_parts(etags), now=minutes(1))
         assert body_of(store, where) == bodies[2] + bodies[7] + bodies[10_000]
         assert info == store.info(where)
         assert info.attributes == SAID
@@ -50,10 +50,10 @@ class UploadContract:
         store.complete_upload(upload.where, upload.id, [CompletedPart(5, part.etag)], now=NOON)
         assert body_of(store, upload.where) == b"short"
 
-    def test_the_last_part_may_be_empty(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_the_last_part_can_be_empty(self, store: ObjectStore, bucket: BucketRef) -> None:
         upload = store.create_upload(Location(bucket, "k"), Attributes(), now=NOON)
         etags = {1: put_part(store, upload, 1, body=b"x" * PART).etag, 2: put_part(store, upload, 2, body=b"").etag}
-        store.complete_upload(upload.where, upload.id, named(etags), now=NOON)
+        store.complete_upload(upload.where, upload.id, completed_parts(etags), now=NOON)
         assert store.info(upload.where).size == PART
 
     def test_nothing_is_visible_before_completion(self, store: ObjectStore, bucket: BucketRef) -> None:
@@ -70,7 +70,7 @@ class UploadContract:
         store.complete_upload(upload.where, upload.id, [CompletedPart(2, etags[2])], now=NOON)
         assert body_of(store, upload.where) == b"part 2"
 
-    def test_a_part_is_replaced_by_a_later_one_of_its_number(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_a_later_part_of_the_same_number_replaces_a_part(self, store: ObjectStore, bucket: BucketRef) -> None:
         upload = store.create_upload(Location(bucket, "k"), Attributes(), now=NOON)
         old = put_part(store, upload, 1, body=b"old part")
         new = put_part(store, upload, 1, body=b"new")
@@ -80,7 +80,7 @@ class UploadContract:
         store.complete_upload(upload.where, upload.id, [CompletedPart(1, new.etag)], now=NOON)
         assert body_of(store, upload.where) == b"new"
 
-    def test_an_aborted_part_leaves_the_one_before(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_an_aborted_part_keeps_the_one_before(self, store: ObjectStore, bucket: BucketRef) -> None:
         upload = store.create_upload(Location(bucket, "k"), Attributes(), now=NOON)
         part = put_part(store, upload, 1, body=b"kept")
         writer = store.part_writer(upload.where, upload.id, 1)
@@ -99,7 +99,7 @@ class UploadContract:
         assert [(part.number, part.size) for part in rest] == [(12, 2), (200, 3)]
         assert store.parts(upload.where, upload.id, after=10_000) == []
 
-    def test_a_failed_completion_leaves_the_upload_as_it_was(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_a_failed_completion_leaves_the_upload_unchanged(self, store: ObjectStore, bucket: BucketRef) -> None:
         upload = store.create_upload(Location(bucket, "k"), Attributes(), now=NOON)
         etags = {number: put_part(store, upload, number, body=b"small").etag for number in (1, 2)}
         refused: list[tuple[type[Exception], list[CompletedPart]]] = [
@@ -108,7 +108,7 @@ class UploadContract:
             (InvalidPart, [CompletedPart(1, md5(b"other"))]),
             (InvalidPart, [CompletedPart(2, etags[2]), CompletedPart(1, etags[1])]),
             (InvalidPart, [CompletedPart(1, etags[1]), CompletedPart(1, etags[1])]),
-            (PartTooSmall, named(etags)),
+            (PartTooSmall, completed_parts(etags)),
         ]
         for error, parts in refused:
             with pytest.raises(error):
@@ -117,16 +117,16 @@ class UploadContract:
         assert keys_of(store, bucket) == []
         store.complete_upload(upload.where, upload.id, [CompletedPart(2, etags[2])], now=NOON)
 
-    def test_a_part_but_the_last_has_at_least_five_mebibytes(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_every_part_but_the_last_needs_five_mebibytes(self, store: ObjectStore, bucket: BucketRef) -> None:
         upload = store.create_upload(Location(bucket, "k"), Attributes(), now=NOON)
         etags = {
             1: put_part(store, upload, 1, body=b"x" * (PART - 1)).etag,
             2: put_part(store, upload, 2, body=b"").etag,
         }
         with pytest.raises(PartTooSmall):
-            store.complete_upload(upload.where, upload.id, named(etags), now=NOON)
+            store.complete_upload(upload.where, upload.id, completed_parts(etags), now=NOON)
         etags[1] = put_part(store, upload, 1, body=b"x" * PART).etag
-        assert store.complete_upload(upload.where, upload.id, named(etags), now=NOON).size == PART
+        assert store.complete_upload(upload.where, upload.id, completed_parts(etags), now=NOON).size == PART
 
     def test_a_completed_upload_is_gone(self, store: ObjectStore, bucket: BucketRef) -> None:
         upload = store.create_upload(Location(bucket, "k"), Attributes(), now=NOON)
@@ -160,14 +160,14 @@ class UploadContract:
             assert (raised.value.kind, raised.value.name) == ("upload", upload_id)
         assert store.upload(upload.where, upload.id) == upload
 
-    def test_an_upload_remembers_how_it_was_begun(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_an_upload_keeps_its_attributes_and_checksum_settings(self, store: ObjectStore, bucket: BucketRef) -> None:
         where = Location(bucket, "k")
         upload = store.create_upload(where, SAID, now=NOON, algorithm=ChecksumAlgorithm.CRC32)
         assert upload == Upload(upload.id, where, NOON, SAID, ChecksumAlgorithm.CRC32, ChecksumType.COMPOSITE)
         assert store.upload(where, upload.id) == upload
         assert list(store.uploads(bucket).uploads) == [upload]
 
-    def test_uploads_come_by_key_then_by_start(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_uploads_are_ordered_by_key_then_by_start(self, store: ObjectStore, bucket: BucketRef) -> None:
         begun = [
             store.create_upload(Location(bucket, key), Attributes(), now=minutes(minute))
             for key, minute in [("b", 3), ("a!", 1), ("b", 2), ("a", 9), ("é", 0), ("a/x", 4)]
@@ -195,7 +195,7 @@ class UploadContract:
         assert (rest.next_key, rest.next_upload_id) == (None, None)
 
     @pytest.mark.parametrize("algorithm", CRCS)
-    def test_a_full_object_checksum_is_that_of_one_body(
+    def test_a_full_object_checksum_equals_that_of_one_body(
         self, store: ObjectStore, bucket: BucketRef, algorithm: ChecksumAlgorithm
     ) -> None:
         where = Location(bucket, "k")
@@ -210,8 +210,8 @@ class UploadContract:
         whole = Checksum(algorithm, digest_of(algorithm, bodies))
         wrong = Checksum(algorithm, digest_of(algorithm, [b"wrong"]))
         with pytest.raises(DigestMismatch):
-            store.complete_upload(where, upload.id, named(etags), now=NOON, expected=wrong)
-        info = store.complete_upload(where, upload.id, named(etags), now=NOON, expected=whole)
+            store.complete_upload(where, upload.id, completed_parts(etags), now=NOON, expected=wrong)
+        info = store.complete_upload(where, upload.id, completed_parts(etags), now=NOON, expected=whole)
         assert info.checksum == whole
         assert store.info(where).checksum == whole
 
@@ -226,22 +226,22 @@ class UploadContract:
             b64encode(each).decode() for each in digests
         ]
         whole = b64encode(sha256(b"".join(digests)).digest()).decode() + "-2"
-        info = store.complete_upload(where, upload.id, named(etags), now=NOON)
+        info = store.complete_upload(where, upload.id, completed_parts(etags), now=NOON)
         assert info.checksum == Checksum(ChecksumAlgorithm.SHA256, whole, ChecksumType.COMPOSITE)
         assert [b64decode(part.checksum.value) for part in info.parts if part.checksum] == digests
 
-    def test_a_checksum_announced_only_at_the_end_is_compared(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_a_checksum_sent_only_on_completion_is_compared(self, store: ObjectStore, bucket: BucketRef) -> None:
         upload = store.create_upload(Location(bucket, "k"), Attributes(), now=NOON)
         bodies = [b"a" * PART, b"the end"]
         etags = {number: put_part(store, upload, number, body=body).etag for number, body in enumerate(bodies, 1)}
         wrong = Checksum(ChecksumAlgorithm.CRC64NVME, "AAAAAAAAAAA=")
         with pytest.raises(DigestMismatch):
-            store.complete_upload(upload.where, upload.id, named(etags), now=NOON, expected=wrong)
+            store.complete_upload(upload.where, upload.id, completed_parts(etags), now=NOON, expected=wrong)
         right = Checksum(ChecksumAlgorithm.CRC64NVME, digest_of(ChecksumAlgorithm.CRC64NVME, bodies))
-        info = store.complete_upload(upload.where, upload.id, named(etags), now=NOON, expected=right)
+        info = store.complete_upload(upload.where, upload.id, completed_parts(etags), now=NOON, expected=right)
         assert info.checksum == right
 
-    def test_a_part_is_compared_with_what_was_announced(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_a_part_is_compared_with_its_announced_checksum(self, store: ObjectStore, bucket: BucketRef) -> None:
         algorithm = ChecksumAlgorithm.CRC32C
         upload = store.create_upload(Location(bucket, "k"), Attributes(), now=NOON, algorithm=algorithm)
         writer = store.part_writer(upload.where, upload.id, 1, algorithms=[algorithm])
@@ -264,7 +264,7 @@ class UploadContract:
             (ChecksumAlgorithm.CRC64NVME, ChecksumType.COMPOSITE),
         ],
     )
-    def test_a_checksum_that_parts_cannot_give_is_refused(
+    def test_an_unsupported_checksum_type_is_refused(
         self, store: ObjectStore, bucket: BucketRef, algorithm: ChecksumAlgorithm, kind: ChecksumType
     ) -> None:
         with pytest.raises(InvalidRequest, match=algorithm):
@@ -272,7 +272,7 @@ class UploadContract:
         assert store.uploads(bucket).uploads == []
 
 
-def named(etags: dict[int, str]) -> list[CompletedPart]:
+def completed_parts(etags: dict[int, str]) -> list[CompletedPart]:
     return [CompletedPart(number, etags[number]) for number in sorted(etags)]
 
 

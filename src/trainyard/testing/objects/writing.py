@@ -1,4 +1,4 @@
-"""An object appears whole when it is committed, with what its writer said of it, or not at all."""
+"""An object appears on commit, whole and with its attributes, or not at all."""
 
 from base64 import b64encode
 from hashlib import md5 as new_md5
@@ -19,7 +19,7 @@ from trainyard.testing.objects.samples import NOON, ODD_KEYS, body_of, keys_of, 
 
 BODY = b"the quick brown fox" * 1000
 
-# Of the text 123456789, from the catalogue of CRC algorithms and RFC 3174 / FIPS 180.
+# Checksums of the text 123456789, from the catalogue of CRC algorithms and RFC 3174 / FIPS 180.
 KNOWN = {
     ChecksumAlgorithm.CRC32: "y/Q5Jg==",
     ChecksumAlgorithm.CRC32C: "4waSgw==",
@@ -40,7 +40,7 @@ class WriteContract:
         assert written.size == len(BODY) + 8
         assert store.info(where).size == written.size
 
-    def test_an_object_may_be_empty(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_an_object_can_be_empty(self, store: ObjectStore, bucket: BucketRef) -> None:
         where = Location(bucket, "k")
         written = store.writer(where, Attributes()).commit(now=NOON)
         assert written.size == 0
@@ -63,7 +63,7 @@ class WriteContract:
         writer.commit(now=NOON)
         assert keys_of(store, bucket) == ["k"]
 
-    def test_an_aborted_write_leaves_what_was_there(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_an_aborted_write_leaves_the_old_object(self, store: ObjectStore, bucket: BucketRef) -> None:
         where = Location(bucket, "k")
         put(store, where, b"old")
         writer = store.writer(where, Attributes())
@@ -91,7 +91,7 @@ class WriteContract:
         assert info.checksum is None
         assert info.size == 5
 
-    def test_attributes_come_back_unchanged(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_attributes_are_returned_unchanged(self, store: ObjectStore, bucket: BucketRef) -> None:
         where = Location(bucket, "k")
         attributes = Attributes(
             headers={
@@ -112,7 +112,7 @@ class WriteContract:
         with store.open(where) as reader:
             assert reader.info.attributes == attributes
 
-    def test_attributes_may_be_as_long_as_s3_allows(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_attributes_can_be_as_long_as_s3_allows(self, store: ObjectStore, bucket: BucketRef) -> None:
         where = Location(bucket, "k")
         attributes = Attributes(
             {"content-type": "x" * 1000, "content-disposition": "y" * 1000},
@@ -142,7 +142,7 @@ class WriteContract:
         assert [body_of(store, Location(bucket, key)).decode() for key in keys] == keys
 
     @pytest.mark.parametrize("algorithm", ChecksumAlgorithm)
-    def test_checksums_are_those_that_s3_counts(
+    def test_checksums_equal_those_of_s3(
         self, store: ObjectStore, bucket: BucketRef, algorithm: ChecksumAlgorithm
     ) -> None:
         where = Location(bucket, "k")
@@ -164,7 +164,7 @@ class WriteContract:
         writer.abort()
         assert body_of(store, where) == b"old"
 
-    def test_the_first_expected_checksum_is_kept(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_the_first_expected_checksum_is_stored(self, store: ObjectStore, bucket: BucketRef) -> None:
         where = Location(bucket, "k")
         wanted = [ChecksumAlgorithm.SHA256, ChecksumAlgorithm.CRC32]
         writer = store.writer(where, Attributes(), algorithms=[ChecksumAlgorithm.CRC32, ChecksumAlgorithm.SHA256])
@@ -181,9 +181,7 @@ class WriteContract:
             writer.commit(now=NOON, expected=[right, Checksum(ChecksumAlgorithm.CRC32C, "AAAAAA==")])
         assert keys_of(store, bucket) == []
 
-    def test_a_checksum_that_was_not_announced_is_compared_all_the_same(
-        self, store: ObjectStore, bucket: BucketRef
-    ) -> None:
+    def test_a_checksum_that_was_not_requested_is_also_compared(self, store: ObjectStore, bucket: BucketRef) -> None:
         right = Checksum(ChecksumAlgorithm.CRC32C, KNOWN[ChecksumAlgorithm.CRC32C])
         writer = store.writer(Location(bucket, "k"), Attributes())
         writer.write(b"123456789")
@@ -225,7 +223,7 @@ class WriteContract:
             store.tag_object(Location(bucket, "absent"), {"a": "b"})
         assert (raised.value.kind, raised.value.name) == ("key", "absent")
 
-    def test_deleting_tells_whether_there_was_an_object(self, store: ObjectStore, bucket: BucketRef) -> None:
+    def test_deleting_returns_whether_there_was_an_object(self, store: ObjectStore, bucket: BucketRef) -> None:
         where = Location(bucket, "k")
         put(store, where, BODY)
         assert store.delete(where) is True
@@ -234,7 +232,7 @@ class WriteContract:
             store.open(where)
         assert (raised.value.kind, raised.value.name) == ("key", "k")
 
-    def test_a_listing_tells_the_time_the_checksum_and_the_storage_class_of_an_object(
+    def test_a_listing_has_the_time_the_checksum_and_the_storage_class_of_an_object(
         self, store: ObjectStore, bucket: BucketRef
     ) -> None:
         where = Location(bucket, "k")

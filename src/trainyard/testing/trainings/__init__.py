@@ -1,20 +1,20 @@
-"""Small trainings that are healthy, and their faulty twins: what a rule must leave alone, and what it must see.
+"""Small healthy trainings and their faulty twins: what a rule must ignore, and what it must find.
 
-`TRAININGS` names the healthy ones, and `FAULTS` in `trainyard.testing.trainings.faults` what can be wrong with them.
-Each of either is run with a seed and a `Watch`, which sees what a hook would see. They need torch and scikit-learn.
+`TRAININGS` are the healthy ones, and `FAULTS` in `trainyard.testing.trainings.faults` what can be wrong with them. Each
+runs with a seed and a `TrainingWatch`, which observes what a hook would. They need torch and scikit-learn.
 """
 
-from trainyard.testing.trainings import cnn, fine_tuning, mlp, regression, rnn, transformer
-from trainyard.testing.trainings.training import Training
+from trainyard.testing.trainings import digits, regression, reviews
+from trainyard.testing.trainings.training import SampleTraining
 
 TRAININGS = {
     training.name: training
     for training in (
-        Training("mlp", mlp.prepare),
-        Training("cnn", cnn.prepare),
-        Training("transformer", transformer.prepare),
-        Training("rnn", rnn.prepare),
-        Training("regression", regression.prepare),
-        Training("fine_tuning", fine_tuning.prepare),
+        SampleTraining("mlp", digits.prepare_mlp),
+        SampleTraining("cnn", digits.prepare_cnn),
+        SampleTraining("transformer", reviews.prepare_transformer),
+        SampleTraining("rnn", reviews.prepare_rnn),
+        SampleTraining("regression", regression.prepare),
+        SampleTraining("fine_tuning", digits.prepare_fine_tuning),
     )
 }

@@ -1,4 +1,4 @@
-"""A small network of hyperbolic tangents that foretells how diabetes goes on, from 442 patients: few, and noisy."""
+"""A small network with tanh that predicts the progression of diabetes from 442 patients: little, noisy data."""
 
 from collections import OrderedDict
 
@@ -6,12 +6,12 @@ import torch
 from sklearn.datasets import load_diabetes
 from torch import nn
 
-from trainyard.testing.trainings.samples import Samples, shuffled, split
-from trainyard.testing.trainings.setup import Setup, explained_variance
+from trainyard.testing.trainings.samples import Samples, make_batches, split
+from trainyard.testing.trainings.training_loop import Setup, explained_variance
 
 
 class Regressor(nn.Sequential):  # type: ignore[misc]  # mypy does not read torch
-    """Two hidden layers and one number."""
+    """Two hidden layers and one output."""
 
     def __init__(self) -> None:
         layers = OrderedDict(layer1=_layer(10, 16), layer2=_layer(16, 16), output=nn.Linear(16, 1))
@@ -19,18 +19,18 @@ class Regressor(nn.Sequential):  # type: ignore[misc]  # mypy does not read torc
 
 
 def prepare(seed: int) -> Setup:
-    """Stochastic gradient descent with momentum; evaluated once, at the end."""
+    """Train with stochastic gradient descent and momentum; evaluate once, at the end."""
     training, evaluation = split(_patients(), seed=seed)
     model = Regressor()
     return Setup(
         model=model,
         loss=nn.MSELoss(),
         optimizer=torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-3),
-        batches=shuffled(training, 32, seed=seed),
+        batches=make_batches(training, 32, seed=seed),
         evaluation=evaluation,
         epochs=25,
         metric=explained_variance,
-        gives_out_labels=False,
+        records_labels=False,
         evaluates_each_epoch=False,
     )
 

@@ -1,21 +1,21 @@
-"""Data-parallel training: replicas that start alike, share each batch and average their gradients, in one process."""
+"""Data-parallel training in one process: replicas start equal, split each batch and average their gradients."""
 
 from collections.abc import Iterable, Sequence
 
 import torch
 from torch import nn
 
-from trainyard.testing.trainings.loop import Outcome
 from trainyard.testing.trainings.samples import Samples
-from trainyard.testing.trainings.setup import Setup
-from trainyard.testing.trainings.training import Training
-from trainyard.testing.trainings.watch import Watch
+from trainyard.testing.trainings.training import SampleTraining
+from trainyard.testing.trainings.training_loop import Setup, TrainingOutcome, TrainingWatch
 
 
-def run_replicas(ranks: Sequence[Training], seed: int, *, watches: Sequence[Watch]) -> list[Outcome]:
-    """Train one replica for each rank; the weights of all stay equal, bit for bit, as long as nothing is wrong."""
+def train_replicas(
+    ranks: Sequence[SampleTraining], seed: int, *, watches: Sequence[TrainingWatch]
+) -> list[TrainingOutcome]:
+    """Train one replica for each rank. Without a fault, the weights of all stay bitwise equal."""
     with torch.random.fork_rng(devices=[]):
-        setups = [training.prepared(seed) for training in ranks]
+        setups = [training.make_setup(seed) for training in ranks]
         for setup, watch in zip(setups, watches, strict=True):
             watch.begin(setup.model, setup.loss, setup.optimizer)
             watch.mode("TRAIN")
@@ -24,7 +24,7 @@ def run_replicas(ranks: Sequence[Training], seed: int, *, watches: Sequence[Watc
             losses += [
                 _train_one_step(setups, batches) for batches in zip(*(each.batches for each in setups), strict=True)
             ]
-    return [Outcome(tuple(each), ()) for each in zip(*losses, strict=True)]
+    return [TrainingOutcome(tuple(each), ()) for each in zip(*losses, strict=True)]
 
 
 def _train_one_step(setups: Sequence[Setup], batches: Iterable[Samples]) -> list[float]:

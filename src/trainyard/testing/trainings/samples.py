@@ -1,4 +1,4 @@
-"""What is learned from: inputs with their targets, and the order in which they come."""
+"""Training data: inputs with their targets, and their order."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -8,56 +8,57 @@ import torch
 
 
 class Samples(NamedTuple):
-    """Inputs and what should be said to each of them."""
+    """Inputs and the target of each."""
 
     inputs: torch.Tensor
     targets: torch.Tensor
 
-    def chosen(self, which: torch.Tensor) -> "Samples":
-        """Those that an index or a mask picks."""
+    def select(self, which: torch.Tensor) -> "Samples":
+        """Return the samples at an index or a mask."""
         return Samples(self.inputs[which], self.targets[which])
 
-    def in_parts(self, size: int) -> Iterator["Samples"]:
-        """All of them in their order, so many at a time."""
+    def split(self, size: int) -> Iterator["Samples"]:
+        """Yield all samples in order, `size` at a time."""
         return map(Samples, self.inputs.split(size), self.targets.split(size))
 
 
 class Split(NamedTuple):
-    """Samples to learn from, and others to be judged by."""
+    """Samples for training and for evaluation."""
 
     training: Samples
     evaluation: Samples
 
 
 def split(samples: Samples, *, seed: int) -> Split:
-    """Every fifth sample for evaluation, drawn at random."""
+    """Split off a random fifth of the samples for evaluation."""
     order = torch.randperm(len(samples.targets), generator=torch.Generator().manual_seed(seed))
     held_back = len(order) // 5
-    return Split(samples.chosen(order[held_back:]), samples.chosen(order[:held_back]))
+    return Split(samples.select(order[held_back:]), samples.select(order[:held_back]))
 
 
-def undisturbed(step: int, batch: Samples) -> Samples:  # noqa: ARG001
-    """The batch as it is, at any step."""
+def keep_batch(step: int, batch: Samples) -> Samples:  # noqa: ARG001
+    """Return the batch unchanged, at any step."""
     return batch
 
 
 @dataclass(slots=True)
 class Batches:
-    """Mini-batches of samples, in a new random order each time they are gone through."""
+    """Mini-batches of samples, in a new random order for each epoch."""
 
     samples: Samples
     size: int
     generator: torch.Generator
-    disturb: Callable[[int, Samples], Samples] = undisturbed  # is told the number of the batch over all epochs
+    # Receives the number of the batch, counted over all epochs.
+    transform: Callable[[int, Samples], Samples] = keep_batch
     step: int = field(default=0, init=False)
 
     def __iter__(self) -> Iterator[Samples]:
         order = torch.randperm(len(self.samples.targets), generator=self.generator)
         for which in order.split(self.size):
-            yield self.disturb(self.step, self.samples.chosen(which))
+            yield self.transform(self.step, self.samples.select(which))
             self.step += 1
 
 
-def shuffled(samples: Samples, size: int, *, seed: int) -> Batches:
-    """Mini-batches whose order the seed decides."""
+def make_batches(samples: Samples, size: int, *, seed: int) -> Batches:
+    """Return mini-batches whose order depends on the seed."""
     return Batches(samples, size, torch.Generator().manual_seed(seed))

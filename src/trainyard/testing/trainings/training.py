@@ -1,41 +1,40 @@
-"""A training with a name, and a fault that makes another of it."""
+"""A named training, and a fault that turns it into another."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
-from trainyard.testing.trainings.loop import Outcome, train
-from trainyard.testing.trainings.setup import Setup
-from trainyard.testing.trainings.watch import Silent, Watch
+from trainyard.testing.trainings.training_loop import NullWatch, Setup, TrainingOutcome, TrainingWatch, train
 
 
 @dataclass(frozen=True, slots=True)
-class Training:
-    """Something that can be trained again and again; each seed is a run of its own, and always the same one."""
+class SampleTraining:
+    """A training that can be repeated. Each seed gives another run, always the same one."""
 
     name: str
     prepare: Callable[[int], Setup]
 
-    def run(self, seed: int, *, watch: Watch | None = None) -> Outcome:
-        """Train from the beginning to the end, and leave torch's random numbers as they were."""
+    def run(self, seed: int, *, watch: TrainingWatch | None = None) -> TrainingOutcome:
+        """Run the whole training. torch's random state is restored afterwards."""
         with torch.random.fork_rng(devices=[]):
-            return train(self.prepared(seed), watch or Silent())
+            return train(self.make_setup(seed), watch or NullWatch())
 
-    def prepared(self, seed: int) -> Setup:
-        """All that the run consists of; torch's random numbers begin with the seed."""
+    def make_setup(self, seed: int) -> Setup:
+        """Seed torch and make the setup of a run."""
         torch.manual_seed(seed)
         return self.prepare(seed)
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """One thing that can be wrong with a training, and the rules that ought to see it."""
+class TrainingFault:
+    """One thing that can be wrong with a training, and the rules that should find it."""
 
     change: Callable[[Setup], Setup]
-    of: Training
+    of: SampleTraining
     rules: tuple[str, ...]
-    step: int = 0  # the first training step that is not as it should be, counted from 0
+    # The first faulty training step, counted from 0.
+    step: int = 0
 
     @property
     def name(self) -> str:
@@ -47,12 +46,12 @@ class Fault:
         return (self.change.__doc__ or "").strip()
 
     @property
-    def twin(self) -> Training:
-        """The training with this fault in it."""
-        return Training(f"{self.of.name} with {self.name}", self._prepare)
+    def twin(self) -> SampleTraining:
+        """The training with this fault."""
+        return SampleTraining(f"{self.of.name} with {self.name}", self._prepare)
 
-    def run(self, seed: int, *, watch: Watch | None = None) -> Outcome:
-        """Train with this fault, the seed deciding all the rest as it does without."""
+    def run(self, seed: int, *, watch: TrainingWatch | None = None) -> TrainingOutcome:
+        """Run the training with this fault and the same seed as without it."""
         return self.twin.run(seed, watch=watch)
 
     def _prepare(self, seed: int) -> Setup:

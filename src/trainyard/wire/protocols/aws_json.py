@@ -1,4 +1,4 @@
-"""awsJson 1.0 and 1.1: the operation in X-Amz-Target, one JSON document each way."""
+"""awsJson 1.0 and 1.1: the operation is in X-Amz-Target; request and response are one JSON document each."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,11 +6,10 @@ from trainyard.wire.compression import plain_body
 from trainyard.wire.fault import Fault
 from trainyard.wire.http import ByteStream, HttpRequest, HttpResponse
 from trainyard.wire.limits import limits_of
-from trainyard.wire.protocols.contract import Shape
+from trainyard.wire.protocols.contract import PlanCache, Shape
 from trainyard.wire.protocols.documents import DocumentCompiler
 from trainyard.wire.protocols.error_shapes import fault_names, query_error
 from trainyard.wire.protocols.json_text import JSON_READERS, dump_json, json_scalar_writer, load_json
-from trainyard.wire.protocols.plans import Plans
 
 if TYPE_CHECKING:
     from botocore.model import OperationModel
@@ -23,7 +22,7 @@ class AwsJson:
 
     def __init__(self, version: str) -> None:
         self._content_type = f"application/x-amz-json-{version}"
-        self._plans = Plans(DocumentCompiler(JSON_READERS, json_scalar_writer).compile)
+        self._plans = PlanCache(DocumentCompiler(JSON_READERS, json_scalar_writer).compile)
 
     def takes_stream(self, operation: "OperationModel") -> bool:  # noqa: ARG002 - the contract's signature
         return False

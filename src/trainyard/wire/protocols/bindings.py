@@ -1,12 +1,12 @@
-"""Where REST protocols put members: in the path, the query, headers, and the body that is left."""
+"""Where REST protocols put members: in the path, the query, the headers or the body."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from trainyard.wire.addressing import decode_parameters
 from trainyard.wire.http import CONTROLS, HttpRequest
-from trainyard.wire.percent import decode_parameters
 from trainyard.wire.protocols.contract import Shape
 from trainyard.wire.protocols.scalars import text_reader, text_writer, write_http_date
 
@@ -18,7 +18,7 @@ ReadText = Callable[[str], Any]
 
 
 class BadParameter(ValueError):
-    """A header, a query parameter or a path label whose text is not of its type."""
+    """A header, query parameter or path label whose text does not match its type."""
 
     def __init__(self, name: str, value: str, type_name: str) -> None:
         super().__init__(f"The parameter {name} is not of type {type_name}")
@@ -26,7 +26,7 @@ class BadParameter(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class _RequestBinding:
     """One header, query parameter or label, and the member it fills."""
 
     name: str
@@ -45,15 +45,15 @@ class _Source:
 class RequestBindings:
     """The members of a request outside its body, and what its body is."""
 
-    labels: tuple[_Source, ...]
-    parameters: Mapping[str, _Source]
-    headers: Mapping[str, _Source]
+    labels: tuple[_RequestBinding, ...]
+    parameters: Mapping[str, _RequestBinding]
+    headers: Mapping[str, _RequestBinding]
     prefixes: tuple[tuple[str, str], ...]
     payload: "Payload | None"
     has_body_members: bool
 
     def read(self, request: HttpRequest, labels: Mapping[str, str]) -> Shape:
-        """The members outside the body; BadParameter where one is malformed."""
+        """Read the members outside the body; BadParameter if one is malformed."""
         shape: Shape = {source.member: source.value(labels[source.name]) for source in self.labels}
         if request.query and self.parameters:
             self._read_parameters(request.query, shape)
@@ -63,9 +63,9 @@ class RequestBindings:
             if source is not None:
                 shape[source.member] = source.value(text)
         for prefix, member in self.prefixes:
-            found = {name[len(prefix) :]: text for name, text in request.headers.items() if name.startswith(prefix)}
-            if found:
-                shape[member] = found
+            matching = {name[len(prefix) :]: text for name, text in request.headers.items() if name.startswith(prefix)}
+            if matching:
+                shape[member] = matching
         return shape
 
     def _read_parameters(self, query: str, shape: Shape) -> None:
@@ -76,7 +76,7 @@ class RequestBindings:
             if source.type_name == "list":
                 shape.setdefault(source.member, []).append(source.value(text))
             elif source.member in shape:
-                # A signature does not tell in which order parameters came, so that none of them may count.
+                # A signature does not cover the order of parameters, so neither value can be trusted.
                 raise BadParameter(name, text, f"{source.type_name} that is given once")
             else:
                 shape[source.member] = source.value(text)
@@ -108,7 +108,7 @@ class ResponseBindings:
     has_body_members: bool
 
     def write(self, shape: Shape) -> list[tuple[str, str]]:
-        """The header fields of a shape."""
+        """Return the header fields of a shape."""
         fields = []
         for member, value in shape.items():
             if value is None:
@@ -125,11 +125,11 @@ class ResponseBindings:
 def request_bindings(operation: "OperationModel") -> RequestBindings:
     shape = operation.input_shape
     members = shape.members if shape is not None else {}
-    sources: dict[str, list[_Source]] = {"uri": [], "querystring": [], "header": []}
+    sources: dict[str, list[_RequestBinding]] = {"uri": [], "querystring": [], "header": []}
     for name, member in members.items():
         location = member.serialization.get("location")
         if location in sources:
-            sources[location].append(_source(name, member))
+            sources[location].append(_request_binding(name, member))
     return RequestBindings(
         labels=tuple(sources["uri"]),
         parameters={source.name: source for source in sources["querystring"]},
@@ -156,7 +156,7 @@ def response_bindings(operation: "OperationModel") -> ResponseBindings:
     )
 
 
-def _source(name: str, member: "ModelShape") -> _Source:
+def _request_binding(name: str, member: "ModelShape") -> _RequestBinding:
     location: str = member.serialization["location"]
     kind: str = member.type_name
     if kind != "list":
@@ -166,7 +166,7 @@ def _source(name: str, member: "ModelShape") -> _Source:
         read = lambda text: [read_item(item.strip()) for item in text.split(",")]  # noqa: E731
     else:
         read = text_reader(member.member.type_name)
-    return _Source(member.serialization["name"], name, kind, read)
+    return _RequestBinding(member.serialization["name"], name, kind, read)
 
 
 def _prefixes(shape: "ModelShape | None") -> dict[str, str]:
@@ -202,12 +202,12 @@ def _header_writer(member: "ModelShape") -> Callable[[Any], str]:
 
 
 def _write_string(value: Any) -> str:
-    # S3's Expires is a string in the model, so that any text is given back; set to a moment, it is an HTTP date.
+    # S3's Expires is a string in the model, so any text is returned as it is; a datetime becomes an HTTP date.
     return write_http_date(value) if isinstance(value, datetime) else str(value)
 
 
 def _field_text(text: str) -> str:
-    """Text that stays within its header field; beyond Latin-1 its UTF-8 bytes are sent."""
+    """Return text that is safe in a header field; text beyond Latin-1 is sent as its UTF-8 bytes."""
     if text.isascii():
         return CONTROLS.sub(" ", text) if not text.isprintable() else text
     clean = CONTROLS.sub(" ", text)

@@ -1,6 +1,8 @@
-"""What a protocol is to the yard: a codec between HTTP and shapes."""
+"""The interface of a wire protocol: a codec between HTTP and shapes, which compiles a plan per operation."""
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from trainyard.wire.fault import Fault
 from trainyard.wire.http import ByteStream, HttpRequest, HttpResponse
@@ -14,11 +16,11 @@ Shape = dict[str, Any]
 
 
 class Codec(Protocol):
-    """Reads request shapes and writes response shapes of one service in one protocol.
+    """Reads request shapes and writes response shapes in one protocol.
 
     A shape is a plain dict by AWS member names: timestamps are aware UTC datetimes, blobs are bytes, absent members
-    are absent. Parsing checks types and raises Fault for anything malformed, never another exception; it does not
-    check constraints, which is validation's part. Safe to share between threads; plans are compiled on first use.
+    are absent. Parsing checks types and raises Fault for anything malformed, never another exception; validation
+    checks constraints. Safe to share between threads; plans are compiled on first use.
     """
 
     def takes_stream(self, operation: "OperationModel") -> bool:
@@ -26,18 +28,37 @@ class Codec(Protocol):
         ...
 
     def parse(self, request: HttpRequest, route: "Route", stream: ByteStream | None = None) -> Shape:
-        """The request shape. `stream` becomes the payload member of an operation that takes one."""
+        """Return the request shape. `stream` becomes the payload member of an operation that takes one."""
         ...
 
     def serialise(self, route: "Route", shape: Shape, *, request_id: str) -> HttpResponse:
-        """The answer. Members that are None are left out; one the model does not know is a mistake of ours.
+        """Return the response. Members that are None are omitted; a member unknown to the model is a bug.
 
-        An answer whose body is bytes announces its Content-Length itself.
+        If the body is bytes, the headers include its Content-Length.
         """
         ...
 
     def serialise_fault(
         self, fault: Fault, *, request_id: str, route: "Route | None" = None, is_head: bool = False
     ) -> HttpResponse:
-        """The refusal, well formed in this protocol, whether or not the request could be routed."""
+        """Return the error response, well formed in this protocol whether or not the request was routed."""
         ...
+
+
+P = TypeVar("P")
+
+
+class PlanCache(Generic[P]):
+    """Compiles the plan of an operation on first use and caches it. Safe to share between threads."""
+
+    def __init__(self, compile_plan: "Callable[[OperationModel], P]") -> None:
+        self._compile = compile_plan
+        self._lock = Lock()
+        self._plans: dict[OperationModel, P] = {}
+
+    def of(self, operation: "OperationModel") -> P:
+        plan = self._plans.get(operation)
+        if plan is None:
+            with self._lock:
+                plan = self._plans[operation] = self._compile(operation)
+        return plan

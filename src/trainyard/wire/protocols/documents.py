@@ -1,14 +1,13 @@
-"""Shapes as documents of maps and lists, which is what JSON and CBOR bodies are.
+"""Shapes as documents of maps and lists, the form of JSON and CBOR bodies.
 
-Readers and writers are closures compiled once per shape of the model. Readers check types and raise ValueError in the
-words of AWS; they drop members that are null or unknown, and keep a null inside a list or a map for validation to find.
+Readers and writers are closures compiled once per shape of the model. Readers check types and raise ValueError with
+AWS's messages; they drop members that are null or unknown, and keep a null inside a list or a map for validation.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trainyard.wire.protocols.nesting import check_nesting, contains_itself
 from trainyard.wire.protocols.scalars import check_integer
 
 if TYPE_CHECKING:
@@ -20,52 +19,52 @@ Convert = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class DocumentPlan:
-    """How the documents of one operation become shapes, and shapes documents; None where there is no document."""
+    """Converts the documents of one operation to shapes and back; None if there is no document."""
 
     read: Convert | None
     write: Convert | None
-    nests: bool
+    is_recursive: bool
 
     def shape(self, document: Any) -> dict[str, Any]:
-        """The shape of a document; ValueError where the model does not allow it."""
+        """Return the shape of a document; ValueError if it does not fit the model."""
         if self.read is None:
             return {}
         try:
             shape: dict[str, Any] = self.read(document)
         except RecursionError as error:
             raise ValueError("The document is nested too deeply") from error
-        if self.nests:
+        if self.is_recursive:
             check_nesting(shape)
         return shape
 
 
 class DocumentCompiler:
-    """Compiles plans; the shapes that operations of a service have in common are compiled once."""
+    """Compiles plans; shapes that operations of a service share are compiled once."""
 
     def __init__(
         self, readers: "Mapping[str, Convert]", scalar_writer: "Callable[[ModelShape], Convert | None]"
     ) -> None:
         self._readers, self._scalar_writer = readers, scalar_writer
-        self._tools: dict[ServiceModel, tuple[DocumentReader, DocumentWriter]] = {}
+        self._compilers: dict[ServiceModel, tuple[DocumentReader, DocumentWriter]] = {}
 
     def compile(self, operation: "OperationModel") -> DocumentPlan:
         service = operation.service_model
-        if service not in self._tools:
-            self._tools[service] = DocumentReader(self._readers), DocumentWriter(self._scalar_writer)
-        reader, writer = self._tools[service]
-        takes, gives = operation.input_shape, operation.output_shape
+        if service not in self._compilers:
+            self._compilers[service] = DocumentReader(self._readers), DocumentWriter(self._scalar_writer)
+        reader, writer = self._compilers[service]
+        input_shape, output_shape = operation.input_shape, operation.output_shape
         return DocumentPlan(
-            read=reader.compile(takes) if takes is not None else None,
-            write=writer.compile(gives) if gives is not None else None,
-            nests=contains_itself(takes),
+            read=reader.compile(input_shape) if input_shape is not None else None,
+            write=writer.compile(output_shape) if output_shape is not None else None,
+            is_recursive=contains_itself(input_shape),
         )
 
 
 class DocumentReader:
-    """Compiles readers of one service's shapes, given how the format at hand reads its scalars.
+    """Compiles readers of one service's shapes, given the scalar readers of a format.
 
-    `scalars` is by type name, falling back to a check that the value is a string. Not safe to share between threads
-    while compiling; what it returns is.
+    `scalars` is by type name; any other type must be a string. Compiling is not safe to share between threads; the
+    readers are.
     """
 
     def __init__(self, scalars: Mapping[str, Convert]) -> None:
@@ -85,7 +84,7 @@ class DocumentReader:
     def _structure(self, shape: "ModelShape") -> Convert:
         name: str = shape.name
         if name not in self._structures:
-            # A shape may contain itself; whoever meets it again before it is done binds late.
+            # A shape may contain itself; an inner reference before it is compiled binds late.
             self._structures[name] = lambda value: self._structures[name](value)
             members = {
                 member.serialization.get("name", member_name): (member_name, self.compile(member))
@@ -101,7 +100,7 @@ def _structure_reader(members: Mapping[str, tuple[str, Convert]]) -> Convert:
 
     def read(value: Any) -> dict[str, Any]:
         if type(value) is not dict:
-            raise misplaced(value, "Structure")
+            raise type_mismatch(value, "Structure")
         shape = {}
         for name, item in value.items():
             member = find(name)
@@ -124,7 +123,7 @@ def _list_reader(read_item: Convert) -> Convert:
 def _map_reader(read_key: Convert, read_value: Convert) -> Convert:
     def read(value: Any) -> dict[str, Any]:
         if type(value) is not dict:
-            raise misplaced(value, "Map")
+            raise type_mismatch(value, "Map")
         return {read_key(key): None if item is None else read_value(item) for key, item in value.items()}
 
     return read
@@ -132,13 +131,13 @@ def _map_reader(read_key: Convert, read_value: Convert) -> Convert:
 
 def read_string(value: Any) -> str:
     if type(value) is not str:
-        raise misplaced(value, "String")
+        raise type_mismatch(value, "String")
     return value
 
 
 def read_boolean(value: Any) -> bool:
     if type(value) is not bool:
-        raise misplaced(value, "Boolean")
+        raise type_mismatch(value, "Boolean")
     return value
 
 
@@ -147,22 +146,24 @@ def integer_reader(type_name: str) -> Convert:
         if type(value) is float and value.is_integer():
             value = int(value)
         if type(value) is not int:
-            raise misplaced(value, type_name.capitalize())
+            raise type_mismatch(value, type_name.capitalize())
         return check_integer(value, type_name)
 
     return read
 
 
-def misplaced(value: Any, wanted: str) -> ValueError:
-    """The error of a value whose type is not the one that the model wants there."""
+def type_mismatch(value: Any, expected: str) -> ValueError:
+    """Return the error for a value whose type differs from the model's."""
     if isinstance(value, dict):
         return ValueError("Start of structure or map found where not expected.")
     if isinstance(value, list):
         return ValueError("Start of list found where not expected")
-    return ValueError(f"{_token(value)} can not be converted to {'an' if wanted[0] in 'AEIOU' else 'a'} {wanted}")
+    return ValueError(
+        f"{_token_name(value)} can not be converted to {'an' if expected[0] in 'AEIOU' else 'a'} {expected}"
+    )
 
 
-def _token(value: Any) -> str:
+def _token_name(value: Any) -> str:
     if isinstance(value, bool):
         return "TRUE_VALUE" if value else "FALSE_VALUE"
     if isinstance(value, int):
@@ -173,9 +174,9 @@ def _token(value: Any) -> str:
 
 
 class DocumentWriter:
-    """Compiles writers of one service's shapes, given how the format at hand writes its scalars.
+    """Compiles writers of one service's shapes, given the scalar writers of a format.
 
-    `scalars` gives the writer of a scalar shape, or None where the value is written as it is.
+    `scalars` returns the writer of a scalar shape, or None if the value is written unchanged.
     """
 
     def __init__(self, scalars: Callable[["ModelShape"], Convert | None]) -> None:
@@ -201,18 +202,18 @@ class DocumentWriter:
                 for member_name, member in shape.members.items()
                 if "location" not in member.serialization
             }
-            beside = frozenset(shape.members) - members.keys()
-            self._structures[name] = _structure_writer(name, members, beside=beside)
+            bound_elsewhere = frozenset(shape.members) - members.keys()
+            self._structures[name] = _structure_writer(name, members, bound_elsewhere=bound_elsewhere)
         return self._structures[name]
 
 
 def _structure_writer(
-    shape_name: str, members: Mapping[str, tuple[str, Convert | None]], *, beside: frozenset[str]
+    shape_name: str, members: Mapping[str, tuple[str, Convert | None]], *, bound_elsewhere: frozenset[str]
 ) -> Convert:
     def write(value: Any) -> dict[str, Any]:
         document = {}
         for name, item in value.items():
-            if item is None or name in beside:
+            if item is None or name in bound_elsewhere:
                 continue
             assert name in members, f"{shape_name} has no member {name}"
             wire_name, convert = members[name]
@@ -232,3 +233,40 @@ def _map_writer(write_value: Convert | None) -> Convert:
     if write_value is None:
         return lambda value: {key: item for key, item in value.items() if item is not None}
     return lambda value: {key: write_value(item) for key, item in value.items() if item is not None}
+
+
+MAX_DEPTH = 64
+
+
+def contains_itself(shape: "ModelShape | None") -> bool:
+    """Whether a shape is recursive, so that values can nest without limit."""
+    bounded: set[str] = set()
+
+    def recurs(inner: "ModelShape", above: frozenset[str]) -> bool:
+        if inner.name in above:
+            return True
+        if inner.name in bounded:
+            return False
+        found = any(recurs(part, above | {inner.name}) for part in _members_of(inner))
+        bounded.add(inner.name)
+        return found
+
+    return shape is not None and recurs(shape, frozenset())
+
+
+def _members_of(shape: "ModelShape") -> "list[ModelShape]":
+    if shape.type_name == "structure":
+        return list(shape.members.values())
+    if shape.type_name == "list":
+        return [shape.member]
+    return [shape.value] if shape.type_name == "map" else []
+
+
+def check_nesting(value: Any, depth_left: int = MAX_DEPTH) -> None:
+    """Raise ValueError for a value nested deeper than later code should have to walk."""
+    if not isinstance(value, (dict, list)):
+        return
+    if depth_left == 0:
+        raise ValueError(f"The request is nested more than {MAX_DEPTH} levels deep")
+    for item in value.values() if isinstance(value, dict) else value:
+        check_nesting(item, depth_left - 1)

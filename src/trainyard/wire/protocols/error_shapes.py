@@ -1,4 +1,4 @@
-"""The names a fault has in a model: its shape's, and the code that the query protocol has for it."""
+"""The names of a fault in a model: its shape, and its code in the query protocol."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FaultNames:
-    """How one fault is spelled: `shape` in JSON and CBOR, `code` in XML, and the member its message goes by."""
+    """How a fault is named: `shape` in JSON and CBOR, `code` in XML, and the member of its message."""
 
     shape: str
     code: str
@@ -19,12 +19,12 @@ class FaultNames:
     integers: frozenset[str] = frozenset()
 
     def members(self, fault: Fault) -> dict[str, Any]:
-        """The extra members of a fault, in the types of its shape."""
+        """Return the extra members of a fault, in the types of its shape."""
         return {name: int(value) if name in self.integers else value for name, value in fault.members.items()}
 
 
 def fault_names(fault: Fault, operation: "OperationModel | None") -> FaultNames:
-    """Look a fault up among the errors of the operation, by either name; unlisted ones are spelled one way."""
+    """Look up a fault among the errors of the operation, by shape or code; an unlisted one has its code as both."""
     for shape in operation.error_shapes if operation is not None else ():
         code = shape.metadata.get("error", {}).get("code", shape.name)
         if fault.code in (shape.name, code):
@@ -34,11 +34,11 @@ def fault_names(fault: Fault, operation: "OperationModel | None") -> FaultNames:
     return FaultNames(fault.code, fault.code)
 
 
-def blame(fault: Fault) -> str:
-    """Whose mistake a fault is, in AWS's words."""
+def fault_type(fault: Fault) -> str:
+    """Return whose mistake a fault is, in AWS's words."""
     return "Sender" if fault.status < 500 else "Receiver"
 
 
 def query_error(names: FaultNames, fault: Fault) -> tuple[str, str]:
-    """The header by which a service that once spoke the query protocol tells its old code."""
-    return ("x-amzn-query-error", f"{names.code};{blame(fault)}")
+    """Return the header with the query protocol's code, for services that once used that protocol."""
+    return ("x-amzn-query-error", f"{names.code};{fault_type(fault)}")

@@ -9,8 +9,8 @@ from trainyard.wire.limits import too_many_values
 from trainyard.wire.protocols.documents import (
     Convert,
     integer_reader,
-    misplaced,
     read_boolean,
+    type_mismatch,
 )
 from trainyard.wire.protocols.scalars import (
     check_float,
@@ -29,41 +29,47 @@ if TYPE_CHECKING:
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def load_json(body: bytes, most_values: int) -> Any:
-    """The document of a body; ValueError for anything that is not strict JSON in UTF-8, or has too many values."""
+def load_json(body: bytes, max_values: int) -> Any:
+    """Parse a body; ValueError if it is not strict JSON in UTF-8, or has too many values."""
     if not body.strip():
         return {}
-    if len(body) > 2 * most_values:  # a value takes two bytes at least
-        _check_values(body, most_values)
+    # A value takes at least two bytes.
+    if len(body) > 2 * max_values:
+        _check_values(body, max_values)
     try:
         text = body.decode("utf-8")
         document = _DECODER.decode(text)
         if _SURROGATE.search(text):
-            json.dumps(document, ensure_ascii=False).encode("utf-8")  # half a surrogate pair can be stored nowhere
+            # Half a surrogate pair cannot be stored anywhere.
+            json.dumps(document, ensure_ascii=False).encode("utf-8")
     except RecursionError as error:
         raise ValueError("The document is nested too deeply") from error
     return document
 
 
-def _check_values(body: bytes, most: int) -> None:
-    """Raise ValueError where a body has more values than `most`; whether it is JSON is not looked at.
+def _check_values(body: bytes, max_values: int) -> None:
+    """Raise ValueError if a body has more than `max_values` values; it need not be valid JSON.
 
-    The library reads a document before another thread may run, so that its length is what others wait for. Each value
-    but the first follows one of three signs, which are counted first wherever they stand, then outside of text.
+    The json library parses a document without releasing the GIL, so a long one blocks other threads. Each value but the
+    first follows one of three characters: count them anywhere first, then only outside of strings.
     """
     places = range(0, len(body), _STRIDE_BYTES)
-    if sum(body.count(sign, place, place + _STRIDE_BYTES) for place in places for sign in (b"[", b"{", b",")) < most:
+    if (
+        sum(body.count(sign, place, place + _STRIDE_BYTES) for place in places for sign in (b"[", b"{", b","))
+        < max_values
+    ):
         return
     signs = 0
     for number, found in enumerate(_TEXT_OR_SIGN.finditer(body)):
         signs += body[found.start()] != _QUOTE
-        if signs >= most or number >= 3 * most:  # no value has more than its sign, a name and a text
-            raise too_many_values(most)
+        # A value has at most three matches: its sign, a name and a string.
+        if signs >= max_values or number >= 3 * max_values:
+            raise too_many_values(max_values)
 
 
 _STRIDE_BYTES = 256 * 1024
 _QUOTE = ord('"')
-# A text that does not end is one too: to look for its end again and again would take the square of its length.
+# An unterminated string matches too: searching for its end repeatedly would take quadratic time.
 _TEXT_OR_SIGN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{,]', re.DOTALL)
 
 
@@ -71,7 +77,7 @@ def dump_json(document: Any) -> bytes:
     return _ENCODER.encode(document).encode("ascii")
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     document = dict(pairs)
     if len(document) != len(pairs):
         raise ValueError("A member is given twice")
@@ -83,34 +89,35 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _read_int(text: str) -> int:
-    # To read a number takes the square of its length.
-    if len(text) > _LONGEST_NUMBER:
-        raise ValueError(f"A number has more than {_LONGEST_NUMBER} digits")
+    # Parsing a number takes quadratic time.
+    if len(text) > _MAX_NUMBER_DIGITS:
+        raise ValueError(f"A number has more than {_MAX_NUMBER_DIGITS} digits")
     return int(text)
 
 
 def _read_number(text: str) -> float:
-    if len(text) > _LONGEST_NUMBER:
-        raise ValueError(f"A number has more than {_LONGEST_NUMBER} digits")
+    if len(text) > _MAX_NUMBER_DIGITS:
+        raise ValueError(f"A number has more than {_MAX_NUMBER_DIGITS} digits")
     return float(text)
 
 
-_LONGEST_NUMBER = 400  # that of the largest double has 309
+# The largest double has 309 digits.
+_MAX_NUMBER_DIGITS = 400
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_once, parse_constant=_refuse_constant, parse_int=_read_int, parse_float=_read_number
+    object_pairs_hook=_refuse_duplicates, parse_constant=_refuse_constant, parse_int=_read_int, parse_float=_read_number
 )
 _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False, allow_nan=False)
 
 
 def _read_float(value: Any) -> float:
     if type(value) not in (int, float):
-        raise misplaced(value, "Float")
+        raise type_mismatch(value, "Float")
     return check_float(float(value) if abs(value) < 1 << 1023 else float("inf"))
 
 
 def _read_blob(value: Any) -> bytes:
     if type(value) is not str:
-        raise misplaced(value, "Blob")
+        raise type_mismatch(value, "Blob")
     return read_blob(value)
 
 
@@ -119,7 +126,7 @@ def _read_timestamp(value: Any) -> datetime:
         return from_epoch(value)
     if type(value) is str:
         return read_timestamp(value)
-    raise misplaced(value, "Timestamp")
+    raise type_mismatch(value, "Timestamp")
 
 
 JSON_READERS: dict[str, Convert] = {
@@ -143,5 +150,5 @@ def json_scalar_writer(shape: "ModelShape") -> Convert | None:
 
 
 def _write_float(value: float) -> float | str:
-    # NaN and the infinities are the values that differ from themselves or from themselves less themselves.
+    # Only for NaN and the infinities is `value - value` not 0.
     return value if value - value == 0 else non_finite_word(value)

@@ -1,22 +1,21 @@
-"""The query protocol: a form of dotted names comes in, XML goes out."""
+"""The query protocol: requests are forms with dotted names, responses are XML."""
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from trainyard.wire.addressing import decode_parameter, decode_parameters
 from trainyard.wire.compression import plain_body, plain_start
 from trainyard.wire.fault import Fault
 from trainyard.wire.http import ByteStream, HttpRequest, HttpResponse
-from trainyard.wire.limits import ORDINARY, limits_of, too_large, too_many_values
-from trainyard.wire.percent import decode_parameter, decode_parameters
-from trainyard.wire.protocols.contract import Shape
-from trainyard.wire.protocols.error_shapes import blame, fault_names
-from trainyard.wire.protocols.nesting import check_nesting, contains_itself
-from trainyard.wire.protocols.plans import Plans
+from trainyard.wire.limits import DEFAULT_LIMITS, limits_of, too_large, too_many_values
+from trainyard.wire.protocols.contract import PlanCache, Shape
+from trainyard.wire.protocols.documents import check_nesting, contains_itself
+from trainyard.wire.protocols.error_shapes import fault_names, fault_type
 from trainyard.wire.protocols.scalars import text_reader
 from trainyard.wire.protocols.xml_shapes import Write, XmlWriter
-from trainyard.wire.protocols.xml_text import DECLARATION, escape, escape_speakable
+from trainyard.wire.protocols.xml_text import DECLARATION, escape, escape_well_formed
 
 if TYPE_CHECKING:
     from botocore.model import OperationModel, ServiceModel
@@ -24,29 +23,31 @@ if TYPE_CHECKING:
 
     from trainyard.wire.routing import Route
 
-Node = dict[str, Any]  # by the next part of the name: another node, or the text of a value
+# Maps the next part of a dotted name to another node or to the text of a value.
+Node = dict[str, Any]
 Read = Callable[[Any], Any]
 
-_MOST_PARTS = 32
-_START_BYTES = 64 * 1024  # of a form, where every client names the action
+_MAX_NAME_PARTS = 32
+# Every client names the action within this much of a form.
+_ACTION_SEARCH_BYTES = 64 * 1024
 _ACTION = re.compile(r"(?:^|&)(Action|Version)=([^&]*)")
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _QueryPlan:
     read: Read | None
-    nests: bool
+    is_recursive: bool
     opening: str
     write: Write | None
     closing: str
 
 
-class Query:
+class AwsQuery:
     """The codec of STS, IAM and, for older clients, CloudWatch."""
 
     def __init__(self) -> None:
-        self._tools: dict[ServiceModel, tuple[_FormReader, XmlWriter]] = {}
-        self._plans = Plans(self._compile)
+        self._compilers: dict[ServiceModel, tuple[_FormReader, XmlWriter]] = {}
+        self._plans = PlanCache(self._compile)
 
     def takes_stream(self, operation: "OperationModel") -> bool:  # noqa: ARG002 - the contract's signature
         return False
@@ -56,8 +57,8 @@ class Query:
         if plan.read is None:
             return {}
         try:
-            shape: Shape = plan.read(_tree(_form_parameters(request, route.operation)))
-            if plan.nests:
+            shape: Shape = plan.read(_parse_tree(_form_parameters(request, route.operation)))
+            if plan.is_recursive:
                 check_nesting(shape)
         except (ValueError, RecursionError) as error:
             raise Fault("MalformedInput", str(error)) from error
@@ -76,33 +77,33 @@ class Query:
     ) -> HttpResponse:
         names = fault_names(fault, route.operation if route is not None else None)
         namespace = _namespace(route.operation.service_model) if route is not None else ""
-        members = "".join(f"<{name}>{escape_speakable(value)}</{name}>" for name, value in fault.members.items())
+        members = "".join(f"<{name}>{escape_well_formed(value)}</{name}>" for name, value in fault.members.items())
         text = (
-            f"{DECLARATION}<ErrorResponse{namespace}><Error><Type>{blame(fault)}</Type><Code>{names.code}</Code>"
-            f"<Message>{escape_speakable(fault.message)}</Message>{members}</Error>"
+            f"{DECLARATION}<ErrorResponse{namespace}><Error><Type>{fault_type(fault)}</Type><Code>{names.code}</Code>"
+            f"<Message>{escape_well_formed(fault.message)}</Message>{members}</Error>"
             f"<RequestId>{request_id}</RequestId></ErrorResponse>"
         )
         response = xml_response(fault.status, "" if is_head else text, request_id=request_id)
         response.headers.extend(fault.headers.items())
         return response
 
-    def _compile(self, operation: "OperationModel") -> _Plan:
+    def _compile(self, operation: "OperationModel") -> _QueryPlan:
         service = operation.service_model
-        if service not in self._tools:
-            self._tools[service] = _FormReader(), XmlWriter("iso8601")
-        reader, writer = self._tools[service]
-        takes, gives = operation.input_shape, operation.output_shape
-        wrapper = gives.serialization.get("resultWrapper") if gives is not None else None
+        if service not in self._compilers:
+            self._compilers[service] = _FormReader(), XmlWriter("iso8601")
+        reader, writer = self._compilers[service]
+        input_shape, output_shape = operation.input_shape, operation.output_shape
+        wrapper = output_shape.serialization.get("resultWrapper") if output_shape is not None else None
         opening, closing = f"<{operation.name}Response{_namespace(service)}>", f"</{operation.name}Response>"
         write = None
-        if gives is not None:
-            write = writer.compile(gives, wrapper) if wrapper else writer.content(gives)
-        read = reader.compile(takes) if takes is not None else None
-        return _Plan(read, contains_itself(takes), opening, write, closing)
+        if output_shape is not None:
+            write = writer.compile(output_shape, wrapper) if wrapper else writer.content(output_shape)
+        read = reader.compile(input_shape) if input_shape is not None else None
+        return _QueryPlan(read, contains_itself(input_shape), opening, write, closing)
 
 
-class Ec2Query(Query):
-    """The dialect of EC2, of which the yard serves nothing: only its refusals differ."""
+class Ec2Query(AwsQuery):
+    """The codec of EC2. The yard serves none of its operations, so only faults differ."""
 
     def serialise_fault(
         self,
@@ -114,7 +115,7 @@ class Ec2Query(Query):
     ) -> HttpResponse:
         text = (
             f"{DECLARATION}<Response><Errors><Error><Code>{fault.code}</Code>"
-            f"<Message>{escape_speakable(fault.message)}</Message></Error></Errors>"
+            f"<Message>{escape_well_formed(fault.message)}</Message></Error></Errors>"
             f"<RequestID>{request_id}</RequestID></Response>"
         )
         response = xml_response(fault.status, "" if is_head else text, request_id=request_id)
@@ -123,22 +124,23 @@ class Ec2Query(Query):
 
 
 def action_of(request: HttpRequest) -> dict[str, str]:
-    """The `Action` and the `Version` of a query call, as far as it names them.
+    """Return the `Action` and the `Version` of a query call, if it names them.
 
-    They are looked for in the query string and at the start of the form, before anything is known of who sent it, and
-    are not believed: of a call that names one twice nothing is carried out.
+    Reads the query string and the start of the form before the sender is authenticated, so the result is not trusted:
+    parsing later refuses a call that names one twice.
     """
-    places = (request.query, plain_start(request, _START_BYTES).decode("latin-1"))
+    places = (request.query, plain_start(request, _ACTION_SEARCH_BYTES).decode("latin-1"))
     return {name: decode_parameter(value) for place in places for name, value in _ACTION.findall(place)}
 
 
 def _form_parameters(request: HttpRequest, operation: "OperationModel") -> list[tuple[str, str]]:
-    """The parameters of a query call, wherever they are: in the query string, in the form, or in both."""
-    body, most = plain_body(request, operation), limits_of(operation).values
-    if len(body) > ORDINARY.size_bytes:  # an escape costs more than other characters of a body
-        raise too_large(operation, ORDINARY.size_bytes, size_bytes=len(body))
-    if body.count(b"&") >= most:
-        raise too_many_values(most)
+    """Return the parameters of a query call from its query string and its form."""
+    body, max_values = plain_body(request, operation), limits_of(operation).values
+    # Percent-escapes are expensive to decode, so forms keep to the default limit.
+    if len(body) > DEFAULT_LIMITS.size_bytes:
+        raise too_large(operation, DEFAULT_LIMITS.size_bytes, size_bytes=len(body))
+    if body.count(b"&") >= max_values:
+        raise too_many_values(max_values)
     parameters = decode_parameters(request.query) if request.query else []
     return parameters + decode_parameters(body.decode("latin-1"))
 
@@ -158,10 +160,10 @@ def _namespace(service: "ServiceModel") -> str:
     return f' xmlns="{escape(uri)}"' if uri else ""
 
 
-def _tree(parameters: list[tuple[str, str]]) -> Node:
+def _parse_tree(parameters: list[tuple[str, str]]) -> Node:
     root: Node = {}
     for name, value in parameters:
-        *branches, leaf = name.split(".", _MOST_PARTS)
+        *branches, leaf = name.split(".", _MAX_NAME_PARTS)
         node = root
         for part in branches:
             node = node.setdefault(part, {})
@@ -219,7 +221,7 @@ class _FormReader:
 def _structure_reader(members: Mapping[str, tuple[str, Read]]) -> Read:
     def read(node: Any) -> dict[str, Any]:
         if not isinstance(node, dict):
-            raise ValueError("A value is found where a structure is expected")
+            raise ValueError("Found a value where a structure is expected")
         return {members[name][0]: members[name][1](part) for name, part in node.items() if name in members}
 
     return read
@@ -228,7 +230,8 @@ def _structure_reader(members: Mapping[str, tuple[str, Read]]) -> Read:
 def _unwrapping_reader(name: str, read_items: Read) -> Read:
     def read(node: Any) -> Any:
         if node == "":
-            return []  # how an empty list is sent
+            # Clients send an empty list this way.
+            return []
         if not isinstance(node, dict) or node.keys() != {name}:
             raise ValueError(f"A list is expected as .{name}.1, .{name}.2 and so on")
         return read_items(node[name])
@@ -241,26 +244,27 @@ def _numbered_reader(read_item: Read) -> Read:
         if node == "":
             return []
         if not isinstance(node, dict) or not all(part.isascii() and part.isdigit() for part in node):
-            raise ValueError("The items of a list are numbered")
-        return [read_item(node[part]) for part in sorted(node, key=_index)]
+            raise ValueError("The items of a list must be numbered")
+        return [read_item(node[part]) for part in sorted(node, key=_numeric_order)]
 
     return read
 
 
-def _index(part: str) -> tuple[int, str]:
-    return len(part), part  # in the order of the numbers, however long they are
+def _numeric_order(part: str) -> tuple[int, str]:
+    # Sorts by number without parsing it, however long it is.
+    return len(part), part
 
 
 def _map_of(entries: list[dict[str, Any]]) -> dict[str, Any]:
     if not all(len(entry) == 2 for entry in entries):
-        raise ValueError("An entry of a map has a key and a value")
+        raise ValueError("An entry of a map needs a key and a value")
     return {entry["key"]: entry["value"] for entry in entries}
 
 
 def _scalar_reader(read_text: Callable[[str], Any]) -> Read:
     def read(node: Any) -> Any:
         if not isinstance(node, str):
-            raise ValueError("A structure is found where a value is expected")
+            raise ValueError("Found a structure where a value is expected")
         return read_text(node)
 
     return read

@@ -1,4 +1,4 @@
-"""rest-json: members in the path, the query and headers, and the others in a JSON body."""
+"""rest-json: members are in the path, the query and headers; all others are in a JSON body."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -7,11 +7,10 @@ from trainyard.wire.fault import Fault
 from trainyard.wire.http import ByteStream, HttpRequest, HttpResponse
 from trainyard.wire.limits import limits_of
 from trainyard.wire.protocols.bindings import RequestBindings, ResponseBindings, request_bindings, response_bindings
-from trainyard.wire.protocols.contract import Shape
+from trainyard.wire.protocols.contract import PlanCache, Shape
 from trainyard.wire.protocols.documents import Convert, DocumentReader, DocumentWriter
 from trainyard.wire.protocols.error_shapes import fault_names
 from trainyard.wire.protocols.json_text import JSON_READERS, dump_json, json_scalar_writer, load_json
-from trainyard.wire.protocols.plans import Plans
 
 if TYPE_CHECKING:
     from botocore.model import OperationModel
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _RestJsonPlan:
     request: RequestBindings
     read_body: Convert | None
     response: ResponseBindings
@@ -31,7 +30,7 @@ class RestJson:
     """The codec of the SageMaker runtime and of SageMaker metrics."""
 
     def __init__(self) -> None:
-        self._plans = Plans(_compile)
+        self._plans = PlanCache(_compile)
 
     def takes_stream(self, operation: "OperationModel") -> bool:
         payload = self._plans.of(operation).request.payload
@@ -78,11 +77,11 @@ class RestJson:
         return HttpResponse(fault.status, headers, body)
 
 
-def _compile(operation: "OperationModel") -> _Plan:
+def _compile(operation: "OperationModel") -> _RestJsonPlan:
     request, response = request_bindings(operation), response_bindings(operation)
     reads = request.payload is None and request.has_body_members
     writes = response.payload is None and response.has_body_members
-    return _Plan(
+    return _RestJsonPlan(
         request=request,
         read_body=DocumentReader(JSON_READERS).compile(operation.input_shape) if reads else None,
         response=response,

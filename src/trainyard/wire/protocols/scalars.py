@@ -1,6 +1,6 @@
-"""The text forms of single values: numbers, truth, bytes, moments.
+"""Text forms of scalars: numbers, booleans, blobs and timestamps.
 
-Readers raise ValueError with a sentence; each protocol makes it the fault that it words so.
+Readers raise ValueError; each protocol turns it into a fault of its own.
 """
 
 import binascii
@@ -16,14 +16,14 @@ from trainyard.foundation.clock import EPOCH, to_micros
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_BOUNDS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
+_INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 def text_reader(type_name: str) -> Callable[[str], Any]:
-    """How a value of a scalar type is read from text."""
-    if type_name in _BOUNDS:
+    """Return the function that reads a scalar type from text."""
+    if type_name in _INTEGER_BITS:
         return lambda text: check_integer(read_integer(text), type_name)
     return _READERS.get(type_name, str)
 
@@ -36,8 +36,8 @@ def read_integer(text: str) -> int:
 
 
 def check_integer(number: int, type_name: str) -> int:
-    """The number itself, where it fits the type."""
-    bound = 1 << (_BOUNDS[type_name] - 1)
+    """Return the number if it fits the type, else raise ValueError."""
+    bound = 1 << (_INTEGER_BITS[type_name] - 1)
     if not -bound <= number < bound:
         raise ValueError(f"A number is out of the range of {type_name}")
     return number
@@ -51,7 +51,7 @@ def read_float(text: str) -> float:
 
 
 def check_float(number: float) -> float:
-    """The number itself, where it is finite."""
+    """Return the number if it is finite, else raise ValueError."""
     if not math.isfinite(number):
         raise ValueError("A number is not finite")
     return number
@@ -72,14 +72,14 @@ def read_blob(text: str) -> bytes:
 
 
 def read_timestamp(text: str) -> datetime:
-    """A moment as ISO 8601, as an HTTP date, or as seconds since the epoch, whichever the model asks for."""
+    """Read a timestamp in ISO 8601, as an HTTP date, or as seconds since the epoch."""
     stripped = text.strip()
     try:
         if _NUMBER.fullmatch(stripped):
             return from_epoch(float(stripped))
         if stripped[:4].isdigit():
-            return _in_utc(datetime.fromisoformat(stripped))
-        return _in_utc(parsedate_to_datetime(stripped))
+            return _to_utc(datetime.fromisoformat(stripped))
+        return _to_utc(parsedate_to_datetime(stripped))
     except (ValueError, OverflowError, IndexError, TypeError) as error:
         raise ValueError(f"'{text[:40]}' is not a timestamp") from error
 
@@ -91,7 +91,7 @@ def from_epoch(seconds: float) -> datetime:
         raise ValueError("A timestamp is out of range") from error
 
 
-def _in_utc(moment: datetime) -> datetime:
+def _to_utc(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
@@ -105,7 +105,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
 
 
 def text_writer(type_name: str, timestamp_format: str) -> Callable[[Any], str]:
-    """How a value of a scalar type is written as text."""
+    """Return the function that writes a scalar type as text."""
     if type_name == "timestamp":
         return _TIMESTAMP_WRITERS[timestamp_format]
     return _WRITERS.get(type_name, str)
@@ -126,12 +126,12 @@ def write_float(value: float) -> str:
 
 
 def non_finite_word(value: float) -> str:
-    """The word that AWS protocols have for a float that JSON cannot spell."""
+    """Return the AWS protocols' word for a float that JSON cannot represent."""
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def to_epoch(moment: datetime) -> float:
-    """Seconds since the epoch, in AWS's resolution of a millisecond."""
+    """Return seconds since the epoch, at AWS's resolution of a millisecond."""
     return to_micros(moment) // 1000 / 1000
 
 
@@ -140,22 +140,22 @@ def write_epoch(moment: datetime) -> str:
 
 
 def write_iso8601(moment: datetime) -> str:
-    """`2026-01-31T12:00:00Z`, with milliseconds where there are any."""
+    """Return `2026-01-31T12:00:00Z`, with milliseconds unless they are zero."""
     utc = moment.astimezone(UTC)
     precision = "milliseconds" if utc.microsecond >= 1000 else "seconds"
     return utc.replace(tzinfo=None).isoformat(timespec=precision) + "Z"
 
 
 def write_iso8601_millis(moment: datetime) -> str:
-    """`2026-01-31T12:00:00.000Z`, the form that S3 always uses.
+    """Return `2026-01-31T12:00:00.000Z`, the form that S3 always uses.
 
-    It counts whole seconds, so that a listing and a Last-Modified header tell the same time of an object.
+    It drops fractions of a second, so that listings and Last-Modified headers agree.
     """
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds") + ".000Z"
 
 
 def write_http_date(moment: datetime) -> str:
-    """`Sat, 31 Jan 2026 12:00:00 GMT`, in English whatever the locale."""
+    """Return `Sat, 31 Jan 2026 12:00:00 GMT`, in English in every locale."""
     utc = moment.astimezone(UTC)
     return (
         f"{_DAYS[utc.weekday()]}, {utc.day:02} {_MONTHS[utc.month - 1]} {utc.year:04} "

@@ -1,4 +1,4 @@
-"""Shapes as XML elements, by the names, attributes and flattening that the model gives.
+"""Shapes as XML elements, with the names, attributes and flattening of the model.
 
 Readers and writers are closures compiled once per shape. Readers raise ValueError; writers append text to a list.
 """
@@ -21,15 +21,15 @@ Write = Callable[[Any, Append], None]
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """Where a child element goes: to a member, or to the end of a member that is a flattened list."""
+    """The member that a child element fills, or extends if the member is a flattened list."""
 
     name: str
     read: Read
-    is_item: bool
+    is_flattened: bool
 
 
 class XmlReader:
-    """Compiles readers of one service's shapes, which have no maps. Not to be shared between threads while it does."""
+    """Compiles readers of one service's shapes, which have no maps. Compiling is not safe to share between threads."""
 
     def __init__(self) -> None:
         self._structures: dict[str, Read] = {}
@@ -40,7 +40,7 @@ class XmlReader:
             return self._structure(shape)
         if kind == "list":
             return _list_reader(shape.member.serialization.get("name", "member"), self.compile(shape.member))
-        assert kind != "map", f"{shape.name} is a map, which no request body in XML has"
+        assert kind != "map", f"{shape.name} is a map, which XML request bodies do not have"
         return _scalar_reader(text_reader(kind))
 
     def _structure(self, shape: "ModelShape") -> Read:
@@ -60,8 +60,8 @@ class XmlReader:
         return self._structures[name]
 
     def _member(self, name: str, member: "ModelShape") -> _Member:
-        is_item = bool(member.serialization.get("flattened"))
-        return _Member(name, self.compile(member.member if is_item else member), is_item)
+        is_flattened = bool(member.serialization.get("flattened"))
+        return _Member(name, self.compile(member.member if is_flattened else member), is_flattened)
 
 
 def _structure_reader(children: Mapping[str, _Member], attributes: Mapping[str, str]) -> Read:
@@ -74,7 +74,7 @@ def _structure_reader(children: Mapping[str, _Member], attributes: Mapping[str, 
             member = children.get(local_name(child.tag))
             if member is None:
                 continue
-            if member.is_item:
+            if member.is_flattened:
                 shape.setdefault(member.name, []).append(member.read(child))
             elif member.name in shape:
                 raise ValueError(f"The element {member.name} is given twice")
@@ -89,7 +89,7 @@ def _list_reader(tag: str, read_item: Read) -> Read:
     def read(element: Element) -> list[Any]:
         for child in element:
             if local_name(child.tag) != tag:
-                raise ValueError(f"The element {local_name(child.tag)} is found where {tag} is expected")
+                raise ValueError(f"Found the element {local_name(child.tag)} where {tag} is expected")
         return [read_item(child) for child in element]
 
     return read
@@ -112,7 +112,7 @@ class XmlWriter:
         self._structures: dict[str, Write] = {}
 
     def compile(self, shape: "ModelShape", tag: str) -> Write:
-        """The writer of a value as one element, or as several where the shape is flattened."""
+        """Return the writer of a value as one element, or as several if the shape is flattened."""
         kind = shape.type_name
         if kind == "structure":
             return self._element(shape, tag)
@@ -123,7 +123,7 @@ class XmlWriter:
         return _scalar_writer(tag, self._text(shape))
 
     def content(self, shape: "ModelShape") -> Write:
-        """The writer of what is inside the element of a structure."""
+        """Return the writer of the content of a structure's element."""
         name: str = shape.name
         if name not in self._structures:
             self._structures[name] = lambda value, append: self._structures[name](value, append)
@@ -132,8 +132,8 @@ class XmlWriter:
                 for member_name, member in shape.members.items()
                 if not {"location", "xmlAttribute"} & member.serialization.keys()
             }
-            beside = frozenset(shape.members) - members.keys()
-            self._structures[name] = _content_writer(name, members, beside=beside)
+            bound_elsewhere = frozenset(shape.members) - members.keys()
+            self._structures[name] = _content_writer(name, members, bound_elsewhere=bound_elsewhere)
         return self._structures[name]
 
     def _element(self, shape: "ModelShape", tag: str) -> Write:
@@ -142,7 +142,7 @@ class XmlWriter:
             for name, member in shape.members.items()
             if member.serialization.get("xmlAttribute")
         }
-        return _element_writer(_opening(tag, shape), attributes, content=self.content(shape), closing=f"</{tag}>")
+        return _element_writer(_opening_tag(tag, shape), attributes, content=self.content(shape), closing=f"</{tag}>")
 
     def _list(self, shape: "ModelShape", tag: str) -> Write:
         item = shape.member
@@ -162,7 +162,7 @@ class XmlWriter:
         return text_writer(shape.type_name, shape.serialization.get("timestampFormat", self._timestamp_format))
 
 
-def _opening(tag: str, shape: "ModelShape") -> str:
+def _opening_tag(tag: str, shape: "ModelShape") -> str:
     namespace = shape.serialization.get("xmlNamespace")
     if not isinstance(namespace, dict):
         return f"<{tag}"
@@ -170,10 +170,10 @@ def _opening(tag: str, shape: "ModelShape") -> str:
     return f'<{tag} xmlns{prefix}="{escape(namespace["uri"])}"'
 
 
-def _content_writer(shape_name: str, members: Mapping[str, Write], *, beside: frozenset[str]) -> Write:
+def _content_writer(shape_name: str, members: Mapping[str, Write], *, bound_elsewhere: frozenset[str]) -> Write:
     def write(value: Any, append: Append) -> None:
         for name, item in value.items():
-            if item is None or name in beside:
+            if item is None or name in bound_elsewhere:
                 continue
             assert name in members, f"{shape_name} has no member {name}"
             members[name](item, append)

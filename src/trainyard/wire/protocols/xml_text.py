@@ -1,4 +1,4 @@
-"""XML text: read without DTDs and entities of its own, written with nothing that could break out of it."""
+"""XML text: parsed without DTDs and custom entities, written with everything escaped."""
 
 import re
 from typing import Any
@@ -7,25 +7,27 @@ from xml.parsers import expat
 
 from trainyard.wire.limits import too_many_values
 
-SLICE_BYTES = 16 * 1024  # of a document, between two of which another thread may run
+# Other threads can run between two slices of a document.
+SLICE_BYTES = 16 * 1024
 
-_NO_ELEMENTS = 100  # declarations and comments, which begin like elements
+# Declarations and comments, which start like elements.
+_MAX_OTHER_MARKUP = 100
 
 DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>\n'
 
 _SPECIAL = re.compile('[&<>"\r\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]')
-_UNSPEAKABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _REFERENCES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}
 
 
-def parse_xml(body: bytes, most_elements: int) -> Element:
-    """The root element, tags without their namespaces' prefixes.
+def parse_xml(body: bytes, max_elements: int) -> Element:
+    """Return the root element; tags have their namespace instead of a prefix.
 
-    ValueError for what is not well formed, has too many elements, or a tag or a text longer than 32 KiB: the time that
-    a tag takes grows with the square of its attributes.
+    ValueError if the XML is not well formed, has too many elements, or a tag or text longer than 32 KiB: parsing a tag
+    takes time quadratic in its attributes.
     """
-    if body.count(b"<") - body.count(b"</") > most_elements + _NO_ELEMENTS:
-        raise too_many_values(most_elements)
+    if body.count(b"<") - body.count(b"</") > max_elements + _MAX_OTHER_MARKUP:
+        raise too_many_values(max_elements)
     builder = TreeBuilder()
     parser = expat.ParserCreate("utf-8", "}")
     parser.buffer_text = True
@@ -34,8 +36,8 @@ def parse_xml(body: bytes, most_elements: int) -> Element:
     parser.CharacterDataHandler = builder.data
     parser.StartDoctypeDeclHandler = _refuse_doctype
     try:
-        for place in range(0, len(body), SLICE_BYTES):
-            piece = body[place : place + SLICE_BYTES]
+        for position in range(0, len(body), SLICE_BYTES):
+            piece = body[position : position + SLICE_BYTES]
             if len(piece) == SLICE_BYTES and b"<" not in piece:
                 raise ValueError("A tag or a text is too long")
             parser.Parse(piece, False)
@@ -51,14 +53,14 @@ def _refuse_doctype(*_: Any) -> None:
 
 
 def local_name(tag: str) -> str:
-    """A tag or an attribute without its namespace."""
+    """Return a tag or an attribute without its namespace."""
     return tag.rpartition("}")[2]
 
 
 def escape(text: str) -> str:
-    """Text for an element or an attribute.
+    """Escape text for an element or an attribute.
 
-    S3 writes characters that XML cannot have as references too, which strict clients refuse; they ask for
+    Like S3, this writes characters that are invalid in XML as references. Strict clients refuse those and ask for
     `encoding-type=url` instead.
     """
     if _SPECIAL.search(text) is None:
@@ -71,6 +73,6 @@ def _reference(match: re.Match[str]) -> str:
     return _REFERENCES.get(character) or f"&#x{ord(character):X};"
 
 
-def escape_speakable(text: str) -> str:
-    """Text for an element that must stay well formed: what XML cannot have becomes the replacement character."""
-    return escape(_UNSPEAKABLE.sub("\ufffd", text))
+def escape_well_formed(text: str) -> str:
+    """Escape text for an element that must stay well formed: invalid characters become the replacement character."""
+    return escape(_NOT_IN_XML.sub("\ufffd", text))

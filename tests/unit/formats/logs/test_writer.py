@@ -17,7 +17,7 @@ from trainyard.foundation.errors import InvalidRequest, Unavailable
 
 @settings(max_examples=60, deadline=None)
 @given(lost_from_index=st.integers(0, 230), lost_from_log=st.integers(0, 20))
-def test_after_a_crash_whole_appends_remain_and_writing_goes_on(
+def test_after_a_crash_complete_appends_remain_and_writing_continues(
     tmp_path_factory: pytest.TempPathFactory, lost_from_index: int, lost_from_log: int
 ) -> None:
     folder = tmp_path_factory.mktemp("stream")
@@ -97,7 +97,7 @@ def test_a_message_over_the_limit_is_refused_and_changes_nothing(tmp_path: Path)
     assert [len(message) for message in messages(tmp_path)] == [9, MAX_EVENT_BYTES]
 
 
-def test_a_disk_that_takes_no_more_makes_the_log_unavailable_and_keeps_what_was_there(tmp_path: Path) -> None:
+def test_a_full_disk_makes_the_log_unavailable_and_keeps_its_bytes(tmp_path: Path) -> None:
     program = """
 import resource, sys
 from pathlib import Path

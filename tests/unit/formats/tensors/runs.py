@@ -19,8 +19,8 @@ from trainyard.formats.tensors.contract import (
     TensorInfo,
     TensorTable,
 )
-from trainyard.formats.tensors.reductions import statistics_of
-from trainyard.formats.tensors.writing import TrialWriter
+from trainyard.formats.tensors.recordings.trial_writer import TrialWriter
+from trainyard.formats.tensors.statistics.reductions import statistics_of
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
@@ -38,7 +38,7 @@ COLLECTIONS = (CollectionInfo("weights", (r"weight$",)), CollectionInfo("losses"
 
 
 class Clock:
-    """A clock that goes on by itself a little with every look."""
+    """A clock that advances a little with every reading."""
 
     def __init__(self) -> None:
         self.now = NOON

@@ -98,10 +98,10 @@ _SHOWS_OTHER_STEPS = ("ExplodingTensor", "UnchangedTensor", "ReplicaDivergence",
 # What a chart of the evidence is titled; the losses and means of single tensors are titled by what they are of.
 LABELS = {
     "AllZero": "zeros in %",
-    "AttentionEntropyCollapse": "entropy, of the most",
+    "AttentionEntropyCollapse": "share of the maximum entropy",
     "CheckInputImages": "mean of the channel furthest from 0",
-    "ClassImbalance": r"most frequent / rarest class|share of class \d+ that is mistaken",
-    "Confusion": "share of right predictions",
+    "ClassImbalance": r"most frequent / rarest class|mispredicted share of class \d+",
+    "Confusion": "accuracy",
     "DeadEmbedding": "share of rows never used",
     "DeadRelu": "dead units in %",
     "ExplodingTensor": "mean magnitude",

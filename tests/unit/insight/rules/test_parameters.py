@@ -41,7 +41,9 @@ def test_any_other_word_is_no_truth() -> None:
 
 
 def test_a_regex_that_cannot_be_read_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match=r'"tensor_regex" of rule Example is "\(a"; it is no regular expression'):
+    with pytest.raises(
+        InvalidRequest, match=r'"tensor_regex" of rule Example is "\(a"; it is not a valid regular expression'
+    ):
         parsed(tensor_regex="(a")
 
 

@@ -3,7 +3,7 @@ import pytest
 from tests.unit.insight.rules.steps import Run, losses
 from trainyard.formats.tensors.contract import Mode, Step
 from trainyard.insight.rules.contract import Need
-from trainyard.insight.rules.phases import Mean, Phase, Phases, summarised
+from trainyard.insight.rules.phases import Phase, PhaseMean, Phases, summarise_losses
 from trainyard.insight.rules.readings import Reader
 
 LOSS = "CrossEntropyLoss_output_0"
@@ -57,25 +57,25 @@ def test_each_worker_has_phases_of_its_own() -> None:
 
 
 def test_a_trend_is_not_taken_for_noise() -> None:
-    falling = summarised([10.0 - step * 0.1 for step in range(100)])
+    falling = summarise_losses([10.0 - step * 0.1 for step in range(100)])
     assert falling.noise == pytest.approx(0.07, abs=0.01)
-    assert summarised([1.0, 3.0] * 50).noise == pytest.approx(1.4, abs=0.1)
+    assert summarise_losses([1.0, 3.0] * 50).noise == pytest.approx(1.4, abs=0.1)
 
 
 def test_joined_means_are_those_over_all() -> None:
-    joined = Mean(1.0, 0.1, 10).joined(Mean(4.0, 0.1, 20))
+    joined = PhaseMean(1.0, 0.1, 10).combine(PhaseMean(4.0, 0.1, 20))
     assert joined.value == pytest.approx(3.0)
     assert joined.noise == pytest.approx(0.1)
     assert joined.count == 30
 
 
 def test_the_more_losses_a_mean_is_of_the_less_it_may_be_off() -> None:
-    assert Mean(1.0, 0.6, 9).error == pytest.approx(0.2)
-    assert Mean(1.0, 0.6, 1).error == pytest.approx(0.6)
+    assert PhaseMean(1.0, 0.6, 9).error == pytest.approx(0.2)
+    assert PhaseMean(1.0, 0.6, 1).error == pytest.approx(0.6)
 
 
 def test_the_noise_of_joined_means_is_weighed_by_their_counts() -> None:
-    assert Mean(1.0, 0.1, 10).joined(Mean(1.0, 0.2, 20)).noise == pytest.approx(0.03**0.5)
+    assert PhaseMean(1.0, 0.1, 10).combine(PhaseMean(1.0, 0.2, 20)).noise == pytest.approx(0.03**0.5)
 
 
 def test_a_phase_that_was_closed_is_not_told_again() -> None:
@@ -94,10 +94,10 @@ def test_predictions_are_evaluations_and_what_has_no_mode_is_learned_from() -> N
 def test_losses_that_are_told_together_are_told_at_each_step_with_names_in_any_case() -> None:
     step = Run("worker_7").step({"Training-error@0.7": 0.5, "eval-error@0.7": 0.25, "test-error@0.7": 0.75})
     [learned, evaluated] = Phases(Reader(Need(regexes=("error",)))).add(step)
-    assert (learned.worker, learned.step, learned.losses) == ("worker_7", 0, {"error@0.7": Mean(0.5, 0.0, 1)})
-    assert evaluated.losses == {"error@0.7": Mean(0.25, 0.0, 1)}  # the first of several
+    assert (learned.worker, learned.step, learned.losses) == ("worker_7", 0, {"error@0.7": PhaseMean(0.5, 0.0, 1)})
+    assert evaluated.losses == {"error@0.7": PhaseMean(0.25, 0.0, 1)}  # the first of several
 
 
 def test_one_loss_is_as_it_is_and_has_no_noise() -> None:
-    assert summarised([2.5]) == Mean(2.5, 0.0, 1)
-    assert summarised([1.0, 2.0]) == Mean(1.5, 0.5**0.5, 2)
+    assert summarise_losses([2.5]) == PhaseMean(2.5, 0.0, 1)
+    assert summarise_losses([1.0, 2.0]) == PhaseMean(1.5, 0.5**0.5, 2)

@@ -5,10 +5,10 @@ import pytest
 
 from tests.unit.insight.rules.steps import Run
 from trainyard.formats.tensors.contract import ABSENT, Column, Kind, Mode, Probe, Step, TensorInfo, TensorTable
-from trainyard.formats.tensors.probes import UPDATE_RATIO, VALUE_SHARE
+from trainyard.formats.tensors.statistics.probes import UPDATE_RATIO, VALUE_SHARE
 from trainyard.insight.rules.catalog import make_rule
 from trainyard.insight.rules.contract import Need
-from trainyard.insight.rules.readings import History, Kept, Reader, Streaks, Track, is_matrix, trains, worst
+from trainyard.insight.rules.readings import History, KeptRows, Reader, Streaks, Track, is_matrix, trains, worst
 
 WEIGHT, BIAS, LOSS = "Net_fc.weight", "Net_fc.bias", "CrossEntropyLoss_output_0"
 
@@ -31,8 +31,8 @@ def test_a_probe_is_taken_of_raw_values_where_it_was_not_measured() -> None:
     reader = Reader(Need(collections=("weights",)))
     raw = run.step({WEIGHT: np.array([[0.0, 1.0]]), "Net_b.weight": np.zeros((2, 2))}, is_raw=True)
     measured = run.step({WEIGHT: np.ones((1, 2)), "Net_b.weight": np.ones(2)}, measures={(WEIGHT, probe): 0.25})
-    assert list(reader.read(raw).measured(probe)) == [0.5, 1.0]
-    assert list(reader.read(measured).measured(probe)) == [0.25, pytest.approx(np.nan, nan_ok=True)]
+    assert list(reader.read(raw).measure(probe)) == [0.5, 1.0]
+    assert list(reader.read(measured).measure(probe)) == [0.25, pytest.approx(np.nan, nan_ok=True)]
 
 
 def test_an_update_is_taken_of_raw_values_of_the_same_mode() -> None:
@@ -40,7 +40,7 @@ def test_an_update_is_taken_of_raw_values_of_the_same_mode() -> None:
     reader = Reader(Need(collections=("weights",), probes=(probe,)))
     for value, mode, ratio in ((1.0, Mode.TRAIN, np.nan), (9.0, Mode.EVAL, np.nan), (3.0, Mode.TRAIN, 2.0)):
         step = run.step({WEIGHT: np.full((2, 2), value)}, mode=mode, is_raw=True)
-        assert reader.read(step).measured(probe)[0] == pytest.approx(ratio, nan_ok=True)
+        assert reader.read(step).measure(probe)[0] == pytest.approx(ratio, nan_ok=True)
 
 
 def test_an_update_is_taken_of_raw_values_of_the_same_worker_however_long_ago_they_were_saved() -> None:
@@ -54,7 +54,7 @@ def test_an_update_is_taken_of_raw_values_of_the_same_worker_however_long_ago_th
         (1, 18.0, True, 1.0),
     ):
         step = runs[worker].step({WEIGHT: np.full((2, 2), value)}, is_raw=is_raw)
-        assert reader.read(step).measured(probe)[0] == pytest.approx(ratio, nan_ok=True)
+        assert reader.read(step).measure(probe)[0] == pytest.approx(ratio, nan_ok=True)
 
 
 def test_a_need_without_updates_keeps_no_raw_values() -> None:
@@ -62,7 +62,7 @@ def test_a_need_without_updates_keeps_no_raw_values() -> None:
     reader = Reader(Need(collections=("weights",), probes=(Probe(VALUE_SHARE, (0.0,)),)))
     for value in (1.0, 3.0):
         step = run.step({WEIGHT: np.full((2, 2), value)}, is_raw=True)
-        assert np.isnan(reader.read(step).measured(probe)[0])
+        assert np.isnan(reader.read(step).measure(probe)[0])
 
 
 def test_history_and_streaks_follow_tensors_into_another_table() -> None:
@@ -144,7 +144,7 @@ def test_evidence_of_no_single_tensor_is_of_the_last_sixty_four_steps() -> None:
 
 
 def test_what_is_kept_follows_tensors_into_another_table() -> None:
-    run, reader, kept = Run(), Reader(Need(collections=("weights",))), Kept()
+    run, reader, kept = Run(), Reader(Need(collections=("weights",))), KeptRows()
     first = reader.read(run.step({"Net_a.weight": 1.0, "Net_b.weight": 2.0}))
     assert np.isnan(kept.rows(first)).all()
     kept.keep(first, first.rows)

@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from trainyard.foundation.tuning import (
-    Definition,
+from trainyard.foundation.jobs.tuning import (
     Direction,
+    HyperbandResources,
+    HyperparameterRange,
     Objective,
-    ParameterRange,
-    Resources,
     StopCause,
     StrategyKind,
-    Trial,
     TrialStatus,
+    TuningDefinition,
     TuningPlan,
+    TuningTrial,
     WarmStart,
     WarmStartKind,
 )
@@ -25,17 +25,17 @@ RANGES = (continuous("rate", 0.0, 1.0), integer("layers", 1, 4), categorical("op
 GRID = (categorical("optimizer", "sgd", "adam"), categorical("bias", "no", "yes"))
 
 
-def definition(name: str = "", *, ranges: Sequence[ParameterRange] = RANGES) -> Definition:
-    return Definition(name, Objective("loss", Direction.MINIMIZE), tuple(ranges))
+def definition(name: str = "", *, ranges: Sequence[HyperparameterRange] = RANGES) -> TuningDefinition:
+    return TuningDefinition(name, Objective("loss", Direction.MINIMIZE), tuple(ranges))
 
 
-def plan(strategy: StrategyKind, *definitions: Definition, seed: int = 0) -> TuningPlan:
-    return TuningPlan(strategy, definitions or (definition(),), 1, 20, seed=seed, resources=Resources(1, 9))
+def plan(strategy: StrategyKind, *definitions: TuningDefinition, seed: int = 0) -> TuningPlan:
+    return TuningPlan(strategy, definitions or (definition(),), 1, 20, seed=seed, resources=HyperbandResources(1, 9))
 
 
-def run(asked: TuningPlan, *, trials: int, loss: Callable[[Advice], float] = lambda _: 1.0) -> list[Trial]:
+def run(asked: TuningPlan, *, trials: int, loss: Callable[[Advice], float] = lambda _: 1.0) -> list[TuningTrial]:
     """A study in which one trial runs at a time; it may end before."""
-    done: list[Trial] = []
+    done: list[TuningTrial] = []
     for number in range(1, trials + 1):
         advice = advise(asked, done, parents={}, number=number)
         if advice is None:
@@ -44,9 +44,9 @@ def run(asked: TuningPlan, *, trials: int, loss: Callable[[Advice], float] = lam
     return done
 
 
-def completed(number: int, advice: Advice, objective: float) -> Trial:
+def completed(number: int, advice: Advice, objective: float) -> TuningTrial:
     name = f"study-{number:03}"
-    return Trial(number, name, advice.definition, advice.values, TrialStatus.COMPLETED, objective=objective)
+    return TuningTrial(number, name, advice.definition, advice.values, TrialStatus.COMPLETED, objective=objective)
 
 
 @pytest.mark.parametrize("strategy", [StrategyKind.BAYESIAN, StrategyKind.RANDOM, StrategyKind.HYPERBAND])
@@ -116,7 +116,7 @@ def test_a_warm_start_begins_where_its_parent_was_best(kind: WarmStartKind) -> N
     assert abs(float(advice.values["rate"]) - 0.6) < 0.05
 
 
-def searched(count: int) -> list[Trial]:
+def searched(count: int) -> list[TuningTrial]:
     """Trials of one hyperparameter, whose best is at 0.6."""
     rates = [number / count for number in range(count)]
     return [

@@ -2,19 +2,19 @@ from dataclasses import replace
 
 import pytest
 
-from trainyard.foundation.tuning import (
-    Completion,
-    Definition,
+from trainyard.foundation.jobs.tuning import (
+    CompletionCriteria,
     Direction,
     EarlyStopping,
+    HyperparameterRange,
     Objective,
-    ParameterRange,
     RangeKind,
     Scaling,
     StrategyKind,
+    TuningDefinition,
     TuningPlan,
 )
-from trainyard.insight.tuning.autotune import autotuned, guess_range, guess_ranges, trial_limit
+from trainyard.insight.tuning.autotune import apply_autotune, guess_range, guess_ranges, trial_limit
 
 LINEAR, LOG, REVERSE = Scaling.LINEAR, Scaling.LOGARITHMIC, Scaling.REVERSE_LOGARITHMIC
 
@@ -63,7 +63,7 @@ LINEAR, LOG, REVERSE = Scaling.LINEAR, Scaling.LOGARITHMIC, Scaling.REVERSE_LOGA
 def test_a_continuous_range_is_guessed_by_name_and_value(
     name: str, hint: str, low: float, high: float, scaling: Scaling
 ) -> None:
-    assert guess_range(name, hint) == ParameterRange(name, RangeKind.CONTINUOUS, low, high, scaling)
+    assert guess_range(name, hint) == HyperparameterRange(name, RangeKind.CONTINUOUS, low, high, scaling)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_continuous_range_is_guessed_by_name_and_value(
 def test_an_integer_range_is_guessed_by_name_and_value(
     name: str, hint: str, low: int, high: int, scaling: Scaling
 ) -> None:
-    assert guess_range(name, hint) == ParameterRange(name, RangeKind.INTEGER, low, high, scaling)
+    assert guess_range(name, hint) == HyperparameterRange(name, RangeKind.INTEGER, low, high, scaling)
 
 
 def kinds(names: str, hint: str) -> set[tuple[float, float, Scaling]]:
@@ -138,7 +138,7 @@ def test_as_many_values_as_aws_takes_are_categories() -> None:
     ],
 )
 def test_words_that_name_their_alternatives_are_categories(hint: str, values: tuple[str, ...]) -> None:
-    assert guess_range("choice", hint) == ParameterRange("choice", RangeKind.CATEGORICAL, values=values)
+    assert guess_range("choice", hint) == HyperparameterRange("choice", RangeKind.CATEGORICAL, values=values)
 
 
 @pytest.mark.parametrize(
@@ -167,13 +167,13 @@ def test_every_range_holds_its_example_and_suits_its_scale(name: str, hint: str)
 PLAN = TuningPlan(
     strategy=StrategyKind.RANDOM,
     definitions=(
-        Definition(
+        TuningDefinition(
             "",
             Objective("loss", Direction.MINIMIZE),
             (
-                ParameterRange("rate", RangeKind.CONTINUOUS, 0.1, 1.0),
-                ParameterRange("kind", RangeKind.CATEGORICAL, values=("a", "b")),
-                ParameterRange("fixed", RangeKind.INTEGER, 3, 3),
+                HyperparameterRange("rate", RangeKind.CONTINUOUS, 0.1, 1.0),
+                HyperparameterRange("kind", RangeKind.CATEGORICAL, values=("a", "b")),
+                HyperparameterRange("fixed", RangeKind.INTEGER, 3, 3),
             ),
         ),
     ),
@@ -182,23 +182,23 @@ PLAN = TuningPlan(
 
 
 def test_everything_left_out_is_chosen() -> None:
-    chosen = autotuned(PLAN, given=())
+    chosen = apply_autotune(PLAN, given=())
     assert chosen == replace(
         PLAN,
         strategy=StrategyKind.BAYESIAN,
         max_trials=40,
         early_stopping=EarlyStopping.CURVE,
-        completion=Completion(on_convergence=True),
+        completion=CompletionCriteria(on_convergence=True),
     )
 
 
 def test_what_is_given_stays() -> None:
     given = replace(PLAN, max_trials=7)
-    assert autotuned(given, given=("strategy", "max_trials", "early_stopping", "completion")) == given
+    assert apply_autotune(given, given=("strategy", "max_trials", "early_stopping", "completion")) == given
 
 
 def test_a_limit_on_the_time_is_limit_enough() -> None:
-    assert autotuned(replace(PLAN, max_runtime_s=600), given=("strategy",)).max_trials is None
+    assert apply_autotune(replace(PLAN, max_runtime_s=600), given=("strategy",)).max_trials is None
 
 
 def test_a_search_is_worth_more_trials_the_more_it_has_to_choose() -> None:
@@ -209,9 +209,9 @@ def test_a_search_is_worth_more_trials_the_more_it_has_to_choose() -> None:
 
 
 def test_a_grid_is_limited_by_its_own_size() -> None:
-    assert autotuned(replace(PLAN, strategy=StrategyKind.GRID), given=("strategy",)).max_trials is None
+    assert apply_autotune(replace(PLAN, strategy=StrategyKind.GRID), given=("strategy",)).max_trials is None
 
 
 def test_hyperband_is_given_no_second_rule() -> None:
     banded = replace(PLAN, strategy=StrategyKind.HYPERBAND)
-    assert autotuned(banded, given=("strategy",)).early_stopping is EarlyStopping.OFF
+    assert apply_autotune(banded, given=("strategy",)).early_stopping is EarlyStopping.OFF

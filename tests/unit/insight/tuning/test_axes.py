@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from trainyard.foundation.tuning import ParameterRange, RangeKind, Scaling
+from trainyard.foundation.jobs.tuning import HyperparameterRange, RangeKind, Scaling
 from trainyard.insight.tuning.axes import CategoricalAxis, Constant, ContinuousAxis, IntegerAxis, axis_of, read_value
 from trainyard.insight.tuning.contract import Value
 from trainyard.testing.tuning import categorical, continuous, integer
@@ -74,7 +74,7 @@ def test_values_are_counted_from_the_lowest_or_the_first() -> None:
     assert (whole(3, 6).count, [whole(3, 6).nth(index) for index in range(4)]) == (4, [3, 4, 5, 6])
     assert (words("b", "a").count, words("b", "a").nth(0), words("b", "a").nth(1)) == (2, "b", "a")
     assert number().count is None
-    with pytest.raises(AssertionError, match="rate are not counted, so there is none with the number 3"):
+    with pytest.raises(AssertionError, match="rate is continuous, so it has no value with the index 3"):
         number().nth(3)
 
 
@@ -93,12 +93,12 @@ def test_what_has_one_value_is_constant() -> None:
     assert axis_of(continuous("rate", 0.5, 0.5)) == Constant("rate", 0.5)
     assert axis_of(continuous("rate", 0.5, 0.4)) == Constant("rate", 0.5)
     assert axis_of(integer("layers", 3, 3)) == Constant("layers", 3)
-    assert axis_of(ParameterRange("layers", RangeKind.INTEGER, 2.5, 3.5)) == Constant("layers", 3)
+    assert axis_of(HyperparameterRange("layers", RangeKind.INTEGER, 2.5, 3.5)) == Constant("layers", 3)
     assert axis_of(categorical("optimizer", "sgd", "sgd")) == Constant("optimizer", "sgd")
 
 
 def test_bounds_of_whole_numbers_that_are_not_whole_are_moved_inwards() -> None:
-    axis = axis_of(ParameterRange("layers", RangeKind.INTEGER, 1.5, 4.5, Scaling.LINEAR))
+    axis = axis_of(HyperparameterRange("layers", RangeKind.INTEGER, 1.5, 4.5, Scaling.LINEAR))
     assert isinstance(axis, IntegerAxis)
     assert (axis.low, axis.high) == (2, 4)
 
@@ -138,7 +138,7 @@ def test_a_constant_admits_itself_and_numbers_that_would_be_clipped_to_it(
         (categorical("x", "a", "7"), "b", None),
     ],
 )
-def test_a_text_is_read_as_its_range_says(asked: ParameterRange, text: str, value: Value | None) -> None:
+def test_a_text_is_read_as_its_range_says(asked: HyperparameterRange, text: str, value: Value | None) -> None:
     found = read_value(asked, text)
     assert found == value
     assert type(found) is type(value)

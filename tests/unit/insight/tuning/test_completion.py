@@ -3,16 +3,16 @@ from dataclasses import replace
 
 import pytest
 
-from trainyard.foundation.tuning import (
-    Completion,
-    Definition,
+from trainyard.foundation.jobs.tuning import (
+    CompletionCriteria,
     Direction,
     Objective,
     StopCause,
     StrategyKind,
-    Trial,
     TrialStatus,
+    TuningDefinition,
     TuningPlan,
+    TuningTrial,
 )
 from trainyard.insight.tuning.completion import (
     Progress,
@@ -24,19 +24,22 @@ from trainyard.insight.tuning.completion import (
     why_complete,
 )
 
+NO_CRITERIA = CompletionCriteria()
 
-def plan(direction: Direction = Direction.MINIMIZE, completion: Completion = Completion()) -> TuningPlan:  # noqa: B008
+
+def plan(direction: Direction = Direction.MINIMIZE, completion: CompletionCriteria = NO_CRITERIA) -> TuningPlan:
     return TuningPlan(
         strategy=StrategyKind.BAYESIAN,
-        definitions=(Definition("", Objective("loss", direction), ()),),
+        definitions=(TuningDefinition("", Objective("loss", direction), ()),),
         max_parallel=2,
         completion=completion,
     )
 
 
-def ended(*values: float | None, status: TrialStatus = TrialStatus.COMPLETED) -> list[Trial]:
+def ended(*values: float | None, status: TrialStatus = TrialStatus.COMPLETED) -> list[TuningTrial]:
     return [
-        Trial(number, f"job-{number}", "", {}, status, objective=value) for number, value in enumerate(values, start=1)
+        TuningTrial(number, f"job-{number}", "", {}, status, objective=value)
+        for number, value in enumerate(values, start=1)
     ]
 
 
@@ -87,8 +90,8 @@ def test_the_direction_is_that_of_the_trials_own_definition() -> None:
     two = replace(
         plan(),
         definitions=(
-            Definition("first", Objective("loss", Direction.MINIMIZE), ()),
-            Definition("second", Objective("accuracy", Direction.MAXIMIZE), ()),
+            TuningDefinition("first", Objective("loss", Direction.MINIMIZE), ()),
+            TuningDefinition("second", Objective("accuracy", Direction.MAXIMIZE), ()),
         ),
     )
     trials = [replace(trial, definition="second") for trial in ended(0.5, 0.9)]
@@ -106,7 +109,7 @@ def test_any_step_from_nought_is_an_improvement() -> None:
 
 
 def test_trials_that_do_not_improve_are_counted_until_their_limit_ends_the_study() -> None:
-    limited = plan(completion=Completion(most_without_improvement=3))
+    limited = plan(completion=CompletionCriteria(most_without_improvement=3))
     progress = progress_of(limited, ended(0.5, 0.6, 0.7))
     assert why_complete(limited, progress) is None
     fourth = after_trial(progress, replace(ended(0.5)[0], number=4), plan=limited)
@@ -126,16 +129,16 @@ def test_trials_that_do_not_improve_are_counted_until_their_limit_ends_the_study
     ],
 )
 def test_a_study_ends_when_its_target_is_reached(direction: Direction, value: float, is_over: bool) -> None:
-    aimed = plan(direction, Completion(target=0.2))
+    aimed = plan(direction, CompletionCriteria(target=0.2))
     assert (why_complete(aimed, progress_of(aimed, ended(value))) is not None) is is_over
 
 
 def test_a_target_of_nought_is_a_target() -> None:
-    aimed = plan(completion=Completion(target=0.0))
+    aimed = plan(completion=CompletionCriteria(target=0.0))
     assert why_complete(aimed, progress_of(aimed, ended(0.0))) == "Trial 1 reached 0; the target was 0."
 
 
-def test_without_criteria_a_study_goes_on() -> None:
+def test_without_criteria_a_study_continues() -> None:
     assert why_complete(plan(), progress_of(plan(), ended(*[0.5] * 100))) is None
 
 
@@ -143,7 +146,7 @@ def test_a_search_that_closes_in_on_its_best_converges() -> None:
     closing = [0.5 + 2.0**-number for number in range(40)]
     progress = progress_of(plan(), ended(*closing))
     assert has_converged(progress)
-    converging = plan(completion=Completion(on_convergence=True))
+    converging = plan(completion=CompletionCriteria(on_convergence=True))
     why = why_complete(converging, progress)
     assert why is not None
     assert why.startswith("The search has converged: 40 further trials are expected to improve the best objective")

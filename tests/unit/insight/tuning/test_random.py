@@ -6,7 +6,7 @@ from trainyard.insight.tuning.space import Space
 from trainyard.testing.tuning import FINITE, MIXED, categorical, continuous
 
 
-def test_what_was_tried_is_not_tried_again_also_where_all_draws_were() -> None:
+def test_a_point_is_not_repeated_even_if_all_draws_were_tried() -> None:
     strategy = RandomStrategy(MIXED, seed=1)
     history: list[Observation] = []
     for _ in range(40):

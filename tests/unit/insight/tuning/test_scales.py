@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from trainyard.foundation.tuning import ParameterRange, RangeKind, Scaling
+from trainyard.foundation.jobs.tuning import HyperparameterRange, RangeKind, Scaling
 from trainyard.insight.tuning.scales import (
     LinearScale,
     LogarithmicScale,
@@ -65,11 +65,11 @@ def test_equal_steps_are_equal_factors_of_the_distance_to_one_on_a_reverse_scale
 def test_auto_is_logarithmic_where_the_bounds_are_orders_of_magnitude_apart(
     kind: RangeKind, low: float, high: float, expected: Scaling
 ) -> None:
-    assert scaling_of(ParameterRange("x", kind, low, high)) is expected
+    assert scaling_of(HyperparameterRange("x", kind, low, high)) is expected
 
 
 def test_an_asked_scaling_is_kept() -> None:
-    asked = ParameterRange("x", RangeKind.CONTINUOUS, 1e-9, 1.0, Scaling.LINEAR)
+    asked = HyperparameterRange("x", RangeKind.CONTINUOUS, 1e-9, 1.0, Scaling.LINEAR)
     assert scaling_of(asked) is Scaling.LINEAR
 
 

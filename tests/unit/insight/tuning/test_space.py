@@ -4,7 +4,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from trainyard.foundation.tuning import ParameterRange, RangeKind, Scaling
+from trainyard.foundation.jobs.tuning import HyperparameterRange, RangeKind, Scaling
 from trainyard.insight.tuning.contract import Value
 from trainyard.insight.tuning.space import Space
 from trainyard.testing.tuning import (
@@ -60,7 +60,7 @@ def test_every_integer_of_a_logarithmic_range_is_reached() -> None:
 
 
 def test_integers_too_large_for_floats_stay_integers_within_their_bounds() -> None:
-    space = Space([ParameterRange("large", RangeKind.INTEGER, 0, 1e300)])
+    space = Space([HyperparameterRange("large", RangeKind.INTEGER, 0, 1e300)])
     (values,) = [space.decode(row) for row in space.sample(np.random.default_rng(0), 1)]
     assert isinstance(values["large"], int)
     assert space.values(space.texts(values)) == values
@@ -80,7 +80,7 @@ def test_a_space_of_nothing_has_one_empty_point() -> None:
     assert Space([]).decode(np.empty(0)) == {}
 
 
-def test_numbers_outside_the_range_are_taken_for_the_nearer_bound() -> None:
+def test_numbers_outside_the_range_count_as_the_nearer_bound() -> None:
     space = Space([continuous("rate", 0.0, 1.0), integer("layers", 1, 3)])
     row, edge = space.encode({"rate": 7.5, "layers": -(10**400)}), space.encode({"rate": 1.0, "layers": 1})
     assert row is not None
@@ -113,7 +113,7 @@ def test_another_value_of_the_only_category_has_no_coordinates() -> None:
     assert space.encode({"optimizer": "sgd", "rate": 0.5}) is not None
 
 
-def test_texts_are_read_as_the_kind_of_their_range_says() -> None:
+def test_texts_are_parsed_by_the_kind_of_their_range() -> None:
     texts = {"rate": "1e-3", "momentum": "high", "layers": "12.0", "optimizer": "rmsprop", "epochs": "3"}
     assert MIXED.values(texts) == {"rate": 0.001, "layers": 12}
 
@@ -126,7 +126,7 @@ def test_texts_of_numbers_are_short() -> None:
     }
 
 
-def test_a_finite_space_is_walked_through_once_in_an_order_by_chance() -> None:
+def test_a_finite_space_is_walked_once_in_random_order() -> None:
     walks = [[FINITE.key(point) for point in FINITE.walk(np.random.default_rng(seed))] for seed in (0, 0, 1)]
     assert len(set(walks[0])) == len(walks[0]) == FINITE.size
     assert walks[0] == walks[1] != walks[2]
@@ -183,5 +183,5 @@ def test_a_point_is_of_a_space_when_every_value_is_within_its_range(
     assert not MIXED.admits({name: value for name, value in good.items() if name != "rate"})
 
 
-def test_which_axes_are_categories_is_told() -> None:
+def test_a_space_knows_its_categorical_axes() -> None:
     assert MIXED.categorical.tolist() == [False, False, False, True]

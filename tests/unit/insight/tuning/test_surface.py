@@ -3,15 +3,15 @@ import math
 import numpy as np
 import pytest
 
-from trainyard.foundation.tuning import ParameterRange, RangeKind, Scaling
+from trainyard.foundation.jobs.tuning import HyperparameterRange, RangeKind, Scaling
 from trainyard.insight.tuning.space import Space
 from trainyard.insight.tuning.surface import Surface, surface_of
 
 RANGES = (
-    ParameterRange("lr", RangeKind.CONTINUOUS, low=1e-5, high=1e-1, scaling=Scaling.LOGARITHMIC),
-    ParameterRange("layers", RangeKind.INTEGER, low=1, high=8),
-    ParameterRange("opt", RangeKind.CATEGORICAL, values=("adam", "sgd")),
-    ParameterRange("seed", RangeKind.CONTINUOUS, low=0.0, high=1.0),
+    HyperparameterRange("lr", RangeKind.CONTINUOUS, low=1e-5, high=1e-1, scaling=Scaling.LOGARITHMIC),
+    HyperparameterRange("layers", RangeKind.INTEGER, low=1, high=8),
+    HyperparameterRange("opt", RangeKind.CATEGORICAL, values=("adam", "sgd")),
+    HyperparameterRange("seed", RangeKind.CONTINUOUS, low=0.0, high=1.0),
 )
 
 
@@ -45,7 +45,7 @@ def test_hyperparameters_are_ranked_by_the_variance_that_goes_with_them(surface:
     assert surface.explained > 0.95
 
 
-def test_interplay_is_told_from_what_goes_with_one_alone() -> None:
+def test_interactions_are_told_from_the_effects_of_one_alone() -> None:
     known = points(80)
     values = [(float(point["seed"]) - 0.5) * (1.0 if point["opt"] == "sgd" else -1.0) for point in known]
     found = surface_of(RANGES, known, values, is_maximized=False)
@@ -56,37 +56,37 @@ def test_interplay_is_told_from_what_goes_with_one_alone() -> None:
 
 
 def test_a_profile_follows_the_objective_and_a_landscape_has_both(surface: Surface) -> None:
-    profile = surface.profile("lr")
-    lowest = profile.places[int(np.argmin(profile.values))]
+    dependence = surface.partial_dependence("lr")
+    lowest = dependence.positions[int(np.argmin(dependence.values))]
     assert lowest == pytest.approx(0.5, abs=0.06)  # 1e-3 is half way on the logarithmic scale
-    assert len(surface.profile("opt").places) == 2
-    land = surface.landscape("lr", "layers")
-    assert (len(land.values), len(land.values[0])) == (len(land.y_places), len(land.x_places)) == (8, 25)
+    assert len(surface.partial_dependence("opt").positions) == 2
+    joint = surface.joint_partial_dependence("lr", "layers")
+    assert (len(joint.values), len(joint.values[0])) == (len(joint.y_positions), len(joint.x_positions)) == (8, 25)
 
 
 def test_a_profile_has_the_mean_over_all_other_hyperparameters_in_units_of_the_objective(surface: Surface) -> None:
-    profile = surface.profile("lr", places=5)
-    assert profile.places == (0.0, 0.25, 0.5, 0.75, 1.0)
+    dependence = surface.partial_dependence("lr", positions=5)
+    assert dependence.positions == (0.0, 0.25, 0.5, 0.75, 1.0)
     # Half of all have the worse optimiser, which costs 2, and 4.5 layers on average cost 0.45.
-    assert profile.values == pytest.approx([5.45, 2.45, 1.45, 2.45, 5.45], abs=0.25)
-    adam, sgd = surface.profile("opt").values
+    assert dependence.values == pytest.approx([5.45, 2.45, 1.45, 2.45, 5.45], abs=0.25)
+    adam, sgd = surface.partial_dependence("opt").values
     assert sgd - adam == pytest.approx(2.0, abs=0.2)
-    assert len(surface.profile("lr").places) == len(surface.profile("seed").places) == 41
+    assert len(surface.partial_dependence("lr").positions) == len(surface.partial_dependence("seed").positions) == 41
 
 
 def test_a_landscape_has_a_row_for_each_place_of_the_second_hyperparameter(surface: Surface) -> None:
-    land = surface.landscape("lr", "opt", places=3)
-    assert (land.x_places, land.y_places) == ((0.0, 0.5, 1.0), (0.25, 0.75))
+    joint = surface.joint_partial_dependence("lr", "opt", positions=3)
+    assert (joint.x_positions, joint.y_positions) == ((0.0, 0.5, 1.0), (0.25, 0.75))
     expected = [[4.45, 0.45, 4.45], [6.45, 2.45, 6.45]]
-    np.testing.assert_allclose(land.values, expected, atol=0.3)
-    turned = surface.landscape("opt", "lr", places=3)
-    assert (turned.x_places, turned.y_places) == (land.y_places, land.x_places)
-    np.testing.assert_allclose(turned.values, np.transpose(land.values), atol=1e-9)
+    np.testing.assert_allclose(joint.values, expected, atol=0.3)
+    turned = surface.joint_partial_dependence("opt", "lr", positions=3)
+    assert (turned.x_positions, turned.y_positions) == (joint.y_positions, joint.x_positions)
+    np.testing.assert_allclose(turned.values, np.transpose(joint.values), atol=1e-9)
 
 
 def test_what_it_says_is_the_same_each_time(surface: Surface) -> None:
     assert surface.importances() == surface.importances()
-    assert surface.profile("seed") == surface.profile("seed")
+    assert surface.partial_dependence("seed") == surface.partial_dependence("seed")
 
 
 def test_a_divergence_does_not_hide_everything_else() -> None:
@@ -107,7 +107,7 @@ def test_by_how_much_a_trial_diverged_makes_no_difference_and_by_how_much_one_is
         changed = [sign * value for value in (outlier, *values[1:])]
         surface = surface_of(RANGES, known, changed, is_maximized=sign < 0)
         assert surface is not None
-        return [sign * value for value in surface.profile("lr", places=5).values]
+        return [sign * value for value in surface.partial_dependence("lr", positions=5).values]
 
     median, best = float(np.median(values)), min(values)
     farthest = median + 4 * (median - best)
@@ -117,7 +117,7 @@ def test_by_how_much_a_trial_diverged_makes_no_difference_and_by_how_much_one_is
     assert found(-30.0) != pytest.approx(found(-20.0), rel=0.1)
 
 
-def test_an_objective_by_chance_is_not_explained() -> None:
+def test_a_random_objective_is_not_explained() -> None:
     values = np.random.default_rng(1).normal(size=40)
     found = surface_of(RANGES, points(40), values.tolist(), is_maximized=False)
     assert found is not None
@@ -131,7 +131,7 @@ def test_the_least_trials_make_a_surface_and_those_of_no_point_are_left_out() ->
     assert least is not None
     gone = surface_of(RANGES, [{**known[0], "opt": "gone"}, *known], [99.0, *values], is_maximized=False)
     assert gone is not None
-    assert gone.profile("lr") == least.profile("lr")
+    assert gone.partial_dependence("lr") == least.partial_dependence("lr")
     assert surface_of(RANGES, [{**known[0], "opt": "gone"}, *known[1:]], values, is_maximized=False) is None
 
 

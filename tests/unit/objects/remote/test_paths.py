@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from trainyard.foundation.locations import BucketRef, Location
 from trainyard.objects.contract import Checksum, ChecksumAlgorithm, ObjectPart
-from trainyard.objects.listing import beyond
+from trainyard.objects.listing import key_beyond
 from trainyard.objects.remote.paths import (
     KeyFolder,
-    Layout,
     PartName,
+    RemoteLayout,
     decode_key,
     encode_key,
     key_hash,
@@ -56,20 +56,20 @@ def test_paths_are_in_the_order_of_their_keys(one: str, other: str) -> None:
 @given(TEXTS, TEXTS)
 def test_a_seek_misses_no_key_from_its_start_on(key: str, start: str) -> None:
     folder = KeyFolder("folder")
-    for beginning in (start.encode(), start.encode() + b"\0", beyond(start.encode())):
+    for beginning in (start.encode(), start.encode() + b"\0", key_beyond(start.encode())):
         if key.encode() >= beginning:
-            assert folder.path(key).encode() > folder.before(beginning).encode()
+            assert folder.path(key).encode() > folder.path_before(beginning).encode()
 
 
 def test_a_seek_leaves_out_the_keys_before_its_start() -> None:
     folder = KeyFolder("folder")
     for key, start in [
         ("train/8", b"train/9"),
-        ("a/zzz", beyond(b"a/")),
-        ("é/ÿ", beyond("é/".encode())),
+        ("a/zzz", key_beyond(b"a/")),
+        ("é/ÿ", key_beyond("é/".encode())),
         ("a", b"a\0"),
     ]:
-        assert folder.path(key).encode() <= folder.before(start).encode()
+        assert folder.path(key).encode() <= folder.path_before(start).encode()
 
 
 @pytest.mark.parametrize("key", ["k" * 1024, "é" * 512, "/" * 1024, "\n" * 1024, "~" * 1000, "😀" * 256])
@@ -91,21 +91,21 @@ def test_shortened_names_are_out_of_order_only_within_a_stem(one: str, other: st
     assert (names[0].encode() < names[1].encode()) == (one.encode() < other.encode())
 
 
-def test_everything_lies_under_the_prefix_and_apart() -> None:
-    layout = Layout("/team/yard/")
+def test_all_paths_are_below_the_prefix_and_distinct() -> None:
+    layout = RemoteLayout("/team/yard/")
     ref = BucketRef(ALICE, "data")
     part = PartName(7, ObjectPart(1, 2, "etag", datetime(2026, 1, 1, tzinfo=UTC)))
     paths = [
         layout.object(Location(ref, "a/b")),
         layout.bucket_record(ref),
-        layout.more(ref, "hash", "id"),
+        layout.description(ref, "hash", "id"),
         layout.upload(ref, "id"),
         layout.part("id", part),
     ]
     assert paths[0] == f"team/yard/{ALICE}/data/a/b"
     assert len(set(paths)) == len(paths)
     assert all(PurePosixPath("team/yard") in PurePosixPath(path).parents for path in paths)
-    assert Layout("").object(Location(ref, "k")) == f"{ALICE}/data/k"
+    assert RemoteLayout("").object(Location(ref, "k")) == f"{ALICE}/data/k"
 
 
 @pytest.mark.parametrize("checksum", [None, Checksum(ChecksumAlgorithm.SHA256, "a+/b==")])

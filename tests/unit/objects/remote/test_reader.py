@@ -7,8 +7,7 @@ import pytest
 from trainyard.foundation.errors import Unavailable
 from trainyard.foundation.locations import BucketRef, Location
 from trainyard.objects.contract import Attributes, ObjectInfo
-from trainyard.objects.remote.faults import Moved
-from trainyard.objects.remote.patience import Patience
+from trainyard.objects.remote.failures import RemoteObjectChanged, RetryPolicy
 from trainyard.objects.remote.reader import RemoteReader
 from trainyard.objects.remote.versions import RemoteVersion
 from trainyard.testing.objects.samples import ALICE
@@ -20,7 +19,7 @@ WHERE = Location(BucketRef(ALICE, "bucket"), "key")
 
 @dataclass
 class Remote:
-    """Plays an object of 2.5 MB and its bucket, since no real remote breaks off when it is told to."""
+    """Simulates an object of 2.5 MB and its bucket, since no real remote breaks off on demand."""
 
     breaks_after: int = 1_000_000_000
     is_replaced: bool = False
@@ -34,17 +33,17 @@ class Remote:
             yield BODY[offset : offset + 70_000]
 
     def close(self) -> None:
-        """What was not read is left."""
+        """Skip the unread rest."""
 
     def read_range(self, path: str, offset: int, size: int, *, etag: str, version: str | None) -> bytes:
         if self.is_replaced:
-            raise Moved(path)
+            raise RemoteObjectChanged(path)
         self.ranges.append((offset, size))
         return BODY[offset : offset + size]
 
 
 def reader(remote: Remote) -> RemoteReader:
-    version = RemoteVersion(WHERE, len(BODY), "etag", remote, "path", Patience(), info=remote.info)  # type: ignore[arg-type]
+    version = RemoteVersion(WHERE, len(BODY), "etag", remote, "path", RetryPolicy(), info=remote.info)  # type: ignore[arg-type]
     return RemoteReader(version, remote)  # type: ignore[arg-type]  # all are played by one
 
 

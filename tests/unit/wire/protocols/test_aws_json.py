@@ -42,7 +42,7 @@ def test_a_fault_is_a_document_with_its_type_and_the_models_name_for_the_message
     assert ("A", "b") in unrouted.headers
 
 
-def test_a_service_that_once_spoke_query_tells_its_old_code_and_whose_mistake_it_is(router: Router) -> None:
+def test_a_service_that_used_the_query_protocol_sends_its_old_code_and_fault_type(router: Router) -> None:
     route = _route(router, "GraniteServiceVersion20100801.PutMetricData")
     sender = route.codec.serialise_fault(Fault("InvalidParameterValueException", "x"), request_id="R1", route=route)
     assert ("x-amzn-query-error", "InvalidParameterValue;Sender") in sender.headers

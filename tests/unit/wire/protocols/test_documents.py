@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from trainyard.wire.models import Models
-from trainyard.wire.protocols.documents import DocumentCompiler, DocumentPlan
+from trainyard.wire.protocols.documents import MAX_DEPTH, DocumentCompiler, DocumentPlan, check_nesting, contains_itself
 from trainyard.wire.protocols.json_text import JSON_READERS, json_scalar_writer
 
 
@@ -64,7 +64,7 @@ def test_an_operation_without_input_has_an_empty_shape(models: Models) -> None:
     assert plan.shape({"anything": 1}) == {}
 
 
-def test_what_is_none_is_not_written_and_what_is_not_modelled_is_our_mistake(models: Models) -> None:
+def test_none_is_not_written_and_an_unknown_member_is_a_bug(models: Models) -> None:
     write = _plan(models, "DescribeTrainingJob").write
     assert write is not None
     assert write({"TrainingJobName": "a", "RoleArn": None, "InputDataConfig": [None]}) == {
@@ -73,3 +73,27 @@ def test_what_is_none_is_not_written_and_what_is_not_modelled_is_our_mistake(mod
     }
     with pytest.raises(AssertionError, match="DescribeTrainingJobResponse has no member Nme"):
         write({"Nme": "a"})
+
+
+def _nested(depth: int) -> Any:
+    value: Any = "leaf"
+    for level in range(depth):
+        value = [value] if level % 2 else {"a": value}
+    return value
+
+
+def test_a_value_can_nest_to_the_limit_and_no_further() -> None:
+    check_nesting(_nested(MAX_DEPTH))
+    with pytest.raises(ValueError, match="nested more than"):
+        check_nesting(_nested(MAX_DEPTH + 1))
+
+
+def test_only_recursive_shapes_have_no_limit(models: Models) -> None:
+    sagemaker = models.service("sagemaker")
+    assert contains_itself(sagemaker.operation_model("Search").input_shape)
+    assert not contains_itself(sagemaker.operation_model("CreateTrainingJob").input_shape)
+    assert not contains_itself(None)
+
+
+def test_a_shape_that_is_used_twice_does_not_contain_itself(models: Models) -> None:
+    assert not contains_itself(models.service("sagemaker").operation_model("CreateHyperParameterTuningJob").input_shape)

@@ -1,6 +1,6 @@
 from trainyard.wire.fault import Fault
 from trainyard.wire.models import Models
-from trainyard.wire.protocols.error_shapes import FaultNames, blame, fault_names
+from trainyard.wire.protocols.error_shapes import FaultNames, fault_names, fault_type
 
 
 def test_a_fault_is_known_by_its_shape_and_by_its_code(models: Models) -> None:
@@ -23,5 +23,5 @@ def test_members_have_the_types_of_the_shape(models: Models) -> None:
     assert names.members(fault) == {"OriginalStatusCode": 500, "OriginalMessage": "500"}
 
 
-def test_the_status_tells_whose_mistake_it_is() -> None:
-    assert (blame(Fault("A", "x", status=404)), blame(Fault("A", "x", status=503))) == ("Sender", "Receiver")
+def test_the_status_decides_the_fault_type() -> None:
+    assert (fault_type(Fault("A", "x", status=404)), fault_type(Fault("A", "x", status=503))) == ("Sender", "Receiver")

@@ -5,7 +5,7 @@ import pytest
 
 from trainyard.wire.protocols.json_text import JSON_READERS, dump_json, json_scalar_writer, load_json
 
-MOST = 200_000  # values
+MAX_VALUES = 200_000
 
 
 @pytest.mark.parametrize(
@@ -29,9 +29,9 @@ MOST = 200_000  # values
     ],
     ids=lambda body: body[:16],
 )
-def test_what_is_not_strict_json_in_utf8_is_refused(body: bytes) -> None:
+def test_anything_but_strict_json_in_utf8_is_refused(body: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
-        load_json(body, MOST)
+        load_json(body, MAX_VALUES)
 
 
 VALUES = {
@@ -52,7 +52,7 @@ def test_a_document_of_too_many_values_is_refused_before_it_is_read(value: bytes
 
 
 @pytest.mark.parametrize("text", [b'[{,"' * 2000, b'\\"' * 2000, b"\\" * 2001])
-def test_what_does_not_end_is_refused_at_the_first_look(text: bytes) -> None:
+def test_unterminated_text_is_refused_in_linear_time(text: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         load_json(b'["' + text, 1000)
 
@@ -63,11 +63,11 @@ def test_the_signs_of_a_document_do_not_count_within_text() -> None:
 
 
 def test_a_pair_of_surrogates_is_one_character() -> None:
-    assert load_json(b'{"a": "\\ud83d\\ude86 \xf0\x9f\x9a\x86"}', MOST) == {"a": "\U0001f686 \U0001f686"}
+    assert load_json(b'{"a": "\\ud83d\\ude86 \xf0\x9f\x9a\x86"}', MAX_VALUES) == {"a": "\U0001f686 \U0001f686"}
 
 
 def test_no_body_is_an_empty_document() -> None:
-    assert load_json(b" \n", MOST) == {}
+    assert load_json(b" \n", MAX_VALUES) == {}
 
 
 @pytest.mark.parametrize("number", [10**400, -(10**400), 1e999])
@@ -76,7 +76,7 @@ def test_a_number_beyond_a_double_is_refused(number: float) -> None:
         JSON_READERS["double"](number)
 
 
-def test_what_json_cannot_spell_is_written_as_a_word() -> None:
+def test_floats_that_json_cannot_represent_are_written_as_words() -> None:
     class Double:
         type_name = "double"
 

@@ -6,8 +6,8 @@ from botocore.model import ServiceModel
 
 from trainyard.wire.fault import Fault
 from trainyard.wire.http import Headers, HttpRequest
-from trainyard.wire.limits import ORDINARY
-from trainyard.wire.protocols.query import Query
+from trainyard.wire.limits import DEFAULT_LIMITS
+from trainyard.wire.protocols.query import AwsQuery
 from trainyard.wire.routing import Route, Router
 
 HEADERS = [("content-type", "application/x-www-form-urlencoded")]
@@ -73,14 +73,14 @@ def test_malformed_parameters_are_malformed_input(router: Router, parameters: st
     assert (caught.value.code, caught.value.status) == ("MalformedInput", 400)
 
 
-def test_a_moment_that_is_none_is_malformed_input(router: Router) -> None:
+def test_an_invalid_timestamp_is_malformed_input(router: Router) -> None:
     with pytest.raises(Fault) as caught:
         _parse(router, "Action=GetMetricStatistics&Version=2010-08-01&StartTime=yesterday")
     assert caught.value.code == "MalformedInput"
 
 
 def test_a_form_of_too_many_parameters_is_refused(router: Router) -> None:
-    form = "Action=GetRole&Version=2010-05-08&RoleName=a" + "&a=b" * ORDINARY.values
+    form = "Action=GetRole&Version=2010-05-08&RoleName=a" + "&a=b" * DEFAULT_LIMITS.values
     with pytest.raises(Fault, match="more than 10000 values") as caught:
         _parse(router, form)
     assert caught.value.status == 400
@@ -93,7 +93,7 @@ def test_the_action_is_found_without_reading_the_form_and_a_second_one_is_carrie
         _parse(router, "Action=ListRoles&Version=2010-05-08&Action=DeleteRole&RoleName=a")
 
 
-def test_an_answer_wraps_its_result_and_tells_its_request(router: Router) -> None:
+def test_a_response_wraps_its_result_and_has_its_request_id(router: Router) -> None:
     route = _route(router, "GetCallerIdentity", "2011-06-15")
     response = route.codec.serialise(route, {"Account": "123456789012", "Arn": None}, request_id="R1")
     assert response.body == (
@@ -151,12 +151,12 @@ FLAT: dict[str, Any] = {
 def test_flattened_lists_and_maps_are_numbered_without_a_word_between() -> None:
     operation = ServiceModel(FLAT, "flat").operation_model("Put")
     request = _request("Names.1=a&Names.2=b&Sizes.1.key=c&Sizes.1.value=3")
-    codec = Query()
+    codec = AwsQuery()
     assert codec.parse(request, Route("flat", operation, codec, {})) == {"Names": ["a", "b"], "Sizes": {"c": 3}}
 
 
 def test_an_entry_without_its_value_is_malformed_input() -> None:
     operation = ServiceModel(FLAT, "flat").operation_model("Put")
-    codec = Query()
+    codec = AwsQuery()
     with pytest.raises(Fault, match="a key and a value"):
         codec.parse(_request("Sizes.1.key=c"), Route("flat", operation, codec, {}))

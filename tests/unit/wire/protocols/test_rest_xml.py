@@ -11,7 +11,7 @@ from trainyard.wire.routing import Route, Router
 
 
 class FixedStream:
-    """A ByteStream that has nothing."""
+    """An empty ByteStream."""
 
     trailers: Mapping[str, str] = {}
 
@@ -60,7 +60,7 @@ def test_an_element_that_the_model_does_not_know_is_nothing(router: Router) -> N
     assert _parse(router, _request("PUT", "/b?tagging", body))["Tagging"] == {"TagSet": [{"Key": "a"}]}
 
 
-def test_a_body_that_may_be_missing_may_be_missing(router: Router) -> None:
+def test_an_optional_body_can_be_missing(router: Router) -> None:
     assert _parse(router, _request("PUT", "/b", b"\n")) == {"Bucket": "b"}
 
 
@@ -170,7 +170,7 @@ def test_a_body_in_bytes_has_one_length(router: Router) -> None:
         assert lengths == ["3"]
 
 
-def test_a_fault_tells_the_resource_the_request_and_its_members(router: Router) -> None:
+def test_a_fault_has_the_resource_the_request_and_its_members(router: Router) -> None:
     route = router.match(_request("GET", "/b/k%01"))
     root = _fault(router, Fault("NoSuchKey", "No <key>.", status=404, members={"Key": "k\x01"}), route)
     assert [(element.tag, element.text) for element in root] == [

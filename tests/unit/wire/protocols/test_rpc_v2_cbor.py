@@ -56,7 +56,7 @@ def test_no_body_is_an_empty_shape(route: Route) -> None:
     ],
     ids=lambda body: body[:24],
 )
-def test_what_is_not_the_protocols_cbor_is_a_serialization_exception(route: Route, body: bytes) -> None:
+def test_invalid_cbor_is_a_serialization_exception(route: Route, body: bytes) -> None:
     with pytest.raises(Fault) as caught:
         route.codec.parse(_request(body), route)
     assert (caught.value.code, caught.value.status) == ("SerializationException", 400)
@@ -70,7 +70,7 @@ def test_a_fault_is_a_map_with_its_type(route: Route) -> None:
     assert ("Content-Type", "application/cbor") in response.headers
 
 
-def test_an_answer_says_its_protocol_and_has_no_type_where_it_has_no_body(router: Router, route: Route) -> None:
+def test_a_response_names_its_protocol_and_has_no_content_type_without_a_body(router: Router, route: Route) -> None:
     response = route.codec.serialise(route, {}, request_id="R1")
     assert (response.body, dict(response.headers)) == (
         b"",

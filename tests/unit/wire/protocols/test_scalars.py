@@ -23,7 +23,7 @@ from trainyard.wire.protocols.scalars import (
     write_iso8601_millis,
 )
 
-# Beyond, a double counts seconds no longer in whole milliseconds.
+# Beyond this, a double of seconds has less than millisecond precision.
 MOMENTS = st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC))
 MOMENT = datetime(2026, 1, 31, 12, 34, 56, 789000, UTC)
 
@@ -75,13 +75,13 @@ def test_a_moment_is_read_in_whatever_format_it_comes(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "now", "2026-13-01T00:00:00Z", "1e300", "-1e20", "Sat, 99 Jan 2026", "20-"])
-def test_what_is_not_a_moment_is_refused(text: str) -> None:
+def test_invalid_timestamps_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="timestamp"):
         read_timestamp(text)
 
 
 @pytest.mark.parametrize("text", ["", "1.0", "1_000", "٣", "0x10", "--1", "1e3", "9" * 5000])
-def test_what_is_not_an_integer_is_refused(text: str) -> None:
+def test_invalid_integers_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         read_integer(text)
 
@@ -102,12 +102,12 @@ def test_a_number_survives_being_written(number: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "NaN", "inf", "Infinity", "1e999", "1_0", "abc"])
-def test_what_is_not_a_finite_number_is_refused(text: str) -> None:
+def test_non_finite_numbers_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="number"):
         read_float(text)
 
 
-def test_what_is_not_finite_is_written_as_the_word_for_it() -> None:
+def test_non_finite_numbers_are_written_as_words() -> None:
     assert [write_float(number) for number in (math.nan, math.inf, -math.inf)] == ["NaN", "Infinity", "-Infinity"]
 
 
@@ -123,6 +123,6 @@ def test_bytes_survive_being_written(content: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", ["a", "====", "ü", "YQ==YQ", "Y Q="])
-def test_what_is_not_base64_is_refused(text: str) -> None:
+def test_invalid_base64_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="base64"):
         read_blob(text)

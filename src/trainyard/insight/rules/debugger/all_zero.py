@@ -1,23 +1,29 @@
-"""Tensors of nothing but zeros."""
+"""Tensors that are all zero."""
 
 from collections.abc import Iterator
 
 from trainyard.formats.tensors.contract import Column, Step
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter
-from trainyard.insight.rules.inspected import COLLECTION_NAMES, TENSOR_REGEX, inspected
-from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, Streaks, worst
-from trainyard.insight.rules.wording import others
+from trainyard.insight.rules.parameters import COLLECTION_NAMES, TENSOR_REGEX, tensors_to_inspect
+from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, Streaks, others_text, worst
 
 
 class AllZero(DebuggerRule):
-    """Finds tensors of which all elements, or a given share of them, are zero."""
+    """Finds tensors whose elements, or a given share of them, are zero."""
 
     name = "AllZero"
     parameters = (
         COLLECTION_NAMES,
         TENSOR_REGEX,
-        Parameter("threshold", float, 100.0, "The percentage of zeros from which on.", at_least=0, at_most=100),
-        Parameter("patience", int, 1, "For how many steps on end it must be so.", advised=10, at_least=1),
+        Parameter(
+            "threshold",
+            float,
+            100.0,
+            "The percentage of zeros from which a tensor is reported.",
+            at_least=0,
+            at_most=100,
+        ),
+        Parameter("patience", int, 1, "For how many consecutive steps this must hold.", advised=10, at_least=1),
     )
 
     def __init__(
@@ -29,7 +35,7 @@ class AllZero(DebuggerRule):
         patience: int,
     ) -> None:
         self._threshold, self._patience = threshold, patience
-        self._needs = inspected(self.name, collection_names, regexes=tensor_regex)
+        self._needs = tensors_to_inspect(self.name, collection_names, regexes=tensor_regex)
         self._reader = Reader(self._needs, lambda tensor: tensor.size > 0)
         self._history, self._streaks = History(), Streaks()
 
@@ -52,7 +58,7 @@ class AllZero(DebuggerRule):
             reading.step,
             tensor,
             f"{share:.4g} % of the elements of {tensor.name} are zero; the limit is {self._threshold:.4g} %{for_long}"
-            f"{others(hits)}.",
+            f"{others_text(hits)}.",
             value=share,
             threshold=self._threshold,
             evidence=(self._history.evidence(reading, index, label="zeros in %"),),

@@ -1,16 +1,25 @@
-"""Attention that looks at one place only."""
+"""Attention that has collapsed onto single positions."""
 
 from collections.abc import Iterator
 
 from trainyard.formats.tensors.contract import Probe, Step, TensorInfo
-from trainyard.formats.tensors.probes import ROW_ENTROPY
+from trainyard.formats.tensors.statistics.probes import ROW_ENTROPY
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter
-from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, Streaks, trains, worst
-from trainyard.insight.rules.wording import others
+from trainyard.insight.rules.readings import (
+    Flags,
+    History,
+    Numbers,
+    Reader,
+    Reading,
+    Streaks,
+    others_text,
+    trains,
+    worst,
+)
 
 ENTROPY = Probe(ROW_ENTROPY)
-# A softmax inside of an attention; what is dropped out of its weights, as in GPT-2 and BERT; and the weights that
-# torch's own attention gives out beside its result.
+# A softmax inside an attention module; the input of the dropout on its weights, as in GPT-2 and BERT; and the weights
+# that torch's own attention returns along with its result.
 ATTENTION = (
     r"(?i)att\w*[\w.]*\.softmax\d*_output_0$",
     r"(?i)att\w*[\w.]*dropout\d*_input_0$",
@@ -19,13 +28,13 @@ ATTENTION = (
 
 
 class AttentionEntropyCollapse(DebuggerRule):
-    """Finds attention whose weights have collapsed onto single places."""
+    """Finds attention whose weights have collapsed onto single positions."""
 
     name = "AttentionEntropyCollapse"
     parameters = (
-        Parameter("tensor_regex", tuple, ATTENTION, "The weights of attention: rows of shares that sum to 1."),
-        Parameter("threshold", float, 0.1, "The entropy, as a share of the most, under which it has collapsed."),
-        Parameter("patience", int, 10, "For how many steps on end it must have.", at_least=1),
+        Parameter("tensor_regex", tuple, ATTENTION, "The attention weights: rows that sum to 1."),
+        Parameter("threshold", float, 0.1, "The share of the maximum entropy under which attention has collapsed."),
+        Parameter("patience", int, 10, "For how many consecutive steps it must be under it.", at_least=1),
     )
 
     def __init__(self, *, tensor_regex: tuple[str, ...], threshold: float, patience: int) -> None:
@@ -40,7 +49,7 @@ class AttentionEntropyCollapse(DebuggerRule):
         if not trains(step):
             return
         reading = self._reader.read(step)
-        entropies = reading.measured(ENTROPY)
+        entropies = reading.measure(ENTROPY)
         self._history.add(reading, entropies)
         hits = self._streaks.count(reading, entropies < self._threshold) >= self._patience
         for index in worst(hits, -entropies):
@@ -51,11 +60,11 @@ class AttentionEntropyCollapse(DebuggerRule):
         return Finding.at(
             reading.step,
             tensor,
-            f"The attention {tensor.name} has {entropy:.2g} of the entropy that it could have, under "
-            f"{self._threshold:g} for {self._patience} steps: it looks at one place only{others(hits)}.",
+            f"The attention {tensor.name} has {entropy:.2g} of its maximum entropy, under "
+            f"{self._threshold:g} for {self._patience} steps: it attends to single positions{others_text(hits)}.",
             value=entropy,
             threshold=self._threshold,
-            evidence=(self._history.evidence(reading, index, label="entropy, of the most"),),
+            evidence=(self._history.evidence(reading, index, label="share of the maximum entropy"),),
         )
 
 

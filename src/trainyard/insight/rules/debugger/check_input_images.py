@@ -6,28 +6,32 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from trainyard.formats.tensors.contract import Mode, Probe, Step, TensorInfo
-from trainyard.formats.tensors.probes import CHANNEL_MEAN
+from trainyard.formats.tensors.statistics.probes import CHANNEL_MEAN
 from trainyard.insight.rules.contract import DebuggerRule, Evidence, Finding, Need, Parameter
-from trainyard.insight.rules.readings import LOOK_BACK, Numbers, Reader
+from trainyard.insight.rules.readings import EVIDENCE_STEPS, Numbers, Reader
 
-CHANNELS = 4  # red, green, blue, and how much of it can be seen
+# Red, green, blue and alpha.
+CHANNELS = 4
 
 
 @dataclass(slots=True)
-class _Seen:
-    """The images of one tensor since the last look, and what the looks before have shown."""
+class _ImageWindow:
+    """The images of one tensor since the last check, and the results of earlier checks."""
 
     images: int = 0
     sums: Numbers = field(default_factory=lambda: np.zeros(CHANNELS))
     steps: list[int] = field(default_factory=list)
     means: list[float] = field(default_factory=list)
 
-    def look(self, step: int) -> tuple[int, float]:
-        """The channel whose mean is furthest from 0, and that mean; what follows is of the next look."""
+    def close(self, step: int) -> tuple[int, float]:
+        """Return the channel whose mean is furthest from 0, and that mean; start the next window."""
         means = self.sums / self.images
         channel = int(np.nanargmax(np.abs(means))) if np.isfinite(means).any() else 0
         self.images, self.sums = 0, np.zeros(CHANNELS)
-        self.steps, self.means = [*self.steps, step][-LOOK_BACK:], [*self.means, float(means[channel])][-LOOK_BACK:]
+        self.steps, self.means = (
+            [*self.steps, step][-EVIDENCE_STEPS:],
+            [*self.means, float(means[channel])][-EVIDENCE_STEPS:],
+        )
         return channel, float(means[channel])
 
 
@@ -37,22 +41,22 @@ class CheckInputImages(DebuggerRule):
     name = "CheckInputImages"
     parameters = (
         Parameter("threshold_mean", float, 0.2, "How far from 0 the mean of a channel may be.", at_least=0),
-        Parameter("threshold_samples", int, 500, "How many images make a look.", at_least=1),
+        Parameter("threshold_samples", int, 500, "How many images make up a check.", at_least=1),
         Parameter(
             "regex",
             tuple,
             (".*hybridsequential0_input_0",),
-            "The images that a model is given.",
+            "The input images of a model.",
             advised=(r"^[A-Z]\w*(?<!Loss)_input_0$",),
         ),
-        Parameter("channel", int, 1, "Along which axis of a batch its channels lie.", at_least=1, at_most=4),
+        Parameter("channel", int, 1, "The axis of the channels in a batch.", at_least=1, at_most=4),
     )
 
     def __init__(self, *, threshold_mean: float, threshold_samples: int, regex: tuple[str, ...], channel: int) -> None:
         self._threshold, self._samples, self._regexes = threshold_mean, threshold_samples, regex
         self._probes = tuple(Probe(CHANNEL_MEAN, (float(channel), float(number))) for number in range(CHANNELS))
         self._reader = Reader(self.needs, _are_images)
-        self._seen: dict[tuple[str, Mode, str], _Seen] = {}
+        self._window: dict[tuple[str, Mode, str], _ImageWindow] = {}
 
     @property
     def needs(self) -> Need:
@@ -60,19 +64,19 @@ class CheckInputImages(DebuggerRule):
 
     def check(self, step: Step) -> Iterator[Finding]:
         reading = self._reader.read(step)
-        means = np.array([reading.measured(probe) for probe in self._probes]).T
+        means = np.array([reading.measure(probe) for probe in self._probes]).T
         for tensor, row in zip(reading.tensors, means, strict=True):
             if not np.isfinite(row).any():
                 continue
-            seen = self._seen.setdefault((step.worker, step.mode, tensor.name), _Seen())
-            seen.images += tensor.shape[0]
-            seen.sums = seen.sums + tensor.shape[0] * row
-            if seen.images >= self._samples:
-                yield from self._judge(step, tensor, seen)
+            window = self._window.setdefault((step.worker, step.mode, tensor.name), _ImageWindow())
+            window.images += tensor.shape[0]
+            window.sums = window.sums + tensor.shape[0] * row
+            if window.images >= self._samples:
+                yield from self._check_window(step, tensor, window)
 
-    def _judge(self, step: Step, tensor: TensorInfo, seen: _Seen) -> Iterator[Finding]:
-        images = seen.images
-        channel, mean = seen.look(step.number)
+    def _check_window(self, step: Step, tensor: TensorInfo, window: _ImageWindow) -> Iterator[Finding]:
+        images = window.images
+        channel, mean = window.close(step.number)
         if not abs(mean) > self._threshold:
             return
         yield Finding.at(
@@ -82,7 +86,7 @@ class CheckInputImages(DebuggerRule):
             f"than {self._threshold:g}.",
             value=mean,
             threshold=self._threshold,
-            evidence=(Evidence("mean of the channel furthest from 0", tuple(seen.steps), tuple(seen.means)),),
+            evidence=(Evidence("mean of the channel furthest from 0", tuple(window.steps), tuple(window.means)),),
         )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from trainyard.formats.tensors.contract import Step
-from trainyard.insight.rules.classes import confusion_matrix, pairs_of
+from trainyard.insight.rules.classes import confusion_matrix, read_pairs
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need
 from trainyard.insight.rules.readings import Reader
 from trainyard.insight.rules.xgboost_report import BoosterRun, report_notebook, report_page
@@ -33,17 +33,17 @@ class CreateXgboostReport(DebuggerRule):
 
     def check(self, step: Step) -> Iterator[Finding]:
         self._run.rounds = max(self._run.rounds, step.number + 1)
-        self._take_metrics(step)
-        self._take_importances(step)
-        self._take_hyperparameters(step)
-        self._take_answers(step)
+        self._add_metrics(step)
+        self._add_importances(step)
+        self._add_hyperparameters(step)
+        self._add_predictions(step)
         yield from ()
 
     def files(self) -> Mapping[str, str]:
-        """The page and the notebook, as AWS names them."""
+        """Return the page and the notebook under the names that AWS uses."""
         return {"xgboost_report.html": report_page(self._run), "xgboost_report.ipynb": report_notebook(self._run)}
 
-    def _take_metrics(self, step: Step) -> None:
+    def _add_metrics(self, step: Step) -> None:
         reading = self._metrics.read(step)
         for tensor, value in zip(reading.tensors, reading.values(), strict=True):
             if tensor.size == 1 and np.isfinite(value):
@@ -51,14 +51,14 @@ class CreateXgboostReport(DebuggerRule):
                 steps.append(step.number)
                 values.append(float(value))
 
-    def _take_importances(self, step: Step) -> None:
+    def _add_importances(self, step: Step) -> None:
         reading = self._importances.read(step)
         for tensor, value in zip(reading.tensors, reading.values(), strict=True):
-            sort, _, feature = tensor.name.removeprefix(IMPORTANCES).partition("/")
+            kind, _, feature = tensor.name.removeprefix(IMPORTANCES).partition("/")
             if feature and np.isfinite(value):
-                self._run.importances.setdefault(sort, {})[feature] = float(value)
+                self._run.importances.setdefault(kind, {})[feature] = float(value)
 
-    def _take_hyperparameters(self, step: Step) -> None:
+    def _add_hyperparameters(self, step: Step) -> None:
         reading = self._hyperparameters.read(step)
         for tensor, value in zip(reading.tensors, reading.values(), strict=True):
             name = tensor.name.removeprefix(HYPERPARAMETERS)
@@ -67,19 +67,19 @@ class CreateXgboostReport(DebuggerRule):
             elif tensor.size == 1 and np.isfinite(value):
                 self._run.hyperparameters.setdefault(name, f"{value:g}")
 
-    def _take_answers(self, step: Step) -> None:
-        pairs = pairs_of(step, self._labels, self._predictions)
+    def _add_predictions(self, step: Step) -> None:
+        pairs = read_pairs(step, self._labels, self._predictions)
         if pairs is not None:
-            self._run.matrix, self._run.judged_at = confusion_matrix([pairs]), step.number
+            self._run.matrix, self._run.evaluated_at = confusion_matrix([pairs]), step.number
         elif {"labels", "predictions"} <= set(step.values):
             labels, predictions = (np.asarray(step.values[name]) for name in ("labels", "predictions"))
             if labels.shape == predictions.shape and labels.dtype.kind in "fiu":
                 self._run.residuals = labels.astype(np.float64).ravel() - predictions.astype(np.float64).ravel()
-                self._run.judged_at = step.number
+                self._run.evaluated_at = step.number
 
 
 def _text(values: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> str:
-    """A hyperparameter is one number, or the letters of a text."""
+    """Return a hyperparameter, which is a number or the letters of a text, as text."""
     if values.dtype == np.uint8:
         return values.tobytes().rstrip(b"\0").decode(errors="replace")
     if values.dtype.kind in "US":

@@ -1,17 +1,27 @@
-"""ReLUs that let nothing through."""
+"""Dead ReLUs."""
 
 import math
 from collections.abc import Iterator
 
 from trainyard.formats.tensors.contract import Probe, Step
-from trainyard.formats.tensors.probes import IDLE_UNITS
+from trainyard.formats.tensors.statistics.probes import IDLE_UNITS
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter
-from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, Streaks, trains, worst
-from trainyard.insight.rules.wording import for_long, others
+from trainyard.insight.rules.readings import (
+    Flags,
+    History,
+    Numbers,
+    Reader,
+    Reading,
+    Streaks,
+    duration_text,
+    others_text,
+    trains,
+    worst,
+)
 
 
 class DeadRelu(DebuggerRule):
-    """Finds layers of ReLUs of which most let nothing through."""
+    """Finds layers in which most ReLUs are dead: they are almost never active."""
 
     name = "DeadRelu"
     parameters = (
@@ -20,13 +30,13 @@ class DeadRelu(DebuggerRule):
             "threshold_inactivity",
             float,
             1.0,
-            "A unit is dead if fewer than so many percent of its values are positive.",
+            "A unit is dead if less than this percentage of its values is positive.",
             at_least=0,
             at_most=100,
         ),
         Parameter("threshold_layer", float, 50.0, "The percentage of dead units.", at_least=0, at_most=100),
-        Parameter("patience", int, 1, "For how many steps on end it must be exceeded.", advised=10, at_least=1),
-        Parameter("min_batch", int, 1, "The samples of a batch that are enough to judge by.", advised=16, at_least=1),
+        Parameter("patience", int, 1, "For how many consecutive steps it must be exceeded.", advised=10, at_least=1),
+        Parameter("min_batch", int, 1, "The batch size from which a batch is checked.", advised=16, at_least=1),
     )
 
     def __init__(
@@ -51,7 +61,7 @@ class DeadRelu(DebuggerRule):
         if not trains(step):
             return
         reading = self._reader.read(step)
-        shares = 100 * reading.measured(self._probe)
+        shares = 100 * reading.measure(self._probe)
         self._history.add(reading, shares)
         hits = self._streaks.count(reading, shares > self._threshold) >= self._patience
         for index in worst(hits, shares):
@@ -63,7 +73,7 @@ class DeadRelu(DebuggerRule):
             reading.step,
             tensor,
             f"{share:.3g} % of the ReLUs behind {tensor.name} are dead, more than {self._threshold:.3g} %"
-            f"{for_long(self._patience)}{others(hits)}.",
+            f"{duration_text(self._patience)}{others_text(hits)}.",
             value=share,
             threshold=self._threshold,
             evidence=(self._history.evidence(reading, index, label="dead units in %"),),

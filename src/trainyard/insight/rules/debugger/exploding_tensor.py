@@ -1,31 +1,30 @@
-"""Tensors with elements that are no numbers any more."""
+"""Tensors with elements that are not finite."""
 
 from collections.abc import Iterator
 
 from trainyard.formats.tensors.contract import Column, Step
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter, Severity
-from trainyard.insight.rules.inspected import COLLECTION_NAMES, TENSOR_REGEX, inspected
-from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, worst
-from trainyard.insight.rules.wording import others
+from trainyard.insight.rules.parameters import COLLECTION_NAMES, TENSOR_REGEX, tensors_to_inspect
+from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, others_text, worst
 
 INSPECTED = ("gradients", "weights", "biases", "losses")
 
 
 class ExplodingTensor(DebuggerRule):
-    """Finds tensors that hold NaN or infinity."""
+    """Finds tensors that contain NaN or infinity."""
 
     name = "ExplodingTensor"
     parameters = (
         COLLECTION_NAMES,
         TENSOR_REGEX,
-        Parameter("only_nan", bool, False, "Look for NaN alone, and leave infinity."),
+        Parameter("only_nan", bool, False, "Look only for NaN and ignore infinity."),
     )
 
     def __init__(
         self, *, collection_names: tuple[str, ...] | None, tensor_regex: tuple[str, ...] | None, only_nan: bool
     ) -> None:
         self._only_nan = only_nan
-        self._needs = inspected(self.name, collection_names, regexes=tensor_regex, otherwise=INSPECTED)
+        self._needs = tensors_to_inspect(self.name, collection_names, regexes=tensor_regex, otherwise=INSPECTED)
         self._reader, self._history = Reader(self._needs), History()
 
     @property
@@ -48,7 +47,7 @@ class ExplodingTensor(DebuggerRule):
         return Finding.at(
             reading.step,
             tensor,
-            f"{count} of the {tensor.size} elements of {tensor.name} are {what}{others(hits)}.",
+            f"{count} of the {tensor.size} elements of {tensor.name} are {what}{others_text(hits)}.",
             value=float(count),
             threshold=0.0,
             severity=Severity.CRITICAL,

@@ -1,4 +1,4 @@
-"""Boosters that decide by a few features."""
+"""Boosters that rely on a few features."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -7,13 +7,12 @@ import numpy as np
 
 from trainyard.formats.tensors.contract import Step
 from trainyard.insight.rules.contract import DebuggerRule, Evidence, Finding, Need, Parameter
-from trainyard.insight.rules.readings import LOOK_BACK, Reader, Reading
-from trainyard.insight.rules.wording import for_long
+from trainyard.insight.rules.readings import EVIDENCE_STEPS, Reader, Reading, duration_text
 
 
 @dataclass(slots=True)
 class _Sums:
-    """How much the most important features have had, step by step."""
+    """The importance of the most important features, step by step."""
 
     streak: int = 0
     steps: list[int] = field(default_factory=list)
@@ -21,20 +20,20 @@ class _Sums:
 
     def add(self, step: int, *, total: float, is_over: bool) -> None:
         self.streak = self.streak + 1 if is_over else 0
-        self.steps, self.sums = [*self.steps, step][-LOOK_BACK:], [*self.sums, total][-LOOK_BACK:]
+        self.steps, self.sums = [*self.steps, step][-EVIDENCE_STEPS:], [*self.sums, total][-EVIDENCE_STEPS:]
 
 
 class FeatureImportanceOverweight(DebuggerRule):
-    """Finds boosters of which a few features have almost all importance."""
+    """Finds boosters in which a few features have almost all importance."""
 
     name = "FeatureImportanceOverweight"
     parameters = (
         Parameter(
-            "threshold", float, 0.8, "The share of all importance that is too much if exceeded.", at_least=0, at_most=1
+            "threshold", float, 0.8, "The share of all importance that must not be exceeded.", at_least=0, at_most=1
         ),
-        Parameter("nfeatures", int, 3, "How many features may not have it together.", at_least=1),
+        Parameter("nfeatures", int, 3, "How many features must not have that share together.", at_least=1),
         Parameter("tensor_regex", tuple, (".*feature_importance/weight",), "The importances of features."),
-        Parameter("patience", int, 1, "For how many steps on end they must have it.", advised=20, at_least=1),
+        Parameter("patience", int, 1, "For how many consecutive steps they must have it.", advised=20, at_least=1),
     )
 
     def __init__(self, *, threshold: float, nfeatures: int, tensor_regex: tuple[str, ...], patience: int) -> None:
@@ -64,7 +63,7 @@ class FeatureImportanceOverweight(DebuggerRule):
             reading.step,
             names[0],
             f"The features {features} have {sums.sums[-1]:.0%} of all importance, more than {self._threshold:.0%}"
-            f"{for_long(self._patience)}.",
+            f"{duration_text(self._patience)}.",
             value=sums.sums[-1],
             threshold=self._threshold,
             evidence=(Evidence(f"importance of the first {self._most}", tuple(sums.steps), tuple(sums.sums)),),

@@ -1,4 +1,4 @@
-"""Gradients that are nothing but noise."""
+"""Gradients that are mostly noise."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -6,42 +6,47 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from trainyard.formats.tensors.contract import Probe, Step
-from trainyard.formats.tensors.probes import COSINE
+from trainyard.formats.tensors.statistics.probes import COSINE
 from trainyard.insight.rules.contract import DebuggerRule, Evidence, Finding, Need, Parameter, Severity
-from trainyard.insight.rules.readings import LOOK_BACK, Reader, trains
+from trainyard.insight.rules.readings import EVIDENCE_STEPS, Reader, trains
 
 AGREEMENT = Probe(COSINE)
-NEAR = 20  # steps, after which weights have moved on and gradients may differ for that
+# In steps. After more, gradients may differ because the weights have moved on.
+MAX_DISTANCE = 20
 
 
 @dataclass(slots=True)
 class _Agreement:
-    """How far the gradients of one worker have agreed from batch to batch."""
+    """How well the gradients of one worker agree from batch to batch.
 
-    last: list[float] = field(default_factory=list)  # one for each step of the window
+    `last` are the values of the current window, `means` those of the windows that end at `steps`, and `mode_step` is
+    the last step that was checked.
+    """
+
+    last: list[float] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
-    means: list[float] = field(default_factory=list)  # of the windows that ended with them
+    means: list[float] = field(default_factory=list)
     count: int = 0
     best: float = -1.0
-    mode_step: int = -1  # the last one looked at
+    mode_step: int = -1
 
     def add(self, step: int, agreement: float, *, window: int) -> None:
         self.count += 1
         self.last = [*self.last, agreement][-window:]
         mean = sum(self.last) / len(self.last)
-        self.steps, self.means = [*self.steps, step][-LOOK_BACK:], [*self.means, mean][-LOOK_BACK:]
+        self.steps, self.means = [*self.steps, step][-EVIDENCE_STEPS:], [*self.means, mean][-EVIDENCE_STEPS:]
         if len(self.last) == window:
             self.best = max(self.best, mean)
 
 
 class GradientNoise(DebuggerRule):
-    """Finds trainings whose gradients have hardly anything in common from one batch to the next."""
+    """Finds trainings whose gradients hardly agree from one batch to the next."""
 
     name = "GradientNoise"
     parameters = (
-        Parameter("threshold", float, 0.1, "How much of a gradient the next one must confirm.", at_least=0, at_most=1),
+        Parameter("threshold", float, 0.1, "The cosine that successive gradients must reach.", at_least=0, at_most=1),
         Parameter("window", int, 50, "Over how many steps that is averaged.", at_least=1),
-        Parameter("steps", int, 100, "After how many steps a run is judged.", at_least=1),
+        Parameter("steps", int, 100, "After how many steps a run is checked.", at_least=1),
     )
 
     def __init__(self, *, threshold: float, window: int, steps: int) -> None:
@@ -56,12 +61,12 @@ class GradientNoise(DebuggerRule):
     def check(self, step: Step) -> Iterator[Finding]:
         if not trains(step):
             return
-        cosines = self._reader.read(step).measured(AGREEMENT)
+        cosines = self._reader.read(step).measure(AGREEMENT)
         if not np.isfinite(cosines).any():
             return
         agreement = self._agreements.setdefault(step.worker, _Agreement())
         before, agreement.mode_step = agreement.mode_step, step.mode_step
-        if step.mode_step - before > NEAR:
+        if step.mode_step - before > MAX_DISTANCE:
             return
         agreement.add(step.number, float(np.nanmean(cosines)), window=self._window)
         if agreement.count >= self._steps and agreement.best < self._threshold:

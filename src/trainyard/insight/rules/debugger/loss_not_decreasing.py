@@ -9,28 +9,28 @@ import numpy as np
 from trainyard.formats.tensors.contract import Mode, Step, TensorInfo
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.insight.rules.contract import DebuggerRule, Evidence, Finding, Need, Parameter
-from trainyard.insight.rules.inspected import COLLECTION_NAMES, TENSOR_REGEX
+from trainyard.insight.rules.parameters import COLLECTION_NAMES, TENSOR_REGEX
 from trainyard.insight.rules.readings import Reader, Track
 
 
 @dataclass(frozen=True, slots=True)
 class _Loss:
-    """The mean of some losses on end, and the step of the last of them."""
+    """The mean of consecutive losses, and the step of the last one."""
 
     step: int
     value: float
 
 
 @dataclass(slots=True)
-class _Course:
-    """What is kept of one loss: the last ones, and the one that the next is compared with."""
+class _LossWindow:
+    """The recent values of one loss, and the reference that the next is compared with."""
 
     recent: deque[float]
     reference: _Loss | None = None
     track: Track = field(default_factory=Track)
 
     def add(self, step: int, value: float) -> _Loss | None:
-        """The mean of the last losses, once there are enough."""
+        """Add a loss and return the mean of the last ones, once there are enough."""
         self.recent.append(value)
         if len(self.recent) < (self.recent.maxlen or 1):
             return None
@@ -40,14 +40,14 @@ class _Course:
 
 
 class LossNotDecreasing(DebuggerRule):
-    """Finds losses that fall too little from one look to the next."""
+    """Finds losses that fall too little from one check to the next."""
 
     name = "LossNotDecreasing"
     parameters = (
         COLLECTION_NAMES,
         TENSOR_REGEX,
-        Parameter("use_losses_collection", bool, True, "Whether the collection losses is looked at too."),
-        Parameter("num_steps", int, 10, "How many steps lie between two looks, at least.", advised=100, at_least=1),
+        Parameter("use_losses_collection", bool, True, "Whether the collection losses is checked too."),
+        Parameter("num_steps", int, 10, "The minimum number of steps between two checks.", advised=100, at_least=1),
         Parameter("diff_percent", float, 0.1, "By how many percent the loss must fall.", advised=1.0, at_least=0),
         Parameter(
             "increase_threshold_percent",
@@ -57,9 +57,11 @@ class LossNotDecreasing(DebuggerRule):
             advised=0.0,
             at_least=0,
         ),
-        Parameter("mode", str, "GLOBAL", "The steps to look at.", advised="TRAIN", choices=tuple(Mode)),
-        Parameter("window", int, 1, "How many losses on end are averaged for a look.", advised=50, at_least=1),
-        Parameter("since_start", bool, False, "Compare with the first look, not with the one before.", advised=True),
+        Parameter("mode", str, "GLOBAL", "The mode of the steps to check.", advised="TRAIN", choices=tuple(Mode)),
+        Parameter("window", int, 1, "How many consecutive losses are averaged for a check.", advised=50, at_least=1),
+        Parameter(
+            "since_start", bool, False, "Compare with the first check instead of the previous one.", advised=True
+        ),
     )
 
     def __init__(
@@ -78,14 +80,14 @@ class LossNotDecreasing(DebuggerRule):
         collections = (*(collection_names or ()), *(("losses",) if use_losses_collection else ()))
         if not collections and not tensor_regex:
             raise InvalidRequest(
-                'Rule LossNotDecreasing has no loss to look at; give "collection_names" or "tensor_regex", or leave '
+                'Rule LossNotDecreasing has no loss to check; set "collection_names" or "tensor_regex", or leave '
                 '"use_losses_collection" as it is.'
             )
         self._needs = Need(collections=collections, regexes=tensor_regex or ())
         self._reader = Reader(self._needs)
         self._mode, self._num_steps, self._window, self._since_start = Mode(mode), num_steps, window, since_start
         self._fall, self._rise = diff_percent, increase_threshold_percent
-        self._courses: dict[tuple[str, str], _Course] = {}
+        self._windows: dict[tuple[str, str], _LossWindow] = {}
 
     @property
     def needs(self) -> Need:
@@ -97,24 +99,24 @@ class LossNotDecreasing(DebuggerRule):
         reading = self._reader.read(step)
         for tensor, value in zip(reading.tensors, reading.values(), strict=True):
             if np.isfinite(value):
-                yield from self._look(step, tensor, value=float(value))
+                yield from self._check_loss(step, tensor, value=float(value))
 
-    def _look(self, step: Step, tensor: TensorInfo, *, value: float) -> Iterator[Finding]:
-        course = self._courses.setdefault((step.worker, tensor.name), _Course(deque(maxlen=self._window)))
-        now = course.add(step.number if self._mode is Mode.GLOBAL else step.mode_step, value)
+    def _check_loss(self, step: Step, tensor: TensorInfo, *, value: float) -> Iterator[Finding]:
+        window = self._windows.setdefault((step.worker, tensor.name), _LossWindow(deque(maxlen=self._window)))
+        now = window.add(step.number if self._mode is Mode.GLOBAL else step.mode_step, value)
         if now is None:
             return
-        before = course.reference
+        before = window.reference
         if before is None:
-            course.reference = now
+            window.reference = now
             return
         if now.step - before.step < self._num_steps + self._window - 1:
             return
         change = 100 * (now.value - before.value) / max(abs(before.value), 1e-12)
         if -self._fall < change <= 0 or change > self._rise:
-            evidence = course.track.evidence("loss")
+            evidence = window.track.evidence("loss")
             yield self._finding(step, tensor, losses=(before, now), change=change, evidence=evidence)
-        course.reference = before if self._since_start else now
+        window.reference = before if self._since_start else now
 
     def _finding(
         self, step: Step, tensor: TensorInfo, *, losses: tuple[_Loss, _Loss], change: float, evidence: Evidence

@@ -1,17 +1,16 @@
-"""Sequences that are mostly filling."""
+"""Sequences that are mostly padding."""
 
 from collections.abc import Iterator
 
 from trainyard.formats.tensors.contract import Probe, Step
-from trainyard.formats.tensors.probes import VALUE_SHARE
+from trainyard.formats.tensors.statistics.probes import VALUE_SHARE
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter
-from trainyard.insight.rules.readings import History, Numbers, Reader, Reading, Streaks, worst
-from trainyard.insight.rules.wording import for_long
+from trainyard.insight.rules.readings import History, Numbers, Reader, Reading, Streaks, duration_text, worst
 
 
 class NLPSequenceRatio(DebuggerRule):
-    """Finds token sequences of which one token, such as the padding, makes too large a part."""
+    """Finds token sequences in which one token, such as the padding, has too large a share."""
 
     name = "NLPSequenceRatio"
     parameters = (
@@ -19,12 +18,14 @@ class NLPSequenceRatio(DebuggerRule):
             "tensor_regex",
             tuple,
             (".*embedding0_input_0",),
-            "The tokens that an embedding is given.",
+            "The input tokens of an embedding.",
             advised=(r"(?i)(?<!type_)(embed\w*|wte)_input_0$",),
         ),
         Parameter("token_values", tuple, ("0",), "The tokens that are counted, as numbers."),
-        Parameter("token_thresholds_percent", tuple, ("50",), "The percentage of each that is too much if exceeded."),
-        Parameter("patience", int, 1, "For how many steps on end it must be exceeded.", advised=20, at_least=1),
+        Parameter(
+            "token_thresholds_percent", tuple, ("50",), "The percentage of each token that must not be exceeded."
+        ),
+        Parameter("patience", int, 1, "For how many consecutive steps it must be exceeded.", advised=20, at_least=1),
     )
 
     def __init__(
@@ -55,7 +56,7 @@ class NLPSequenceRatio(DebuggerRule):
     def check(self, step: Step) -> Iterator[Finding]:
         reading = self._reader.read(step)
         for probe, limit in self._limits.items():
-            shares = 100 * reading.measured(probe)
+            shares = 100 * reading.measure(probe)
             self._histories[probe].add(reading, shares)
             hits = self._streaks[probe].count(reading, shares > limit) >= self._patience
             for index in worst(hits, shares):
@@ -67,7 +68,7 @@ class NLPSequenceRatio(DebuggerRule):
             reading.step,
             tensor,
             f"{share:.3g} % of the tokens in {tensor.name} are {probe.parameters[0]:g}, more than {limit:g} %"
-            f"{for_long(self._patience)}.",
+            f"{duration_text(self._patience)}.",
             value=share,
             threshold=limit,
             evidence=(self._histories[probe].evidence(reading, index, label="share of the token in %"),),

@@ -1,4 +1,4 @@
-"""Where the first number that is none came from."""
+"""The origin of the first number that is not finite."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,10 +9,11 @@ import numpy as np
 
 from trainyard.formats.tensors.contract import Column, Kind, Step, TensorInfo
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter, Severity
-from trainyard.insight.rules.readings import Chosen, Flags, Places, Reader, Reading, Track
+from trainyard.insight.rules.readings import ChosenTensors, Flags, Places, Reader, Reading, Track
 
 ACTIVATIONS = r"_(input|output)_\d+$"
-SUSPECTS = 8  # modules that are named where the culprit is one of several
+# How many modules a message names at most.
+MAX_SUSPECTS = 8
 PARAMETERS = (Kind.WEIGHT, Kind.BIAS)
 
 
@@ -21,9 +22,7 @@ class NotANumber(DebuggerRule):
 
     name = "NotANumber"
     parameters = (
-        Parameter(
-            "activations", bool, True, "Look at the inputs and outputs of all modules, to name the one at fault."
-        ),
+        Parameter("activations", bool, True, "Check the inputs and outputs of all modules, to name the one at fault."),
         Parameter("gradient_patience", int, 1, "For how many steps gradients alone must be affected.", at_least=1),
     )
 
@@ -31,9 +30,10 @@ class NotANumber(DebuggerRule):
         regexes = (ACTIVATIONS,) if activations else ()
         self._needs = Need(collections=("losses", "weights", "biases", "gradients"), regexes=regexes)
         self._patience, self._reader = gradient_patience, Reader(self._needs)
-        self._layouts: dict[Chosen, _Layout] = {}
+        self._orders: dict[ChosenTensors, _TensorOrder] = {}
         self._losses: defaultdict[str, Track] = defaultdict(Track)
-        self._count: defaultdict[str, int] = defaultdict(int)  # of steps on end, for each worker
+        # Consecutive bad steps by worker.
+        self._count: defaultdict[str, int] = defaultdict(int)
 
     @property
     def needs(self) -> Need:
@@ -41,21 +41,21 @@ class NotANumber(DebuggerRule):
 
     def check(self, step: Step) -> Iterator[Finding]:
         reading = self._reader.read(step)
-        layout = self._layout(reading.chosen)
-        for loss in reading.values()[layout.is_kind(Kind.LOSS)][:1]:
+        order = self._tensor_order(reading.chosen)
+        for loss in reading.values()[order.is_kind(Kind.LOSS)][:1]:
             self._losses[step.worker].add(step.number, float(loss))
         nans, infs = reading.column(Column.NANS) > 0, reading.column(Column.INFS) > 0
-        # Activations may be infinite on purpose, as masked scores are; once something is NaN, they may be its cause.
-        bad = nans | (infs & ~layout.is_kind(Kind.INPUT, Kind.OUTPUT))
+        # Activations such as masked scores are infinite on purpose. Once something is NaN, they may be its cause.
+        bad = nans | (infs & ~order.is_kind(Kind.INPUT, Kind.OUTPUT))
         self._count[step.worker] = self._count[step.worker] + 1 if bad.any() else 0
-        is_of_gradients = not (bad & ~layout.is_kind(Kind.GRADIENT)).any()
+        is_of_gradients = not (bad & ~order.is_kind(Kind.GRADIENT)).any()
         if bad.any() and self._count[step.worker] == (self._patience if is_of_gradients else 1):
-            yield self._finding(reading, layout.cause(bad | (infs & layout.is_kind(Kind.OUTPUT))))
+            yield self._finding(reading, order.cause(bad | (infs & order.is_kind(Kind.OUTPUT))))
 
-    def _layout(self, chosen: Chosen) -> "_Layout":
-        if chosen not in self._layouts:
-            self._layouts[chosen] = _Layout(chosen.tensors)
-        return self._layouts[chosen]
+    def _tensor_order(self, chosen: ChosenTensors) -> "_TensorOrder":
+        if chosen not in self._orders:
+            self._orders[chosen] = _TensorOrder(chosen.tensors)
+        return self._orders[chosen]
 
     def _finding(self, reading: Reading, cause: "_Cause") -> Finding:
         step, tensor = reading.step, reading.tensors[cause.index]
@@ -77,13 +77,15 @@ class NotANumber(DebuggerRule):
 
 @dataclass(frozen=True, slots=True)
 class _Cause:
+    """The tensor at fault; `where` is the end of the sentence about it."""
+
     index: int
     module: str
-    where: str  # the end of the sentence that names it
+    where: str
 
 
-class _Layout:
-    """What each tensor of a table is, and in which order a step makes them."""
+class _TensorOrder:
+    """The kinds of the tensors of a table, and the order in which a step computes them."""
 
     def __init__(self, tensors: Sequence[TensorInfo]) -> None:
         self._tensors = tensors
@@ -93,7 +95,7 @@ class _Layout:
         return np.isin(self._kinds, kinds)
 
     def cause(self, bad: Flags) -> _Cause:
-        """The first tensor that was not finite, in the order of the computation, and what made it so."""
+        """Return the first tensor that is not finite, in the order of the computation, and what caused it."""
         forward = np.flatnonzero(bad & self.is_kind(Kind.INPUT, Kind.OUTPUT))
         losses = np.flatnonzero(bad & self.is_kind(Kind.LOSS))
         gradients = np.flatnonzero(bad & self.is_kind(Kind.GRADIENT))
@@ -103,7 +105,7 @@ class _Layout:
         if len(parameters) and (not self._order or not len(losses) + len(gradients)):
             return self._parameter(int(parameters[0]))
         if len(losses):
-            return _Cause(int(losses[0]), "", "though what it is computed from is finite: the loss function made them")
+            return _Cause(int(losses[0]), "", "although its inputs are finite: the loss function produced them")
         return self._gradient(gradients)
 
     def _activation(self, index: int, parameters: Places) -> _Cause:
@@ -111,41 +113,41 @@ class _Layout:
         module = tensor.module or "the model"
         if tensor.kind is Kind.INPUT:
             is_first = tensor.module == "" or not np.any(self.is_kind(Kind.OUTPUT)[:index])
-            came_from = "the batch has them" if is_first else "an operation in front of it that is no module made them"
-            return _Cause(
-                index, tensor.module, f"the first in the forward pass, where {module} takes it in: {came_from}"
+            came_from = (
+                "they are in the batch" if is_first else "an operation before it that is not a module produced them"
             )
+            return _Cause(index, tensor.module, f"the first in the forward pass, as an input of {module}: {came_from}")
         for parameter in parameters:
             if self._tensors[parameter].module == tensor.module:
                 return self._parameter(int(parameter))
-        where = f"the first in the forward pass, while its inputs are finite: the module {module} made them"
+        where = f"the first in the forward pass, while its inputs are finite: the module {module} produced them"
         return _Cause(index, tensor.module, where)
 
     def _parameter(self, index: int) -> _Cause:
-        where = "before anything was computed with it: the update before made them, or the program"
+        where = "before anything was computed with it: the previous update or the program produced them"
         return _Cause(index, self._tensors[index].module, where)
 
     def _gradient(self, gradients: Places) -> _Cause:
-        """Backward, the first is the one whose module comes last in the forward pass."""
+        """Return the first bad gradient: the one whose module comes last in the forward pass."""
         index = int(max(gradients, key=self._forward_place))
         module = self._tensors[index].module
         between = self._modules_after(index, set(gradients.tolist()))
-        made = f"the backward pass of {module or 'the model'} or of what follows it made them"
+        made = f"the backward pass of {module or 'the model'} or of a later module produced them"
         if between:
-            made += f" ({', '.join(between[:SUSPECTS])}{', …' if len(between) > SUSPECTS else ''})"
+            made += f" ({', '.join(between[:MAX_SUSPECTS])}{', …' if len(between) > MAX_SUSPECTS else ''})"
         where = f"the first in the backward pass, while the forward pass and its loss are finite: {made}"
         return _Cause(index, module, where)
 
     @cached_property
     def _order(self) -> Mapping[str, int]:
-        """The modules whose outputs are known, by the place of the last of those."""
+        """The modules with known outputs, and the position of the last output of each."""
         return {tensor.module: place for place, tensor in enumerate(self._tensors) if tensor.kind is Kind.OUTPUT}
 
     def _forward_place(self, index: int) -> int:
         return self._order.get(self._tensors[index].module, index - len(self._tensors))
 
     def _modules_after(self, index: int, bad: set[int]) -> list[str]:
-        """The modules that a gradient came through since it was last seen to be finite."""
+        """Return the modules that a gradient passed through since it was last finite."""
         start = self._forward_place(index)
         sound = [
             self._forward_place(place)

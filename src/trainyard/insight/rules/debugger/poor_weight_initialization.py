@@ -7,30 +7,31 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from trainyard.formats.tensors.contract import Column, Kind, Probe, Step
-from trainyard.formats.tensors.probes import QUANTILE_RANGE
+from trainyard.formats.tensors.statistics.probes import QUANTILE_RANGE
 from trainyard.insight.rules.contract import DebuggerRule, Evidence, Finding, Need, Parameter, Severity
 from trainyard.insight.rules.readings import Reader, Reading, Streaks, Track, is_matrix, trains, worst
 
 RANGE = Probe(QUANTILE_RANGE, (0.05, 0.95))
-SPARSE = 0.9  # the share of zeros from which on a gradient is that of an embedding, of which a batch uses few rows
+# From this share of zeros on, a gradient is taken for that of an embedding, of which a batch uses few rows.
+SPARSE = 0.9
 
 
 @dataclass(slots=True)
 class _Beginning:
-    """What is known of the first steps of a worker."""
+    """The first steps of a worker."""
 
     steps: int = 0
     losses: dict[str, list[float]] = field(default_factory=dict)
     tracks: dict[str, Track] = field(default_factory=lambda: defaultdict(Track))
 
-    def tracked(self, label: str, *, step: Step, number: float) -> Evidence:
-        """What the number was so far, with this step."""
+    def track(self, label: str, *, step: Step, number: float) -> Evidence:
+        """Add the number of this step and return all so far."""
         self.tracks[label].add(step.number, number)
         return self.tracks[label].evidence(label)
 
 
 class PoorWeightInitialization(DebuggerRule):
-    """Finds networks whose weights begin so that they cannot learn well."""
+    """Finds networks whose initial weights keep them from learning well."""
 
     name = "PoorWeightInitialization"
     parameters = (
@@ -41,7 +42,7 @@ class PoorWeightInitialization(DebuggerRule):
             "The inputs of activations.",
             advised=(r"(?i)(relu|gelu|silu|tanh|sigmoid)\d*_input",),
         ),
-        Parameter("threshold", float, 10.0, "How many times the smallest of their variances the largest may be."),
+        Parameter("threshold", float, 10.0, "How many times their smallest variance the largest may be."),
         Parameter(
             "distribution_range",
             float,
@@ -49,9 +50,11 @@ class PoorWeightInitialization(DebuggerRule):
             "How far the 5th and 95th percentile of a gradient must be apart.",
             advised=1e-9,
         ),
-        Parameter("range_patience", int, 1, "For how many steps on end they must not.", advised=3, at_least=1),
+        Parameter(
+            "range_patience", int, 1, "For how many consecutive steps they must be closer.", advised=3, at_least=1
+        ),
         Parameter("patience", int, 5, "For how many steps the loss must not have fallen.", at_least=1),
-        Parameter("steps", int, 10, "How many of the first steps are judged.", at_least=1),
+        Parameter("steps", int, 10, "How many of the first steps are checked.", at_least=1),
     )
 
     def __init__(
@@ -95,7 +98,7 @@ class PoorWeightInitialization(DebuggerRule):
             yield Finding.at(
                 reading.step,
                 tensor,
-                f"All elements of {tensor.name} are {value:.4g}, so that no unit of its layer differs from another.",
+                f"All elements of {tensor.name} are {value:.4g}, so all units of its layer are the same.",
                 value=0.0,
                 threshold=0.0,
                 severity=Severity.CRITICAL,
@@ -108,15 +111,15 @@ class PoorWeightInitialization(DebuggerRule):
             return
         least, most = int(np.nanargmin(variances)), int(np.nanargmax(variances))
         ratio = float(variances[most] / variances[least]) if variances[least] > 0 else np.inf
-        evidence = beginning.tracked("largest / smallest variance", step=reading.step, number=ratio)
+        evidence = beginning.track("largest / smallest variance", step=reading.step, number=ratio)
         if ratio <= self._threshold:
             return
         small, large = reading.tensors[least], reading.tensors[most]
         yield Finding.at(
             reading.step,
             small,
-            f"The variance of {large.name} is {variances[most]:.3g} and that of {small.name} {variances[least]:.3g}, "
-            f"{ratio:.3g} times less, where {self._threshold:g} times are the limit.",
+            f"The variance of {large.name} is {variances[most]:.3g} and that of {small.name} is "
+            f"{variances[least]:.3g}, a ratio of {ratio:.3g}; the limit is {self._threshold:g}.",
             value=ratio,
             threshold=self._threshold,
             severity=Severity.CRITICAL,
@@ -125,14 +128,14 @@ class PoorWeightInitialization(DebuggerRule):
 
     def _check_gradients(self, reading: Reading, beginning: _Beginning) -> Iterator[Finding]:
         zeros = reading.column(Column.ZEROS) / reading.chosen.sizes
-        ranges = np.where((zeros >= SPARSE) & (zeros < 1), np.nan, reading.measured(RANGE))
+        ranges = np.where((zeros >= SPARSE) & (zeros < 1), np.nan, reading.measure(RANGE))
         ranges = np.where(zeros == 1, 0.0, ranges)
         is_narrow = self._narrow.count(reading, ranges < self._range) >= self._range_patience
         if not np.isfinite(ranges).any():
             return
         index = int(np.nanargmin(np.where(is_narrow | ~is_narrow.any(), ranges, np.nan)))
         narrowest = float(ranges[index])
-        evidence = beginning.tracked("narrowest gradient", step=reading.step, number=narrowest)
+        evidence = beginning.track("narrowest gradient", step=reading.step, number=narrowest)
         if not is_narrow[index]:
             return
         tensor = reading.tensors[index]
@@ -150,7 +153,7 @@ class PoorWeightInitialization(DebuggerRule):
         for tensor, value in zip(reading.tensors, reading.values(), strict=True):
             losses = beginning.losses.setdefault(tensor.name, [])
             losses.append(float(value))
-            evidence = beginning.tracked(tensor.name, step=reading.step, number=float(value))
+            evidence = beginning.track(tensor.name, step=reading.step, number=float(value))
             before, last = losses[: -self._patience], losses[-self._patience :]
             if len(before) < self._patience or not min(last) >= max(before):
                 continue

@@ -6,42 +6,57 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from trainyard.formats.tensors.contract import Column, Mode, Probe, Statistics, Step, TensorInfo
-from trainyard.formats.tensors.probes import CHECKSUM
+from trainyard.formats.tensors.statistics.probes import CHECKSUM
 from trainyard.insight.rules.contract import DebuggerRule, Evidence, Finding, Need, Severity
-from trainyard.insight.rules.inspected import COLLECTION_NAMES, TENSOR_REGEX, inspected
-from trainyard.insight.rules.readings import Chosen, Flags, History, Numbers, Places, Reader, Reading, trains, worst
-from trainyard.insight.rules.wording import others
+from trainyard.insight.rules.parameters import COLLECTION_NAMES, TENSOR_REGEX, tensors_to_inspect
+from trainyard.insight.rules.readings import (
+    ChosenTensors,
+    Flags,
+    History,
+    Numbers,
+    Places,
+    Reader,
+    Reading,
+    others_text,
+    trains,
+    worst,
+)
 
 BYTES = Probe(CHECKSUM)
-# Whatever the order in which a kernel goes through a tensor, these come out the same to the last bit.
+# These are the same to the last bit, in whichever order a kernel processes a tensor.
 EXACT = [Column.MIN, Column.MAX, Column.ZEROS, Column.NANS, Column.INFS]
-WAITING = 256  # steps that a worker may be behind the first one
+# How far a worker may be behind the first one.
+MAX_LAG_STEPS = 256
 
 
 @dataclass(slots=True)
 class _Replicas:
-    """The first worker's readings of the last steps, which the others are held against."""
+    """The first worker's readings of the last steps, which the others are compared with.
+
+    `last` is the last step of each worker.
+    """
 
     readings: dict[tuple[Mode, int], Reading] = field(default_factory=dict)
-    last: dict[str, int] = field(default_factory=dict)  # the number of each worker's last step
-    known: dict[tuple[int, int], tuple[Chosen, Chosen, Places]] = field(default_factory=dict)
+    last: dict[str, int] = field(default_factory=dict)
+    known: dict[tuple[int, int], tuple[ChosenTensors, ChosenTensors, Places]] = field(default_factory=dict)
 
     def first(self, reading: Reading) -> Reading:
-        """The reading of the same step by the worker that told of it first, which may be this one."""
+        """Return the reading of the same step by the worker that reported it first, which may be this one."""
         step = reading.step
         if step.number <= self.last.get(step.worker, -1):
-            # The training has gone back to a checkpoint, and what was told of these steps is of no run any more.
+            # The training went back to a checkpoint, so the earlier readings of these steps are void.
             self.readings = {key: kept for key, kept in self.readings.items() if key[1] < step.number}
         self.last[step.worker] = step.number
         found = self.readings.setdefault((step.mode, step.number), reading)
-        if len(self.readings) > WAITING:
+        if len(self.readings) > MAX_LAG_STEPS:
             del self.readings[next(iter(self.readings))]
         return found
 
     def places(self, reading: Reading, first: Reading) -> Places:
-        """Where the first worker has each tensor; -1 where it has it not, or in another shape."""
+        """Return the index of each tensor at the first worker; -1 if it lacks it, or has another shape."""
         ours, theirs = reading.chosen, first.chosen
-        key = (id(ours), id(theirs))  # of objects that are kept, so that no other gets the same
+        # Both objects are kept, so their ids cannot be reused.
+        key = (id(ours), id(theirs))
         if key not in self.known:
             shapes = {tensor.name: (place, tensor.shape) for place, tensor in enumerate(theirs.tensors)}
             found = [(tensor, *shapes.get(tensor.name, (-1, ()))) for tensor in ours.tensors]
@@ -51,13 +66,13 @@ class _Replicas:
 
 
 class ReplicaDivergence(DebuggerRule):
-    """Finds ranks whose replicas of the weights differ from those of the first."""
+    """Finds ranks whose weights differ from those of the first rank."""
 
     name = "ReplicaDivergence"
     parameters = (COLLECTION_NAMES, TENSOR_REGEX)
 
     def __init__(self, *, collection_names: tuple[str, ...] | None, tensor_regex: tuple[str, ...] | None) -> None:
-        chosen = inspected(self.name, collection_names, regexes=tensor_regex, otherwise=("weights", "biases"))
+        chosen = tensors_to_inspect(self.name, collection_names, regexes=tensor_regex, otherwise=("weights", "biases"))
         self._needs = Need(chosen.collections, chosen.regexes, probes=(BYTES,), is_of_all_workers=True)
         self._reader, self._history, self._replicas = Reader(self._needs, _is_whole), History(), _Replicas()
 
@@ -75,7 +90,7 @@ class ReplicaDivergence(DebuggerRule):
             return
         places = self._replicas.places(reading, first)
         hits = _differ(reading, first, places)
-        sizes = np.abs(reading.column(Column.MEAN) - _taken(first.column(Column.MEAN), places))
+        sizes = np.abs(reading.column(Column.MEAN) - _select(first.column(Column.MEAN), places))
         for index in worst(hits, np.nan_to_num(sizes, nan=np.inf)):
             yield self._finding(reading, first, index=index, place=int(places[index]), hits=hits)
 
@@ -88,8 +103,8 @@ class ReplicaDivergence(DebuggerRule):
         return Finding.at(
             step,
             tensor,
-            f"{tensor.name} of {step.worker} is not that of {rank}: its mean is {ours:.9g} and not {theirs:.9g}"
-            f"{others(hits)}.",
+            f"{tensor.name} of {step.worker} differs from that of {rank}: its mean is {ours:.9g} instead of "
+            f"{theirs:.9g}{others_text(hits)}.",
             value=ours,
             threshold=theirs,
             severity=Severity.CRITICAL,
@@ -98,13 +113,13 @@ class ReplicaDivergence(DebuggerRule):
 
 
 def _is_whole(tensor: TensorInfo) -> bool:
-    """Of a tensor that is divided among the ranks each has another part."""
+    """Return False for a sharded tensor, of which each rank has another part."""
     return not tensor.whole_shape or tensor.whole_shape == tensor.shape
 
 
 def _differ(reading: Reading, first: Reading, places: Places) -> Flags:
-    both = (places >= 0) & reading.is_seen & _taken(first.is_seen.astype(np.float64), places).astype(bool)
-    ours, theirs = reading.measured(BYTES), _taken(first.measured(BYTES), places)
+    both = (places >= 0) & reading.is_seen & _select(first.is_seen.astype(np.float64), places).astype(bool)
+    ours, theirs = reading.measure(BYTES), _select(first.measure(BYTES), places)
     has_other_bytes = (ours != theirs) & ~np.isnan(ours) & ~np.isnan(theirs)
     rows, others_rows = _exact(reading.rows), _exact(first.rows)[np.maximum(places, 0)]
     has_other_numbers = ((rows != others_rows) & ~(np.isnan(rows) & np.isnan(others_rows))).any(axis=1)
@@ -115,7 +130,7 @@ def _exact(rows: Statistics) -> Statistics:
     return np.asarray(rows[:, EXACT])
 
 
-def _taken(numbers: Numbers, places: Places) -> Numbers:
+def _select(numbers: Numbers, places: Places) -> Numbers:
     if not len(numbers):
         return np.full(len(places), np.nan)
     return numbers[np.maximum(places, 0)]

@@ -1,15 +1,25 @@
-"""Activations at the ends of their range, where they have no slope."""
+"""Activations that are saturated, where they have no slope."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
 from trainyard.formats.tensors.contract import Probe, Step
-from trainyard.formats.tensors.probes import IDLE_UNITS
+from trainyard.formats.tensors.statistics.probes import IDLE_UNITS
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter
-from trainyard.insight.rules.inspected import COLLECTION_NAMES
-from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, Streaks, trains, worst
-from trainyard.insight.rules.wording import for_long, others
+from trainyard.insight.rules.parameters import COLLECTION_NAMES
+from trainyard.insight.rules.readings import (
+    Flags,
+    History,
+    Numbers,
+    Reader,
+    Reading,
+    Streaks,
+    duration_text,
+    others_text,
+    trains,
+    worst,
+)
 
 INPUTS = (r".*tanh_input|.*sigmoid_input",)
 
@@ -23,22 +33,24 @@ class SaturatedActivation(DebuggerRule):
         Parameter(
             "tensor_regex", tuple, INPUTS, "The inputs of activations.", advised=(r"(?i)(tanh|sigmoid)\d*_input",)
         ),
-        Parameter("threshold_tanh_min", float, -9.4999, "What a tanh has a slope above.", advised=-5.0),
-        Parameter("threshold_tanh_max", float, 9.4999, "What a tanh has a slope under.", advised=5.0),
-        Parameter("threshold_sigmoid_min", float, -23.0, "What a sigmoid has a slope above.", advised=-10.0),
-        Parameter("threshold_sigmoid_max", float, 16.99999, "What a sigmoid has a slope under.", advised=10.0),
+        Parameter("threshold_tanh_min", float, -9.4999, "The input above which a tanh has a slope.", advised=-5.0),
+        Parameter("threshold_tanh_max", float, 9.4999, "The input below which a tanh has a slope.", advised=5.0),
+        Parameter("threshold_sigmoid_min", float, -23.0, "The input above which a sigmoid has a slope.", advised=-10.0),
+        Parameter(
+            "threshold_sigmoid_max", float, 16.99999, "The input below which a sigmoid has a slope.", advised=10.0
+        ),
         Parameter(
             "threshold_inactivity",
             float,
             1.0,
-            "A unit is saturated if fewer than so many percent of its inputs lie between the two.",
+            "A unit is saturated if less than this percentage of its inputs is between the two.",
             advised=20.0,
             at_least=0,
             at_most=100,
         ),
         Parameter("threshold_layer", float, 50.0, "The percentage of saturated units.", at_least=0, at_most=100),
-        Parameter("patience", int, 1, "For how many steps on end it must be exceeded.", advised=10, at_least=1),
-        Parameter("min_batch", int, 1, "The samples of a batch that are enough to judge by.", advised=16, at_least=1),
+        Parameter("patience", int, 1, "For how many consecutive steps it must be exceeded.", advised=10, at_least=1),
+        Parameter("min_batch", int, 1, "The batch size from which a batch is checked.", advised=16, at_least=1),
     )
 
     def __init__(
@@ -70,7 +82,7 @@ class SaturatedActivation(DebuggerRule):
         if not trains(step):
             return
         reading = self._reader.read(step)
-        shares = 100 * np.where(_is_sigmoid(reading), reading.measured(self._sigmoid), reading.measured(self._tanh))
+        shares = 100 * np.where(_is_sigmoid(reading), reading.measure(self._sigmoid), reading.measure(self._tanh))
         self._history.add(reading, shares)
         hits = self._streaks.count(reading, shares > self._threshold) >= self._patience
         for index in worst(hits, shares):
@@ -82,9 +94,9 @@ class SaturatedActivation(DebuggerRule):
         return Finding.at(
             reading.step,
             tensor,
-            f"{share:.3g} % of the units behind {tensor.name} get almost nothing between {low:g} and {high:g}, where "
-            f"they have a slope; more than {self._threshold:.3g} % are too many"
-            f"{for_long(self._patience)}{others(hits)}.",
+            f"{share:.3g} % of the units behind {tensor.name} get almost no inputs between {low:g} and {high:g}, where "
+            f"they have a slope; the limit is {self._threshold:.3g} %"
+            f"{duration_text(self._patience)}{others_text(hits)}.",
             value=share,
             threshold=self._threshold,
             evidence=(self._history.evidence(reading, index, label="saturated units in %"),),

@@ -8,23 +8,25 @@ import numpy as np
 from trainyard.formats.tensors.contract import Column, Step
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter, Severity, StepsOf
-from trainyard.insight.rules.inspected import COLLECTION_NAMES, TENSOR_REGEX, inspected
-from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, Streaks, worst
-from trainyard.insight.rules.wording import others
+from trainyard.insight.rules.parameters import COLLECTION_NAMES, TENSOR_REGEX, tensors_to_inspect
+from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, Streaks, others_text, worst
 
 COMPARED = (Column.MEAN, Column.STD, Column.MEAN_ABS, Column.MIN, Column.MAX)
-RTOL, ATOL = 1e-5, 1e-8  # those of numpy.allclose
+# The defaults of numpy.allclose.
+RTOL, ATOL = 1e-5, 1e-8
 
 
 class SimilarAcrossRuns(DebuggerRule):
-    """Finds runs whose tensors are those of another run."""
+    """Finds runs whose tensors are the same as in another run."""
 
     name = "SimilarAcrossRuns"
     parameters = (
-        Parameter("other_trials", tuple, None, "Where the tensors of the other runs are.", is_required=True),
+        Parameter("other_trials", tuple, None, "The locations of the tensors of the other runs.", is_required=True),
         COLLECTION_NAMES,
         TENSOR_REGEX,
-        Parameter("num_steps", int, 1, "For how many steps on end a tensor must be the same.", advised=10, at_least=1),
+        Parameter(
+            "num_steps", int, 1, "For how many consecutive steps a tensor must be the same.", advised=10, at_least=1
+        ),
     )
 
     def __init__(
@@ -36,7 +38,7 @@ class SimilarAcrossRuns(DebuggerRule):
         num_steps: int,
     ) -> None:
         self._num_steps = num_steps
-        chosen = inspected(self.name, collection_names, regexes=tensor_regex, otherwise=("losses",))
+        chosen = tensors_to_inspect(self.name, collection_names, regexes=tensor_regex, otherwise=("losses",))
         self._needs = replace(chosen, other_runs=other_trials)
         self._reader, self._history = Reader(self._needs), History()
         self._runs: Mapping[str, StepsOf] = {}
@@ -54,9 +56,7 @@ class SimilarAcrossRuns(DebuggerRule):
         self._history.add(reading, reading.values())
         for run, streaks in self._streaks.items():
             if run not in self._runs:
-                raise InvalidRequest(
-                    f'The tensors of the other run "{run}" are not at hand, so that nothing is compared.'
-                )
+                raise InvalidRequest(f'The tensors of the other run "{run}" are not available, so nothing is compared.')
             other = self._runs[run](step.worker, step.number)
             if other is None or other.mode is not step.mode:
                 continue
@@ -76,11 +76,11 @@ class SimilarAcrossRuns(DebuggerRule):
     def _finding(self, reading: Reading, index: int, *, run: str, hits: Flags) -> Finding:
         tensor, step = reading.tensors[index], reading.step
         value = float(reading.values()[index])
-        for_long = f", and was for {self._num_steps} steps" if self._num_steps > 1 else ""
+        duration = f", for {self._num_steps} steps now" if self._num_steps > 1 else ""
         return Finding.at(
             step,
             tensor,
-            f"{tensor.name} is {value:.7g}, the same as in the run {run} at this step{for_long}{others(hits)}.",
+            f"{tensor.name} is {value:.7g}, the same as in the run {run} at this step{duration}{others_text(hits)}.",
             value=value,
             threshold=value,
             severity=Severity.NOTICE,

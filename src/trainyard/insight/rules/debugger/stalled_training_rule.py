@@ -1,4 +1,4 @@
-"""Trainings that stand still."""
+"""Trainings that have stalled."""
 
 from collections.abc import Iterator
 
@@ -8,17 +8,18 @@ from trainyard.insight.rules.readings import Track
 
 
 class StalledTrainingRule(DebuggerRule):
-    """Finds trainings of which no step comes any more."""
+    """Finds trainings that take no more steps."""
 
     name = "StalledTrainingRule"
     parameters = (
-        Parameter("threshold", float, 1800.0, "For how many seconds no step must have come.", at_least=0),
-        Parameter("stop_training_on_fire", bool, False, "Whether the job is stopped then."),
-        Parameter("training_job_name_prefix", str, None, "Has no effect here: the job that is judged is stopped."),
+        Parameter("threshold", float, 1800.0, "The time in seconds without a step.", at_least=0),
+        Parameter("stop_training_on_fire", bool, False, "Whether to stop the job when the rule fires."),
+        Parameter("training_job_name_prefix", str, None, "Has no effect here: the job with this rule is stopped."),
     )
 
     def __init__(self, *, threshold: float, stop_training_on_fire: bool, training_job_name_prefix: str | None) -> None:
-        del stop_training_on_fire, training_job_name_prefix  # the yard makes an action of them when a job is created
+        # The yard turns these into an action when the job is created.
+        del stop_training_on_fire, training_job_name_prefix
         self._threshold = threshold
         self._last: Step | None = None
         self._waits = Track()
@@ -34,13 +35,11 @@ class StalledTrainingRule(DebuggerRule):
         waited_s = (step.at_us - before.at_us) / 1e6
         self._waits.add(step.number, waited_s)
         if waited_s > self._threshold:
-            yield self._finding(
-                step, waited_s, what=f"Step {step.number} came {waited_s:.4g} s after the one before it"
-            )
+            yield self._finding(step, waited_s, what=f"Step {step.number} came {waited_s:.4g} s after the previous one")
 
     def idle(self, seconds: float) -> Iterator[Finding]:
         if seconds > self._threshold:
-            yield self._finding(self._last, seconds, what=f"No step has come for {seconds:.4g} s")
+            yield self._finding(self._last, seconds, what=f"There was no step for {seconds:.4g} s")
 
     def _finding(self, step: Step | None, waited_s: float, *, what: str) -> Finding:
         return Finding(
@@ -48,7 +47,7 @@ class StalledTrainingRule(DebuggerRule):
             step.mode if step else Mode.GLOBAL,
             step.worker if step else "worker_0",
             "",
-            f"{what}, later than the {self._threshold:.4g} s that it may take.",
+            f"{what}; the limit is {self._threshold:.4g} s.",
             value=waited_s,
             threshold=self._threshold,
             severity=Severity.CRITICAL,

@@ -1,4 +1,4 @@
-"""Tensors that spread too far, or not at all."""
+"""Tensors whose variance is too large or too small."""
 
 from collections.abc import Iterator
 
@@ -7,9 +7,8 @@ import numpy as np
 from trainyard.formats.tensors.contract import Column, Step
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter
-from trainyard.insight.rules.inspected import COLLECTION_NAMES, TENSOR_REGEX, inspected
-from trainyard.insight.rules.readings import Flags, History, Reader, Reading, worst
-from trainyard.insight.rules.wording import others
+from trainyard.insight.rules.parameters import COLLECTION_NAMES, TENSOR_REGEX, tensors_to_inspect
+from trainyard.insight.rules.readings import Flags, History, Reader, Reading, others_text, worst
 
 
 class TensorVariance(DebuggerRule):
@@ -19,8 +18,8 @@ class TensorVariance(DebuggerRule):
     parameters = (
         COLLECTION_NAMES,
         TENSOR_REGEX,
-        Parameter("max_threshold", float, None, "The variance that is too much when it is exceeded.", at_least=0),
-        Parameter("min_threshold", float, None, "The variance under which it is too little.", at_least=0),
+        Parameter("max_threshold", float, None, "The maximum variance.", at_least=0),
+        Parameter("min_threshold", float, None, "The minimum variance.", at_least=0),
     )
 
     def __init__(
@@ -35,7 +34,7 @@ class TensorVariance(DebuggerRule):
             raise InvalidRequest('Rule TensorVariance has no limit; give "max_threshold", "min_threshold" or both.')
         self._most = np.inf if max_threshold is None else max_threshold
         self._least = -np.inf if min_threshold is None else min_threshold
-        self._needs = inspected(self.name, collection_names, regexes=tensor_regex)
+        self._needs = tensors_to_inspect(self.name, collection_names, regexes=tensor_regex)
         self._reader, self._history = Reader(self._needs, lambda tensor: tensor.size > 1), History()
 
     @property
@@ -58,7 +57,7 @@ class TensorVariance(DebuggerRule):
         return Finding.at(
             reading.step,
             tensor,
-            f"{tensor.name} has a variance of {variance:.3g}, {side} {limit:.3g}{others(hits)}.",
+            f"{tensor.name} has a variance of {variance:.3g}, {side} {limit:.3g}{others_text(hits)}.",
             value=variance,
             threshold=limit,
             evidence=(self._history.evidence(reading, index, label="variance"),),

@@ -15,7 +15,7 @@ class TreeDepth(DebuggerRule):
     """Finds boosted trees that are deeper than they should be."""
 
     name = "TreeDepth"
-    parameters = (Parameter("depth", int, 4, "The depth that is too much if exceeded.", advised=6, at_least=0),)
+    parameters = (Parameter("depth", int, 4, "The maximum depth.", advised=6, at_least=0),)
 
     def __init__(self, *, depth: int) -> None:
         self._depth = depth
@@ -38,7 +38,7 @@ class TreeDepth(DebuggerRule):
         return Finding.at(
             step,
             reading.tensors[index].name,
-            f"A tree of round {step.number} has node {node} and with it a depth of at least {depth}, more than "
+            f"A tree of round {step.number} has node {node}, so its depth is at least {depth}, more than "
             f"{self._depth}.",
             value=float(depth),
             threshold=float(self._depth),

@@ -1,4 +1,4 @@
-"""Tensors that stay what they were from step to step."""
+"""Tensors that no longer change."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -7,9 +7,18 @@ import numpy as np
 
 from trainyard.formats.tensors.contract import Column, Kind, Statistics, Step
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter
-from trainyard.insight.rules.inspected import COLLECTION_NAMES, TENSOR_REGEX, inspected
-from trainyard.insight.rules.readings import Flags, History, Kept, Reader, Reading, Streaks, trains, worst
-from trainyard.insight.rules.wording import others
+from trainyard.insight.rules.parameters import COLLECTION_NAMES, TENSOR_REGEX, tensors_to_inspect
+from trainyard.insight.rules.readings import (
+    Flags,
+    History,
+    KeptRows,
+    Reader,
+    Reading,
+    Streaks,
+    others_text,
+    trains,
+    worst,
+)
 
 LEARNED = (Kind.WEIGHT, Kind.BIAS, Kind.OPTIMIZER)
 COMPARED = [Column.MEAN, Column.STD, Column.MEAN_ABS, Column.MIN, Column.MAX]
@@ -17,15 +26,15 @@ COUNTED = [Column.NANS, Column.INFS]
 
 
 class UnchangedTensor(DebuggerRule):
-    """Finds tensors that do not change any more."""
+    """Finds tensors that no longer change."""
 
     name = "UnchangedTensor"
     parameters = (
         COLLECTION_NAMES,
         TENSOR_REGEX,
-        Parameter("num_steps", int, 3, "For how many steps a tensor must have stayed.", advised=10, at_least=2),
-        Parameter("rtol", float, 1e-5, "The relative difference that is none.", at_least=0),
-        Parameter("atol", float, 1e-8, "The absolute difference that is none.", at_least=0),
+        Parameter("num_steps", int, 3, "For how many steps a tensor must not have changed.", advised=10, at_least=2),
+        Parameter("rtol", float, 1e-5, "The relative tolerance for equality.", at_least=0),
+        Parameter("atol", float, 1e-8, "The absolute tolerance for equality.", at_least=0),
         Parameter("equal_nan", bool, False, "Whether NaN is the same as NaN."),
         Parameter("only_trained", bool, False, "Leave out parameters without a gradient.", advised=True),
     )
@@ -42,11 +51,12 @@ class UnchangedTensor(DebuggerRule):
         only_trained: bool,
     ) -> None:
         self._num_steps, self._rtol, self._atol, self._equal_nan = num_steps, rtol, atol, equal_nan
-        self._only_trained = only_trained and not tensor_regex  # who names a tensor means it
-        self._inspected = inspected(self.name, collection_names, regexes=tensor_regex)
+        # Tensors that are named explicitly are always checked.
+        self._only_trained = only_trained and not tensor_regex
+        self._inspected = tensors_to_inspect(self.name, collection_names, regexes=tensor_regex)
         self._training = Reader(self._inspected)
         self._evaluating = Reader(self._inspected, lambda tensor: tensor.kind not in LEARNED)
-        self._kept, self._streaks, self._history = Kept(), Streaks(), History()
+        self._kept, self._streaks, self._history = KeptRows(), Streaks(), History()
 
     @property
     def needs(self) -> Need:
@@ -68,7 +78,7 @@ class UnchangedTensor(DebuggerRule):
             yield self._finding(reading, index, hits=hits, steps=int(streaks[index]))
 
     def _is_close(self, now: Statistics, before: Statistics) -> Flags:
-        """Whether each row can be that of a tensor with all elements as near to those before as numpy.allclose asks."""
+        """Return whether each row fits a tensor with all elements close to the previous ones, as in numpy.allclose."""
         scales = np.abs(before[:, COMPARED])
         scales[:, :3] = np.hypot(before[:, [Column.MEAN]], before[:, [Column.STD]])
         with np.errstate(invalid="ignore"):
@@ -84,7 +94,7 @@ class UnchangedTensor(DebuggerRule):
         return Finding.at(
             reading.step,
             tensor,
-            f"{tensor.name} has not changed in {steps} steps{others(hits)}.",
+            f"{tensor.name} has not changed in {steps} steps{others_text(hits)}.",
             value=float(steps),
             threshold=float(self._num_steps),
             evidence=(self._history.evidence(reading, index, label="mean"),),

@@ -1,4 +1,4 @@
-"""Gradients too small to teach the layers that they belong to."""
+"""Gradients that are too small for their layers to learn."""
 
 from collections.abc import Iterator
 
@@ -6,8 +6,18 @@ import numpy as np
 
 from trainyard.formats.tensors.contract import Column, Step
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter
-from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, Streaks, trains, worst
-from trainyard.insight.rules.wording import for_long, others
+from trainyard.insight.rules.readings import (
+    Flags,
+    History,
+    Numbers,
+    Reader,
+    Reading,
+    Streaks,
+    duration_text,
+    others_text,
+    trains,
+    worst,
+)
 
 
 class VanishingGradient(DebuggerRule):
@@ -16,7 +26,7 @@ class VanishingGradient(DebuggerRule):
     name = "VanishingGradient"
     parameters = (
         Parameter("threshold", float, 1e-7, "The mean of |gradient| under which a gradient vanishes.", at_least=0),
-        Parameter("patience", int, 1, "For how many steps on end it must.", advised=20, at_least=1),
+        Parameter("patience", int, 1, "For how many consecutive steps it must vanish.", advised=20, at_least=1),
     )
 
     def __init__(self, *, threshold: float, patience: int) -> None:
@@ -43,7 +53,7 @@ class VanishingGradient(DebuggerRule):
             reading.step,
             tensor,
             f"The gradient {tensor.name} has a mean magnitude of {mean:.1e}, under {self._threshold:.0e}"
-            f"{for_long(self._patience)}{others(hits)}.",
+            f"{duration_text(self._patience)}{others_text(hits)}.",
             value=mean,
             threshold=self._threshold,
             evidence=(self._history.evidence(reading, index, label="mean |gradient|"),),

@@ -1,4 +1,4 @@
-"""Weights that change by far too much, or not at all."""
+"""Weights that change far too much or hardly at all."""
 
 import math
 from collections import defaultdict, deque
@@ -8,23 +8,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainyard.formats.tensors.contract import Probe, Step
-from trainyard.formats.tensors.probes import UPDATE_RATIO
+from trainyard.formats.tensors.statistics.probes import UPDATE_RATIO
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter
-from trainyard.insight.rules.probing import probe_values
-from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, Streaks, trains, worst
-from trainyard.insight.rules.wording import for_long, others
+from trainyard.insight.rules.probes import probe_values
+from trainyard.insight.rules.readings import (
+    Flags,
+    History,
+    Numbers,
+    Reader,
+    Reading,
+    Streaks,
+    duration_text,
+    others_text,
+    trains,
+    worst,
+)
 
 
 class WeightUpdateRatio(DebuggerRule):
-    """Finds weights whose updates are too large or too small a share of them."""
+    """Finds weights whose relative updates are too large or too small."""
 
     name = "WeightUpdateRatio"
     parameters = (
-        Parameter("num_steps", int, None, "How many steps back to compare; None is the step before.", at_least=1),
-        Parameter("large_threshold", float, 10.0, "The ratio that is too large when it is exceeded.", at_least=0),
-        Parameter("small_threshold", float, 1e-8, "The ratio under which it is too small.", at_least=0),
-        Parameter("epsilon", float, 1e-9, "Is added to each weight that is divided by.", at_least=0),
-        Parameter("patience", int, 1, "For how many steps on end it must be so.", advised=10, at_least=1),
+        Parameter("num_steps", int, None, "How many steps back to compare; None is the previous step.", at_least=1),
+        Parameter("large_threshold", float, 10.0, "The maximum ratio.", at_least=0),
+        Parameter("small_threshold", float, 1e-8, "The minimum ratio.", at_least=0),
+        Parameter("epsilon", float, 1e-9, "Added to each weight before dividing by it.", at_least=0),
+        Parameter("patience", int, 1, "For how many consecutive steps this must hold.", advised=10, at_least=1),
         Parameter("only_trained", bool, False, "Leave out weights without a gradient.", advised=True),
     )
 
@@ -68,9 +78,9 @@ class WeightUpdateRatio(DebuggerRule):
             yield self._finding(reading, index, hits=under, ratio=float(ratios[index]), limit=self._small)
 
     def _ratios(self, reading: Reading) -> Numbers:
-        """By what share each weight has changed; NaN where there is nothing before it."""
+        """Return the relative change of each weight; NaN if there is no previous value."""
         if self._num_steps is None:
-            return reading.measured(self._probe)
+            return reading.measure(self._probe)
         step, back = reading.step, self._num_steps
         return np.array([self._from_saved(step, tensor.name, back=back) for tensor in reading.tensors])
 
@@ -92,7 +102,7 @@ class WeightUpdateRatio(DebuggerRule):
             reading.step,
             tensor,
             f"The elements of {tensor.name} changed by {ratio:.2g} of themselves on average, {side} {limit:g}"
-            f"{for_long(self._patience)}{others(hits)}.",
+            f"{duration_text(self._patience)}{others_text(hits)}.",
             value=ratio,
             threshold=limit,
             evidence=(self._history.evidence(reading, index, label="|update| / |weight|"),),

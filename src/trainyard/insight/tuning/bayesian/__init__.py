@@ -1,4 +1,4 @@
-"""Bayesian optimisation: a Gaussian process learns the objective, and what promises most is tried next."""
+"""Bayesian optimisation: a Gaussian process models the objective, and an acquisition function picks the next trial."""
 
 from trainyard.insight.tuning.bayesian.strategy import BayesianStrategy
 

@@ -1,7 +1,7 @@
-"""What a trial is worth before it is made: the logarithm of how much better than the best it is expected to be.
+"""Acquisition functions: the logarithm of the expected improvement on the best trial.
 
-The logarithm, because far from everything good the expectation is smaller than any number a computer has, and a search
-for the best place must see there too which way is up.
+The expected improvement underflows far from every good point. Its logarithm does not, so a gradient search still finds
+the way uphill from there.
 """
 
 from collections.abc import Sequence
@@ -10,62 +10,65 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from scipy import special
 
-from trainyard.insight.tuning.bayesian.gp import GaussianProcess
-from trainyard.insight.tuning.bayesian.kernels import Array
+from trainyard.insight.tuning.bayesian.gaussian_process import GaussianProcess
+from trainyard.insight.tuning.bayesian.kernel import Array
 
 _HALF_LOG_2_PI = 0.5 * float(np.log(2.0 * np.pi))
-_FAR = 50.0  # standard deviations; from here on the series is exact, and the direct formula loses digits
-_SOFTNESS = 0.1  # the variance of the border between trials that go well and trials that fail
+# Beyond this many standard deviations the series is exact, and the direct formula loses digits.
+_SERIES_FROM_SIGMAS = 50.0
+# The variance of the border between trials that succeed and trials that fail.
+_FEASIBILITY_NOISE_VARIANCE = 0.1
 
 
-class Worth(NamedTuple):
+class AcquisitionValues(NamedTuple):
     values: Array
-    gradients: Array  # by the numeric coordinates; zero by the others
+    # By the numeric coordinates; zero for the others.
+    gradients: Array
 
 
 class Acquisition(Protocol):
-    """Says what points are worth: the more the better."""
+    """Scores points: higher is better."""
 
     def values(self, points: Array) -> Array: ...
 
-    def values_and_gradients(self, points: Array) -> Worth: ...
+    def values_and_gradients(self, points: Array) -> AcquisitionValues: ...
 
 
 class ExpectedImprovement:
-    """The logarithm of the expected improvement, averaged over the worlds of a process.
+    """The logarithm of the expected improvement, averaged over the fantasies of a process.
 
-    `bests` has the least that is known in each world. `curiosity` is the share of its deviation that a process is taken
-    to be unsure by: the less there is, the closer the search stays to what is known to be good.
+    `incumbents` has the lowest value of each fantasy. `exploration` scales the standard deviation of the posterior: the
+    lower it is, the closer the search stays to points that are known to be good.
     """
 
-    def __init__(self, process: GaussianProcess, bests: Array, *, curiosity: float = 1.0) -> None:
+    def __init__(self, process: GaussianProcess, incumbents: Array, *, exploration: float = 1.0) -> None:
         self._process = process
-        self._bests = bests
-        self._curiosity = curiosity
+        self._incumbents = incumbents
+        self._exploration = exploration
 
     def values(self, points: Array) -> Array:
         mean, variance = self._process.posterior(points)
-        deviation = self._curiosity * np.sqrt(variance)[:, None]
-        return _mean_of_logs(log_improvement((self._bests - _by_world(mean)) / deviation) + np.log(deviation))
+        deviation = self._exploration * np.sqrt(variance)[:, None]
+        return _log_mean_exp(log_improvement((self._incumbents - _by_fantasy(mean)) / deviation) + np.log(deviation))
 
-    def values_and_gradients(self, points: Array) -> Worth:
-        pull = self._process.posterior_with_pull(points)
-        deviation = self._curiosity * np.sqrt(pull.posterior.variance)[:, None]
-        z = (self._bests - _by_world(pull.posterior.mean)) / deviation
+    def values_and_gradients(self, points: Array) -> AcquisitionValues:
+        differentiable = self._process.differentiable_posterior(points)
+        deviation = self._exploration * np.sqrt(differentiable.posterior.variance)[:, None]
+        z = (self._incumbents - _by_fantasy(differentiable.posterior.mean)) / deviation
         logs = log_improvement(z) + np.log(deviation)
-        values = _mean_of_logs(logs)
-        # In each world, both derivatives are shares of the improvement, which has a share in the mean of all.
-        to_mean = -values[:, None] - np.log(logs.shape[1])
-        by_mean = -np.exp(special.log_ndtr(z) + to_mean)
-        by_deviation = np.exp(-0.5 * z * z - _HALF_LOG_2_PI + to_mean)
-        by_variance = by_deviation.sum(axis=1) * self._curiosity**2 / (2.0 * deviation[:, 0])
-        return Worth(values, pull.gradient(by_mean, by_variance))
+        values = _log_mean_exp(logs)
+        # Each fantasy contributes its share of the mean improvement to both derivatives.
+        log_share = -values[:, None] - np.log(logs.shape[1])
+        by_mean = -np.exp(special.log_ndtr(z) + log_share)
+        by_deviation = np.exp(-0.5 * z * z - _HALF_LOG_2_PI + log_share)
+        by_variance = by_deviation.sum(axis=1) * self._exploration**2 / (2.0 * deviation[:, 0])
+        return AcquisitionValues(values, differentiable.gradient(by_mean, by_variance))
 
 
-class Feasible:
-    """An acquisition of which only the share counts that a trial will not fail.
+class FeasibilityWeighted:
+    """An acquisition times the probability that a trial does not fail.
 
-    `process` has seen 1 at the points of trials that went well and -1 at those of trials that failed.
+    `process` is fitted to 1 at the points of trials that succeeded and -1 at those of trials that failed.
     """
 
     def __init__(self, acquisition: Acquisition, process: GaussianProcess) -> None:
@@ -74,39 +77,39 @@ class Feasible:
 
     def values(self, points: Array) -> Array:
         mean, variance = self._process.posterior(points)
-        chance: Array = special.log_ndtr(mean / np.sqrt(variance + _SOFTNESS))
-        return self._acquisition.values(points) + chance
+        log_probability: Array = special.log_ndtr(mean / np.sqrt(variance + _FEASIBILITY_NOISE_VARIANCE))
+        return self._acquisition.values(points) + log_probability
 
-    def values_and_gradients(self, points: Array) -> Worth:
-        worth = self._acquisition.values_and_gradients(points)
-        pull = self._process.posterior_with_pull(points)
-        deviation = np.sqrt(pull.posterior.variance + _SOFTNESS)
-        z = pull.posterior.mean / deviation
-        chance = special.log_ndtr(z)
-        by_z = np.exp(-0.5 * z * z - _HALF_LOG_2_PI - chance)
-        along = pull.gradient((by_z / deviation)[:, None], -0.5 * by_z * z / deviation**2)
-        return Worth(worth.values + chance, worth.gradients + along)
+    def values_and_gradients(self, points: Array) -> AcquisitionValues:
+        inner = self._acquisition.values_and_gradients(points)
+        differentiable = self._process.differentiable_posterior(points)
+        deviation = np.sqrt(differentiable.posterior.variance + _FEASIBILITY_NOISE_VARIANCE)
+        z = differentiable.posterior.mean / deviation
+        log_probability = special.log_ndtr(z)
+        by_z = np.exp(-0.5 * z * z - _HALF_LOG_2_PI - log_probability)
+        feasibility_gradient = differentiable.gradient((by_z / deviation)[:, None], -0.5 * by_z * z / deviation**2)
+        return AcquisitionValues(inner.values + log_probability, inner.gradients + feasibility_gradient)
 
 
-class Averaged:
-    """The mean of what several processes expect, of which any may be the right one."""
+class AveragedAcquisition:
+    """The mean of the acquisitions of several processes, each of which may be the right one."""
 
     def __init__(self, acquisitions: Sequence[Acquisition]) -> None:
         self._acquisitions = acquisitions
 
     def values(self, points: Array) -> Array:
-        return _mean_of_logs(np.column_stack([each.values(points) for each in self._acquisitions]))
+        return _log_mean_exp(np.column_stack([each.values(points) for each in self._acquisitions]))
 
-    def values_and_gradients(self, points: Array) -> Worth:
-        worths = [each.values_and_gradients(points) for each in self._acquisitions]
-        logs = np.column_stack([each.values for each in worths])
-        values = _mean_of_logs(logs)
-        shares = np.exp(logs - values[:, None]) / len(worths)
-        return Worth(values, np.einsum("pa,apc->pc", shares, np.array([each.gradients for each in worths])))
+    def values_and_gradients(self, points: Array) -> AcquisitionValues:
+        scores = [each.values_and_gradients(points) for each in self._acquisitions]
+        logs = np.column_stack([each.values for each in scores])
+        values = _log_mean_exp(logs)
+        shares = np.exp(logs - values[:, None]) / len(scores)
+        return AcquisitionValues(values, np.einsum("pa,apc->pc", shares, np.array([each.gradients for each in scores])))
 
 
-class AmongRelatives:
-    """An acquisition whose processes have the source of a point as their last axis, where this study comes first."""
+class TargetTaskAcquisition:
+    """An acquisition for the target task, whose processes have the task of a point as their last axis."""
 
     def __init__(self, acquisition: Acquisition) -> None:
         self._acquisition = acquisition
@@ -114,29 +117,29 @@ class AmongRelatives:
     def values(self, points: Array) -> Array:
         return self._acquisition.values(np.column_stack([points, np.zeros(len(points))]))
 
-    def values_and_gradients(self, points: Array) -> Worth:
-        worth = self._acquisition.values_and_gradients(np.column_stack([points, np.zeros(len(points))]))
-        return Worth(worth.values, worth.gradients[:, :-1])
+    def values_and_gradients(self, points: Array) -> AcquisitionValues:
+        inner = self._acquisition.values_and_gradients(np.column_stack([points, np.zeros(len(points))]))
+        return AcquisitionValues(inner.values, inner.gradients[:, :-1])
 
 
 def log_improvement(z: Array) -> Array:
-    """The logarithm of the expected excess of a standard normal number over -z: of density(z) + z * probability(z)."""
+    """Return the logarithm of pdf(z) + z * cdf(z), the expected improvement in standard deviations."""
     near = np.maximum(z, -1.0)
-    by_sum = np.log(np.exp(-0.5 * near * near - _HALF_LOG_2_PI) + near * special.ndtr(near))
-    below = np.clip(z, -_FAR, -1.0)
-    rest = 1.0 + below * np.sqrt(0.5 * np.pi) * special.erfcx(-below / np.sqrt(2.0))
-    far = np.minimum(z, -_FAR)
+    direct = np.log(np.exp(-0.5 * near * near - _HALF_LOG_2_PI) + near * special.ndtr(near))
+    below = np.clip(z, -_SERIES_FROM_SIGMAS, -1.0)
+    tail = 1.0 + below * np.sqrt(0.5 * np.pi) * special.erfcx(-below / np.sqrt(2.0))
+    far = np.minimum(z, -_SERIES_FROM_SIGMAS)
     squared = 1.0 / (far * far)
     series = squared * (1.0 - squared * (3.0 - squared * (15.0 - 105.0 * squared)))
-    log_rest = np.log(np.where(z < -_FAR, series, rest))
-    return np.where(z > -1.0, by_sum, -0.5 * z * z - _HALF_LOG_2_PI + log_rest)
+    log_tail = np.log(np.where(z < -_SERIES_FROM_SIGMAS, series, tail))
+    return np.where(z > -1.0, direct, -0.5 * z * z - _HALF_LOG_2_PI + log_tail)
 
 
-def _by_world(mean: Array) -> Array:
+def _by_fantasy(mean: Array) -> Array:
     return mean if mean.ndim == 2 else mean[:, None]
 
 
-def _mean_of_logs(logs: Array) -> Array:
-    most = logs.max(axis=1)
-    mean: Array = np.log(np.exp(logs - most[:, None]).mean(axis=1)) + most
+def _log_mean_exp(logs: Array) -> Array:
+    largest = logs.max(axis=1)
+    mean: Array = np.log(np.exp(logs - largest[:, None]).mean(axis=1)) + largest
     return mean

@@ -1,4 +1,4 @@
-"""What can be wrong with what a model learns from."""
+"""Faults in the training data."""
 
 import time
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from trainyard.testing.trainings import reviews
 from trainyard.testing.trainings.samples import Samples
-from trainyard.testing.trainings.setup import Setup
+from trainyard.testing.trainings.training_loop import Setup
 
 POISONED_STEP = 120
 OUTLIER_STEP = 150
@@ -35,7 +35,7 @@ def outlier_batch(setup: Setup) -> Setup:
 
 
 def blank_images(setup: Setup) -> Setup:
-    """From a step on the loader gives pictures that are all zero."""
+    """From one step on, the loader returns images that are all zero."""
 
     def blank(batch: Samples) -> Samples:
         return Samples(torch.zeros_like(batch.inputs), batch.targets)
@@ -44,7 +44,7 @@ def blank_images(setup: Setup) -> Setup:
 
 
 def stalled_loader(setup: Setup) -> Setup:
-    """The loader keeps the training waiting for one batch."""
+    """The loader takes very long for one batch."""
 
     def wait(batch: Samples) -> Samples:
         time.sleep(STALL_S)
@@ -54,15 +54,15 @@ def stalled_loader(setup: Setup) -> Setup:
 
 
 def rare_classes(setup: Setup) -> Setup:
-    """Of each digit from 5 to 9 only five pictures are left to learn from."""
+    """Only five training images are left of each digit from 5 to 9."""
     targets = setup.batches.samples.targets
     few = [(targets == digit).nonzero().flatten()[:5] for digit in range(5, 10)]
     kept = torch.cat([(targets < 5).nonzero().flatten(), *few])
-    return _with_samples(setup, setup.batches.samples.chosen(kept), epochs=2 * setup.epochs)
+    return _with_samples(setup, setup.batches.samples.select(kept), epochs=2 * setup.epochs)
 
 
 def shuffled_labels(setup: Setup) -> Setup:
-    """The loader mixes the labels of a batch apart from its pictures, so that there is nothing to learn."""
+    """The loader shuffles the labels of a batch independently of its images, so there is nothing to learn."""
     generator = torch.Generator().manual_seed(setup.batches.generator.initial_seed())
 
     def mix(batch: Samples) -> Samples:
@@ -72,62 +72,64 @@ def shuffled_labels(setup: Setup) -> Setup:
 
 
 def confused_labels(setup: Setup) -> Setup:
-    """Most pictures of a 3 are labelled as an 8."""
+    """Most images of a 3 are labelled as an 8."""
     inputs, targets = setup.batches.samples
     mistaken = (targets == 3) & (torch.arange(len(targets)) % 5 != 0)
     return _with_samples(setup, Samples(inputs, torch.where(mistaken, 8, targets)))
 
 
 def few_samples(setup: Setup) -> Setup:
-    """There are sixty pictures to learn from, and ten times the learning rate to learn them by heart."""
+    """There are only sixty training images, and the learning rate is ten times too high, so they are memorized."""
     for group in setup.optimizer.param_groups:
         group["lr"] *= 10
-    few = setup.batches.samples.chosen(torch.arange(60))
+    few = setup.batches.samples.select(torch.arange(60))
     return replace(_with_samples(setup, few, epochs=50), batches=replace(setup.batches, samples=few, size=10))
 
 
 def raw_pixels(setup: Setup) -> Setup:
-    """Pictures come with their pixels from 0 to 16, not normalised."""
+    """Images have pixels from 0 to 16 instead of normalized ones."""
 
-    def raw(samples: Samples) -> Samples:
+    def denormalize(samples: Samples) -> Samples:
         darkest = samples.inputs.min()
         return Samples((samples.inputs - darkest) / (samples.inputs.max() - darkest) * 16, samples.targets)
 
-    return replace(_with_samples(setup, raw(setup.batches.samples)), evaluation=raw(setup.evaluation))
+    return replace(_with_samples(setup, denormalize(setup.batches.samples)), evaluation=denormalize(setup.evaluation))
 
 
 def padded_sequences(setup: Setup) -> Setup:
-    """Reviews are filled up to five times the length of the longest."""
+    """Reviews are padded to five times the length of the longest."""
 
-    def padded(samples: Samples) -> Samples:
-        filling = (0, 4 * reviews.LONGEST)
-        return Samples(functional.pad(samples.inputs, filling, value=reviews.PADDING), samples.targets)
+    def pad(samples: Samples) -> Samples:
+        padding = (0, 4 * reviews.MAX_WORDS)
+        return Samples(functional.pad(samples.inputs, padding, value=reviews.PADDING), samples.targets)
 
-    return replace(_with_samples(setup, padded(setup.batches.samples)), evaluation=padded(setup.evaluation))
+    return replace(_with_samples(setup, pad(setup.batches.samples)), evaluation=pad(setup.evaluation))
 
 
 def unknown_words(setup: Setup) -> Setup:
-    """The tokenizer knows a quarter of the words; the rows of all others are never used."""
+    """The tokenizer knows only a quarter of the words; the embeddings of all others are never used."""
 
-    def unknown(samples: Samples) -> Samples:
+    def replace_unknown(samples: Samples) -> Samples:
         known = samples.inputs < len(reviews.VOCABULARY) // 4
         return Samples(torch.where(known, samples.inputs, reviews.UNKNOWN), samples.targets)
 
-    return replace(_with_samples(setup, unknown(setup.batches.samples)), evaluation=unknown(setup.evaluation))
+    return replace(
+        _with_samples(setup, replace_unknown(setup.batches.samples)), evaluation=replace_unknown(setup.evaluation)
+    )
 
 
 def _with_batch(setup: Setup, change: Callable[[Samples], Samples], *, at: int) -> Setup:
-    def disturb(step: int, batch: Samples) -> Samples:
+    def transform(step: int, batch: Samples) -> Samples:
         return change(batch) if step == at else batch
 
-    return replace(setup, batches=replace(setup.batches, disturb=disturb))
+    return replace(setup, batches=replace(setup.batches, transform=transform))
 
 
 def _with_batches(setup: Setup, change: Callable[[Samples], Samples], *, since: int) -> Setup:
-    def disturb(step: int, batch: Samples) -> Samples:
+    def transform(step: int, batch: Samples) -> Samples:
         return change(batch) if step >= since else batch
 
-    return replace(setup, batches=replace(setup.batches, disturb=disturb))
+    return replace(setup, batches=replace(setup.batches, transform=transform))
 
 
 def _with_samples(setup: Setup, samples: Samples, *, epochs: int | None = None) -> Setup:

@@ -1,4 +1,4 @@
-"""What can be wrong with a model: how it is built, how it begins, and what becomes of it on the way."""
+"""Faults in a model: its structure, its initial weights, and changes to them during training."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -7,9 +7,9 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from trainyard.testing.trainings.mlp import Perceptron
+from trainyard.testing.trainings.digits import Perceptron
 from trainyard.testing.trainings.samples import Samples
-from trainyard.testing.trainings.setup import Setup
+from trainyard.testing.trainings.training_loop import Setup
 
 SHARPENED_STEP = 100
 POISONED_WEIGHT_STEP = 90
@@ -18,12 +18,12 @@ EPSILON_STEP = 80
 
 
 def deep_sigmoid_stack(setup: Setup) -> Setup:
-    """Twelve layers of sigmoids stand where two of ReLUs were."""
+    """Twelve layers with sigmoids replace the two with ReLUs."""
     return _with_model(setup, Perceptron(widths=(32,) * 12, activation=nn.Sigmoid))
 
 
 def negative_biases(setup: Setup) -> Setup:
-    """The biases of the first layer begin at -100, so that none of its ReLUs ever lets anything through."""
+    """The biases of the first layer start at -100, so its ReLUs always output zero."""
     nn.init.constant_(setup.model.layer1.linear.bias, -100.0)
     return setup
 
@@ -35,26 +35,26 @@ def zeroed_layer(setup: Setup) -> Setup:
 
 
 def huge_layer(setup: Setup) -> Setup:
-    """The weights of the second layer begin a hundred times too large."""
+    """The weights of the second layer start a hundred times too large."""
     _multiply(setup.model.layer2.linear.weight, 100)
     return setup
 
 
 def constant_weights(setup: Setup) -> Setup:
-    """All weights begin at one and the same number, so that no unit of a layer ever differs from another."""
+    """All weights start at the same number, so the units of a layer never differ."""
     for name, parameter in setup.model.named_parameters():
         nn.init.constant_(parameter, 0.01 if name.endswith("weight") else 0.0)
     return setup
 
 
 def saturated_tanh(setup: Setup) -> Setup:
-    """The weights of the first layer begin a thousand times too large for a hyperbolic tangent."""
+    """The weights of the first layer start a thousand times too large for tanh."""
     _multiply(setup.model.layer1.linear.weight, 1000)
     return setup
 
 
 def saturated_sigmoid(setup: Setup) -> Setup:
-    """Sigmoids stand where ReLUs were, and the weights before them begin a thousand times too large."""
+    """Sigmoids replace the ReLUs, and the weights before them start a thousand times too large."""
     model = Perceptron(activation=nn.Sigmoid)
     _multiply(model.layer1.linear.weight, 1000)
     _multiply(model.layer2.linear.weight, 1000)
@@ -62,7 +62,7 @@ def saturated_sigmoid(setup: Setup) -> Setup:
 
 
 def sharpened_attention(setup: Setup) -> Setup:
-    """From a step on, queries and keys are so long that each letter looks at one other only."""
+    """From one step on, queries and keys are so large that each letter attends to a single other one."""
 
     def sharpen() -> None:
         for block in setup.model.blocks:
@@ -73,7 +73,7 @@ def sharpened_attention(setup: Setup) -> Setup:
 
 
 def poisoned_weight(setup: Setup) -> Setup:
-    """One weight of the second block's perceptron becomes NaN at a step."""
+    """One weight of the second block's MLP becomes NaN at one step."""
 
     def poison() -> None:
         with torch.no_grad():
@@ -83,12 +83,12 @@ def poisoned_weight(setup: Setup) -> Setup:
 
 
 def altered_replica(setup: Setup) -> Setup:
-    """The weights of the second layer change by a thousandth at a step, on this rank only."""
+    """The weights of the second layer change by a thousandth at one step, on this rank only."""
     return _with_event(setup, ALTERED_STEP, lambda: _multiply(setup.model.layer2.linear.weight, 1.001))
 
 
 def lost_epsilon(setup: Setup) -> Setup:
-    """A norm loses its epsilon at a step: it still gives good numbers, but its gradient at zero is NaN."""
+    """A norm loses its epsilon at one step: its values stay correct, but its gradient at zero is NaN."""
     norm = _Norm()
     setup.model.dropout = nn.Sequential(OrderedDict(drop=setup.model.dropout, norm=norm))
     return _with_event(setup, EPSILON_STEP, lambda: setattr(norm, "epsilon", 0.0))
@@ -109,12 +109,12 @@ def _with_model(setup: Setup, model: nn.Module) -> Setup:
 
 
 def _with_event(setup: Setup, at: int, act: Callable[[], None]) -> Setup:
-    def disturb(step: int, batch: Samples) -> Samples:
+    def transform(step: int, batch: Samples) -> Samples:
         if step == at:
             act()
         return batch
 
-    return replace(setup, batches=replace(setup.batches, disturb=disturb))
+    return replace(setup, batches=replace(setup.batches, transform=transform))
 
 
 def _multiply(weights: torch.Tensor, factor: float) -> None:

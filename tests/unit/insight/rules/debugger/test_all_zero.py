@@ -40,6 +40,6 @@ def test_an_empty_tensor_is_no_finding() -> None:
 
 def test_the_tensors_have_to_be_named() -> None:
     with pytest.raises(
-        InvalidRequest, match=r'AllZero does not know which tensors to look at; give .*"collection_names"'
+        InvalidRequest, match=r'AllZero does not know which tensors to inspect; set .*"collection_names"'
     ):
         make_rule("AllZero", {})

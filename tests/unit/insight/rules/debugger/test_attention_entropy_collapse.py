@@ -5,7 +5,7 @@ import pytest
 
 from tests.unit.insight.rules.steps import Run, found_by
 from trainyard.formats.tensors.contract import Probe, Step
-from trainyard.formats.tensors.probes import ROW_ENTROPY
+from trainyard.formats.tensors.statistics.probes import ROW_ENTROPY
 from trainyard.insight.rules.debugger.attention_entropy_collapse import ATTENTION
 
 WEIGHTS = "blocks.0.attention.softmax_output_0"

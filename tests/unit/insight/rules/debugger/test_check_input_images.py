@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.insight.rules.steps import Run, found_by
 from trainyard.formats.tensors.contract import Probe, Step
-from trainyard.formats.tensors.probes import CHANNEL_MEAN
+from trainyard.formats.tensors.statistics.probes import CHANNEL_MEAN
 
 IMAGES = "Net_input_0"
 

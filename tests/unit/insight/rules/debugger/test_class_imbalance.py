@@ -15,7 +15,7 @@ def test_a_class_that_is_too_rare_is_found_once_enough_labels_have_come() -> Non
     labels = np.array([0] * 55 + [1] * 5)
     (finding,) = found_by("ClassImbalance", looks(3, labels=labels, predictions=labels), samples="100")
     assert (finding.step, finding.tensor, finding.value, finding.threshold) == (1, "labels", 11.0, 10.0)
-    assert "Of 120 samples 110 are of class 0 and 10 of class 1" in finding.message
+    assert "Of 120 samples, 110 have class 0 and 10 have class 1" in finding.message
 
 
 def test_classes_that_come_ten_times_as_often_are_not_found() -> None:
@@ -28,7 +28,7 @@ def test_a_class_that_is_mostly_mistaken_is_found() -> None:
     (finding,) = found_by("ClassImbalance", looks(1, labels=labels, predictions=predictions), samples="100")
     assert (finding.tensor, finding.threshold) == ("predictions", 0.7)
     assert finding.value == pytest.approx(0.8)
-    assert finding.evidence[0].label == "share of class 1 that is mistaken"
+    assert finding.evidence[0].label == "mispredicted share of class 1"
 
 
 def test_patience_asks_for_so_many_looks_on_end() -> None:
@@ -78,6 +78,4 @@ def test_every_look_shows_those_before_it_and_how_many_classes_are_mistaken() ->
     assert [each.step for each in counts] == [each.step for each in mistakes] == [0, 1, 2]
     assert list(counts[-1].evidence[0].values) == [3.0, 3.0, 3.0]
     assert list(mistakes[-1].evidence[0].values) == [1.0, 1.0, 1.0]
-    assert "100% of class 1 are taken for other classes, more than 70%, and so are 1 other classes." in (
-        mistakes[0].message
-    )
+    assert "100% of class 1 is mispredicted, more than 70%, and so is 1 other class." in (mistakes[0].message)

@@ -22,7 +22,7 @@ def test_a_class_that_is_taken_for_another_is_found() -> None:
     (finding,) = found_by("Confusion", evaluations(told_for_the_other(20)))
     assert (finding.step, finding.tensor, finding.threshold) == (0, "predictions", 0.1)
     assert finding.value == pytest.approx(20 / 70)
-    assert "Of what is predicted to be class 0, 29% is of class 1, more than 10%" in finding.message
+    assert "Of the predictions of class 0, 29% are of class 1, more than 10%" in finding.message
     assert list(finding.evidence[0].values) == pytest.approx([0.8])
 
 
@@ -36,12 +36,12 @@ def test_many_small_confusions_of_one_class_are_found_on_the_diagonal() -> None:
     spread = np.where(np.arange(100) < 20, 0, labels)  # two of each other class are taken for class 0
     (finding,) = found_by("Confusion", [run.step({"labels": labels, "predictions": spread}, is_raw=True)])
     assert finding.value == pytest.approx(10 / 28)
-    assert "class 0, 36% is, less than 90%" in finding.message
+    assert "class 0, 36% are right, less than 90%" in finding.message
 
 
 def test_a_class_that_is_never_predicted_is_found() -> None:
     (finding,) = found_by("Confusion", evaluations(np.zeros(100)), max_off_diag="1")
-    assert "Class 1 is there, but never predicted" in finding.message
+    assert "Class 1 occurs, but is never predicted" in finding.message
     assert finding.value == 0
 
 
@@ -79,7 +79,7 @@ def test_of_several_confusions_the_worst_is_told() -> None:
     told[200:260] = 1  # 60 of class 2 for class 1
     told[60:80] = 2  # 20 of class 0 for class 2
     (finding,) = found_by("Confusion", [Run().step({"labels": labels, "predictions": told}, is_raw=True)])
-    assert "Of what is predicted to be class 1, 43% is of class 2" in finding.message
+    assert "Of the predictions of class 1, 43% are of class 2" in finding.message
     assert finding.value == pytest.approx(60 / 140)
 
 
@@ -115,10 +115,10 @@ def test_looks_on_end_are_told_with_how_often_predictions_were_right() -> None:
     steps = evaluations(*[told_for_the_other(20)] * 2, LABELS, *[told_for_the_other(20)] * 3)
     (finding,) = found_by("Confusion", steps, patience="3")
     assert finding.step == 5
-    assert finding.message.endswith("more than 10%, at 3 looks on end.")
+    assert finding.message.endswith("more than 10%, in 3 consecutive checks.")
     assert list(finding.evidence[0].steps) == [0, 1, 2, 3, 4, 5]
     assert list(finding.evidence[0].values) == pytest.approx([0.8, 0.8, 1.0, 0.8, 0.8, 0.8])
-    assert finding.evidence[0].label == "share of right predictions"
+    assert finding.evidence[0].label == "accuracy"
 
 
 def test_each_worker_and_each_mode_is_looked_at_by_itself() -> None:

@@ -67,7 +67,7 @@ def test_a_report_is_written_and_nothing_is_found() -> None:
     page.feed(files["xgboost_report.html"])
     assert page.open == []
     assert page.seen.count("svg") == 3  # a metric, an importance, a matrix
-    assert "75.0% of 4 samples are told right" in files["xgboost_report.html"]
+    assert "75.0% of 4 samples are predicted correctly" in files["xgboost_report.html"]
     assert "reg:&lt;x&gt;" in files["xgboost_report.html"]
     assert "<td>validation-rmse</td><td>12</td><td>2.4</td>" in files["xgboost_report.html"]
 
@@ -83,7 +83,7 @@ def test_a_regression_shows_residuals_and_no_matrix() -> None:
     page = written(rounds([0.5, 1.5, 2.25], [0.25, 1.5, 3.0]))["xgboost_report.html"]
     assert "Residuals after round 4" in page
     assert "<td>largest magnitude</td><td>0.75</td>" in page
-    assert "are told right" not in page
+    assert "are predicted correctly" not in page
 
 
 def test_the_notebook_is_one() -> None:
@@ -95,7 +95,7 @@ def test_the_notebook_is_one() -> None:
 
 
 def test_a_training_that_told_nothing_has_a_report_that_says_so() -> None:
-    assert "told of no round" in written([])["xgboost_report.html"]
+    assert "reported no rounds" in written([])["xgboost_report.html"]
 
 
 def test_the_report_says_how_many_rounds_there_were_and_what_each_hyperparameter_was() -> None:

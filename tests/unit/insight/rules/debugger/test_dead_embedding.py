@@ -3,7 +3,7 @@ import pytest
 
 from tests.unit.insight.rules.steps import Run, found_by
 from trainyard.formats.tensors.contract import Probe, Step
-from trainyard.formats.tensors.probes import ZERO_ROWS
+from trainyard.formats.tensors.statistics.probes import ZERO_ROWS
 
 STATE = "optimizer/exp_avg_sq/Net_embedding.weight"
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from tests.unit.insight.rules.steps import Run, found_by
 from trainyard.formats.tensors.contract import Mode, Probe, Step
-from trainyard.formats.tensors.probes import IDLE_UNITS
+from trainyard.formats.tensors.statistics.probes import IDLE_UNITS
 
 OUTPUT = "block1.relu_output_0"
 PROBE = Probe(IDLE_UNITS, (0.0, math.inf, 0.01))

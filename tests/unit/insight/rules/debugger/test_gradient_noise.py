@@ -3,7 +3,7 @@ import pytest
 
 from tests.unit.insight.rules.steps import Run, found_by
 from trainyard.formats.tensors.contract import Mode, Probe, Step
-from trainyard.formats.tensors.probes import COSINE
+from trainyard.formats.tensors.statistics.probes import COSINE
 from trainyard.insight.rules.contract import Severity
 
 WEIGHT, BIAS = "gradient/Net_fc.weight", "gradient/Net_fc.bias"

@@ -60,7 +60,7 @@ def test_a_loss_that_is_nan_is_left_to_other_rules() -> None:
 
 
 def test_no_loss_at_all_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="LossNotDecreasing has no loss to look at"):
+    with pytest.raises(InvalidRequest, match="LossNotDecreasing has no loss to check"):
         make_rule("LossNotDecreasing", {"use_losses_collection": "False"})
 
 

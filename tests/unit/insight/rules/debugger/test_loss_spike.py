@@ -50,7 +50,7 @@ def test_a_jump_is_told_in_robust_deviations_of_the_logarithms() -> None:
     deviation = 1.4826 * np.median(np.abs(before - np.median(before)))
     assert finding.value == pytest.approx((np.log(30.0) - np.median(before)) / deviation)
     assert "from about" in finding.message
-    assert f"{finding.value:.0f} deviations above the last 49 steps, where 10 are many" in finding.message
+    assert f"{finding.value:.0f} deviations above the last 49 steps; the limit is 10" in finding.message
     assert list(finding.evidence[0].steps) == list(range(11, 61))
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from tests.unit.insight.rules.steps import Run, found_by
 from trainyard.formats.tensors.contract import Probe, Step
-from trainyard.formats.tensors.probes import VALUE_SHARE
+from trainyard.formats.tensors.statistics.probes import VALUE_SHARE
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.insight.rules.catalog import make_rule
 from trainyard.insight.rules.debugger.nlp_sequence_ratio import NLPSequenceRatio

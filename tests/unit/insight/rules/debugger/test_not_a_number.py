@@ -34,7 +34,7 @@ def test_the_module_whose_output_was_first_is_found_with_step_pass_and_rank() ->
     assert (finding.tensor, finding.module, finding.step, finding.worker) == ("norm_output_0", "norm", 1, "worker_3")
     assert "In step 1 of worker_3, 1 of the 4 elements of norm_output_0 are NaN or infinite" in finding.message
     assert "the first in the forward pass" in finding.message
-    assert "the module norm made them" in finding.message
+    assert "the module norm produced them" in finding.message
     assert (finding.severity, finding.value, finding.threshold) == (Severity.CRITICAL, 1.0, 0.0)
     assert list(finding.evidence[0].values) == [0.5, pytest.approx(np.nan, nan_ok=True)]
 
@@ -42,18 +42,18 @@ def test_the_module_whose_output_was_first_is_found_with_step_pass_and_rank() ->
 def test_a_batch_that_brings_nan_is_found() -> None:
     (finding,) = found(everything_from("conv_input_0"))
     assert (finding.tensor, finding.module) == ("conv_input_0", "conv")
-    assert "the batch has them" in finding.message
+    assert "they are in the batch" in finding.message
 
 
 def test_an_operation_between_modules_is_found() -> None:
     (finding,) = found(everything_from("norm_input_0"))
-    assert "an operation in front of it that is no module made them" in finding.message
+    assert "an operation before it that is not a module produced them" in finding.message
 
 
 def test_a_weight_that_was_nan_before_the_step_is_found() -> None:
     (finding,) = found({**everything_from("norm_output_0"), "Net_norm.weight": BAD})
     assert (finding.tensor, finding.module) == ("Net_norm.weight", "norm")
-    assert "the update before made them, or the program" in finding.message
+    assert "the previous update or the program produced them" in finding.message
 
 
 def test_an_overflow_is_found_as_the_cause_of_the_nan_after_it() -> None:
@@ -64,7 +64,7 @@ def test_an_overflow_is_found_as_the_cause_of_the_nan_after_it() -> None:
 def test_a_loss_function_is_found() -> None:
     (finding,) = found({f"gradient/{name}": BAD for name in PARAMETERS})
     assert finding.tensor == LOSS
-    assert "the loss function made them" in finding.message
+    assert "the loss function produced them" in finding.message
 
 
 def test_the_backward_pass_is_found_with_the_modules_that_it_can_be() -> None:

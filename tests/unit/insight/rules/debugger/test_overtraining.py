@@ -53,7 +53,7 @@ def test_a_validation_loss_that_rises_again_is_found_with_the_advised_defaults()
     rising = [0.6 + 0.02 * step for step in range(14)]
     (finding, *_) = found_by("Overtraining", epochs([0.1] * 14, rising), defaults="advised")
     assert (finding.mode, finding.step) == (Mode.EVAL, 32)
-    assert "and was 18% above that since" in finding.message
+    assert "they were 18% above it on average" in finding.message
 
 
 def test_a_program_that_never_evaluates_has_phases_of_five_hundred_steps() -> None:

@@ -3,9 +3,9 @@ import pytest
 
 from tests.unit.insight.rules.steps import Run, found_by
 from trainyard.formats.tensors.contract import Probe, Step
-from trainyard.formats.tensors.probes import CHECKSUM
+from trainyard.formats.tensors.statistics.probes import CHECKSUM
 from trainyard.insight.rules.contract import Severity
-from trainyard.insight.rules.probing import probe_values
+from trainyard.insight.rules.probes import probe_values
 
 WEIGHT, OTHER = "Net_fc1.weight", "Net_fc2.weight"
 EQUAL = np.arange(16.0).reshape(4, 4)

@@ -2,14 +2,14 @@ import numpy as np
 
 from tests.unit.insight.rules.steps import Run, found_by
 from trainyard.formats.tensors.contract import Probe, Step
-from trainyard.formats.tensors.probes import IDLE_UNITS
+from trainyard.formats.tensors.statistics.probes import IDLE_UNITS
 
 TANH, SIGMOID = "layer1.tanh_input_0", "gate.sigmoid_input_0"
 TANH_PROBE = Probe(IDLE_UNITS, (-9.4999, 9.4999, 0.01))
 SIGMOID_PROBE = Probe(IDLE_UNITS, (-23.0, 16.99999, 0.01))
 
 
-def measured(*, tanh: float, sigmoid: float) -> Step:
+def measure(*, tanh: float, sigmoid: float) -> Step:
     measures = {
         (TANH, TANH_PROBE): tanh,
         (TANH, SIGMOID_PROBE): 0.0,
@@ -20,19 +20,19 @@ def measured(*, tanh: float, sigmoid: float) -> Step:
 
 
 def test_a_layer_with_too_many_saturated_units_is_found() -> None:
-    (finding,) = found_by("SaturatedActivation", [measured(tanh=0.625, sigmoid=0.1)])
+    (finding,) = found_by("SaturatedActivation", [measure(tanh=0.625, sigmoid=0.1)])
     assert (finding.tensor, finding.module, finding.value, finding.threshold) == (TANH, "layer1.tanh", 62.5, 50)
     assert "between -9.4999 and 9.4999" in finding.message
 
 
 def test_a_sigmoid_has_limits_of_its_own() -> None:
-    (finding,) = found_by("SaturatedActivation", [measured(tanh=0.1, sigmoid=0.8)])
+    (finding,) = found_by("SaturatedActivation", [measure(tanh=0.1, sigmoid=0.8)])
     assert finding.tensor == SIGMOID
     assert "between -23 and 17" in finding.message
 
 
 def test_units_with_a_slope_are_not_found() -> None:
-    assert found_by("SaturatedActivation", [measured(tanh=0.5, sigmoid=0.5)]) == []
+    assert found_by("SaturatedActivation", [measure(tanh=0.5, sigmoid=0.5)]) == []
 
 
 def test_raw_inputs_are_judged_where_nothing_was_measured() -> None:

@@ -63,7 +63,7 @@ def test_steps_that_the_other_run_has_not_are_not_compared() -> None:
 
 
 def test_a_run_that_is_not_at_hand_is_an_error_that_names_it() -> None:
-    with pytest.raises(InvalidRequest, match=f'the other run "{OTHER}" are not at hand'):
+    with pytest.raises(InvalidRequest, match=f'the other run "{OTHER}" are not available'):
         found_by("SimilarAcrossRuns", losses([2.3]), other_trials=OTHER)
     with pytest.raises(InvalidRequest, match='needs the parameter "other_trials"'):
         make_rule("SimilarAcrossRuns", {})

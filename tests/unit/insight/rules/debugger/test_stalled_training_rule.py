@@ -25,7 +25,7 @@ def test_a_training_of_which_nothing_comes_is_found_while_it_waits() -> None:
     assert list(rule.check(Run().step(LOSS))) == []
     assert list(rule.idle(60)) == []
     (finding,) = rule.idle(61)
-    assert "No step has come for 61 s" in finding.message
+    assert "There was no step for 61 s" in finding.message
 
 
 def test_a_training_that_never_begins_is_found_too() -> None:

@@ -4,14 +4,14 @@ from scipy import integrate
 
 from trainyard.insight.tuning.bayesian.acquisition import (
     Acquisition,
-    Averaged,
+    AveragedAcquisition,
     ExpectedImprovement,
-    Feasible,
+    FeasibilityWeighted,
     log_improvement,
 )
-from trainyard.insight.tuning.bayesian.fitting import Beliefs
-from trainyard.insight.tuning.bayesian.gp import GaussianProcess, Hyperparameters
-from trainyard.insight.tuning.bayesian.kernels import Array, Geometry
+from trainyard.insight.tuning.bayesian.gaussian_process import GaussianProcess, Hyperparameters
+from trainyard.insight.tuning.bayesian.kernel import Array, Geometry
+from trainyard.insight.tuning.bayesian.prior import Prior
 
 GEOMETRY = Geometry((0, 3, 0))
 
@@ -22,23 +22,25 @@ def rows(count: int, *, seed: int) -> Array:
 
 
 def process(targets: Array, *, seed: int = 0) -> GaussianProcess:
-    vector = Beliefs(length=0.0, noise=-6.0).of(GEOMETRY).means
+    vector = Prior(log_lengthscale=0.0, log_noise_variance=-6.0).distribution(GEOMETRY).means
     known = rows(len(targets), seed=seed)
-    return GaussianProcess(GEOMETRY, Hyperparameters.of(vector, GEOMETRY), points=known, targets=targets)
+    return GaussianProcess(GEOMETRY, Hyperparameters.from_vector(vector, GEOMETRY), points=known, targets=targets)
 
 
 def improvement(*, seed: int) -> ExpectedImprovement:
-    """That of a process with three worlds."""
-    worlds = np.random.default_rng(3).standard_normal((10, 3))
-    return ExpectedImprovement(process(worlds, seed=seed), worlds.min(axis=0), curiosity=0.5)
+    """Return the acquisition of a process with three fantasies."""
+    fantasies = np.random.default_rng(3).standard_normal((10, 3))
+    return ExpectedImprovement(process(fantasies, seed=seed), fantasies.min(axis=0), exploration=0.5)
 
 
 @pytest.fixture(params=["one process", "two that are possible"])
 def acquisition(request: pytest.FixtureRequest) -> Acquisition:
     """One with trials of which some failed."""
-    several = Averaged([improvement(seed=0), improvement(seed=1)])
+    several = AveragedAcquisition([improvement(seed=0), improvement(seed=1)])
     labels = np.sign(np.random.default_rng(3).standard_normal(10))
-    return Feasible(improvement(seed=0) if request.param == "one process" else several, process(labels, seed=4))
+    return FeasibilityWeighted(
+        improvement(seed=0) if request.param == "one process" else several, process(labels, seed=4)
+    )
 
 
 @pytest.mark.parametrize("z", [3.0, 0.0, -0.99, -1.01, -7.0, -30.0, -49.9, -50.1, -300.0, -5000.0])
@@ -61,19 +63,19 @@ def test_the_value_is_the_mean_improvement_of_samples_of_the_posterior() -> None
 
 def test_the_gradient_is_the_slope_of_the_value(acquisition: Acquisition) -> None:
     asked = rows(6, seed=5)
-    worth = acquisition.values_and_gradients(asked)
-    assert worth.values == pytest.approx(acquisition.values(asked))
+    found = acquisition.values_and_gradients(asked)
+    assert found.values == pytest.approx(acquisition.values(asked))
     for axis in (0, 2):
         step = 1e-6 * np.eye(3)[axis]
         slopes = (acquisition.values(asked + step) - acquisition.values(asked - step)) / 2e-6
-        assert worth.gradients[:, axis] == pytest.approx(slopes, rel=1e-3, abs=1e-4)
-    assert not worth.gradients[:, 1].any()
+        assert found.gradients[:, axis] == pytest.approx(slopes, rel=1e-3, abs=1e-4)
+    assert not found.gradients[:, 1].any()
 
 
 def test_what_several_processes_expect_is_the_mean_of_their_improvements() -> None:
     asked = rows(4, seed=5)
     one, two = (np.exp(improvement(seed=seed).values(asked)) for seed in (0, 1))
-    found = Averaged([improvement(seed=0), improvement(seed=1)]).values(asked)
+    found = AveragedAcquisition([improvement(seed=0), improvement(seed=1)]).values(asked)
     assert np.exp(found) == pytest.approx(0.5 * (one + two))
 
 
@@ -81,6 +83,6 @@ def test_a_point_where_trials_fail_is_worth_less() -> None:
     known = process(np.zeros(6))
     anywhere = ExpectedImprovement(known, np.zeros(1))
     labels = np.array([1.0, 1.0, 1.0, 1.0, 1.0, -1.0])
-    loss = anywhere.values(known.points) - Feasible(anywhere, process(labels)).values(known.points)
+    loss = anywhere.values(known.points) - FeasibilityWeighted(anywhere, process(labels)).values(known.points)
     assert loss[5] > 2.0
     assert np.all(loss[:5] < 0.2)

@@ -3,19 +3,19 @@ import math
 import numpy as np
 import pytest
 
-from trainyard.foundation.tuning import Direction, ParameterRange, RangeKind, Scaling
+from trainyard.foundation.jobs.tuning import Direction, HyperparameterRange, RangeKind, Scaling
 from trainyard.insight.tuning.bayesian import BayesianStrategy
 from trainyard.insight.tuning.contract import Observation, State, Value
 from trainyard.insight.tuning.space import Space
 
 PLANE = Space(
-    [ParameterRange(name, RangeKind.CONTINUOUS, 0.0, 1.0, Scaling.LINEAR) for name in ("x", "y")],
+    [HyperparameterRange(name, RangeKind.CONTINUOUS, 0.0, 1.0, Scaling.LINEAR) for name in ("x", "y")],
 )
 MIXED = Space(
     [
-        ParameterRange("rate", RangeKind.CONTINUOUS, 1e-5, 1.0, Scaling.LOGARITHMIC),
-        ParameterRange("layers", RangeKind.INTEGER, 1, 12, Scaling.LINEAR),
-        ParameterRange("optimizer", RangeKind.CATEGORICAL, values=("sgd", "adam", "lamb", "lion")),
+        HyperparameterRange("rate", RangeKind.CONTINUOUS, 1e-5, 1.0, Scaling.LOGARITHMIC),
+        HyperparameterRange("layers", RangeKind.INTEGER, 1, 12, Scaling.LINEAR),
+        HyperparameterRange("optimizer", RangeKind.CATEGORICAL, values=("sgd", "adam", "lamb", "lion")),
     ]
 )
 
@@ -73,7 +73,7 @@ def test_trials_at_the_same_time_keep_away_from_each_other() -> None:
 
 @pytest.mark.parametrize("source", ["", "parent"])
 def test_a_place_where_trials_fail_is_left(source: str) -> None:
-    """All that is promising lies where trials fail: beyond 0.6 of the second axis."""
+    """Everything promising is where trials fail: beyond 0.6 of the second axis."""
     history = [
         Observation(each, State.FAILED, source=source)
         if float(each["y"]) > 0.6
@@ -114,7 +114,7 @@ def test_a_trial_that_was_cut_short_is_no_new_best() -> None:
     assert bowl(asked(PLANE, [*history, Observation(far, State.CUT_SHORT, reached, (reached,))])) < 0.1
 
 
-def test_the_first_trial_after_a_parent_is_near_what_was_best_there() -> None:
+def test_the_first_trial_after_a_parent_is_near_its_best() -> None:
     found = asked(PLANE, measured(PLANE, 30, source="parent"))
     assert bowl(found) < 0.02
 
@@ -123,13 +123,13 @@ def test_a_parent_that_says_the_opposite_is_soon_not_believed() -> None:
     misleading = [
         Observation(each.values, State.MEASURED, -(each.value or 0.0), source="parent") for each in measured(PLANE, 20)
     ]
-    own = [Observation(each, State.MEASURED, bowl(each)) for each in sampled(PLANE, 12, seed=5)]
-    assert bowl(asked(PLANE, [*misleading, *own])) < 0.1
+    is_target = [Observation(each, State.MEASURED, bowl(each)) for each in sampled(PLANE, 12, seed=5)]
+    assert bowl(asked(PLANE, [*misleading, *is_target])) < 0.1
 
 
 def test_thirty_hyperparameters_of_thirty_categories_are_searched() -> None:
     ranges = [
-        ParameterRange(f"p{index}", RangeKind.CATEGORICAL, values=tuple(f"v{each}" for each in range(30)))
+        HyperparameterRange(f"p{index}", RangeKind.CATEGORICAL, values=tuple(f"v{each}" for each in range(30)))
         for index in range(30)
     ]
     space = Space(ranges)

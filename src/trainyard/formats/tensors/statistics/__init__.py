@@ -1,0 +1,1 @@
+"""The numbers that are computed from a tensor: statistics and reductions, histograms, probes."""
