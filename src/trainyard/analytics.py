@@ -1,27 +1,32 @@
-"""What came of training and tuning jobs, as tables. Making one asks the yard nothing; pandas is needed last."""
+"""Results of training and tuning jobs as tables. Only `dataframe` and `export_csv` need pandas."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from trainyard.following import Description
+from trainyard._sdk.training.cloudwatch import metric_datapoints
+from trainyard._sdk.training.stream import Description
+from trainyard._sdk.tuning.job import TuningJobHandle
+from trainyard._sdk.tuning.text import value_of
 from trainyard.foundation.errors import Unavailable
-from trainyard.metric_periods import period_of
 from trainyard.session import Session
-from trainyard.tuning_job import TuningJob
-from trainyard.tuning_text import value_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-NAMESPACE = "/aws/sagemaker/TrainingJobs"
+__all__ = ["AnalyticsMetricsBase", "HyperparameterTuningJobAnalytics", "TrainingJobAnalytics"]
+
 
 Record = dict[str, Any]
 
 
 class AnalyticsMetricsBase(ABC):
-    """A table that is asked for once and then kept."""
+    """The base of the tables. A table is fetched at the first use and then cached.
+
+    Args:
+        sagemaker_session: The session to use. Default: a new one, created at the first use.
+    """
 
     def __init__(self, sagemaker_session: Session | None) -> None:
         self._session = sagemaker_session
@@ -29,12 +34,19 @@ class AnalyticsMetricsBase(ABC):
 
     @property
     def session(self) -> Session:
-        """The session given, else one that is made now."""
+        """The session, created at the first use if none was given."""
         self._session = self._session or Session()
         return self._session
 
     def dataframe(self, force_refresh: bool = False) -> "pd.DataFrame":
-        """The table as pandas has it, asked for anew where wanted; Unavailable without pandas."""
+        """Return the table as a pandas DataFrame.
+
+        Args:
+            force_refresh: Whether to fetch the table again.
+
+        Raises:
+            Unavailable: pandas is not installed.
+        """
         if force_refresh:
             self.clear_cache()
         if self._dataframe is None:
@@ -42,20 +54,29 @@ class AnalyticsMetricsBase(ABC):
         return self._dataframe
 
     def export_csv(self, filename: str) -> None:
-        """Write the table to a file."""
+        """Write the table to a CSV file.
+
+        Args:
+            filename: Path of the file.
+        """
         self.dataframe().to_csv(filename)
 
     @abstractmethod
     def records(self) -> list[Record]:
-        """The rows of the table, for which pandas is not needed."""
+        """Return the rows of the table. This does not need pandas."""
 
     def clear_cache(self) -> None:
-        """Forget what was asked."""
+        """Clear the cache, so that the next use fetches the table again."""
         self._dataframe = None
 
 
 class HyperparameterTuningJobAnalytics(AnalyticsMetricsBase):
-    """The training jobs of a tuning job: their hyperparameters, what they came to, and when they ran."""
+    """The training jobs of a tuning job: hyperparameters, final objective values and times.
+
+    Args:
+        hyperparameter_tuning_job_name: Name of the tuning job.
+        sagemaker_session: The session to use. Default: a new one, created at the first use.
+    """
 
     def __init__(self, hyperparameter_tuning_job_name: str, sagemaker_session: Session | None = None) -> None:
         super().__init__(sagemaker_session)
@@ -70,7 +91,11 @@ class HyperparameterTuningJobAnalytics(AnalyticsMetricsBase):
         return [_record(summary) for summary in self.training_job_summaries()]
 
     def description(self, force_refresh: bool = False) -> dict[str, Any]:
-        """What DescribeHyperParameterTuningJob answers."""
+        """Return the DescribeHyperParameterTuningJob response.
+
+        Args:
+            force_refresh: Whether to fetch it again.
+        """
         if force_refresh:
             self.clear_cache()
         if self._description is None:
@@ -78,7 +103,11 @@ class HyperparameterTuningJobAnalytics(AnalyticsMetricsBase):
         return self._description
 
     def training_job_summaries(self, force_refresh: bool = False) -> list[dict[str, Any]]:
-        """What ListTrainingJobsForHyperParameterTuningJob answers, all pages of it, the first job first."""
+        """Return the summaries of all training jobs, oldest first.
+
+        Args:
+            force_refresh: Whether to fetch them again.
+        """
         if force_refresh:
             self.clear_cache()
         if self._summaries is None:
@@ -87,7 +116,7 @@ class HyperparameterTuningJobAnalytics(AnalyticsMetricsBase):
 
     @property
     def tuning_ranges(self) -> dict[str, Any]:
-        """The ranges by the names of the hyperparameters; of several algorithms, by theirs first."""
+        """The ranges by hyperparameter name; for several algorithms, by algorithm name and hyperparameter name."""
         description = self.description()
         if "TrainingJobDefinition" in description:
             return _by_name(description["HyperParameterTuningJobConfig"]["ParameterRanges"])
@@ -98,14 +127,21 @@ class HyperparameterTuningJobAnalytics(AnalyticsMetricsBase):
         super().clear_cache()
         self._description = self._summaries = None
 
-    def _job(self) -> TuningJob:
-        return TuningJob(self.session.api, self.name)
+    def _job(self) -> TuningJobHandle:
+        return TuningJobHandle(self.session.api, self.name)
 
 
 class TrainingJobAnalytics(AnalyticsMetricsBase):
-    """The metrics of a training job: for each a mean per period, by the seconds since its first.
+    """The metrics of a training job: the mean of each period, with the seconds since the first one.
 
-    The period is a minute unless it is given; for a job of more than a day, the least that one answer has room for.
+    Args:
+        training_job_name: Name of the job.
+        metric_names: The metrics. Default: all that the job defines.
+        sagemaker_session: The session to use. Default: a new one, created at the first use.
+        start_time: Start of the time range. Default: the start of the training.
+        end_time: End of the time range. Default: the end of the training, or now.
+        period: Length of a period in seconds. Default: a minute, or more for a job of over a day, because one response
+            holds 1,440 values.
     """
 
     def __init__(
@@ -135,18 +171,17 @@ class TrainingJobAnalytics(AnalyticsMetricsBase):
     def _series(self, metric: str, description: Description) -> list[Record]:
         start = self._start_time or description.get("TrainingStartTime") or description["CreationTime"]
         end = self._end_time or description.get("TrainingEndTime") or datetime.now(UTC)
-        end += timedelta(minutes=1)  # CloudWatch leaves out the minute that the end lies in
-        points = self.session.api.call(
-            "cloudwatch",
-            "GetMetricStatistics",
-            Namespace=NAMESPACE,
-            MetricName=metric,
-            Dimensions=[{"Name": "TrainingJobName", "Value": self.name}],
-            StartTime=start,
-            EndTime=end,
-            Period=self._period_s or int(period_of(start, end).total_seconds()),
-            Statistics=["Average"],
-        )["Datapoints"]
+        # CloudWatch leaves out the minute of the end time.
+        end += timedelta(minutes=1)
+        points = metric_datapoints(
+            self.session.api,
+            self.name,
+            metric,
+            start=start,
+            end=end,
+            statistics=["Average"],
+            period_s=self._period_s,
+        )
         series = sorted(points, key=lambda point: point["Timestamp"])
         return [
             {
@@ -163,8 +198,8 @@ def _pandas() -> Any:
         import pandas as pd
     except ImportError as error:
         raise Unavailable(
-            "A dataframe needs pandas, which is not installed here: pip install 'trainyard[pandas]'. "
-            "records() gives the same rows without it."
+            "A dataframe needs pandas, which is not installed: pip install 'trainyard[pandas]'. "
+            "records() returns the same rows without it."
         ) from error
     return pd
 
@@ -186,7 +221,7 @@ def _record(summary: Description) -> Record:
 
 
 def _number(text: str) -> float | str:
-    """The number that a text is; any other text as it is, JSON too."""
+    """Return a text as a number if it is one, else unchanged."""
     try:
         return float(text)
     except ValueError:

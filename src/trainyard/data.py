@@ -1,4 +1,4 @@
-"""Readers for training scripts: the records of a channel, or of files, one after another.
+"""Datasets for training scripts: the records of a channel or of files, one after another.
 
     from trainyard.data import RecordIODataset
 
@@ -6,11 +6,11 @@
         for record in RecordIODataset("train"):
             ...
 
-Of a Pipe channel, each iteration is the next epoch: the state lies in /opt/ml/pipe_state, where other readers of Pipe
-channels have it too, so that processes and readers can take turns. Of a File or FastFile channel, each iteration reads
-all files, in the order of their paths. No framework is needed; with PyTorch, `RecordIODataset("train").torch()` is an
-IterableDataset for a DataLoader. Of its workers, those of a File channel share the files, while a Pipe is read by the
-first alone: it has one reader.
+For a Pipe channel, each iteration reads the next epoch. The number of the epoch is stored in /opt/ml/pipe_state, where
+other readers of Pipe channels store it too, so that processes and readers can take turns. For a File or FastFile
+channel, each iteration reads all files in the order of their paths. No framework is needed. With PyTorch,
+`RecordIODataset("train").torch()` is an IterableDataset for a DataLoader: its workers share the files of a File
+channel, but only the first worker reads a Pipe, which can have one reader.
 """
 
 import fcntl
@@ -36,10 +36,16 @@ _BUFFER_BYTES = 1 << 20
 
 
 class Dataset(ABC, Generic[T_co]):
-    """The records of a channel, or of files.
+    """The records of a channel or of files.
 
-    `channel` is the name of a channel, or `files` are paths, read in their order. `data_dir` and `state_dir` are where
-    the channels lie and where it is kept which epoch of a Pipe comes next; by default, where they are in a job.
+    Args:
+        channel: Name of a channel.
+        files: Instead of a channel: paths of files, read in this order.
+        data_dir: The folder of the channels. Default: `/opt/ml/input/data`.
+        state_dir: The folder with the next epoch of each Pipe channel. Default: `/opt/ml/pipe_state`.
+
+    Raises:
+        InvalidRequest: Both a channel and files are given, or neither.
     """
 
     def __init__(
@@ -53,7 +59,7 @@ class Dataset(ABC, Generic[T_co]):
         self._channel = channel
         self._files = tuple(Path(each) for each in files)
         if bool(channel) == bool(self._files):
-            raise InvalidRequest("A dataset reads either a channel or files; name one of them.")
+            raise InvalidRequest("A dataset reads either a channel or files; pass one of them.")
         root = Path(os.environ.get("SAGEMAKER_BASE_DIR", "/opt/ml"))
         self._data = Path(data_dir) if data_dir is not None else root / "input" / "data"
         self._state = Path(state_dir) if state_dir is not None else root / "pipe_state"
@@ -62,7 +68,12 @@ class Dataset(ABC, Generic[T_co]):
         return self.part(0, of=1)
 
     def part(self, number: int, *, of: int) -> Iterator[T_co]:
-        """What one of several readers gets: every so manyth file; of a Pipe the first gets all, the others nothing."""
+        """Yield the records for one of several readers, which share the files. The first reader gets all of a Pipe.
+
+        Args:
+            number: Number of the reader, from 0.
+            of: How many readers there are.
+        """
         for path in self._paths(number, of):
             with path.open("rb", buffering=_BUFFER_BYTES) as stream:
                 try:
@@ -71,7 +82,7 @@ class Dataset(ABC, Generic[T_co]):
                     raise Corrupt(f"{path} cannot be read by {type(self).__name__}: {error.message}") from error
 
     def torch(self) -> "IterableDataset[T_co]":
-        """The same as a dataset of PyTorch, which is imported by this."""
+        """Return the dataset as an IterableDataset of PyTorch. This imports torch."""
         dataset: IterableDataset[T_co] = __getattr__("TorchDataset")(self)
         return dataset
 
@@ -87,18 +98,27 @@ class Dataset(ABC, Generic[T_co]):
             return sorted(files, key=lambda path: os.fsencode(path.relative_to(folder)))[number::of]
         if not any(self._data.glob(f"{self._channel}_*")):
             there = ", ".join(self._channels()) or "none"
-            raise InvalidRequest(f'There is no channel "{self._channel}" in {self._data}; there is {there}.')
+            raise InvalidRequest(f'There is no channel "{self._channel}" in {self._data}; it has {there}.')
         return [self._data / f"{self._channel}_{next_epoch(self._channel, self._state)}"] if number == 0 else []
 
     def _channels(self) -> list[str]:
-        """The channels that are there; of a Pipe channel, there are the FIFOs of its next epochs."""
+        """Return the existing channels. A Pipe channel has a FIFO for each of its next epochs."""
         if not self._data.is_dir():
             return []
         return sorted({path.name.rpartition("_")[0] if path.is_fifo() else path.name for path in self._data.iterdir()})
 
 
 class RecordIODataset(Dataset[bytes]):
-    """Records of RecordIO data. `joint` is what a record in parts is put together with; see `read_recordio`."""
+    """The records of RecordIO data.
+
+    Args:
+        channel: Name of a channel.
+        files: Instead of a channel: paths of files, read in this order.
+        data_dir: The folder of the channels. Default: `/opt/ml/input/data`.
+        state_dir: The folder with the next epoch of each Pipe channel. Default: `/opt/ml/pipe_state`.
+        joint: Bytes to put between the parts of a record that was split.
+        max_record_bytes: The largest record that is read. A larger one raises Corrupt.
+    """
 
     def __init__(
         self,
@@ -119,16 +139,16 @@ class RecordIODataset(Dataset[bytes]):
 
 
 class TFRecordDataset(Dataset[bytes]):
-    """Records of TFRecord data, of which every checksum is verified; Corrupt where one is wrong."""
+    """The records of TFRecord data. Every checksum is verified; a wrong one raises Corrupt."""
 
     def _records(self, stream: BinaryIO) -> Iterator[bytes]:
         return read_tfrecord(stream)
 
 
 class TextLineDataset(Dataset[str]):
-    """Lines of text in UTF-8, without their ends.
+    """The lines of UTF-8 text, without line ends.
 
-    A Pipe has the objects one after another: where one does not end with a line, its last line goes on in the next.
+    A Pipe joins the objects. If an object does not end with a newline, its last line continues in the next object.
     """
 
     def _records(self, stream: BinaryIO) -> Iterator[str]:
@@ -137,7 +157,12 @@ class TextLineDataset(Dataset[str]):
 
 
 def next_epoch(channel: str, state_dir: AnyPath) -> int:
-    """The epoch of a Pipe channel that nobody has begun to read, which counts as begun from now on."""
+    """Return the next epoch of a Pipe channel that nobody reads yet, and mark it as being read.
+
+    Args:
+        channel: Name of the channel.
+        state_dir: The folder with the state of the channels.
+    """
     state = Path(state_dir)
     state.mkdir(parents=True, exist_ok=True)
     with (state / f".{channel}-pipe_mode-lock").open("a") as lock:
@@ -149,7 +174,7 @@ def next_epoch(channel: str, state_dir: AnyPath) -> int:
 
 
 def __getattr__(name: str) -> Any:
-    """Make the dataset of PyTorch when it is first asked for, here, where pickle finds it in another process too."""
+    """Create the PyTorch dataset class at the first use, in this module, where pickle finds it in other processes."""
     if name != "TorchDataset":
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     if name in globals():
@@ -157,7 +182,7 @@ def __getattr__(name: str) -> Any:
     from torch.utils.data import IterableDataset, get_worker_info
 
     class TorchDataset(IterableDataset[Any]):  # type: ignore[misc]  # mypy does not read torch
-        """The records of a dataset, those of one worker where a DataLoader has several."""
+        """The records of a dataset; with several DataLoader workers, those of one worker."""
 
         def __init__(self, dataset: Dataset[Any]) -> None:
             self.dataset = dataset

@@ -1,11 +1,11 @@
-"""What of a training is captured and judged: rules, collections of tensors, and where TensorBoard finds them."""
+"""The debugger of a training job: rules, collections of tensors to capture, and TensorBoard output."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, Self
 
-from trainyard import rule_configs
+from trainyard._sdk import rule_configs
+from trainyard._sdk.rule_configs import Action, ActionList, RuleConfig
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.rule_configs import Action, ActionList, RuleConfig
 
 __all__ = [
     "CollectionConfig",
@@ -19,11 +19,17 @@ __all__ = [
 
 Shape = dict[str, Any]
 
+# Parameters by which a request names the file of a custom rule, the rule, and its actions.
 _SOURCE, _RULE, _ACTIONS = "source_s3_uri", "rule_to_invoke", "action_json"
 
 
 class CollectionConfig:
-    """A set of tensors by its name: a built-in one or, with an `include_regex`, one of one's own."""
+    """A collection of tensors: a built-in one by its name, or your own with an `include_regex`.
+
+    Args:
+        name: Name of the collection, such as `weights` or `losses`.
+        parameters: Parameters such as `include_regex`, `save_interval` and `save_raw_tensor`.
+    """
 
     def __init__(self, name: str, parameters: Mapping[str, str] | None = None) -> None:
         self.name, self.parameters = name, parameters
@@ -38,11 +44,17 @@ class CollectionConfig:
         return f"CollectionConfig({self.name!r}, {dict(self.parameters or {})!r})"
 
     @classmethod
-    def from_job_desc(cls, told: Shape) -> Self:
-        return cls(told["CollectionName"], told.get("CollectionParameters"))
+    def from_job_desc(cls, description: Shape) -> Self:
+        """Return the collection of a job description.
+
+        Args:
+            description: An entry of CollectionConfigurations.
+        """
+        return cls(description["CollectionName"], description.get("CollectionParameters"))
 
     @property
     def shape(self) -> Shape:
+        """The collection in the form of the SageMaker API."""
         shape: Shape = {"CollectionName": self.name}
         return shape | ({} if self.parameters is None else {"CollectionParameters": dict(self.parameters)})
 
@@ -52,7 +64,14 @@ class CollectionConfig:
 
 
 class DebuggerHookConfig:
-    """Which tensors are saved, how often, and where."""
+    """Which tensors to capture, how often, and where to store them.
+
+    Args:
+        s3_output_path: S3 location for the tensors. Default: the output path of the job.
+        container_local_output_path: Folder in the instance to which the hook writes.
+        hook_parameters: Parameters for all collections, such as `save_interval`.
+        collection_configs: The collections to capture, in addition to those of the rules.
+    """
 
     def __init__(
         self,
@@ -66,17 +85,27 @@ class DebuggerHookConfig:
         self.hook_parameters, self.collection_configs = hook_parameters, collection_configs
 
     @classmethod
-    def from_job_desc(cls, told: Shape, *, output_path: str) -> Self:
-        """What a description says, with the collections of its rules; its place is left open where it is the usual."""
+    def from_job_desc(cls, description: Shape, *, output_path: str) -> Self:
+        """Return the configuration of a job description, which includes the collections of its rules.
+
+        Args:
+            description: The DebugHookConfig of the job.
+            output_path: The output path of the job. It is the default of `s3_output_path`.
+        """
         return cls(
-            None if told["S3OutputPath"] == output_path else told["S3OutputPath"],
-            told.get("LocalPath"),
-            told.get("HookParameters"),
-            [CollectionConfig.from_job_desc(each) for each in told.get("CollectionConfigurations", ())],
+            None if description["S3OutputPath"] == output_path else description["S3OutputPath"],
+            description.get("LocalPath"),
+            description.get("HookParameters"),
+            [CollectionConfig.from_job_desc(each) for each in description.get("CollectionConfigurations", ())],
         )
 
     def shape(self, output_path: str, rules: "Sequence[Rule]") -> Shape:
-        """As a request asks for it: with the collections of rules, and with a place where none was given."""
+        """Return the DebugHookConfig of a request.
+
+        Args:
+            output_path: The output path of the job.
+            rules: The rules of the job; their collections are included.
+        """
         own = self.collection_configs or ()
         collections = dict.fromkeys([*(each for rule in rules for each in rule.collection_configs), *own])
         shape: Shape = {
@@ -91,23 +120,46 @@ class DebuggerHookConfig:
 
 
 class TensorBoardOutputConfig:
-    """Where TensorBoard finds scalars and histograms."""
+    """Where to store scalars and histograms for TensorBoard.
+
+    Args:
+        s3_output_path: S3 location that TensorBoard reads.
+        container_local_output_path: Folder in the instance to which the hook writes.
+    """
 
     def __init__(self, s3_output_path: str, container_local_output_path: str | None = None) -> None:
         self.s3_output_path, self.container_local_output_path = s3_output_path, container_local_output_path
 
     @classmethod
-    def from_job_desc(cls, told: Shape) -> Self:
-        return cls(told["S3OutputPath"], told.get("LocalPath"))
+    def from_job_desc(cls, description: Shape) -> Self:
+        """Return the configuration of a job description.
+
+        Args:
+            description: The TensorBoardOutputConfig of the job.
+        """
+        return cls(description["S3OutputPath"], description.get("LocalPath"))
 
     @property
     def shape(self) -> Shape:
+        """The configuration in the form of the SageMaker API."""
         local = {"LocalPath": self.container_local_output_path} if self.container_local_output_path else {}
         return {"S3OutputPath": self.s3_output_path, **local}
 
 
 class Rule:
-    """A rule that judges the tensors of a training; made by `sagemaker` from a built-in one, or by `custom`."""
+    """A rule that is evaluated on the tensors of a training. `sagemaker` and `custom` create rules.
+
+    Args:
+        name: Name of the rule in the job.
+        image_uri: Image of the rule. Default: that of the built-in rules.
+        instance_type: Instance type for the rule. Accepted; the rule runs next to the job.
+        container_local_output_path: Folder in the instance for the output of the rule.
+        s3_output_path: S3 location for the output of the rule.
+        volume_size_in_gb: Size of the volume of the rule.
+        rule_parameters: Parameters of the rule.
+        collections_to_save: The collections that the rule needs.
+        actions: What to do when the rule finds an issue.
+    """
 
     def __init__(
         self,
@@ -138,10 +190,24 @@ class Rule:
         collections_to_save: Sequence[CollectionConfig] | None = None,
         actions: Action | ActionList | None = None,
     ) -> Self:
-        """A built-in rule, by what `rule_configs` has for it."""
+        """Return a built-in rule.
+
+        Args:
+            base_config: The rule, such as `rule_configs.vanishing_gradient()`.
+            name: Name of the rule in the job. Default: the name of the built-in rule.
+            container_local_output_path: Folder in the instance for the output of the rule.
+            s3_output_path: S3 location for the output of the rule.
+            other_trials_s3_input_paths: S3 locations of other runs to compare with.
+            rule_parameters: Parameters that replace the defaults of the rule.
+            collections_to_save: The collections to capture. Default: those that the rule needs.
+            actions: What to do when the rule finds an issue.
+
+        Raises:
+            InvalidRequest: `rule_parameters` names another rule, or `actions` is not an action.
+        """
         if rule_parameters and rule_parameters.get(_RULE):
             raise InvalidRequest(
-                f"rule_parameters of a built-in rule has {_RULE}, which base_config says; leave it out, or use custom."
+                f"base_config names the built-in rule; leave {_RULE} out of rule_parameters, or use Rule.custom."
             )
         _require_actions(actions)
         base = base_config["DebugRuleConfiguration"]
@@ -154,7 +220,7 @@ class Rule:
             s3_output_path=s3_output_path,
             volume_size_in_gb=None,
             rule_parameters={
-                **_numbered(other_trials_s3_input_paths),
+                **_other_trial_parameters(other_trials_s3_input_paths),
                 **base.get("RuleParameters", {}),
                 **(rule_parameters or {}),
             },
@@ -179,7 +245,25 @@ class Rule:
         collections_to_save: Sequence[CollectionConfig] | None = None,
         actions: Action | ActionList | None = None,
     ) -> Self:
-        """A rule of one's own: a class in a Python file, which is brought to S3 where it is not there."""
+        """Return your own rule: a class in a Python file.
+
+        Args:
+            name: Name of the rule in the job.
+            image_uri: Image of the rule.
+            instance_type: Instance type for the rule. Accepted; the rule runs next to the job.
+            volume_size_in_gb: Size of the volume of the rule.
+            source: The Python file: a local path, which `fit` uploads, or an S3 location.
+            rule_to_invoke: Name of the class in the file.
+            container_local_output_path: Folder in the instance for the output of the rule.
+            s3_output_path: S3 location for the output of the rule.
+            other_trials_s3_input_paths: S3 locations of other runs to compare with.
+            rule_parameters: Parameters of the rule.
+            collections_to_save: The collections that the rule needs.
+            actions: What to do when the rule finds an issue.
+
+        Raises:
+            InvalidRequest: Only one of `source` and `rule_to_invoke` is given, or `actions` is not an action.
+        """
         if bool(source) != bool(rule_to_invoke):
             raise InvalidRequest("A custom rule needs both a source, its file, and rule_to_invoke, the class in it.")
         _require_actions(actions)
@@ -191,35 +275,46 @@ class Rule:
             container_local_output_path=container_local_output_path,
             s3_output_path=s3_output_path,
             volume_size_in_gb=volume_size_in_gb,
-            rule_parameters={**_numbered(other_trials_s3_input_paths), **own, **(rule_parameters or {})},
+            rule_parameters={**_other_trial_parameters(other_trials_s3_input_paths), **own, **(rule_parameters or {})},
             collections_to_save=collections_to_save or [],
             actions=actions,
         )
 
     @classmethod
-    def from_job_desc(cls, told: Shape, *, training_job_name: str) -> Self:
-        """What a description says. The collections of rules are in that of the hook."""
-        parameters = dict(told.get("RuleParameters", {}))
+    def from_job_desc(cls, description: Shape, *, training_job_name: str) -> Self:
+        """Return the rule of a job description, without collections: those are in its DebugHookConfig.
+
+        Args:
+            description: An entry of DebugRuleConfigurations.
+            training_job_name: Name of the described job.
+        """
+        parameters = dict(description.get("RuleParameters", {}))
         actions = parameters.pop(_ACTIONS, None)
         return cls(
-            told["RuleConfigurationName"],
-            told["RuleEvaluatorImage"],
-            told.get("InstanceType"),
-            told.get("LocalPath"),
-            told.get("S3OutputPath"),
-            told.get("VolumeSizeInGB"),
+            description["RuleConfigurationName"],
+            description["RuleEvaluatorImage"],
+            description.get("InstanceType"),
+            description.get("LocalPath"),
+            description.get("S3OutputPath"),
+            description.get("VolumeSizeInGB"),
             parameters,
             collections_to_save=[],
-            actions=rule_configs.actions_of(actions, training_job_name) if actions else None,
+            actions=rule_configs.parse_actions(actions, training_job_name) if actions else None,
         )
 
     @property
     def source(self) -> str:
-        """The file of a rule of one's own; empty for a built-in one."""
+        """The file of a custom rule; empty for a built-in rule."""
         return self.rule_parameters.get(_SOURCE, "")
 
     def shape(self, job_name: str, *, image_uri: str, source_uri: str) -> Shape:
-        """As a request asks for it."""
+        """Return the rule as an entry of DebugRuleConfigurations.
+
+        Args:
+            job_name: Name of the job, which actions stop if they name no other.
+            image_uri: Image of the built-in rules.
+            source_uri: S3 location of the file of a custom rule.
+        """
         parameters = {key: str(value) for key, value in self.rule_parameters.items() if key != _ACTIONS}
         if source_uri:
             parameters[_SOURCE] = source_uri
@@ -238,17 +333,23 @@ class Rule:
 
 
 class ProfilerRule:
-    """A rule that judges how a training uses its machine. The yard has none yet."""
+    """A rule on how a training uses its machine. Trainyard has none yet; both constructors raise InvalidRequest."""
 
     @classmethod
     def sagemaker(cls, *_arguments: object, **_options: object) -> NoReturn:
-        raise InvalidRequest("Trainyard does not serve ProfilerRule yet; leave profiler rules out of `rules`.")
+        """Raise InvalidRequest, because Trainyard has no profiler rules yet."""
+        raise InvalidRequest("Trainyard does not support ProfilerRule yet; leave profiler rules out of `rules`.")
 
     custom = sagemaker
 
 
 def get_rule_container_image_uri(name: str | None, region: str) -> str:  # noqa: ARG001 - the SDK's signature
-    """The image that stands for the built-in rules."""
+    """Return the image of the built-in rules.
+
+    Args:
+        name: Name of the rule. It makes no difference.
+        region: The region.
+    """
     from trainyard import image_uris
 
     return image_uris.retrieve("debugger", region)
@@ -259,5 +360,5 @@ def _require_actions(actions: object) -> None:
         raise InvalidRequest("actions must be an Action, such as rule_configs.StopTraining(), or an ActionList.")
 
 
-def _numbered(uris: Sequence[str] | None) -> dict[str, str]:
+def _other_trial_parameters(uris: Sequence[str] | None) -> dict[str, str]:
     return {f"other_trial_{number}": uri for number, uri in enumerate(uris or ())}

@@ -1,71 +1,86 @@
-"""Training as one object: what to run, on what, with which data; `fit` makes a training job of it."""
+"""Estimators: a training script or image with its instances, options and data. `fit` starts a training job."""
 
 import hashlib
+import inspect
 import json
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self
 
 from trainyard import image_uris
+from trainyard._sdk.job_names import base_of, base_of_image, create_named
+from trainyard._sdk.storage.transfers import join_key
+from trainyard._sdk.training.distribution import Distribution, launcher_hyperparameters
+from trainyard._sdk.training.job import TrainingJobHandle, hyperparameter
+from trainyard._sdk.training.options import TrainingOptions, full_signature, name_positional, require_known
+from trainyard._sdk.training.request import ResolvedJob, require_consistent, training_request
+from trainyard._sdk.training.source_code import ARCHIVE, pack
+from trainyard._sdk.training.stream import Description
 from trainyard.debugger import DebuggerHookConfig, Rule, TensorBoardOutputConfig
-from trainyard.distribution import Distribution, launcher_hyperparameters
-from trainyard.following import Description
 from trainyard.foundation.engine_names import ENGINE_TAG
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.foundation.locations import parse_s3_uri
 from trainyard.inputs import Inputs, Shape
 from trainyard.instance_group import InstanceGroup
-from trainyard.job_names import base_of, base_of_image, create_named
 from trainyard.session import Session, get_execution_role
-from trainyard.source_code import ARCHIVE, pack
-from trainyard.training_job import TrainingJob, hyperparameter
-from trainyard.training_request import (
-    LaterKeywords,
-    Placed,
-    Tags,
-    TrainingKeywords,
-    TrainingOptions,
-    require_consistent,
-    training_request,
-)
-from trainyard.transfers import joined
 from trainyard.wire.client import CallFailed
+
+__all__ = ["Estimator", "EstimatorBase", "Framework", "TrainingOptions"]
 
 Hyperparameters = Mapping[str, Any]
 
 _LOG_LEVEL = "sagemaker_container_log_level"
-_ISOLATED_CODE = f"/opt/ml/input/data/code/{ARCHIVE}"  # where a job without a network finds its code
+# Where a job without a network finds its code.
+_ISOLATED_CODE = f"/opt/ml/input/data/code/{ARCHIVE}"
 
 
 class EstimatorBase(TrainingOptions, ABC):
-    """What every estimator does. Making one asks the yard nothing; `fit` does."""
+    """The base of all estimators. Creating one does not call the yard; `fit` does.
+
+    Args:
+        entry_point: The script to run: a path, or a path in `source_dir`.
+        source_dir: A local folder with the script, or an S3 location of its archive.
+        hyperparameters: Hyperparameters of the job.
+        **options: The options of `TrainingOptions`.
+    """
+
+    __signature__: ClassVar[inspect.Signature]
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        cls.__signature__ = full_signature(cls.__init__)
 
     def __init__(
         self,
         entry_point: str | None,
         source_dir: str | None,
         hyperparameters: Hyperparameters | None,
-        **options: Unpack[TrainingKeywords],
+        **options: Any,
     ) -> None:
+        require_known(type(self), options)
         super().__init__(**options)
         self.entry_point, self.source_dir = entry_point, source_dir
-        self.latest_training_job: TrainingJob | None = None
+        self.latest_training_job: TrainingJobHandle | None = None
         self._hyperparameters: dict[str, Any] = dict(hyperparameters or {})
 
     @abstractmethod
     def training_image_uri(self) -> str:
-        """The image that stands for the environment of the job."""
+        """Return the name of the image that decides the environment of the job."""
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The hyperparameters of the next job: JSON texts where a script reads them."""
+        """Return the hyperparameters of the next job; for a script, each is JSON."""
         if not self.entry_point:
             return dict(self._hyperparameters)
         return {name: json.dumps(value) for name, value in self._hyperparameters.items()}
 
     def set_hyperparameters(self, **values: Any) -> None:
-        """Set some hyperparameters and leave the others."""
+        """Set some hyperparameters and leave the others unchanged.
+
+        Args:
+            **values: The new values by name.
+        """
         self._hyperparameters.update(values)
 
     def fit(
@@ -76,12 +91,21 @@ class EstimatorBase(TrainingOptions, ABC):
         job_name: str | None = None,
         experiment_config: Mapping[str, str] | None = None,
     ) -> None:
-        """Make a training job, and wait for its end unless told not to, showing what it writes.
+        """Start a training job and, by default, wait until it has ended and show its log.
 
-        `logs` is which lines to show: "All", "Training", "Rules" or "None", several of these, or whether any. Anything
-        but Completed raises UnexpectedStatusException with the name of the job and the reason.
+        Args:
+            inputs: The channels: an S3 location or a `TrainingInput` for the channel `training`, or several of these
+                by channel name.
+            wait: Whether to wait until the job has ended.
+            logs: Which lines to show: `All`, `Training`, `Rules` or `None`, several of these, or whether to show any.
+            job_name: Name of the job. Default: `base_job_name` and the time.
+            experiment_config: The experiment, trial and trial component that the job belongs to.
+
+        Raises:
+            UnexpectedStatusException: The job has failed; the message has its name and the reason.
+            InvalidRequest: The options contradict each other.
         """
-        shows_lines = _shows_lines(logs)
+        shows_log = _shows_log(logs)
 
         def create(name: str) -> None:
             request = self.request_of(name, inputs)
@@ -92,25 +116,30 @@ class EstimatorBase(TrainingOptions, ABC):
         if job_name:
             create(job_name)
         name = job_name or create_named(self.base_job_name or base_of_image(self.training_image_uri()), create)
-        self.latest_training_job = TrainingJob(self.session.api, name)
+        self.latest_training_job = TrainingJobHandle(self.session.api, name)
         if wait:
-            self.latest_training_job.wait(logs=shows_lines)
+            self.latest_training_job.wait(logs=shows_log)
 
     def request_of(self, name: str, inputs: Inputs | None = None) -> Shape:
-        """The CreateTrainingJob request of a job of that name; its code is brought to S3 for it."""
+        """Upload the code of a job and return its CreateTrainingJob request.
+
+        Args:
+            name: Name of the job.
+            inputs: The channels, as `fit` takes them.
+        """
         require_consistent(self, inputs)
-        return training_request(self, self._placed(name), inputs)
+        return training_request(self, self._resolve(name), inputs)
 
     def logs(self) -> None:
-        """Show what the latest job writes until it has ended."""
+        """Show the log of the latest job until the job has ended."""
         self._latest().logs()
 
     def enable_default_profiling(self) -> None:
-        """Let the latest job, which must be running, be profiled as jobs are by default."""
+        """Turn the default profiling of the latest job on. The job must be running."""
         self._latest().update(ProfilerConfig={"S3OutputPath": self._output_path(), "DisableProfiler": False})
 
     def disable_profiling(self) -> None:
-        """Let the latest job, which must be running, no longer be profiled."""
+        """Turn the profiling of the latest job off. The job must be running."""
         self._latest().update(ProfilerConfig={"DisableProfiler": True})
 
     def update_profiler(
@@ -120,26 +149,35 @@ class EstimatorBase(TrainingOptions, ABC):
         s3_output_path: str | None = None,
         disable_framework_metrics: bool = False,
     ) -> None:
-        """Change how the latest job, which must be running, is profiled; what is not given stays as it is."""
-        asked = {"ProfilingIntervalInMilliseconds": system_monitor_interval_millis, "S3OutputPath": s3_output_path}
-        changes: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+        """Change how the latest job is profiled. The job must be running; what is not given stays as it is.
+
+        Args:
+            system_monitor_interval_millis: Interval of the hardware samples, in milliseconds.
+            s3_output_path: S3 location of the profiler's output.
+            disable_framework_metrics: Whether to turn framework metrics off.
+
+        Raises:
+            InvalidRequest: There is nothing to change.
+        """
+        options = {"ProfilingIntervalInMilliseconds": system_monitor_interval_millis, "S3OutputPath": s3_output_path}
+        changes: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         if disable_framework_metrics:
             changes["ProfilingParameters"] = {}
         if not changes:
-            raise InvalidRequest("update_profiler was given nothing to change.")
+            raise InvalidRequest("update_profiler has nothing to change; give at least one argument.")
         self._latest().update(ProfilerConfig=changes)
 
     def latest_job_debugger_artifacts_path(self) -> str:
-        """Where the tensors of the latest job are."""
+        """Return the S3 location of the tensors that the latest job captured."""
         return self._artifacts("DebugHookConfig", "debug-output", option="debugger_hook_config")
 
     def latest_job_tensorboard_artifacts_path(self) -> str:
-        """Where TensorBoard finds what the latest job wrote."""
+        """Return the S3 location that TensorBoard reads for the latest job."""
         return self._artifacts("TensorBoardOutputConfig", "tensorboard-output", option="tensorboard_output_config")
 
     @property
     def model_data(self) -> str:
-        """Where the model of the latest job is."""
+        """The S3 location of the model of the latest job; InvalidRequest while it has none."""
         description = self._latest().describe()
         uri: str | None = description["ModelArtifacts"].get("S3ModelArtifacts")
         name, status = description["TrainingJobName"], description["TrainingJobStatus"]
@@ -149,7 +187,7 @@ class EstimatorBase(TrainingOptions, ABC):
 
     @property
     def session(self) -> Session:
-        """The session given, else one that is made now."""
+        """The session of the estimator, created at the first use if none was given."""
         self.sagemaker_session = self.sagemaker_session or Session()
         return self.sagemaker_session
 
@@ -157,11 +195,17 @@ class EstimatorBase(TrainingOptions, ABC):
     def attach(
         cls, training_job_name: str, sagemaker_session: Session | None = None, model_channel_name: str = "model"
     ) -> Self:
-        """The estimator that could have made a job. Waits for the job's end, however it ends."""
+        """Wait until a job has ended, and return an estimator with its options.
+
+        Args:
+            training_job_name: Name of the job.
+            sagemaker_session: The session to use. Default: a new one.
+            model_channel_name: Name of the channel that the job got its model from.
+        """
         session = sagemaker_session or Session()
-        job = TrainingJob(session.api, training_job_name)
+        job = TrainingJobHandle(session.api, training_job_name)
         description = job.wait_for_end()
-        estimator = cls.described(description, session, model_channel_name=model_channel_name)
+        estimator = cls.from_job_desc(description, session, model_channel_name=model_channel_name)
         tags = session.api.call("sagemaker", "ListTags", ResourceArn=description["TrainingJobArn"])["Tags"]
         estimator.engine = next((tag["Value"] for tag in tags if tag["Key"] == ENGINE_TAG), None)
         estimator.tags = [tag for tag in tags if tag["Key"] != ENGINE_TAG]
@@ -169,22 +213,28 @@ class EstimatorBase(TrainingOptions, ABC):
         return estimator
 
     @classmethod
-    def described(cls, description: Description, session: Session, *, model_channel_name: str = "model") -> Self:
-        """The estimator of a description, which need not be that of a job that there is."""
-        options = _options_of(description, model_channel_name)
+    def from_job_desc(cls, description: Description, session: Session, *, model_channel_name: str = "model") -> Self:
+        """Return an estimator with the options of a job description.
+
+        Args:
+            description: A description as DescribeTrainingJob returns it; the job need not exist.
+            session: The session of the estimator.
+            model_channel_name: Name of the channel that the job got its model from.
+        """
+        options = _options_from_description(description, model_channel_name)
         options["sagemaker_session"] = session
-        return cls._of_description(description, options)
+        return cls._from_description(description, options)
 
     @classmethod
     @abstractmethod
-    def _of_description(cls, description: Description, options: TrainingKeywords) -> Self:
-        """An estimator of this class, as far as a description tells of it."""
+    def _from_description(cls, description: Description, options: dict[str, Any]) -> Self:
+        """Return an estimator of this class with the values that a description has."""
 
-    def _launch_hyperparameters(self, job_name: str) -> dict[str, Any]:  # noqa: ARG002 - for those who have some
-        """What tells the launcher of the processes its ways; not encoded yet."""
+    def _launch_hyperparameters(self, job_name: str) -> dict[str, Any]:  # noqa: ARG002 - used by overrides
+        """Return the hyperparameters for the launcher of a distributed job, not yet encoded."""
         return {}
 
-    def _latest(self) -> TrainingJob:
+    def _latest(self) -> TrainingJobHandle:
         if self.latest_training_job is None:
             raise InvalidRequest("This estimator has no training job yet; call fit first.")
         return self.latest_training_job
@@ -193,73 +243,76 @@ class EstimatorBase(TrainingOptions, ABC):
         description = self._latest().describe()
         if member not in description:
             name = description["TrainingJobName"]
-            raise InvalidRequest(f'Training job "{name}" was made without a {option}; give one to the estimator.')
+            raise InvalidRequest(f'Training job "{name}" was created without {option}; set it on the estimator.')
         return f"{description[member]['S3OutputPath'].rstrip('/')}/{description['TrainingJobName']}/{folder}"
 
     def _output_path(self) -> str:
         if self.output_path is not None:
             return self.output_path
-        return f"s3://{joined(self.session.default_bucket(), self.session.default_bucket_prefix or '')}/"
+        return f"s3://{join_key(self.session.default_bucket(), self.session.default_bucket_prefix or '')}/"
 
-    def _placed(self, name: str) -> Placed:
-        launch = self._launch_hyperparameters(name)  # before anything is brought to S3 for what cannot be launched
-        code = self._bring_code(name)
+    def _resolve(self, name: str) -> ResolvedJob:
+        # Before any upload, so that an invalid distribution leaves nothing on S3.
+        launch = self._launch_hyperparameters(name)
+        code = self._upload_code(name)
         hyperparameters = {key: str(value) for key, value in self.hyperparameters().items()}
         more = (self._script_hyperparameters(name, code) if code else {}) | launch
-        return Placed(
+        return ResolvedJob(
             name,
             self.training_image_uri(),
             self.session.expand_role(self.role) if self.role else get_execution_role(self.session),
             self._output_path(),
             hyperparameters | {key: json.dumps(value) for key, value in more.items()},
-            rules=self._rules(name),
+            rules=self._rule_shapes(name),
             code_uri=code.uri if code and self.enable_network_isolation else None,
         )
 
-    def _rules(self, name: str) -> list[dict[str, Any]]:
-        """The rules as a request asks for them, with the files of those of one's own on S3."""
+    def _rule_shapes(self, name: str) -> list[dict[str, Any]]:
+        """Return the rules as the request has them; the files of custom rules are uploaded."""
         built_in = image_uris.retrieve("debugger", self.session.boto_region_name) if self.rules else ""
-        return [rule.shape(name, image_uri=built_in, source_uri=self._bring_rule(rule)) for rule in self.rules or ()]
+        return [rule.shape(name, image_uri=built_in, source_uri=self._upload_rule(rule)) for rule in self.rules or ()]
 
-    def _bring_rule(self, rule: Rule) -> str:
+    def _upload_rule(self, rule: Rule) -> str:
         if not rule.source or rule.source.startswith("s3://"):
             return rule.source
         session = self.session
-        prefix = joined(session.default_bucket_prefix or "", rule.name, str(uuid.uuid4()))
+        prefix = join_key(session.default_bucket_prefix or "", rule.name, str(uuid.uuid4()))
         return session.upload_data(rule.source, bucket=session.default_bucket(), key_prefix=prefix)
 
-    def _bring_code(self, name: str) -> "_Code | None":
+    def _upload_code(self, name: str) -> "_UploadedCode | None":
         if not self.entry_point:
             return None
         if self.source_dir and self.source_dir.startswith("s3://"):
-            return _Code(self.source_dir, self.entry_point)
+            return _UploadedCode(self.source_dir, self.entry_point)
         packed = pack(self.entry_point, self.source_dir, self.dependencies or ())
-        bucket, prefix = self._code_place()
-        return _Code(self._bring_archive(packed.archive, bucket, joined(prefix, name, "source")), packed.script)
+        bucket, prefix = self._code_location()
+        return _UploadedCode(
+            self._upload_archive(packed.archive, bucket, join_key(prefix, name, "source")), packed.script
+        )
 
-    def _bring_archive(self, archive: bytes, bucket: str, prefix: str) -> str:
-        """Store the code below a prefix that only jobs of one name use, and return where it is.
+    def _upload_archive(self, archive: bytes, bucket: str, prefix: str) -> str:
+        """Upload the code under a prefix that only jobs of one name use, and return its location.
 
-        Where a job of that name has its code, it keeps it: it may be waiting, or be started again. Another code lies
-        beside it, by its digest.
+        An archive that is there already is not overwritten, because the job that owns it may be queued or be retried.
+        Other code of that name is stored next to it, under its digest.
         """
         put = {"Bucket": bucket, "Body": archive}
-        key = joined(prefix, ARCHIVE)
+        key = join_key(prefix, ARCHIVE)
         try:
             self.session.api.call("s3", "PutObject", **put, Key=key, IfNoneMatch="*")
         except CallFailed as error:
             if error.status != 412:
                 raise
-            key = joined(prefix, hashlib.sha256(archive).hexdigest(), ARCHIVE)
+            key = join_key(prefix, hashlib.sha256(archive).hexdigest(), ARCHIVE)
             self.session.api.call("s3", "PutObject", **put, Key=key)
         return f"s3://{bucket}/{key}"
 
-    def _code_place(self) -> tuple[str, str]:
-        """A bucket and a prefix; of an output path that was asked for, only the bucket is used."""
-        place = parse_s3_uri(self.code_location or self._output_path(), account="")
-        return place.bucket.name, place.key if self.code_location or self.output_path is None else ""
+    def _code_location(self) -> tuple[str, str]:
+        """Return the bucket and the prefix for code; of an output path that was set, only the bucket is used."""
+        location = parse_s3_uri(self.code_location or self._output_path(), account="")
+        return location.bucket.name, location.key if self.code_location or self.output_path is None else ""
 
-    def _script_hyperparameters(self, name: str, code: "_Code") -> dict[str, Any]:
+    def _script_hyperparameters(self, name: str, code: "_UploadedCode") -> dict[str, Any]:
         return {
             "sagemaker_submit_directory": _ISOLATED_CODE if self.enable_network_isolation else code.uri,
             "sagemaker_program": code.script,
@@ -270,82 +323,43 @@ class EstimatorBase(TrainingOptions, ABC):
 
 
 class Estimator(EstimatorBase):
-    """Trains with the image given: a built-in algorithm, or a script of one's own where there is an `entry_point`.
+    """Trains with an image: a built-in algorithm or, with an `entry_point`, your own script.
 
-    The order of the parameters is that of the sagemaker SDK as far as it may matter, up to `enable_network_isolation`.
+    The options up to `enable_network_isolation` can be given by position, in the order of the sagemaker SDK, which has
+    `hyperparameters` after `sagemaker_session`.
+
+    Args:
+        image_uri: The image, such as `image_uris.retrieve` returns it.
+        *positional: Options of `TrainingOptions` by position.
+        entry_point: The script to run: a path, or a path in `source_dir`.
+        source_dir: A local folder with the script, or an S3 location of its archive.
+        hyperparameters: Hyperparameters of the job.
+        **options: The options of `TrainingOptions`.
+
+    Raises:
+        TypeError: For an argument that does not exist.
     """
 
     def __init__(
         self,
         image_uri: str,
-        role: str | None = None,
-        instance_count: int = 1,
-        instance_type: str | None = None,
-        keep_alive_period_in_seconds: int | None = None,
-        volume_size: int = 30,
-        volume_kms_key: str | None = None,
-        max_run: int = 24 * 60 * 60,
-        input_mode: str = "File",
-        output_path: str | None = None,
-        output_kms_key: str | None = None,
-        base_job_name: str | None = None,
-        sagemaker_session: Session | None = None,
-        hyperparameters: Hyperparameters | None = None,
-        tags: Tags | None = None,
-        subnets: Sequence[str] | None = None,
-        security_group_ids: Sequence[str] | None = None,
-        model_uri: str | None = None,
-        model_channel_name: str = "model",
-        metric_definitions: Sequence[Mapping[str, str]] | None = None,
-        encrypt_inter_container_traffic: bool = False,
-        use_spot_instances: bool = False,
-        max_wait: int | None = None,
-        checkpoint_s3_uri: str | None = None,
-        checkpoint_local_path: str | None = None,
-        enable_network_isolation: bool = False,
-        *,
+        *positional: Any,
         entry_point: str | None = None,
         source_dir: str | None = None,
-        **options: Unpack[LaterKeywords],
+        hyperparameters: Hyperparameters | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            entry_point,
-            source_dir,
-            hyperparameters,
-            role=role,
-            instance_count=instance_count,
-            instance_type=instance_type,
-            keep_alive_period_in_seconds=keep_alive_period_in_seconds,
-            volume_size=volume_size,
-            volume_kms_key=volume_kms_key,
-            max_run=max_run,
-            input_mode=input_mode,
-            output_path=output_path,
-            output_kms_key=output_kms_key,
-            base_job_name=base_job_name,
-            sagemaker_session=sagemaker_session,
-            tags=tags,
-            subnets=subnets,
-            security_group_ids=security_group_ids,
-            model_uri=model_uri,
-            model_channel_name=model_channel_name,
-            metric_definitions=metric_definitions,
-            encrypt_inter_container_traffic=encrypt_inter_container_traffic,
-            use_spot_instances=use_spot_instances,
-            max_wait=max_wait,
-            checkpoint_s3_uri=checkpoint_s3_uri,
-            checkpoint_local_path=checkpoint_local_path,
-            enable_network_isolation=enable_network_isolation,
-            **options,
-        )
+        named = name_positional(type(self), positional, {**options, "hyperparameters": hyperparameters})
+        hyperparameters = named.pop("hyperparameters", hyperparameters)
+        super().__init__(entry_point, source_dir, hyperparameters, **(options | named))
         self.image_uri = image_uri
 
     def training_image_uri(self) -> str:
         return self.image_uri
 
     @classmethod
-    def _of_description(cls, description: Description, options: TrainingKeywords) -> Self:
-        script = _script_of(description)
+    def _from_description(cls, description: Description, options: dict[str, Any]) -> Self:
+        script = _parse_script(description)
         return cls(
             description["AlgorithmSpecification"]["TrainingImage"],
             hyperparameters=script.hyperparameters,
@@ -356,7 +370,22 @@ class Estimator(EstimatorBase):
 
 
 class Framework(EstimatorBase):
-    """Trains a script of one's own in the environment of a framework."""
+    """Trains your own script in the environment of a framework.
+
+    Args:
+        entry_point: The script to run: a path, or a path in `source_dir`.
+        source_dir: A local folder with the script, or an S3 location of its archive.
+        hyperparameters: Hyperparameters, which the script gets as arguments.
+        framework_version: Version of the framework. Default: the newest known.
+        py_version: Python of the image, such as `py312`. Default: that of the framework version.
+        image_uri: An image to use instead of that of the framework.
+        distribution: How to launch a distributed job, such as `{"torch_distributed": {"enabled": True}}`.
+        **options: The options of `TrainingOptions`.
+
+    Raises:
+        InvalidRequest: Without an `entry_point`.
+        TypeError: For an argument that does not exist.
+    """
 
     framework: ClassVar[str]
 
@@ -370,8 +399,9 @@ class Framework(EstimatorBase):
         py_version: str | None = None,
         image_uri: str | None = None,
         distribution: Distribution | None = None,
-        **options: Unpack[TrainingKeywords],
+        **options: Any,
     ) -> None:
+        require_known(type(self), options)
         if not entry_point:
             raise InvalidRequest(f"{type(self).__name__} needs an entry_point: the script to run.")
         super().__init__(entry_point, source_dir, hyperparameters, **options)
@@ -382,20 +412,20 @@ class Framework(EstimatorBase):
         if self.image_uri:
             return self.image_uri
         region, version = self.session.boto_region_name, self.framework_version
-        return image_uris.retrieve(self.framework, region, version, self.py_version, self._type_of_image())
+        return image_uris.retrieve(self.framework, region, version, self.py_version, self._image_instance_type())
 
-    def _type_of_image(self) -> str | None:
-        """The instance type that decides whether it is an image for GPUs: of groups, the first that has some."""
+    def _image_instance_type(self) -> str | None:
+        """Return the instance type that decides between the CPU and the GPU image: of groups, the first with GPUs."""
         types = [group.instance_type for group in self.instance_groups or ()]
         with_gpus = (each for each in types if each.startswith(("ml.g", "ml.p")))
         return self.instance_type or next(with_gpus, types[0] if types else None)
 
-    def _launch_hyperparameters(self, job_name: str) -> dict[str, Any]:  # noqa: ARG002 - for those who need it
+    def _launch_hyperparameters(self, job_name: str) -> dict[str, Any]:  # noqa: ARG002 - used by overrides
         return launcher_hyperparameters(self.distribution, self.instance_type, groups=self.instance_groups or ())
 
     @classmethod
-    def _of_description(cls, description: Description, options: TrainingKeywords) -> Self:
-        script = _script_of(description)
+    def _from_description(cls, description: Description, options: dict[str, Any]) -> Self:
+        script = _parse_script(description)
         return cls(
             entry_point=script.entry_point,
             source_dir=script.source_dir,
@@ -406,50 +436,54 @@ class Framework(EstimatorBase):
 
 
 @dataclass(frozen=True, slots=True)
-class _Code:
+class _UploadedCode:
     uri: str
     script: str
 
 
 @dataclass(frozen=True, slots=True)
-class _Script:
+class _DescribedScript:
     entry_point: str | None
     source_dir: str | None
     hyperparameters: dict[str, Any]
 
 
-def _shows_lines(logs: str | bool | Sequence[str]) -> bool:
+def _shows_log(logs: str | bool | Sequence[str]) -> bool:
     if isinstance(logs, bool):
         return logs
     kinds = {logs} if isinstance(logs, str) else set(logs)
-    unknown = sorted(kinds - set(_LINES))
+    unknown = sorted(kinds - set(_LOG_KINDS))
     if unknown:
-        raise InvalidRequest(f"logs has {', '.join(unknown)}; it can have {', '.join(_LINES)}.")
-    return any(_LINES[kind] for kind in kinds)
+        raise InvalidRequest(f"logs has {', '.join(unknown)}; it can have {', '.join(_LOG_KINDS)}.")
+    return any(_LOG_KINDS[kind] for kind in kinds)
 
 
-_LINES = {"All": True, "Training": True, "Rules": False, "None": False}
+_LOG_KINDS = {"All": True, "Training": True, "Rules": False, "None": False}
 
 
-def _script_of(description: Description) -> _Script:
-    """The script of a described job, if it has one, and the hyperparameters that are the user's own."""
-    told = {name: text for name, text in description.get("HyperParameters", {}).items() if name not in OF_TUNING}
-    if "sagemaker_program" not in told:
-        return _Script(None, None, told)
-    values = {name: hyperparameter(text) for name, text in told.items()}
+def _parse_script(description: Description) -> _DescribedScript:
+    """Return the script of a described job, if it has one, and the hyperparameters that the user set."""
+    texts = {
+        name: text
+        for name, text in description.get("HyperParameters", {}).items()
+        if name not in TUNING_HYPERPARAMETERS
+    }
+    if "sagemaker_program" not in texts:
+        return _DescribedScript(None, None, texts)
+    values = {name: hyperparameter(text) for name, text in texts.items()}
     source = values["sagemaker_submit_directory"]
     if source == _ISOLATED_CODE:
-        source = _location_of(description, "code")
-    own = {name: value for name, value in values.items() if name not in _OF_SCRIPTS}
-    return _Script(values["sagemaker_program"], source, own)
+        source = _channel_location(description, "code")
+    own = {name: value for name, value in values.items() if name not in _SCRIPT_HYPERPARAMETERS}
+    return _DescribedScript(values["sagemaker_program"], source, own)
 
 
-# What a tuning job adds to the hyperparameters of its training jobs.
+# Hyperparameters that a tuning job adds to its training jobs.
 ESTIMATOR_CLASS = "sagemaker_estimator_class_name"
 ESTIMATOR_MODULE = "sagemaker_estimator_module"
-OF_TUNING = (ESTIMATOR_CLASS, ESTIMATOR_MODULE, "_tuning_objective_metric")
+TUNING_HYPERPARAMETERS = (ESTIMATOR_CLASS, ESTIMATOR_MODULE, "_tuning_objective_metric")
 
-_OF_SCRIPTS = (
+_SCRIPT_HYPERPARAMETERS = (
     "sagemaker_submit_directory",
     "sagemaker_program",
     _LOG_LEVEL,
@@ -458,7 +492,7 @@ _OF_SCRIPTS = (
 )
 
 
-def _options_of(description: Description, model_channel_name: str) -> TrainingKeywords:
+def _options_from_description(description: Description, model_channel_name: str) -> dict[str, Any]:
     resources, stopping = description["ResourceConfig"], description["StoppingCondition"]
     algorithm, output = description["AlgorithmSpecification"], description["OutputDataConfig"]
     network, checkpoints = description.get("VpcConfig", {}), description.get("CheckpointConfig", {})
@@ -487,7 +521,7 @@ def _options_of(description: Description, model_channel_name: str) -> TrainingKe
         "base_job_name": base_of(name),
         "subnets": network.get("Subnets"),
         "security_group_ids": network.get("SecurityGroupIds"),
-        "model_uri": _location_of(description, model_channel_name),
+        "model_uri": _channel_location(description, model_channel_name),
         "model_channel_name": model_channel_name,
         "use_spot_instances": description.get("EnableManagedSpotTraining", False),
         "encrypt_inter_container_traffic": description.get("EnableInterContainerTrafficEncryption", False),
@@ -505,17 +539,17 @@ def _options_of(description: Description, model_channel_name: str) -> TrainingKe
         "tensorboard_output_config": TensorBoardOutputConfig.from_job_desc(tensorboard) if tensorboard else None,
         "disable_profiler": description.get("ProfilerConfig", {}).get("DisableProfiler", False),
         "enable_sagemaker_metrics": algorithm.get("EnableSageMakerMetricsTimeSeries"),
-        "container_log_level": _log_level_of(description),
+        "container_log_level": _container_log_level(description),
     }
 
 
-def _log_level_of(description: Description) -> int:
-    told = hyperparameter(description.get("HyperParameters", {}).get(_LOG_LEVEL, ""))
-    return told if isinstance(told, int) else TrainingOptions.container_log_level
+def _container_log_level(description: Description) -> int:
+    level = hyperparameter(description.get("HyperParameters", {}).get(_LOG_LEVEL, ""))
+    return level if isinstance(level, int) else TrainingOptions.container_log_level
 
 
-def _location_of(description: Description, channel_name: str) -> str | None:
-    """Where the data of a channel is, if there is such a channel and it is on S3."""
+def _channel_location(description: Description, channel_name: str) -> str | None:
+    """Return the S3 location of a channel; None when the channel does not exist or is not on S3."""
     for channel in description.get("InputDataConfig", ()):
         if channel["ChannelName"] == channel_name:
             uri: str | None = channel["DataSource"].get("S3DataSource", {}).get("S3Uri")

@@ -1,4 +1,4 @@
-"""Names of SageMaker's images, made offline and equal to those the sagemaker SDK makes."""
+"""Image URIs of SageMaker, computed offline and equal to those of the sagemaker SDK."""
 
 import functools
 import re
@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from trainyard.foundation.errors import InvalidRequest
+
+__all__ = ["processor", "retrieve"]
 
 _REGISTRIES = Path(__file__).with_name("image_registries.toml")
 
@@ -60,10 +62,18 @@ def retrieve(
     *,
     image_scope: str | None = None,
 ) -> str:
-    """The name of the image of a framework or of a built-in algorithm.
+    """Return the URI of the image of a framework or of a built-in algorithm.
 
-    A framework's image depends on the processor of `instance_type` and on its Python. Where `py_version` is left out or
-    is just py3, it is the one that the version comes with.
+    Args:
+        framework: A framework such as `pytorch`, or an algorithm such as `xgboost`.
+        region: The region.
+        version: Version of the framework or algorithm. Default: the newest known.
+        py_version: Python of a framework image. `py3` or nothing selects the Python of the framework version.
+        instance_type: Instance type, which decides between the CPU and the GPU image of a framework.
+        image_scope: `training` or `inference`, for frameworks. Default: `training`.
+
+    Raises:
+        InvalidRequest: There is no such image.
     """
     if framework in _PYTHONS:
         repository = f"{framework}-{image_scope or 'training'}"
@@ -78,11 +88,18 @@ def retrieve(
     if framework in _ALGORITHMS:
         return _uri(_ALGORITHMS[framework], region, framework, tag=version if framework == "xgboost" else "1")
     known = ", ".join(sorted([*_PYTHONS, *_ALGORITHMS, "sklearn", "debugger"]))
-    raise InvalidRequest(f'There is no image for "{framework}"; known are {known}.')
+    raise InvalidRequest(f'There is no image for "{framework}"; the known ones are {known}.')
 
 
 def processor(instance_type: str) -> str:
-    """Whether instances of a type have a GPU: "gpu" or "cpu"."""
+    """Return `gpu` if instances of a type have GPUs, else `cpu`.
+
+    Args:
+        instance_type: The instance type, such as `ml.p3.2xlarge`.
+
+    Raises:
+        InvalidRequest: The text is not an instance type.
+    """
     if instance_type.startswith("local"):
         return "gpu" if instance_type == "local_gpu" else "cpu"
     family = re.match(r"ml[._]([a-z0-9-]+)", instance_type)
@@ -93,13 +110,13 @@ def processor(instance_type: str) -> str:
 
 def _framework_tag(framework: str, version: str, py_version: str | None, instance_type: str | None) -> str:
     if instance_type is None:
-        raise InvalidRequest(f"The image of {framework} depends on the processor; give an instance_type.")
-    comes_with = _python_of(framework, version)
-    python = comes_with if py_version in (None, "py3") else py_version
+        raise InvalidRequest(f"The image of {framework} depends on the processor; pass an instance_type.")
+    default = _default_python(framework, version)
+    python = default if py_version in (None, "py3") else py_version
     return f"{version}-{processor(instance_type)}-{python}"
 
 
-def _python_of(framework: str, version: str) -> str:
+def _default_python(framework: str, version: str) -> str:
     if not re.fullmatch(r"\d+(\.\d+){1,2}", version):
         raise InvalidRequest(f'"{version}" is not a version of {framework}; write it like {_NEWEST[framework]}.')
     fitting = [python for first, python in _PYTHONS[framework] if _numbers(first) <= _numbers(version)]

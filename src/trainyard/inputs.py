@@ -1,13 +1,15 @@
-"""What a training job reads: channels on S3 or on a file system."""
+"""Inputs of a training job: channels on S3 or on a file system."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainyard.foundation.errors import InvalidRequest
 
+__all__ = ["FileSystemInput", "FileSystemRecordSet", "ShuffleConfig", "TrainingInput", "s3_input"]
+
 DEFAULT_CHANNEL = "training"
 
-# The words of the API. One that is misspelt is found here, before anything is brought to S3 for it.
+# The values that the API accepts. Checking them here reports a misspelt one before anything is uploaded.
 DISTRIBUTIONS = ("FullyReplicated", "ShardedByS3Key")
 MODES = ("File", "FastFile", "Pipe")
 _COMPRESSIONS = ("None", "Gzip")
@@ -20,14 +22,38 @@ Shape = dict[str, Any]
 
 
 class ShuffleConfig:
-    """Lets the yard hand out the objects of a channel in another order each epoch."""
+    """Shuffles the objects of a channel, in a different order each epoch.
+
+    Args:
+        seed: Seed of the order.
+    """
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
 
 
 class TrainingInput:
-    """Objects on S3 that become one channel. `config` is how the API words it, less the channel's name."""
+    """Objects on S3 that become one channel.
+
+    `config` has the channel in the form of the SageMaker API, without its name.
+
+    Args:
+        s3_data: S3 location of the data: a prefix or, depending on `s3_data_type`, a manifest.
+        distribution: `FullyReplicated` gives every instance all objects, `ShardedByS3Key` gives each a part of them.
+            Default: `FullyReplicated`.
+        compression: `None` or `Gzip`. Only a Pipe channel can decompress.
+        content_type: MIME type of the data.
+        record_wrapping: `None` or `RecordIO`.
+        s3_data_type: `S3Prefix`, `ManifestFile` or `AugmentedManifestFile`.
+        instance_groups: Names of the instance groups that get the channel. Default: all.
+        input_mode: `File`, `FastFile` or `Pipe`. Default: the input mode of the estimator.
+        attribute_names: Attributes of an augmented manifest that the job gets.
+        target_attribute_name: The attribute that holds the label.
+        shuffle_config: How to shuffle the objects.
+
+    Raises:
+        InvalidRequest: `s3_data` is not on S3, or an argument has a value that the API does not accept.
+    """
 
     def __init__(
         self,
@@ -49,12 +75,12 @@ class TrainingInput:
         require_word("s3_data_type", s3_data_type, _DATA_TYPES)
         require_word("input_mode", input_mode, MODES)
         source: Shape = {"S3DataType": s3_data_type, "S3Uri": _location(s3_data)}
-        source |= _given(
+        source |= _drop_none(
             S3DataDistributionType=distribution or (None if target_attribute_name else "FullyReplicated"),
-            InstanceGroupNames=_listed(instance_groups),
-            AttributeNames=_listed(attribute_names),
+            InstanceGroupNames=_list_or_none(instance_groups),
+            AttributeNames=_list_or_none(attribute_names),
         )
-        self.config: Shape = {"DataSource": {"S3DataSource": source}} | _given(
+        self.config: Shape = {"DataSource": {"S3DataSource": source}} | _drop_none(
             CompressionType=compression,
             ContentType=content_type,
             RecordWrapperType=record_wrapping,
@@ -64,11 +90,23 @@ class TrainingInput:
         )
 
 
-s3_input = TrainingInput  # its name in the first version of the sagemaker SDK
+# The name of TrainingInput in version 1 of the sagemaker SDK.
+s3_input = TrainingInput
 
 
 class FileSystemInput:
-    """A folder of an EFS or FSx for Lustre file system that becomes one channel."""
+    """A folder of an EFS or FSx for Lustre file system that becomes one channel.
+
+    Args:
+        file_system_id: ID of the file system, such as `fs-0123456789abcdef0`.
+        file_system_type: `EFS` or `FSxLustre`.
+        directory_path: The folder in the file system.
+        file_system_access_mode: `ro` to read only, `rw` to read and write.
+        content_type: MIME type of the data.
+
+    Raises:
+        InvalidRequest: An argument has a value that the API does not accept.
+    """
 
     def __init__(
         self,
@@ -86,11 +124,21 @@ class FileSystemInput:
             "DirectoryPath": directory_path,
             "FileSystemAccessMode": file_system_access_mode,
         }
-        self.config: Shape = {"DataSource": {"FileSystemDataSource": source}} | _given(ContentType=content_type)
+        self.config: Shape = {"DataSource": {"FileSystemDataSource": source}} | _drop_none(ContentType=content_type)
 
 
 class FileSystemRecordSet:
-    """Records in a folder of a file system, which name the channel that they become."""
+    """Records in a folder of a file system, together with the name of their channel.
+
+    Args:
+        file_system_id: ID of the file system, such as `fs-0123456789abcdef0`.
+        file_system_type: `EFS` or `FSxLustre`.
+        directory_path: The folder in the file system.
+        num_records: Number of records.
+        feature_dim: Number of features of each record.
+        file_system_access_mode: `ro` to read only, `rw` to read and write.
+        channel: Name of the channel.
+    """
 
     def __init__(
         self,
@@ -109,7 +157,7 @@ class FileSystemRecordSet:
         self.channel = channel
 
     def data_channel(self) -> dict[str, FileSystemInput]:
-        """The channel, as `fit` takes it."""
+        """Return the channel in the form that `fit` takes."""
         return {self.channel: self.file_system_input}
 
 
@@ -118,12 +166,12 @@ Inputs = Input | Mapping[str, Input] | FileSystemRecordSet | Sequence[FileSystem
 
 
 def channels(inputs: Inputs | None) -> list[Shape]:
-    """The channels of a training request; one input alone is the channel "training"."""
-    return [] if inputs is None else [channel(name, given) for name, given in _named(inputs)]
+    """Return the channels of a training request. A single input becomes the channel "training"."""
+    return [] if inputs is None else [channel(name, given) for name, given in _inputs_by_channel(inputs)]
 
 
 def channel(name: str, given: Input) -> Shape:
-    """One channel; a plain location is an S3 prefix that every instance gets whole."""
+    """Return one channel. A plain location is an S3 prefix that every instance gets completely."""
     if isinstance(given, TrainingInput | FileSystemInput):
         return {**given.config, "ChannelName": name}
     if not isinstance(given, str):
@@ -134,12 +182,12 @@ def channel(name: str, given: Input) -> Shape:
 
 
 def require_word(name: str, value: str | None, allowed: Sequence[str]) -> None:
-    """InvalidRequest when an argument is none of the words that it can be."""
+    """Raise InvalidRequest when an argument has none of the allowed values."""
     if value is not None and value not in allowed:
         raise InvalidRequest(f'{name} is "{value}"; it can be {", ".join(allowed[:-1])} or {allowed[-1]}.')
 
 
-def _named(inputs: Inputs) -> list[tuple[str, Input]]:
+def _inputs_by_channel(inputs: Inputs) -> list[tuple[str, Input]]:
     if isinstance(inputs, Mapping):
         return list(inputs.items())
     if isinstance(inputs, str | TrainingInput | FileSystemInput):
@@ -148,12 +196,12 @@ def _named(inputs: Inputs) -> list[tuple[str, Input]]:
     if not isinstance(sets, Sequence) or not all(isinstance(each, FileSystemRecordSet) for each in sets):
         raise InvalidRequest(
             f"The inputs are a {type(inputs).__name__}; give an S3 location, a TrainingInput or a FileSystemInput, "
-            "several of these by the names of their channels, or a list of FileSystemRecordSets."
+            "a mapping from channel names to these, or a list of FileSystemRecordSets."
         )
     names = [each.channel for each in sets]
     for name in names:
         if names.count(name) > 1:
-            raise InvalidRequest(f'Two record sets are for the channel "{name}"; give each a channel of its own.')
+            raise InvalidRequest(f'Two record sets have the channel "{name}"; give each its own channel.')
     return [(each.channel, each.file_system_input) for each in sets]
 
 
@@ -163,9 +211,9 @@ def _location(uri: str) -> str:
     return uri
 
 
-def _given(**members: Any) -> Shape:
+def _drop_none(**members: Any) -> Shape:
     return {name: value for name, value in members.items() if value is not None}
 
 
-def _listed(names: Sequence[str] | None) -> list[str] | None:
+def _list_or_none(names: Sequence[str] | None) -> list[str] | None:
     return list(names) if names else None

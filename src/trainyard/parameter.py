@@ -1,4 +1,4 @@
-"""What a hyperparameter may be while it is tuned: a range of numbers, or one of several values."""
+"""Ranges of tuned hyperparameters: numbers between two bounds, or one of several values."""
 
 import json
 from abc import ABC, abstractmethod
@@ -7,30 +7,49 @@ from typing import Any, ClassVar
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.inputs import Shape, require_word
 
+__all__ = ["CategoricalParameter", "ContinuousParameter", "IntegerParameter", "NumericParameter", "ParameterRange"]
+
 SCALINGS = ("Auto", "Linear", "Logarithmic", "ReverseLogarithmic")
 
 
 class ParameterRange(ABC):
-    """The values that a hyperparameter may have."""
+    """The base of all ranges: the values that a hyperparameter may have."""
 
     kind: ClassVar[str]
 
     @abstractmethod
     def as_tuning_range(self, name: str) -> Shape:
-        """The range of the hyperparameter of a name, as a request has it: every value is a text."""
+        """Return the range in the form of the SageMaker API, where every value is a string.
+
+        Args:
+            name: Name of the hyperparameter.
+        """
 
     @abstractmethod
     def is_valid(self, value: Any) -> bool:
-        """Whether a hyperparameter of this range can have a value."""
+        """Return whether a value lies in the range.
+
+        Args:
+            value: The value to check.
+        """
 
 
 class NumericParameter(ParameterRange):
-    """The numbers from one to another, both included; `scaling_type` says what is a step of equal size."""
+    """The numbers between two bounds, both included.
+
+    Args:
+        min_value: The lower bound.
+        max_value: The upper bound.
+        scaling_type: The scale on which to search: `Auto`, `Linear`, `Logarithmic` or `ReverseLogarithmic`.
+
+    Raises:
+        InvalidRequest: The lower bound is above the upper bound.
+    """
 
     def __init__(self, min_value: float, max_value: float, scaling_type: str = "Auto") -> None:
         require_word("scaling_type", scaling_type, SCALINGS)
         if min_value > max_value:
-            raise InvalidRequest(f"A range from {min_value} to {max_value} holds nothing; exchange its ends.")
+            raise InvalidRequest(f"The range from {min_value} to {max_value} is empty; swap the bounds.")
         self.min_value, self.max_value, self.scaling_type = min_value, max_value, scaling_type
 
     def as_tuning_range(self, name: str) -> Shape:
@@ -42,39 +61,57 @@ class NumericParameter(ParameterRange):
 
 
 class ContinuousParameter(NumericParameter):
-    """A real number."""
+    """A range of real numbers; the arguments are those of `NumericParameter`."""
 
     kind: ClassVar[str] = "Continuous"
 
     @classmethod
     def cast_to_type(cls, value: Any) -> float:
+        """Return a value as the type of this range.
+
+        Args:
+            value: The value to convert.
+        """
         return float(value)
 
 
 class IntegerParameter(NumericParameter):
-    """A whole number."""
+    """A range of whole numbers; the arguments are those of `NumericParameter`."""
 
     kind: ClassVar[str] = "Integer"
 
     @classmethod
     def cast_to_type(cls, value: Any) -> int:
+        """Return a value as the type of this range.
+
+        Args:
+            value: The value to convert.
+        """
         return int(value)
 
 
 class CategoricalParameter(ParameterRange):
-    """One of several values. They are kept as texts, as requests have them."""
+    """One of several values, stored as strings.
+
+    Args:
+        values: The values: a list, a tuple, or a single value.
+    """
 
     kind: ClassVar[str] = "Categorical"
 
     def __init__(self, values: Any) -> None:
-        several = values if isinstance(values, list | tuple) else [values]
-        self.values = [str(value) for value in several]
+        listed = values if isinstance(values, list | tuple) else [values]
+        self.values = [str(value) for value in listed]
 
     def as_tuning_range(self, name: str) -> Shape:
         return {"Name": name, "Values": list(self.values)}
 
     def as_json_range(self, name: str) -> Shape:
-        """The same for a script of a framework, which reads its hyperparameters as JSON."""
+        """Return the range for a framework script, which reads its hyperparameters as JSON.
+
+        Args:
+            name: Name of the hyperparameter.
+        """
         return {"Name": name, "Values": [json.dumps(value) for value in self.values]}
 
     def is_valid(self, value: Any) -> bool:
@@ -82,6 +119,11 @@ class CategoricalParameter(ParameterRange):
 
     @classmethod
     def cast_to_type(cls, value: Any) -> str:
+        """Return a value as the type of this range.
+
+        Args:
+            value: The value to convert.
+        """
         return str(value)
 
 

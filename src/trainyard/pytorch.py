@@ -1,14 +1,30 @@
-"""Training scripts for PyTorch."""
+"""An estimator for PyTorch scripts."""
 
-from typing import ClassVar, Unpack
+from typing import Any, ClassVar
 
-from trainyard.distribution import Distribution
+from trainyard._sdk.training.distribution import Distribution
 from trainyard.estimator import Framework, Hyperparameters
-from trainyard.training_request import TrainingKeywords
+
+__all__ = ["PyTorch"]
 
 
 class PyTorch(Framework):
-    """Trains a script with PyTorch."""
+    """Trains your own script with PyTorch.
+
+    Args:
+        entry_point: The script to run: a path, or a path in `source_dir`.
+        framework_version: Version of PyTorch. Default: the newest known.
+        py_version: Python of the image, such as `py312`. Default: that of the framework version.
+        source_dir: A local folder with the script, or an S3 location of its archive.
+        hyperparameters: Hyperparameters, which the script gets as arguments.
+        image_uri: An image to use instead of that of PyTorch.
+        distribution: How to launch a distributed job, such as `{"torch_distributed": {"enabled": True}}`.
+        **options: The options of `TrainingOptions`.
+
+    Raises:
+        InvalidRequest: Without an `entry_point`.
+        TypeError: For an argument that does not exist.
+    """
 
     framework: ClassVar[str] = "pytorch"
 
@@ -21,7 +37,7 @@ class PyTorch(Framework):
         hyperparameters: Hyperparameters | None = None,
         image_uri: str | None = None,
         distribution: Distribution | None = None,
-        **options: Unpack[TrainingKeywords],
+        **options: Any,
     ) -> None:
         super().__init__(
             entry_point,

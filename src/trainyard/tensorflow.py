@@ -1,15 +1,33 @@
-"""Training scripts for TensorFlow."""
+"""An estimator for TensorFlow scripts."""
 
-from typing import Any, ClassVar, Literal, Self, Unpack
+from typing import Any, ClassVar, Literal, Self
 
-from trainyard.distribution import Distribution
+from trainyard._sdk.training.distribution import Distribution
+from trainyard._sdk.training.stream import Description
 from trainyard.estimator import Framework, Hyperparameters
-from trainyard.following import Description
-from trainyard.training_request import TrainingKeywords
+
+__all__ = ["TensorFlow"]
 
 
 class TensorFlow(Framework):
-    """Trains a script with TensorFlow, which is told in `model_dir` where checkpoints of the model may be kept."""
+    """Trains your own script with TensorFlow.
+
+    Args:
+        py_version: Python of the image, such as `py312`. Default: that of the framework version.
+        framework_version: Version of TensorFlow. Default: the newest known.
+        model_dir: Where the script may store checkpoints of the model; it gets the location as a hyperparameter.
+            `False` passes none. Default: a location below the output path of the job.
+        image_uri: An image to use instead of that of TensorFlow.
+        distribution: How to launch a distributed job, such as `{"mpi": {"enabled": True}}`.
+        entry_point: The script to run: a path, or a path in `source_dir`.
+        source_dir: A local folder with the script, or an S3 location of its archive.
+        hyperparameters: Hyperparameters, which the script gets as arguments.
+        **options: The options of `TrainingOptions`.
+
+    Raises:
+        InvalidRequest: Without an `entry_point`.
+        TypeError: For an argument that does not exist.
+    """
 
     framework: ClassVar[str] = "tensorflow"
 
@@ -24,7 +42,7 @@ class TensorFlow(Framework):
         entry_point: str | None = None,
         source_dir: str | None = None,
         hyperparameters: Hyperparameters | None = None,
-        **options: Unpack[TrainingKeywords],
+        **options: Any,
     ) -> None:
         super().__init__(
             entry_point,
@@ -42,16 +60,16 @@ class TensorFlow(Framework):
         launch = super()._launch_hyperparameters(job_name)
         if self.model_dir is False:
             return launch
-        usual = "/opt/ml/model" if launch.get("sagemaker_mpi_enabled") else f"{self._below_output(job_name)}/model"
-        return launch | {"model_dir": self.model_dir or usual}
+        default = "/opt/ml/model" if launch.get("sagemaker_mpi_enabled") else f"{self._job_output_path(job_name)}/model"
+        return launch | {"model_dir": self.model_dir or default}
 
     @classmethod
-    def _of_description(cls, description: Description, options: TrainingKeywords) -> Self:
-        estimator = super()._of_description(description, options)
-        told = estimator._hyperparameters.pop("model_dir", False)
-        usual = f"{estimator._below_output(description['TrainingJobName'])}/model"
-        estimator.model_dir = None if told in (usual, "/opt/ml/model") else told
+    def _from_description(cls, description: Description, options: dict[str, Any]) -> Self:
+        estimator = super()._from_description(description, options)
+        model_dir = estimator._hyperparameters.pop("model_dir", False)
+        default = f"{estimator._job_output_path(description['TrainingJobName'])}/model"
+        estimator.model_dir = None if model_dir in (default, "/opt/ml/model") else model_dir
         return estimator
 
-    def _below_output(self, job_name: str) -> str:
+    def _job_output_path(self, job_name: str) -> str:
         return f"{self._output_path().rstrip('/')}/{job_name}"

@@ -1,6 +1,6 @@
-"""The tensors of a training, read by anyone at any time: `create_trial(path)`.
+"""Read the captured tensors of a training, while it runs or after it: `create_trial(path)`.
 
-`path` is a folder or an `s3://` location. That of a job is what `latest_job_debugger_artifacts_path()` gives.
+`path` is a folder or an `s3://` location. `latest_job_debugger_artifacts_path()` returns that of a job.
 """
 
 import time
@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainyard.formats.tensors import trial as _trial
-from trainyard.formats.tensors.comparison import Comparison, Divergence, compare
 from trainyard.formats.tensors.contract import CollectionInfo, Column, Kind, Mode, Step, TensorInfo, TensorTable
 from trainyard.formats.tensors.errors import (
     InvalidWorker,
@@ -21,13 +19,16 @@ from trainyard.formats.tensors.errors import (
     TensorUnavailable,
     TensorUnavailableForStep,
 )
-from trainyard.formats.tensors.tabulation import Table
-from trainyard.formats.tensors.tensor import Tensor
-from trainyard.formats.tensors.trial import Series, StepState, Trial
+from trainyard.formats.tensors.trials import trial as _trial
+from trainyard.formats.tensors.trials.comparison import Comparison, Divergence, compare
+from trainyard.formats.tensors.trials.statistics_table import Table
+from trainyard.formats.tensors.trials.tensor import Tensor
+from trainyard.formats.tensors.trials.trial import Series, StepState, Trial
 from trainyard.foundation.sources import ByteSource
 
-if TYPE_CHECKING:  # which the copy that jobs have is without
-    from trainyard.connection import Api
+if TYPE_CHECKING:
+    # The copy of the package inside a job does not have this module.
+    from trainyard._sdk.connection import Api
 
 __all__ = [
     "CollectionInfo",
@@ -66,13 +67,21 @@ def create_trial(
     pause: Callable[[float], None] = time.sleep,
     api: "Api | None" = None,
 ) -> Trial:
-    """Open the trial at a place, waiting so long for its first worker to appear.
+    """Open the trial at a location.
 
-    An `s3://` location is read through `api`, or as the user that `Session()` is. `range_steps` leaves out steps before
-    the first number and from the second on. MissingCollectionFiles where there is none.
+    Args:
+        path: A folder, an `s3://` location, or another source of bytes.
+        name: Name of the trial. Default: derived from the path.
+        range_steps: The first step to read and the step before which to end; None for no bound.
+        timeout_s: How long to wait for the first worker, in seconds.
+        pause: Function that sleeps for some seconds; for tests.
+        api: The API client that reads an `s3://` location. Default: that of a new `Session()`.
+
+    Raises:
+        MissingCollectionFiles: There is no trial at the location.
     """
     if isinstance(path, str) and path.startswith("s3://"):
-        from trainyard.s3_source import S3Source, source_of_session
+        from trainyard._sdk.storage.s3_source import S3Source, source_of_session
 
         path = S3Source(path, api) if api else source_of_session(path)
     return _trial.create_trial(path, name, range_steps, timeout_s=timeout_s, pause=pause)

@@ -12,7 +12,8 @@ from typing import Any, Literal
 import pytest
 
 from tests.unit.recording import RecordingApi
-from trainyard import rule_configs
+from trainyard._sdk import rule_configs
+from trainyard._sdk.training.options import TrainingOptions
 from trainyard.debugger import CollectionConfig, DebuggerHookConfig, Rule, TensorBoardOutputConfig
 from trainyard.estimator import Estimator
 from trainyard.foundation.errors import InvalidRequest
@@ -20,7 +21,6 @@ from trainyard.instance_group import InstanceGroup
 from trainyard.pytorch import PyTorch
 from trainyard.session import Session
 from trainyard.tensorflow import TensorFlow
-from trainyard.training_request import TrainingOptions
 from trainyard.wire.client import CallFailed
 
 IMAGE = "433757028032.dkr.ecr.us-west-2.amazonaws.com/image-classification:1"
@@ -110,7 +110,7 @@ def test_a_job_may_be_named(api: RecordingApi, session: Session) -> None:
     assert api.only("CreateTrainingJob")["TrainingJobName"] == "mine"
 
 
-def test_what_is_not_told_is_found_out(api: RecordingApi, session: Session) -> None:
+def test_missing_arguments_are_detected(api: RecordingApi, session: Session) -> None:
     Estimator(IMAGE, instance_type="ml.m5.large", sagemaker_session=session).fit(wait=False)
     request = api.only("CreateTrainingJob")
     assert request["RoleArn"] == "arn:aws:iam::123456789012:role/path/Trainer"
@@ -137,7 +137,9 @@ def test_the_code_of_a_job_of_the_same_name_is_left_as_it_is(api: RecordingApi, 
     assert told == f'"s3://sagemaker-us-west-2-123456789012/{written[0]}"'
 
 
-def test_a_script_is_uploaded_and_told_in_json(api: RecordingApi, session: Session, source: str) -> None:
+def test_a_script_is_uploaded_and_named_in_json_hyperparameters(
+    api: RecordingApi, session: Session, source: str
+) -> None:
     estimator = PyTorch(
         "train.py",
         "1.9.0",
@@ -255,7 +257,7 @@ def test_attaching_makes_the_estimator_of_a_job(api: RecordingApi, session: Sess
     assert estimator.latest_training_job is not None
 
 
-# An option that a description tells, each with those that it cannot be without.
+# The options that a description contains, each with the options that it needs.
 TOLD: dict[str, dict[str, Any]] = {
     "role": {"role": "arn:aws:iam::123456789012:role/Other"},
     "instance_count": {"instance_count": 3},
@@ -306,11 +308,11 @@ TOLD: dict[str, dict[str, Any]] = {
     "disable_output_compression": {"disable_output_compression": True},
     "engine": {"engine": "ray", "tags": {"a": "b"}},
 }
-# What only says how a job is asked for: its name, by whom, and how its code comes to S3, where it is from then on.
+# Options that only affect how a job is created: its name, its session, and the upload of its code.
 NOT_TOLD = {"base_job_name", "sagemaker_session", "code_location", "dependencies"}
 
 
-def test_every_option_is_told_by_a_description_or_says_how_a_job_is_asked_for() -> None:
+def test_every_option_is_in_a_description_or_in_the_request_of_a_job() -> None:
     assert {field.name for field in fields(TrainingOptions)} == TOLD.keys() | NOT_TOLD
 
 

@@ -52,7 +52,7 @@ def test_the_role_is_that_of_the_caller_with_its_path() -> None:
     assert get_execution_role(session(RecordingApi())) == "arn:aws:iam::123456789012:role/path/Trainer"
 
 
-def test_a_role_that_may_not_be_looked_at_is_named_all_the_same() -> None:
+def test_a_role_that_may_not_be_read_is_still_named() -> None:
     def denied(asked: dict[str, Any]) -> dict[str, Any]:
         raise CallFailed("AccessDenied", "no", status=403)
 
@@ -61,7 +61,7 @@ def test_a_role_that_may_not_be_looked_at_is_named_all_the_same() -> None:
 
 def test_a_caller_without_a_role_must_name_one() -> None:
     api = RecordingApi(GetCallerIdentity={"Account": "1", "Arn": "arn:aws:iam::1:user/me"})
-    with pytest.raises(InvalidRequest, match="which is no role"):
+    with pytest.raises(InvalidRequest, match="which is not a role"):
         get_execution_role(session(api))
 
 
@@ -83,7 +83,7 @@ def test_uploads_tell_where_they_went(tmp_path: Path) -> None:
     assert keys == ["train/a.csv", "team/data/a.csv"]
 
 
-def test_what_is_not_there_is_not_uploaded() -> None:
+def test_a_missing_path_is_not_uploaded() -> None:
     with pytest.raises(InvalidRequest, match='no file or folder "nothing" to upload'):
         session(RecordingApi()).upload_data("nothing")
 

@@ -1,1 +1,1 @@
-"""The module paths under which the sagemaker SDK has what belongs to its own algorithms."""
+"""Module paths of the sagemaker SDK for its built-in algorithms."""

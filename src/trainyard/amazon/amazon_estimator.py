@@ -1,4 +1,4 @@
-"""Record sets, at the place where the sagemaker SDK has them."""
+"""Record sets, under the module path of the sagemaker SDK."""
 
 from trainyard.inputs import FileSystemRecordSet
 

@@ -1,4 +1,4 @@
-"""`python -m trainyard.cli` is `trainyard`."""
+"""Run the command line with `python -m trainyard.cli`."""
 
 from trainyard.cli.main import main
 

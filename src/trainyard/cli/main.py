@@ -1,62 +1,73 @@
-"""The entry of the command line: finds the command, and turns every error into words and an exit code."""
+"""Entry point of the command line: finds the command, and turns errors into messages and exit codes."""
 
 import importlib
 import os
 import sys
 import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import click
 
 from trainyard import __version__
-from trainyard.cli.console import say, write_examples
-from trainyard.cli.failure import ExitCode, Failure, exit_code
+from trainyard.cli.terminal.console import say, write_examples
+from trainyard.cli.terminal.failure import ExitCode, Failure, exit_code
 from trainyard.foundation.errors import TrainyardError
 
-# Where each command lives; a module is imported when its command is called, so that `env` starts fast.
+
+@dataclass(frozen=True, slots=True)
+class CommandEntry:
+    """A command of the command line: its module below trainyard.cli, and its line in the help."""
+
+    module: str
+    summary: str
+
+
+# A module is imported when its command is called, and the help needs none of them, to keep the start fast.
 COMMANDS = {
-    "up": "up",
-    "down": "down",
-    "status": "status",
-    "run": "run",
-    "tune": "tune",
-    "ls": "ls",
-    "describe": "describe",
-    "logs": "logs",
-    "metrics": "metrics",
-    "rules": "rules",
-    "tensors": "tensors",
-    "replay": "replay",
-    "top": "top",
-    "stop": "stop",
-    "interrupt": "interrupt",
-    "spot": "spot",
-    "drill": "drill",
-    "rm": "rm",
-    "env": "env",
-    "connect": "connect",
-    "disconnect": "connect",
-    "user": "user",
-    "quota": "quota",
-    "images": "images",
-    "engines": "engines",
-    "backup": "backup",
-    "restore": "restore",
-    "gc": "gc",
-    "doctor": "doctor",
-    "completion": "completion",
+    "up": CommandEntry("yard.up", "Start a yard."),
+    "down": CommandEntry("yard.down", "Stop the yard."),
+    "status": CommandEntry("yard.status", "Show whether a yard is running, and its resources."),
+    "run": CommandEntry("run.command", "Train a script."),
+    "tune": CommandEntry("tuning.tune", "Tune the hyperparameters of a script."),
+    "ls": CommandEntry("jobs.ls", "List training jobs."),
+    "describe": CommandEntry("jobs.describe", "Show all details of a training job."),
+    "logs": CommandEntry("jobs.logs", "Show the log of a training job."),
+    "metrics": CommandEntry("jobs.metrics", "Show the metrics of a training job."),
+    "rules": CommandEntry("debugger.rules", "Show debugger rules, and evaluate them again."),
+    "tensors": CommandEntry("debugger.tensors", "Show, compare and export the tensors of jobs."),
+    "replay": CommandEntry("debugger.replay", "Replay a recorded step of a job."),
+    "top": CommandEntry("yard.top", "Watch the jobs and the machine."),
+    "stop": CommandEntry("jobs.stop", "Stop training jobs."),
+    "interrupt": CommandEntry("jobs.spot", "Interrupt a spot job."),
+    "spot": CommandEntry("jobs.spot", "Show interruptions and savings of spot jobs."),
+    "drill": CommandEntry("jobs.resume_drill", "Test whether a script resumes."),
+    "rm": CommandEntry("jobs.stop", "Remove ended training jobs."),
+    "env": CommandEntry("yard.shell", "Print the exports that make AWS clients use the yard."),
+    "connect": CommandEntry("yard.connect", "Make AWS clients and the sagemaker SDK use the yard."),
+    "disconnect": CommandEntry("yard.connect", "Restore the files that `connect` replaced."),
+    "user": CommandEntry("admin.user", "Add, list and remove users."),
+    "quota": CommandEntry("admin.quota", "Limit the instances and the storage of users."),
+    "images": CommandEntry("admin.images", "Map images to Python interpreters or to container images."),
+    "engines": CommandEntry("admin.engines", "Show the engines and which jobs they run."),
+    "backup": CommandEntry("yard.maintenance", "Back up all data of the yard."),
+    "restore": CommandEntry("yard.maintenance", "Restore a backup to an empty home folder."),
+    "gc": CommandEntry("yard.maintenance", "Remove unused data."),
+    "doctor": CommandEntry("yard.doctor", "Check this machine and the home folder."),
+    "completion": CommandEntry("yard.shell", "Print the completion script of a shell."),
 }
 
 EXAMPLES = (
-    "trainyard run train.py         train a script, in a yard that is started where none runs",
+    "trainyard run train.py         train a script; starts a yard if none is running",
     "trainyard up --detach          start a yard in the background",
-    'eval "$(trainyard env)"        let AWS clients of this shell use it',
-    "aws s3 mb s3://my-bucket       … unmodified",
-    "trainyard down                 stop it",
+    'eval "$(trainyard env)"        make AWS clients in this shell use the yard',
+    "aws s3 mb s3://my-bucket       any unmodified AWS client works",
+    "trainyard down                 stop the yard",
 )
 
 
-# What other command lines call what we do.
-ELSEWHERE = {
+# Names of these commands in other command lines.
+SYNONYMS = {
     "list": "ls",
     "jobs": "ls",
     "ps": "ls",
@@ -74,35 +85,41 @@ ELSEWHERE = {
 }
 
 
-class Group(click.Group):
-    """The commands, imported one by one when asked for."""
+class LazyGroup(click.Group):
+    """Imports each command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
-        module = COMMANDS.get(cmd_name)
-        if module is None:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
             return None
-        command = getattr(importlib.import_module(f"trainyard.cli.{module}"), cmd_name)
-        assert isinstance(command, click.Command), f"trainyard.cli.{module} has no command {cmd_name}"
+        command = getattr(importlib.import_module(f"trainyard.cli.{entry.module}"), cmd_name)
+        assert isinstance(command, click.Command), f"trainyard.cli.{entry.module} has no command {cmd_name}"
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name not in COMMANDS and not name.startswith("-") and (meant := _meant(name)):
-            ctx.fail(f"No such command '{name}'. Did you mean '{meant}'?")
+        if name not in COMMANDS and not name.startswith("-") and (similar := _similar_command(name)):
+            ctx.fail(f"No such command '{name}'. Did you mean '{similar}'?")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
-        """Errors are printed while the context still says whether in colour."""
+        """Run the command. Errors are printed here, where the context knows whether to use colour."""
         try:
             return super().invoke(ctx)
         except (click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
-        except Exception as error:  # the edge of the process
+        # The edge of the process.
+        except Exception as error:
             return _report(error, show_traceback=bool(ctx.params["debug"]))
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -111,51 +128,53 @@ class Group(click.Group):
 
 
 @click.group(
-    cls=Group,
+    cls=LazyGroup,
     name="trainyard",
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="trainyard")
 @click.option(
-    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Whether to colour output."
+    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to colour the output."
 )
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.pass_context
 def trainyard(ctx: click.Context, color: str, debug: bool) -> None:  # noqa: ARG001 - read from the context
-    """A managed training service on your own machines, speaking the Amazon SageMaker API."""
-    ctx.color = _wants_color(color)
+    """A managed training service on your own machines with the Amazon SageMaker API."""
+    ctx.color = _wants_color(color, ctx.obj or {})
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
 
 def main() -> None:
-    """Run one command and end the process with its exit code."""
-    sys.exit(run(sys.argv[1:]))
+    """Run one command and exit with its exit code."""
+    sys.exit(run(sys.argv[1:], os.environ))
 
 
-def run(arguments: list[str]) -> int:
-    """Run one command and tell its exit code; errors are printed, not raised."""
+def run(arguments: list[str], environment: Mapping[str, str]) -> int:
+    """Run one command and return its exit code. Errors are printed, not raised."""
     try:
-        result = trainyard.main(args=arguments, prog_name="trainyard", standalone_mode=False)
+        result = trainyard.main(args=arguments, prog_name="trainyard", standalone_mode=False, obj=environment)
     except BrokenPipeError:
-        # The reader of our output left; what Python writes at the exit must not fail again.
+        # The reader of the output has gone; redirect it, so that Python does not fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
     except (click.Abort, KeyboardInterrupt):
         say("interrupted")
         return ExitCode.INTERRUPTED
-    except click.ClickException as error:  # of the arguments before the command
+    # Raised for the arguments before the command.
+    except click.ClickException as error:
         return _report(error, show_traceback=False)
     return result if isinstance(result, int) else ExitCode.OK
 
 
-def _meant(name: str) -> str:
-    """The command whose name somebody may have had in mind, or nothing."""
-    from difflib import get_close_matches  # which only who errs waits for
+def _similar_command(name: str) -> str:
+    """Return the command that the user may have meant, or an empty string."""
+    # Imported here: only a mistake needs it.
+    from difflib import get_close_matches
 
     near = get_close_matches(name, COMMANDS, 1, cutoff=0.7)
-    return ELSEWHERE.get(name) or (near[0] if near else "")
+    return SYNONYMS.get(name) or (near[0] if near else "")
 
 
 def _report(error: Exception, *, show_traceback: bool) -> int:
@@ -179,7 +198,7 @@ def _report(error: Exception, *, show_traceback: bool) -> int:
         return ExitCode.FAILED
     _print_error(
         f"{type(error).__name__}: {error}",
-        why="This is a fault of Trainyard, or something its authors did not foresee.",
+        why="This is probably a bug in Trainyard.",
         next_step=f"trainyard --debug {' '.join(sys.argv[1:])}",
     )
     return ExitCode.FAILED
@@ -193,10 +212,10 @@ def _print_error(what: str, *, why: str = "", next_step: str = "") -> None:
         say(f" next: {next_step}")
 
 
-def _wants_color(choice: str) -> bool | None:
-    """None leaves it to whether the output is a terminal."""
+def _wants_color(choice: str, environment: Mapping[str, str]) -> bool | None:
+    """Return whether to use colour; None to use it only on a terminal."""
     if choice != "auto":
         return choice == "always"
-    if os.environ.get("NO_COLOR"):
+    if environment.get("NO_COLOR"):
         return False
-    return True if os.environ.get("FORCE_COLOR") else None
+    return True if environment.get("FORCE_COLOR") else None

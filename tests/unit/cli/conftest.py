@@ -1,8 +1,9 @@
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
 import pytest
 
 from trainyard.cli.main import run
@@ -22,7 +23,7 @@ Trainyard = Callable[..., Result]
 
 @pytest.fixture
 def user_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The home of a user who has nothing yet, and no variable of the real one."""
+    """The home of a new user, without the environment variables of the real user."""
     folder = tmp_path / "user"
     folder.mkdir()
     monkeypatch.setenv("HOME", str(folder))
@@ -33,12 +34,19 @@ def user_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def command_context(user_home: Path) -> Iterator[click.Context]:
+    """The context of a running command, for functions that are called without one."""
+    with click.Context(click.Command("test"), obj=os.environ) as context:
+        yield context
+
+
+@pytest.fixture
 def trainyard(user_home: Path, capsys: pytest.CaptureFixture[str]) -> Trainyard:
-    """Runs the command line in this process."""
+    """Run the command line in this process."""
 
     def call(*arguments: str) -> Result:
         capsys.readouterr()
-        code = run(list(arguments))
+        code = run(list(arguments), os.environ)
         captured = capsys.readouterr()
         return Result(code, captured.out, captured.err)
 
@@ -47,7 +55,7 @@ def trainyard(user_home: Path, capsys: pytest.CaptureFixture[str]) -> Trainyard:
 
 @pytest.fixture
 def yard(user_home: Path) -> Home:
-    """The usual home folder, with this very process posing as the yard that runs on it."""
+    """The default home folder, with this process as the yard that runs on it."""
     home = open_home(user_home / ".trainyard")
     home.write_credentials(
         Credentials("123456789012", "admin", "TrainyardRole", "AKIAEXAMPLE", "it's/secret+", "eu-west-3")

@@ -1,0 +1,1 @@
+"""The private part of the SDK, which the public modules of `trainyard` and the CLI use."""

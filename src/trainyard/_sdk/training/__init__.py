@@ -1,0 +1,1 @@
+"""Training jobs on the client side: requests, handles, event streams, logs and outcomes."""

@@ -1,0 +1,1 @@
+"""Tuning jobs on the client side: requests, handles, progress and charts."""

@@ -1,0 +1,1 @@
+"""Commands for captured tensors: rules, tensors and the replay of recorded steps."""

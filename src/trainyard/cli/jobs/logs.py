@@ -1,0 +1,72 @@
+"""`trainyard logs`: the log of a training job."""
+
+import json
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from trainyard._sdk.connection import Api
+from trainyard._sdk.training.cloudwatch import LogLine, read_log, read_log_tail
+from trainyard._sdk.training.console import EventPrinter
+from trainyard._sdk.training.job import detached_message, instance_count
+from trainyard._sdk.training.stream import follow_job
+from trainyard.cli.jobs.lookup import find_job, job_argument, open_api
+from trainyard.cli.terminal.console import CommandWithExamples, home_option, json_option, say
+from trainyard.cli.terminal.failure import ExitCode
+
+
+@click.command(
+    cls=CommandWithExamples,
+    examples=(
+        "trainyard logs @last                     the log of the latest job",
+        "trainyard logs -f @last                  follow it until the job has ended",
+        "trainyard logs mnist --tail 20 --instance algo-2",
+        "trainyard logs @last --json              one JSON object per line",
+    ),
+)
+@job_argument
+@click.option(
+    "-f",
+    "--follow",
+    "follows",
+    is_flag=True,
+    help="Follow the log until the job has ended. Ctrl-C leaves the job running.",
+)
+@click.option("--tail", type=click.IntRange(0, 10_000), metavar="N", help="Only the last N lines of each instance.")
+@click.option("--instance", metavar="NAME", help="Only lines of one instance, such as algo-1.")
+@home_option
+@json_option
+def logs(
+    job: str, follows: bool, tail: int | None, instance: str | None, folder: Path | None, as_json: bool
+) -> ExitCode:
+    """Show the log of a training job, instance by instance."""
+    with open_api(folder) as api:
+        description = find_job(api, job)
+        name = description["TrainingJobName"]
+        printer = EventPrinter(sys.stdout, sys.stderr, instance_count=1 if instance else instance_count(description))
+        try:
+            for line in _lines(api, name, tail=tail, follows=follows):
+                if instance not in (None, line.instance):
+                    continue
+                if as_json:
+                    click.echo(_as_json(line))
+                else:
+                    printer.print_line(line)
+        except KeyboardInterrupt:
+            say(f"\n{detached_message(name)}" if follows else "interrupted")
+            return ExitCode.INTERRUPTED
+    return ExitCode.OK
+
+
+def _lines(api: Api, name: str, *, tail: int | None, follows: bool) -> Iterator[LogLine]:
+    if follows:
+        return (event for event in follow_job(api, name, tail=tail) if isinstance(event, LogLine))
+    return read_log(api, name) if tail is None else read_log_tail(api, name, tail)
+
+
+def _as_json(line: LogLine) -> str:
+    at = datetime.fromtimestamp(line.at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return json.dumps({"instance": line.instance, "time": at, "message": line.text})

@@ -1,0 +1,1 @@
+"""`trainyard run`: its options, the plan that it prints, and the command."""

@@ -1,0 +1,145 @@
+"""The arguments of `trainyard run`: the flags of `ssm`, and hyperparameters after `--`.
+
+Some flags take several words. These are joined into one JSON word before click parses the arguments.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
+
+import click
+
+from trainyard.cli.terminal.console import CommandWithExamples
+from trainyard.inputs import DISTRIBUTIONS, MODES
+from trainyard.instance_group import InstanceGroup
+
+# The number of words of each flag before the optional mode, distribution and subfolder.
+_INPUTS = {"-i": 1, "--input_path": 1, "--iis": 2, "--input_s3": 2}
+_LISTS = ("-d", "--dependencies")
+
+
+@dataclass(frozen=True, slots=True)
+class InputArgument:
+    """An input: its channel, its location and its distribution. A mode of None means that of the job."""
+
+    channel: str
+    location: str
+    distribution: str = DISTRIBUTIONS[0]
+    mode: str | None = None
+
+
+class RunCommand(CommandWithExamples):
+    """A command with hyperparameters after `--`, and with options that take several words."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        cut = args.index("--") if "--" in args else len(args)
+        ctx.meta[HYPERPARAMETERS] = hyperparameters(args[cut + 1 :])
+        return super().parse_args(ctx, list(_join_words(args[:cut])))
+
+
+HYPERPARAMETERS = "trainyard.hyperparameters"
+
+
+def hyperparameters(words: Sequence[str]) -> dict[str, Any]:
+    """Parse `--epochs 3 --lr=0.1`. Every hyperparameter needs a value, because scripts get them as `--NAME VALUE`."""
+    found: dict[str, Any] = {}
+    rest = iter(words)
+    for word in rest:
+        name, separator, value = word.removeprefix("--").partition("=")
+        value = value if separator else next(rest, "--")
+        if not word.startswith("--") or not name or (not separator and value.startswith("--")):
+            raise click.UsageError(f'After --, "{word}" is not a hyperparameter; write --NAME VALUE or --NAME=VALUE.')
+        found[name] = _value(value)
+    return found
+
+
+def path_input(words: Sequence[str]) -> InputArgument:
+    """Parse `-i PATH [MODE] [DISTRIBUTION] [SUBFOLDER]`, whose channel is "data"."""
+    return _input("data", words)
+
+
+def s3_input(words: Sequence[str]) -> InputArgument:
+    """Parse `--iis NAME S3_URI [MODE] [DISTRIBUTION] [SUBFOLDER]`."""
+    name, *rest = words
+    if not rest or not rest[0].startswith("s3://"):
+        raise click.UsageError(f"--iis {' '.join(words)}: give an S3 location, s3://…, after the name.")
+    return _input(name, rest)
+
+
+def instance_group(text: str) -> InstanceGroup:
+    """Parse `--group NAME=TYPE:COUNT`."""
+    name, _, of = text.partition("=")
+    instance_type, _, count = of.partition(":")
+    if not (name and instance_type and count.isdecimal()):
+        raise click.UsageError(f"--group {text}: write NAME=TYPE:COUNT, such as trainers=ml.p3.2xlarge:2.")
+    return InstanceGroup(name, instance_type, int(count))
+
+
+def words_of(value: str) -> list[str]:
+    """Return the words that were joined into one."""
+    words: list[str] = json.loads(value)
+    return words
+
+
+def _input(channel: str, words: Sequence[str]) -> InputArgument:
+    location, *rest = words
+    options = list(takewhile(_is_input_option, rest))
+    subfolder = "".join(rest[len(options) :])
+    return InputArgument(
+        channel,
+        f"{location.rstrip('/')}/{subfolder}" if subfolder else location,
+        next((word for word in options if word in DISTRIBUTIONS), DISTRIBUTIONS[0]),
+        next((word for word in options if word in MODES), None),
+    )
+
+
+def _is_input_option(word: str) -> bool:
+    return word in DISTRIBUTIONS or word in MODES
+
+
+def _value(word: str) -> Any:
+    """Return a number if it prints as the same word, so that the script gets exactly what was typed."""
+    for kind in (int, float):
+        try:
+            number = kind(word)
+        except ValueError:
+            continue
+        if str(number) == word and word not in ("nan", "inf", "-inf"):
+            return number
+    return word
+
+
+def _join_words(args: Sequence[str]) -> Iterator[str]:
+    """Yield the arguments, with the words of each option that takes several joined into one."""
+    position = 0
+    while position < len(args):
+        option = args[position]
+        position += 1
+        yield option
+        if option in _INPUTS:
+            count = _input_words(args[position:], _INPUTS[option])
+        elif option in _LISTS:
+            count = _words_before_option(args[position:])
+        else:
+            continue
+        # Without words, the parser reports what is missing.
+        if count:
+            yield json.dumps(list(args[position : position + count]))
+            position += count
+
+
+def _input_words(following: Sequence[str], needed: int) -> int:
+    """Return how many words belong to an input.
+
+    As in ssm, a subfolder can only follow a distribution; another word is the script.
+    """
+    words = following[: _words_before_option(following)]
+    options = list(takewhile(_is_input_option, words[needed:]))
+    has_subfolder = any(word in DISTRIBUTIONS for word in options)
+    return min(len(words), needed + len(options) + has_subfolder)
+
+
+def _words_before_option(following: Sequence[str]) -> int:
+    return next((count for count, word in enumerate(following) if word.startswith("-")), len(following))

@@ -1,0 +1,1 @@
+"""`trainyard tune` and the commands below it."""

@@ -1,0 +1,95 @@
+"""Find tuning jobs by name, by prefix or as @last, and print them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from trainyard._sdk.connection import Api
+from trainyard._sdk.training.console import duration_text
+from trainyard._sdk.training.stream import Description
+from trainyard._sdk.tuning.job import TuningJobHandle, ended_count
+from trainyard._sdk.tuning.text import aim_of, counts_text, number_text, value_of, value_text, values_text, why_text
+from trainyard.cli.jobs.lookup import LAST
+from trainyard.cli.terminal.failure import ExitCode, Failure
+
+_MAX_SHOWN = 5
+
+
+def find_study(api: Api, given: str) -> TuningJobHandle:
+    """Return a tuning job given by its name, by a prefix of it, or as @last."""
+    if given == LAST:
+        latest = next(studies(api, limit=1), None)
+        if latest is None:
+            raise Failure("There is no tuning job yet.", next_step="trainyard tune SCRIPT", code=ExitCode.NOT_FOUND)
+        return TuningJobHandle(api, latest["HyperParameterTuningJobName"])
+    names = [each["HyperParameterTuningJobName"] for each in studies(api, NameContains=given)]
+    fitting = [name for name in names if name == given] or [name for name in names if name.startswith(given)]
+    if len(fitting) == 1:
+        return TuningJobHandle(api, fitting[0])
+    if not fitting:
+        raise Failure(
+            f'There is no tuning job named "{given}", and none whose name starts with it.',
+            next_step="trainyard tune ls",
+            code=ExitCode.NOT_FOUND,
+        )
+    shown = ", ".join(fitting[:_MAX_SHOWN]) + (" …" if len(fitting) > _MAX_SHOWN else "")
+    raise Failure(f'Several tuning jobs have names that start with "{given}".', why=shown, code=ExitCode.USAGE)
+
+
+def studies(api: Api, *, limit: int | None = None, **filters: Any) -> Iterator[dict[str, Any]]:
+    """Yield the summaries of tuning jobs, newest first."""
+    request: dict[str, Any] = {"SortBy": "CreationTime", "SortOrder": "Descending", **filters}
+    left = limit
+    while left is None or left > 0:
+        page = api.call("sagemaker", "ListHyperParameterTuningJobs", MaxResults=min(left or 100, 100), **request)
+        found: list[dict[str, Any]] = page["HyperParameterTuningJobSummaries"]
+        yield from found
+        left = left - len(found) if left is not None else None
+        if not page.get("NextToken"):
+            return
+        request["NextToken"] = page["NextToken"]
+
+
+def study_lines(description: Description, trials: Sequence[Description], *, now: datetime) -> Iterator[str]:
+    """Yield the status of a tuning job and its best trial, then all trials, newest first."""
+    limit = description["HyperParameterTuningJobConfig"]["ResourceLimits"].get("MaxNumberOfTrainingJobs")
+    end = description.get("HyperParameterTuningEndTime") or now
+    duration = duration_text(int((end - description["CreationTime"]).total_seconds()))
+    name, status = description["HyperParameterTuningJobName"], description["HyperParameterTuningJobStatus"]
+    count = f"{ended_count(description)} of {limit}" if limit else str(ended_count(description))
+    yield f"{name}  {status}  {duration}  {count} trials ended: {counts_text(description)}"
+    best = description.get("BestTrainingJob")
+    metric = aim_of(description).metric
+    if best:
+        yield f"best  {metric} {number_text(value_of(best))}  {values_text(best)}  {best['TrainingJobName']}"
+    else:
+        yield f"best  {metric} not reported yet"
+    yield ""
+    numbered = list(enumerate(trials, start=1))
+    yield from trial_table(numbered[::-1], metric=metric, best=best["TrainingJobName"] if best else "", now=now)
+
+
+def trial_table(trials: Sequence[tuple[int, Description]], *, metric: str, best: str, now: datetime) -> Iterator[str]:
+    """Yield a table of trials with a column for each hyperparameter; the best trial is marked."""
+    names = sorted({name for _, trial in trials for name in trial.get("TunedHyperParameters", {})})
+    rows = [["", "#", "status", metric, "time", *names, ""]]
+    rows += [_row(number, trial, names, best=best, now=now) for number, trial in trials]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        yield "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _row(number: int, trial: Description, names: Sequence[str], *, best: str, now: datetime) -> list[str]:
+    tuned: Mapping[str, str] = trial.get("TunedHyperParameters", {})
+    start, end = trial.get("TrainingStartTime"), trial.get("TrainingEndTime") or now
+    value = value_of(trial)
+    is_over = trial["TrainingJobStatus"] not in ("InProgress", "Stopping")
+    return [
+        "*" if trial["TrainingJobName"] == best else "",
+        str(number),
+        trial["TrainingJobStatus"],
+        number_text(value),
+        duration_text(round((end - start).total_seconds(), 1)) if start else "",
+        *(value_text(tuned[name]) if name in tuned else "" for name in names),
+        why_text(trial) if is_over and value is None else "",
+    ]

@@ -1,0 +1,1 @@
+"""Commands for the yard itself: start, stop, watch, connect clients, back up and check."""

@@ -1,1 +1,0 @@
-"""Resume drills: run a job's definition with and without an interruption, and say whether its script really resumes."""
