@@ -17,8 +17,11 @@ help: ## List the targets.
 demo: $(INSTALLED) ## Start a yard, train a network on it, look at it with the aws CLI, stop it.
 	@$(BIN)/python -m examples.demo
 
-test: $(INSTALLED) packages ## Run everything quick, and one flow per real client.
-	$(PYTEST) -n $(WORKERS) --dist worksteal
+test: $(INSTALLED) packages ## Run the unit, contract and wire tests, and one whole job per feature.
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not slow and not system"
+
+system: $(INSTALLED) packages ## Run the other tests of whole jobs, clients and pages of docs/.
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m "system and not slow"
 
 check: $(INSTALLED) ## Check format, lint and types.
 	$(BIN)/ruff format --check .
@@ -92,4 +95,4 @@ $(INSTALLED): pyproject.toml scripts/python-environment
 	scripts/python-environment "$(PYTHON)"
 	touch $@
 
-.PHONY: help demo test check fix conformance faults mutants ray bench table examples docs clean distclean packages
+.PHONY: help demo test system check fix conformance faults mutants ray bench table examples docs clean distclean packages

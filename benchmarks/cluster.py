@@ -2,10 +2,11 @@
 
     python -m benchmarks.cluster [--rounds N] [--jobs N] [--ray-jobs N]
 
-The cluster has three pretended machines with two cores and a fourth for its head, the yard and the clients, each with a
-network and processes of its own; they share the cores of this one. From the create call to the first line of the
-script, of several instances the last one's; then short torch jobs, all created at once. The yard's job of three
-instances is as any other; Ray's is a driver that asks for a placement group with an actor on each node.
+The cluster has three simulated machines with two cores each, and a fourth for its head, the yard and the clients. Each
+has its own network and processes; they share the cores of this machine. It measures the time from the create call to
+the first line of the script, or that of the last instance, and then short torch jobs that are all created at once. The
+yard's job of three instances is an ordinary one; Ray's is a driver that requests a placement group with an actor on
+each node.
 """
 
 import argparse
@@ -66,7 +67,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _starts(jobs: Jobs, *, rounds: int) -> dict[str, list[float]]:
-    """In turns, after one of each for what is started or brought to a node lazily."""
+    """Time starts in turns, after one of each for everything that starts lazily."""
     code = jobs.upload(FIRST_LINE)
     gang = [str(interpreter("ray")), str(GANG), str(NODES), str(CPUS)]
     measures: dict[str, Measure] = {
@@ -95,7 +96,8 @@ def _on_ray(command: list[str], *, cpus: int) -> float:
 
 def _many_on_yard(jobs: Jobs, count: int) -> float:
     code = jobs.upload(TRAINING)
-    for _ in range(NODES):  # a worker on each node, and what such jobs import
+    # Warm up: a worker on each node, and what such jobs import.
+    for _ in range(NODES):
         for name in [jobs.create(TRAINING, code) for _ in range(NODES)]:
             jobs.finish(name)
     begun = time.perf_counter()
@@ -105,7 +107,7 @@ def _many_on_yard(jobs: Jobs, count: int) -> float:
 
 
 def _many_on_ray(folder: Path, count: int) -> float:
-    """Each in a folder of its own, as they leave a model."""
+    """Run each job in its own folder, because each leaves a model."""
     script = f'cd "$(mktemp -d "{folder}/ray-XXXXXX")" && exec "{sys.executable}" "{TRAINING}"'
     told = submit(DASHBOARD, ["sh", "-c", script], environment=_client_environment(), count=count, cpus=CPUS)
     return count / (int(told["ended"]) - int(told["submitted"])) * 60e9

@@ -1,12 +1,12 @@
-"""A job of three ranks in the yard beside plain torchrun with three processes on the same machine.
+"""A job of three ranks in the yard, compared with torchrun with three processes on the same machine.
 
     python -m benchmarks.distributed [--rounds N] [--turns N]
 
-How fast all-reduce and steps of a small network are once the ranks have met: a job and a torchrun run side by side and
-take turns of a second, so that a pair of turns is a moment apart. And how long it takes until they have met, from the
-create call or from the start of torchrun to the line that rank 0 prints after init_process_group: one after the other,
-in turns as well, by a yard that has a worker ready and by one that never has. The ratios are the middle ones of the
-pairs', with their quartiles. Every process uses one thread, as by torchrun.
+It measures all-reduce and the steps of a small network once the ranks have met: a job and a torchrun run side by side
+and take turns of a second, so that the turns of a pair are close together. It also measures how long the ranks take to
+meet, from the create call or the start of torchrun to the line that rank 0 prints after init_process_group: one after
+the other, also in turns, on a yard with a warm worker and on one without. Ratios are medians over the pairs, with their
+quartiles. Every process uses one thread, as torchrun does.
 """
 
 import argparse
@@ -29,13 +29,14 @@ from benchmarks.yard_jobs import BUCKET, SCRIPTS, Jobs, open_jobs
 
 SCRIPT = SCRIPTS / "ranks_together.py"
 RANKS = 3
-# The most that the yard may take, as a multiple of what torchrun takes.
+# The limit for the yard, as a multiple of the time of torchrun.
 GOALS = {"all_reduce_s": 1.03, "step_s": 1.03, "start_s": 1.0, "cold_start_s": 1.0}
 
-_PREPARED_S = 20  # before the first turn, in which both start
+# Time for both to start before the first turn.
+_PREPARED_S = 20
 
-Told = list[dict[str, Any]]  # the lines of rank 0
-Pairs = list[tuple[float, float]]  # what the yard took, and what torchrun took
+Told = list[dict[str, Any]]  # by rank 0
+Pairs = list[tuple[float, float]]  # yard, torchrun
 
 
 def main() -> None:
@@ -68,7 +69,8 @@ def _starts(warm: Jobs, cold: Jobs, rounds: int) -> dict[str, Pairs]:
         "cold": lambda: _start_s(_job, cold),
         "torchrun": lambda: _start_s(_torchrun),
     }
-    for way in ways.values():  # the worker that ranks are forked from, and the caches of the disk
+    # Warm up the worker that ranks are forked from, and the disk cache.
+    for way in ways.values():
         way()
     took: list[dict[str, float]] = []
     for number in range(rounds):
@@ -81,7 +83,7 @@ def _starts(warm: Jobs, cold: Jobs, rounds: int) -> dict[str, Pairs]:
 
 
 def _turns(jobs: Jobs, turns: int) -> dict[str, Pairs]:
-    """Pairs of turns of which neither was late."""
+    """Return the pairs of turns of which neither was late."""
     print(f"{turns} turns of {SLOT_S:g} s each", flush=True)
     first = int((time.time() + _PREPARED_S) / SLOT_S)
     with ThreadPoolExecutor(2) as threads:
@@ -113,7 +115,8 @@ def _job(jobs: Jobs, **options: int) -> Told:
 def _torchrun(**options: int) -> Told:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
     arguments = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}  # as torchrun sets it by itself, with a warning
+    # torchrun sets it too, with a warning.
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
     run = subprocess.run([*command, SCRIPT, *arguments], env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return _told(run.stdout.splitlines())
 

@@ -1,12 +1,12 @@
-"""FastFile channels: of this machine beside its file system, of a remote S3 beside s3fs and downloading first.
+"""FastFile channels: local ones compared with the file system, remote ones with s3fs and with downloading first.
 
     python -m benchmarks.fast_file [--rounds N] [--large-mib N] [--small-count N] [--delay-ms N] [--without-peers]
 
-Small files are read in order, a large one from front to back and here and there. Each way is timed from its start to
-its first batch of 32 reads and to its last; what was read is compared. That of a remote channel begins before it is
-mounted; that of a local one when its files are linked, which `file_channel.py` measures. The remote S3 is a second yard
-behind a relay that holds every request up, since on the loopback alone a request costs nothing. Each round begins with
-nothing of the S3 on this machine.
+Small files are read in order, a large one sequentially and at random. Each way is timed from its start to its first
+batch of 32 reads and to its last, and the bytes are compared. The time of a remote channel includes mounting it; that
+of a local one starts when its files are linked, which `file_channel.py` measures. The remote S3 is a second yard behind
+a relay that delays every request, because requests on the loopback alone cost nothing. Each round starts with empty
+caches on this machine.
 """
 
 import argparse
@@ -28,10 +28,10 @@ from benchmarks.slow_way import slow_way
 from tests.conformance.environments import interpreter
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.locations import BucketRef, Location
-from trainyard.instance.agent.channels import bring_channels
-from trainyard.instance.agent.remote_files.mounts import RemoteFiles
+from trainyard.instance.agent.data.channels import stage_channels
+from trainyard.instance.agent.data.object_store import open_store
+from trainyard.instance.agent.data.remote_files.mounts import RemoteMounts
 from trainyard.instance.agent.reports import Reports
-from trainyard.instance.agent.store import open_store
 from trainyard.link.contract import ChannelSpec, InstanceSpec, ObjectsSpec
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.specs import write_spec
@@ -42,18 +42,19 @@ from trainyard.objects.remote import RemoteObjects
 from trainyard.testing.yard import RunningYard, running_yard
 
 CLIENT = Path(__file__).with_name("fast_file_client.py")
-PEERS = {"s3fs": "s3fs", "boto3": "moto"}  # and the environments that have them
+PEERS = {"s3fs": "s3fs", "boto3": "moto"}  # names of their environments too
 PATTERNS = ("small", "sequential", "random")
 BUCKET = "data"
 
 _SMALL_BYTES = 20 << 10
 
-Seconds = dict[str, dict[str, dict[str, list[float]]]]  # by pattern, way, and first or total
+# Keyed by pattern, way, and first or total.
+Seconds = dict[str, dict[str, dict[str, list[float]]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How long it took until the first batch and until the last, and what was read."""
+    """The seconds until the first and the last batch, and what was read."""
 
     first_s: float
     total_s: float
@@ -62,7 +63,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The yard that is the S3, the way to it, and what it holds: the same for peers and, in its own layout, for us."""
+    """The yard that acts as S3, the relay to it, and its objects: the same for the peers and, in our layout, for us."""
 
     yard: RunningYard
     endpoint: str
@@ -126,18 +127,18 @@ class Bench:
         return _client(sys.executable, "files", str(self.root / "plain"), pattern)
 
     def near_channel(self, pattern: str) -> Reading:
-        """Brought by an agent as it brings those of its own machine; the sandbox shows that folder as it is."""
+        """Prepare a channel as the agent does for local objects; the sandbox shows that folder unchanged."""
         folder = _instance(self.root)
         spec = self.spec(self.local)
         with closing(open_store(spec.objects)) as store:
-            bring_channels(store, spec.channels, account=spec.account, root=folder.channels, check=lambda: None)
+            stage_channels(store, spec.channels, account=spec.account, root=folder.channels, check=lambda: None)
         return _client(sys.executable, "files", str(folder.channels / "train"), pattern)
 
     def far_channel(self, pattern: str) -> Reading:
         folder = _instance(self.root)
         spec = self.spec(self.remote)
         write_spec(folder.root, spec)
-        with SpoolWriter(folder.spool) as spool, closing(RemoteFiles(folder, spec, reports=Reports(spool))) as mounts:
+        with SpoolWriter(folder.spool) as spool, closing(RemoteMounts(folder, spec, reports=Reports(spool))) as mounts:
             started = time.perf_counter()
             assert mounts.mount(spec.channels, check=lambda: None), "this machine lets nobody mount"
             taken = time.perf_counter() - started
@@ -180,7 +181,7 @@ def _bench(arguments: argparse.Namespace) -> Iterator[Bench]:
 
 
 def _lay_out(store: ObjectAccess, bench: Bench) -> None:
-    """The same as plain files."""
+    """Write the same objects as plain files."""
     for key in bench.sizes:
         place = bench.root / "plain" / key.removeprefix("train/")
         place.parent.mkdir(parents=True, exist_ok=True)

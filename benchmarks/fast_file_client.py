@@ -1,8 +1,8 @@
 """Reads a data set as a training program would, run in a process of its own by fast_file.py.
 
 `fast_file_client.py WAY PLACE PATTERN`, where WAY is files, boto3 or s3fs, and PLACE a folder or `bucket/prefix/`.
-Prints the seconds from the first call to the first batch and to the last, and a digest of all that was read. What is
-imported before is not counted. boto3 downloads everything first, in eight threads; s3fs reads while it goes.
+Prints the seconds from the first call to the first batch and to the last, and a digest of what was read. Imports are
+not counted. boto3 downloads everything first, in eight threads; s3fs streams.
 """
 
 import hashlib

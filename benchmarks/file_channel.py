@@ -1,10 +1,10 @@
-"""A File channel beside a loop of hard links, and beside what a program would do without: boto3 and s3fs.
+"""A File channel, compared with a loop of hard links and with the alternatives of a program: boto3 and s3fs.
 
     python -m benchmarks.file_channel [--rounds N] [--without-peers]
 
-The loop knows its files beforehand and does nothing but link them. The channel is what an agent does before its program
-starts: it opens the store, looks each object up, and links the files into the folder that the program is shown. boto3
-and s3fs download the same objects from the same yard. All take turns, and every byte is compared once.
+The loop knows its files and only links them. The channel is what an agent does before its program starts: it opens the
+store, looks up each object, and links the files into the folder that the program sees. boto3 and s3fs download the same
+objects from the same yard. All take turns, and every byte is compared once.
 """
 
 import argparse
@@ -23,17 +23,18 @@ from benchmarks.measurement import Spread, spread, write_results
 from tests.conformance.environments import interpreter
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.locations import BucketRef, Location
-from trainyard.instance.agent.channels import bring_channels
-from trainyard.instance.agent.store import open_store
+from trainyard.instance.agent.data.channels import stage_channels
+from trainyard.instance.agent.data.object_store import open_store
 from trainyard.link.contract import ChannelSpec, ObjectsSpec
 from trainyard.objects.contract import Attributes
 from trainyard.objects.filesystem import FilesystemObjects
 from trainyard.testing.yard import RunningYard, running_yard
 
-GOAL = 2.0  # times as long as the loop may the channel take, of many small objects
+# The limit for many small objects, as a multiple of the time of the loop.
+GOAL = 2.0
 SIZES = {"5,000 x 20 KiB": (5000, 20 << 10), "4 x 256 MiB": (4, 256 << 20)}
 CLIENT = Path(__file__).with_name("file_client.py")
-PEERS = {"boto3": "moto", "s3fs": "s3fs"}  # and the environments that have them
+PEERS = {"boto3": "moto", "s3fs": "s3fs"}  # names of their environments too
 
 _CHUNK = 1 << 20
 
@@ -66,7 +67,7 @@ class Data:
         channel = ChannelSpec(folder.name, "File", self.bucket.name, "train/", self.keys)
         started = time.perf_counter()
         with closing(open_store(ObjectsSpec(str(self.yard.home.objects)))) as store:
-            bring_channels(store, [channel], account=self.bucket.account, root=folder.parent, check=lambda: None)
+            stage_channels(store, [channel], account=self.bucket.account, root=folder.parent, check=lambda: None)
         return time.perf_counter() - started
 
     def download(self, peer: str) -> Bring:
@@ -128,7 +129,8 @@ def _measure(data: Data, root: Path, *, peers: Sequence[str], rounds: int, title
     ways: dict[str, Bring] = {"hard links": data.link, "channel": data.channel}
     ways |= {peer: data.download(peer) for peer in peers}
     seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for number in range(rounds + 1):  # the first is for the caches, and to compare
+    # The first round fills the caches and compares the bytes.
+    for number in range(rounds + 1):
         print(f"{title}, round {number} of {rounds}", flush=True)
         for name, bring in ways.items():
             folder = root / name.replace(" ", "-")
@@ -148,7 +150,7 @@ def _print(seconds: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
         base = spreads["hard links"].median
         print(f"\n{name:16}{'ms':>36}{'times the links':>18}")
         for way, measured in spreads.items():
-            # A handful of links takes less than opening the store, so that only of many the ratio says something.
+            # A few links take less time than opening the store, so the ratio is meaningful only for many.
             is_judged = way == "channel" and SIZES[name][0] >= 1000
             verdict = f"   goal {GOAL:g}" + ("" if measured.median <= GOAL * base else ", missed") if is_judged else ""
             range_ms = f"{measured.median:,.2f} ({measured.lowest:,.2f} to {measured.highest:,.2f})"

@@ -1,7 +1,7 @@
-"""Downloads what a prefix holds, run in a process of its own by file_channel.py: `file_client.py PEER PREFIX FOLDER`.
+"""Downloads a prefix. file_channel.py runs it in its own process: `file_client.py PEER PREFIX FOLDER`.
 
-PREFIX is `bucket/prefix/`. Prints the seconds from the first call to the last byte; what is imported before is not
-counted. Each peer does it as its documentation has it: boto3 with `download_file` in eight threads, s3fs with `get`.
+PREFIX is `bucket/prefix/`. Prints the seconds from the first call to the last byte; imports are not counted. Each peer
+follows its documentation: boto3 uses `download_file` in eight threads, s3fs uses `get`.
 """
 
 import sys

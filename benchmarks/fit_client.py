@@ -1,4 +1,4 @@
-"""One `fit` of the SDK in a process of its own: `fit_client.py SCRIPT`. Prints the seconds that the call took."""
+"""Runs one `fit` of the SDK in its own process and prints its seconds: `fit_client.py SCRIPT`."""
 
 import sys
 import time

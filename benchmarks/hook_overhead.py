@@ -1,9 +1,9 @@
-"""What watching a training costs it: our hook beside other ways, on a processor or on a GPU.
+"""The overhead of watching a training: our hook compared with other ways, on a CPU or a GPU.
 
     python -m benchmarks.hook_overhead [--device cpu|cuda] [--rounds N] [--models M…] [--ways W…]
 
-Every way of watching runs in a process of its own, in which a plain training and an equal one that is watched take
-turns, block by block of steps. All weights and gradients are looked at in every step; nothing is throttled.
+Each way of watching runs in its own process, in which a plain training and an equal watched one take turns in blocks of
+steps. All weights and gradients are recorded at every step; nothing is throttled.
 """
 
 import argparse
@@ -20,9 +20,11 @@ from typing import Any
 from benchmarks.measurement import write_results
 from tests.conformance.environments import interpreter
 
-GOAL = 1.03  # times a plain step, on an H200
+# As a multiple of a plain step, on an H200.
+GOAL = 1.03
 MODELS = {"cpu": ("mlp", "cnn", "transformer"), "cuda": ("gpt2", "resnet18")}
-LIMIT_S = 300  # of one process; what takes longer is reported as such
+# For one process; a longer run is reported as such.
+LIMIT_S = 300
 
 _SCRIPT = Path(__file__).parent / "scripts" / "hook_steps.py"
 _REPOSITORY = Path(__file__).parents[1]
@@ -30,14 +32,15 @@ _REPOSITORY = Path(__file__).parents[1]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way of watching. The slower it is, the fewer blocks of fewer steps it is measured in."""
+    """A way of watching. Slower ways are measured in fewer and shorter blocks."""
 
     name: str
     label: str
     rounds: int
     steps: int
     devices: tuple[str, ...] = ("cpu", "cuda")
-    environment: str = ""  # with the packages it needs; none is this one
+    # The environment with its packages; empty for this one.
+    environment: str = ""
 
 
 WAYS = (
@@ -88,7 +91,7 @@ def _has_program() -> bool:
 
 
 def _measure(model: str, way: Way, *, device: str, rounds: int | None) -> dict[str, Any]:
-    """What the script told, or why it told nothing."""
+    """Return the report of the script, or why there is none."""
     with tempfile.TemporaryDirectory() as folder:
         counts = [str(min(way.rounds, rounds or way.rounds)), str(way.steps)]
         python = str(interpreter("smdebug")) if way.environment == "smdebug" else sys.executable
@@ -110,11 +113,13 @@ def _measure(model: str, way: Way, *, device: str, rounds: int | None) -> dict[s
 
 def _environment(way: Way, device: str) -> dict[str, str]:
     paths = [str(_REPOSITORY)]
-    if way.environment != "smdebug":  # which has a module of that name
+    # It has a module of that name.
+    if way.environment != "smdebug":
         paths.append(str(_REPOSITORY / "src"))
     if (
         way.environment == "tensorboard" and device == "cpu"
-    ):  # which needs no torch, and this environment no TensorBoard
+        # It needs no torch, and this environment has no TensorBoard.
+    ):
         found = interpreter("tensorboard").parents[1].glob("lib/python*/site-packages")
         paths += [str(folder) for folder in found]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
@@ -125,7 +130,7 @@ def _row(model: str, way: Way, told: dict[str, Any]) -> str:
     if "failure" in told:
         return f"{model:12} {way.label:30} {told['failure']}"
     plain, watched = told["wall"]["plain"], told["wall"]["watched"]
-    # The middle of the pairs' own ratios: what slows the machine for a while slows both of a pair.
+    # The median of the ratios within pairs: a busy machine slows both members of a pair.
     ratios = [ours / theirs for ours, theirs in zip(watched, plain, strict=True)]
     cpu = median(told["cpu"]["watched"]) / median(told["cpu"]["plain"])
     span = f"[{min(ratios):.3g}-{max(ratios):.3g}]"

@@ -1,10 +1,10 @@
-"""One page of ListTrainingJobs, with a filter and in an order, among more and more jobs.
+"""One page of ListTrainingJobs, with filters and sort orders, among growing numbers of jobs.
 
     python -m benchmarks.list_jobs [--counts N…] [--moto-counts N…] [--calls N]
 
-The jobs are written into the records of a yard that is stopped, each as a copy of one that was run. A call is timed
-from its first byte to the last byte of the answer, on a connection that is kept, with the signature made before. moto
-server is asked the same, among jobs that are put into its memory.
+The jobs are written into the records of a stopped yard, each as a copy of one that ran. A call is timed from its first
+byte to the last byte of the answer, on a persistent connection, with the signature computed before. moto server gets
+the same calls, among jobs that are put into its memory.
 """
 
 import argparse
@@ -31,20 +31,22 @@ from benchmarks.measurement import write_results
 from benchmarks.yard_jobs import SCRIPTS, open_jobs
 from tests.conformance.environments import interpreter
 from trainyard.foundation.home import Home
-from trainyard.foundation.jobs import SecondaryStatus, TrainingJob
-from trainyard.server.jobs import KIND, draft_of, job_of, request_of, training_job_arn
+from trainyard.foundation.jobs.status import SecondaryStatus
+from trainyard.foundation.jobs.training.job import TrainingJob
+from trainyard.server.jobs.training import KIND, draft_of, job_of, request_of, training_job_arn
 from trainyard.server.records.contract import Query, SortBy
 from trainyard.server.records.sql import open_records
 from trainyard.testing.yard import running_yard
 
 GOAL_MS = 10.0
-GOAL_GROWTH = 2.0  # from the first of the counts to the last, which is tenfold
+# The growth from the first count to the last, which is ten times the first.
+GOAL_GROWTH = 2.0
 PAGE = 100
 MOTO = Path(__file__).with_name("moto_jobs.py")
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 HEADERS = {"Content-Type": "application/x-amz-json-1.1", "X-Amz-Target": "SageMaker.ListTrainingJobs"}
 
-# moto takes a page first and filters it then, knows no order, and does not understand times on the wire.
+# moto filters after it takes a page, does not sort, and does not understand times on the wire.
 ASKED: Mapping[str, Mapping[str, Any]] = {
     "newest first": {},
     "completed, by name": {"StatusEquals": "Completed", "SortBy": "Name", "SortOrder": "Ascending"},
@@ -102,25 +104,26 @@ def _arguments() -> argparse.Namespace:
 
 
 def _seed(home: Home) -> None:
-    """Run one job, which all others are copies of."""
+    """Run the job that all others are copies of."""
     script = SCRIPTS / "first_line.py"
     with open_jobs(home.root, python=Path(sys.executable)) as jobs:
         jobs.finish(jobs.create(script, jobs.upload(script)))
 
 
 def _fill(home: Home, count: int) -> None:
-    """Bring the number of jobs to `count`, one a second since the first moment of 2026."""
+    """Add jobs until there are `count`, created one second apart from the start of 2026."""
     print(f"filling the records with {count:,} jobs", flush=True)
     with closing(open_records(f"sqlite:///{home.records_file}")) as records:
         (seed,) = records.find(Query(KIND, sort_by=SortBy.NAME, descending=True, name_prefix="first-line")).resources
         for number in range(records.count(Query(KIND)) - 1, count - 1):
             job = _copy(job_of(seed), number)
-            draft = replace(draft_of(job, request_of(seed), tags={}), due_at=None)  # nobody shall work on it
+            # No yard may work on it.
+            draft = replace(draft_of(job, request_of(seed), tags={}), due_at=None)
             records.create(draft, now=job.created_at)
 
 
 def _copy(job: TrainingJob, number: int) -> TrainingJob:
-    """Every tenth has failed, all others have completed."""
+    """Copy a job. Every tenth copy has failed, all others have completed."""
     name = f"{_PROJECTS[number % len(_PROJECTS)]}-{number:06}"
     *steps, last = job.transitions
     if number % 10 == 0:
@@ -151,7 +154,7 @@ def _yard(home: Home) -> Iterator[Asker]:
 
 @contextmanager
 def _moto(count: int) -> Iterator[Asker]:
-    """moto verifies no signature, but reads the region and the service from it."""
+    """Start moto, which does not verify signatures but reads the region and the service from them."""
     command = [str(interpreter("moto")), str(MOTO), str(count)]
     scope = "Credential=benchmark/20260101/us-east-1/sagemaker/aws4_request"
     headers = HEADERS | {"Authorization": f"AWS4-HMAC-SHA256 {scope}, SignedHeaders=host, Signature=none"}
@@ -171,7 +174,8 @@ def _measure(asker: Asker, calls: int, title: str) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for name, asked in ASKED.items():
         body = json.dumps({"MaxResults": PAGE, **asked}).encode()
-        asker.milliseconds(body)  # what is loaded lazily
+        # Load everything that is lazy.
+        asker.milliseconds(body)
         found[name] = [asker.milliseconds(body) for _ in range(calls)]
     return found
 

@@ -1,10 +1,10 @@
-"""A job that writes 50 MB of log a second: what that costs the agent and the server, and what others notice of it.
+"""A job that writes 50 MB of log per second: its cost for the agent and the server, and its effect on other clients.
 
     python -m benchmarks.log_flood [--rate MB-PER-SECOND] [--seconds N]
 
-Two floods, one without metrics and one with three metric definitions, whose expressions find nothing. The CPU is that
-of the agent and of the server over the flood, as shares of a core; the memory is the most that was seen. Another client
-describes a job all the while, as it does before the flood. In the end every byte that was written must be in the log.
+There are two floods, one without metrics and one with three metric definitions whose expressions never match. CPU is
+that of the agent and of the server during the flood, in cores; memory is the highest value seen. Another client
+describes a job before and during the flood. At the end, every written byte must be in the log.
 """
 
 import argparse
@@ -20,8 +20,8 @@ from pathlib import Path
 from benchmarks.measurement import memory, own_cpu_seconds, write_results
 from benchmarks.yard_jobs import SCRIPTS, Jobs, open_jobs
 from trainyard.formats.logs.segments import segments_of
+from trainyard.link.agent_process import find_agent_process
 from trainyard.link.folders import InstanceFolder
-from trainyard.link.presence import presence_of
 from trainyard.link.specs import read_spec
 
 SCRIPT = SCRIPTS / "flood.py"
@@ -31,7 +31,8 @@ METRICS = [
     {"Name": "rate", "Regex": r"\[rate\] ([0-9.]+) images/s"},
 ]
 
-LINE_BYTES = 104  # as scripts/flood.py writes them
+# As scripts/flood.py writes them.
+LINE_BYTES = 104
 FILLING = b" " + b"x" * (LINE_BYTES - 22) + b"\n"
 
 _QUIET_S = 5.0
@@ -79,7 +80,7 @@ def _arguments() -> argparse.Namespace:
 
 
 class Watcher:
-    """Another client of the yard, with an eye on the memory of the server and of an agent."""
+    """Another client of the yard, which also samples the memory of the server and of an agent."""
 
     def __init__(self, jobs: Jobs, *, name: str, agent: int | None = None) -> None:
         self.latencies_ms: list[float] = []
@@ -88,7 +89,7 @@ class Watcher:
         self._jobs, self._name, self._agent = jobs, name, agent
 
     def watch(self, seconds: float) -> float:
-        """Call again and again for some time, and return how long that was."""
+        """Call repeatedly for some time, and return how long that took."""
         begun = time.perf_counter()
         looked_at = 0.0
         while (now := time.perf_counter()) - begun < seconds:
@@ -139,7 +140,7 @@ def _flood(jobs: Jobs, metrics: Sequence[Mapping[str, str]], *, rate: float, sec
 
 
 def _idle_job(jobs: Jobs) -> str:
-    """A job that has ended, for the other client to ask about while nothing happens."""
+    """Run a job to its end, for the other client to describe before the flood."""
     script = SCRIPTS / "first_line.py"
     name = jobs.create(script, jobs.upload(script))
     jobs.finish(name)
@@ -147,7 +148,7 @@ def _idle_job(jobs: Jobs) -> str:
 
 
 def _folder_of(jobs: Jobs, name: str) -> InstanceFolder:
-    """Of the only instance of a job, once its program has written something."""
+    """Return the folder of the only instance of a job, once its program has written something."""
     while True:
         for spec in jobs.yard.home.jobs.glob("*/1/algo-1/spec.json"):
             folder = InstanceFolder(spec.parent)
@@ -157,13 +158,13 @@ def _folder_of(jobs: Jobs, name: str) -> InstanceFolder:
 
 
 def _agent_of(folder: InstanceFolder) -> int:
-    presence = presence_of(folder.root)
+    presence = find_agent_process(folder.root)
     assert presence is not None, "an instance that has written something has an agent"
     return presence.pid
 
 
 def _closing_words(folder: InstanceFolder) -> tuple[int, float]:
-    """How many lines the program says that it wrote, and in how many seconds."""
+    """Return how many lines the program says it wrote, and in how many seconds."""
     match = re.search(rb"wrote (\d+) lines in ([\d.]+) s\n", _tail(folder))
     assert match is not None, "the last line of the program is in the log"
     return int(match[1]), float(match[2])
@@ -176,13 +177,13 @@ def _tail(folder: InstanceFolder) -> bytes:
 
 
 def _lost_bytes(folder: InstanceFolder, lines: int) -> int:
-    """How many bytes of the lines are not in the log where they should be."""
+    """Return how many bytes of the lines are missing in the log."""
     lost, number = 0, 0
     rest = b""
     for segment in segments_of(folder.logs):
         data = rest + segment.log_file.read_bytes()
         if not number:
-            data = re.sub(rb"\A(?:\[trainyard\].*\n)*", b"", data)  # what the agent said first
+            data = re.sub(rb"\A(?:\[trainyard\].*\n)*", b"", data)  # lines of the agent
         count = min(len(data) // LINE_BYTES, lines - number)
         wanted = b"".join(b"%020d%s" % (each, FILLING) for each in range(number, number + count))
         if data[: len(wanted)] != wanted:

@@ -1,4 +1,4 @@
-"""Figures of other processes, of this machine, and of repeated rounds."""
+"""Measurements of other processes, of this machine, and over repeated rounds."""
 
 import json
 import os
@@ -17,12 +17,12 @@ _PROCESS_CPU_CLOCK = 2  # CPUCLOCK_SCHED of the kernel
 
 
 def cpu_seconds(pid: int) -> float:
-    """What a process and its living descendants have used of the CPU, all threads, to the nanosecond."""
+    """Return the CPU time of a process and its living descendants, over all threads, with nanosecond resolution."""
     return own_cpu_seconds(pid) + sum(cpu_seconds(child) for child in _children(pid))
 
 
 def own_cpu_seconds(pid: int) -> float:
-    """What a process alone has used of the CPU.
+    """Return the CPU time of a process alone.
 
     This reads the process's CPU clock, whose id is what clock_getcpuclockid(3) returns; /proc counts in ticks of 10 ms.
     """
@@ -35,7 +35,7 @@ def _children(pid: int) -> list[int]:
 
 
 def in_turns(measures: Mapping[str, Callable[[], float]], *, rounds: int) -> dict[str, list[float]]:
-    """What each measure gives in every round."""
+    """Return the result of each measurement in every round."""
     found: dict[str, list[float]] = {name: [] for name in measures}
     for number in range(rounds):
         print(f"round {number + 1} of {rounds}", flush=True)
@@ -61,7 +61,7 @@ def memory(pid: int) -> Memory:
 
 
 def tree_memory(pid: int) -> Memory:
-    """Of a process and its living descendants."""
+    """Return the memory of a process and its living descendants."""
     own, below = memory(pid), [tree_memory(child) for child in _children(pid)]
     return Memory(
         resident=own.resident + sum(each.resident for each in below),
@@ -71,7 +71,7 @@ def tree_memory(pid: int) -> Memory:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The middle and the ends of repeated measurements."""
+    """The median and the extremes of repeated measurements."""
 
     median: float
     lowest: float
@@ -87,7 +87,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def write_results(name: str, results: Mapping[str, Any]) -> Path:
-    """Keep the figures with the machine they are from."""
+    """Write the figures together with a description of this machine."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     document = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "machine": asdict(describe_machine()), **results}

@@ -1,6 +1,6 @@
 """A moto server with many training jobs in its memory, in moto's own environment: `moto_jobs.py COUNT`.
 
-It listens on a free port of the loopback, which it prints when it answers, and ends when its input does.
+It listens on a free port of the loopback, prints that port when it is ready, and ends when its input ends.
 """
 
 import sys

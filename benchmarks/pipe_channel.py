@@ -1,9 +1,9 @@
-"""A Pipe channel beside raw sendfile: how fast a program can read what the agent feeds.
+"""A Pipe channel, compared with raw sendfile: how fast a program can read what the agent feeds.
 
     python -m benchmarks.pipe_channel [--rounds N]
 
-Both feed a FIFO from files that lie in memory, in a process of their own, to a reader that throws the bytes away. The
-raw feeder knows its files beforehand and does nothing but sendfile; the agent's looks each object up in the store.
+Both feed a FIFO from files in memory, in their own process, to a reader that discards the bytes. The raw feeder knows
+its files and only calls sendfile; the agent's looks up each object in the store.
 """
 
 import argparse
@@ -21,14 +21,15 @@ from statistics import median
 from benchmarks.measurement import write_results
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.locations import BucketRef, Location
-from trainyard.instance.agent.layout import Owner, lay_out
-from trainyard.instance.agent.pipes import Pipes
+from trainyard.instance.agent.data.pipes import PipeChannels
+from trainyard.instance.agent.layout import ProgramUser, create_layout
 from trainyard.link.contract import PROTOCOL, ChannelSpec, InstanceSpec, LimitSpec, ObjectsSpec, ProgramSpec
 from trainyard.link.folders import InstanceFolder
 from trainyard.objects.contract import Attributes
 from trainyard.objects.filesystem import FilesystemObjects
 
-GOAL = 0.8  # of what raw sendfile does
+# As a fraction of raw sendfile.
+GOAL = 0.8
 SIZES = {"4 x 256 MiB": (4, 256 << 20), "5,000 x 20 KiB": (5000, 20 << 10)}
 
 _BUCKET = BucketRef("111122223333", "data")
@@ -54,7 +55,8 @@ def _measure(count: int, size: int, rounds: int) -> dict[str, float]:
         root = Path(folder)
         keys = _store(root / "objects", count, size)
         times: dict[str, list[float]] = {"sendfile": [], "channel": []}
-        for number in range(rounds + 1):  # the first is for the caches
+        # The first round fills the caches.
+        for number in range(rounds + 1):
             for name, rate in (("sendfile", _raw), ("channel", _channel)):
                 seconds = rate(root / f"{name}-{number}", root / "objects", keys)
                 times[name] += [seconds] if number else []
@@ -78,7 +80,7 @@ def _raw(folder: Path, objects: Path, keys: Sequence[str]) -> float:
     fifo = folder / "fifo"
     os.mkfifo(fifo)
     with closing(FilesystemObjects(objects)) as store:
-        # In the order of the channel: that of the folders is another, and quicker.
+        # In the order of the channel. The order of the folders differs, and would be faster.
         files = [file.path for file in store.stored_files(_BUCKET, keys) if file is not None]
 
     def feed() -> None:
@@ -97,17 +99,19 @@ def _raw(folder: Path, objects: Path, keys: Sequence[str]) -> float:
 def _channel(folder: Path, objects: Path, keys: Sequence[str]) -> float:
     instance = InstanceFolder(folder)
     instance.root.mkdir()
-    with closing(FilesystemObjects(objects)) as store:  # as the yard tells it
+    # As the yard specifies it.
+    with closing(FilesystemObjects(objects)) as store:
         etags = [file.etag for file in store.stored_files(_BUCKET, keys) if file is not None]
     channel = ChannelSpec("train", "Pipe", _BUCKET.name, "train/", keys, etags, sizes=[0] * len(keys))
     spec = replace(SPEC, channels=(channel,), objects=ObjectsSpec(str(objects)))
-    lay_out(instance, spec, Owner(None))
-    pipes = Pipes(instance, spec, Owner(None))
-    pipes.lay()
+    create_layout(instance, spec, ProgramUser(None))
+    pipes = PipeChannels(instance, spec, ProgramUser(None))
+    pipes.create_fifos()
 
     def feed() -> None:
         pipes.start()
-        while (instance.ml / "input/data/train_0").exists():  # gone when all of it is sent
+        # The feeder removes it after the last byte.
+        while (instance.ml / "input/data/train_0").exists():
             time.sleep(0.01)
         assert pipes.failure is None, pipes.failure
 
@@ -115,7 +119,7 @@ def _channel(folder: Path, objects: Path, keys: Sequence[str]) -> float:
 
 
 def _read(fifo: Path, feed: Feeder) -> float:
-    """Seconds until everything is read that another process feeds."""
+    """Return the seconds until everything that another process feeds is read."""
     sys.stdout.flush()
     child = os.fork()
     if child == 0:

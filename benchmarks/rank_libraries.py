@@ -1,4 +1,4 @@
-"""A step of three ranks with the stand-in for horovod.torch beside torch's own data parallelism.
+"""A step of three ranks with our horovod.torch, compared with torch's DistributedDataParallel.
 
     python -m benchmarks.rank_libraries [--rounds N]
 
@@ -17,7 +17,8 @@ from typing import Any
 
 from benchmarks.measurement import write_results
 
-GOAL = 1.03  # times a step of DDP
+# As a multiple of a step of DDP.
+GOAL = 1.03
 WIDTHS = (1, 4, 12)
 RANKS = 3
 
@@ -38,7 +39,7 @@ def main() -> None:
 
 
 def _ratio(told: dict[str, Any]) -> float:
-    """The middle of the pairs' own ratios: what slows the machine for a while slows both of a pair."""
+    """Return the median of the ratios within pairs: a busy machine slows both members of a pair."""
     return float(median(ours / theirs for ours, theirs in zip(told["horovod"], told["ddp"], strict=True)))
 
 

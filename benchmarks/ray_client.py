@@ -1,8 +1,8 @@
 """Jobs for a Ray cluster, in Ray's own environment: `ray_client.py ADDRESS COUNT CPUS COMMAND…`.
 
-It does what `ray job submit` does, through the same client of Ray, but without the seconds which that command takes to
-start. Prints a JSON object: when the first call was made and when the last job had ended, in nanoseconds since the
-epoch, and the logs of all jobs.
+It does what `ray job submit` does, through the same Ray client, but without the seconds which that command takes to
+start. Prints a JSON object: the time of the first call and of the end of the last job, in nanoseconds since the epoch,
+and the logs of all jobs.
 """
 
 import json

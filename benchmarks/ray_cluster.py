@@ -1,8 +1,8 @@
 """A Ray cluster of one node on the loopback, and jobs for it.
 
-A Ray node takes 127.0.0.1 for its address only where clusters of several machines are switched off, by a variable that
-is named for other systems; else it listens on all interfaces. What it listens on is looked at before anything is sent.
-A token that is made for the run is asked of whoever connects. Whatever was started is stopped by its pid.
+A Ray node uses 127.0.0.1 as its address only if multi-node clusters are disabled, by a variable that is named for other
+systems; otherwise it listens on all interfaces. The benchmark checks the listening addresses before it sends anything.
+Clients need a token that is created for the run. Every process that was started is stopped by its pid.
 """
 
 import contextlib
@@ -31,14 +31,14 @@ _LOOPBACK = ("0100007F", "0000000000000000FFFF00000100007F", "000000000000000000
 
 @dataclass(frozen=True, slots=True)
 class RayCluster:
-    """Where a cluster takes jobs, and what its clients have in their environment."""
+    """The address of a cluster, and the environment of its clients."""
 
     address: str
     environment: dict[str, str]
     pid: int
 
     def run(self, command: Sequence[str], *, count: int = 1, cpus: int = 0) -> dict[str, Any]:
-        """Submit a command some times at once, wait for the end of all, and return what ray_client.py tells."""
+        """Submit a command several times at once, wait for all jobs to end, and return the report of ray_client.py."""
         _require_loopback(self.pid)
         return submit(self.address, command, environment=self.environment, count=count, cpus=cpus)
 
@@ -46,7 +46,7 @@ class RayCluster:
 def submit(
     address: str, command: Sequence[str], *, environment: Mapping[str, str], count: int = 1, cpus: int = 0
 ) -> dict[str, Any]:
-    """What ray_client.py tells of a command that it has submitted some times at once."""
+    """Return the report of ray_client.py on a command that it submitted several times at once."""
     run = subprocess.run(
         [interpreter("ray"), CLIENT, address, str(count), str(cpus), *command],
         env=environment,
@@ -61,9 +61,10 @@ def submit(
 
 @contextlib.contextmanager
 def ray_cluster(*, cpus: int) -> Iterator[RayCluster]:
-    """A cluster for the length of a block."""
+    """Run a cluster for the length of a block."""
     port = _free_port()
-    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # Ray's sockets need a short path
+    # Ray's sockets need a short path.
+    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": folder,
@@ -108,7 +109,7 @@ def _await_port(port: int, process: "subprocess.Popen[bytes]") -> None:
 
 
 def _require_loopback(pid: int) -> None:
-    """Look at what the processes of the cluster listen on, and refuse to go on when it is more than the loopback."""
+    """Check what the processes of the cluster listen on, and stop if it is more than the loopback."""
     inodes = {inode for each in _tree(pid) for inode in _socket_inodes(each)}
     for table in ("tcp", "tcp6"):
         for line in Path("/proc/net", table).read_text().splitlines()[1:]:

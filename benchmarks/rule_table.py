@@ -1,10 +1,10 @@
-"""Every rule on every healthy training and on every fault, by AWS's defaults and by those we advise.
+"""Every rule on every healthy and every faulty training, with AWS's defaults and with the advised ones.
 
     python -m benchmarks.rule_table [--seeds N] [--fault-seeds N] [--only NAME ...]
 
-Each training is run with the real hook, which takes what the rules need of every step, and then judged from what was
-recorded, as a job's judge does it. What is found is kept, and the table for the docs is written of all that is: with
-`--only`, the others are not run again.
+Each training runs with the real hook, which records what the rules need at every step. The rules are then evaluated on
+the recording, as in a job. The findings are kept, and the table for the docs is written from all that are kept: with
+`--only`, the other trainings are not run again.
 """
 
 import argparse
@@ -27,25 +27,27 @@ import numpy as np
 import torch
 
 from benchmarks.measurement import RESULTS
-from trainyard.formats.tensors.arrow_recording import ArrowRecording
 from trainyard.formats.tensors.contract import Mode
+from trainyard.formats.tensors.recordings.arrow_recording import ArrowRecording
+from trainyard.foundation.jobs.status import RuleStatus
 from trainyard.foundation.sources import FolderSource
 from trainyard.insight.rules.catalog import RULES, make_rule
-from trainyard.insight.rules.contract import DebuggerRule, Evaluation, RuleStatus
+from trainyard.insight.rules.contract import DebuggerRule, Evaluation
 from trainyard.insight.rules.parameters import Defaults
 from trainyard.testing.trainings import TRAININGS
 from trainyard.testing.trainings.boosting import BOOSTED, BOOSTING_FAULTS, BoostedTraining
 from trainyard.testing.trainings.faults import FAULTS
-from trainyard.testing.trainings.recorded import judge, record, record_boosted, record_replicas
-from trainyard.testing.trainings.training import Training
+from trainyard.testing.trainings.recorded import evaluate_rules, record, record_boosted, record_replicas
+from trainyard.testing.trainings.training import SampleTraining
 
 KEPT = RESULTS / "rule_table"
 TABLE = Path(__file__).resolve().parents[1] / "docs" / "rules" / "table.md"
 REPLICAS = "replicas"
-ALONE = "ReplicaDivergence"  # which judges replicas and nothing else
+# It compares replicas and nothing else.
+ALONE = "ReplicaDivergence"
 OTHER_RUN = "the run with the next seed"
 
-# What has no default, or none that a test can wait for.
+# Parameters without a default, or with one that takes too long for a test.
 GIVEN: Mapping[str, Mapping[str, str]] = {
     "AllZero": {"tensor_regex": r"relu\d*_output_0$,^[A-Z]\w*(?<!Loss)_input_0$"},
     "SimilarAcrossRuns": {"other_trials": OTHER_RUN},
@@ -56,18 +58,18 @@ GIVEN: Mapping[str, Mapping[str, str]] = {
     },
     "UnchangedTensor": {"collection_names": "weights,biases"},
 }
-# What only one fault can be found with: by the fault, then by the rule.
+# Parameters that find only one fault: by fault, then by rule.
 GIVEN_FOR: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     "stalled_loader": {"StalledTrainingRule": {"threshold": "1"}},
     "frozen_head": {"UnchangedTensor": {"tensor_regex": r"^Convolutional_output\."}},
 }
 
-Runnable = Training | BoostedTraining
+Runnable = SampleTraining | BoostedTraining
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Something that is run with several seeds: healthy, or with a fault that some rules ought to find."""
+    """A training that is run with several seeds: healthy, or with a fault that some rules should find."""
 
     name: str
     of: str
@@ -86,7 +88,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a rule found in one run: at which step of training, and what."""
+    """The finding of a rule in one run, and its training step."""
 
     subject: str
     seed: int
@@ -98,7 +100,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """All that was found in the runs of one subject, and the CPU time that it took."""
+    """All findings in the runs of one subject, and the CPU time."""
 
     subject: Subject
     seeds: int
@@ -120,7 +122,7 @@ def main() -> None:
 
 
 def all_subjects() -> list[Subject]:
-    """The healthy ones first."""
+    """Return all subjects, the healthy ones first."""
     healthy = [Subject(name, name) for name in TRAININGS]
     boosted = [Subject(each.name, name) for name, each in BOOSTED.items()]
     faults = [Subject(each.name, each.of.name, each.rules, each.step, each.summary) for each in FAULTS.values()]
@@ -131,7 +133,7 @@ def all_subjects() -> list[Subject]:
 
 
 def rules_for(subject: Subject) -> dict[str, DebuggerRule]:
-    """One of each rule for each set of defaults, by names such as "DeadRelu/aws"."""
+    """Return each rule with each set of defaults, by names such as "DeadRelu/aws"."""
     given = {**GIVEN, **GIVEN_FOR.get(subject.name, {})}
     names = [name for name in RULES if (name == ALONE) == subject.is_replicated]
     return {
@@ -142,7 +144,7 @@ def rules_for(subject: Subject) -> dict[str, DebuggerRule]:
 
 
 def examine(subject: Subject, seeds: int) -> Examined:
-    """Everything that any rule finds in the runs of one subject."""
+    """Return everything that the rules find in the runs of one subject."""
     started = time.process_time()
     folders = [Path(tempfile.mkdtemp(prefix="rule-table-")) for _ in range(seeds)]
     try:
@@ -159,14 +161,14 @@ def examine(subject: Subject, seeds: int) -> Examined:
 
 
 def keep(examined: Examined) -> None:
-    """Lay down what was found, in place of what was found before."""
+    """Write the findings of a subject in place of earlier ones."""
     KEPT.mkdir(parents=True, exist_ok=True)
     file = KEPT / f"{examined.subject.name}.json"
     file.write_text(json.dumps({**asdict(examined), "subject": examined.subject.name}, indent=1))
 
 
 def kept() -> list[Examined]:
-    """What was found in all that was ever examined, as it was last."""
+    """Return the last findings of every subject that was ever examined."""
     files = {subject: KEPT / f"{subject.name}.json" for subject in all_subjects()}
     read = {subject: json.loads(file.read_bytes()) for subject, file in files.items() if file.exists()}
     return [
@@ -176,7 +178,7 @@ def kept() -> list[Examined]:
 
 
 def page(examined: Sequence[Examined]) -> str:
-    """The page for the docs."""
+    """Return the page for the docs."""
     healthy, faulty = (
         [each for each in examined if each.subject.is_faulty is is_faulty] for is_faulty in (False, True)
     )
@@ -194,7 +196,7 @@ def page(examined: Sequence[Examined]) -> str:
             "",
             *_faulty(faulty),
             "",
-            "## What else is found in them",
+            "## Other findings in faulty trainings",
             "",
             *_besides(faulty),
             "",
@@ -206,13 +208,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Write the table of what rules find.")
     parser.add_argument("--seeds", type=int, default=5, help="How many runs of each healthy training.")
     parser.add_argument("--fault-seeds", type=int, default=2, help="How many runs of each fault.")
-    parser.add_argument("--only", nargs="*", help="The trainings and faults to run; of the others, what is known.")
+    parser.add_argument(
+        "--only", nargs="*", help="The trainings and faults to run; the others keep their last results."
+    )
     return parser
 
 
 def _all_examined(subjects: Sequence[Subject], *, seeds: int, fault_seeds: int) -> Iterator[Examined]:
     workers = min(len(subjects), os.cpu_count() or 1)
-    # One thread for each, as many processes as cores: these networks are too small to divide.
+    # One thread per process and as many processes as cores: these networks are too small for more threads.
     alone = partial(torch.set_num_threads, 1)
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=alone) as pool:
         futures = [pool.submit(examine, each, fault_seeds if each.is_faulty else seeds) for each in subjects]
@@ -242,9 +246,9 @@ def _training(subject: Subject) -> Runnable:
 def _judged(subject: Subject, seed: int, folder: Path, *, other: Path | None) -> Iterator[Found]:
     trained = _training_steps(folder)
     rules = {name: rule for name, rule in rules_for(subject).items() if other or not rule.needs.other_runs}
-    for evaluation in judge(folder, rules, other=other):
+    for evaluation in evaluate_rules(folder, rules, other=other):
         assert evaluation.status in (RuleStatus.ISSUES_FOUND, RuleStatus.NO_ISSUES_FOUND), evaluation.details
-        assert evaluation.steps_dropped == 0, f"{evaluation.rule} did not judge every step of {subject.name}"
+        assert evaluation.steps_dropped == 0, f"{evaluation.rule} did not evaluate every step of {subject.name}"
         if evaluation.status is RuleStatus.ISSUES_FOUND:
             yield _found(subject, seed, evaluation, trained=trained)
 
@@ -274,13 +278,14 @@ def _introduction(healthy: Sequence[Examined], faulty: Sequence[Examined]) -> It
     yield "<!-- `make table` writes this page; change benchmarks/rule_table.py. -->"
     yield ""
     yield from textwrap.wrap(
-        f"{len(healthy)} healthy trainings in {runs[0]} runs, and {len(faulty)} with a fault in {runs[1]}, each with "
-        f"another seed, all under the real hook and judged at every step by all rules. `make table` does it again, in "
-        f"{minutes:.0f} minutes of one core. The trainings are in `trainyard.testing.trainings`.",
+        f"All rules were evaluated at every step of {runs[0]} runs of {len(healthy)} healthy trainings and of "
+        f"{runs[1]} runs of {len(faulty)} faulty ones, recorded with the real hook. Each run has its own seed. "
+        f"`make table` repeats this in {minutes:.0f} minutes of one core. The trainings are in "
+        f"`trainyard.testing.trainings`.",
         120,
     )
     yield ""
-    yield "Some rules have to be told what to look at, or how long to wait. Here they were given:"
+    yield "Some rules need to know which tensors to read or how long to wait. They had these parameters:"
     yield ""
     everywhere = [(rule, parameters, "") for rule, parameters in GIVEN.items()]
     for_faults = [
@@ -291,8 +296,8 @@ def _introduction(healthy: Sequence[Examined], faulty: Sequence[Examined]) -> It
 
 
 def _healthy(examined: Sequence[Examined]) -> Iterator[str]:
-    yield "Alarms, of all runs that a rule has judged, and the step of training of the first. Each rule's page tells"
-    yield "why AWS's defaults raise theirs."
+    yield "The number of runs with a finding, which would be a false alarm, and the training step of the first. The"
+    yield "page of each rule explains the alarms of AWS's defaults."
     yield ""
     yield "| rule | AWS's defaults | the first at | advised defaults |"
     yield "|---|---|---|---|"
@@ -311,9 +316,9 @@ def _counted(alarms: int, runs: int) -> str:
 
 
 def _faulty(examined: Sequence[Examined]) -> Iterator[str]:
-    yield "For each fault the rules that ought to find it, and the step of training at which they do, as a median."
+    yield "For each fault, the rules that should find it, and the median training step at which they do."
     yield ""
-    yield "| fault | of | what is wrong | since | rule | AWS's defaults | advised defaults |"
+    yield "| fault | training | what is wrong | from step | rule | AWS's defaults | advised defaults |"
     yield "|---|---|---|---|---|---|---|"
     for each in examined:
         subject = each.subject
@@ -329,21 +334,21 @@ def _detected(examined: Examined, rule: str, defaults: Defaults) -> str:
         return "missed"
     early = sum(step < examined.subject.step for step in steps)
     count = "" if len(steps) == examined.seeds else f", in {len(steps)} of {examined.seeds}"
-    too_early = f", in {early} before it was there" if early else ""
+    too_early = f", in {early} before the fault" if early else ""
     return f"{median(steps):g}{count}{too_early}"
 
 
 def _besides(examined: Sequence[Examined]) -> Iterator[str]:
-    yield "By the advised defaults, and in how many of the runs: a fault often shows in more than one way."
+    yield "With the advised defaults, and in how many runs. A fault often has more than one symptom."
     yield ""
     yield "| fault | runs | rules |"
     yield "|---|---|---|"
     for each in examined:
         others = [rule for rule in sorted(RULES) if rule not in each.subject.wanted]
         counts = {rule: len(each.by(rule, Defaults.ADVISED)) for rule in others}
-        told = ", ".join(f"{_link(rule)} {count}" for rule, count in counts.items() if count)
-        if told:
-            yield f"| {each.subject.name} | {each.seeds} | {told} |"
+        others_found = ", ".join(f"{_link(rule)} {count}" for rule, count in counts.items() if count)
+        if others_found:
+            yield f"| {each.subject.name} | {each.seeds} | {others_found} |"
 
 
 def _link(rule: str) -> str:

@@ -1,7 +1,7 @@
-"""One load on an S3 endpoint, run in a process of its own by s3_front.py: `s3_client.py OPERATION BUCKET COUNT BYTES`.
+"""One load on an S3 endpoint. s3_front.py runs it in its own process: `s3_client.py OPERATION BUCKET COUNT BYTES`.
 
-Prints the seconds that the transfers took. Small objects go one request each, large ones as boto3's transfers do, in
-parts and ranges of 8 MiB, and every byte that comes back is compared.
+Prints the seconds that the transfers took. A small object takes one request; large ones are transferred as boto3 does,
+in parts and ranges of 8 MiB. Every byte that is read back is compared.
 """
 
 import io
@@ -27,7 +27,8 @@ def main(operation: str, bucket: str, count: int, size: int) -> None:
 
 
 def pattern(size: int) -> bytes:
-    block = bytes(range(256)) * 4099  # a length prime to the part size, so that no two parts are alike
+    # Its length is coprime to the part size, so that no two parts are equal.
+    block = bytes(range(256)) * 4099
     return (block * (size // len(block) + 1))[:size]
 
 

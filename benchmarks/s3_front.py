@@ -1,8 +1,8 @@
-"""The S3 front beside moto server: what each costs its machine per byte and per object.
+"""The S3 front compared with moto server: the cost of each per byte and per object.
 
     python -m benchmarks.s3_front [--rounds N] [--large-mib N] [--small-count N]
 
-The two servers take turns, round by round, so that a busy neighbour slows both.
+The two servers take turns, so that a busy machine slows both.
 """
 
 import argparse
@@ -27,7 +27,7 @@ SMALL_SIZE = 20 * 1024
 CLIENT = Path(__file__).with_name("s3_client.py")
 BUCKET = "benchmark"
 
-# The most that the yard may cost, as a share of moto.
+# The limit for the yard, as a fraction of moto.
 GOALS = {"put large": 1.0, "get large": 1 / 10, "put small": 1.0, "get small": 1 / 4}
 
 
@@ -40,7 +40,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """`unit` is what the CPU is counted per, and `units` how many of them one run has."""
+    """A load. CPU time is reported per `unit`; one run has `units` of them."""
 
     name: str
     operation: str
@@ -93,7 +93,8 @@ def _measure(servers: list[Server], loads: list[Load], rounds: int) -> dict[tupl
     samples: dict[tuple[str, str], list[Sample]] = {(s.name, load.name): [] for s in servers for load in loads}
     for server in servers:
         _run_client(server, "prepare", 0, 0)
-        _run_client(server, "put", 10, SMALL_SIZE)  # what is loaded lazily is loaded now
+        # Load everything that is lazy.
+        _run_client(server, "put", 10, SMALL_SIZE)
     for number in range(rounds):
         print(f"round {number + 1} of {rounds}", flush=True)
         for server in servers:

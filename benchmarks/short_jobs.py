@@ -1,9 +1,9 @@
-"""Short torch jobs: one alone, and many on two slots, beside bare `python train.py` and Ray.
+"""Short torch jobs, one alone and many on two slots, compared with bare `python train.py` and Ray.
 
     python -m benchmarks.short_jobs [--rounds N] [--jobs N] [--bare-jobs N] [--ray-jobs N]
 
-One alone is measured from the create call to the final status, in turns with the same script run bare. Many are all
-created at once. Of the bare ones and of Ray's fewer are run, since they take long, and jobs per minute are compared.
+A single job is measured from the create call to the final status, in turns with the same script run bare. Many jobs are
+all created at once. Fewer bare and Ray jobs are run, because they take long; jobs per minute are compared.
 """
 
 import argparse
@@ -22,8 +22,10 @@ from benchmarks.yard_jobs import SCRIPTS, Jobs, open_jobs
 SCRIPT = SCRIPTS / "train.py"
 SLOTS = 2
 
-GOAL_SHARE = 1 / 8  # of the time that a bare run takes
-GOAL_TIMES = 10.0  # the jobs per minute of bare runs
+# As a fraction of the time of a bare run.
+GOAL_SHARE = 1 / 8
+# As a multiple of the jobs per minute of bare runs.
+GOAL_TIMES = 10.0
 
 
 def main() -> None:
@@ -56,7 +58,8 @@ def _arguments() -> argparse.Namespace:
 def _one_alone(jobs: Jobs, folder: Path, *, rounds: int) -> dict[str, list[float]]:
     seconds: dict[str, list[float]] = {"bare python": [], "yard, warm": []}
     code = jobs.upload(SCRIPT)
-    for _ in range(2):  # the first leaves a worker, the second shows it what such jobs import
+    # The first leaves a worker, from the second it learns what such jobs import.
+    for _ in range(2):
         jobs.finish(jobs.create(SCRIPT, code))
     _settle(jobs, code)
     for number in range(rounds):
@@ -69,7 +72,7 @@ def _one_alone(jobs: Jobs, folder: Path, *, rounds: int) -> dict[str, list[float
 
 
 def _settle(jobs: Jobs, code: str) -> None:
-    """Run jobs until one is not quicker than the one before by half, so that a worker that learns has learned."""
+    """Run jobs until one is no longer much faster than the one before, so that the worker has learned all imports."""
     last = float("inf")
     for _ in range(5):
         begun = time.perf_counter()
@@ -90,13 +93,14 @@ def _many_on_yard(jobs: Jobs, count: int) -> float:
     code = jobs.upload(SCRIPT)
     begun = time.perf_counter()
     names = [jobs.create(SCRIPT, code) for _ in range(count)]
-    for name in names:  # the first that was created is the first to run
+    # Jobs run in the order of creation.
+    for name in names:
         jobs.finish(name)
     return _per_minute(count, begun)
 
 
 def _many_bare(folder: Path, count: int) -> float:
-    """Each in a folder of its own, as they leave a model."""
+    """Run each job in its own folder, because each leaves a model."""
     script = f'mkdir "run-$0" && cd "run-$0" && exec "{sys.executable}" "{SCRIPT}"'
     numbers = "\n".join(map(str, range(count)))
     begun = time.perf_counter()
@@ -114,7 +118,8 @@ def _many_bare(folder: Path, count: int) -> float:
 def _many_on_ray(folder: Path, count: int) -> float:
     script = f'cd "$(mktemp -d "{folder}/ray-XXXXXX")" && exec "{sys.executable}" "{SCRIPT}"'
     with ray_cluster(cpus=SLOTS) as ray:
-        ray.run(["true"])  # what it starts lazily
+        # Start everything that is lazy.
+        ray.run(["true"])
         told = ray.run(["sh", "-c", script], count=count, cpus=1)
     return count / (int(told["ended"]) - int(told["submitted"])) * 60e9
 

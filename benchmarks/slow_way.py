@@ -1,4 +1,4 @@
-"""A way to a server of this machine on which every request takes some time, as it does on a network."""
+"""A relay to a local server that delays every request, as a network would."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ _CHUNK = 1 << 18
 
 @contextmanager
 def slow_way(url: str, delay_s: float) -> Iterator[str]:
-    """The URL of a relay to a server, for the length of a block; what a client sends arrives that much later."""
+    """Provide the URL of a relay to a server for the length of a block. Data from clients arrives with a delay."""
     loop = asyncio.new_event_loop()
     host, _, port = urlsplit(url).netloc.partition(":")
 

@@ -1,10 +1,10 @@
-"""How soon a yard answers, and what it holds in memory while nobody calls.
+"""How soon a yard answers after its start, and how much memory it uses while idle.
 
     python -m benchmarks.start [--rounds N]
 
 A round starts `trainyard up` on a fresh home folder, stops it, and starts it again on the same folder. The first answer
-is that of a signed ListBuckets, sent as soon as the port is open. The memory is read after it, so that what the first
-call loads is in it, and is that of all processes of the yard.
+is that to a signed ListBuckets, sent as soon as the port is open. Memory is read afterwards, over all processes of the
+yard, and so includes what the first call loads.
 """
 
 import argparse
@@ -80,7 +80,7 @@ def _await_runtime(home: Home) -> Runtime:
 
 
 def _list_buckets(home: Home, endpoint: str) -> None:
-    """Send one signed request, without the second that making a boto3 client would add."""
+    """Send one signed request, without the second that a boto3 client would add."""
     known = home.credentials()
     request = AWSRequest("GET", f"{endpoint}/")
     S3SigV4Auth(Credentials(known.access_key_id, known.secret_access_key), "s3", known.region).add_auth(request)

@@ -1,11 +1,10 @@
-"""From the create call to the first line of the script, beyond what a bare `python script.py` takes.
+"""The time from the create call to the first line of the script, beyond that of a bare `python script.py`.
 
     python -m benchmarks.start_latency [--rounds N] [--without-ray]
 
-Cold jobs start a Python of their own, with the setting `warm` off; warm ones are forked from a worker that an earlier
-job of the same user left. Of several instances the last one's line counts. The yards and a bare Python take turns; Ray
-comes after them, because even at rest it takes a part of the machine. What fits in here as well: how long `fit` of a
-script takes that takes a second.
+Cold jobs start their own Python, with the setting `warm` off; warm ones are forked from a worker that an earlier job of
+the same user left. For several instances, the last one counts. The yards and a bare Python take turns. Ray comes last,
+because even an idle Ray uses part of the machine. It also measures how long `fit` takes for a script of one second.
 """
 
 import argparse
@@ -69,7 +68,8 @@ def _measure_yards(folder: Path, python: Path, *, rounds: int) -> dict[str, list
             "the same, isolated": _job(warm, instances=2, is_isolated=True),
             "fit of one second": lambda: _fit(warm),
         }
-        for name in ("yard, cold", "yard, warm", "the same, isolated"):  # what is loaded lazily, and the worker
+        # Load everything that is lazy, and leave a worker.
+        for name in ("yard, cold", "yard, warm", "the same, isolated"):
             measures[name]()
         return in_turns(measures, rounds=rounds)
 

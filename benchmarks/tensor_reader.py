@@ -1,11 +1,11 @@
-"""Writes and reads the statistics of a training with one library, in an environment that has it.
+"""Writes and reads the statistics of a training with one library, in the environment of that library.
 
     tensor_reader.py LIBRARY write PLACE STEPS TENSORS
     tensor_reader.py LIBRARY one|read PLACE
 
-`one` reads one series and ends; `read` does it again and again, then all series, and prints the seconds of the CPU as
-JSON. Every library reads five statistics of every tensor as they were written; what was read is summed up, to be
-compared. Nothing of Trainyard is imported but by the reader for it, as the other environments do not have it.
+`one` reads one series and ends. `read` does so repeatedly, then reads all series, and prints the CPU seconds as JSON.
+Every library reads five statistics of every tensor as written; sums of what was read are compared. Only the reader for
+Trainyard imports it, because the other environments do not have it.
 """
 
 import importlib
@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 STATISTICS = ("mean", "std", "mean_abs", "min", "max")
-REDUCTIONS = (("mean", False), ("std", False), ("mean", True), ("min", False), ("max", False))  # the same to smdebug
+# The same five for smdebug.
+REDUCTIONS = (("mean", False), ("std", False), ("mean", True), ("min", False), ("max", False))
 WORKER = "worker_0"
 
 Series = list[float]
@@ -27,7 +28,7 @@ Series = list[float]
 
 class Library(Protocol):
     def load(self) -> None:
-        """Import what reading takes."""
+        """Import what reading needs."""
 
     def write(self, place: Path, steps: int, tensors: int) -> None: ...
 
@@ -38,7 +39,7 @@ class Library(Protocol):
     def one(self, name: str, statistic: str) -> Any: ...
 
     def all(self) -> Any:
-        """Every statistic of every tensor at every step."""
+        """Return every statistic of every tensor at every step."""
 
     def sum(self, read: Any) -> float: ...
 
@@ -48,7 +49,7 @@ def name_of(tensor: int) -> str:
 
 
 def number(step: int, tensor: int, statistic: int) -> float:
-    """What is written: a number that 32 bits hold."""
+    """Return a value to write, exact in 32 bits."""
     return math.floor(1000 * math.sin(step + 7 * tensor + 13 * statistic)) / 1024
 
 
@@ -57,7 +58,7 @@ class Trainyard:
         import numpy as np
 
         from trainyard.formats.tensors.contract import Kind, Mode, Step, TensorInfo, TensorTable
-        from trainyard.formats.tensors.writing import TrialWriter
+        from trainyard.formats.tensors.recordings.trial_writer import TrialWriter
 
         infos = [TensorInfo(name_of(each), Kind.GRADIENT, (8, 8), "float32") for each in range(tensors)]
         table, writer = TensorTable(tuple(infos)), TrialWriter(place, worker=WORKER)
@@ -94,7 +95,7 @@ class Trainyard:
 
 class Smdebug:
     def write(self, place: Path, steps: int, tensors: int) -> None:
-        """As its hook for PyTorch writes reductions."""
+        """Write reductions as its PyTorch hook does."""
         import numpy as np
 
         hooks, writers = importlib.import_module("smdebug.core.collection_manager"), _module("smdebug.core.writer")
@@ -140,7 +141,7 @@ class Smdebug:
 
 class Tensorboard:
     def write(self, place: Path, steps: int, tensors: int) -> None:
-        """A scalar for each statistic of each tensor."""
+        """Write a scalar for each statistic of each tensor."""
         events, summaries = (_module(f"tensorboard.compat.proto.{each}_pb2") for each in ("event", "summary"))
         writer = _module("tensorboard.summary.writer.event_file_writer").EventFileWriter(str(place))
         for step in range(steps):
@@ -199,7 +200,7 @@ def main(library: str, task: str, place: str, *sizes: str) -> None:
 
 
 def timed(do: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds of the CPU, all threads, and what came of it."""
+    """Return the CPU seconds of all threads, and the result."""
     before = time.process_time_ns()
     given = do()
     return (time.process_time_ns() - before) / 1e9, given

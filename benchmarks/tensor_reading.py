@@ -1,10 +1,11 @@
-"""Statistics of tensors read back: with `trainyard.trial`, with smdebug, and with TensorBoard's own reader.
+"""Reading statistics of tensors: with `trainyard.trial`, with smdebug, and with TensorBoard's reader.
 
     python -m benchmarks.tensor_reading [--rounds N] [--steps N] [--tensors N]
 
-Each reads five statistics of each tensor at each step as it writes them itself, in a process of its own: one series,
-the first and again, all series, the first and again. A process that reads one series and ends is measured from outside,
-with its start and its imports. All figures are seconds of the CPU; smdebug would also wait, which is not counted.
+Each library reads five statistics of each tensor at each step, in the format that it writes itself and in its own
+process: one series, for the first time and again, then all series, for the first time and again. A process that reads
+one series and ends is measured from outside, including its start and imports. All figures are CPU seconds; smdebug also
+waits, which is not counted.
 """
 
 import argparse
@@ -22,10 +23,10 @@ from benchmarks.measurement import write_results
 from tests.conformance.environments import interpreter
 
 READER = Path(__file__).with_name("tensor_reader.py")
-PEERS = ("smdebug", "tensorboard")  # which are the names of their environments too
+PEERS = ("smdebug", "tensorboard")  # names of their environments too
 OURS = "trainyard"
 
-# How often ours fits into the time of smdebug's.
+# How many times faster than smdebug ours must be.
 GOALS = {"one_first": 50, "one_warm": 50, "all_first": 1000, "all_warm": 1000}
 LABELS = {
     "process": "a process that reads one series",

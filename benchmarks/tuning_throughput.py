@@ -1,12 +1,11 @@
-"""Many short trials of one tuning job on two slots, beside `xargs -P2 python` of the same script with the same values.
+"""Many short trials of one tuning job on two slots, compared with `xargs -P2 python` of the same script and values.
 
     python -m benchmarks.tuning_throughput [--trials N] [--bare-trials N] [--epochs N] [--strategy NAME] [--rounds N]
 
-A slot is busy from when a trial is placed on it until that trial has ended. What is between two trials is the time that
-it takes to hear of an end, to choose and remember another trial, and to create and place its training job. The total is
-from the create call to the final status of the tuning job. The bare runs begin their interpreters and import everything
-each time; the trials are forked from a warm worker, but for the first ones. Where fewer are run bare, what is compared
-is the time for each.
+A slot is busy from the placement of a trial until its end. The time between two trials is what the yard needs to notice
+the end, to choose and store another trial, and to create and place its training job. The total is from the create call
+to the final status of the tuning job. Bare runs start an interpreter and import everything each time; all trials but
+the first are forked from a warm worker. If fewer are run bare, the time per trial is compared.
 """
 
 import argparse
@@ -30,17 +29,19 @@ METRIC = "loss"
 WARM = "The program was started warm"
 
 GOAL_BUSY = 0.9
-GOAL_TOTAL = 1.0  # times what the bare runs take
+# As a multiple of the time of the bare runs.
+GOAL_TOTAL = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """What a tuning job took. `busy` and `training` are shares of the time of all slots."""
+    """The times of a tuning job. `busy` and `training` are fractions of the time of all slots."""
 
     seconds: float
     busy: float
     training: float
-    trial_s: float  # the median, from being placed to the end
+    # The median, from placement to end.
+    trial_s: float
     warm: int  # trials
 
 
@@ -149,7 +150,7 @@ def _trials(jobs: Jobs, name: str) -> list[dict[str, Any]]:
 
 
 def _stretch(described: Mapping[str, Any], status: str, *, until: str = "") -> tuple[datetime, datetime]:
-    """From when a job first had a status to when it first had another one, or to its end."""
+    """Return the time from the first of one status to the first of another, or to the end of the job."""
     steps = described["SecondaryStatusTransitions"]
     start = next(step["StartTime"] for step in steps if step["Status"] == status)
     return start, next((step["StartTime"] for step in steps if step["Status"] == until), steps[-1]["StartTime"])
@@ -158,14 +159,14 @@ def _stretch(described: Mapping[str, Any], status: str, *, until: str = "") -> t
 def _share(
     stretches: Sequence[tuple[datetime, datetime]], *, within: Sequence[tuple[datetime, datetime]] | None = None
 ) -> float:
-    """The part that stretches are of the time of all slots, from the first beginning to the last end."""
+    """Return the fraction that stretches are of the time of all slots, from the first start to the last end."""
     span = within or stretches
     whole = (max(end for _, end in span) - min(start for start, _ in span)).total_seconds()
     return sum((end - start).total_seconds() for start, end in stretches) / (SLOTS * whole)
 
 
 def _bare(folder: Path, values: Sequence[Mapping[str, str]], *, epochs: int) -> float:
-    """The seconds for the same trainings, each in a folder of its own, as they leave a model."""
+    """Return the seconds of the same trainings, each in its own folder, because each leaves a model."""
     folder.mkdir()
     lines = [" ".join([str(number), *_options(each), "--epochs", str(epochs)]) for number, each in enumerate(values)]
     script = f'mkdir "run-$1" && cd "run-$1" && shift && exec "{sys.executable}" "{SCRIPT}" "$@"'

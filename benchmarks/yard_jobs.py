@@ -1,4 +1,4 @@
-"""Training jobs on a yard, made and followed as a client does."""
+"""Training jobs on a yard, created and followed as a client does."""
 
 import io
 import itertools
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from trainyard.connection import find_yard
+from trainyard._sdk.connection import find_yard
 from trainyard.testing.yard import RunningYard, running_yard
 
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -19,7 +19,7 @@ GROUP = "/aws/sagemaker/TrainingJobs"
 
 @contextmanager
 def open_jobs(folder: Path, *, python: Path, settings: Mapping[str, str] | None = None) -> Iterator["Jobs"]:
-    """A yard of its own whose jobs run on a Python, for the length of a block."""
+    """Run a yard whose jobs use this Python, for the length of a block."""
     variables = {f"TRAINYARD_SERVER_{name.upper()}": value for name, value in (settings or {}).items()}
     with running_yard(folder, environment=variables) as yard:
         yard.home.images_file.write_text(f'[images]\n"pytorch-training" = "{python}"\n')
@@ -36,7 +36,7 @@ class Jobs:
         self.client.call("s3", "CreateBucket", Bucket=BUCKET)
 
     def upload(self, script: Path) -> str:
-        """The location of a script, packed as the SDKs pack it."""
+        """Upload a script, packed as the SDKs do, and return its location."""
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w:gz") as archive:
             archive.add(script, script.name)
@@ -53,7 +53,7 @@ class Jobs:
         is_isolated: bool = False,
         instances: int = 1,
     ) -> str:
-        """Create a job, and return its name as soon as the call is answered."""
+        """Create a job and return its name as soon as the call returns."""
         name = f"{script.stem.replace('_', '-')}-{next(self._numbers)}"
         hyperparameters = {"sagemaker_program": f'"{script.name}"', "sagemaker_submit_directory": f'"{code}"'}
         self.client.call(
@@ -78,7 +78,7 @@ class Jobs:
         return self.client.call("sagemaker", "DescribeTrainingJob", TrainingJobName=name)
 
     def finish(self, name: str) -> dict[str, Any]:
-        """Wait for the end of a job that must complete."""
+        """Wait until a job has completed; any other end is an error."""
         with self.client.stream("trainyard", "FollowJob", TrainingJobName=name, Logs=False) as lines:
             for _ in lines:
                 pass
@@ -87,7 +87,7 @@ class Jobs:
         return told
 
     def lines(self, name: str) -> list[str]:
-        """What the instances of a job wrote first, one after the other."""
+        """Return the first line of each instance of a job, in order."""
         streams = self.client.call("logs", "DescribeLogStreams", logGroupName=GROUP, logStreamNamePrefix=f"{name}/")
         pages = [
             self.client.call(

@@ -1,4 +1,4 @@
-"""Keep files in a yard with boto3. Run it after: eval "$(trainyard env)"."""
+"""Store files in a yard with boto3. First run: eval "$(trainyard env)"."""
 
 import urllib.request
 

@@ -1,4 +1,4 @@
-"""A minute with a yard: train a network on it twice, look at it with the aws CLI, see a job fail, keep the model.
+"""A one-minute tour of a yard: train a network twice, list jobs with the aws CLI, see a job fail, keep the model.
 
 Run it with `make demo`.
 """
@@ -28,13 +28,14 @@ METRICS = ("--md", "loss", "loss=([0-9.]+)", "--md", "accuracy", "accuracy=([0-9
 
 @dataclass
 class Tour:
-    """Types commands in the repository and shows what they say, while they say it."""
+    """Runs commands in the repository and shows their output as it arrives."""
 
-    aws: tuple[str, ...]  # not just the script, whose first line breaks where the path to Python has a space in it
+    # The interpreter and the script: the script alone does not start if the path to Python has a space in it.
+    aws: tuple[str, ...]
     variables: Mapping[str, str]
 
     def show(self, *command: str, ends_with: int = 0) -> float:
-        """Run a command and return how many seconds it took; another exit status than the expected ends the tour."""
+        """Run a command and return how many seconds it took. An unexpected exit status ends the tour."""
         print(f"  $ {shlex.join(command)}", flush=True)
         started = time.monotonic()
         with subprocess.Popen(
@@ -50,19 +51,19 @@ class Tour:
             for line in process.stdout:
                 print(f"    {line}", end="", flush=True)
         if process.returncode != ends_with:
-            sys.exit(f"This was not to be expected: exit status {process.returncode}.")
+            sys.exit(f"The command ended with the unexpected exit status {process.returncode}.")
         return time.monotonic() - started
 
-    def said(self, *command: str) -> str:
-        """What a command prints, taken without showing it."""
+    def output_of(self, *command: str) -> str:
+        """Return what a command prints, without showing it."""
         run = subprocess.run(self._program(*command), env=self.variables, stdout=subprocess.PIPE, text=True, check=True)
         return run.stdout
 
     def enter(self) -> None:
-        """Lay the variables of `trainyard env` over those there are, as eval "$(trainyard env)" does in a shell."""
-        laid = json.loads(self.said("trainyard", "env", "--json"))
-        kept = {name: value for name, value in self.variables.items() if name not in laid["unset"]}
-        self.variables = kept | laid["variables"]
+        """Set the variables of `trainyard env`, as eval "$(trainyard env)" does in a shell."""
+        environment = json.loads(self.output_of("trainyard", "env", "--json"))
+        kept = {name: value for name, value in self.variables.items() if name not in environment["unset"]}
+        self.variables = kept | environment["variables"]
 
     def _program(self, name: str, *words: str) -> list[str]:
         program = self.aws if name == "aws" else (sys.executable, str(Path(sys.executable).with_name(name)))
@@ -71,49 +72,50 @@ class Tour:
 
 def main() -> None:
     python = interpreter("demo")
-    bring_digits()
+    copy_digits()
     with tempfile.TemporaryDirectory(prefix="trainyard-demo-") as home:
         tour = Tour((str(python), str(python.with_name("aws"))), {**os.environ, "TRAINYARD_HOME": home})
-        tell("A training service on this machine: no AWS account, no container engine, nothing to configure.")
+        announce("A training service on this machine: no AWS account, no container engine, nothing to configure.")
         tour.show("trainyard", "up", "--detach", "--port", "0")
         try:
             tour.enter()
             look_around(tour)
         finally:
-            tour.said("trainyard", "down")  # before any word that nobody may be there to read
-    tell("The yard is stopped again, and its home folder removed. One of your own: trainyard up --detach")
-    tell(f"The model stays: {RESULTS}/model/model.tar.gz")
+            # Before anything is printed: nobody may be left to read it.
+            tour.output_of("trainyard", "down")
+    announce("The yard is stopped and its home folder is removed. To start your own: trainyard up --detach")
+    announce(f"The model is kept in {RESULTS}/model/model.tar.gz")
 
 
-def bring_digits() -> None:
+def copy_digits() -> None:
     (REPOSITORY / RESULTS).mkdir(parents=True, exist_ok=True)
     shutil.copy(Path(sklearn.datasets.__file__).parent / "data" / "digits.csv.gz", REPOSITORY / DIGITS)
 
 
 def look_around(tour: Tour) -> None:
-    tell("A script becomes a job in a sandbox: its data comes in, its lines and metrics come out live.")
+    announce("A script becomes a job in a sandbox. Its data is provided; its output and metrics appear live.")
     training = (*TRAINING, "-o", RESULTS, *METRICS, "--", "--epochs", "6")
     first_s = tour.show(*training)
     tour.show("trainyard", "metrics", "@last")
-    tell("To AWS clients it is SageMaker. The aws CLI, told where the yard is by the variables of `trainyard env`:")
-    name = json.loads(tour.said("trainyard", "describe", "@last", "--json"))["TrainingJobName"]
+    announce("To AWS clients the yard is SageMaker. The aws CLI finds it by the variables of `trainyard env`:")
+    name = json.loads(tour.output_of("trainyard", "describe", "@last", "--json"))["TrainingJobName"]
     text = ("--output", "text", "--query")
     tour.show(
         "aws", "sagemaker", "list-training-jobs", *text, "TrainingJobSummaries[].[TrainingJobName,TrainingJobStatus]"
     )
     described = ("aws", "sagemaker", "describe-training-job", "--training-job-name", name)
     tour.show(*described, *text, "FinalMetricDataList[].[MetricName,Value]")
-    tell("The same job again.")
+    announce("The same job again.")
     second_s = tour.show(*training)
-    is_warm = "started warm" in tour.said("trainyard", "describe", "@last")
-    why = ", forked from a worker that had PyTorch imported" if is_warm else ""
-    tell(f"{first_s:.1f} s the first time, {second_s:.1f} s now{why}. Where that time went:")
+    is_warm = "started warm" in tour.output_of("trainyard", "describe", "@last")
+    why = ", forked from a warm worker with PyTorch imported" if is_warm else ""
+    announce(f"{first_s:.1f} s the first time, {second_s:.1f} s now{why}. Where the time went:")
     tour.show("trainyard", "describe", "@last")
-    tell("A job that fails says where, why, and what to try.")
+    announce("A job that fails says where, why, and what to try.")
     tour.show(*TRAINING, "--", "--batch", "0", ends_with=1)
 
 
-def tell(text: str) -> None:
+def announce(text: str) -> None:
     print(f"\n\033[1m{text}\033[0m" if sys.stdout.isatty() else f"\n{text}", flush=True)
 
 

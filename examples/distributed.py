@@ -1,6 +1,6 @@
-"""Train on three instances together. The script is the same as on one; `distribution` says how its processes meet.
+"""Train on three instances. The script is the same as for one; `distribution` says how to launch its processes.
 
-With `sagemaker` in place of `trainyard` it does the same, after `trainyard connect`.
+To run it with the `sagemaker` SDK, run `trainyard connect` and replace `trainyard` by `sagemaker`.
 """
 
 from pathlib import Path
@@ -16,7 +16,8 @@ estimator = PyTorch(
     py_version="py312",
     instance_count=3,
     instance_type="ml.m5.large",
-    distribution={"mpi": {"enabled": True, "processes_per_host": 1}},  # or {"torch_distributed": {"enabled": True}}
+    # Or {"torch_distributed": {"enabled": True}}.
+    distribution={"mpi": {"enabled": True, "processes_per_host": 1}},
     metric_definitions=[{"Name": "loss", "Regex": r"rank 0 .*loss=([0-9.]+)"}],
     sagemaker_session=session,
 )

@@ -1,5 +1,7 @@
-"""Train from Python: the names, modules and arguments of the sagemaker SDK. Run it with a yard, or without: one is
-started. With `sagemaker` in place of `trainyard` it does the same, after `trainyard connect`.
+"""Train from Python, with the names, modules and arguments of the sagemaker SDK.
+
+If no yard is running, the script starts one. To run it with the `sagemaker` SDK, run `trainyard connect` and replace
+`trainyard` by `sagemaker`.
 """
 
 from pathlib import Path

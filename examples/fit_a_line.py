@@ -1,6 +1,6 @@
-"""A training script in plain Python: fits a line to a few points and keeps its two numbers as the model.
+"""A training script in plain Python: fits a line to a few points and saves its two numbers as the model.
 
-Run by itself it writes to a temporary folder; `trainyard run examples/fit_a_line.py -- --epochs 50` makes a job of it.
+`trainyard run examples/fit_a_line.py -- --epochs 50` runs it as a job. Run by itself, it writes to a temporary folder.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Write and read back log events, a metric and a role with boto3. Run it after: eval "$(trainyard env)"."""
+"""Write and read log events, a metric and a role with boto3. First run: eval "$(trainyard env)"."""
 
 import json
 import time

@@ -1,8 +1,8 @@
-"""A training script in PyTorch that may be interrupted at any moment: it keeps a checkpoint of each epoch, and goes on
-from the last one that it finds.
+"""A PyTorch training script that can be interrupted at any time: it saves a checkpoint after each epoch and resumes
+from the last one.
 
-As a job it keeps them in `/opt/ml/checkpoints`, which is kept in S3 when the job has a `checkpoint_s3_uri`; run by
-itself it begins anew each time. `spot.py` makes a job of it that is interrupted.
+In a job, checkpoints are in `/opt/ml/checkpoints`, which is kept in S3 if the job has a `checkpoint_s3_uri`. Run by
+itself, the script starts from the beginning each time. `spot.py` runs it as a job that is interrupted.
 """
 
 import argparse
@@ -21,7 +21,7 @@ CHECKPOINTS = Path("/opt/ml/checkpoints")
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=8)
-    parser.add_argument("--pause", type=float, default=0.0, help="seconds by which an epoch takes longer")
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds to wait after each epoch")
     options = parser.parse_args()
     torch.manual_seed(1)
     model = nn.Linear(2, 1)
@@ -37,23 +37,25 @@ def main() -> None:
 
 
 def resume(file: Path, model: Any, optimizer: Any) -> int:
-    """Bring back all that training depends on, and tell the last epoch that is done."""
+    """Restore everything that training depends on, and return the last completed epoch."""
     if not file.exists():
         return 0
     kept = torch.load(file)
     model.load_state_dict(kept["model"])
-    optimizer.load_state_dict(kept["optimizer"])  # its momentum, too
+    # Includes the momentum.
+    optimizer.load_state_dict(kept["optimizer"])
     return int(kept["epoch"])
 
 
 def save(file: Path, model: Any, optimizer: Any, *, epoch: int) -> None:
     fresh = file.with_name("fresh.pt")
     torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}, fresh)
-    fresh.replace(file)  # whoever stops the script now leaves the old one or the new one, and never half of one
+    # Atomic: an interruption leaves the old checkpoint or the new one, never half of one.
+    fresh.replace(file)
 
 
 def train(model: Any, optimizer: Any, *, epoch: int) -> float:
-    """One epoch, whose data depends on nothing but its number: so that a resumed run is the same as any other."""
+    """Train one epoch. Its data depends only on its number, so a resumed run equals an uninterrupted one."""
     points = torch.randn(64, 2, generator=torch.Generator().manual_seed(epoch))
     optimizer.zero_grad()
     loss = (model(points).squeeze(1) - (3 * points[:, 0] - points[:, 1] + 1)).square().mean()

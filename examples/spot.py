@@ -1,6 +1,6 @@
-"""Train on spot: the job costs less and may be interrupted. Here it is, once, and goes on from its last checkpoint.
+"""Train on spot instances: a job costs less and may be interrupted. This one is, once, and resumes from a checkpoint.
 
-With `sagemaker` in place of `trainyard` it does the same, after `trainyard connect`.
+To run it with the `sagemaker` SDK, run `trainyard connect` and replace `trainyard` by `sagemaker`.
 """
 
 import subprocess
@@ -23,21 +23,27 @@ estimator = PyTorch(
     instance_type="ml.m5.large",
     hyperparameters={"epochs": 8, "pause": 1},
     use_spot_instances=True,
-    max_run=600,  # of training, all attempts together
-    max_wait=1200,  # of training and of waiting for a place
-    checkpoint_s3_uri=f"s3://{bucket}/{checkpoints}",  # restored before each attempt, kept while it runs
+    # Seconds of training, over all attempts.
+    max_run=600,
+    # Seconds of training and of waiting for capacity.
+    max_wait=1200,
+    # Restored before each attempt, saved while it runs.
+    checkpoint_s3_uri=f"s3://{bucket}/{checkpoints}",
     sagemaker_session=session,
 )
 estimator.fit(wait=False)
 job = estimator.latest_training_job
 assert job is not None
 
-while not session.list_s3_files(bucket, checkpoints):  # until the first checkpoint is kept
+# Wait for the first checkpoint.
+while not session.list_s3_files(bucket, checkpoints):
     time.sleep(0.2)
-# The cloud needs its machine back. A job on demand that finds no room does the same.
+# The cloud needs its machine back. An on-demand job that finds no capacity has the same effect.
 subprocess.run([Path(sys.executable).with_name("trainyard"), "interrupt", job.name], check=True)
 
-estimator.logs()  # from the first line to the end of the job
-told = job.describe()
-print(*(step["Status"] for step in told["SecondaryStatusTransitions"]), sep=" → ")
-print(f"trained for {told['TrainingTimeInSeconds']} s, of which {told['BillableTimeInSeconds']} s are billed")
+# Prints the log from the first line until the job ends.
+estimator.logs()
+description = job.describe()
+print(*(step["Status"] for step in description["SecondaryStatusTransitions"]), sep=" → ")
+trained_s, billed_s = description["TrainingTimeInSeconds"], description["BillableTimeInSeconds"]
+print(f"trained for {trained_s} s, of which {billed_s} s are billed")

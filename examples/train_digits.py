@@ -1,7 +1,7 @@
-"""A training script in PyTorch: a small network learns to read the handwritten digits that come with scikit-learn.
+"""A PyTorch training script: a small network learns to read the handwritten digits of scikit-learn.
 
-As a job it reads `digits.csv.gz` from its channel `data` and leaves its weights in the folder of the model; run by
-itself it finds the file in scikit-learn and keeps nothing. `estimator.py` and `make demo` make jobs of it.
+In a job it reads `digits.csv.gz` from the channel `data` and saves its weights in the model folder. Run by itself, it
+reads the file from scikit-learn and saves nothing. `estimator.py` and `make demo` run it as a job.
 """
 
 import argparse
@@ -15,7 +15,8 @@ import torch
 from torch import nn
 
 PIXELS = 64
-TESTED = slice(0, None, 6)  # every sixth digit is not learned from
+# Every sixth digit is held out for the test.
+TESTED = slice(0, None, 6)
 
 
 def main() -> None:
@@ -25,7 +26,8 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=0.002)
     options = parser.parse_args()
     torch.manual_seed(1)
-    torch.set_num_threads(1)  # for a network this small, more of them only wait for each other
+    # With a network this small, more threads only wait for each other.
+    torch.set_num_threads(1)
     images, labels = load(digits_file())
     print(f"{len(images)} digits, {len(images[TESTED])} of them kept for the test")
     model = nn.Sequential(nn.Linear(PIXELS, 128), nn.ReLU(), nn.Linear(128, 10))
@@ -44,7 +46,7 @@ def digits_file() -> Path:
 
 
 def load(file: Path) -> tuple[Any, Any]:
-    """Each line has the 64 grey values of an image, 0 to 16, and the digit that it shows."""
+    """Return images and their digits. Each line has the 64 grey values of an image, 0 to 16, and its digit."""
     with gzip.open(file, "rt") as lines:
         table = torch.tensor([[float(value) for value in row] for row in csv.reader(lines)])
     return table[:, :PIXELS] / 16, table[:, PIXELS].long()

@@ -1,6 +1,6 @@
-"""A training script in PyTorch whose processes train one model together; alone, it trains the same model by itself.
+"""A PyTorch training script whose processes train one model together. A single process trains the same model.
 
-The launcher tells each process its rank and where the first one is. `distributed.py` makes a job of it on three
+The launcher sets the rank of each process and the address of the first one. `distributed.py` runs it on three
 instances.
 """
 
@@ -13,22 +13,26 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 WORLD, RANK = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
-BATCH = 48  # of all processes together
+# Over all processes.
+BATCH = 48
 
 
 def main() -> None:
-    torch.manual_seed(0)  # the same data and the same first weights everywhere
+    # The same data and initial weights in every process.
+    torch.manual_seed(0)
     torch.set_num_threads(1)
     inputs = torch.randn(480, 8)
     targets = inputs @ torch.randn(8, 1)
     model: nn.Module = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
     if WORLD > 1:
-        dist.init_process_group("gloo")  # with a model on GPUs, "nccl"
+        # Use "nccl" for a model on GPUs.
+        dist.init_process_group("gloo")
         model = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for epoch in range(1, 6):
         for batch in range(0, len(inputs), BATCH):
-            mine = torch.arange(batch + RANK, batch + BATCH, WORLD)  # this process's part of the batch
+            # The part of the batch for this process.
+            mine = torch.arange(batch + RANK, batch + BATCH, WORLD)
             optimizer.zero_grad()
             nn.functional.mse_loss(model(inputs[mine]), targets[mine]).backward()
             optimizer.step()

@@ -1,6 +1,7 @@
-"""Tune `train_digits.py`: its learning rate and the size of its batches; trials that lead nowhere end early.
+"""Tune the learning rate and the batch size of `train_digits.py`. Unpromising trials stop early.
 
-With `sagemaker` in place of `trainyard` and "Auto" in place of "Curve" it does the same, after `trainyard connect`.
+To run it with the `sagemaker` SDK, run `trainyard connect`, and replace `trainyard` by `sagemaker` and "Curve" by
+"Auto".
 """
 
 import tempfile
@@ -42,7 +43,7 @@ tuner.fit({"data": session.upload_data(str(digits), key_prefix="tuning-example")
 best = tuner.best_estimator()
 print("the best network:", best.hyperparameters(), best.model_data)
 
-# More trials in a narrower range, which start from what the first ones found.
+# More trials in narrower ranges, which build on the results of the first ones.
 again = tuner.identical_dataset_and_algorithm_tuner(
     hyperparameter_ranges={
         "rate": ContinuousParameter(0.001, 0.02, scaling_type="Logarithmic"),

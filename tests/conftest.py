@@ -1,6 +1,6 @@
-"""What every run does: keep to its share of the cores, and say at its end how many tests were skipped, and why.
+"""Settings of every test run: one thread per process, and a summary of the skipped tests with their reasons.
 
-Folders of tests lie in memory where there is plenty, for on a disk most tests wait for it most of the time.
+The folders of tests are in memory where there is enough, because most tests spend their time on disk access.
 """
 
 import os
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-# Several processes share the tests. Threads of one that wait for each other by spinning while another has the core make
-# a small training take a hundred times as long. Read by torch when it is first imported.
+# Several processes run the tests in parallel. Threads that spin while another process has the core would make a small
+# training a hundred times slower. torch reads this when it is first imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 MEMORY = Path("/dev/shm")
@@ -18,17 +18,30 @@ PLENTY_BYTES = 8 << 30
 
 
 def _has_plenty(folder: Path) -> bool:
-    """Whether a file system in memory has room for what tests write, and runs the programs that they make."""
+    """Tell whether a file system in memory has room for the files of tests and can execute their programs."""
     if not os.access(folder, os.W_OK):
         return False
-    told = os.statvfs(folder)
+    status = os.statvfs(folder)
     memory = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     available_bytes = int(memory["MemAvailable"].split()[0]) * 1024
-    return not told.f_flag & os.ST_NOEXEC and min(told.f_bavail * told.f_frsize, available_bytes) > PLENTY_BYTES
+    return not status.f_flag & os.ST_NOEXEC and min(status.f_bavail * status.f_frsize, available_bytes) > PLENTY_BYTES
 
 
 if _has_plenty(MEMORY):
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
+# Folders whose tests run whole jobs or whole clients. `make system` runs them, `make test` only those marked `flow`.
+WHOLE_SYSTEM = {"system", "conformance", "docs", "faults", "browser"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as `system` what `make test` leaves to `make system`, before pytest selects by marker."""
+    tests = Path(__file__).parent
+    for item in items:
+        if item.path.relative_to(tests).parts[0] in WHOLE_SYSTEM and item.get_closest_marker("flow") is None:
+            item.add_marker(pytest.mark.system)
 
 
 @pytest.hookimpl(trylast=True)

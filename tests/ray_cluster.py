@@ -1,8 +1,8 @@
-"""A Ray cluster on pretended machines, with a token that is made for it.
+"""A Ray cluster on simulated machines, with its own token.
 
-The first machine has the head and no cores, so that nothing of a job runs there: it is the yard's. Each has a folder of
-its own for Ray, whose sockets need short paths. As a program, `python -m tests.ray_cluster NODES CPUS COMMAND…` runs a
-command on the network of the first machine, with the settings by which a yard there uses the cluster.
+The first machine has the head and the yard but no cores, so that no jobs run there. Each has its own folder for Ray,
+whose sockets need short paths. As a program, `python -m tests.ray_cluster NODES CPUS COMMAND…` runs a command on the
+network of the first machine, with the settings of a yard that uses the cluster.
 """
 
 import contextlib
@@ -20,8 +20,8 @@ from functools import partial
 from pathlib import Path
 
 from tests.conformance.environments import interpreter
+from tests.machines import Machine, Machines, machines
 from trainyard.testing.eventually import eventually
-from trainyard.testing.machines import Machine, Machines, machines
 from trainyard.testing.yard import ENGINE_SWITCH
 
 PORT = 6379
@@ -50,12 +50,12 @@ class RayCluster:
 
     @property
     def node_folder(self) -> Path:
-        """Where nodes have what is of the yard's; each has a folder of its own below it."""
+        """The folder for the yard's files on nodes; each node has its own folder below it."""
         return self.folder / "nodes"
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """Those of a yard on the first machine."""
+        """The settings of a yard on the first machine."""
         return {
             "TRAINYARD_SERVER_ENGINES": "ray",
             "TRAINYARD_SERVER_RAY_ADDRESS": self.address,
@@ -66,7 +66,7 @@ class RayCluster:
         }
 
     def python(self, machine: Machine) -> Path:
-        """A program that is Ray's Python on a machine, for whoever runs it from this one."""
+        """Return a program that runs Ray's Python on a machine, to be called from this one."""
         path = self.folder / f"python-{machine.number}"
         words = shlex.join(machine.command(interpreter("ray")))
         path.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
@@ -77,18 +77,18 @@ class RayCluster:
         self._start(self.head, "--head", f"--port={PORT}", "--num-cpus=0", *self.of_head)
 
     def start_node(self, machine: Machine) -> None:
-        """Have a machine join; also one that has left."""
+        """Let a machine join, also one that has left."""
         self.nodes[machine.address] = machine
         options = self.options.get(machine.address, ())
         self._start(machine, f"--address={self.address}", f"--num-cpus={self.cpus}", *options)
 
     def restart(self, machine: Machine) -> None:
-        """Switch a machine off, if it is on, and on again, and have it join."""
+        """Switch a machine off and on again, and let it join."""
         machine.switch_off()
         self.start_node(self.network.switch_on(machine.number))
 
     def await_nodes(self) -> None:
-        """Wait until all have joined; Ray gives up on a machine that takes longer than 30 s, which is started again."""
+        """Wait until all nodes have joined. Restart a machine that takes over 30 s, because Ray gives up on it."""
         for machine in tuple(self.nodes.values()):
             eventually(partial(self._has_joined, machine), within=_START)
 
@@ -123,12 +123,13 @@ class RayCluster:
 def ray_cluster(
     *, nodes: int, cpus: int, of_head: Sequence[str] = (WITHOUT_DASHBOARD,), of_last: Sequence[str] = ()
 ) -> Iterator[RayCluster]:
-    """A cluster for the length of a block; MachinesMissing where machines cannot be pretended.
+    """Run a cluster for the length of a block, or raise MachinesMissing if machines cannot be simulated.
 
-    `of_head` and `of_last` are options of Ray for the head and for the last of the nodes.
+    `of_head` and `of_last` are Ray's options for the head and for the last node.
     """
     folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
-    folder.chmod(0o755)  # users of jobs read the code that lies below
+    # The users of jobs read the code below it.
+    folder.chmod(0o755)
     try:
         with machines(nodes + 1) as (network, (head, *others)):
             options = {others[-1].address: of_last}

@@ -1,11 +1,11 @@
-"""A day of a large cluster, lived through by a real yard on simulated nodes.
+"""A day of a large cluster: a real yard on simulated nodes.
 
     python -m benchmarks.scale [--nodes N] [--jobs N] [--load PART] [--seed N]
 
-Records, control and services are the yard's own; the nodes, the agents and the time are played. Ten thousand jobs of
-five accounts and 1 to 100 instances, with and without GPUs, spot or not, come in a day, five hundred of them at one
-moment; nodes fail and come back. What the yard makes of it is compared with the same jobs in the order they came, and
-with a cluster whose nodes had no borders. Times of calls are those of the processor.
+Records, control and services are the yard's own; nodes, agents and time are simulated. Ten thousand jobs of five
+accounts with 1 to 100 instances, with and without GPUs, spot or on demand, arrive in a day, five hundred of them at
+once; nodes fail and come back. The result is compared with first come, first served, and with a cluster that is one
+large node. Times of calls are processor times.
 """
 
 import argparse
@@ -23,10 +23,11 @@ from benchmarks.scale.references import first_come, least_end_s, unfragmented
 from benchmarks.scale.workload import Planned, nodes, outages, workload
 from trainyard.engines.catalog import Catalog, InstanceType
 from trainyard.engines.contract import Node
-from trainyard.foundation.jobs import TrainingJob
-from trainyard.server.control.training import GIVE_WAY
+from trainyard.foundation.jobs.training.job import TrainingJob
+from trainyard.server.control.training.demand import PREEMPTED
 
-GOAL_MS = 10.0  # for each job that is placed
+# Per placed job.
+GOAL_MS = 10.0
 SIZES = {"1": (1, 1), "2 to 16": (2, 16), "17 to 48": (17, 48), "49 to 100": (49, 100)}
 
 Waits = Mapping[str, float]
@@ -34,7 +35,8 @@ Waits = Mapping[str, float]
 
 def main() -> None:
     arguments = _arguments()
-    logging.disable(logging.WARNING)  # of nodes that fail
+    # Warnings about failing nodes.
+    logging.disable(logging.WARNING)
     cluster, catalog = nodes(arguments.nodes), Catalog.read(Path("no such file"))
     types = {name: catalog[name] for name in _TYPES}
     planned = workload(arguments.jobs, cluster=cluster, types=types, load=arguments.load, seed=arguments.seed)
@@ -79,7 +81,7 @@ def _figures(
         "instances": sum(each.count for each in planned),
         "ended": _counted(jobs, lambda job: job.secondary.value),
         "attempts": len(attempts),
-        "gave_way": sum(1 for attempt in attempts if attempt.interruption == GIVE_WAY),
+        "gave_way": sum(1 for attempt in attempts if attempt.interruption == PREEMPTED),
         "nodes_lost": sum(1 for attempt in attempts if "went away" in f"{attempt.interruption}{attempt.failure}"),
         "placing_ms": _spread(day.placing),
         "calls_ms": {name: _spread(took) for name, took in day.took.items()},
@@ -106,7 +108,7 @@ def _busy(
     of_node: Callable[[Node], float],
     of_share: Callable[[int, float], float],
 ) -> float:
-    """The part of what the nodes have that jobs had, from the first job to the last."""
+    """Return the fraction of the capacity that jobs used, from the first job to the last."""
     used = 0.0
     for job in jobs:
         for attempt in job.attempts:
@@ -119,7 +121,7 @@ def _busy(
 
 
 def _waits(waits: Mapping[str, Waits], planned: Sequence[Planned]) -> dict[str, dict[str, dict[str, float]]]:
-    """By the number of instances and by account of those that are not spot, which come after all others."""
+    """Return waiting times by number of instances and by account. Spot jobs are left out; they run after all others."""
     firm = [each for each in planned if not each.is_spot]
     groups = {f"{size} instances": _between(firm, *ends) for size, ends in SIZES.items()}
     groups |= {account: [each.name for each in firm if each.account == account] for account in _accounts(firm)}
@@ -159,7 +161,7 @@ def _print(figures: Mapping[str, Any]) -> None:
     print(f"{figures['ended_s'] / 3600:.1f} h, at least {figures['least_end_s'] / 3600:.1f} h are needed")
     is_met = "met" if placing["mean"] <= GOAL_MS else "NOT met"
     print(f"\nms of the processor for each job that is placed: {_line(placing)}  goal {GOAL_MS:g}: {is_met}")
-    for name, what in {"offers": "a look for who can start", "place": "remembering who starts where"}.items():
+    for name, what in {"next_placements": "a scheduling pass", "place": "storing a placement"}.items():
         print(f"ms of {what}: {_line(figures['calls_ms'][name])}")
     for name, took in {**figures["asked_ms"], "CreateTrainingJob": figures["create_ms"]}.items():
         print(f"ms of {name}: {_line(took)}")

@@ -1,4 +1,4 @@
-"""A yard that lives through a day of a simulated cluster: its real records, its real control, its real services."""
+"""Runs a yard through a day of a simulated cluster, with its real records, control and services."""
 
 import asyncio
 import contextlib
@@ -10,77 +10,91 @@ from pathlib import Path
 from typing import Any, cast
 
 from benchmarks.scale.workload import ACCOUNTS, Outage, Planned
+from tests.simulated_compute import simulated_compute
 from tests.unit.server.services.accounts import As, open_accounts
 from tests.unit.server.services.sagemaker import requests
 from trainyard.engines.contract import Node
-from trainyard.engines.several import Engines
-from trainyard.foundation.jobs import TrainingJob
+from trainyard.engines.engine_set import EngineSet
+from trainyard.foundation.jobs.training.job import TrainingJob
 from trainyard.link.contract import InstanceSpec, ObjectsSpec
 from trainyard.link.doorbell import Doorbell, ring
-from trainyard.server.control import loop as loop_module
-from trainyard.server.control import training as training_module
-from trainyard.server.control import waiting as waiting_module
-from trainyard.server.control.bell import Bell
-from trainyard.server.control.loop import TrainingLoop
-from trainyard.server.control.showing import JobViews
-from trainyard.server.control.specs import SpecMaker, Surroundings
-from trainyard.server.control.training import TrainingWork
-from trainyard.server.control.waiting import Waiting
-from trainyard.server.jobs import KIND, job_of
+from trainyard.server.control.controller import Controller, WakeSignal
+from trainyard.server.control.scheduling.scheduler import Scheduler
+from trainyard.server.control.training import kind as kind_module
+from trainyard.server.control.training import limits as waiting_module
+from trainyard.server.control.training import work as training_module
+from trainyard.server.control.training.demand import SchedulableTrainingJobs
+from trainyard.server.control.training.kind import TrainingJobKind
+from trainyard.server.control.training.limits import WaitingLimitKind
+from trainyard.server.control.training.specs import SpecMaker, YardContext
+from trainyard.server.control.training.views import JobViews
+from trainyard.server.control.training.work import TrainingWork
+from trainyard.server.jobs.training import KIND, job_of
 from trainyard.server.records.contract import Query
 from trainyard.server.services.contract import Call, Yard
 from trainyard.server.services.registry import service
-from trainyard.testing.engines.simulated_cluster import Plot, SimulatedCluster
+from trainyard.testing.engines.simulated_cluster import SimulatedCluster, SimulatedProgram
 from trainyard.testing.simulated_time import SimulatedTime
-from trainyard.testing.workshop import simulated_workshop
 from trainyard.wire.http import Headers, HttpRequest
 
-_LOOK_S = 300.0  # between two looks whether all is done
+# Between two checks whether all jobs have ended.
+_LOOK_S = 300.0
 _TELL_S = 3 * 3600.0
-_ASK_S = 600.0  # between two questions of a user
+# Between two calls of a user.
+_ASK_S = 600.0
 _LATEST_S = 4 * 86_400.0
 
-# News are rung for here, so that looks without a ring would only find again what is known. What a yard that was killed
-# holds is of no concern where none is.
+# Every change rings the doorbell here, so polling would find nothing new. No yard is killed, so there are no leases of
+# dead yards to take over.
 _RARE = timedelta(minutes=30)
 
 
 @dataclass
-class Timed:
-    """Stands for the work on jobs, and counts how long each of its calls takes, in milliseconds of the processor."""
+class CallTimes:
+    """The durations of calls, in milliseconds of processor time."""
 
-    work: TrainingWork
     took: dict[str, list[float]] = field(default_factory=dict)
-    placing: list[float] = field(default_factory=list)  # for each job that was placed, with all looks before
-    _looking: float = 0.0
+    # For each job that was placed, the time of its placement and of all scheduling passes before it.
+    placing: list[float] = field(default_factory=list)
+    _scheduling: float = 0.0
+
+    def add(self, name: str, took: float, *, has_placed: bool) -> None:
+        self.took.setdefault(name, []).append(took)
+        if name not in ("claim", "next_placements", "place"):
+            return
+        self._scheduling += took
+        if name == "place" and has_placed:
+            self.placing.append(self._scheduling)
+            self._scheduling = 0.0
+
+
+@dataclass
+class Timed:
+    """Wraps the work on jobs or its scheduler and measures each call."""
+
+    target: TrainingWork | Scheduler
+    times: CallTimes
 
     def __getattr__(self, name: str) -> Any:
-        called = getattr(self.work, name)
+        called = getattr(self.target, name)
+        if isinstance(called, Scheduler):
+            return Timed(called, self.times)
         if not callable(called):
             return called
 
         def timed(*arguments: Any, **options: Any) -> Any:
-            begun = time.process_time()
-            given = called(*arguments, **options)
-            took = (time.process_time() - begun) * 1000
-            self.took.setdefault(name, []).append(took)
-            self._note(name, took, has_placed=given is not None)
-            return given
+            started = time.process_time()
+            result = called(*arguments, **options)
+            took = (time.process_time() - started) * 1000
+            self.times.add(name, took, has_placed=result is not None)
+            return result
 
         return timed
-
-    def _note(self, name: str, took: float, *, has_placed: bool) -> None:
-        if name not in ("claim", "offers", "place"):
-            return
-        self._looking += took
-        if name == "place" and has_placed:
-            self.placing.append(self._looking)
-            self._looking = 0.0
 
 
 @dataclass
 class Day:
-    """What came of it. Times of calls are in milliseconds of the processor, `real_s` is by the clock on the wall."""
+    """The results. Times of calls are in milliseconds of processor time; `real_s` is wall-clock time."""
 
     jobs: Mapping[str, TrainingJob]
     began_at: datetime
@@ -99,18 +113,18 @@ def live(
     outages: Sequence[Outage],
     tell: Callable[[str], None] = lambda _: None,
 ) -> Day:
-    """Send the jobs, let the nodes fail, and wait until every job has ended. `tell` hears how far it has come."""
+    """Create the jobs, let the nodes fail, and wait until every job has ended. `tell` receives the progress."""
     with _rare_looks(), _yard(folder, planned, cluster=cluster) as (yard, engine, users, clock):
-        bell = Bell()
-        yard = replace(yard, workshop=replace(yard.workshop, wake=bell.ring))
+        wake_signal = WakeSignal()
+        yard = replace(yard, compute=replace(yard.compute, wake=wake_signal.send))
         world = _World(
-            yard, engine, {name: replace(user, yard=yard) for name, user in users.items()}, clock, bell, tell
+            yard, engine, {name: replace(user, yard=yard) for name, user in users.items()}, clock, wake_signal, tell
         )
         begun, began_at = time.monotonic(), clock()
         clock.run(world.live(planned, outages))
         found = {job.name: job for job in world.jobs()}
         real_s = time.monotonic() - begun
-        return Day(found, began_at, real_s, world.work.took, world.work.placing, world.asked, world.created)
+        return Day(found, began_at, real_s, world.times.took, world.times.placing, world.asked, world.created)
 
 
 @dataclass
@@ -119,7 +133,7 @@ class _World:
     engine: SimulatedCluster
     users: Mapping[str, As]
     clock: SimulatedTime
-    bell: Bell
+    wake_signal: WakeSignal
     tell: Callable[[str], None]
     asked: dict[str, list[float]] = field(default_factory=dict)
     created: list[float] = field(default_factory=list)
@@ -127,18 +141,18 @@ class _World:
     rung: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.work = Timed(_training_work(self.yard, self.engine, self.clock))
+        self.times = CallTimes()
+        self.work = Timed(_training_work(self.yard, self.engine, self.clock), self.times)
         self.engine.tell = self._hear
-        self.doorbell = self.yard.workshop.jobs.parent / "doorbell"
+        self.doorbell = self.yard.compute.jobs.parent / "doorbell"
 
     async def live(self, planned: Sequence[Planned], outages: Sequence[Outage]) -> None:
         doorbell = Doorbell(self.doorbell)
-        loop = TrainingLoop(cast(TrainingWork, self.work), self.bell, doorbell)
-        waiting = Waiting(self.yard.records, self.clock, worker="bench")
-        moving = asyncio.create_task(loop.run())
+        training = Controller(TrainingJobKind(cast(TrainingWork, self.work), doorbell), self.wake_signal)
+        limits = Controller(WaitingLimitKind(self.yard.records, self.clock, worker="bench"))
+        running = [asyncio.create_task(training.run()), asyncio.create_task(limits.run())]
         endless = [
             asyncio.create_task(self._play()),
-            asyncio.create_task(waiting.watch()),
             asyncio.create_task(self._fail(outages)),
             asyncio.create_task(self._ask(planned)),
             asyncio.create_task(self._tell()),
@@ -147,8 +161,9 @@ class _World:
         await self._all_done()
         for task in endless:
             task.cancel()
-        loop.close()
-        await moving
+        training.close()
+        limits.close()
+        await asyncio.gather(*running)
         doorbell.close()
 
     def jobs(self) -> Iterator[TrainingJob]:
@@ -159,7 +174,7 @@ class _World:
             after = page.next_after
 
     async def _play(self) -> None:
-        """Let the played agents do what is due, when it is due."""
+        """Let the simulated agents act when their time comes."""
         while True:
             at = self.engine.next_at
             pause_s = None if at is None else max(0.0, (at - self.clock()).total_seconds())
@@ -170,7 +185,7 @@ class _World:
             self.engine.play()
 
     def _hear(self, job_id: str) -> None:
-        """Ring as an agent does, and once for all instances of a job that have news at one moment."""
+        """Ring as an agent does, once for all instances of a job that have news at the same time."""
         self.news.set()
         if job_id not in self.rung:
             self.rung.add(job_id)
@@ -201,11 +216,11 @@ class _World:
                 self.engine.join(known[name])
             else:
                 self.engine.cut_off(name)
-            self.bell.ring("")
+            self.wake_signal.send("")
         await asyncio.Event().wait()
 
     async def _ask(self, planned: Sequence[Planned]) -> None:
-        """What a user looks at meanwhile."""
+        """Make the calls of a user who watches meanwhile."""
         number = 0
         while True:
             await asyncio.sleep(_ASK_S)
@@ -234,12 +249,16 @@ class _World:
 @contextlib.contextmanager
 def _rare_looks() -> Iterator[None]:
     changed = [
-        (loop_module, "IDLE", _RARE),
-        (loop_module, "QUICKEST", _RARE.total_seconds()),
-        (loop_module, "SLOWEST", _RARE.total_seconds()),
-        (waiting_module, "INTERVAL", timedelta(minutes=5)),
+        (kind_module, "POLL_INTERVAL", _RARE),
+        (kind_module, "SHORTEST_PAUSE_S", _RARE.total_seconds()),
+        (kind_module, "LONGEST_PAUSE_S", _RARE.total_seconds()),
+        (waiting_module, "POLL_INTERVAL", timedelta(minutes=5)),
         (training_module, "LEASE", timedelta(days=30)),
-        (training_module, "START_PAUSE", timedelta()),  # or a job that is tried again would wait for the next rare look
+        (
+            training_module,
+            "START_RETRY_PAUSE",
+            timedelta(),
+        ),  # or a job that is tried again would wait for the next rare look
     ]
     before = [(module, name, getattr(module, name)) for module, name, _ in changed]
     for module, name, value in changed:
@@ -255,15 +274,15 @@ def _rare_looks() -> Iterator[None]:
 def _yard(
     folder: Path, planned: Sequence[Planned], *, cluster: Sequence[Node]
 ) -> Iterator[tuple[Yard, SimulatedCluster, Mapping[str, As], SimulatedTime]]:
-    plots = {each.name: Plot(timedelta(seconds=each.length_s), each.code) for each in planned}
+    plots = {each.name: SimulatedProgram(timedelta(seconds=each.length_s), each.code) for each in planned}
 
-    def plot(spec: InstanceSpec) -> Plot:
+    def plot(spec: InstanceSpec) -> SimulatedProgram:
         return plots[spec.job_name]
 
     with open_accounts(folder) as accounts:
         clock = SimulatedTime(accounts.admin.now)
         engine = SimulatedCluster(folder / "jobs", nodes=cluster, plot=plot, clock=clock)
-        yard = replace(accounts.yard, workshop=simulated_workshop(folder, engine=engine))
+        yard = replace(accounts.yard, compute=simulated_compute(folder, engine=engine))
         users = {"anna": accounts.anna, "ben": accounts.ben}
         for name in ACCOUNTS:
             if name not in users:
@@ -275,8 +294,9 @@ def _yard(
 
 
 def _training_work(yard: Yard, engine: SimulatedCluster, clock: SimulatedTime) -> TrainingWork:
-    jobs = yard.workshop.jobs
-    surroundings = Surroundings(
+    jobs, engines = yard.compute.jobs, EngineSet([engine])
+    schedulable = SchedulableTrainingJobs(yard.records, yard.compute.catalog, clock, site="")
+    context = YardContext(
         "http://127.0.0.1:4780",
         ObjectsSpec(str(jobs.parent / "objects")),
         (jobs.parent,),
@@ -287,9 +307,10 @@ def _training_work(yard: Yard, engine: SimulatedCluster, clock: SimulatedTime) -
     return TrainingWork(
         records=yard.records,
         identities=yard.identities,
-        engines=Engines([engine]),
-        catalog=yard.workshop.catalog,
-        specs=SpecMaker(yard.objects, yard.workshop.images, yard.workshop.file_systems, surroundings),
+        engines=engines,
+        catalog=yard.compute.catalog,
+        scheduler=Scheduler(yard.records, engines, {KIND: schedulable}, clock),
+        specs=SpecMaker(yard.objects, yard.compute.images, yard.compute.file_systems, context),
         views=JobViews(yard.records, jobs=jobs, logs=yard.logs, metrics=yard.metrics),
         clock=clock,
         worker="bench",

@@ -1,4 +1,4 @@
-"""What must hold of a day whatever happened in it, read from what the yard remembers of its jobs."""
+"""The invariants of a day, checked on the records that the yard has of its jobs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,8 @@ from itertools import pairwise
 
 from benchmarks.scale.workload import Planned
 from trainyard.engines.contract import Node
-from trainyard.foundation.jobs import Share, TrainingJob
+from trainyard.foundation.jobs.attempts import Share
+from trainyard.foundation.jobs.training.job import TrainingJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class _Stay:
 
 
 def broken_promises(jobs: Mapping[str, TrainingJob], planned: Sequence[Planned], cluster: Sequence[Node]) -> list[str]:
-    """A sentence for each that was not kept."""
+    """Return a sentence for each violated invariant."""
     found = list(_of_ends(jobs, planned))
     nodes = {node.name: node for node in cluster}
     stays = list(_stays(jobs.values()))
@@ -32,7 +33,7 @@ def broken_promises(jobs: Mapping[str, TrainingJob], planned: Sequence[Planned],
 
 
 def _of_ends(jobs: Mapping[str, TrainingJob], planned: Sequence[Planned]) -> Iterator[str]:
-    """Every job that was sent has ended as it had to, after attempts of which only one ran at a time."""
+    """Check that every job ended as it had to, and that its attempts did not overlap."""
     for each in planned:
         job = jobs.get(each.name)
         if job is None:
@@ -67,7 +68,7 @@ def _of_spot(stays: Sequence[_Stay], jobs: Mapping[str, TrainingJob], *, nodes: 
 
 
 def _of_node(node: Node, stays: Sequence[_Stay]) -> Iterator[str]:
-    """At no moment has a node given away more than it has, or a GPU twice."""
+    """Check that a node never gave away more than it has, or a GPU twice."""
     moments = [(stay.until, 0, stay) for stay in stays] + [(stay.since, 1, stay) for stay in stays]
     slots, cpus, memory_bytes, gpus = 0, 0.0, 0, dict[int, str]()
     for _, is_start, stay in sorted(moments, key=lambda each: each[:2]):

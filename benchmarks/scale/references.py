@@ -1,4 +1,4 @@
-"""The same day under plainer rules, to compare with: first come first served, and a cluster without borders."""
+"""The same day under simpler rules, for comparison: first come, first served, and a cluster without fragmentation."""
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,25 +7,25 @@ from dataclasses import dataclass
 from benchmarks.scale.workload import Planned
 from trainyard.engines.catalog import InstanceType
 from trainyard.engines.contract import Capacity, Node
-from trainyard.engines.placement import Demand, Room
-from trainyard.foundation.jobs import Share
+from trainyard.engines.placement import Demand, FreeResources
+from trainyard.foundation.jobs.attempts import Share
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """How long each job waits, by its name, and when the last one ends. No node fails."""
+    """The waiting time of each job, by name, and the end of the last one. No node fails."""
 
     waits_s: Mapping[str, float]
     ended_s: float
 
 
 def first_come(planned: Sequence[Planned], cluster: Sequence[Node], types: Mapping[str, InstanceType]) -> Reference:
-    """Nobody starts before one who came earlier."""
+    """Schedule first come, first served: no job starts before an earlier one."""
     return _Queue(cluster, types, overtakes=False).serve(planned)
 
 
 def unfragmented(planned: Sequence[Planned], cluster: Sequence[Node], types: Mapping[str, InstanceType]) -> Reference:
-    """All nodes of a kind are one, and whoever has room starts."""
+    """Schedule as if all nodes of a kind were one, and start every job that fits."""
     kinds: dict[tuple[bool, bool], list[Node]] = {}
     for node in cluster:
         kinds.setdefault((bool(node.gpus), node.is_spot), []).append(node)
@@ -33,7 +33,7 @@ def unfragmented(planned: Sequence[Planned], cluster: Sequence[Node], types: Map
 
 
 def least_end_s(planned: Sequence[Planned], cluster: Sequence[Node], types: Mapping[str, InstanceType]) -> float:
-    """Before which nobody could have done all the work, however it was placed."""
+    """Return a lower bound for the end of all work, however it is placed."""
     gpus, cpus = sum(len(node.gpus) for node in cluster), sum(node.cpus for node in cluster)
     wanted = [(each.count * each.length_s, types[each.instance_type]) for each in planned]
     by_gpus = sum(seconds * (each.gpus or 0) for seconds, each in wanted) / max(1, gpus)
@@ -65,7 +65,7 @@ class _Queue:
         return Reference(self._waits_s, now_s)
 
     def _start_all(self, now_s: float) -> None:
-        room = Room(self._machine, (share for shares in self._running.values() for share in shares))
+        room = FreeResources(self._machine, (share for shares in self._running.values() for share in shares))
         refused: set[Demand] = set()
         still: list[Planned] = []
         for number, each in enumerate(self._waiting):
@@ -78,7 +78,7 @@ class _Queue:
                     still += self._waiting[number + 1 :]
                     break
                 continue
-            room.take(shares)
+            room.allocate(shares)
             self._running[each.name] = shares
             self._waits_s[each.name] = now_s - each.at_s
             heapq.heappush(self._ends, (now_s + each.length_s, each.name))

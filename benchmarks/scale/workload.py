@@ -1,4 +1,4 @@
-"""A day of jobs for a cluster, and what befalls its nodes, all by chance and always the same for one seed."""
+"""A random day of jobs for a cluster and of outages of its nodes, reproducible by its seed."""
 
 import math
 import random
@@ -15,21 +15,24 @@ DAY_S = 86_400
 ACCOUNTS = ("anna", "ben", "carla", "dora", "emil")
 
 _GIB = 1024**3
-_SHARES = (0.30, 0.25, 0.20, 0.15, 0.10)  # of the jobs, by account
+# Fraction of the jobs, by account.
+_SHARES = (0.30, 0.25, 0.20, 0.15, 0.10)
 _COUNTS = (((1, 1), 0.60), ((2, 4), 0.20), ((5, 16), 0.13), ((17, 48), 0.05), ((49, 100), 0.02))
 _PLAIN = (("ml.m5.large", 0.35), ("ml.m5.xlarge", 0.40), ("ml.c5.4xlarge", 0.25))
 _WITH_GPUS = (("ml.g4dn.xlarge", 0.6), ("ml.p3.8xlarge", 0.4))
 _GPU_JOBS, _SPOT_JOBS, _FAILING = 0.3, 0.3, 0.03
 _MOST_GPU_INSTANCES = 24
 _MEDIAN_S, _SPREAD, _SHORTEST_S, _LONGEST_S = 600, 1.1, 20, 4 * 3600
-_BURST_AT_S, _BURST = 2 * 3600, 0.05  # the part of all jobs that one account sends at one moment
-_FAILURES_A_DAY, _SPOT_LOSSES_A_DAY = 0.2, 4.0  # of one node
+# The fraction of all jobs that one account creates at once.
+_BURST_AT_S, _BURST = 2 * 3600, 0.05
+# Per node.
+_FAILURES_A_DAY, _SPOT_LOSSES_A_DAY = 0.2, 4.0
 _AWAY_S = (20, 1_800)
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A job that will come."""
+    """A job that will be created."""
 
     name: str
     account: str
@@ -43,7 +46,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A node that cannot be reached for a while."""
+    """A time during which a node cannot be reached."""
 
     node: str
     at_s: float
@@ -51,14 +54,14 @@ class Outage:
 
 
 def nodes(count: int) -> tuple[Node, ...]:
-    """A quarter of them with GPUs, a tenth spot."""
+    """Return nodes: a quarter of them with GPUs, a tenth spot."""
     return tuple(_node(number, count) for number in range(count))
 
 
 def workload(
     jobs: int, *, cluster: Sequence[Node], types: Mapping[str, InstanceType], load: float, seed: int
 ) -> list[Planned]:
-    """Jobs in the order in which they come; those with GPUs and those without ask for `load` of what there is."""
+    """Return jobs in the order of arrival. Those with and those without GPUs each demand `load` of the capacity."""
     chance = random.Random(seed)
     planned = [_job(number, jobs, chance) for number in range(jobs)]
     factors = {is_gpu: _factor(planned, cluster, types=types, load=load, is_gpu=is_gpu) for is_gpu in (True, False)}
@@ -70,7 +73,7 @@ def workload(
 
 
 def outages(cluster: Sequence[Node], *, seed: int) -> list[Outage]:
-    """What befalls the nodes in a day, in order; an outage of a node ends before its next one begins."""
+    """Return the outages of a day, in order. Outages of one node do not overlap."""
     chance = random.Random(f"outages {seed}")
     return sorted((each for node in cluster for each in _outages(node, chance)), key=lambda each: each.at_s)
 
@@ -100,7 +103,7 @@ def _job(number: int, jobs: int, chance: random.Random) -> Planned:
 
 
 def _moment(chance: random.Random) -> float:
-    """More come by day than by night."""
+    """Return a time of arrival; more jobs arrive by day than by night."""
     while True:
         at_s = chance.uniform(0, DAY_S)
         if chance.random() < 0.65 + 0.35 * math.sin(2 * math.pi * (at_s / DAY_S - 0.25)):
@@ -119,7 +122,7 @@ def _factor(
     load: float,
     is_gpu: bool,
 ) -> float:
-    """By which lengths are to be multiplied so that a day of the cluster has as much work as it shall."""
+    """Return the factor for the lengths of jobs that gives the cluster the wanted load."""
     mine = [each for each in planned if bool(types[each.instance_type].gpus) is is_gpu]
     wanted = sum(each.count * each.length_s * _extent(types[each.instance_type], is_gpu=is_gpu) for each in mine)
     there = sum(len(node.gpus) if is_gpu else (0 if node.gpus else node.cpus) for node in cluster) * DAY_S

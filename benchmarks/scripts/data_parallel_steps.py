@@ -1,6 +1,6 @@
-"""Steps of one model in two wrappings, in turns: DistributedOptimizer of horovod.torch and torch's own DDP.
+"""Times steps of one model in turns: with DistributedOptimizer of horovod.torch, and with torch's DDP.
 
-Called with a width and a number of rounds; rank 0 prints the seconds of each step of every round as JSON.
+Takes a width and a number of rounds. Rank 0 prints the seconds of each step of every round as JSON.
 """
 
 import copy
@@ -36,7 +36,7 @@ def network(width: int) -> nn.Module:
 
 
 def seconds(model: nn.Module, optimizer: Any) -> float:
-    """Of one step, the ranks beginning and ending together."""
+    """Return the seconds of one step, from a barrier to a barrier."""
     inputs, labels = torch.randn(32, 3, 32, 32), torch.randint(0, 10, (32,))
     hvd.barrier()
     begun = time.perf_counter()
@@ -59,7 +59,8 @@ def main(width: int, rounds: int) -> None:
     )
     plain = torch.optim.SGD(theirs.parameters(), lr=0.01, momentum=0.9)
     found: dict[str, list[float]] = {"horovod": [], "ddp": []}
-    for number in range(rounds + 1):  # the first is for the caches
+    # The first round warms up the caches.
+    for number in range(rounds + 1):
         turns = [("horovod", ours, stand_in), ("ddp", theirs, plain)]
         for name, model, optimizer in turns if number % 2 else reversed(turns):
             took = seconds(model, optimizer)

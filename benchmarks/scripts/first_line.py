@@ -1,4 +1,4 @@
-"""Says when its first line runs, in nanoseconds since the epoch, and ends."""
+"""Prints when its first line runs, in nanoseconds since the epoch."""
 
 import time
 

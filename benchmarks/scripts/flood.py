@@ -4,7 +4,8 @@ import argparse
 import os
 import time
 
-LINE = 104  # bytes, the mean length of a line in the logs that the figures of the design are from
+# Bytes: the mean length of a line in the logs that the design is based on.
+LINE = 104
 TICK_S = 0.02
 
 parser = argparse.ArgumentParser()

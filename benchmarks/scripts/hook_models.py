@@ -1,4 +1,4 @@
-"""The trainings whose steps `hook_steps.py` times: small ones for a processor, GPT-2 small and ResNet-18 for a GPU."""
+"""The trainings that `hook_steps.py` times: small ones for a CPU, GPT-2 small and ResNet-18 for a GPU."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,14 +12,16 @@ from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
 @dataclass(slots=True)
 class Training:
-    """A model on its device with an optimizer and one batch, over and over."""
+    """A model on its device, with an optimizer and one batch that is used again and again."""
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
     inputs: torch.Tensor
     labels: torch.Tensor
-    is_mixed: bool = False  # whether it reckons in bfloat16 by autocast
-    look: Callable[[], None] | None = None  # called between the backward pass and the update
+    # Whether it uses bfloat16 by autocast.
+    is_mixed: bool = False
+    # Called between the backward pass and the update.
+    look: Callable[[], None] | None = None
 
     def step(self) -> None:
         self.optimizer.zero_grad()
@@ -87,7 +89,7 @@ def _language_training(
 
 
 class Decoder(nn.Module):  # type: ignore[misc]  # mypy does not read torch
-    """A decoder-only transformer as GPT-2 is one: learnt positions, norms before each part, tied embeddings."""
+    """A decoder-only transformer like GPT-2: learned positions, pre-norm, tied embeddings."""
 
     def __init__(self, *, vocabulary: int, length: int, width: int, layers: int, heads: int) -> None:
         super().__init__()
@@ -104,7 +106,7 @@ class Decoder(nn.Module):  # type: ignore[misc]  # mypy does not read torch
 
 
 class DecoderBlock(nn.Module):  # type: ignore[misc]  # mypy does not read torch
-    """Attention to what came before, and two layers for each token."""
+    """Causal attention and a two-layer MLP."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -122,7 +124,7 @@ class DecoderBlock(nn.Module):  # type: ignore[misc]  # mypy does not read torch
 
 
 class ResNet18(nn.Module):  # type: ignore[misc]  # mypy does not read torch
-    """Eight pairs of convolutions with a way past each."""
+    """Eight residual blocks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -140,7 +142,7 @@ class ResNet18(nn.Module):  # type: ignore[misc]  # mypy does not read torch
 
 
 class ResidualBlock(nn.Module):  # type: ignore[misc]  # mypy does not read torch
-    """Two convolutions, and what came in added to what comes out."""
+    """Two convolutions with a skip connection."""
 
     def __init__(self, before: int, width: int, stride: int) -> None:
         super().__init__()

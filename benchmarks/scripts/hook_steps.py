@@ -1,8 +1,8 @@
-"""Times steps of a training with and without somebody watching, in turns, in one process.
+"""Times the steps of a training with and without watching, in turns, in one process.
 
-Called with a model, a way of watching, a device, a number of rounds, the steps of a block, and an empty folder. Two
-equal trainings are made, of which one is watched; each round is a block of steps of either. Prints as JSON the seconds
-and the processor's seconds of each block of both, and the bytes a watched step left in the folder.
+Takes a model, a way of watching, a device, a number of rounds, the steps of a block, and an empty folder. Of two equal
+trainings, one is watched; each round is a block of steps of each. Prints as JSON the wall-clock and CPU seconds of each
+block, and the bytes that a watched step left in the folder.
 """
 
 import json
@@ -16,7 +16,8 @@ import torch
 
 from benchmarks.scripts.hook_models import MODELS, Training
 
-WARM_UP = 5  # steps of either before the first round; fewer where a block has fewer
+# Steps of each before the first round, or the steps of a block if those are fewer.
+WARM_UP = 5
 NEVER = 1_000_000_000
 
 
@@ -48,7 +49,7 @@ def main(model: str, watching: str, device: str, rounds: int, steps: int, folder
 
 
 def _block(training: Training, steps: int) -> tuple[float, float]:
-    """The seconds and the processor's seconds, of all threads, that some steps take."""
+    """Return the wall-clock seconds and the CPU seconds of all threads for some steps."""
     _wait(training)
     wall, cpu = time.perf_counter(), time.process_time()
     for _ in range(steps):
@@ -76,7 +77,7 @@ def _parameters(training: Training) -> list[torch.Tensor]:
 
 
 def _tensors(training: Training) -> list[torch.Tensor]:
-    """All weights and gradients of a step."""
+    """Return all weights and gradients of a step."""
     parameters = _parameters(training)
     return parameters + [parameter.grad for parameter in parameters if parameter.grad is not None]
 
@@ -95,7 +96,7 @@ def _by_our_hook(parameters: dict[str, str]) -> Callable[[Training, Path], Calla
 
 
 def _by_items(training: Training, folder: Path) -> Callable[[], None]:
-    """Four reductions of each tensor, each fetched on its own."""
+    """Compute four reductions of each tensor and fetch each one separately."""
     file = (folder / "items.jsonl").open("w")
 
     def look() -> None:
@@ -108,7 +109,7 @@ def _by_items(training: Training, folder: Path) -> Callable[[], None]:
 
 
 def _by_norms(training: Training, folder: Path) -> Callable[[], None]:
-    """Norms alone, of all tensors at once, fetched without a wait."""
+    """Compute only norms, of all tensors at once, and fetch them asynchronously."""
     file = (folder / "norms").open("wb")
     pinned: list[torch.Tensor] = []
 
@@ -121,7 +122,8 @@ def _by_norms(training: Training, folder: Path) -> Callable[[], None]:
         if len(pinned) < 8:
             pinned.append(torch.empty(norms.shape, pin_memory=True))
         else:
-            file.write(pinned[0].numpy().tobytes())  # of eight steps ago, so that it is there
+            # From eight steps ago, so the copy is complete.
+            file.write(pinned[0].numpy().tobytes())
             pinned.append(pinned.pop(0))
         pinned[-1].copy_(norms, non_blocking=True)
 

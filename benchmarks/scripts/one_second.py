@@ -1,4 +1,4 @@
-"""Takes a second."""
+"""Runs for one second."""
 
 import time
 

@@ -1,8 +1,8 @@
-"""Ranks that train together: rank 0 prints when all have met, and then what all-reduce and steps took in each turn.
+"""Ranks that train together: rank 0 prints when all have met, then the times of all-reduce and steps in each turn.
 
-Time is cut into slots by the clock of the machine, of which every other one is this program's turn, from `--first` on.
-So two of them that run side by side are measured by turns a moment apart, and what slows the machine for a while slows
-both. A turn that did not end within its slot is told to be late.
+The clock of the machine is divided into slots. From `--first` on, every other slot is a turn of this program, so that
+two programs that run side by side are measured in alternation, and a busy machine slows both. A turn that does not end
+within its slot is reported as late.
 """
 
 import argparse
@@ -18,7 +18,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 SLOT_S = 1.0
 REDUCED_BYTES = 16 << 20
-REPEATS = 6  # in a turn, of which the median is told
+# Per turn; the median is reported.
+REPEATS = 6
 BATCH, WIDTH, CLASSES = 64, 512, 10
 
 
@@ -42,7 +43,8 @@ def _take_turns(first: int, turns: int) -> None:
     def reduce() -> None:
         dist.all_reduce(values.fill_(1.0))
 
-    for work in (reduce, step):  # what is made with the first
+    # Warm up.
+    for work in (reduce, step):
         _median(work)
     assert values[0].item() == values[-1].item() == dist.get_world_size(), values
     for slot in range(first, first + 2 * turns, 2):
@@ -68,7 +70,7 @@ def _training() -> Callable[[], None]:
 
 
 def _median(work: Callable[[], None]) -> float:
-    """Of the seconds that each takes when all ranks begin together; the first wakes all threads up."""
+    """Return the median seconds when all ranks start together, without the first run, which wakes all threads."""
     seconds = []
     for _ in range(REPEATS + 1):
         dist.barrier()

@@ -1,6 +1,6 @@
-"""A job of Ray's that runs on several nodes at once: `ray_gang.py COUNT CPUS`, in Ray's own environment.
+"""A Ray job that runs on several nodes at once: `ray_gang.py COUNT CPUS`, in Ray's environment.
 
-Says for each node when its first line ran, in nanoseconds since the epoch, once all have.
+Prints for each node when its first line ran, in nanoseconds since the epoch, once all have.
 """
 
 import sys

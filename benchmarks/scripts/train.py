@@ -1,4 +1,4 @@
-"""A short training in PyTorch: one pass over the digits of scikit-learn with a small network, a DataLoader and Adam."""
+"""A short PyTorch training: one epoch over the digits of scikit-learn with a small network, a DataLoader and Adam."""
 
 import os
 from pathlib import Path

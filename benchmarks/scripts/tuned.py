@@ -1,4 +1,4 @@
-"""A short training in PyTorch that is tuned: some passes over the digits of scikit-learn with a small network."""
+"""A short PyTorch training for tuning: a few epochs over the digits of scikit-learn with a small network."""
 
 import argparse
 import os

@@ -1,10 +1,10 @@
-"""Our strategy beside its peers: runs what is missing, then writes the page.
+"""Compares our strategy with its peers: runs missing studies, then writes the page.
 
     python -m benchmarks.tuning [--jobs N]
     python -m benchmarks.tuning --development [--seeds N] [--problems NAME ...]
 
-The second is for those who write a strategy: it compares on the problems for development only, keeps its results apart
-and writes no page. All engines run in one environment, which is made first where it is not there.
+The second form is for authors of strategies: it compares on the development problems only, keeps its results apart and
+writes no page. All engines run in one environment, which is created if it does not exist.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Curves as a small picture, with the colours and the words that a reader needs and nothing else."""
+"""Draws curves as a small picture."""
 
 from collections.abc import Mapping, Sequence
 from math import floor, log10
@@ -9,7 +9,7 @@ COLOURS = ("#d62728", "#7f7f7f", "#1f77b4", "#2ca02c", "#9467bd", "#ff7f0e", "#8
 
 
 def picture(title: str, curves: Mapping[str, Sequence[float]], *, across: str) -> str:
-    """Curves over 1, 2, 3, … on a logarithmic scale, as SVG; all values must be above 0."""
+    """Return curves over 1, 2, 3, … on a logarithmic scale as SVG. All values must be positive."""
     lowest = floor(min(log10(min(curve)) for curve in curves.values()))
     highest = max(log10(max(curve)) for curve in curves.values())
     count = max(len(curve) for curve in curves.values())

@@ -1,17 +1,17 @@
-"""How many epochs the rules for early stopping save, and whether the best trial is found all the same.
+"""How many epochs the rules for early stopping save, and whether they still find the best trial.
 
     python -m benchmarks.tuning.early_stopping [--development] [--seeds N] [--only NAME ...] [--strategies NAME ...]
 
-Studies of 50 trials on 4 workers are run on learning curves that are known to their end, once with each rule and once
-without any, everything else being equal. A trial reports after each epoch, trainings differ in speed, and the rule is
-asked after each report, as the yard does it. Chance draws trials from the table; another strategy is asked, and its
-suggestion stands for the nearest one in the table that was not tried.
+Studies of 50 trials on 4 workers use learning curves that are known to their end, once with each rule and once without,
+everything else being equal. A trial reports after each epoch, trainings differ in speed, and the rule is evaluated
+after each report, as the yard does. Random search draws trials from the table; a suggestion of another strategy stands
+for the nearest untried trial in the table.
 
-What is compared: the epochs that were trained, as a part of those without a rule, and what the best trial lost, as a
-part of what the study gained over its middle trial without a rule. Medians over the seeds.
+Two figures are compared: the trained epochs, as a fraction of those without a rule, and the loss of the best trial, as
+a fraction of the gain of the study over its median trial without a rule. All are medians over the seeds.
 
-A run may be ended at any time and started again: what came of each study is kept, as long as the rule, the strategy and
-the curves are what they were.
+A run can be stopped and restarted at any time: the result of each study is kept as long as the rule, the strategy and
+the curves do not change.
 """
 
 import argparse
@@ -34,9 +34,9 @@ import numpy as np
 from benchmarks.tuning.fingerprint import fingerprint, meaning
 from benchmarks.tuning.learning_curves import DEVELOPMENT, EPOCHS, FINAL, TASKS, Table, read_table
 from benchmarks.tuning.synthetic_curves import DEVELOPMENT_CURVES, FINAL_CURVES, synthetic_table
-from trainyard.foundation.tuning import Direction, Objective, Resources, StrategyKind
+from trainyard.foundation.jobs.tuning import Direction, HyperbandResources, Objective, StrategyKind
 from trainyard.insight.tuning.bayesian import BayesianStrategy
-from trainyard.insight.tuning.contract import Observation, Pruner, Run, State
+from trainyard.insight.tuning.contract import Observation, Pruner, State, TrialCurve
 from trainyard.insight.tuning.curves import CurveRule
 from trainyard.insight.tuning.hyperband import Hyperband
 from trainyard.insight.tuning.median import MedianRule
@@ -50,12 +50,12 @@ RULES: Mapping[str, Callable[[Objective], Pruner] | None] = {
     "none": None,
     "median": MedianRule,
     "curve": CurveRule,
-    "Hyperband": lambda objective: Hyperband(objective, Resources(1, EPOCHS)),
+    "Hyperband": lambda objective: Hyperband(objective, HyperbandResources(1, EPOCHS)),
 }
 
 
-# What decides the verdicts of each: when one of them says something else, its studies are run again.
-MODULES = {"none": (), "median": ("median",), "curve": ("curves", "forecasting"), "Hyperband": ("hyperband",)}
+# The modules that decide the verdicts of each rule. When one of them changes, its studies run again.
+MODULES = {"none": (), "median": ("median",), "curve": ("curves", "curve_forecast"), "Hyperband": ("hyperband",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a study came to: its best last value, and what it cost."""
+    """The result of a study: its best final value, and its cost."""
 
     best: float
     middle: float
@@ -81,7 +81,7 @@ class Outcome:
 class _Trial:
     number: int
     row: int
-    pace: float  # seconds for an epoch
+    pace: float  # seconds per epoch
     reports: int = 0
     is_over: bool = False
     is_cut_short: bool = False
@@ -119,7 +119,7 @@ class _Study:
         return trial
 
     def _row(self, number: int) -> int:
-        """Which of the table's trials is next."""
+        """Return the row of the next trial in the table."""
         if self.strategy is StrategyKind.RANDOM:
             return int(np.random.default_rng([self.seed]).permutation(len(self.table.points))[number - 1])
         space = Space(self.table.ranges)
@@ -155,8 +155,8 @@ class _Study:
         self.verdict_s.append(time.process_time() - began)
         trial.is_over = trial.is_cut_short = verdict is not None
 
-    def _seen(self, trial: _Trial) -> Run:
-        return Run(trial.number, self._curve(trial), trial.is_over, trial.is_cut_short)
+    def _seen(self, trial: _Trial) -> TrialCurve:
+        return TrialCurve(trial.number, self._curve(trial), trial.is_over, trial.is_cut_short)
 
     def _curve(self, trial: _Trial) -> tuple[float, ...]:
         return self.table.curves[trial.row][: trial.reports]
@@ -187,15 +187,19 @@ def _read(table: str) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What a rule came to on one table: medians over the seeds."""
+    """The result of a rule on one table: medians over the seeds."""
 
     table: str
     strategy: str
     rule: str
-    epochs: float  # as a part of those without a rule
-    loss: float  # of the best, as a part of what was gained
-    as_good: float  # the part of the seeds in which the best is no worse
-    worst_loss: float  # of nine in ten seeds
+    # As a fraction of those without a rule.
+    epochs: float
+    # Of the best trial, as a fraction of the gain.
+    loss: float
+    # The fraction of seeds in which the best trial is no worse.
+    as_good: float
+    # The 90th percentile over the seeds.
+    worst_loss: float
 
 
 def main() -> None:
@@ -217,7 +221,7 @@ def main() -> None:
 
 
 def _outcomes(cases: Sequence[Case], *, processes: int) -> dict[Case, Outcome]:
-    """What came of all cases; those that are not kept, or not as they would be now, are run and kept."""
+    """Return the outcomes of all cases. Run and store those that are missing or outdated."""
     known = dict(_kept())
     missing = [case for case in cases if (case, _version(case)) not in known]
     KEPT.parent.mkdir(exist_ok=True)
@@ -299,11 +303,11 @@ def _row(line: Line) -> str:
 
 
 def _middle(lines: Sequence[Line]) -> Iterator[Line]:
-    """What each rule came to on all tables together."""
+    """Yield the result of each rule over all tables."""
     for strategy, rule in dict.fromkeys((line.strategy, line.rule) for line in lines):
         same = [line for line in lines if line.strategy == strategy and line.rule == rule]
         yield Line(
-            table="**all, in the middle**",
+            table="**median of all**",
             strategy=strategy,
             rule=rule,
             epochs=statistics.median(line.epochs for line in same),
@@ -323,7 +327,7 @@ def _speed(outcomes: Mapping[Case, Outcome]) -> str:
 
 
 def _write(table: str) -> None:
-    """Put the table where the page has it."""
+    """Replace the table in the page."""
     page = PAGE.read_text()
     PAGE.write_text(re.sub(r"\| strategy \|.*?\n\n", lambda _: f"{table}\n\n", page, count=1, flags=re.DOTALL))
 

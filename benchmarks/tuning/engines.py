@@ -12,47 +12,47 @@ from benchmarks.tuning.fingerprint import fingerprint
 from benchmarks.tuning.peers import BoTorch, Ranges, SyneTune, optuna_cma, optuna_gp, optuna_tpe
 from benchmarks.tuning.problem import Values
 from benchmarks.tuning.scales import from_unit
-from trainyard.foundation.tuning import (
-    Definition,
+from trainyard.foundation.jobs.tuning import (
     Direction,
+    HyperparameterRange,
     Objective,
-    ParameterRange,
     RangeKind,
     Scaling,
     StrategyKind,
-    Trial,
     TrialStatus,
+    TuningDefinition,
     TuningPlan,
+    TuningTrial,
 )
 from trainyard.insight.tuning.contract import Value
 
 
 class Engine(Protocol):
-    """Something that minimises. What was asked for and not yet told is pending."""
+    """Minimizes. Trials that were asked for and not yet told are pending."""
 
     def ask(self, number: int) -> Values:
-        """The values of a trial; trials are numbered from 1 in the order in which they are asked for."""
+        """Return the values of a trial. Trials are numbered from 1 in the order of their requests."""
 
     def tell(self, number: int, value: float | None) -> None:
-        """What came of a trial; None when it failed."""
+        """Take the result of a trial; None if it failed."""
 
     def learn(self, number: int, values: Values, value: float) -> None:
-        """Take a trial for one that was asked for and told."""
+        """Add a trial as if it had been asked for and told."""
 
 
 class Trainyard:
-    """Our Bayesian strategy by the call that the yard makes: the history as trials, the values as texts."""
+    """Our Bayesian strategy, called as the yard calls it: the history as trials, the values as text."""
 
     def __init__(self, ranges: Ranges, *, seed: int, workers: int) -> None:
-        definition = Definition("", Objective("loss", Direction.MINIMIZE), tuple(ranges))
+        definition = TuningDefinition("", Objective("loss", Direction.MINIMIZE), tuple(ranges))
         self._plan = TuningPlan(StrategyKind.BAYESIAN, (definition,), max_parallel=workers, seed=seed)
         self._kinds = {each.name: each.kind for each in ranges}
-        self._trials: dict[int, Trial] = {}
+        self._trials: dict[int, TuningTrial] = {}
         self._advise = importlib.import_module("trainyard.insight.tuning.advice").advise
 
     def ask(self, number: int) -> Values:
         advice = self._advise(self._plan, list(self._trials.values()), parents={}, number=number)
-        self._trials[number] = Trial(number, str(number), "", advice.values, TrialStatus.IN_PROGRESS)
+        self._trials[number] = TuningTrial(number, str(number), "", advice.values, TrialStatus.IN_PROGRESS)
         return {name: _read(text, self._kinds[name]) for name, text in advice.values.items()}
 
     def tell(self, number: int, value: float | None) -> None:
@@ -61,7 +61,7 @@ class Trainyard:
 
     def learn(self, number: int, values: Values, value: float) -> None:
         texts = {name: each if isinstance(each, str) else repr(each) for name, each in values.items()}
-        self._trials[number] = Trial(number, str(number), "", texts, TrialStatus.COMPLETED, objective=value)
+        self._trials[number] = TuningTrial(number, str(number), "", texts, TrialStatus.COMPLETED, objective=value)
 
 
 class Random:
@@ -93,7 +93,7 @@ class Offer:
 
     @property
     def version(self) -> str:
-        """What its results are valid for: versions of packages, or a fingerprint of our source."""
+        """The version that its results belong to: versions of packages, or a fingerprint of our source."""
         if self.make is Trainyard:
             return fingerprint("trainyard.insight.tuning.advice")
         # Without the part after "+": the same version built for another processor is the same engine.
@@ -121,7 +121,7 @@ def _read(text: str, kind: RangeKind) -> Value:
     return int(text) if kind is RangeKind.INTEGER else float(text)
 
 
-def _from_chance(within: ParameterRange, share: float) -> Value:
+def _from_chance(within: HyperparameterRange, share: float) -> Value:
     if within.values:
         return within.values[int(share * len(within.values))]
     if within.kind is RangeKind.INTEGER and within.scaling is Scaling.LINEAR:

@@ -1,4 +1,4 @@
-"""Which of our modules decide a result, and whether they say the same as before."""
+"""Fingerprints of the modules that decide a result, to see whether they have changed."""
 
 import ast
 import contextlib
@@ -13,7 +13,7 @@ PACKAGE = "trainyard.insight.tuning"
 
 @cache
 def fingerprint(module: str) -> str:
-    """A digest of a module and of what it imports of our tuning; comments, layout and docstrings do not count."""
+    """Return a digest of a module and its imports from our tuning package, without comments, layout and docstrings."""
     digest = hashlib.sha256()
     for name, source in sorted(_reached(module).items()):
         digest.update(f"{name}\n{meaning(source)}\n".encode())
@@ -21,7 +21,7 @@ def fingerprint(module: str) -> str:
 
 
 def meaning(source: str) -> str:
-    """A program without what it is written with only for its readers."""
+    """Return a dump of the syntax tree of a program, without comments, layout and docstrings."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
@@ -30,7 +30,7 @@ def meaning(source: str) -> str:
 
 
 def _reached(module: str) -> dict[str, str]:
-    """The sources of a module and of all that it leads to, whatever this process has imported besides."""
+    """Return the sources of a module and of its transitive imports, whatever else this process has imported."""
     sources: dict[str, str] = {}
     waiting = [module]
     while waiting:
@@ -43,7 +43,7 @@ def _reached(module: str) -> dict[str, str]:
 
 
 def _file(name: str) -> Path | None:
-    """Where a module is; None for a name that is something within a module."""
+    """Return the file of a module, or None if the name is something inside a module."""
     with contextlib.suppress(ModuleNotFoundError):
         spec = find_spec(name)
         return Path(spec.origin) if spec is not None and spec.origin is not None else None

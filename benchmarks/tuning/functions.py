@@ -1,7 +1,7 @@
-"""Synthetic functions to minimise, each with a least value that is known.
+"""Synthetic functions to minimize, each with a known minimum.
 
-Those of DEVELOPMENT may be looked at while a strategy is written and its constants are chosen. Those of FINAL are for
-the published table only: no decision about a strategy may come from them.
+Those of DEVELOPMENT may be used while a strategy is written and its constants are chosen. Those of FINAL are for the
+published table only: no decision about a strategy may be based on them.
 """
 
 from math import cos, e, exp, log2, log10, pi, sin, sqrt
@@ -55,7 +55,7 @@ _SHEKEL_4 = (4.000746867, 3.999509481, 4.000746867, 3.999509481)
 
 
 def vector(values: Values, prefix: str, count: int) -> Numbers:
-    """The numeric hyperparameters prefix1, prefix2 and so on."""
+    """Return the numeric hyperparameters prefix1, prefix2 and so on."""
     return np.array([number(values, f"{prefix}{i}") for i in range(1, count + 1)])
 
 
@@ -70,7 +70,7 @@ def hartmann6(values: Values) -> float:
 
 
 def mixed6(values: Values) -> float:
-    """A bowl in which one choice moves the best rate and another only costs."""
+    """A bowl in which one choice moves the best rate and another only adds a cost."""
     best_rate = {"plain": -2.3, "nesterov": -1.6, "none": -3.2}[str(values["momentum"])]
     cost = {"plain": 0.0, "nesterov": 0.3, "none": 0.9}[str(values["momentum"])]
     cost += {"relu": 0.2, "tanh": 0.6, "gelu": 0.0, "sigmoid": 1.1, "elu": 0.35}[str(values["activation"])]
@@ -106,7 +106,7 @@ def cliff3(values: Values) -> float | None:
 
 
 def network6(values: Values) -> float:
-    """A loss after some epochs: a valley between too slow and diverged that the optimiser and the width move."""
+    """A loss after some epochs: a valley between too slow and diverged, moved by the optimizer and the width."""
     best, toll = {"sgd": (-1.0, 0.05), "adam": (-3.0, 0.0), "rmsprop": (-3.3, 0.1), "adagrad": (-2.0, 0.3)}[
         str(values["optimizer"])
     ]
@@ -119,7 +119,7 @@ def network6(values: Values) -> float:
 
 
 def catalogue3(values: Values) -> float:
-    """Thirty choices without an order, each with a floor and a best point of its own near those of its family."""
+    """Thirty unordered choices, each with its own minimum and optimum near those of its family."""
     choice = int(str(values["choice"]).removeprefix("kind-"))
     floor = abs(choice - 17) % 7 * 0.15 + (0.0 if choice == 17 else 0.1)
     best_x, best_y = 0.3 + 0.4 * sin(2.0 * (choice % 7)), 0.5 * cos(1.3 * (choice % 5))
@@ -181,7 +181,7 @@ def zakharov12(values: Values) -> float:
 
 
 def conditional7(values: Values) -> float:
-    """Three models, each with two parameters of its own; those of the others do nothing."""
+    """Three models, each with two parameters of its own; the parameters of the others have no effect."""
     model = str(values["model"])
     if model == "linear":
         return 0.25 + 0.02 * (log10(number(values, "alpha")) + 3) ** 2 + 0.1 * (number(values, "share") - 0.2) ** 2
@@ -193,7 +193,7 @@ def conditional7(values: Values) -> float:
 
 
 def boosting6(values: Values) -> float | None:
-    """An error of boosted trees: fewer rounds want a higher rate, and the largest models do not end in time."""
+    """An error of boosted trees: fewer rounds need a higher rate, and the largest models time out."""
     depth, rounds, rate = number(values, "depth"), number(values, "rounds"), number(values, "rate")
     if depth + log2(rounds) > 18:
         return None
@@ -206,7 +206,7 @@ def boosting6(values: Values) -> float | None:
 
 
 def kernels4(values: Values) -> float:
-    """Twenty-four kernels in six families; the smoothness that is best belongs to the family."""
+    """Twenty-four kernels in six families; the best smoothness depends on the family."""
     family, member = str(values["kernel"])[0], int(str(values["kernel"])[1:])
     smoothness = "abcdef".index(family) * 0.35 - 0.8
     floor = 0.3 * sqrt(abs("abcdef".index(family) - 3)) + 0.06 * abs(member - 2)

@@ -1,12 +1,12 @@
-"""Learning curves of real trainings, made once and kept beside this file, and synthetic ones.
+"""Learning curves of real trainings, computed once and stored beside this file, and synthetic ones.
 
     python -m benchmarks.tuning.learning_curves [--only NAME ...]
 
-makes those of scikit-learn's own data sets: 240 hyperparameters by chance each, 27 epochs, the objective on a third of
-the data after each. Looking one up costs nothing, so that many studies can be run on them.
+computes those of scikit-learn's data sets: 240 random hyperparameter settings each, 27 epochs, and the objective on a
+third of the data after each. Looking one up is cheap, so many studies can run on them.
 
-Tasks are for development, when rules are designed and their constants are chosen, or for the final figures, and never
-for both.
+A task is either for development, when rules are designed and their constants are chosen, or for the final figures,
+never for both.
 """
 
 import argparse
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.tuning.problem import categorical, logarithmic, logarithmic_integer
-from trainyard.foundation.tuning import Direction, ParameterRange
+from trainyard.foundation.jobs.tuning import Direction, HyperparameterRange
 from trainyard.insight.tuning.contract import Value
 from trainyard.insight.tuning.space import Space
 
@@ -37,11 +37,11 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """All that trials of one task may come to: hyperparameters, and the objective after each epoch."""
+    """All possible trials of one task: hyperparameters, and the objective after each epoch."""
 
     name: str
     direction: Direction
-    ranges: tuple[ParameterRange, ...]
+    ranges: tuple[HyperparameterRange, ...]
     points: tuple[Values, ...]
     curves: tuple[tuple[float, ...], ...]
 
@@ -59,8 +59,8 @@ class Task:
     """A training whose learning curves are tabulated; `epochs` yields its objective after each epoch."""
 
     direction: Direction
-    data: str  # the function of sklearn.datasets
-    ranges: tuple[ParameterRange, ...]
+    data: str  # function of sklearn.datasets
+    ranges: tuple[HyperparameterRange, ...]
     epochs: Callable[[Values, Split], Iterator[float]]
 
 
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def read_table(name: str) -> Table:
-    """The learning curves of a real task, as they were tabulated."""
+    """Return the tabulated learning curves of a real task."""
     trials = json.loads((KEPT / f"{name}.json").read_text())
     return Table(
         name=name,
@@ -99,10 +99,11 @@ def _rows(task: Task) -> Array:
 
 def _curve(name: str, values: Values, seed: int) -> list[float]:
     task = TASKS[name]
-    np.random.seed(seed)  # from where scikit-learn takes its chance when it is not told any
+    # scikit-learn draws from this generator if it gets none.
+    np.random.seed(seed)
     reported: list[float] = []
     with warnings.catch_warnings(), np.errstate(all="ignore"), contextlib.suppress(ValueError):
-        # What is suppressed: scikit-learn refuses to go on with weights that are not finite.
+        # scikit-learn raises when weights are not finite.
         warnings.simplefilter("ignore")
         reported.extend(float(f"{value:.5g}") for value in task.epochs(values, _split(task.data)))
     return [*reported, *([float("nan")] * (EPOCHS - len(reported)))]
@@ -122,7 +123,7 @@ def _split(data: str) -> Split:
 
 
 def _linear(loss: str, *, steps: tuple[int, ...] = ()) -> Callable[[Values, Split], Iterator[float]]:
-    """A linear classifier by stochastic gradients; its rate falls to a tenth after each of `steps`."""
+    """A linear classifier with stochastic gradient descent; its rate falls to a tenth after each of `steps`."""
 
     def epochs(values: Values, split: Split) -> Iterator[float]:
         from sklearn.linear_model import SGDClassifier
@@ -139,7 +140,7 @@ def _linear(loss: str, *, steps: tuple[int, ...] = ()) -> Callable[[Values, Spli
 
 
 def _network(kind: str, *, objective: Callable[[Any, Split], float]) -> Callable[[Values, Split], Iterator[float]]:
-    """A network of one hidden layer, of scikit-learn's class of this name."""
+    """A network with one hidden layer, of the scikit-learn class with this name."""
 
     def epochs(values: Values, split: Split) -> Iterator[float]:
         import sklearn.neural_network

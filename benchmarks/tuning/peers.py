@@ -1,6 +1,6 @@
-"""The engines of others, with the settings that their makers advise.
+"""Other engines, with the settings that their authors recommend.
 
-Their libraries are imported only when an engine is made: they live in an environment of their own.
+Their libraries are imported only when an engine is created, because they are in an environment of their own.
 """
 
 from collections.abc import Sequence
@@ -10,10 +10,10 @@ import numpy as np
 
 from benchmarks.tuning.problem import Values
 from benchmarks.tuning.scales import from_unit, to_unit
-from trainyard.foundation.tuning import ParameterRange, RangeKind, Scaling
+from trainyard.foundation.jobs.tuning import HyperparameterRange, RangeKind, Scaling
 from trainyard.insight.tuning.contract import Value
 
-Ranges = Sequence[ParameterRange]
+Ranges = Sequence[HyperparameterRange]
 
 
 class Optuna:
@@ -47,7 +47,7 @@ class Optuna:
 
 
 def optuna_tpe(ranges: Ranges, *, seed: int, workers: int) -> Optuna:  # noqa: ARG001
-    """With several variables at once, and the constant liar for pending trials that Optuna's guide advises."""
+    """Multivariate, and with the constant liar for pending trials, as Optuna's guide recommends."""
     from optuna.samplers import TPESampler
 
     return Optuna(ranges, sampler=TPESampler(seed=seed, multivariate=True, constant_liar=True))
@@ -69,9 +69,9 @@ def optuna_cma(ranges: Ranges, *, seed: int, workers: int) -> Optuna:  # noqa: A
 class BoTorch:
     """The noisy expected improvement (qLogNEI) of a Gaussian process, with pending trials, on the unit cube.
 
-    It begins with a Sobol sequence, as long as Ax would have it: twice the dimensions, at least 5, at most a fifth of
-    50. Categories have a kernel of their own; integers are rounded. BoTorch has no way to say that a trial failed, so a
-    failed one is told the worst value that was measured.
+    It starts with a Sobol sequence of the length that Ax would use: twice the dimensions, at least 5, at most a fifth
+    of 50. Categories have a kernel of their own; integers are rounded. BoTorch cannot represent failed trials, so they
+    count as the worst measured value.
     """
 
     def __init__(self, ranges: Ranges, *, seed: int, workers: int) -> None:  # noqa: ARG002
@@ -91,7 +91,7 @@ class BoTorch:
         measured = sum(value is not None for value in self._told.values())
         point = self._draw() if number <= self._initial or measured < 2 else self._improve()
         values = {each.name: self._decode(each, share) for each, share in zip(self._ranges, point, strict=True)}
-        # Rounded as it will be tried, so that the model learns of the point that was measured.
+        # Rounded as it will be tried, so that the model learns from the measured point.
         self._points[number] = [self._encode(each, values[each.name]) for each in self._ranges]
         return values
 
@@ -138,7 +138,7 @@ class BoTorch:
         y = torch.tensor([[-(worst if value is None else value)] for value in self._told.values()], dtype=torch.double)
         model = MixedSingleTaskGP(x, y, cat_dims=list(self._categories)) if self._categories else SingleTaskGP(x, y)
         model.load_state_dict(self._state, strict=False)
-        # With categories and no limit, a fit to 30 observations takes eight seconds of a core, with it 0.6.
+        # With categories, a fit to 30 observations takes 8 s without this limit and 0.6 s with it.
         fit_gpytorch_mll(
             ExactMarginalLogLikelihood(model.likelihood, model), optimizer_kwargs={"options": {"maxiter": 50}}
         )
@@ -158,23 +158,23 @@ class BoTorch:
         return optimize_acqf_mixed_alternating(acquisition, bounds, cat_dims=categories, **options)[0][0]
 
     @staticmethod
-    def _encode(within: ParameterRange, value: Value) -> float:
+    def _encode(within: HyperparameterRange, value: Value) -> float:
         if within.values:
             return float(within.values.index(str(value)))
         return to_unit(within, float(value))
 
     @staticmethod
-    def _decode(within: ParameterRange, share: float) -> Value:
+    def _decode(within: HyperparameterRange, share: float) -> Value:
         return within.values[round(share)] if within.values else from_unit(within, share)
 
 
 class SyneTune:
     """Syne Tune's Gaussian process, which is BoTorch's with one-hot categories and qLogEI.
 
-    Two things of version 0.16.0 are put right, without which it would do worse: it pairs the configurations in the
-    order of suggestion with the values in the order of arrival, which differ where trials run at once; and a failed
-    trial leaves a configuration without a value, after which every suggestion is random. Here values are kept in the
-    order of suggestion, and a failed trial is told the worst value that was measured.
+    Two defects of version 0.16.0 are corrected here, without which it would do worse. It pairs configurations in the
+    order of suggestion with values in the order of arrival, which differ when trials run in parallel. And a failed
+    trial leaves a configuration without a value, after which every suggestion is random. Here, values are kept in the
+    order of suggestion, and a failed trial counts as the worst measured value.
     """
 
     def __init__(self, ranges: Ranges, *, seed: int, workers: int) -> None:  # noqa: ARG002
@@ -207,7 +207,7 @@ class SyneTune:
         self._searcher.on_trial_complete(number - 1, {}, value)
 
 
-def _distribution(within: ParameterRange) -> Any:
+def _distribution(within: HyperparameterRange) -> Any:
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if within.values:
@@ -220,7 +220,7 @@ def _distribution(within: ParameterRange) -> Any:
     return FloatDistribution(within.low, within.high, log=is_logarithmic)
 
 
-def _domain(within: ParameterRange) -> Any:
+def _domain(within: HyperparameterRange) -> Any:
     from syne_tune import config_space
 
     if within.values:
@@ -234,7 +234,7 @@ def _domain(within: ParameterRange) -> Any:
     return (config_space.loguniform if is_logarithmic else config_space.uniform)(within.low, within.high)
 
 
-def _from_peer(within: ParameterRange, value: Any) -> Value:
+def _from_peer(within: HyperparameterRange, value: Any) -> Value:
     if within.values:
         return str(value)
     if within.kind is RangeKind.INTEGER:
@@ -243,5 +243,5 @@ def _from_peer(within: ParameterRange, value: Any) -> Value:
     return min(max(number, within.low), within.high)
 
 
-def _to_peer(within: ParameterRange, value: Value) -> Value:
+def _to_peer(within: HyperparameterRange, value: Value) -> Value:
     return 1 - float(value) if within.scaling is Scaling.REVERSE_LOGARITHMIC else value

@@ -1,4 +1,4 @@
-"""Who does best over many problems, and how sure that is."""
+"""Mean ranks of engines over many problems, with confidence intervals."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,32 +7,34 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
-Regrets = Mapping[str, Array]  # by engine: at the end of its studies of one problem
+# By engine, at the end of its studies of one problem.
+Regrets = Mapping[str, Array]
 
 RESAMPLES = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The mean rank of an engine, 1 the best, with the middle 95 % of what it is when chance is drawn again."""
+    """The mean rank of an engine, 1 for the best, with its 95 % bootstrap interval."""
 
     rank: float
     low: float
     high: float
-    is_best: float  # in which share of these draws no other engine has a better mean rank
+    # The fraction of draws in which no other engine has a better mean rank.
+    is_best: float
 
 
 def ranks(regrets: Regrets) -> dict[str, float]:
-    """The rank that each engine has on average when one study of each is drawn; equal regrets share a rank.
+    """Return the expected rank of each engine when one study of each is drawn; equal regrets share a rank.
 
-    It is one more than the sum of the probabilities that another is better, so that engines need not have equally many
-    studies.
+    It is one more than the sum of the probabilities that another engine is better, so engines may have different
+    numbers of studies.
     """
     return dict(zip(regrets, _Contest(regrets).ranks(None).tolist(), strict=True))
 
 
 def standings(problems: Sequence[Regrets]) -> dict[str, Standing]:
-    """The mean ranks over problems, with their spread when problems and studies are drawn again with replacement."""
+    """Return the mean ranks over problems, with intervals from a bootstrap over problems and studies."""
     contests = [_Contest(regrets) for regrets in problems]
     chance = np.random.default_rng(0)
     observed = np.mean([contest.ranks(None) for contest in contests], axis=0)
@@ -59,7 +61,7 @@ class _Contest:
         self._losses = (every[None, :] < every[:, None]) + 0.5 * (every[None, :] == every[:, None])
 
     def ranks(self, chance: np.random.Generator | None) -> Array:
-        """Of the engines in their order; with chance, of as many studies of each drawn with replacement."""
+        """Return the ranks of the engines, in order; with `chance`, of a bootstrap sample of the studies."""
         weights = np.zeros((len(self._counts), sum(self._counts)))
         start = 0
         for row, count in enumerate(self._counts):

@@ -1,9 +1,9 @@
-"""Runs what is missing of the benchmark, in the environment of the peers: one line of JSON for each study that ended.
+"""Runs missing studies of the benchmark in the environment of the peers, and writes a line of JSON for each.
 
     python -m benchmarks.tuning.running [--engines NAME ...] [--problems NAME ...] [--modes NAME ...] [--seeds N]
 
-It may be ended at any time and started again: studies of which a line is there already are not run again, as long as
-the engine and the problem are what they were.
+It can be stopped and restarted at any time: a study with a line is not run again unless its engine or its problem has
+changed.
 """
 
 import argparse
@@ -35,7 +35,8 @@ EVALUATIONS = 50
 WORKERS = {"sequential": 1, "parallel": 4}
 OBSERVATIONS = (10, 50, 200, 500)
 TIMED_ON = "mixed6"
-ROUNDS = 3  # of each measured time, of which the middle counts
+# Per measured time; the median counts.
+ROUNDS = 3
 
 KEPT = Path(__file__).parent / "results" / "runs.jsonl.gz"
 FRESH = Path(__file__).parents[1] / "results" / "tuning.jsonl"
@@ -78,7 +79,7 @@ class Study:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long an engine takes for a suggestion when it knows so many observations."""
+    """How long an engine takes for a suggestion, given a number of observations."""
 
     engine: str
     version: str
@@ -119,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def read_lines(fresh: Path = FRESH) -> list[Line]:
-    """What is kept in the repository, and what was run since, without a line that was cut off when a run was ended."""
+    """Return the stored lines and those written since, without a line that was cut off when a run was stopped."""
     texts = gzip.decompress(KEPT.read_bytes()).decode().splitlines() if KEPT.exists() else []
     texts += fresh.read_text().splitlines() if fresh.exists() else []
     lines = []
@@ -130,17 +131,19 @@ def read_lines(fresh: Path = FRESH) -> list[Line]:
 
 
 def digest(problem: Problem) -> str:
-    """What a problem is: its ranges, its noise, and its values at some points."""
+    """Return a digest of a problem: its ranges, its noise, and its values at some points."""
     chance = Random(problem.ranges, seed=0, workers=1)
     points = [chance.ask(number) for number in range(16)]
     said = repr(
         (problem.ranges, problem.noise, [_rounded(problem.truth(point)) for point in (*points, problem.optimum)])
     )
+    # The class had this name when the stored results were made.
+    said = said.replace("HyperparameterRange(", "ParameterRange(")
     return hashlib.sha256(said.encode()).hexdigest()[:8]
 
 
 def _rounded(value: float | None) -> str:
-    """Without the last digits, in which processors differ."""
+    """Drop the last digits, in which processors differ."""
     return "" if value is None else f"{value:.6g}"
 
 
@@ -156,7 +159,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _cells(options: argparse.Namespace) -> Iterator[Cell]:
-    """Seed by seed: a run that is ended has all engines on all problems, with fewer seeds."""
+    """Yield cells seed by seed, so that a stopped run has all engines on all problems, with fewer seeds."""
     problems = [(problem.name, digest(problem)) for problem in _named(options.problems)]
     engines = [offer(name) for name in options.engines]
     if "timing" in options.problems:
@@ -194,11 +197,12 @@ def _run_all(cells: Sequence[Cell], *, jobs: int) -> Iterator[Line]:
 
 def _settle() -> None:
     os.nice(19)
-    warnings.simplefilter("ignore")  # of experimental features, and of models that are hard to fit
+    # About experimental features and models that are hard to fit.
+    warnings.simplefilter("ignore")
 
 
 def _run(cell: Cell) -> Line | None:
-    """The line of a cell; None when its engine raised, which is shown, and it is run again the next time."""
+    """Return the line of a cell, or None if its engine raised. Such a cell shows its error and runs again next time."""
     try:
         return cell.run()
     except Exception:

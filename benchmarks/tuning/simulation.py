@@ -1,4 +1,4 @@
-"""Studies on a simulated clock: workers that take a trial each, and an engine that is asked when one is free."""
+"""Studies on a simulated clock: each worker runs one trial, and the engine is asked when a worker is free."""
 
 import heapq
 import time
@@ -10,25 +10,28 @@ import numpy as np
 from benchmarks.tuning.engines import Engine
 from benchmarks.tuning.problem import Problem, Values
 
-DEVIATION = 0.5  # of the logarithm of how long a trial takes
+# Standard deviation of the logarithm of the duration of a trial.
+DEVIATION = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A trial of a simulated study. `told` is what the engine was told, `truth` what it was without noise."""
+    """A trial of a simulated study. `told` is the value that the engine saw, `truth` the one without noise."""
 
     number: int
     values: Values
     truth: float | None
     told: float | None
-    at: float  # on the simulated clock; trials take a unit in the middle
-    asked_s: float  # of the processor, for the suggestion
+    # On the simulated clock; the median trial takes one unit.
+    at: float
+    # CPU seconds for the suggestion.
+    asked_s: float
 
 
 def simulate(problem: Problem, engine: Engine, *, workers: int, evaluations: int, seed: int) -> list[Ended]:
     """Run a study, and return its trials in the order in which they ended.
 
-    Noise and durations come from the problem, the seed and the number of a trial alone: they are the same for every
+    Noise and durations depend only on the problem, the seed and the number of a trial, so they are the same for every
     engine.
     """
     ended: list[Ended] = []
@@ -45,7 +48,7 @@ def simulate(problem: Problem, engine: Engine, *, workers: int, evaluations: int
 
 
 def regrets(problem: Problem, ended: list[Ended]) -> list[float | None]:
-    """How far the trial that was measured best, as the study goes on, truly is from the optimum."""
+    """Return, after each trial, the true distance of the trial with the best measured value from the optimum."""
     curve: list[float | None] = []
     best_told, regret = float("inf"), None
     for trial in ended:

@@ -1,4 +1,4 @@
-"""Which of the studies that were run count, sorted by engine, problem and mode."""
+"""Selects the studies that count, by engine, problem and mode."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,20 +11,21 @@ from benchmarks.tuning.problem import Problem
 from benchmarks.tuning.ranking import Regrets
 from benchmarks.tuning.running import Line, digest
 
-Curves = npt.NDArray[np.float64]  # one row for each study
+Curves = npt.NDArray[np.float64]  # one row per study
 
 
 @dataclass(frozen=True)
 class Results:
-    """The lines of the newest version of each engine on the problems as they are now."""
+    """The lines of the newest version of each engine on the current problems."""
 
     studies: Mapping[tuple[str, str, str], Curves]  # by engine, problem and mode
-    seconds: Mapping[tuple[str, int], float]  # of a suggestion, by engine and observations
+    # Per suggestion, by engine and number of observations.
+    seconds: Mapping[tuple[str, int], float]
     versions: Mapping[str, str]
     lines: Sequence[Line]
 
     def engines(self, problems: Iterable[str], mode: str) -> list[str]:
-        """Those that have results for all the problems."""
+        """Return the engines that have results for all the problems."""
         names = list(problems)
         return [each.name for each in ENGINES if all((each.name, name, mode) in self.studies for name in names)]
 
@@ -33,7 +34,7 @@ class Results:
 
 
 def gather(lines: Iterable[Line], problems: Sequence[Problem]) -> Results:
-    """Sort out what counts: of each engine the version that ran last."""
+    """Select the lines that count: for each engine, those of the version that ran last."""
     known = list(lines)
     versions = {line["engine"]: line["version"] for line in known}
     digests = {problem.name: digest(problem) for problem in problems}

@@ -1,7 +1,7 @@
-"""Learning curves made by formulas: what trainings may look like, of which the end has little to do with the beginning.
+"""Synthetic learning curves of trainings whose end has little to do with their beginning.
 
-Each family has one hyperparameter that matters for the final value and one that matters for the speed, so that a
-strategy has something to find, and noise on every report. Families are for development or for the final figures.
+Each family has one hyperparameter for the final value and one for the speed, so that a strategy has something to find,
+and noise on every report. A family is either for development or for the final figures.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from benchmarks.tuning.learning_curves import EPOCHS, Table, Values
 from benchmarks.tuning.problem import continuous
-from trainyard.foundation.tuning import Direction
+from trainyard.foundation.jobs.tuning import Direction
 from trainyard.insight.tuning.space import Space
 
 Array = NDArray[np.float64]
@@ -38,7 +38,7 @@ def synthetic_table(name: str) -> Table:
 
 
 def _final(point: Values) -> float:
-    """Best a third of the way, and good only around there."""
+    """Return final values: best at a third of the range, and good only around there."""
     return 0.1 + 0.6 * abs(float(point["quality"]) - 0.35) + 0.1 * abs(float(point["speed"]) - 0.5)
 
 
@@ -48,37 +48,37 @@ def _power_laws(final: float, speed: float, generator: np.random.Generator) -> A
 
 
 def _overshooting(final: float, speed: float, generator: np.random.Generator) -> Array:
-    """Exponentials that get as good as they become half-way, and then worse again."""
+    """Exponentials that are best half-way and then get worse again."""
     falling = final + (1 - final) * np.exp(-_TIMES / (1 + 8 * speed))
     return falling + 0.15 * (1 - speed) * np.maximum(0, _TIMES / EPOCHS - 0.4) + generator.normal(0, 0.01, EPOCHS)
 
 
 def _late_drops(final: float, speed: float, generator: np.random.Generator) -> Array:
-    """Flat at first, then a drop, sooner or later."""
+    """Curves that are flat at first and drop sooner or later."""
     middle = 4 + 10 * speed
     return final + (1 - final) / (1 + (_TIMES / middle) ** 5) + generator.normal(0, 0.01, EPOCHS)
 
 
 def _stepped(final: float, speed: float, generator: np.random.Generator) -> Array:
-    """Plateaus that noise of large steps holds up, until the rate falls, for all of them at the same two epochs."""
+    """Plateaus caused by large steps until the rate falls, for all curves at the same two epochs."""
     drops = 0.35 * speed * (_TIMES < 10) + 0.15 * speed * (_TIMES < 19)
     return final + drops + (1 - final - drops) * np.exp(-_TIMES / 1.5) + generator.normal(0, 0.01, EPOCHS)
 
 
 def _worse_first(final: float, speed: float, generator: np.random.Generator) -> Array:
-    """Up for some epochs, as with a rate that warms up too far, and down from there."""
+    """Curves that rise for some epochs, as with a warm-up that goes too far, and then fall."""
     hump = 0.5 * speed * (_TIMES / 4) * np.exp(1 - _TIMES / 4)
     return final + (0.8 - final) * np.exp(-_TIMES / 7) + hump + generator.normal(0, 0.01, EPOCHS)
 
 
 def _noisy(final: float, speed: float, generator: np.random.Generator) -> Array:
-    """Reports that are off by as much as good trials differ."""
+    """Curves whose noise is as large as the differences between good trials."""
     curve = final + (1 - final) * np.exp(-_TIMES / (1 + 10 * speed))
     return curve + generator.normal(0, 0.06, EPOCHS)
 
 
 def _crossing(final: float, speed: float, generator: np.random.Generator) -> Array:
-    """The better in the end, the slower."""
+    """Curves that end better the slower they fall."""
     pace = 2 + 8 * max(0.0, 0.7 - final)
     return final + (1 - final) * np.exp(-_TIMES / pace) + 0.02 * speed + generator.normal(0, 0.01, EPOCHS)
 

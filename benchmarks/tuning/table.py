@@ -1,6 +1,6 @@
-"""What the studies came to, as a page of the docs: `python -m benchmarks.tuning.table` writes it of what was run.
+"""The results of the studies as a page of the docs, which `python -m benchmarks.tuning.table` writes.
 
-It keeps what was run in the repository too, so that nobody has to run it again.
+It also stores the results in the repository, so that nobody has to run the studies again.
 """
 
 import argparse
@@ -30,10 +30,11 @@ from benchmarks.tuning.running import (
 )
 from benchmarks.tuning.studies import Results, gather
 from benchmarks.tuning.tasks import FINAL_TASKS
-from trainyard.foundation.tuning import ParameterRange, RangeKind, Scaling
+from trainyard.foundation.jobs.tuning import HyperparameterRange, RangeKind, Scaling
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tuning" / "benchmark.md"
-LEAST_SHARE = 1e-6  # of random's regret: what a curve shows of a study that found the optimum
+# As a fraction of random's regret: what a curve shows for a study that found the optimum.
+LEAST_SHARE = 1e-6
 
 
 def main() -> None:
@@ -43,7 +44,7 @@ def main() -> None:
 
 
 def write(fresh: Path) -> None:
-    """Write the page with its pictures, and keep the lines that it is made of."""
+    """Write the page with its pictures, and store the results that it shows."""
     lines = read_lines(fresh)
     results = gather(lines, final())
     KEPT.parent.mkdir(exist_ok=True)
@@ -76,7 +77,7 @@ def regret_curves(results: Results, mode: str) -> str:
         shares = []
         for name in names:
             unit = float(np.median(results.studies["random", name, mode][:, -1]))
-            # The worst that any study had stands for studies of which every trial has failed so far.
+            # While every trial of a study has failed, it counts as the worst of all.
             curve = np.median(results.studies[engine, name, mode], axis=0)
             worst = np.max(curve[np.isfinite(curve)])
             shares.append(np.maximum(np.where(np.isfinite(curve), curve, worst) / unit, LEAST_SHARE))
@@ -92,7 +93,7 @@ def _section(results: Results, names: Sequence[str], mode: str) -> list[str]:
     absent = ", ".join(each.title for each in ENGINES if each.name not in engines)
     return [
         "\n".join(rank_rows(results, columns, mode)),
-        *([f"Not in this table, as they have not yet run on every problem: {absent}."] if absent else []),
+        *([f"Not in this table, because they have not yet run on every problem: {absent}."] if absent else []),
         f"![Regret of every engine, by evaluations](regret-{mode}.svg)",
         f"The median regret after {EVALUATIONS} evaluations:",
         "\n".join(median_rows(results, names, mode, engines=engines)),
@@ -109,7 +110,7 @@ def _times(results: Results) -> list[str]:
 
 
 def _compared(results: Results) -> str:
-    rows = [["engine", "version", "as it is used"], ["---"] * 3]
+    rows = [["engine", "version", "configuration"], ["---"] * 3]
     for engine in ENGINES:
         if engine.name in results.versions:
             version = results.versions[engine.name]
@@ -123,19 +124,19 @@ def _own(engine: Offer, version: str) -> str:
 
 
 def _described(problems: Iterable[Problem]) -> str:
-    rows = [["problem", "ranges", "told with"], ["---"] * 3]
-    rows += [[each.name, _ranges(each.ranges), f"noise of {each.noise:g}" if each.noise else ""] for each in problems]
+    rows = [["problem", "ranges", "noise"], ["---"] * 3]
+    rows += [[each.name, _ranges(each.ranges), f"{each.noise:g}" if each.noise else ""] for each in problems]
     return "\n".join(table_row(row) for row in rows)
 
 
-def _ranges(ranges: Sequence[ParameterRange]) -> str:
+def _ranges(ranges: Sequence[HyperparameterRange]) -> str:
     kinds: dict[str, int] = {}
     for each in ranges:
         kinds[_kind(each)] = kinds.get(_kind(each), 0) + 1
     return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
 
 
-def _kind(within: ParameterRange) -> str:
+def _kind(within: HyperparameterRange) -> str:
     if within.kind is RangeKind.CATEGORICAL:
         return f"categorical of {len(within.values)}"
     scaling = {Scaling.LINEAR: "", Scaling.LOGARITHMIC: "log ", Scaling.REVERSE_LOGARITHMIC: "reverse-log "}
@@ -146,31 +147,30 @@ _OPENING = f"""# The tuning benchmark
 
 <!-- `python -m benchmarks.tuning` writes this page; change benchmarks/tuning/table.py. -->
 
-The Bayesian strategy beside random search and the engines of others: each is given {EVALUATIONS} evaluations of every
-problem, one trial at a time, and with 4 workers that take a trial each whenever they are free. On the simulated clock
-a trial takes a lognormal time (deviation 0.5); durations and noise are the same for every engine. Regret is how far the
-trial that was measured best truly is from the optimum, without noise. The rank of an engine on a problem, 1 the best,
-is the one it has on average when one study of each engine is drawn; ties share a rank. Intervals are of {RESAMPLES}
-draws, with replacement, of problems and of studies; "best in" is the share of these draws in which the engine has the
-best mean rank."""
+The Bayesian strategy, compared with random search and other engines. Each engine has {EVALUATIONS} evaluations of every
+problem: one trial at a time, and with 4 workers that each start a trial as soon as they are free. On the simulated
+clock, a trial takes a lognormal time (standard deviation 0.5 of the logarithm); durations and noise are the same for
+every engine. Regret is the distance of the trial with the best measured value from the optimum, without noise. The rank
+of an engine on a problem, 1 for the best, is its mean rank when one study of each engine is drawn; ties share a rank.
+Intervals come from {RESAMPLES} bootstrap draws of problems and studies; "best in" is the fraction of these draws in
+which the engine has the best mean rank."""
 
-_TIME = """Seconds of one core for the next suggestion, with so many trials measured of `{problem}`, which has two
-continuous, two integer and two categorical ranges; the middle of three. CMA-ES learns only from trials that it asked
-for itself, so that its figures are those of its start."""
+_TIME = """CPU seconds for the next suggestion after this many trials of `{problem}`, which has two continuous, two
+integer and two categorical ranges; the median of three. CMA-ES learns only from trials that it suggested itself, so its
+figures are those of its start."""
 
 _PROBLEMS = """Functions and trainings of DEVELOPMENT may be used while a strategy is written and its constants are
-chosen. Those of FINAL, and nothing else, are in the tables above; no decision about a strategy may come from them.
-Scalings are always given, never Auto, so that every engine knows the same. Of a problem whose name ends in `failing`,
-a part of the space fails. Trainings are tabulated: scikit-learn's data sets (wine and iris for DEVELOPMENT; digits,
-breast cancer and diabetes for FINAL) by cross-validation on a full grid, linearly interpolated between its nodes on the
-scale of each range, so that every engine sees the same function, of which the least value is known."""
+chosen. The tables above show only those of FINAL; no decision about a strategy may be based on them. Scalings are
+always given, never Auto, so that every engine has the same information. In problems whose names end in `failing`,
+trials fail in a part of the space. Trainings are tabulated on data sets of scikit-learn (wine and iris for DEVELOPMENT;
+digits, breast cancer and diabetes for FINAL): cross-validation on a full grid, interpolated linearly between its nodes
+on the scale of each range, so that every engine sees the same function with a known minimum."""
 
-_AGAIN = """`python -m benchmarks.tuning` makes the environment of the peers, runs the studies that are missing and
-writes this page. What was run is in `benchmarks/tuning/results/runs.jsonl.gz`; a study is run again only when its
-engine (for ours: the code, without comments and docstrings) or its problem has changed. It may be ended and started
-again at any time. `python -m benchmarks.tuning.running --help` shows how to run a part,
-`python -m benchmarks.tuning.tabulation` makes the tables of the trainings anew, and
-`python -m benchmarks.tuning --development` compares on DEVELOPMENT."""
+_AGAIN = """`python -m benchmarks.tuning` creates the environment of the peers, runs missing studies and writes this
+page. The results are in `benchmarks/tuning/results/runs.jsonl.gz`; a study runs again only if its engine (for ours: the
+code, without comments and docstrings) or its problem has changed. It can be stopped and restarted at any time.
+`python -m benchmarks.tuning.running --help` shows how to run a part, `python -m benchmarks.tuning.tabulation` computes
+the tables of the trainings again, and `python -m benchmarks.tuning --development` compares engines on DEVELOPMENT."""
 
 _USED = {
     "trainyard": "strategy `Bayesian`, through the call that the yard makes",
@@ -179,9 +179,9 @@ _USED = {
     "optuna-cma": "`CmaEsSampler()`; it draws categories at random",
     "optuna-gp": "`GPSampler()`",
     "botorch": "`qLogNoisyExpectedImprovement` with pending trials, on `SingleTaskGP`, with categories "
-    "`MixedSingleTaskGP`; a Sobol sequence first; a failed trial is told the worst value",
+    "`MixedSingleTaskGP`; a Sobol sequence first; a failed trial counts as the worst value",
     "syne-tune": "`BoTorchSearcher`, its Gaussian process; configurations and values, which it pairs wrongly when "
-    "trials end in another order than they began, are put in order, and a failed trial is told the worst value",
+    "trials end in another order than they began, are put in order, and a failed trial counts as the worst value",
 }
 
 

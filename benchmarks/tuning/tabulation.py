@@ -1,7 +1,7 @@
 """Makes the tables of tasks.py with scikit-learn: `python -m benchmarks.tuning.tabulation [--only NAME ...]`.
 
-Each value is a mean over the folds of one fixed cross-validation: the share of errors, the log loss, or the root of the
-mean squared error relative to the deviation of the target. All of them take six minutes of one core.
+Each value is the mean over the folds of one fixed cross-validation: the error rate, the log loss, or the root mean
+squared error relative to the standard deviation of the target. All tables together take six minutes of one core.
 """
 
 import argparse
@@ -32,13 +32,15 @@ Array = npt.NDArray[Any]
 SEED = 20_26
 NETWORK_EPOCHS = 20
 TREES = 20
-ROUNDS = 64  # of boosting, at most
+# The maximum of boosting.
+ROUNDS = 64
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", default=[task.name for task in TASKS])
-    warnings.simplefilter("ignore")  # of trainings that have not converged, as some shall not
+    # About trainings that have not converged, which is intended for some.
+    warnings.simplefilter("ignore")
     TABLES.mkdir(exist_ok=True)
     for task in TASKS:
         if task.name in parser.parse_args().only:
@@ -182,7 +184,7 @@ def _network_loss(data: str, values: Values) -> float:
 
 @lru_cache(1)
 def _cancer_stages(rate: float, leaves: int, penalty: float, least_samples: int) -> list[float]:
-    """The loss after each round, of one model per fold: rounds are the last axis of the table."""
+    """Return the loss after each round, from one model per fold: rounds are the last axis of the table."""
     losses = []
     for train, test in _folds("cancer", 3):
         x_train, x_test, y_train, y_test = _split("cancer", train, test)
@@ -213,7 +215,7 @@ def _diabetes_stages(loss: str, rate: float, depth: int, rows: float) -> list[fl
 
 
 def _loss(probabilities: Array, actual: Array) -> float:
-    """The log loss for classes 0, 1, …; scikit-learn's own takes most of a table's time for its checks."""
+    """Return the log loss for classes 0, 1, …. scikit-learn's own spends most of the run time on checks."""
     given = probabilities[np.arange(len(actual)), actual]
     return -float(np.mean(np.log(np.maximum(given, np.finfo(float).eps))))
 
@@ -232,7 +234,7 @@ def _data(name: str) -> tuple[Array, Array]:
         "diabetes": datasets.load_diabetes,
     }[name]
     x, y = load(return_X_y=True)
-    chosen = np.random.default_rng(SEED).permutation(len(x))[:900]  # of the digits, half
+    chosen = np.random.default_rng(SEED).permutation(len(x))[:900]  # half of the digits
     return x[chosen], y[chosen]
 
 

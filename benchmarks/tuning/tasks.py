@@ -1,9 +1,9 @@
-"""Real trainings, tabulated once: what cross-validation measured on a grid, looked up.
+"""Real trainings, tabulated once: results of cross-validation on a grid.
 
-A table has one value for each combination of the nodes of its axes. The nodes of a numeric axis are equally far apart
-on the scale of its range, its ends among them; a categorical axis has all its values. Between nodes the value is
-interpolated linearly, on the scale of each range, so that every engine sees one and the same continuous function, whose
-least value is that of a node. `python -m benchmarks.tuning.tabulation` makes the tables anew.
+A table has one value for each combination of the nodes of its axes. The nodes of a numeric axis are evenly spaced on
+the scale of its range and include its ends; a categorical axis has all its values. Values between nodes are
+interpolated linearly on the scale of each range, so every engine sees the same continuous function, whose minimum is at
+a node. `python -m benchmarks.tuning.tabulation` computes the tables again.
 """
 
 import itertools
@@ -24,7 +24,7 @@ from benchmarks.tuning.problem import (
     logarithmic_integer,
 )
 from benchmarks.tuning.scales import from_unit, to_unit
-from trainyard.foundation.tuning import ParameterRange, RangeKind
+from trainyard.foundation.jobs.tuning import HyperparameterRange, RangeKind
 from trainyard.insight.tuning.contract import Value
 
 TABLES = Path(__file__).parent / "tables"
@@ -32,9 +32,9 @@ TABLES = Path(__file__).parent / "tables"
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A hyperparameter and how many nodes it has in the table."""
+    """A hyperparameter and its number of nodes in the table."""
 
-    within: ParameterRange
+    within: HyperparameterRange
     count: int
 
     @property
@@ -57,7 +57,7 @@ class Task:
 
     @cached_property
     def values(self) -> tuple[float, ...]:
-        """What was measured, node by node."""
+        """The measured values, node by node."""
         kept = json.loads((TABLES / f"{self.name}.json").read_text())
         assert kept["axes"] == {axis.within.name: list(axis.nodes) for axis in self.axes}, f"{self.name} has other axes"
         return tuple(kept["values"])
@@ -96,7 +96,7 @@ class Task:
 
 
 def _neighbours(axis: Axis, nodes: tuple[Value, ...], value: Value) -> list[tuple[int, float]]:
-    """The places of the nodes beside a value, with the weights they have in it; none has weight 0."""
+    """Return the indices of the nodes beside a value and their weights; none has weight 0."""
     if axis.within.kind is RangeKind.CATEGORICAL:
         return [(nodes.index(value), 1.0)]
     shares = [to_unit(axis.within, float(node)) for node in nodes]

@@ -1,13 +1,13 @@
-"""How many trials a warm-started tuning job needs to be as good as its parent was.
+"""How many trials a warm-started tuning job needs to be as good as its parent.
 
     python -m benchmarks.tuning.warm_start [--final] [--problems NAME ...] [--kinds KIND ...] [--seeds N] [--jobs N]
 
-For each problem and seed a parent runs 50 trials, one after another. A child of the same function with changed ranges
-(IdenticalDataAndAlgorithm) and a child of a relative whose optima lie elsewhere and whose values are of another size
-(TransferLearning) then run 25. What is compared is the number of the first trial that is as good as the parent's best:
-of the parent itself, and of the child. As good is what differs by no more than a hundredth of what the parent's best
-is better than the middle one of its first ten trials; functions without noise are otherwise followed to the eighth
-digit, which no training has. It may be ended at any time and started again: what was run is kept in results/.
+For each problem and seed, a parent runs 50 trials one after another. Then a child on the same function with changed
+ranges (IdenticalDataAndAlgorithm) and a child on a relative with other optima and scaled values (TransferLearning) run
+25 each. The benchmark compares the number of the first trial that is as good as the parent's best, in the parent and in
+the child. A trial is as good if it differs by no more than a hundredth of the distance between the parent's best and
+the median of its first ten trials; otherwise, functions without noise would be followed to the eighth digit, which no
+training has. It can be stopped and restarted at any time: results are kept in results/.
 """
 
 import argparse
@@ -28,14 +28,14 @@ from benchmarks.tuning.fingerprint import fingerprint
 from benchmarks.tuning.functions import DEVELOPMENT, FINAL
 from benchmarks.tuning.problem import Problem
 from benchmarks.tuning.relatives import Related, shifted_and_scaled, with_changed_ranges
-from trainyard.foundation.tuning import (
-    Definition,
+from trainyard.foundation.jobs.tuning import (
     Direction,
     Objective,
     StrategyKind,
-    Trial,
     TrialStatus,
+    TuningDefinition,
     TuningPlan,
+    TuningTrial,
     WarmStart,
     WarmStartKind,
 )
@@ -52,7 +52,7 @@ KINDS: dict[WarmStartKind, Callable[[Problem], Related]] = {
 }
 
 Line = dict[str, Any]
-Parents = Mapping[str, Sequence[Trial]]
+Parents = Mapping[str, Sequence[TuningTrial]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,23 +80,23 @@ class Case:
 
 
 class Study:
-    """A tuning job whose trials run one after another, by the call that the yard makes."""
+    """A tuning job whose trials run one after another, called as the yard calls it."""
 
     def __init__(
         self, problem: Problem, *, seed: int, warm_start: WarmStartKind | None = None, parents: Parents | None = None
     ) -> None:
-        definition = Definition("", Objective("loss", Direction.MINIMIZE), problem.ranges)
+        definition = TuningDefinition("", Objective("loss", Direction.MINIMIZE), problem.ranges)
         start = WarmStart(warm_start, ("parent",)) if warm_start else None
         self._plan = TuningPlan(StrategyKind.BAYESIAN, (definition,), max_parallel=1, seed=seed, warm_start=start)
         self._parents = parents or {} if warm_start else {}
         self._problem = problem
         self._space = Space(problem.ranges)
         self._noise = np.random.default_rng([seed, 1])
-        self.trials: list[Trial] = []
+        self.trials: list[TuningTrial] = []
         self.truths: list[float] = []
 
     def run(self, count: int) -> list[float]:
-        """After each trial the true value of the one that was measured best."""
+        """Return, after each trial, the true value of the trial with the best measured value."""
         bests = []
         for number in range(1, count + 1):
             self._try(number)
@@ -107,7 +107,7 @@ class Study:
     def _try(self, number: int) -> None:
         advice = advise(self._plan, self.trials, parents=self._parents, number=number)
         assert advice is not None, "Only a grid has an end."
-        trial = Trial(number, str(number), "", advice.values, TrialStatus.FAILED)
+        trial = TuningTrial(number, str(number), "", advice.values, TrialStatus.FAILED)
         truth = self._problem.truth(self._space.values(advice.values))
         disturbance = self._problem.noise * float(self._noise.standard_normal())
         if truth is not None:
@@ -132,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def table(lines: Sequence[Line]) -> str:
-    """Medians over the seeds, in Markdown."""
+    """Return medians over the seeds, in Markdown."""
     rows = ["| problem | warm start | parent | child | share |", "|---|---|---|---|---|"]
     for kind in KINDS:
         of_kind = [each for each in lines if each["kind"] == kind]
@@ -143,9 +143,9 @@ def table(lines: Sequence[Line]) -> str:
 
 
 def needed(bests: Sequence[float], target: float) -> int:
-    """The first trial that is as good as the target.
+    """Return the number of the first trial that is as good as the target.
 
-    Where none is, it counts as if the first trial that was not run any more were.
+    If there is none, it is one more than the number of trials.
     """
     return next((number for number, value in enumerate(bests, start=1) if value <= target), len(bests) + 1)
 
@@ -195,7 +195,8 @@ def _run_all(cases: Sequence[Case], *, jobs: int) -> Iterator[Line]:
 def _read(path: Path) -> list[Line]:
     lines = []
     for text in path.read_text().splitlines() if path.exists() else ():
-        with contextlib.suppress(json.JSONDecodeError):  # a line that was cut off when a run was ended
+        # A run that is stopped can cut off a line.
+        with contextlib.suppress(json.JSONDecodeError):
             lines.append(json.loads(text))
     return lines
 

@@ -1,7 +1,6 @@
-"""Plants small faults in the core, one at a time, and says which of them no test notices.
+"""Mutation tests: insert small faults into the core, one at a time, and list those that no test notices.
 
-Run by `make mutants`. What the tests cannot tell from the original because it does the same is listed, with the reason,
-in equivalent.toml beside this file.
+Run by `make mutants`. Mutants that behave like the original are listed, with the reason, in equivalent.toml.
 """
 
 import argparse
@@ -20,21 +19,24 @@ from scripts.mutants.operators import Mutant, mutants_of
 from scripts.mutants.trials import Outcome, Slot, Trial, folder_of_copies, load_libraries, run_trials
 
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
-SHORTEST_LIMIT_S = 15.0  # of processor time
+# Of processor time.
+SHORTEST_LIMIT_S = 15.0
 TIMES_THE_ORIGINAL = 3
-MOST_WAITING = 10  # times the processor time, on a machine that does much else
+# Total time as a multiple of processor time, on a busy machine.
+MOST_WAITING = 10
 MEMORY = Path("/dev/shm")
 PLENTY_BYTES = 8 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How many mutants of one module, or of several, were noticed."""
+    """How many mutants of one or several modules the tests noticed."""
 
     name: str
     mutants: int
     killed: int
-    late: int = 0  # of the killed, those that ran for too long
+    # Part of the killed: those that exceeded their time limit.
+    late: int = 0
 
     @property
     def percent(self) -> float:
@@ -51,7 +53,7 @@ def main() -> int:
     areas = [area for area in AREAS if not asked.areas or area.name in asked.areas]
     equivalent = known_equivalents(EQUIVALENT.read_text())
     load_libraries()
-    # As an interruption does, so that what runs is ended and the copies are removed.
+    # Like an interrupt, so that running trials end and the copies are removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     began = time.monotonic()
     with folder_of_copies(_folder()) as folder:
@@ -75,7 +77,7 @@ def main() -> int:
 
 
 def _folder() -> Path | None:
-    """Where the copies lie: in memory if there is plenty, for on a disk most tests wait for it most of the time."""
+    """Return the folder for the copies: in memory if there is enough, because disk access dominates most tests."""
     if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK):
         return None
     return MEMORY if shutil.disk_usage(MEMORY).free > PLENTY_BYTES else None
@@ -97,7 +99,7 @@ def _sample(written: str) -> int | None:
 
 
 def known_equivalents(text: str) -> set[tuple[str, str, str]]:
-    """The module, the lines before and the lines after, of each mutant that does the same as the original."""
+    """Return the module, the lines before and the lines after of each mutant that behaves like the original."""
     entries = tomllib.loads(text).get("mutant", [])
     return {(f"{SOURCE}/{entry['module']}", entry["before"], entry["after"]) for entry in entries if entry["because"]}
 

@@ -1,4 +1,4 @@
-"""The core: the modules that a fault would hurt most, and the tests that must notice it."""
+"""The core: the modules in which a fault would hurt most, and the tests that must notice it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ SOURCE = "src/trainyard"
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """Modules below src/trainyard, by pattern. Each is tried by its own unit tests first, then by `tests`.
+    """Modules below src/trainyard, by pattern. A mutant meets the unit tests of its module first, then `tests`.
 
-    `choosing` chooses among them as pytest's `-k` does: not what needs a server, nor what is about something else.
+    `choosing` is a `-k` expression that leaves out tests that need a server or test something else.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Area:
             )
 
     def stages(self, module: str) -> list[tuple[str, ...]]:
-        """What pytest is to run for a module, one after the other: most mutants do not get past the first."""
+        """Return the arguments of successive pytest runs for a module. The first catches most mutants."""
         folder, _, name = module.removeprefix(f"{SOURCE}/").rpartition("/")
         own = f"tests/unit/{folder}/test_{name}"
         others = {str(file.relative_to(ROOT)) for pattern in self.tests for file in ROOT.glob(pattern)} - {own}
@@ -56,17 +56,29 @@ AREAS = (
         ),
     ),
     Area("identity", modules=("server/identity.py",), tests=("tests/unit/server/services/iam/test_users.py",)),
-    Area("transitions", modules=("foundation/transitions.py",), tests=("tests/unit/foundation/test_jobs.py",)),
+    Area(
+        "transitions",
+        modules=("foundation/jobs/training/transitions.py",),
+        tests=("tests/unit/foundation/jobs/training/test_*.py",),
+    ),
     Area(
         "leases",
-        modules=("server/records/leases.py",),
+        modules=("server/records/leases.py", "server/records/queue_index.py"),
         tests=("tests/contract/test_records.py",),
-        choosing="sqlite and (claim or due or held or lease or line or moment or order or release or workers)",
+        choosing="sqlite and (claim or due or held or lease or order or queue or release or state or waiting)",
     ),
     Area(
         "placement",
-        modules=("engines/placement.py", "server/control/lines.py", "server/control/preemption.py"),
-        tests=("tests/unit/engines/test_placement*.py", "tests/unit/server/control/test_preemption.py"),
+        modules=(
+            "engines/placement.py",
+            "server/control/scheduling/backfill.py",
+            "server/control/scheduling/free_capacity.py",
+            "server/control/scheduling/preemption.py",
+            "server/control/scheduling/queue_order.py",
+            "server/control/scheduling/reservation.py",
+            "server/control/scheduling/scheduler.py",
+        ),
+        tests=("tests/unit/engines/test_placement*.py", "tests/unit/server/control/scheduling/test_*.py"),
         choosing="not quick",
     ),
     Area("spool", modules=("link/spool.py", "link/mailbox.py"), tests=()),
@@ -91,7 +103,7 @@ AREAS = (
     Area(
         "rules",
         modules=(
-            "insight/rules/judging.py",
+            "insight/rules/evaluation.py",
             "insight/rules/parameters.py",
             "insight/rules/phases.py",
             "insight/rules/readings.py",
@@ -103,7 +115,7 @@ AREAS = (
             "tests/unit/insight/rules/debugger/test_*.py",
             "tests/architecture/test_documentation.py",
         ),
-        choosing="insight or fresh",
+        choosing="insight or up_to_date",
     ),
     Area(
         "tuning",

@@ -1,7 +1,7 @@
-"""Small faults that a programmer could have made: all that the operators find in the source of a module.
+"""The mutation operators: small faults that a programmer could make in the source of a module.
 
-A mutant replaces one span of the source. What only people read is left alone (docstrings, the texts of errors, logs),
-and so is what only mypy reads (annotations) and what states an invariant (assertions, `zip(strict=True)`).
+A mutant replaces one span of the source. The operators skip text that only people read (docstrings, error messages,
+logs), annotations, and invariants (assertions, `zip(strict=True)`).
 """
 
 import ast
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One fault in one module. `before` and `after` are the lines that differ, and name it wherever they stand."""
+    """One fault in one module. `before` and `after` are the lines that differ; they identify it wherever it moves."""
 
     operator: str
     line: int
@@ -24,7 +24,7 @@ class Mutant:
 
 
 def mutants_of(source: str, *, at_most: int | None = None, seed: int = 0) -> list[Mutant]:
-    """Mutants of a module in the order of its lines: all, or a sample. Each compiles, and none is there twice."""
+    """Return all mutants of a module, or a sample, in the order of its lines. Each compiles, and each is unique."""
     tree = ast.parse(source)
     edits = list(_edits(tree, _Source(source)))
     if at_most is not None:
@@ -46,12 +46,12 @@ def mutants_of(source: str, *, at_most: int | None = None, seed: int = 0) -> lis
 
 
 def changes_of(source: str) -> set[tuple[str, str]]:
-    """The lines before and after of all that the operators make of a module, also of what does not compile."""
+    """Return the lines before and after of every edit of the operators, including those that do not compile."""
     return {_difference(source, mutated)[1:] for _, mutated in _edits(ast.parse(source), _Source(source))}
 
 
 def _difference(source: str, mutated: str) -> tuple[int, str, str]:
-    """The number of the first line that differs, and the lines that do, before and after, without indentation."""
+    """Return the number of the first differing line, and the differing lines before and after, unindented."""
     old, new = source.split("\n"), mutated.split("\n")
     start = 0
     while start < min(len(old), len(new)) and old[start] == new[start]:
@@ -68,7 +68,7 @@ _Span = tuple[int, int]
 
 
 class _Source:
-    """Source in bytes, because a syntax tree counts its columns in them."""
+    """Source in bytes, because a syntax tree counts its columns in bytes."""
 
     def __init__(self, source: str) -> None:
         self._bytes = source.encode()
@@ -95,7 +95,7 @@ class _Source:
 
 
 def _edits(tree: ast.Module, source: _Source) -> Iterator[tuple[str, str]]:
-    """The name of the operator and the mutated source, of every operator at every place."""
+    """Yield the name of the operator and the mutated source, for every operator at every place."""
     stack: list[tuple[ast.AST, bool]] = [(tree, False)]
     while stack:
         node, is_raised = stack.pop()
@@ -137,7 +137,7 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _called(node: ast.AST) -> str:
-    """The name of the function that an expression calls, as it is written; empty when it calls none."""
+    """Return the name of the function that an expression calls, as written, or "" if it calls none."""
     call = node.value if isinstance(node, ast.Await) else node
     return ast.unparse(call.func) if isinstance(call, ast.Call) else ""
 
@@ -203,7 +203,7 @@ def _swap_connectives(node: ast.AST, source: _Source) -> _Replacements:
 
 
 def _swap_symbols(source: _Source, span: _Span, others: dict[str, tuple[str, ...]]) -> _Replacements:
-    """Replace the first of the symbols in a span that holds an operator and little else."""
+    """Replace the first symbol in a span that contains an operator and little else."""
     text = source.text(span)
     symbol = next((each for each in others if re.search(rf"(?<!\w){re.escape(each)}(?!\w)", text)), None)
     for other in others[symbol] if symbol else ():
@@ -223,7 +223,7 @@ def _negate_conditions(node: ast.AST, source: _Source) -> _Replacements:
         case _:
             return
     for condition in conditions:
-        # What has an operator of its own that turns its meaning round gets a mutant for that.
+        # Comparisons that have a negation of their own get that as a mutant.
         if not isinstance(condition, ast.UnaryOp | ast.Compare):
             yield source.span(condition), f"(not ({source.text(source.span(condition))}))"
 
@@ -241,7 +241,7 @@ def _change_constants(node: ast.AST, source: _Source) -> _Replacements:
 
 
 def _change_text(node: ast.AST, source: _Source) -> _Replacements:
-    """Change names, keys and patterns. A text with a space in it is prose."""
+    """Change names, keys and patterns. Text with a space in it is prose and stays."""
     match node:
         case ast.Constant(str(value)) if " " not in value:
             yield source.span(node), repr(f"{value}zz")
@@ -384,7 +384,7 @@ def _drop_decorators(node: ast.AST, source: _Source) -> _Replacements:
             yield source.span(decorator), "(lambda decorated: decorated)"
 
 
-# Without these a class or a function works as before, only slower or less strictly, or not at all.
+# Without these decorators a class or function works as before but slower or less strictly, or not at all.
 _DECORATORS_LEFT_ALONE = {
     *("dataclass", "property", "cache", "lru_cache", "cached_property", "wraps"),
     *("overload", "override", "abstractmethod", "runtime_checkable"),

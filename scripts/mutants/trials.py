@@ -1,7 +1,7 @@
-"""Tests of a mutant: a fork of this process runs them in a copy of the tree, where one module is the mutant.
+"""Run the tests of a mutant in a fork of this process, in a copy of the tree where one module is the mutant.
 
-This process has loaded pytest and what the tests need besides the project, and nothing of the project. A fork is ready
-at once, and imports the project from the copy, as do the programs that the tests start.
+This process has imported pytest and the libraries that the tests need, but nothing of the project. A fork is ready at
+once and imports the project from the copy, as do the programs that the tests start.
 """
 
 import math
@@ -42,10 +42,9 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A module with this source, and what pytest is to run: `arguments` name tests and select among them.
+    """A module with this source, and the `arguments` of pytest, which name tests and select among them.
 
-    It may take so much processor time, and so much time in all where it waits, for others too: on a busy machine that
-    may be long.
+    Its processor time is limited, and so is its total time, which includes waiting and may be long on a busy machine.
     """
 
     module: str
@@ -89,7 +88,7 @@ class Slot:
         return (self.tree / module).read_text()
 
     def start(self, trial: Trial) -> int:
-        """The process id of a fork that runs the trial."""
+        """Start a fork that runs the trial, and return its process id."""
         self._original = self.source(trial.module)
         self._write(trial.module, trial.source)
         pid = os.fork()
@@ -103,7 +102,7 @@ class Slot:
 
     def _write(self, module: str, source: str) -> None:
         file = self.tree / module
-        # Bytecode is trusted by the time and the size of its source, and mutants may share both.
+        # Python trusts bytecode by the time and size of its source, and mutants may share both.
         for cached in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
             cached.unlink()
         file.write_text(source)
@@ -134,7 +133,7 @@ class Slot:
 
 @contextmanager
 def folder_of_copies(parent: Path | None) -> Iterator[Path]:
-    """A new folder, which is removed at the end with all that trials have left in it."""
+    """Provide a new folder, and remove it at the end with everything that trials left in it."""
     folder = Path(tempfile.mkdtemp(prefix="mutants-", dir=parent))
     try:
         yield folder
@@ -143,13 +142,13 @@ def folder_of_copies(parent: Path | None) -> Iterator[Path]:
 
 
 def remove(folder: Path) -> None:
-    """Remove what a trial has left. It may be deeper than `shutil.rmtree` can go, where a mutant removes too little."""
+    """Remove what a trial left. It may be deeper than `shutil.rmtree` can go, if a mutant removes too little."""
     subprocess.run(["rm", "-rf", "--", str(folder)], check=False)
 
 
 _PYTEST = (
     *("-x", "-q", "--tb=line", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0"),
-    # Of plugins whose libraries this process has loaded before; none of them asserts anything.
+    # From plugins whose libraries this process has already loaded; none of them asserts anything.
     *("-W", "ignore:Module already imported so cannot be rewritten:pytest.PytestAssertRewriteWarning"),
 )
 
@@ -159,14 +158,14 @@ def _is_foreign(folder: str) -> bool:
 
 
 def load_libraries() -> None:
-    """Import what is slow and not ours; without it, every fork would."""
+    """Import slow third-party libraries here, so that not every fork has to."""
     for name in _LOADED:
         import_module(name)
     assert not [name for name in sys.modules if name.partition(".")[0] in ("trainyard", "tests")]
 
 
 def run_trials(trials: Iterable[Trial], slots: Sequence[Slot]) -> Iterator[tuple[int, Result]]:
-    """Run each trial, as many at once as there are slots. Yields the place of the trial and its result, as they end."""
+    """Run the trials, one per slot at a time. Yield the index and the result of each as it ends."""
     free = list(slots)
     running: dict[int, _Running] = {}
     waiting = enumerate(trials)
@@ -193,7 +192,7 @@ def run_trials(trials: Iterable[Trial], slots: Sequence[Slot]) -> Iterator[tuple
 
 @contextmanager
 def _killing(running: Mapping[int, _Running]) -> Iterator[None]:
-    """End, however this process ends, what still runs."""
+    """Kill running trials, however this process ends."""
     try:
         yield
     finally:
@@ -203,12 +202,12 @@ def _killing(running: Mapping[int, _Running]) -> Iterator[None]:
 
 
 def _end(running: _Running) -> Result | None:
-    """The result of a trial that has ended or is late; None while it has time."""
+    """Return the result of a trial that has ended or is late, or None while it still has time."""
     pid, status, used = os.wait4(running.pid, os.WNOHANG)
     is_late = not pid and time.monotonic() >= running.deadline
     if not pid and not is_late:
         return None
-    # Also what the tests have started and a mutant did not end.
+    # Includes processes that the tests started and a mutant did not end.
     with suppress(ProcessLookupError):
         os.killpg(running.pid, signal.SIGKILL)
     if is_late:

@@ -1,4 +1,4 @@
-"""The page of a study's charts, drawn by a real browser."""
+"""The page with the charts of a study, in a real browser."""
 
 import shutil
 import subprocess
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.tuning_answers import description, trial
-from trainyard.tuning_plots import Plots, study_of
+from trainyard._sdk.tuning.plots import Plots, study_of
 
 CHROMIUM = shutil.which("chromium")
 
@@ -24,6 +24,7 @@ def trials(*, has_words: bool) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.flow
 @pytest.mark.parametrize("axes", [("lr", "layers"), ("lr", "opt")], ids=["of numbers", "with words"])
 def test_every_chart_of_a_page_is_drawn(tmp_path: Path, axes: tuple[str, str]) -> None:
     plots = Plots(study_of(description(), trials(has_words="opt" in axes)))

@@ -1,4 +1,4 @@
-"""A real yard, and unmodified clients in environments of their own that talk to it."""
+"""A real yard, and unmodified clients in their own environments."""
 
 import os
 import signal
@@ -15,29 +15,30 @@ from trainyard.testing.yard import RunningYard, running_yard
 
 FLOWS = Path(__file__).parent / "flows"
 TRAINYARD = Path(sys.executable).with_name("trainyard")
-PROJECT = "project"  # instead of an environment of a client: the one that these tests run in, with the trainyard SDK
+# The environment of these tests, which has the trainyard SDK.
+PROJECT = "project"
 FLOW_TIMEOUT_S = 420
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Someone with a home folder of their own and nothing in it, who uses a yard from their shell."""
+    """A user with an empty home folder who uses a yard from the shell."""
 
     yard: RunningYard
     home: Path
 
     def trainyard(self, *arguments: str) -> str:
-        """Run our command line and return what it prints."""
+        """Run the trainyard command and return its output."""
         return self._finish([str(TRAINYARD), *arguments], self.bare_environment())
 
     def exports(self, *, secure: bool = False) -> Mapping[str, str]:
-        """The shell's variables after eval "$(trainyard env)", with --https if wanted."""
+        """Return the variables of the shell after eval "$(trainyard env)", with --https if wanted."""
         command = f'eval "$("{TRAINYARD}" env {"--https" if secure else ""})" && env -0'
         printed = self._finish(["bash", "-c", command], self.bare_environment())
         return dict(line.split("=", 1) for line in printed.split("\0") if line)
 
     def bare_environment(self) -> Mapping[str, str]:
-        """What a shell has before it knows of any AWS."""
+        """Return the variables of a shell without any AWS settings."""
         return {
             "PATH": os.environ["PATH"],
             "HOME": str(self.home),
@@ -46,11 +47,11 @@ class Person:
         }
 
     def run(self, flow: str, environment: str, exports: Mapping[str, str], *, words: Sequence[str] = ()) -> str:
-        """Run one of the flows with the Python of an environment; it fails by an assertion of its own."""
+        """Run one of the flows with the Python of an environment. The flow contains the assertions."""
         return self.run_file(FLOWS / f"{flow}.py", environment, exports, words=words)
 
     def run_file(self, file: Path, environment: str, exports: Mapping[str, str], *, words: Sequence[str] = ()) -> str:
-        """Run any program with the Python of an environment, and return what it prints."""
+        """Run a program with the Python of an environment, and return its output."""
         python = sys.executable if environment == PROJECT else interpreter(environment)
         return self._finish([str(python), "-X", "utf8", str(file), *words], exports)
 
@@ -68,7 +69,8 @@ class Person:
             try:
                 printed, complained = process.communicate(timeout=FLOW_TIMEOUT_S)
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGABRT)  # on which Python says where it is
+                # Makes Python print its stack.
+                os.killpg(process.pid, signal.SIGABRT)
                 printed, complained = process.communicate()
         said = f"{printed[-2000:]}\n{complained[-6000:]}"
         assert process.returncode == 0, f"{command} ended with {process.returncode}:\n{said}"

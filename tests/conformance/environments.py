@@ -1,7 +1,7 @@
 """Virtual environments with pinned clients, one per client that must not share packages with the others.
 
-They are made on demand under `.environments/` and kept; a changed pin or another Python makes one anew. As a program,
-`python -m tests.conformance.environments NAME…` makes those named, or lists all with their pins.
+They are created on demand in `.environments/` and kept until a pin or the Python version changes. As a program,
+`python -m tests.conformance.environments NAME…` creates the named ones, or lists all with their pins.
 """
 
 import fcntl
@@ -42,7 +42,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "jax": ("jax[cpu]==0.10.2", "keras==3.15.1", "torch==2.13.0"),
     # Not a client: the environment that jobs of the TensorFlow image run in.
     "tensorflow": ("tensorflow-cpu==2.21.0",),
-    # Not a client either, but a peer of the benchmarks, and the cluster of the Ray engine.
+    # Not a client either, but a peer in the benchmarks and the cluster of the Ray engine.
     "ray": ("ray[default]==2.60.0",),
     # The peers of benchmarks/tuning; numpy and scipy are what our own strategy needs.
     "tuning": (
@@ -59,7 +59,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "sortedcontainers==2.4.0",
         "tqdm==4.70.1",
     ),
-    # What `make demo` shows; small, so that it is there soon.
+    # For `make demo`; small, so that it installs quickly.
     "demo": ("awscli==1.46.2", "boto3==1.44.0"),
     "moto": ("moto[server]==5.2.5", "boto3==1.44.0"),
 }
@@ -68,16 +68,16 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
 # Gaussian process does not use; what that does use is named above.
 ALONE: dict[str, tuple[str, ...]] = {"tuning": ("syne-tune==0.16.0",)}
 
-# Where a client needs torch, only this version may come.
+# The version of torch for clients that need it.
 CONSTRAINTS = ("torch==2.13.0",)
 
 
 class PinsNotInstalled(Exception):
-    """Pip could not install the pins; the message is what it said last."""
+    """Pip could not install the pins; the message is its last output."""
 
 
 def interpreter(name: str) -> Path:
-    """The Python of that environment, made first if it is not there or its pins have changed."""
+    """Return the Python of an environment, which is created first if it is missing or its pins have changed."""
     folder = ENVIRONMENTS / name
     stamp, wanted = folder / "pins", _fingerprint(name)
     with _locked(name):
@@ -95,7 +95,7 @@ def _fingerprint(name: str) -> str:
 
 @contextmanager
 def _locked(name: str) -> Iterator[None]:
-    """Let one process at a time make an environment; the test workers ask for the same ones at once."""
+    """Let only one process at a time create an environment; test workers request the same ones at once."""
     ENVIRONMENTS.mkdir(exist_ok=True)
     with (ENVIRONMENTS / f"{name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

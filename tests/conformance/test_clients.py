@@ -41,6 +41,7 @@ def test_a_client_works_over_https_and_trusts_the_exported_authority(
     person.run(flow, environment, person.exports(secure=True))
 
 
+@pytest.mark.flow
 def test_the_sagemaker_sdk_works_once_connected(person: Person) -> None:
     person.trainyard("connect", "--yes")
     person.run("session_with_sagemaker", "main", person.bare_environment())

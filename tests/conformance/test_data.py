@@ -29,7 +29,7 @@ def shared(yard: RunningYard, tmp_path: Path) -> Path:
     return folder
 
 
-def test_boto3_brings_data_in_every_way_and_goes_on_from_other_jobs(person: Person, shared: Path) -> None:
+def test_boto3_provides_data_in_every_way_and_continues_from_other_jobs(person: Person, shared: Path) -> None:
     person.run("data_with_boto3", "main", person.exports(), words=[FILE_SYSTEM, str(shared)])
 
 
@@ -40,7 +40,7 @@ def test_an_old_boto3_does_so_too(person: Person, shared: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("package", "environment"), ESTIMATORS)
-def test_estimators_bring_files_in_every_way(package: str, environment: str, person: Person, shared: Path) -> None:
+def test_estimators_provide_files_in_every_way(package: str, environment: str, person: Person, shared: Path) -> None:
     person.trainyard("connect", "--yes")
     words = [package, FILE_SYSTEM, str(shared), LUSTRE, LINKED]
     person.run("files_with_estimators", environment, person.bare_environment(), words=words)
@@ -55,7 +55,7 @@ def test_estimators_stream_channels_in_every_way(package: str, environment: str,
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("package", "environment"), ESTIMATORS)
-def test_estimators_go_on_from_checkpoints_and_models(package: str, environment: str, person: Person) -> None:
+def test_estimators_resume_from_checkpoints_and_models(package: str, environment: str, person: Person) -> None:
     person.trainyard("connect", "--yes")
     person.run("resuming_with_estimators", environment, person.bare_environment(), words=[package])
 

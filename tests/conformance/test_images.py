@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.conftest import PROJECT, Person
-from trainyard.testing.images import ImageMissing, python_image, require_podman, run_options
+from tests.images import ImageMissing, python_image, require_podman, run_options
 from trainyard.testing.yard import RunningYard, running_yard
 
 pytestmark = pytest.mark.slow

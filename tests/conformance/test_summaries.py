@@ -11,8 +11,8 @@ import pytest
 from tests.conformance.conftest import FLOW_TIMEOUT_S, FLOWS
 from tests.conformance.environments import interpreter
 from trainyard.formats.tensors.contract import Kind, Mode, Step, TensorInfo, TensorTable
-from trainyard.formats.tensors.histograms import count
-from trainyard.formats.tensors.summaries import TensorBoardSubscriber
+from trainyard.formats.tensors.statistics.histograms import count
+from trainyard.formats.tensors.tensorboard_summaries import TensorBoardSubscriber
 
 WEIGHTS = np.linspace(-2.0, 3.0, 600, dtype=np.float32)
 TABLE = TensorTable(

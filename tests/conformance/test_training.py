@@ -22,6 +22,7 @@ ESTIMATORS = [
 ]
 
 
+@pytest.mark.flow
 def test_boto3_trains_with_the_exports_alone(person: Person) -> None:
     person.run("training_with_boto3", "main", person.exports())
 

@@ -1,4 +1,4 @@
-"""Servers that contract runs need, one of each for the whole run."""
+"""The servers of the contract tests, one of each for the whole run."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -7,10 +7,10 @@ from pathlib import Path
 import boto3
 import pytest
 
+from tests.faulty_s3 import FaultyS3, faulty_s3
+from tests.postgres import PostgresMissing, PostgresServer, postgres_server
 from trainyard.objects.remote import RemoteObjects
-from trainyard.objects.remote.patience import Patience
-from trainyard.testing.faulty_s3 import FaultyS3, faulty_s3
-from trainyard.testing.postgres import PostgresMissing, PostgresServer, postgres_server
+from trainyard.objects.remote.failures import RetryPolicy
 from trainyard.testing.yard import RunningYard, running_yard
 
 pytest.register_assert_rewrite("trainyard.testing.records", "trainyard.testing.objects")
@@ -27,7 +27,7 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="session")
 def remote_yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningYard]:
-    """A second yard with a bucket `remote`, which is any S3 to the store under test."""
+    """A second yard with a bucket `remote`, which acts as a remote S3."""
     with running_yard(tmp_path_factory.mktemp("remote") / "home") as yard:
         keys = yard.credentials
         client = boto3.client(
@@ -50,14 +50,14 @@ def _faulty_s3(remote_yard: RunningYard) -> Iterator[FaultyS3]:
 
 @pytest.fixture
 def faulty(_faulty_s3: FaultyS3) -> FaultyS3:
-    """The same yard as an S3 with faults, of which there are none yet."""
+    """The same yard behind a proxy that can inject faults."""
     _faulty_s3.heal()
     return _faulty_s3
 
 
 @pytest.fixture
 def faulty_store(faulty: FaultyS3, remote_yard: RunningYard, tmp_path: Path) -> RemoteObjects:
-    """A store there, with little patience."""
+    """A store behind the proxy, with short timeouts."""
     keys = remote_yard.credentials
     return RemoteObjects(
         f"s3://remote/faults/{uuid.uuid4().hex}",
@@ -66,13 +66,13 @@ def faulty_store(faulty: FaultyS3, remote_yard: RunningYard, tmp_path: Path) -> 
         access_key_id=keys.access_key_id,
         secret_access_key=keys.secret_access_key,
         staging=tmp_path / "staging",
-        patience=Patience(tries=4, first_pause_s=0.01, longest_pause_s=0.05, answer_s=0.5),
+        retry_policy=RetryPolicy(tries=4, first_pause_s=0.01, max_pause_s=0.05, read_timeout_s=0.5),
     )
 
 
 @pytest.fixture
 def open_remote(remote_yard: RunningYard, tmp_path: Path) -> Callable[[], RemoteObjects]:
-    """Opens the store under one prefix of its own, any number of times."""
+    """Return a function that opens the store under a prefix of its own, any number of times."""
     url = f"s3://remote/tests/{uuid.uuid4().hex}"
     keys = remote_yard.credentials
     return lambda: RemoteObjects(

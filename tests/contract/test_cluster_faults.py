@@ -1,4 +1,4 @@
-"""What an engine of a cluster promises when its nodes, keepers and ferry fail, on nodes that are folders."""
+"""What an engine of a cluster promises when its nodes, runners and proxy fail, on nodes that are folders."""
 
 import os
 import random
@@ -24,7 +24,7 @@ from trainyard.link.contract import CommandKind, InstanceSpec
 from trainyard.objects.filesystem import FilesystemObjects
 from trainyard.testing.engines.contract import reports_to_the_end, wait_for_training
 from trainyard.testing.engines.loopback import Loopback
-from trainyard.testing.engines.samples import ACCOUNT, BUCKET, ENDLESS, REGION, Surroundings, attempt_specs
+from trainyard.testing.engines.samples import ACCOUNT, BUCKET, ENDLESS, REGION, SampleEnvironment, attempt_specs
 from trainyard.testing.eventually import eventually
 
 JOB_USER = 20001  # of the jobs, where the tests run as root
@@ -82,10 +82,10 @@ def specs(tmp_path: Path) -> Placed:
     """Makes the instances of an attempt at a new job, one on each node that is named."""
     with closing(FilesystemObjects(tmp_path / "objects")) as objects:
         objects.create_bucket(BucketRef(ACCOUNT, BUCKET), region=REGION, now=utc_now())
-    surroundings = Surroundings(tmp_path / "objects", uid=JOB_USER if os.geteuid() == 0 else None)
+    environment = SampleEnvironment(tmp_path / "objects", uid=JOB_USER if os.geteuid() == 0 else None)
 
     def placed(code: str, *nodes: str, lease_s: int = 0) -> list[InstanceSpec]:
-        each = attempt_specs(surroundings, code, count=len(nodes))
+        each = attempt_specs(environment, code, count=len(nodes))
         return [replace(spec, node=node, grace_s=1, lease_s=lease_s) for spec, node in zip(each, nodes, strict=True)]
 
     return placed
@@ -104,7 +104,7 @@ def test_a_node_that_is_back_before_the_end_of_the_lease_has_lost_nothing(
 
     assert reports_to_the_end(engine, instance)[-1].payload["outcome"] == "completed"
     eventually(lambda: not engine.is_alive(instance))
-    assert not engine.was_taken(instance)
+    assert not engine.has_lost_node(instance)
     assert_mirrored(loopback, instance, "south")
 
 
@@ -123,14 +123,14 @@ def test_an_unreachable_attempt_has_ended_when_its_lease_has_and_never_before(
     eventually(lambda: ends(engine, instance.attempt))
 
     assert pids_running(mark) == []
-    assert time.monotonic() - cut_at >= LEASE_S - loopback.patience.poll
-    assert engine.was_taken(instance)
+    assert time.monotonic() - cut_at >= LEASE_S - loopback.timeouts.poll_s
+    assert engine.has_lost_node(instance)
     loopback.node("south").join_again()
     assert not engine.is_alive(instance)
 
 
 @pytest.mark.slow
-def test_an_instance_that_is_out_of_reach_beyond_its_lease_was_taken_and_the_rest_of_the_cluster_goes_on(
+def test_an_instance_out_of_reach_beyond_its_lease_counts_as_lost_and_the_rest_of_the_cluster_continues(
     engine: ClusterEngine, loopback: Loopback, specs: Placed
 ) -> None:
     mark = uuid.uuid4().hex
@@ -143,13 +143,13 @@ def test_an_instance_that_is_out_of_reach_beyond_its_lease_was_taken_and_the_res
 
     loopback.node("spot").cut_off(hangs=True)
     loopback.node("south").leave()
-    loopback.node("south").set_up_anew()  # which proves nothing of the machine that had the name before
+    loopback.node("south").replace_machine()  # which proves nothing of the machine that had the name before
     eventually(lambda: not engine.is_alive(cut) and not engine.is_alive(gone))
 
     assert pids_running(mark) == []
-    assert time.monotonic() - began >= LEASE_S - loopback.patience.poll
-    assert engine.was_taken(cut)
-    assert engine.was_taken(gone)
+    assert time.monotonic() - began >= LEASE_S - loopback.timeouts.poll_s
+    assert engine.has_lost_node(cut)
+    assert engine.has_lost_node(gone)
     assert engine.is_alive(other)
     (late,) = engine.start(specs("print('done')", "north"))
     assert reports_to_the_end(engine, late)[-1].payload["outcome"] == "completed"
@@ -157,7 +157,7 @@ def test_an_instance_that_is_out_of_reach_beyond_its_lease_was_taken_and_the_res
     engine.end(gone.attempt)
 
 
-def test_a_keeper_that_dies_is_replaced_and_the_job_goes_on(
+def test_a_runner_that_dies_is_replaced_and_the_job_continues(
     engine: ClusterEngine, loopback: Loopback, specs: Placed
 ) -> None:
     instances = engine.start(specs(FAST, "south", "north", "south"))
@@ -165,7 +165,7 @@ def test_a_keeper_that_dies_is_replaced_and_the_job_goes_on(
         wait_for_training(engine, instance)
 
     for name in ("south", "north"):
-        loopback.node(name).kill_keepers()
+        loopback.node(name).kill_runners()
 
     for instance in instances:
         assert reports_to_the_end(engine, instance)[-1].payload["outcome"] == "completed"
@@ -200,13 +200,13 @@ def test_a_command_reaches_its_instance_at_once(engine: ClusterEngine, specs: Pl
 
 
 @pytest.mark.slow
-def test_a_ferry_that_is_killed_again_and_again_loses_and_doubles_nothing(
+def test_a_proxy_that_is_killed_again_and_again_loses_and_doubles_nothing(
     engine_with_process: ClusterEngine, loopback: Loopback, specs: Placed
 ) -> None:
     instances = engine_with_process.start(specs(SLOW, "south", "north"))
     killed: set[int] = set()
     for _ in range(4):
-        pid = eventually(lambda: sorted({*ferries(loopback)} - killed))[0]
+        pid = eventually(lambda: sorted({*proxies(loopback)} - killed))[0]
         time.sleep(random.uniform(0.0, 1.5))  # at any moment of its life, from its birth on
         killed.add(pid)
         with suppress(ProcessLookupError):
@@ -219,7 +219,7 @@ def test_a_ferry_that_is_killed_again_and_again_loses_and_doubles_nothing(
     assert_mirrored(loopback, instances[1], "north")
 
 
-def test_while_there_is_no_ferry_the_mirrors_answer_and_what_needs_it_is_unavailable(
+def test_while_there_is_no_proxy_the_mirrors_answer_and_what_needs_it_is_unavailable(
     engine: ClusterEngine, loopback: Loopback, specs: Placed
 ) -> None:
     (instance,) = engine.start(specs(ENDLESS, "south"))
@@ -240,12 +240,12 @@ def test_while_there_is_no_ferry_the_mirrors_answer_and_what_needs_it_is_unavail
         assert not anew.is_alive(instance)
 
 
-def test_the_process_of_a_ferry_ends_with_its_engine(engine_with_process: ClusterEngine, loopback: Loopback) -> None:
-    assert len(ferries(loopback)) == 1
+def test_the_process_of_a_proxy_ends_with_its_engine(engine_with_process: ClusterEngine, loopback: Loopback) -> None:
+    assert len(proxies(loopback)) == 1
 
     engine_with_process.close()
 
-    assert ferries(loopback) == []
+    assert proxies(loopback) == []
 
 
 def test_a_cluster_that_is_away_has_no_room_and_says_why(engine: ClusterEngine, loopback: Loopback) -> None:
@@ -274,20 +274,20 @@ def ends(engine: ClusterEngine, attempt: AttemptRef) -> bool:
 def wait_for_silence(loopback: Loopback, instance: InstanceRef) -> None:
     """Until the node has more of the log than came through."""
     node, yard = loopback.node("south").instance(instance), instance.folder(loopback.jobs)
-    eventually(lambda: sum(mirror.cursors(node).values()) > sum(mirror.cursors(yard).values()) + 5000)
+    eventually(lambda: sum(mirror.mirrored_sizes(node).values()) > sum(mirror.mirrored_sizes(yard).values()) + 5000)
 
 
 def assert_mirrored(loopback: Loopback, instance: InstanceRef, node: str) -> None:
     """The yard has every byte that the node has, and the program's lines each once."""
     there, here = loopback.node(node).instance(instance), instance.folder(loopback.jobs)
-    eventually(lambda: mirror.cursors(here) == mirror.cursors(there), within=timedelta(seconds=5))
-    for path in mirror.cursors(there):
+    eventually(lambda: mirror.mirrored_sizes(here) == mirror.mirrored_sizes(there), within=timedelta(seconds=5))
+    for path in mirror.mirrored_sizes(there):
         assert (here.root / path).read_bytes() == (there.root / path).read_bytes(), path
     log = b"".join(file.read_bytes() for file in sorted(here.logs.glob("*.log"))).splitlines()
     assert [line for line in log if line.startswith(b"line ")] == [b"line %d" % number for number in range(LINES)]
 
 
-def ferries(loopback: Loopback) -> list[int]:
+def proxies(loopback: Loopback) -> list[int]:
     return pids_running(f'"{loopback.folder}"')
 
 

@@ -14,11 +14,19 @@ from shutil import which
 
 import pytest
 
+from tests.images import ImageMissing, python_image, require_podman, run_options
 from trainyard.engines.container import ContainerEngine
 from trainyard.engines.contract import AttemptRef, Engine, InstanceRef
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.locations import BucketRef, Location
-from trainyard.link.containers import abandoned, ask, containers_of, instances_with_containers, written_folders
+from trainyard.link.agent_process import ProcessIdentity, find_agent_process
+from trainyard.link.containers import (
+    abandoned_containers,
+    containers_of,
+    instances_with_containers,
+    run_tool,
+    written_folders,
+)
 from trainyard.link.contract import (
     ChannelSpec,
     CommandKind,
@@ -34,13 +42,11 @@ from trainyard.link.contract import (
 )
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.ledger import Ledger, LedgerKind
-from trainyard.link.presence import Presence, presence_of
 from trainyard.objects.filesystem import FilesystemObjects
 from trainyard.testing.engines import EngineContract
 from trainyard.testing.engines.contract import reports_to_the_end
-from trainyard.testing.engines.samples import ACCOUNT, BUCKET, ENDLESS, REGION, Surroundings, attempt_specs
+from trainyard.testing.engines.samples import ACCOUNT, BUCKET, ENDLESS, REGION, SampleEnvironment, attempt_specs
 from trainyard.testing.eventually import eventually
-from trainyard.testing.images import ImageMissing, python_image, require_podman, run_options
 from trainyard.testing.objects import samples
 
 JOB_USER = 20001  # of the jobs, where the tests run as root
@@ -65,10 +71,10 @@ def jobs(home: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def surroundings(home: Path, image: str) -> Surroundings:
+def environment(home: Path, image: str) -> SampleEnvironment:
     with closing(FilesystemObjects(home / "objects")) as objects:
         objects.create_bucket(BucketRef(ACCOUNT, BUCKET), region=REGION, now=utc_now())
-    return Surroundings(home / "objects", uid=JOB_USER if os.geteuid() == 0 else None, image=image)
+    return SampleEnvironment(home / "objects", uid=JOB_USER if os.geteuid() == 0 else None, image=image)
 
 
 @pytest.fixture(scope="module")
@@ -110,27 +116,27 @@ class TestDockerClient:
             service.terminate()
 
     def test_a_job_runs_with_its_data_and_a_script_in_an_image_without_a_toolkit(
-        self, engine: Engine, surroundings: Surroundings, tmp_path: Path
+        self, engine: Engine, environment: SampleEnvironment, tmp_path: Path
     ) -> None:
         script = b"import os; print(open(os.environ['SM_CHANNEL_TRAIN'] + '/one.txt').read())"
-        put(surroundings, "docker/one.txt", b"1")
-        put(surroundings, "docker.tar.gz", packed("train.py", script))
-        (spec,) = attempt_specs(surroundings)
+        put(environment, "docker/one.txt", b"1")
+        put(environment, "docker.tar.gz", packed("train.py", script))
+        (spec,) = attempt_specs(environment)
         channel = ChannelSpec("train", "File", BUCKET, "docker/", ("docker/one.txt",))
         program = ProgramSpec("train.py", f"s3://{BUCKET}/docker.tar.gz")
 
         (instance,) = engine.start(
-            [replace(spec, program=program, channels=(channel,), container=ContainerSpec(surroundings.image))]
+            [replace(spec, program=program, channels=(channel,), container=ContainerSpec(environment.image))]
         )
 
         assert reports_to_the_end(engine, instance)[-1].payload["outcome"] == "completed"
         assert log_of(tmp_path / "jobs", instance).splitlines()[-1] == "1"
 
     def test_a_program_that_is_stopped_ends_with_its_own_exit_code(
-        self, engine: Engine, surroundings: Surroundings, tmp_path: Path
+        self, engine: Engine, environment: SampleEnvironment, tmp_path: Path
     ) -> None:
         code = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(7)); print('ready', flush=True)"
-        (instance,) = engine.start(attempt_specs(surroundings, f"{code}; time.sleep(600)"))
+        (instance,) = engine.start(attempt_specs(environment, f"{code}; time.sleep(600)"))
         eventually(lambda: "ready" in log_of(tmp_path / "jobs", instance))
 
         engine.command(instance, CommandKind.STOP, {"reason": "user"})
@@ -153,9 +159,9 @@ def used(engine: Engine, jobs: Path) -> Iterator[Engine]:
 
 
 def test_a_program_in_its_image_has_its_configuration_its_data_and_a_model_folder(
-    engine: Engine, surroundings: Surroundings, jobs: Path
+    engine: Engine, environment: SampleEnvironment, jobs: Path
 ) -> None:
-    put(surroundings, "numbers/one.txt", b"1")
+    put(environment, "numbers/one.txt", b"1")
     code = """
 import json, os, sys
 told = json.load(open("/opt/ml/input/config/hyperparameters.json"))
@@ -167,7 +173,7 @@ os.write(1, b"loss=0.25\\n")
 open(place, "w").write("changed")
 open("/opt/ml/model/weights", "w").write("w")
 """
-    (spec,) = attempt_specs(surroundings, code)
+    (spec,) = attempt_specs(environment, code)
     channel = ChannelSpec("train", "File", BUCKET, "numbers/", ("numbers/one.txt",))
     spec = replace(
         spec,
@@ -185,15 +191,15 @@ open("/opt/ml/model/weights", "w").write("w")
     assert lines == ['3 sample with "quotes" and', " two lines 1", "then an error", "loss=0.25"]
     assert [frame.payload["kind"] for frame in frames if frame.kind is FrameKind.ARTIFACT] == ["model"]
     assert [frame.payload["value"] for frame in frames if frame.kind is FrameKind.METRIC][-1] == 0.25
-    assert get(surroundings, "numbers/one.txt") == b"1"
+    assert get(environment, "numbers/one.txt") == b"1"
 
 
 @pytest.mark.slow
 def test_pipes_checkpoints_and_read_only_channels_are_those_of_every_job(
-    engine: Engine, surroundings: Surroundings, jobs: Path
+    engine: Engine, environment: SampleEnvironment, jobs: Path
 ) -> None:
     for name in ("pipe", "fast", "saved"):
-        put(surroundings, f"{name}/file", name.encode())
+        put(environment, f"{name}/file", name.encode())
     code = """
 import json
 print(open("/opt/ml/input/data/pipe_0").read(), open("/opt/ml/input/data/fast/file").read())
@@ -204,7 +210,7 @@ try:
 except OSError as error:
     print(error.strerror)
 """
-    (spec,) = attempt_specs(surroundings, code)
+    (spec,) = attempt_specs(environment, code)
     pipe = ChannelSpec("pipe", "Pipe", BUCKET, "pipe/", ("pipe/file",))
     fast = ChannelSpec("fast", "FastFile", BUCKET, "fast/", ("fast/file",))
     kept = SyncSpec(f"s3://{BUCKET}/saved", "/opt/ml/kept/deep")
@@ -214,16 +220,16 @@ except OSError as error:
     assert reports_to_the_end(engine, instance)[-1].payload["outcome"] == "completed"
     lines = log_of(jobs, instance).splitlines()
     assert lines == ["pipe fast", "saved /opt/ml/kept/deep", "Read-only file system"]
-    assert get(surroundings, "saved/file") == b"newer"
+    assert get(environment, "saved/file") == b"newer"
 
 
 @pytest.mark.slow
-def test_what_a_program_writes_to_its_image_and_its_channels_lies_where_the_disk_is_watched(
-    engine: Engine, surroundings: Surroundings, jobs: Path
+def test_writes_to_an_image_and_its_channels_are_on_the_watched_disk(
+    engine: Engine, environment: SampleEnvironment, jobs: Path
 ) -> None:
-    put(surroundings, "train/file", b"1")
+    put(environment, "train/file", b"1")
     code = "import time; open('/to-image', 'w'); open('/opt/ml/input/data/train/to-channel', 'w')"
-    (spec,) = attempt_specs(surroundings, f"{code}; print('ready', flush=True); time.sleep(600)")
+    (spec,) = attempt_specs(environment, f"{code}; print('ready', flush=True); time.sleep(600)")
     channel = ChannelSpec("train", "File", BUCKET, "train/", ("train/file",))
     (instance,) = engine.start([replace(spec, channels=(channel,))])
     eventually(lambda: "ready" in log_of(jobs, instance))
@@ -237,7 +243,7 @@ def test_what_a_program_writes_to_its_image_and_its_channels_lies_where_the_disk
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount what it has opened")
 def test_a_directory_of_a_file_system_that_is_swapped_for_a_link_leads_nowhere(
-    home: Path, surroundings: Surroundings, tmp_path: Path
+    home: Path, environment: SampleEnvironment, tmp_path: Path
 ) -> None:
     """Another job may write to the file system, and swap it after the path was looked at and before the tool does."""
     shared = tmp_path / "shared"
@@ -252,7 +258,7 @@ def test_a_directory_of_a_file_system_that_is_swapped_for_a_link_leads_nowhere(
     tool.chmod(0o755)
     jobs = tmp_path / "jobs"
     swapping = ContainerEngine(jobs, home / "agents", tool=str(tool), options=run_options(), slots=4)
-    (spec,) = attempt_specs(surroundings, "print(open('/opt/ml/input/data/sets/word').read())")
+    (spec,) = attempt_specs(environment, "print(open('/opt/ml/input/data/sets/word').read())")
     channel = ChannelSpec("sets", "File", "", "", folder=str(shared), directory="sets")
 
     for engine in used(swapping, jobs):
@@ -266,9 +272,9 @@ def test_a_directory_of_a_file_system_that_is_swapped_for_a_link_leads_nowhere(
 
 @pytest.mark.slow
 def test_the_debugger_says_that_it_judges_no_program_in_an_image(
-    engine: Engine, surroundings: Surroundings, jobs: Path
+    engine: Engine, environment: SampleEnvironment, jobs: Path
 ) -> None:
-    (spec,) = attempt_specs(surroundings)
+    (spec,) = attempt_specs(environment)
     tensors = SyncSpec(f"s3://{BUCKET}/tensors", "/opt/ml/output/tensors")
     debugger = DebuggerSpec({}, tensors, [RuleSpec("loss", "LossNotDecreasing")])
 
@@ -282,7 +288,7 @@ def test_the_debugger_says_that_it_judges_no_program_in_an_image(
 
 
 def test_a_program_that_is_stopped_ends_with_its_own_exit_code(
-    engine: Engine, surroundings: Surroundings, jobs: Path
+    engine: Engine, environment: SampleEnvironment, jobs: Path
 ) -> None:
     code = """
 import signal, sys, time
@@ -290,7 +296,7 @@ signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
 print("ready", flush=True)
 time.sleep(600)
 """
-    (instance,) = engine.start(attempt_specs(surroundings, code))
+    (instance,) = engine.start(attempt_specs(environment, code))
     eventually(lambda: "ready" in log_of(jobs, instance))
 
     engine.command(instance, CommandKind.STOP, {"reason": "user"})
@@ -302,10 +308,10 @@ time.sleep(600)
 
 @pytest.mark.slow
 def test_a_program_that_will_not_stop_is_killed_when_its_grace_is_over(
-    engine: Engine, surroundings: Surroundings, jobs: Path
+    engine: Engine, environment: SampleEnvironment, jobs: Path
 ) -> None:
     code = "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)"
-    (instance,) = engine.start([replace(each, grace_s=1) for each in attempt_specs(surroundings, code)])
+    (instance,) = engine.start([replace(each, grace_s=1) for each in attempt_specs(environment, code)])
     eventually(lambda: "ready" in log_of(jobs, instance))
 
     engine.command(instance, CommandKind.STOP, {"reason": "user"})
@@ -316,8 +322,8 @@ def test_a_program_that_will_not_stop_is_killed_when_its_grace_is_over(
 
 
 @pytest.mark.slow
-def test_limits_hold_and_a_program_that_takes_too_much_memory_is_told_so(
-    engine: Engine, surroundings: Surroundings, jobs: Path
+def test_limits_hold_and_a_program_that_takes_too_much_memory_is_reported(
+    engine: Engine, environment: SampleEnvironment, jobs: Path
 ) -> None:
     why_not = engine.capabilities().limits
     if why_not:
@@ -332,7 +338,7 @@ bytearray(500 << 20)
 """
     limits = LimitSpec(cpus=0.5, memory_bytes=96 << 20, processes=50)
 
-    (instance,) = engine.start([replace(each, limits=limits) for each in attempt_specs(surroundings, code)])
+    (instance,) = engine.start([replace(each, limits=limits) for each in attempt_specs(environment, code)])
     frames = reports_to_the_end(engine, instance)
 
     assert log_of(jobs, instance).splitlines() == ["50", "50000"]
@@ -341,7 +347,7 @@ bytearray(500 << 20)
 
 
 def test_isolated_instances_reach_each_other_and_nothing_else(
-    engine: Engine, surroundings: Surroundings, jobs: Path
+    engine: Engine, environment: SampleEnvironment, jobs: Path
 ) -> None:
     why_not = engine.why_not_isolated(2)
     if why_not:
@@ -369,7 +375,7 @@ for address in OUTSIDE:
     with closing(socket.create_server(("0.0.0.0", 0))) as outside:
         addresses = ["127.0.0.1", "10.200.0.254", own_address()]
         code = code.replace("OUTSIDE", repr(addresses)).replace("PORT", str(outside.getsockname()[1]))
-        specs = [replace(each, is_isolated=True) for each in attempt_specs(surroundings, code, count=2)]
+        specs = [replace(each, is_isolated=True) for each in attempt_specs(environment, code, count=2)]
         instances = engine.start(specs)
         ends = [reports_to_the_end(engine, instance)[-1].payload["outcome"] for instance in instances]
 
@@ -379,7 +385,7 @@ for address in OUTSIDE:
 
 
 def test_a_path_that_a_job_names_is_no_option_of_the_tool(
-    engine: Engine, surroundings: Surroundings, jobs: Path, tmp_path: Path
+    engine: Engine, environment: SampleEnvironment, jobs: Path, tmp_path: Path
 ) -> None:
     """podman would show any folder of the machine as what a job had written, and have it changed."""
     canary = tmp_path / "canary"
@@ -388,22 +394,20 @@ def test_a_path_that_a_job_names_is_no_option_of_the_tool(
     (canary / "secret").write_text("secret of the host")
     path = f"/state:O,upperdir={canary},workdir={tmp_path}/work"
     code = "print(open('/state/secret').read()); open('/state/left', 'w').close()"
-    (spec,) = attempt_specs(surroundings, code)
+    (spec,) = attempt_specs(environment, code)
     kept = SyncSpec(f"s3://{BUCKET}/state", path)
 
     (instance,) = engine.start([replace(spec, checkpoint=kept, extra_paths=(path,))])
 
     last = reports_to_the_end(engine, instance)[-1].payload
     assert last["outcome"] == "failed"
-    assert "has a colon in it" in last["reason"]
+    assert "path with a colon" in last["reason"]
     assert "secret of the host" not in log_of(jobs, instance)
     assert [each.name for each in canary.iterdir()] == ["secret"]
 
 
-def test_an_image_that_is_not_there_fails_the_job_and_says_how_to_bring_it(
-    engine: Engine, surroundings: Surroundings
-) -> None:
-    (instance,) = engine.start(attempt_specs(replace(surroundings, image="localhost/no-such-image:7")))
+def test_a_missing_image_fails_the_job_and_says_how_to_pull_it(engine: Engine, environment: SampleEnvironment) -> None:
+    (instance,) = engine.start(attempt_specs(replace(environment, image="localhost/no-such-image:7")))
 
     end = reports_to_the_end(engine, instance)[-1]
 
@@ -414,11 +418,11 @@ def test_an_image_that_is_not_there_fails_the_job_and_says_how_to_bring_it(
 
 @pytest.mark.slow
 def test_an_image_without_train_and_a_job_without_a_script_say_what_is_missing(
-    engine: Engine, surroundings: Surroundings
+    engine: Engine, environment: SampleEnvironment
 ) -> None:
-    (spec,) = attempt_specs(surroundings)
+    (spec,) = attempt_specs(environment)
 
-    (instance,) = engine.start([replace(spec, container=ContainerSpec(surroundings.image))])
+    (instance,) = engine.start([replace(spec, container=ContainerSpec(environment.image))])
 
     end = reports_to_the_end(engine, instance)[-1]
     assert end.payload["outcome"] == "failed"
@@ -428,16 +432,16 @@ def test_an_image_without_train_and_a_job_without_a_script_say_what_is_missing(
 
 @pytest.mark.slow
 def test_a_script_runs_with_the_python_of_an_image_that_has_no_toolkit(
-    engine: Engine, surroundings: Surroundings, jobs: Path
+    engine: Engine, environment: SampleEnvironment, jobs: Path
 ) -> None:
     script = b"import os, sys; print(os.environ['SM_HP_LR'], sys.argv[1:], os.getcwd())"
-    put(surroundings, "code/source.tar.gz", packed("train.py", script))
-    (spec,) = attempt_specs(surroundings)
+    put(environment, "code/source.tar.gz", packed("train.py", script))
+    (spec,) = attempt_specs(environment)
     program = ProgramSpec("train.py", f"s3://{BUCKET}/code/source.tar.gz")
     told = {"lr": "0.1", "sagemaker_program": "train.py"}
 
     (instance,) = engine.start(
-        [replace(spec, program=program, hyperparameters=told, container=ContainerSpec(surroundings.image))]
+        [replace(spec, program=program, hyperparameters=told, container=ContainerSpec(environment.image))]
     )
 
     assert reports_to_the_end(engine, instance)[-1].payload["outcome"] == "completed"
@@ -445,8 +449,8 @@ def test_a_script_runs_with_the_python_of_an_image_that_has_no_toolkit(
 
 
 @pytest.mark.slow
-def test_a_container_dies_with_its_agent(engine: Engine, surroundings: Surroundings, jobs: Path) -> None:
-    (instance,) = engine.start(attempt_specs(surroundings, ENDLESS))
+def test_a_container_dies_with_its_agent(engine: Engine, environment: SampleEnvironment, jobs: Path) -> None:
+    (instance,) = engine.start(attempt_specs(environment, ENDLESS))
     folder = instance.folder(jobs)
     wait_for_exactly_one_container(folder)
 
@@ -457,41 +461,42 @@ def test_a_container_dies_with_its_agent(engine: Engine, surroundings: Surroundi
 
 
 @pytest.mark.slow
-def test_ending_an_attempt_removes_a_container_whose_agent_and_keeper_were_killed(
-    engine: Engine, surroundings: Surroundings, jobs: Path
+def test_ending_an_attempt_removes_a_container_whose_agent_and_supervisor_were_killed(
+    engine: Engine, environment: SampleEnvironment, jobs: Path
 ) -> None:
-    (instance,) = engine.start(attempt_specs(surroundings, ENDLESS))
+    (instance,) = engine.start(attempt_specs(environment, ENDLESS))
     folder = instance.folder(jobs)
     wait_for_exactly_one_container(folder)
-    (keeper,) = [entry.details["pid"] for entry in Ledger(folder.ledger).entries() if entry.kind is LedgerKind.KEEPER]
+    entries = Ledger(folder.ledger).entries()
+    (supervisor,) = [entry.details["pid"] for entry in entries if entry.kind is LedgerKind.SUPERVISOR]
     agent = agent_of(folder)
 
-    for pid in (agent.pid, keeper):  # the agent is stopped first, so that it cannot notice
+    for pid in (agent.pid, supervisor):  # the agent is stopped first, so that it cannot notice
         os.kill(pid, signal.SIGSTOP)
-    os.kill(keeper, signal.SIGKILL)
+    os.kill(supervisor, signal.SIGKILL)
     os.kill(agent.pid, signal.SIGKILL)
 
     assert len(containers_of(require_podman(), folder.root)) == 1
-    eventually(lambda: abandoned(jobs) == [(require_podman(), folder.root)])
+    eventually(lambda: abandoned_containers(jobs) == [(require_podman(), folder.root)])
     engine.end(instance.attempt)
     assert containers_of(require_podman(), folder.root) == []
     assert not folder.ml.exists()
 
 
-def agent_of(folder: InstanceFolder) -> Presence:
-    found = presence_of(folder.root)
+def agent_of(folder: InstanceFolder) -> ProcessIdentity:
+    found = find_agent_process(folder.root)
     assert found is not None
     return found
 
 
 def wait_for_exactly_one_container(folder: InstanceFolder) -> None:
-    """Until it runs, which its keeper tells the agent, and the agent its spool."""
+    """Until it runs, which its supervisor tells the agent, and the agent its spool."""
     eventually(lambda: running(folder) == 1)
 
 
 def running(folder: InstanceFolder) -> int:
     label = f"label=trainyard.instance={folder.root}"
-    return len(ask(require_podman(), "ps", "--quiet", "--filter", label).split())
+    return len(run_tool(require_podman(), "ps", "--quiet", "--filter", label).split())
 
 
 def log_of(jobs: Path, instance: InstanceRef) -> str:
@@ -504,13 +509,13 @@ def exit_of(frames: list[Frame]) -> Mapping[str, object]:
     return found
 
 
-def put(surroundings: Surroundings, key: str, body: bytes) -> None:
-    with closing(FilesystemObjects(surroundings.objects_root)) as objects:
+def put(environment: SampleEnvironment, key: str, body: bytes) -> None:
+    with closing(FilesystemObjects(environment.objects_root)) as objects:
         samples.put(objects, Location(BucketRef(ACCOUNT, BUCKET), key), body)
 
 
-def get(surroundings: Surroundings, key: str) -> bytes:
-    with closing(FilesystemObjects(surroundings.objects_root)) as objects:
+def get(environment: SampleEnvironment, key: str) -> bytes:
+    with closing(FilesystemObjects(environment.objects_root)) as objects:
         return samples.body_of(objects, Location(BucketRef(ACCOUNT, BUCKET), key))
 
 

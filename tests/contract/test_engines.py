@@ -14,11 +14,11 @@ from trainyard.engines.contract import AttemptRef, Engine, InstanceRef, Node
 from trainyard.engines.local import LocalEngine
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.locations import BucketRef
+from trainyard.link.agent_process import find_agent_process
 from trainyard.link.contract import FrameKind, InstanceSpec
 from trainyard.link.folders import InstanceFolder
-from trainyard.link.presence import presence_of
 from trainyard.objects.filesystem import FilesystemObjects
-from trainyard.testing.engines import EngineContract, PlayedAgent, SimulatedEngine, complete, fail, run
+from trainyard.testing.engines import EngineContract, SimulatedAgent, SimulatedEngine, complete, fail, run
 from trainyard.testing.engines.loopback import Loopback
 from trainyard.testing.engines.samples import (
     ACCOUNT,
@@ -26,31 +26,31 @@ from trainyard.testing.engines.samples import (
     ENDLESS,
     FAILING,
     REGION,
-    Surroundings,
+    SampleEnvironment,
     attempt_specs,
 )
-from trainyard.testing.engines.simulated_cluster import LEASE, MARGIN, Plot, SimulatedCluster
+from trainyard.testing.engines.simulated_cluster import LEASE, MARGIN, SimulatedCluster, SimulatedProgram
 from trainyard.testing.eventually import eventually
 from trainyard.testing.simulated_time import SimulatedTime
 
 JOB_USER = 20001  # of the jobs, where the tests run as root
 
 
-def play(agent: PlayedAgent) -> None:
+def play(agent: SimulatedAgent) -> None:
     """Do what the program of the spec would do."""
     code = agent.spec.program.command[-1]
     {ENDLESS: run, FAILING: fail}.get(code, complete)(agent)
 
 
-def plot(spec: InstanceSpec) -> Plot:
+def plot(spec: InstanceSpec) -> SimulatedProgram:
     """What that program would do, and how long it would take."""
     code = spec.program.command[-1]
-    return Plot(timedelta(hours=1) if code == ENDLESS else timedelta(), code=3 if code == FAILING else 0)
+    return SimulatedProgram(timedelta(hours=1) if code == ENDLESS else timedelta(), code=3 if code == FAILING else 0)
 
 
 @pytest.fixture
-def surroundings(tmp_path: Path) -> Surroundings:
-    return Surroundings(tmp_path / "objects")
+def environment(tmp_path: Path) -> SampleEnvironment:
+    return SampleEnvironment(tmp_path / "objects")
 
 
 class TestSimulatedEngine(EngineContract):
@@ -74,11 +74,11 @@ def agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def real_surroundings(tmp_path: Path) -> Surroundings:
+def real_surroundings(tmp_path: Path) -> SampleEnvironment:
     """Of instances that really run."""
     with closing(FilesystemObjects(tmp_path / "objects")) as objects:
         objects.create_bucket(BucketRef(ACCOUNT, BUCKET), region=REGION, now=utc_now())
-    return Surroundings(tmp_path / "objects", uid=JOB_USER if os.geteuid() == 0 else None)
+    return SampleEnvironment(tmp_path / "objects", uid=JOB_USER if os.geteuid() == 0 else None)
 
 
 class TestSimulatedCluster(EngineContract):
@@ -114,7 +114,7 @@ class TestSimulatedCluster(EngineContract):
 
 class TestLocalEngine(EngineContract):
     @pytest.fixture
-    def surroundings(self, real_surroundings: Surroundings) -> Surroundings:
+    def environment(self, real_surroundings: SampleEnvironment) -> SampleEnvironment:
         return real_surroundings
 
     @pytest.fixture
@@ -133,10 +133,10 @@ class TestLocalEngine(EngineContract):
             engine.end(AttemptRef(attempt.parent.name, int(attempt.name)))
 
     def test_an_agent_that_was_killed_is_lost_and_its_program_dies_with_it(
-        self, engine: Engine, surroundings: Surroundings, tmp_path: Path
+        self, engine: Engine, environment: SampleEnvironment, tmp_path: Path
     ) -> None:
         mark = uuid.uuid4().hex
-        (instance,) = engine.start(attempt_specs(surroundings, f"{ENDLESS}  # {mark}"))
+        (instance,) = engine.start(attempt_specs(environment, f"{ENDLESS}  # {mark}"))
         eventually(lambda: pids_running(mark))
 
         kill_agent(instance.folder(tmp_path / "jobs"))
@@ -146,9 +146,9 @@ class TestLocalEngine(EngineContract):
         engine.end(instance.attempt)
         assert pids_running(mark) == []
 
-    def test_ending_an_attempt_ends_its_programs(self, engine: Engine, surroundings: Surroundings) -> None:
+    def test_ending_an_attempt_ends_its_programs(self, engine: Engine, environment: SampleEnvironment) -> None:
         mark = uuid.uuid4().hex
-        (instance,) = engine.start(attempt_specs(surroundings, f"{ENDLESS}  # {mark}"))
+        (instance,) = engine.start(attempt_specs(environment, f"{ENDLESS}  # {mark}"))
         eventually(lambda: pids_running(mark))
 
         engine.end(instance.attempt)
@@ -160,7 +160,7 @@ class TestClusterEngine(EngineContract):
     """On nodes that are folders of this machine; tests/contract/test_ray_engine.py has real ones."""
 
     @pytest.fixture
-    def surroundings(self, real_surroundings: Surroundings) -> Surroundings:
+    def environment(self, real_surroundings: SampleEnvironment) -> SampleEnvironment:
         return real_surroundings
 
     @pytest.fixture
@@ -206,7 +206,7 @@ class TestClusterEngine(EngineContract):
 
 
 def kill_agent(folder: InstanceFolder) -> None:
-    presence = presence_of(folder.root)
+    presence = find_agent_process(folder.root)
     assert presence is not None
     os.kill(presence.pid, signal.SIGKILL)
 

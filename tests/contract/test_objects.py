@@ -1,4 +1,4 @@
-"""Both back ends keep the contract of objects; the remote one keeps everything in a second yard."""
+"""Both back ends pass the contract suite; the remote one stores everything in a second yard."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""All that ends trials early judges any curves, in the same way each time."""
+"""Every pruner gives a deterministic verdict on any curves."""
 
 import pytest
 
-from trainyard.foundation.tuning import Objective, Resources
+from trainyard.foundation.jobs.tuning import HyperbandResources, Objective
 from trainyard.insight.tuning.curves import CurveRule
 from trainyard.insight.tuning.hyperband import Hyperband
 from trainyard.insight.tuning.median import MedianRule
@@ -24,4 +24,4 @@ class TestCurveRule(PrunerContract):
 class TestHyperband(PrunerContract):
     @pytest.fixture
     def make_pruner(self) -> MakePruner:
-        return lambda direction: Hyperband(Objective("objective", direction), Resources(1, REPORTS))
+        return lambda direction: Hyperband(Objective("objective", direction), HyperbandResources(1, REPORTS))

@@ -12,25 +12,25 @@ from pathlib import Path
 
 import pytest
 
+from tests.machines import Machine, MachinesMissing
 from tests.ray_cluster import RayCluster, ray_cluster
 from trainyard.engines.cluster.engine import ClusterEngine
 from trainyard.engines.contract import AttemptRef, Engine, InstanceRef
 from trainyard.engines.local.code import PACKAGE
 from trainyard.engines.ray import open_ray_engine
-from trainyard.engines.ray.parcel import ensure_parcel
+from trainyard.engines.ray.code_bundle import ensure_code_bundle
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.errors import Unavailable
 from trainyard.foundation.locations import BucketRef
+from trainyard.link.agent_process import find_agent_process
 from trainyard.link.contract import CommandKind, LimitSpec
 from trainyard.link.folders import InstanceFolder
-from trainyard.link.presence import presence_of
 from trainyard.link.specs import read_spec
 from trainyard.objects.filesystem import FilesystemObjects
 from trainyard.testing.engines import EngineContract
 from trainyard.testing.engines.contract import reports_to_the_end, specs_on, wait_for_training
-from trainyard.testing.engines.samples import ACCOUNT, BUCKET, ENDLESS, REGION, Surroundings
+from trainyard.testing.engines.samples import ACCOUNT, BUCKET, ENDLESS, REGION, SampleEnvironment
 from trainyard.testing.eventually import eventually
-from trainyard.testing.machines import Machine, MachinesMissing
 
 pytestmark = pytest.mark.slow
 
@@ -101,13 +101,13 @@ def yard(cluster: RayCluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture
-def surroundings(yard: Yard) -> Surroundings:
+def environment(yard: Yard) -> SampleEnvironment:
     """One object store for all, on the files that the nodes share."""
     root = yard.folder / "objects"
     if not root.exists():
         with closing(FilesystemObjects(root)) as objects:
             objects.create_bucket(BucketRef(ACCOUNT, BUCKET), region=REGION, now=utc_now())
-    return Surroundings(root, uid=JOB_USER if os.geteuid() == 0 else None)
+    return SampleEnvironment(root, uid=JOB_USER if os.geteuid() == 0 else None)
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ class TestRayEngine(EngineContract):
             yard.cluster.restart(machine)
 
 
-def test_nodes_are_told_by_their_addresses_with_what_they_have(engine: Engine, yard: Yard) -> None:
+def test_nodes_are_listed_by_address_with_their_resources(engine: Engine, yard: Yard) -> None:
     *others, last = sorted(engine.capacity().nodes, key=lambda node: node.name)
 
     assert [*(node.name for node in others), last.name] == sorted(yard.cluster.nodes)
@@ -161,10 +161,10 @@ def test_nodes_are_told_by_their_addresses_with_what_they_have(engine: Engine, y
     assert (last.cpus, last.is_spot, last.gpus) == (CPUS, True, (0, 1))
 
 
-def test_instances_have_the_gpus_that_ray_gave_them(engine: Engine, yard: Yard, surroundings: Surroundings) -> None:
+def test_instances_have_the_gpus_that_ray_gave_them(engine: Engine, yard: Yard, environment: SampleEnvironment) -> None:
     (node,) = [node.name for node in engine.capacity().nodes if node.gpus]
     one = LimitSpec(cpus=0.5, gpus=(0,))  # which the yard cannot choose
-    pair = [replace(each, node=node, limits=one) for each in specs_on(engine, surroundings, ENDLESS, count=2)]
+    pair = [replace(each, node=node, limits=one) for each in specs_on(engine, environment, ENDLESS, count=2)]
 
     instances = engine.start(pair)
 
@@ -173,9 +173,9 @@ def test_instances_have_the_gpus_that_ray_gave_them(engine: Engine, yard: Yard, 
 
 
 def test_agents_have_the_priority_of_ray_and_not_that_of_its_workers(
-    engine: Engine, yard: Yard, surroundings: Surroundings
+    engine: Engine, yard: Yard, environment: SampleEnvironment
 ) -> None:
-    (instance,) = engine.start(specs_on(engine, surroundings, ENDLESS))
+    (instance,) = engine.start(specs_on(engine, environment, ENDLESS))
     wait_for_training(engine, instance)
     machine, agent = yard.node_of(instance), str(agent_of(yard, instance))
     (raylet,) = machine.run("pgrep", "--exact", "raylet").split()
@@ -185,23 +185,23 @@ def test_agents_have_the_priority_of_ray_and_not_that_of_its_workers(
         assert machine.run("ps", "-o", "nice=", agent) == machine.run("ps", "-o", "nice=", raylet)
 
 
-def test_a_keeper_that_dies_is_made_again_and_nothing_of_the_instance_is_lost(
-    engine: Engine, yard: Yard, surroundings: Surroundings
+def test_a_runner_that_dies_is_made_again_and_nothing_of_the_instance_is_lost(
+    engine: Engine, yard: Yard, environment: SampleEnvironment
 ) -> None:
-    (instance,) = engine.start(specs_on(engine, surroundings, CHATTY))
+    (instance,) = engine.start(specs_on(engine, environment, CHATTY))
     wait_for_training(engine, instance)
     agent = agent_of(yard, instance)
 
-    kill_all(yard.node_of(instance), r"ray::\S*KeeperActor")
+    kill_all(yard.node_of(instance), r"ray::\S*RunnerActor")
 
     assert_goes_on(engine, yard, instance)
     assert agent_of(yard, instance) == agent
 
 
-def test_newer_code_of_the_yard_goes_on_with_what_older_code_has_started(
-    engine: Engine, yard: Yard, surroundings: Surroundings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_newer_code_of_the_yard_continues_what_older_code_started(
+    engine: Engine, yard: Yard, environment: SampleEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (spec,) = specs_on(engine, surroundings, CHATTY)
+    (spec,) = specs_on(engine, environment, CHATTY)
     (older,) = engine.start([spec])
     wait_for_training(engine, older)
     agent, machine = agent_of(yard, older), yard.node_of(older)
@@ -209,20 +209,22 @@ def test_newer_code_of_the_yard_goes_on_with_what_older_code_has_started(
     (package / "engines" / "newer.py").write_text('"""New."""\n')
 
     with monkeypatch.context() as patch:
-        patch.setattr("trainyard.engines.ray.ensure_parcel", partial(ensure_parcel, package=package))
+        patch.setattr("trainyard.engines.ray.ensure_code_bundle", partial(ensure_code_bundle, package=package))
         engine = yard.open()
         await_nodes(engine)
-        (newer,) = engine.start([replace(each, node=spec.node) for each in specs_on(engine, surroundings, CHATTY)])
+        (newer,) = engine.start([replace(each, node=spec.node) for each in specs_on(engine, environment, CHATTY)])
         wait_for_training(engine, newer)
 
         assert_goes_on(engine, yard, older)
         assert_goes_on(engine, yard, newer)
     assert agent_of(yard, older) == agent
-    assert len(machine.run("pgrep", "--full", r"ray::\S*KeeperActor").split()) == 2
+    assert len(machine.run("pgrep", "--full", r"ray::\S*RunnerActor").split()) == 2
 
 
-def test_an_instance_outlives_the_raylet_of_its_node(engine: Engine, yard: Yard, surroundings: Surroundings) -> None:
-    (instance,) = engine.start(specs_on(engine, surroundings, CHATTY))
+def test_an_instance_outlives_the_raylet_of_its_node(
+    engine: Engine, yard: Yard, environment: SampleEnvironment
+) -> None:
+    (instance,) = engine.start(specs_on(engine, environment, CHATTY))
     wait_for_training(engine, instance)
     machine, agent = yard.node_of(instance), agent_of(yard, instance)
 
@@ -234,10 +236,10 @@ def test_an_instance_outlives_the_raylet_of_its_node(engine: Engine, yard: Yard,
     assert agent_of(yard, instance) == agent
 
 
-def test_a_node_that_is_cut_off_for_less_than_the_lease_goes_on(
-    engine: Engine, yard: Yard, surroundings: Surroundings
+def test_a_node_that_is_cut_off_for_less_than_the_lease_continues(
+    engine: Engine, yard: Yard, environment: SampleEnvironment
 ) -> None:
-    (instance,) = engine.start(specs_on(engine, surroundings, CHATTY))
+    (instance,) = engine.start(specs_on(engine, environment, CHATTY))
     wait_for_training(engine, instance)
     machine, agent = yard.node_of(instance), agent_of(yard, instance)
 
@@ -250,10 +252,10 @@ def test_a_node_that_is_cut_off_for_less_than_the_lease_goes_on(
 
 
 def test_instances_outlive_the_head_when_the_cluster_is_started_again_in_time(
-    engine: Engine, yard: Yard, surroundings: Surroundings
+    engine: Engine, yard: Yard, environment: SampleEnvironment
 ) -> None:
     in_time = int(START.total_seconds())
-    (instance,) = engine.start([replace(each, lease_s=in_time) for each in specs_on(engine, surroundings, CHATTY)])
+    (instance,) = engine.start([replace(each, lease_s=in_time) for each in specs_on(engine, environment, CHATTY)])
     wait_for_training(engine, instance)
 
     kill_all(yard.cluster.head, "gcs_server")
@@ -267,10 +269,10 @@ def test_instances_outlive_the_head_when_the_cluster_is_started_again_in_time(
     assert_goes_on(engine, yard, instance)
 
 
-def test_a_process_that_speaks_to_ray_is_started_again_and_goes_on(
-    engine: Engine, yard: Yard, surroundings: Surroundings
+def test_a_process_that_talks_to_ray_is_restarted_and_continues(
+    engine: Engine, yard: Yard, environment: SampleEnvironment
 ) -> None:
-    (instance,) = engine.start(specs_on(engine, surroundings, CHATTY))
+    (instance,) = engine.start(specs_on(engine, environment, CHATTY))
     wait_for_training(engine, instance)
 
     kill_all(yard.cluster.head, "trainyard.engines.ray.main")
@@ -279,9 +281,9 @@ def test_a_process_that_speaks_to_ray_is_started_again_and_goes_on(
 
 
 def test_a_node_that_is_cut_off_for_longer_than_the_lease_runs_nothing_of_it_then(
-    engine: Engine, yard: Yard, surroundings: Surroundings
+    engine: Engine, yard: Yard, environment: SampleEnvironment
 ) -> None:
-    (instance,) = engine.start(specs_on(engine, surroundings, ENDLESS))
+    (instance,) = engine.start(specs_on(engine, environment, ENDLESS))
     wait_for_training(engine, instance)
     machine, agent = yard.node_of(instance), agent_of(yard, instance)
 
@@ -292,19 +294,19 @@ def test_a_node_that_is_cut_off_for_longer_than_the_lease_runs_nothing_of_it_the
     finally:
         yard.cluster.restart(machine)  # which Ray takes for dead, and does not let in again as it is
 
-    assert engine.was_taken(instance)
+    assert engine.has_lost_node(instance)
 
 
 def test_room_that_others_of_the_cluster_use_is_not_given_twice(
-    engine: Engine, yard: Yard, surroundings: Surroundings, tmp_path: Path
+    engine: Engine, yard: Yard, environment: SampleEnvironment, tmp_path: Path
 ) -> None:
     other = Yard(tmp_path, yard.cluster)
     await_nodes(theirs := other.open())
     all_of_it = LimitSpec(cpus=CPUS)
-    mine = [replace(each, limits=all_of_it) for each in specs_on(engine, surroundings, ENDLESS)]
+    mine = [replace(each, limits=all_of_it) for each in specs_on(engine, environment, ENDLESS)]
     (instance,) = engine.start(mine)
 
-    with closing(theirs), pytest.raises(Unavailable, match="no room"):
+    with closing(theirs), pytest.raises(Unavailable, match="could not reserve"):
         theirs.start([replace(each, job_id="theirs") for each in mine])
 
     assert engine.is_alive(instance)
@@ -315,7 +317,7 @@ def test_room_that_others_of_the_cluster_use_is_not_given_twice(
     [("0" * 64, "6379", "does not accept the token"), ("", "1", "Nothing answers at")],
     ids=["wrong token", "nothing listens"],
 )
-def test_why_there_is_no_cluster_is_told(yard: Yard, tmp_path: Path, token: str, port: str, why: str) -> None:
+def test_the_reason_for_a_missing_cluster_is_given(yard: Yard, tmp_path: Path, token: str, port: str, why: str) -> None:
     host = yard.cluster.head.address
     stranger = Yard(tmp_path, yard.cluster)
     with closing(stranger.open(token=token, address=f"{host}:{port}")) as engine:
@@ -365,7 +367,7 @@ def has_ended(yard: Yard, attempt: AttemptRef) -> bool:
 
 def agent_of(yard: Yard, instance: InstanceRef) -> int:
     """The pid of its agent, as its machine counts."""
-    presence = presence_of(yard.instance(instance).root)
+    presence = find_agent_process(yard.instance(instance).root)
     assert presence is not None
     return presence.pid
 

@@ -8,16 +8,23 @@ from pathlib import Path
 
 import pytest
 
+from tests.faulty_s3 import BreakOff, Fault, FaultyS3, First, Refuse, Reset, Shorten, Wait
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.errors import NotFound, Unavailable
 from trainyard.foundation.locations import BucketRef, Location
-from trainyard.objects.contract import Attributes, Replaced
+from trainyard.objects.contract import Attributes, ObjectReplaced
 from trainyard.objects.remote import RemoteObjects
-from trainyard.objects.remote.downloading import PIECE_BYTES, Found, Missed, Wanted, download, look_up
-from trainyard.testing.faulty_s3 import BreakOff, Fault, FaultyS3, First, Refuse, Reset, Shorten, Wait
+from trainyard.objects.remote.downloads import (
+    RANGE_BYTES,
+    DownloadRequest,
+    OnMissing,
+    ResolvedDownload,
+    download,
+    resolve_versions,
+)
 
 BUCKET = BucketRef("111122223333", "data")
-LARGE = 2 * PIECE_BYTES + 4321
+LARGE = 2 * RANGE_BYTES + 4321
 
 
 @pytest.fixture
@@ -38,27 +45,31 @@ def body_of(size: int) -> bytes:
 
 def bring(
     store: RemoteObjects,
-    wanted: list[Wanted],
+    wanted: list[DownloadRequest],
     *,
     check: Callable[[], None] = lambda: None,
-    missed: Missed | None = None,
-) -> list[Found]:
-    return download(look_up(store.versions, wanted, check=check, missed=missed), check=check, missed=missed)
+    on_missing: OnMissing | None = None,
+) -> list[ResolvedDownload]:
+    return download(
+        resolve_versions(store.versions, wanted, check=check, on_missing=on_missing), check=check, on_missing=on_missing
+    )
 
 
 def test_small_and_large_objects_arrive_byte_for_byte(store: RemoteObjects, tmp_path: Path) -> None:
     bodies = {f"small-{number}": body_of(number * 37) for number in range(40)}
-    bodies |= {"large": body_of(LARGE), "exact": body_of(PIECE_BYTES), "empty": b""}
+    bodies |= {"large": body_of(LARGE), "exact": body_of(RANGE_BYTES), "empty": b""}
     etags = {key: put(store, key, body) for key, body in bodies.items()}
-    wanted = [Wanted(Location(BUCKET, key), tmp_path / key, etags[key], len(body)) for key, body in bodies.items()]
+    wanted = [
+        DownloadRequest(Location(BUCKET, key), tmp_path / key, etags[key], len(body)) for key, body in bodies.items()
+    ]
     arrived = bring(store, wanted)
     assert {each.wanted.where.key for each in arrived} == bodies.keys()
     assert {key: (tmp_path / key).read_bytes() for key in bodies} == bodies
 
 
-def test_what_is_not_listed_is_looked_up(store: RemoteObjects, tmp_path: Path) -> None:
+def test_objects_without_an_etag_are_looked_up(store: RemoteObjects, tmp_path: Path) -> None:
     etag = put(store, "large", body_of(LARGE))
-    (arrived,) = bring(store, [Wanted(Location(BUCKET, "large"), tmp_path / "large")])
+    (arrived,) = bring(store, [DownloadRequest(Location(BUCKET, "large"), tmp_path / "large")])
     assert (arrived.version.info and arrived.version.info.etag) == etag
     assert (tmp_path / "large").read_bytes() == body_of(LARGE)
 
@@ -83,7 +94,7 @@ def test_a_passing_fault_costs_only_time(
 ) -> None:
     etag = put(store, "key", body_of(size))
     faulty.on("GET", "/key", [fault, fault])
-    bring(store, [Wanted(Location(BUCKET, "key"), tmp_path / "key", etag, size)])
+    bring(store, [DownloadRequest(Location(BUCKET, "key"), tmp_path / "key", etag, size)])
     assert (tmp_path / "key").read_bytes() == body_of(size)
 
 
@@ -93,24 +104,26 @@ def test_every_request_is_tried_so_often_as_its_patience_says_and_no_oftener(
     etag = put(store, "key", b"x" * 100)
     faulty.on("GET", "/key", repeat(Refuse(503, "SlowDown")))
     with pytest.raises(Unavailable) as failed:
-        bring(store, [Wanted(Location(BUCKET, "key"), tmp_path / "key", etag, 100)])
+        bring(store, [DownloadRequest(Location(BUCKET, "key"), tmp_path / "key", etag, 100)])
     assert "s3://data/key could not be read: the remote store answered 503 SlowDown." in failed.value.message
-    assert "It was tried 4 times in " in failed.value.message
+    assert "Tried 4 times in " in failed.value.message
     assert faulty.count("GET", "/key") == 4
 
 
-def test_an_answer_that_does_not_come_is_told_as_such(store: RemoteObjects, faulty: FaultyS3, tmp_path: Path) -> None:
+def test_an_answer_that_never_arrives_is_reported_as_such(
+    store: RemoteObjects, faulty: FaultyS3, tmp_path: Path
+) -> None:
     etag = put(store, "key", b"x" * 100)
     faulty.on("GET", "/key", repeat(Wait(0.8)))
     with pytest.raises(Unavailable, match=r"s3://data/key could not be read: the remote store did not answer in time"):
-        bring(store, [Wanted(Location(BUCKET, "key"), tmp_path / "key", etag, 100)])
+        bring(store, [DownloadRequest(Location(BUCKET, "key"), tmp_path / "key", etag, 100)])
 
 
 def test_a_refusal_of_the_keys_is_not_tried_again(store: RemoteObjects, faulty: FaultyS3, tmp_path: Path) -> None:
     etag = put(store, "key", b"x" * 100)
     faulty.on("GET", "/key", repeat(Refuse(403, "AccessDenied")))
     with pytest.raises(Unavailable, match="refuses our keys"):
-        bring(store, [Wanted(Location(BUCKET, "key"), tmp_path / "key", etag, 100)])
+        bring(store, [DownloadRequest(Location(BUCKET, "key"), tmp_path / "key", etag, 100)])
     assert faulty.count("GET", "/key") == 1
 
 
@@ -118,7 +131,7 @@ def test_a_key_deleted_before_it_is_read_is_noticed(store: RemoteObjects, tmp_pa
     etag = put(store, "key", b"x" * 100)
     store.delete(Location(BUCKET, "key"))
     with pytest.raises(NotFound) as failed:
-        bring(store, [Wanted(Location(BUCKET, "key"), tmp_path / "key", etag, 100)])
+        bring(store, [DownloadRequest(Location(BUCKET, "key"), tmp_path / "key", etag, 100)])
     assert failed.value.name == "key"
 
 
@@ -126,8 +139,8 @@ def test_a_key_deleted_before_it_is_read_is_noticed(store: RemoteObjects, tmp_pa
 def test_a_key_replaced_since_it_was_listed_is_noticed(size: int, store: RemoteObjects, tmp_path: Path) -> None:
     etag = put(store, "key", b"x" * size)
     put(store, "key", b"y" * size)
-    with pytest.raises(Replaced) as failed:
-        bring(store, [Wanted(Location(BUCKET, "key"), tmp_path / "key", etag, size)])
+    with pytest.raises(ObjectReplaced) as failed:
+        bring(store, [DownloadRequest(Location(BUCKET, "key"), tmp_path / "key", etag, size)])
     assert failed.value.where == Location(BUCKET, "key")
 
 
@@ -137,28 +150,31 @@ def test_a_key_swapped_in_the_middle_of_its_pieces_is_noticed(
     put(store, "key", b"x" * LARGE)
     swap = First(lambda: put(store, "key", b"y" * LARGE))
     faulty.on("GET", "/key", [Wait(0), swap])
-    with pytest.raises(Replaced):
-        bring(store, [Wanted(Location(BUCKET, "key"), tmp_path / "key")])
+    with pytest.raises(ObjectReplaced):
+        bring(store, [DownloadRequest(Location(BUCKET, "key"), tmp_path / "key")])
 
 
-def test_who_wants_to_know_is_told_what_was_missed_and_gets_the_rest(
+def test_a_caller_with_on_missing_gets_the_missing_objects_reported_and_the_rest_downloaded(
     store: RemoteObjects, faulty: FaultyS3, tmp_path: Path
 ) -> None:
-    # Known by its ETag, what is swapped is noticed whichever request meets the swap: on a busy machine one is repeated.
+    # With a known ETag, any request detects the swap; on a busy machine one may be repeated.
     etags = {key: put(store, key, b"x" * LARGE) for key in ("gone", "here", "swapped")}
     faulty.on("GET", "/swapped", [Wait(0), First(lambda: put(store, "swapped", b"y" * LARGE))])
     store.delete(Location(BUCKET, "gone"))
-    missed: dict[str, type[Exception]] = {}
+    on_missing: dict[str, type[Exception]] = {}
     arrived = bring(
         store,
-        [Wanted(Location(BUCKET, key), tmp_path / key, etag, LARGE) for key, etag in etags.items()],
-        missed=lambda wanted, error: missed.update({wanted.where.key: type(error)}),
+        [DownloadRequest(Location(BUCKET, key), tmp_path / key, etag, LARGE) for key, etag in etags.items()],
+        on_missing=lambda wanted, error: on_missing.update({wanted.where.key: type(error)}),
     )
-    assert ([each.wanted.where.key for each in arrived], missed) == (["here"], {"gone": NotFound, "swapped": Replaced})
+    assert ([each.wanted.where.key for each in arrived], on_missing) == (
+        ["here"],
+        {"gone": NotFound, "swapped": ObjectReplaced},
+    )
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["here"]
 
 
-def test_it_ends_at_once_when_it_shall_although_no_answer_comes(
+def test_a_cancelled_download_ends_at_once_even_while_no_answer_arrives(
     store: RemoteObjects, faulty: FaultyS3, tmp_path: Path
 ) -> None:
     etag = put(store, "key", b"x" * 100)
@@ -172,11 +188,11 @@ def test_it_ends_at_once_when_it_shall_although_no_answer_comes(
 
     begun = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        bring(store, [Wanted(Location(BUCKET, "key"), tmp_path / "key", etag, 100)], check=check)
+        bring(store, [DownloadRequest(Location(BUCKET, "key"), tmp_path / "key", etag, 100)], check=check)
     assert time.monotonic() - begun < 2
 
 
-def test_a_reader_of_a_broken_answer_goes_on_where_it_was(store: RemoteObjects, faulty: FaultyS3) -> None:
+def test_a_reader_of_a_broken_answer_continues_where_it_was(store: RemoteObjects, faulty: FaultyS3) -> None:
     put(store, "key", body_of(LARGE))
     faulty.on("GET", "/key", [BreakOff(), Refuse(500)])
     with store.open(Location(BUCKET, "key")) as reader:

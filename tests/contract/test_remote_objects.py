@@ -1,4 +1,4 @@
-"""What only the remote back end promises, tried on a second yard."""
+"""Guarantees of the remote back end alone, tested on a second yard."""
 
 import os
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def bucket(remote_store: RemoteObjects) -> BucketRef:
 
 
 def names(yard: RunningYard) -> list[str]:
-    """Every key of the remote bucket, as another client sees it."""
+    """Return every key of the remote bucket, as another client sees it."""
     keys = yard.credentials
     client = boto3.client(
         "s3",
@@ -40,7 +40,7 @@ def names(yard: RunningYard) -> list[str]:
     return found
 
 
-def test_an_object_lies_under_its_account_bucket_and_key(
+def test_the_path_of_an_object_is_its_account_bucket_and_key(
     remote_store: RemoteObjects, bucket: BucketRef, remote_yard: RunningYard
 ) -> None:
     put(remote_store, Location(bucket, "train/images/1.jpg"), b"1")
@@ -133,9 +133,9 @@ def test_a_sweep_deletes_descriptions_that_no_object_has(
     remote_store.copy(replaced, copied, now=NOON)
     put(remote_store, replaced, b"2")
     remote_store.delete_many(bucket, ["deleted"])
-    assert remote_store.sweep() == 0  # all may belong to writes that are under way
+    assert remote_store.sweep() == 0  # all may belong to writes in progress
     assert beside() == 4
-    tomorrow = remote_store.info(kept).modified_at + 2 * remote_store_module.SETTLED
+    tomorrow = remote_store.info(kept).modified_at + 2 * remote_store_module.SWEEP_AGE
     monkeypatch.setattr(remote_store_module, "utc_now", lambda: tomorrow)
     assert remote_store.sweep() == 2
     assert beside() == 2
@@ -157,20 +157,20 @@ def test_many_keys_are_listed_page_by_page_and_folder_by_folder(remote_store: Re
 
 
 def test_a_remote_that_does_not_answer_is_unavailable(tmp_path: Path) -> None:
-    with pytest.raises(Unavailable, match="cannot be used now"):
+    with pytest.raises(Unavailable, match="is unavailable"):
         RemoteObjects(
             "s3://remote", endpoint="http://127.0.0.1:9", access_key_id="a", secret_access_key="b", staging=tmp_path
         )
 
 
-def test_wrong_keys_are_told_as_such(remote_yard: RunningYard, tmp_path: Path) -> None:
+def test_wrong_keys_are_reported_as_such(remote_yard: RunningYard, tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="refuses our keys"):
         RemoteObjects(
             "s3://remote", endpoint=remote_yard.http, access_key_id="a", secret_access_key="b", staging=tmp_path
         )
 
 
-def test_a_bucket_that_is_not_there_is_told_at_once(remote_yard: RunningYard, tmp_path: Path) -> None:
+def test_a_missing_bucket_is_reported_at_once(remote_yard: RunningYard, tmp_path: Path) -> None:
     keys = remote_yard.credentials
     with pytest.raises(InvalidRequest, match="There is no bucket s3://absent"):
         RemoteObjects(

@@ -5,20 +5,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.faulty_s3 import BreakOff, FaultyS3, First, Refuse, Wait
 from trainyard.foundation.clock import to_micros, utc_now
 from trainyard.foundation.confined import ConfinedFolder
 from trainyard.foundation.errors import Unavailable
 from trainyard.foundation.locations import BucketRef, Location
-from trainyard.instance.agent.layout import Owner
-from trainyard.instance.agent.syncing.restoring import Restored, restore
+from trainyard.instance.agent.data.sync.restore import RestoredFile, restore_folder
+from trainyard.instance.agent.layout import ProgramUser
 from trainyard.objects.contract import Attributes
 from trainyard.objects.remote import RemoteObjects
-from trainyard.objects.remote.downloading import PIECE_BYTES
-from trainyard.testing.faulty_s3 import BreakOff, FaultyS3, First, Refuse, Wait
+from trainyard.objects.remote.downloads import RANGE_BYTES
 
 BUCKET = BucketRef("111122223333", "data")
 LOCATION = Location(BUCKET, "ck/")
-LARGE = 2 * PIECE_BYTES + 4321
+LARGE = 2 * RANGE_BYTES + 4321
 
 
 @pytest.fixture
@@ -33,11 +33,13 @@ def put(store: RemoteObjects, key: str, body: bytes, *, instance: str = "algo-1"
     writer.commit(now=utc_now())
 
 
-def restored(store: RemoteObjects, folder: Path, *, skipped: list[str] | None = None) -> dict[str, Restored]:
+def restored(store: RemoteObjects, folder: Path, *, skipped: list[str] | None = None) -> dict[str, RestoredFile]:
     told = [] if skipped is None else skipped
     folder.mkdir()
     with ConfinedFolder.open(folder) as opened:
-        found = restore(store, LOCATION, opened, owner=Owner(None), check=lambda: None, skipped=told.append)
+        found = restore_folder(
+            store, LOCATION, opened, owner=ProgramUser(None), check=lambda: None, on_skipped=told.append
+        )
         return {each.path: each for each in found}
 
 
@@ -55,10 +57,10 @@ def test_all_objects_come_back_with_their_times_and_who_wrote_them(store: Remote
     assert (tmp_path / "ck" / "folder").is_dir()
     step = found["step"]
     assert step.info.attributes.metadata == {"trainyard-instance": "algo-2"}
-    assert step.look.mtime_ns == to_micros(step.info.modified_at) * 1000 == (tmp_path / "ck/step").stat().st_mtime_ns
+    assert step.stamp.mtime_ns == to_micros(step.info.modified_at) * 1000 == (tmp_path / "ck/step").stat().st_mtime_ns
 
 
-def test_what_cannot_be_a_file_is_told_and_the_rest_comes_back(store: RemoteObjects, tmp_path: Path) -> None:
+def test_keys_that_cannot_be_files_are_reported_and_the_rest_is_restored(store: RemoteObjects, tmp_path: Path) -> None:
     for key in ("ck/a", "ck/a/b", "ck/../c", "ck/d"):
         put(store, key, key.encode())
     skipped: list[str] = []
@@ -66,7 +68,7 @@ def test_what_cannot_be_a_file_is_told_and_the_rest_comes_back(store: RemoteObje
     assert sorted(skipped) == ["ck/../c", "ck/a/b"]
 
 
-def test_what_is_deleted_meanwhile_is_passed_over_and_what_is_replaced_comes_back_as_it_is(
+def test_deleted_objects_are_skipped_and_replaced_ones_are_listed_as_they_are(
     store: RemoteObjects, faulty: FaultyS3, tmp_path: Path
 ) -> None:
     for name in ("gone", "swapped", "stays"):
@@ -80,7 +82,7 @@ def test_what_is_deleted_meanwhile_is_passed_over_and_what_is_replaced_comes_bac
     assert not (tmp_path / "ck" / "gone").exists()
 
 
-def test_what_is_replaced_all_the_time_is_told_by_its_name(
+def test_an_object_that_is_replaced_again_and_again_is_named_in_the_error(
     store: RemoteObjects, faulty: FaultyS3, tmp_path: Path
 ) -> None:
     put(store, "ck/busy", b"0")

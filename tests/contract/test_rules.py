@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks.rule_table import Found, all_subjects, examine, rules_for
+from trainyard.foundation.jobs.status import RuleStatus
 from trainyard.insight.rules.catalog import make_rule
-from trainyard.insight.rules.contract import DebuggerRule, RuleStatus, WritesFiles
-from trainyard.insight.rules.dividing import is_judged_beside
-from trainyard.insight.rules.judging import Judge
+from trainyard.insight.rules.contract import DebuggerRule, WritesFiles, needs_own_process
+from trainyard.insight.rules.evaluation import RuleEvaluator
 from trainyard.insight.rules.parameters import Defaults
 from trainyard.testing.trainings.boosting import BOOSTED
 from trainyard.testing.trainings.faults import FAULTS
-from trainyard.testing.trainings.recorded import Hooked, judge, record_boosted
+from trainyard.testing.trainings.recorded import HookWatch, evaluate_rules, record_boosted
 
 SUBJECTS = {subject.name: subject for subject in all_subjects()}
 
@@ -52,11 +52,11 @@ def test_a_run_that_repeats_another_is_found() -> None:
 
 def test_a_rule_finds_the_same_in_the_process_that_trains_and_in_what_it_has_recorded(tmp_path: Path) -> None:
     rules = statistical_rules("negative_biases")
-    living = Judge(rules)
-    watch = Hooked(tmp_path, rules.values(), subscribers=[living])
+    living = RuleEvaluator(rules)
+    watch = HookWatch(tmp_path, rules.values(), subscribers=[living])
     FAULTS["negative_biases"].run(0, watch=watch)
     watch.close()
-    recorded = judge(tmp_path, statistical_rules("negative_biases"))
+    recorded = evaluate_rules(tmp_path, statistical_rules("negative_biases"))
     assert living.evaluations == recorded
     assert sum(len(evaluation.findings) for evaluation in recorded) >= 3
 
@@ -64,14 +64,14 @@ def test_a_rule_finds_the_same_in_the_process_that_trains_and_in_what_it_has_rec
 def test_the_report_on_a_booster_shows_its_run_and_its_notebook_reads_the_tensors(tmp_path: Path) -> None:
     rule = make_rule("CreateXgboostReport", {})
     record_boosted(BOOSTED["digits"], 0, folder=tmp_path, rules=[rule])
-    (evaluation,) = judge(tmp_path, {"report": rule})
+    (evaluation,) = evaluate_rules(tmp_path, {"report": rule})
     assert evaluation.status is RuleStatus.NO_ISSUES_FOUND
     assert isinstance(rule, WritesFiles)
     files = rule.files()
     page = files["xgboost_report.html"]
     assert "20 rounds" in page
     assert "<td>max_depth</td><td>6</td>" in page
-    assert "of 359 samples are told right" in page
+    assert "of 359 samples are predicted correctly" in page
     assert page.count("<svg") == 1 + 5 + 1  # a metric, five sorts of importance, a matrix
     cells = json.loads(files["xgboost_report.ipynb"])["cells"]
     code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
@@ -83,4 +83,4 @@ def test_the_report_on_a_booster_shows_its_run_and_its_notebook_reads_the_tensor
 def statistical_rules(name: str) -> dict[str, DebuggerRule]:
     """Those that the process of a training judges itself."""
     rules = rules_for(SUBJECTS[name])
-    return {each: rule for each, rule in rules.items() if not is_judged_beside(rule)}
+    return {each: rule for each, rule in rules.items() if not needs_own_process(rule)}

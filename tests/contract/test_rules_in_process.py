@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 from torch import nn
 
+from trainyard.foundation.jobs.status import RuleStatus
 from trainyard.insight.rules.catalog import make_rule
-from trainyard.insight.rules.contract import DebuggerRule, Evaluation, RuleStatus
-from trainyard.insight.rules.judging import Judge
+from trainyard.insight.rules.contract import DebuggerRule, Evaluation
+from trainyard.insight.rules.evaluation import RuleEvaluator
 from trainyard.testing.trainings import TRAININGS
 from trainyard.testing.trainings.faults import data, optimisation, weights
-from trainyard.testing.trainings.recorded import Hooked, judge
-from trainyard.testing.trainings.setup import Setup
-from trainyard.testing.trainings.training import Training
+from trainyard.testing.trainings.recorded import HookWatch, evaluate_rules
+from trainyard.testing.trainings.training import SampleTraining
+from trainyard.testing.trainings.training_loop import Setup
 
 FOUR_RULES = ("VanishingGradient", "Overfit", "Overtraining", "PoorWeightInitialization")
 
@@ -28,9 +29,9 @@ def judged(folder: Path, training: str, rules: Rules, *, change: Change, epochs:
     def prepare(seed: int) -> Setup:
         return replace(change(TRAININGS[training].prepare(seed)), epochs=epochs)
 
-    living = Judge(rules, counts_gaps=True)
-    watch = Hooked(folder, rules.values(), subscribers=[living])
-    Training(training, prepare).run(0, watch=watch)
+    living = RuleEvaluator(rules, counts_gaps=True)
+    watch = HookWatch(folder, rules.values(), subscribers=[living])
+    SampleTraining(training, prepare).run(0, watch=watch)
     watch.close()
     return {evaluation.rule: evaluation for evaluation in living.evaluations}
 
@@ -66,8 +67,8 @@ def test_a_poisoned_batch_is_named_in_its_step_and_again_in_a_replay(
     rules = {"rule": make_rule("NotANumber", {})}
     (live, *_) = judged(tmp_path, "cnn", rules, change=data.poisoned_batch)["rule"].findings
     assert (live.step, live.worker, live.tensor) == (5, "worker_0", "Convolutional_input_0")
-    assert "the batch has them" in live.message
-    (replayed,) = judge(tmp_path, {"rule": make_rule("NotANumber", {})})
+    assert "they are in the batch" in live.message
+    (replayed,) = evaluate_rules(tmp_path, {"rule": make_rule("NotANumber", {})})
     assert (replayed.findings[0].step, replayed.findings[0].message) == (live.step, live.message)
 
 

@@ -1,4 +1,4 @@
-"""The objects of a yard, as instances on other machines reach them: through its S3, with the keys of an attempt."""
+"""Access to the objects of a yard from other machines, through its S3 API with the credentials of an attempt."""
 
 import os
 import threading
@@ -12,6 +12,7 @@ from typing import Any
 import boto3
 import pytest
 
+from tests.faulty_s3 import BreakOff, FaultyS3, Lose, Refuse, Reset
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.errors import NotFound, Unavailable
 from trainyard.foundation.locations import BucketRef, Location
@@ -19,24 +20,23 @@ from trainyard.objects.contract import (
     Attributes,
     Bucket,
     ChecksumAlgorithm,
+    ObjectReplaced,
     Precondition,
     PreconditionFailed,
-    Replaced,
 )
-from trainyard.objects.remote.patience import Patience
-from trainyard.objects.served import ServedObjects, front
+from trainyard.objects.remote.failures import RetryPolicy
+from trainyard.objects.served import ServedObjects, client
 from trainyard.objects.served import store as served_store
-from trainyard.objects.served.front import STEADFAST, Fenced
-from trainyard.testing.faulty_s3 import BreakOff, FaultyS3, Lose, Refuse, Reset
+from trainyard.objects.served.client import LONG_RETRIES, CredentialsRevoked
 from trainyard.testing.objects import ConcurrencyContract, ConditionContract, ListContract, ReadContract, WriteContract
 from trainyard.testing.objects.samples import NOON, ODD_KEYS, body_of, keys_of, put
 from trainyard.testing.yard import RunningYard, start_yard
 
-IMPATIENT = Patience(tries=4, first_pause_s=0.01, longest_pause_s=0.05, answer_s=2.0)
+IMPATIENT = RetryPolicy(tries=4, first_pause_s=0.01, max_pause_s=0.05, read_timeout_s=2.0)
 
 
 class ServedStore(ServedObjects):
-    """Makes and removes buckets as a user does, which no instance can."""
+    """Creates and deletes buckets as a user, which no instance can."""
 
     def __init__(self, yard: RunningYard, staging: Path) -> None:
         keys = yard.credentials
@@ -46,7 +46,7 @@ class ServedStore(ServedObjects):
             access_key_id=keys.access_key_id,
             secret_access_key=keys.secret_access_key,
             region=keys.region,
-            patience=IMPATIENT,
+            retry_policy=IMPATIENT,
         )
         self.client = client_of(yard)
 
@@ -76,7 +76,7 @@ def opened(
     *,
     endpoint: str = "",
     access_key_id: str = "",
-    patience: Patience = IMPATIENT,
+    retry_policy: RetryPolicy = IMPATIENT,
 ) -> ServedObjects:
     keys = yard.credentials
     return ServedObjects(
@@ -85,7 +85,7 @@ def opened(
         access_key_id=access_key_id or keys.access_key_id,
         secret_access_key=keys.secret_access_key,
         region=keys.region,
-        patience=patience,
+        retry_policy=retry_policy,
     )
 
 
@@ -107,26 +107,26 @@ def bucket(store: ServedStore, remote_yard: RunningYard) -> BucketRef:
 class TestServedObjects(WriteContract, ReadContract, ListContract, ConditionContract, ConcurrencyContract): ...
 
 
-# What no instance does, so that `ObjectAccess` has it not, and what S3 cannot carry.
+# Tests of operations that `ObjectAccess` lacks because no instance needs them, and of what S3 cannot transfer.
 for _name in (
-    "test_of_many_that_make_a_bucket_one_succeeds",
-    "test_a_bucket_is_never_deleted_from_under_an_object",
+    "test_only_one_of_many_bucket_creations_succeeds",
+    "test_a_bucket_is_never_deleted_while_it_gets_an_object",
     "test_buckets_do_not_mix",
-    "test_of_many_that_complete_an_upload_one_succeeds",
-    "test_parts_arrive_side_by_side",
-    "test_a_completion_may_demand_a_state_of_its_target",
-    "test_a_copy_may_demand_a_state_of_its_target",
+    "test_only_one_of_many_completions_succeeds",
+    "test_parts_can_be_uploaded_concurrently",
+    "test_a_completion_can_have_a_precondition_on_its_target",
+    "test_a_copy_can_have_a_precondition_on_its_target",
     "test_tags_of_an_object_are_replaced_and_nothing_else",
     "test_tags_need_an_object",
-    "test_attributes_may_be_as_long_as_s3_allows",  # tags among them
-    "test_attributes_come_back_unchanged",  # names of metadata beyond ASCII, and tags
+    "test_attributes_can_be_as_long_as_s3_allows",  # tags among them
+    "test_attributes_are_returned_unchanged",  # non-ASCII metadata names, and tags
     "test_any_text_is_a_key",  # U+0000; the others are below
-    "test_keys_come_in_the_order_of_their_bytes",
+    "test_keys_are_in_the_order_of_their_bytes",
     "test_many_keys_are_deleted_at_once",
-    "test_a_page_is_what_the_definition_says",  # needs buckets of another account than the yard gives its keys
-    "test_pages_follow_each_other_without_gap_or_repetition",
+    "test_a_page_follows_the_definition",  # needs buckets of another account
+    "test_pages_have_no_gaps_and_no_repetitions",
     "test_a_reader_keeps_its_version_when_the_object_is_deleted",  # deletes the bucket too
-    "test_a_second_write_replaces_everything",  # the yard counts a checksum of its own where none is announced
+    "test_a_second_write_replaces_everything",  # the yard adds a checksum if none is announced
 ):
     setattr(TestServedObjects, _name, None)
 
@@ -172,7 +172,7 @@ def test_attributes_and_checksums_come_back(store: ServedStore, bucket: BucketRe
     assert store.versions.newest(where).info == store.info(where)
 
 
-def test_a_large_object_goes_in_parts_and_only_over_what_was_demanded(
+def test_a_large_object_is_sent_in_parts_and_replaces_only_the_required_version(
     store: ServedStore, bucket: BucketRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(served_store, "PART_BYTES", 6 << 20)
@@ -190,19 +190,19 @@ def test_a_large_object_goes_in_parts_and_only_over_what_was_demanded(
 def test_ranges_are_of_one_version_or_refused(store: ServedStore, bucket: BucketRef) -> None:
     where = Location(bucket, "k")
     first = put(store, where, b"0123456789")
-    version = store.versions.known(where, etag=first.etag, size=10)
+    version = store.versions.from_listing(where, etag=first.etag, size=10)
     assert version.read(2, 5) == b"23456"
     assert version.read(8, 100) == b"89"
 
     put(store, where, b"9876543210")
-    with pytest.raises(Replaced):
+    with pytest.raises(ObjectReplaced):
         version.read(2, 5)
     store.delete(where)
     with pytest.raises(NotFound):
         version.read(2, 5)
 
 
-def test_what_may_pass_is_tried_again(
+def test_transient_failures_are_retried(
     faulty: FaultyS3, remote_yard: RunningYard, bucket: BucketRef, tmp_path: Path
 ) -> None:
     where, body = Location(bucket, "k"), os.urandom(300_000)
@@ -212,7 +212,7 @@ def test_what_may_pass_is_tried_again(
         faulty.on("GET", "k", [BreakOff(), Refuse(503, "SlowDown"), Reset()])
         assert store.versions.newest(where).read(0, len(body)) == body
         faulty.on("GET", "list-type", [Refuse(503, "SlowDown")] * 4)
-        with pytest.raises(Unavailable, match=r"tried 4 times.*`advertise`"):
+        with pytest.raises(Unavailable, match=r"Tried 4 times.*`advertise`"):
             store.list_objects(bucket)
 
 
@@ -231,7 +231,7 @@ def test_a_write_whose_answer_was_lost_is_not_taken_for_anothers(
         assert store.delete(where)
 
 
-def test_a_key_that_was_revoked_is_told_at_once_whatever_is_asked(
+def test_a_revoked_key_is_reported_at_once_by_every_operation(
     faulty: FaultyS3, remote_yard: RunningYard, bucket: BucketRef, tmp_path: Path
 ) -> None:
     where = Location(bucket, "k")
@@ -241,11 +241,11 @@ def test_a_key_that_was_revoked_is_told_at_once_whatever_is_asked(
             lambda: store.open(where),
             lambda: store.list_objects(bucket),
             lambda: store.delete(where),
-            lambda: store.versions.known(where, etag="e", size=9).read(0, 9),
+            lambda: store.versions.from_listing(where, etag="e", size=9).read(0, 9),
             lambda: put(store, where, os.urandom(8 << 20)),
         ]
         for ask in asked:
-            with pytest.raises(Fenced, match="another one has taken its place"):
+            with pytest.raises(CredentialsRevoked, match="another one has replaced it"):
                 ask()
     assert faulty.count("PUT", "k") == 1
 
@@ -253,21 +253,21 @@ def test_a_key_that_was_revoked_is_told_at_once_whatever_is_asked(
 def test_a_machine_whose_clock_is_wrong_signs_by_that_of_the_yard(
     store: ServedStore, bucket: BucketRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(front, "utc_now", lambda: utc_now() - timedelta(days=400))
+    monkeypatch.setattr(client, "utc_now", lambda: utc_now() - timedelta(days=400))
 
     put(store, Location(bucket, "k"), b"late")
 
     assert body_of(store, Location(bucket, "k")) == b"late"
 
 
-def test_a_yard_that_is_started_anew_is_waited_for(tmp_path: Path) -> None:
+def test_a_client_waits_for_a_yard_that_restarts(tmp_path: Path) -> None:
     yard = start_yard(tmp_path / "home")
     port = int(yard.http.rpartition(":")[2])
     where = Location(BucketRef(yard.credentials.account, "kept"), "k")
     client = client_of(yard)
     client.create_bucket(Bucket="kept", CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
     client.close()
-    with closing(opened(yard, tmp_path, patience=STEADFAST)) as store:
+    with closing(opened(yard, tmp_path, retry_policy=LONG_RETRIES)) as store:
         put(store, where, b"before")
         yard.kill()
         again: list[RunningYard] = []

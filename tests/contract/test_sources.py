@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.connection import Access
+from trainyard._sdk.connection import Access
+from trainyard._sdk.storage.s3_source import S3Source
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.locations import BucketRef, Location
 from trainyard.foundation.sources import ByteSource, FolderSource
 from trainyard.objects.contract import Attributes
 from trainyard.objects.filesystem import FilesystemObjects
 from trainyard.objects.sources import ObjectSource
-from trainyard.s3_source import S3Source
 from trainyard.testing.sources import ByteSourceContract, Place
 from trainyard.testing.yard import RunningYard
 

@@ -1,9 +1,9 @@
-"""All strategies search any space within its ranges, from any history, in the same way each time."""
+"""Every strategy searches any space within its ranges, from any history, deterministically."""
 
 import pytest
 
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.foundation.tuning import Direction
+from trainyard.foundation.jobs.tuning import Direction
 from trainyard.insight.tuning.bayesian import BayesianStrategy
 from trainyard.insight.tuning.contract import Observation, State
 from trainyard.insight.tuning.grid import GridStrategy

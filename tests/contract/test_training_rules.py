@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from tests.unit.server.control.bench import Bench, open_bench
+from tests.postgres import PostgresServer
+from tests.unit.server.control.bench import Bench, end_overdue, open_bench
 from tests.unit.server.services.sagemaker.requests import create, describe
-from trainyard.foundation.jobs import SecondaryStatus, Share, Status
+from trainyard.foundation.jobs.attempts import Share
+from trainyard.foundation.jobs.status import SecondaryStatus, Status
 from trainyard.link.contract import FrameKind
-from trainyard.server.control.lines import Offer
-from trainyard.server.control.waiting import Waiting
-from trainyard.server.jobs import KIND
-from trainyard.server.quotas import CapacityKind, Quota, Quotas
+from trainyard.server.control.scheduling.contract import Placement
+from trainyard.server.jobs.quotas import CapacityKind, Quota, Quotas
+from trainyard.server.jobs.training import KIND
 from trainyard.server.records.contract import Query
 from trainyard.testing.engines import complete
-from trainyard.testing.postgres import PostgresServer
 from trainyard.testing.records.samples import in_threads
 from trainyard.wire.fault import Fault
 
@@ -65,7 +65,7 @@ def test_of_a_thousand_creates_at_once_none_gets_past_a_quota(bench: Bench) -> N
     }
 
 
-def test_what_many_creates_and_stops_at_once_leave_in_use_is_what_runs(bench: Bench) -> None:
+def test_usage_after_many_concurrent_creates_and_stops_equals_the_running_jobs(bench: Bench) -> None:
     def come_and_go(number: int) -> None:
         create(bench.anna, f"job-{number}", ResourceConfig=resources(InstanceCount=2))
         if number % 3:
@@ -89,8 +89,7 @@ def test_a_job_that_waits_too_long_is_stopped_once_however_many_yards_watch(benc
         bench.create(f"job-{number}", StoppingCondition=stopping)
     bench.create("patient")
     bench.watch.forward(1800)
-    watchers = [Waiting(bench.work.records, bench.watch, worker=name) for name in ("one", "other")]
-    in_threads(2, lambda number: watchers[number].end_overdue())
+    in_threads(2, lambda number: end_overdue(bench, worker=("one", "other")[number]))
     states = Counter(each.status for each in bench.work.records.find(Query(KIND)).resources)
     assert states == {"Stopped": 5, "InProgress": 1}
     ends = [event for event in bench.work.records.events() if event.body.get("status") == "Stopped"]
@@ -116,8 +115,8 @@ def test_a_pool_is_taken_over_by_one_of_those_who_want_it(bench: Bench) -> None:
     bench.turn(bench.place(), times=3)
     for name in ("second", "third"):
         bench.create(name, **kept)
-    offers = [Offer(bench.resource(name).id, (Share(),)) for name in ("second", "third")]
-    placed = in_threads(2, lambda number: bench.work.place(offers[number]))
+    placements = [Placement(bench.resource(name).id, KIND, (Share(),)) for name in ("second", "third")]
+    placed = in_threads(2, lambda number: bench.work.place(placements[number]))
     assert all(claim is not None for claim in placed)
     told = describe(bench.anna.at(bench.watch()), "first")["WarmPoolStatus"]
     assert told["Status"] == "Reused"

@@ -1,4 +1,4 @@
-"""Code blocks of Markdown pages, and how a whole page is run as one session of a shell."""
+"""Code blocks of Markdown pages, and how a page runs as one shell session."""
 
 import re
 import shlex
@@ -17,7 +17,7 @@ _MARK = "\x1e"
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block. `reason` says why it is not run; it stands in a comment before the block."""
+    """A fenced block. `reason` says why it is not run, from the comment before the block."""
 
     page: Path
     line: int
@@ -32,7 +32,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command for the shell, and the lines that it should print; an ellipsis in them stands for anything."""
+    """A shell command and its expected output, in which an ellipsis stands for any text."""
 
     line: int
     command: str
@@ -54,7 +54,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def steps(block: Block) -> list[Step]:
-    """What to type. In a console block a line after `$ ` is typed, and those up to the next are what it prints."""
+    """Return the commands of a block. In a console block, commands start with `$ ` and the lines after are output."""
     if block.language == "python":
         return [Step(block.line, f"python -c {shlex.quote(block.code)}", ())]
     if block.language == "bash":
@@ -71,17 +71,17 @@ def steps(block: Block) -> list[Step]:
 
 
 def script(page_steps: list[Step]) -> str:
-    """One shell script of all steps; after each it prints a mark and the exit status."""
+    """Return one shell script of all steps, which prints a mark and the exit status after each."""
     return "\n".join(f"{step.command}\nprintf '{_MARK}%s{_MARK}' $?" for step in page_steps)
 
 
 def outcomes(printed: str) -> list[tuple[str, int]]:
-    """What each step of such a script printed, and its exit status."""
+    """Return the output and the exit status of each step of such a script."""
     pieces = printed.split(_MARK)
     return [(pieces[index], int(pieces[index + 1])) for index in range(0, len(pieces) - 1, 2)]
 
 
 def is_printed(expected: tuple[str, ...], printed: str) -> bool:
-    """Whether the expected lines are the printed ones, with an ellipsis for any text."""
+    """Tell whether the output is as expected, where an ellipsis stands for any text."""
     pattern = re.escape("\n".join(expected)).replace("…", ".*")
     return not expected or re.fullmatch(pattern, printed.rstrip("\n"), re.DOTALL) is not None

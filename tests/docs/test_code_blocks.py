@@ -1,4 +1,4 @@
-"""Every code block in README.md and docs/ is run, page by page, as a reader would: in one shell, from top to bottom.
+"""Runs every code block in README.md and docs/ as a reader would: page by page, in one shell, from top to bottom.
 
 A page that needs a yard starts it, or says `<!-- with a running yard -->` in its first lines. A block that cannot be
 run has `<!-- not run: reason -->` before it.
@@ -47,9 +47,10 @@ def test_the_blocks_of_a_page_do_what_it_says(page: Path, tmp_path: Path) -> Non
     assert len(results) == len(wanted), ran.stderr
 
 
-@pytest.mark.parametrize("page", [pytest.param(page, id=name) for name, page in PAGES.items() if blocks(page)])
-def test_every_block_of_a_page_is_run_or_says_why_not(page: Path) -> None:
-    assert [f"{block.line}: {block.language}" for block in blocks(page) if not _is_settled(block)] == []
+def test_every_block_of_every_page_is_run_or_says_why_not() -> None:
+    found = [(name, block) for name, page in PAGES.items() for block in blocks(page)]
+    assert found
+    assert [f"{name}:{block.line}: {block.language}" for name, block in found if not _is_settled(block)] == []
 
 
 def _is_settled(block: Block) -> bool:
@@ -57,7 +58,7 @@ def _is_settled(block: Block) -> bool:
 
 
 def _run_in_shell(text: str, folder: Path) -> "subprocess.CompletedProcess[str]":
-    """Run a script with a home folder, a yard and ports of its own, and none of this machine's AWS settings."""
+    """Run a script with its own home folder, yard and ports, and without the AWS settings of this machine."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TRAINYARD_"))}
     environment = kept | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -77,7 +78,7 @@ def _run_in_shell(text: str, folder: Path) -> "subprocess.CompletedProcess[str]"
 
 
 def _free_port() -> int:
-    """A port such that the next one is free as well, for https."""
+    """Return a free port whose successor is free too, for https."""
     while True:
         with socket.socket() as first, socket.socket() as second:
             first.bind(("127.0.0.1", 0))

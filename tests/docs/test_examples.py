@@ -1,4 +1,4 @@
-"""Every program under examples/ runs to its end on a yard of its own."""
+"""Every program in examples/ runs to its end on its own yard."""
 
 import subprocess
 import sys
@@ -12,7 +12,8 @@ from trainyard.testing.yard import running_yard
 REPOSITORY = Path(__file__).resolve().parents[2]
 EXAMPLES = REPOSITORY / "examples"
 PROGRAMS = sorted(path for path in EXAMPLES.glob("*.py") if path.name != "demo.py")
-QUICK = "estimator.py"  # the one that is run with all tests; `make examples` runs the others too
+# Runs with all tests; `make examples` runs the others too.
+QUICK = "estimator.py"
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from tests.faults.canaries import Canaries
 from tests.system.trainees import ENDED, Trainee, packed
 from tests.unit.instance.agent.wheels import BACKEND, PYPROJECT
 from tests.unit.server.services.sagemaker.rules import EVALUATOR, hook, rule
-from trainyard.cli.rules import trial_of
-from trainyard.drilling.drill import drill
+from trainyard._sdk.resume_drill.drill import run_drill
+from trainyard._sdk.training.rule_run import RequestedRule, evaluate_rules
+from trainyard.cli.debugger.rules import trial_of
 from trainyard.foundation.errors import TrainyardError
-from trainyard.judging import AskedRule, judge_again
 from trainyard.testing.eventually import eventually
 from trainyard.wire.client import Client
 
@@ -88,7 +88,7 @@ def drill_again(trainee: Trainee, name: str) -> dict[str, Any]:
     """Have the definition of a job run twice more, once with an interruption, and what it left compared."""
     told = await_end(trainee, name)
     with client_of(trainee) as client:
-        done = drill(client, told, bucket=trainee.bucket, seed=0, tolerance=0.0, tell=lambda _: None)
+        done = run_drill(client, told, bucket=trainee.bucket, seed=0, tolerance=0.0, report=lambda _: None)
     assert done.runs, done.verdict
     return told
 
@@ -98,7 +98,7 @@ def judge_afterwards(trainee: Trainee, name: str) -> dict[str, Any]:
     told = await_end(trainee, name)
     # It may well be that nothing is left that could be judged.
     with client_of(trainee) as client, suppress(TrainyardError):
-        judge_again(trial_of(client, told), {"any": AskedRule("VanishingGradient", {})})
+        evaluate_rules(trial_of(client, told), {"any": RequestedRule("VanishingGradient", {})})
     return told
 
 

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from trainyard.foundation.jobs import SecondaryStatus
-from trainyard.foundation.transitions import LEGAL
+from trainyard.foundation.jobs.status import SecondaryStatus
+from trainyard.foundation.jobs.training.transitions import LEGAL
 from trainyard.link.folders import InstanceFolder
 
 

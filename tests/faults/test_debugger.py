@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.system.test_agent import World, _world, eventually
+from tests.system.test_agent import World, _world
 from tests.system.test_debugger import ONE_THREAD, SCRIPT, STALLED, TENSORS, debugger, downloaded, notes, standings
-from trainyard.formats.tensors.trial import create_trial
+from trainyard.formats.tensors.trials.trial import create_trial
 from trainyard.link.contract import FrameKind, RuleSpec, SyncSpec
+from trainyard.testing.eventually import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -96,7 +97,7 @@ def test_a_judge_that_is_killed_makes_its_rules_errors_and_hurts_nothing_else(wo
     rules = [RuleSpec("nan", "NotANumber"), STALLED]
     world.start(SCRIPT, debugger=debugger(*rules), environment=ONE_THREAD | {"STEPS": "400"})
     eventually(lambda: "stalled" in _judged(world), "the judge")
-    for pid in _processes("trainyard.instance.judge.start", world):
+    for pid in _processes("trainyard.instance.rule_evaluation.start", world):
         os.kill(pid, signal.SIGKILL)
     assert world.verdict()["outcome"] == "completed"
     assert standings(world)["nan"]["status"] == "NoIssuesFound"

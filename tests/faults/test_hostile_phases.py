@@ -2,7 +2,7 @@
 
 On the yards of root and of an ordinary user, and on those whose jobs run on other machines or in images. With
 `python -m tests.ray_cluster 3 4 COMMAND` those on other machines are on a Ray cluster; without it they are on pretended
-nodes, which have the same keepers.
+nodes, which have the same runners.
 """
 
 import json
@@ -21,12 +21,12 @@ from tests.faults.canaries import canaries
 from tests.faults.phases import PHASES, Siege, run_phase
 from tests.faults.test_killed_containers import give_image, podman_of
 from tests.faults.traps import EXTRA, HOST, LAID, SEARCHED, TRAPS
+from tests.images import ImageMissing, python_image, run_options
 from tests.system.trainees import Trainee
 from tests.system.watching import was_started_warm
 from tests.system.yards import ROOT, USER, Place, place_for, trainee_of
-from trainyard.link.warm import WorkerFolder, is_held, warm_workers
+from trainyard.link.warm import WorkerFolder, is_worker_running, warm_workers
 from trainyard.testing.eventually import eventually
-from trainyard.testing.images import ImageMissing, python_image, run_options
 from trainyard.testing.yard import ENGINE_SWITCH, RunningYard, engine_of_tests
 
 
@@ -163,7 +163,7 @@ def test_what_a_phase_leaves_leads_nobody_out_of_the_job(sieges: Sieges, ground:
 
 
 @pytest.mark.parametrize(("ground", "phase", "trap"), FEW)
-def test_what_once_led_out_of_a_job_does_so_no_more(sieges: Sieges, ground: Ground, phase: str, trap: str) -> None:
+def test_escapes_found_earlier_stay_closed(sieges: Sieges, ground: Ground, phase: str, trap: str) -> None:
     leave_and_look(sieges.of(ground), phase, trap)
 
 
@@ -241,7 +241,7 @@ def has_torch(folder: Path) -> bool:
 def refusal(folder: Path) -> str | None:
     """Why there can be no warm worker; one that is coming up says so too, until it has."""
     for file in folder.glob("*/*/refused.json"):
-        if not is_held(WorkerFolder(file.parent)):
+        if not is_worker_running(WorkerFolder(file.parent)):
             with suppress(FileNotFoundError):
                 return str(json.loads(file.read_text())["why"])
     return None

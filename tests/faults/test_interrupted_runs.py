@@ -14,8 +14,8 @@ import pytest
 
 from tests.system.trainees import Trainee
 from tests.system.yards import trainee_of
-from trainyard.foundation.interruptions import InterruptionSchedule
-from trainyard.interrupting import interruptions
+from trainyard._sdk.training.interruptions import interruptions
+from trainyard.foundation.jobs.training.interruptions import InterruptionSchedule
 from trainyard.testing.yard import RunningYard, running_yard
 from trainyard.wire.client import Client
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from tests.images import ImageMissing, python_image, require_podman, run_options
 from tests.system.yards import USER, Place, place_for, trainee_of
+from trainyard.link.agent_process import find_agent_process
 from trainyard.link.containers import instances_with_containers
 from trainyard.link.ledger import Ledger, LedgerKind
-from trainyard.link.presence import presence_of
 from trainyard.testing.eventually import eventually
-from trainyard.testing.images import ImageMissing, python_image, require_podman, run_options
 from trainyard.testing.yard import RunningYard, running_yard, start_yard
 
 ENDLESS = "print('ready', flush=True); import time; time.sleep(3600)"
@@ -133,8 +133,8 @@ def kill_all(yard: RunningYard) -> None:
     """The yard, the agent, and the keeper of its container, which would otherwise remove it."""
     (folder,) = yard.home.jobs.glob("*/*/algo-1")
     entries = Ledger(folder / "ledger.jsonl").entries()
-    (keeper,) = [entry.details["pid"] for entry in entries if entry.kind is LedgerKind.KEEPER]
-    agent = presence_of(folder)
+    (keeper,) = [entry.details["pid"] for entry in entries if entry.kind is LedgerKind.SUPERVISOR]
+    agent = find_agent_process(folder)
     assert agent is not None
     yard.kill()
     for pid in (agent.pid, keeper):

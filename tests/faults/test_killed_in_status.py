@@ -22,9 +22,9 @@ from tests.system.watching import folders_of, processes_of
 from tests.system.yards import trainee_of
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.locations import BucketRef, Location
+from trainyard.link.agent_process import find_agent_process
 from trainyard.link.contract import FrameKind
 from trainyard.link.folders import InstanceFolder
-from trainyard.link.presence import presence_of
 from trainyard.link.spool import last_frame
 from trainyard.link.warm import warm_workers
 from trainyard.objects.contract import Attributes
@@ -36,7 +36,7 @@ RUNS = 10  # in each status, for each victim
 TRIES = 4 * RUNS  # within which that many must have met the status
 STATUSES = ("Pending", "Starting", "Downloading", "Training", "Uploading", "Stopping")
 VICTIMS = ("server", "agent", "both")
-SERVANTS = ("worker", "nurse")  # that programs and agents are forked from
+SERVANTS = ("worker", "fork_server")  # that programs and agents are forked from
 LINES = 12
 MODEL_BYTES = 12 << 20
 CODE_BYTES = 64 << 20  # of zeros, which pack well and take their time to be unpacked
@@ -91,7 +91,7 @@ class World:
         """The warm workers of the yard, or the process that its agents are forked from."""
         if kind == "worker":
             return [worker.pid for worker in warm_workers(self.yard.home.warm)]
-        return [pid for pid in children_of(self.yard.process.pid) if b"nurse" in command_line(pid)]
+        return [pid for pid in children_of(self.yard.process.pid) if b"fork_server" in command_line(pid)]
 
     def close(self) -> None:
         self.yard.stop()
@@ -101,7 +101,7 @@ class World:
     def agent_of(self, name: str) -> InstanceFolder | None:
         """The folder of the first agent of a job that lives now; None when there is none."""
         for folder in folders_of(self.yard, name):
-            presence = presence_of(folder.root)
+            presence = find_agent_process(folder.root)
             if presence is not None and presence.is_alive:
                 return folder
         return None
@@ -239,7 +239,7 @@ def strike(world: World, run: Run, victim: str) -> bool:
 
 def kill_agent(folder: InstanceFolder) -> bool:
     """Whether it died by this, and not just before."""
-    presence = presence_of(folder.root)
+    presence = find_agent_process(folder.root)
     assert presence is not None
     try:
         os.kill(presence.pid, signal.SIGKILL)

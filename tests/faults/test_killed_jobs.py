@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from tests.system.fuzz.world import User
 from tests.system.trainees import ENDED, Trainee
-from trainyard.link.presence import presence_of
+from trainyard.link.agent_process import find_agent_process
 from trainyard.link.specs import read_spec
 from trainyard.testing.eventually import eventually
 from trainyard.testing.yard import RunningYard, running_yard, start_yard
@@ -60,7 +60,7 @@ def test_no_acknowledged_job_is_lost_started_twice_or_left_behind(tmp_path: Path
 
 def kill_an_agent(yard: RunningYard, dice: random.Random) -> set[str]:
     """The name of the job whose agent was killed, if there was one alive."""
-    agents = [(folder, presence_of(folder)) for folder in yard.home.jobs.glob("*/*/algo-1")]
+    agents = [(folder, find_agent_process(folder)) for folder in yard.home.jobs.glob("*/*/algo-1")]
     living = [(folder, agent) for folder, agent in agents if agent is not None and agent.is_alive]
     if not living:
         return set()
@@ -78,7 +78,7 @@ def check_all(yard: RunningYard, jobs: dict[str, str], excused: dict[str, set[st
             assert starts.count(name) == 1
             assert trainee.printed(name) == [f"line {number}" for number in range(10)]
             assert trainee.keys(f"out/{name}/") == [f"out/{name}/output/model.tar.gz"]
-    agents = [presence_of(folder) for folder in yard.home.jobs.glob("*/*/algo-1")]
+    agents = [find_agent_process(folder) for folder in yard.home.jobs.glob("*/*/algo-1")]
     assert not [agent for agent in agents if agent is not None and agent.is_alive]
 
 

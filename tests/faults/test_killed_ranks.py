@@ -18,8 +18,8 @@ from tests.faults.promises import assert_forward, assert_seconds, left_in_kernel
 from tests.system.trainees import ENDED, Trainee
 from tests.system.watching import folders_of, processes_of
 from tests.system.yards import trainee_of
+from trainyard.link.agent_process import find_agent_process
 from trainyard.link.folders import InstanceFolder
-from trainyard.link.presence import presence_of
 from trainyard.link.specs import read_spec
 from trainyard.testing.eventually import eventually
 from trainyard.testing.yard import RunningYard, start_yard
@@ -147,7 +147,7 @@ def test_a_rank_that_is_killed_fails_the_job_and_is_named(world: World, launch: 
         os.kill(pid_of(run, rank), signal.SIGKILL)
         told = finish(world, run)
         assert told["TrainingJobStatus"] == "Failed", told
-        expected = f"rank {rank} on {run.host_of(rank)}: The program was ended by SIGKILL."
+        expected = f"rank {rank} on {run.host_of(rank)}: The program was killed by SIGKILL."
         assert expected in told["FailureReason"], (expected, told["FailureReason"])
         assert details(world, run)["FailureCard"]["Instance"] == run.host_of(rank)
         check(world, run, told, attempts=1)
@@ -194,12 +194,12 @@ def test_a_rank_that_is_killed_while_the_yard_is_down_is_named_by_the_next_yard(
         world.start()
         told = finish(world, run)
         assert told["TrainingJobStatus"] == "Failed", told
-        assert f"rank {rank} on {run.host_of(rank)}: The program was ended by SIGKILL." in told["FailureReason"]
+        assert f"rank {rank} on {run.host_of(rank)}: The program was killed by SIGKILL." in told["FailureReason"]
         check(world, run, told, attempts=1)
 
 
 @pytest.mark.slow
-def test_a_rank_that_stands_still_is_shown_and_goes_on_when_it_can(world: World) -> None:
+def test_a_stalled_rank_is_shown_and_continues_when_it_can(world: World) -> None:
     run = begin(world, "torchrun", 0, Environment={"TRAINYARD_HANG_AFTER_SECONDS": "3"})
     os.kill(pid_of(run, 1), signal.SIGSTOP)
 
@@ -225,7 +225,7 @@ def test_a_worker_of_parameter_servers_that_is_killed_is_replaced_and_all_learn_
         told = finish(world, run)
         logs = [world.trainee.lines(run.name, instance=instance) for instance in range(HOSTS)]
         assert told["TrainingJobStatus"] == "Completed", (told, logs)
-        assert f"[trainyard] rank {rank} was ended by signal 9; it is started again, 1 of 3." in logs[rank]
+        assert f"[trainyard] rank {rank} was killed by signal 9; restarting it, 1 of 3." in logs[rank]
         for each in range(run.ranks):
             (line,) = [line for line in logs[each] if line.startswith(f"rank {each} restarted {int(each == rank)} ")]
             assert float(line.split()[-1]) < 0.01, line
@@ -319,7 +319,7 @@ def is_called(process: Path, run: Run, rank: int) -> bool:
 
 
 def kill_agent(folder: Path) -> None:
-    presence = presence_of(folder)
+    presence = find_agent_process(folder)
     assert presence is not None
     os.kill(presence.pid, signal.SIGKILL)
 

@@ -23,15 +23,15 @@ import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tests.faults.promises import assert_forward, left_in_kernel
+from tests.machines import Machine, MachinesMissing
 from tests.ray_cluster import RayCluster, ray_cluster
 from tests.system.trainees import ENDED, Trainee
 from tests.system.watching import Onlooker, folders_of, processes_of
 from tests.system.yards import trainee_of
+from trainyard.link.agent_process import find_agent_process
+from trainyard.link.file_locks import is_held
 from trainyard.link.folders import InstanceFolder
-from trainyard.link.holds import is_held
-from trainyard.link.presence import presence_of
 from trainyard.testing.eventually import eventually
-from trainyard.testing.machines import Machine, MachinesMissing
 from trainyard.testing.yard import RunningYard, start_yard
 from trainyard.wire.client import Client
 
@@ -42,8 +42,8 @@ log = logging.getLogger(__name__)
 NODES, CPUS = 3, 2  # an instance has two, so that each node has one
 LONG_LEASE, SHORT_LEASE = timedelta(minutes=3), timedelta(seconds=10)
 PATIENCE = timedelta(minutes=3)
-KEEPER, FERRY, RAYLET, HEAD = r"ray::\S*KeeperActor", "trainyard.engines.ray.main", "raylet/raylet", "gcs_server"
-WARDEN = "engines.cluster.warden"
+RUNNER, PROXY, RAYLET, HEAD = r"ray::\S*RunnerActor", "trainyard.engines.ray.main", "raylet/raylet", "gcs_server"
+WATCHDOG = "engines.cluster.lease_watchdog"
 
 # Every run of it counts itself, on from the checkpoint that it finds, and has a mark that no other run has.
 TRAIN = """
@@ -243,9 +243,9 @@ def pair(world: World, request: pytest.FixtureRequest) -> Iterator[list[Run]]:
         yield runs
 
 
-def kill_keepers(world: World, runs: list[Run]) -> None:
+def kill_runners(world: World, runs: list[Run]) -> None:
     for machine in world.cluster.nodes.values():
-        kill_all(machine, KEEPER)
+        kill_all(machine, RUNNER)
 
 
 def kill_raylets(world: World, runs: list[Run]) -> None:
@@ -272,9 +272,9 @@ def kill_yard(world: World, runs: list[Run]) -> None:
     world.start()
 
 
-def kill_ferry(world: World, runs: list[Run]) -> None:
-    (ferry,) = [pid for pid in children_of(world.yard.process.pid) if FERRY in command_of(pid)]
-    os.kill(ferry, signal.SIGKILL)
+def kill_proxy(world: World, runs: list[Run]) -> None:
+    (proxy,) = [pid for pid in children_of(world.yard.process.pid) if PROXY in command_of(pid)]
+    os.kill(proxy, signal.SIGKILL)
 
 
 def cut_for_a_moment(world: World, runs: list[Run]) -> None:
@@ -287,8 +287,8 @@ def cut_for_a_moment(world: World, runs: list[Run]) -> None:
 
 
 UNNOTICED = {
-    "keepers": kill_keepers,
-    "ferry": kill_ferry,
+    "runners": kill_runners,
+    "proxy": kill_proxy,
     "yard": kill_yard,
     "short cut": cut_for_a_moment,
     "raylets": kill_raylets,
@@ -328,7 +328,7 @@ def test_jobs_whose_agents_are_killed_are_tried_again_from_their_checkpoints(wor
 
 
 @pytest.mark.parametrize("hosts", [1, 2])
-def test_a_job_goes_on_elsewhere_when_its_node_is_cut_off_for_longer_than_the_lease(world: World, hosts: int) -> None:
+def test_a_job_continues_elsewhere_when_its_node_is_cut_off_for_longer_than_the_lease(world: World, hosts: int) -> None:
     world.use(SHORT_LEASE)
     with submit(world, f"cut-{hosts}", hosts) as run:
         begun(world, run)
@@ -346,14 +346,14 @@ def test_a_job_goes_on_elsewhere_when_its_node_is_cut_off_for_longer_than_the_le
         assert passed.count("Interrupted") == 1, passed
 
 
-def test_nothing_that_an_attempt_writes_counts_once_it_is_given_up_though_it_runs_on(world: World) -> None:
-    """Its agent and its warden stand still, as on a machine that is about to die, so that nobody ends its program."""
+def test_nothing_that_an_abandoned_attempt_writes_counts_even_while_it_still_runs(world: World) -> None:
+    """Its agent and its watchdog stand still, as on a machine that is about to die, so that nobody ends its program."""
     world.use(SHORT_LEASE)
     with submit(world, "stubborn", 1, stubborn=1) as run:
         begun(world, run)
         machine, old = world.machine(run.job), world.place(run.job)
         (agent,) = agents_of(world, run)["algo-1"]
-        watchmen = [*pids_of(machine, WARDEN + r".*" + old.root.parents[1].name), agent]
+        watchmen = [*pids_of(machine, WATCHDOG + r".*" + old.root.parents[1].name), agent]
         machine.run("kill", "-STOP", *map(str, watchmen))
         machine.cut()
         began = time.monotonic()
@@ -509,7 +509,7 @@ def is_unheard(outcome: str) -> bool:
 
 def agents_of(world: World, run: Run) -> dict[str, list[int]]:
     """The agents of the last attempt, as their machines count."""
-    found = {host: presence_of(world.place(run.job, host).root) for host in run.hosts}
+    found = {host: find_agent_process(world.place(run.job, host).root) for host in run.hosts}
     return {host: [presence.pid] for host, presence in found.items() if presence is not None}
 
 
@@ -521,11 +521,11 @@ def come_back(world: World, machine: Machine) -> None:
 
 
 def end_ray(machine: Machine) -> None:
-    """Kill the raylet, which may have gone with its head, and wait for the keepers that end with it."""
+    """Kill the raylet, which may have gone with its head, and wait for the runners that end with it."""
     for pid in pids_of(machine, RAYLET):
         with suppress(subprocess.CalledProcessError):
             machine.run("kill", "-KILL", str(pid))
-    eventually(lambda: not pids_of(machine, RAYLET) and not pids_of(machine, KEEPER), within=PATIENCE)
+    eventually(lambda: not pids_of(machine, RAYLET) and not pids_of(machine, RUNNER), within=PATIENCE)
 
 
 def kill_all(machine: Machine, pattern: str) -> None:

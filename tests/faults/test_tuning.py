@@ -15,7 +15,7 @@ import pytest
 from tests.system.test_tuning import check_accounts
 from tests.system.tuners import Tuner, objectives_of
 from tests.system.yards import trainee_of
-from trainyard.link.presence import presence_of
+from trainyard.link.agent_process import find_agent_process
 from trainyard.testing.eventually import eventually
 from trainyard.testing.yard import RunningYard, running_yard, start_yard
 from trainyard.wire.client import Client
@@ -67,7 +67,7 @@ def is_over(tuner: Tuner, name: str = "killed") -> bool:
 
 
 def nothing_runs(yard: RunningYard) -> None:
-    agents = [presence_of(folder) for folder in yard.home.jobs.glob("*/*/algo-1")]
+    agents = [find_agent_process(folder) for folder in yard.home.jobs.glob("*/*/algo-1")]
     assert not [agent for agent in agents if agent is not None and agent.is_alive]
 
 
@@ -125,7 +125,7 @@ def test_a_full_quota_makes_trials_wait_and_ends_nothing(tuner: Tuner, yard: Run
 
 
 @pytest.mark.slow
-def test_what_a_deleted_child_came_to_is_still_known(tuner: Tuner) -> None:
+def test_the_result_of_a_deleted_child_is_still_known(tuner: Tuner) -> None:
     tuner.run("thinned", BRIEF, ranges=RANGES, trials=3, parallel=3)
     known = tuner.trials("thinned")
     best = tuner.describe("thinned")["BestTrainingJob"]["TrainingJobName"]

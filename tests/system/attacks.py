@@ -1,11 +1,11 @@
-"""A hostile program: tries one attack after another, and writes what came of each as one line of JSON.
+"""A hostile program: tries one attack after another and writes the outcome of each as a line of JSON.
 
-A training job runs it against a real yard, and every attack must be refused. To know that an attack would be noticed,
-`python attacks.py control TARGETS` runs it outside of any sandbox as the user of the yard, against decoys; there, those
-whose `works_for` names that user must succeed. It needs nothing but the standard library.
+A training job runs it against a real yard, and every attack must be refused. As a control, to prove that a successful
+attack would be noticed, `python attacks.py control TARGETS` runs it outside a sandbox as the user of the yard, against
+decoys; there, attacks whose `works_for` names that user must succeed. It needs only the standard library.
 
-Each attack is a function that raises OSError when it is refused, and returns when it has succeeded. It runs in a
-process of its own, so that none can spoil the next.
+Each attack is a function that raises OSError if it is refused and returns if it succeeds. It runs in its own process,
+so that it cannot affect the next.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ from typing import Any
 ROOT, USER = "root", "ordinary user"
 PATIENCE_S = 20
 
-# Where the yard's files are looked for, besides their own path.
+# Other paths at which the attacks look for the files of the yard.
 DETOURS: Mapping[str, str] = {
     "": "",
     " through its own root": "/proc/self/root",
@@ -59,7 +59,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Targets:
-    """What is attacked, as the test that wrote targets.json has it."""
+    """The targets of the attacks, from the targets.json of the test."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.secrets: Mapping[str, str] = values["secrets"]
@@ -143,7 +143,7 @@ def _(targets: Targets) -> None:
 
 
 def _top(targets: Targets) -> str:
-    """The control need not walk over the whole machine."""
+    """Return where to start walking; the control does not walk the whole machine."""
     return str(Path(targets.secrets["a file of another job"]).parents[1]) if IS_CONTROL else "/"
 
 
@@ -199,7 +199,7 @@ def _add_writings() -> None:
 _add_writings()
 
 
-# Stored objects. A program may do as it likes with its own file, if that is not the one that is stored.
+# Stored objects. A program may change its own copy of a file, but not the stored one.
 
 
 @attack("write to an object", is_judged_outside=True)
@@ -434,7 +434,7 @@ def _(targets: Targets) -> None:
 
 
 def _fresh_folder(targets: Targets) -> bytes:
-    """What one attack mounts must not lie where the next one writes."""
+    """Return a new folder, so that the mounts of one attack do not affect the next."""
     return tempfile.mkdtemp(dir=targets.folder).encode()
 
 
@@ -657,7 +657,7 @@ def main() -> None:
 
 
 def outcome(each: Attack, targets: Targets) -> str:
-    """Why it was refused; nothing when it succeeded."""
+    """Return why an attack was refused, or nothing if it succeeded."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -1,4 +1,4 @@
-"""The command line of Trainyard as a user has it: its output, its exit codes, and in a terminal."""
+"""The command line as a user runs it: its output, its exit codes, and in a terminal."""
 
 import json
 import os
@@ -60,7 +60,7 @@ class CommandLine:
 
 
 class Terminal:
-    """A program in a terminal of its own, with someone who reads and types."""
+    """A program in a pseudo-terminal, with a reader and a writer."""
 
     def __init__(self, command: list[str], environment: dict[str, str], folder: Path) -> None:
         self._command, self._environment, self._folder = command, environment, folder
@@ -84,7 +84,7 @@ class Terminal:
         os.write(self._keyboard, keys.encode())
 
     def read_until(self, text: str) -> None:
-        """Read on until a text has come; what came before it is forgotten."""
+        """Read until a text arrives, and forget what came before it."""
         while text not in self._seen:
             assert self._read(), f"{text!r} never came, but {self._seen!r}"
         self._seen = self._seen.partition(text)[2]

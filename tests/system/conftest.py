@@ -9,7 +9,7 @@ from trainyard.testing.yard import RunningYard, engine_of_tests, running_yard
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what cannot hold on the engine that the run was told to use."""
+    """Skip tests that cannot pass on the engine of this run."""
     for item in items:
         for marker in item.iter_markers("not_on"):
             if engine_of_tests() in marker.args:

@@ -1,4 +1,4 @@
-"""Programs that take all they can get or do not want to end, and a yard that must hold out against them."""
+"""Programs that take all resources or refuse to end, and a yard that must contain them."""
 
 import textwrap
 import time
@@ -12,14 +12,15 @@ from tests.system.watching import Watch, card_of, folder_of, processes_of
 from tests.system.yards import Place, trainee_of
 from trainyard.testing.yard import RunningYard
 
-SMALL = "ml.t3.medium"  # whose memory these tests make as small as they need it
+# These tests reduce its memory.
+SMALL = "ml.t3.medium"
 MEMORY_GIB = 0.3
 NEIGHBOUR = "neighbour"
 
 
 @dataclass(frozen=True)
 class Case:
-    """A program, how its job ends, and what the card calls it; nothing where there is no card."""
+    """A program, how its job ends, and what the failure card says; nothing if there is no card."""
 
     name: str
     script: str
@@ -28,13 +29,15 @@ class Case:
     words: str = ""
     limit_s: int = 60
     takes_most_s: float = 60
-    stops_at: str = ""  # the line at which the job is stopped
-    or_status: str = ""  # where it depends on the machine's speed which of two limits is met first
+    # The job is stopped at this line.
+    stops_at: str = ""
+    # If the speed of the machine decides which of two limits is met first.
+    or_status: str = ""
 
 
 @contextmanager
 def besieged(place: Place) -> Iterator[tuple[RunningYard, Trainee]]:
-    """A yard with small instances and a user whose first job goes on beside all others."""
+    """Provide a yard with small instances and a user whose first job runs beside all others."""
     place.change_catalog(f'["{SMALL}"]\nmemory_gib = {MEMORY_GIB}\n')
     with place.running(slots="2") as yard:
         trainee = trainee_of(yard).prepare()
@@ -48,9 +51,9 @@ def besieged(place: Place) -> Iterator[tuple[RunningYard, Trainee]]:
 
 
 def contain(case: Case, yard: RunningYard, trainee: Trainee, *, record: Callable[[str, object], None]) -> None:
-    """Let the program loose. It is held to its share or ended, named in the card, and nothing of it is left.
+    """Run the program. It must be limited or ended and named in the card, and leave nothing behind.
 
-    Meanwhile the yard gives right answers about another job; how quickly is put on record.
+    Meanwhile the yard must answer correctly about another job; its latency is recorded.
     """
     begun = time.monotonic()
     with Watch(trainee, NEIGHBOUR) as watch:

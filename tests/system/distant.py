@@ -1,4 +1,4 @@
-"""An engine that a yard takes for one on other machines, so that its agents have nothing of the yard's own store."""
+"""An engine that the yard treats as remote, so that its agents have no access to the yard's own store."""
 
 from pathlib import Path
 
@@ -11,5 +11,5 @@ class DistantEngine(LocalEngine):
 
 
 def open_engine(jobs: Path, agents: Path) -> DistantEngine:
-    """As the setting `engines` asks for it."""
+    """Open the engine, as the setting `engines` names it."""
     return DistantEngine(jobs, agents, slots=4)

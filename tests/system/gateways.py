@@ -1,4 +1,4 @@
-"""Gateways that are really there: a mail server and an HTTP server on this machine, which keep what they were given."""
+"""Real gateways: a mail server and an HTTP server on this machine, which keep what they receive."""
 
 import json
 import socketserver
@@ -18,7 +18,7 @@ class Mail:
 
 @dataclass
 class Mailbox:
-    """What a mail server took, and where it listens. Of its greetings the first `refusals` turn mail away for now."""
+    """The mail that a server received, and its address. It refuses the first `refusals` connections temporarily."""
 
     port: int = 0
     refusals: int = 0
@@ -26,7 +26,7 @@ class Mailbox:
 
 
 class _Smtp(socketserver.StreamRequestHandler):
-    """Speaks as much SMTP as a mail needs."""
+    """Speaks enough SMTP to receive a mail."""
 
     def handle(self) -> None:
         mailbox: Mailbox = self.server.mailbox  # type: ignore[attr-defined]  # set below
@@ -79,7 +79,7 @@ class Posted:
 
 @dataclass
 class Hook:
-    """What an HTTP server was posted. It answers with `statuses`, one after the other, and the last one for ever."""
+    """The requests that an HTTP server received. It answers with `statuses` in turn, and then with the last one."""
 
     statuses: Sequence[int] = (200,)
     port: int = 0
@@ -99,7 +99,7 @@ class _Http(BaseHTTPRequestHandler):
         self.wfile.write(b"heard")
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its base class names it so
-        """Nothing: the test looks at what was posted."""
+        """Log nothing; the test reads the requests."""
 
 
 @contextmanager

@@ -1,6 +1,6 @@
-"""Attempts to reach somebody over the network or a socket: the program of jobs that try, and what the host tries too.
+"""Attempts to reach others over the network or a socket, run by jobs and, as a control, by the host.
 
-Each attempt returns when it has had an answer from whom it tried to reach, and raises an OSError when it cannot.
+Each attempt returns when it gets an answer, and raises an OSError when it cannot.
 """
 
 import argparse
@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 WORD = b"who goes there"
-ANSWER = "192.0.2.7"  # to every question of the name server of the tests
+# The answer of the tests' name server to every question.
+ANSWER = "192.0.2.7"
 REACHED = "reached"
 LIMIT_S = 5.0
-_CLOSED = 9  # a port on which nobody listens
+_CLOSED = 9  # nobody listens there
 
 
 def tcp(targets: dict[str, Any]) -> None:
@@ -39,14 +40,14 @@ def udp(targets: dict[str, Any]) -> None:
 
 
 def name_server(targets: dict[str, Any]) -> None:
-    """A question for the address of trainyard.test, as every resolver puts it."""
+    """Ask for the address of trainyard.test, as a resolver does."""
     question = struct.pack(">6H", 7, 0x0100, 1, 0, 0, 0) + b"\x09trainyard\x04test\0" + struct.pack(">2H", 1, 1)
     answer = _exchange(("127.0.0.1", targets["dns"]), question)
     _expect(answer[:2] == question[:2] and answer.endswith(socket.inet_aton(ANSWER)))
 
 
 def refusal_of_the_host(targets: dict[str, Any]) -> None:
-    """An address of the host that is not the loopback: that it refuses is an answer of its own."""
+    """Connect to a closed port of the host outside the loopback; a refusal counts as an answer."""
     try:
         socket.create_connection((targets["address"], _CLOSED), timeout=LIMIT_S).close()
     except ConnectionRefusedError:
@@ -54,7 +55,7 @@ def refusal_of_the_host(targets: dict[str, Any]) -> None:
 
 
 def icmp(targets: dict[str, Any]) -> None:
-    """A datagram for a closed port is answered by ICMP, which the socket is told as a refusal."""
+    """Send a datagram to a closed port; ICMP answers, which the socket reports as a refusal."""
     try:
         _exchange((targets["address"], _CLOSED), WORD)
     except ConnectionRefusedError:
@@ -83,7 +84,7 @@ def socket_file_in_a_channel(targets: dict[str, Any]) -> None:
 
 
 def machine_of_this_machine(_: dict[str, Any]) -> None:
-    """Sockets between a virtual machine and its host know no namespaces."""
+    """Open a vsock socket: sockets between a virtual machine and its host ignore namespaces."""
     socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM).close()
 
 
@@ -105,7 +106,7 @@ ATTEMPTS: tuple[Callable[[dict[str, Any]], None], ...] = (
 
 
 def outcomes(targets: dict[str, Any]) -> dict[str, str]:
-    """What came of each attempt: that it reached somebody, or why it did not."""
+    """Return the outcome of each attempt: that it was answered, or why not."""
     return {attempt.__name__: _outcome(attempt, targets) for attempt in ATTEMPTS}
 
 
@@ -133,7 +134,7 @@ def _exchange(address: tuple[str, int], data: bytes) -> bytes:
 
 
 def _find_way(address: str) -> None:
-    """Nothing is sent: the kernel only looks for a way there."""
+    """Look up a route. Nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         asking.connect((address, 80))
 

@@ -1,7 +1,7 @@
-"""Launches one sandbox and acts on it, as a program of its own, so that tests can run it as any user.
+"""Launches one sandbox and acts on it, in its own process, so that tests can run it as any user.
 
-Reads what to do as JSON from its standard input, and writes what came of it as JSON. It runs on a bare interpreter with
-only this project's source on its path.
+Reads its instructions as JSON from standard input and writes the results as JSON. It runs on a bare interpreter with
+only the source of this project on its path.
 """
 
 import json
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def drive(request: dict[str, Any], actions: list[list[Any]]) -> dict[str, Any]:
-    """Launch, carry out the actions, wait for the end, and tell everything."""
+    """Launch a sandbox, carry out the actions, wait for the end, and return the results."""
     wanted = read_request(request)
     mounts = _mounts()
     reader, writer = os.pipe()
@@ -69,7 +69,7 @@ def read_request(values: dict[str, Any]) -> SandboxRequest:
 
 
 class _Output(threading.Thread):
-    """Collects what the program writes until nobody holds its output open any more."""
+    """Collects the output of the program until every process has closed it."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(daemon=True)
@@ -102,7 +102,7 @@ def _kill(sandboxed: Sandboxed, _: _Output) -> None:
 
 
 def _kill_while_waiting(sandboxed: Sandboxed, _: _Output) -> None:
-    """Kill from this thread while another one waits."""
+    """Kill the sandbox from this thread while another one waits."""
     waiting = threading.Thread(target=sandboxed.wait)
     waiting.start()
     sandboxed.kill()
@@ -111,15 +111,15 @@ def _kill_while_waiting(sandboxed: Sandboxed, _: _Output) -> None:
         raise AssertionError("the thread that waited was not told")
 
 
-def _kill_keeper(sandboxed: Sandboxed, _: _Output) -> None:
-    """The keeper is the parent of the process that holds the tree."""
+def _kill_supervisor(sandboxed: Sandboxed, _: _Output) -> None:
+    """Kill the supervisor, which is the parent of the root of the tree."""
     lines = Path(f"/proc/{sandboxed.pid}/status").read_text().splitlines()
     parent = next(int(line.split()[1]) for line in lines if line.startswith("PPid:"))
     os.kill(parent, signal.SIGKILL)
 
 
 def _announce(sandboxed: Sandboxed, output: _Output) -> None:
-    """Tell that the program runs, and stay until killed."""
+    """Announce that the program runs, and wait to be killed."""
     _tell({"pid": sandboxed.pid})
     time.sleep(_PATIENCE_S)
 
@@ -129,7 +129,7 @@ _ACTIONS: dict[str, Any] = {
     "terminate": _terminate,
     "kill": _kill,
     "kill while waiting": _kill_while_waiting,
-    "kill keeper": _kill_keeper,
+    "kill supervisor": _kill_supervisor,
     "announce": _announce,
 }
 
@@ -140,7 +140,7 @@ def _tell(what: dict[str, Any]) -> None:
 
 
 def _left(request: SandboxRequest, mounts: set[str]) -> list[str]:
-    """What the sandbox left on the machine. Others mount at the same time, in temporary folders of their own."""
+    """Return what the sandbox left on the machine. Other tests mount at the same time, in other temporary folders."""
     groups = [str(group) for group in footprint(request) if group.exists()]
     shared, ours = Path(tempfile.gettempdir()), request.ml_folder.parent
     new = [Path(line.split()[4]) for line in _mounts() - mounts]

@@ -1,4 +1,4 @@
-"""What actions of rules send, to gateways that are really there."""
+"""The messages that actions of rules send to real gateways."""
 
 import hashlib
 import hmac
@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.system.gateways import http_server, mail_server
-from trainyard.server.actions import RuleAction
-from trainyard.server.control.actions.delivery import NotTaken, deliver
+from trainyard.server.control.actions.delivery import DeliveryFailed, deliver
 from trainyard.server.gateways import Gateways
+from trainyard.server.jobs.rule_actions import RuleAction
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
 FINDING = {"message": "fc.weight is NaN.", "step": 7, "tensor": "fc.weight", "value": "nan", "severity": "critical"}
@@ -30,15 +30,16 @@ def action(name: str, endpoint: str) -> RuleAction:
     )
 
 
+@pytest.mark.flow
 def test_a_mail_says_what_was_found_and_is_the_same_mail_at_every_try() -> None:
     with mail_server(refusals=1) as mailbox:
         gateways = Gateways(smtp_url=f"smtp://127.0.0.1:{mailbox.port}", smtp_from="yard@example.com")
-        with pytest.raises(NotTaken, match="421 busy") as caught:
+        with pytest.raises(DeliveryFailed, match="421 busy") as caught:
             deliver(action("email", "anna@example.com"), gateways, now=NOON)
         assert not caught.value.is_final
         for _ in range(2):
             told = deliver(action("email", "anna@example.com"), gateways, now=NOON)
-        assert told == "The mail server took it for anna@example.com."
+        assert told == "The mail server accepted the message for anna@example.com."
     first, second = mailbox.mails
     assert (first.sender, first.recipients) == ("yard@example.com", ["anna@example.com"])
     for line in ("Subject: Rule ExplodingTensor found an issue in training job mnist", "fc.weight is NaN.", "Step: 7"):
@@ -50,7 +51,7 @@ def test_a_mail_says_what_was_found_and_is_the_same_mail_at_every_try() -> None:
 def test_an_address_that_does_not_exist_is_not_tried_again() -> None:
     with mail_server() as mailbox:
         gateways = Gateways(smtp_url=f"smtp://127.0.0.1:{mailbox.port}", smtp_from="yard@example.com")
-        with pytest.raises(NotTaken, match="550 no such user") as caught:
+        with pytest.raises(DeliveryFailed, match="550 no such user") as caught:
             deliver(action("email", "nobody@example.com"), gateways, now=NOON)
     assert caught.value.is_final
 
@@ -60,7 +61,7 @@ def test_a_webhook_is_signed_and_carries_a_key_by_which_doubles_are_known() -> N
         gateways = Gateways(webhook_hosts=("127.0.0.1",), webhook_secret="s3cret")
         url = f"http://127.0.0.1:{hook.port}/hooks?team=ml"
         for status in (503, 500):
-            with pytest.raises(NotTaken, match=f"127.0.0.1 answered {status}") as caught:
+            with pytest.raises(DeliveryFailed, match=f"127.0.0.1 answered {status}") as caught:
                 deliver(action("webhook", url), gateways, now=NOON)
             assert not caught.value.is_final
         assert deliver(action("webhook", url), gateways, now=NOON) == "127.0.0.1 answered 200 OK heard"
@@ -74,10 +75,10 @@ def test_a_webhook_is_signed_and_carries_a_key_by_which_doubles_are_known() -> N
 
 
 @pytest.mark.parametrize("status", [302, 404])
-def test_a_webhook_that_is_sent_elsewhere_or_unknown_is_given_up_and_not_followed(status: int) -> None:
+def test_a_webhook_that_redirects_or_is_unknown_fails_and_is_not_followed(status: int) -> None:
     with http_server(status) as hook:
         gateways = Gateways(webhook_hosts=(f"127.0.0.1:{hook.port}",))
-        with pytest.raises(NotTaken, match=f"answered {status}") as caught:
+        with pytest.raises(DeliveryFailed, match=f"answered {status}") as caught:
             deliver(action("webhook", f"http://127.0.0.1:{hook.port}/"), gateways, now=NOON)
     assert caught.value.is_final
     assert len(hook.posted) == 1
@@ -107,14 +108,14 @@ def test_a_gateway_that_never_answers_takes_no_longer_than_its_limit(name: str) 
         )
         endpoint = "anna@example.com" if name == "email" else f"http://{address}/"
         began = time.monotonic()
-        with pytest.raises(NotTaken) as caught:
+        with pytest.raises(DeliveryFailed) as caught:
             deliver(action(name, endpoint), gateways, now=NOON)
     assert not caught.value.is_final
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
 
 
 def test_a_host_that_is_no_longer_listed_is_not_called() -> None:
-    with http_server() as hook, pytest.raises(NotTaken, match="webhook_hosts") as caught:
+    with http_server() as hook, pytest.raises(DeliveryFailed, match="webhook_hosts") as caught:
         deliver(action("webhook", f"http://127.0.0.1:{hook.port}/"), Gateways(), now=NOON)
     assert caught.value.is_final
     assert hook.posted == []

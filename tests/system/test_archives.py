@@ -1,4 +1,4 @@
-"""Code that strangers packed, handed to a real yard: refused with the reason, and nothing outside is touched."""
+"""Hostile archives on a real yard: they are refused with a reason, and nothing outside is touched."""
 
 import gzip
 import io
@@ -12,7 +12,7 @@ import pytest
 from tests.system.trainees import Trainee
 from tests.system.watching import folder_of
 from tests.system.yards import KINDS, Place, place_for, trainee_of
-from tests.unit.instance.agent.test_archive import entry, folder, header, link, packed, pax, squeezed
+from tests.unit.instance.agent.program.test_archive import entry, folder, header, link, packed, pax, squeezed
 from trainyard.testing.yard import RunningYard
 
 SCRIPT = entry("train.py", b"print('ran')")
@@ -37,7 +37,7 @@ def trainee(yard: RunningYard) -> Trainee:
 
 
 def bomb() -> bytes:
-    """Some megabytes that would become gigabytes: one header, and zeros that gzip packs a thousandfold."""
+    """Return a decompression bomb: one header, and zeros that gzip compresses by a factor of a thousand."""
     body = io.BytesIO()
     with gzip.GzipFile(fileobj=body, mode="wb", compresslevel=1) as packed_body:
         packed_body.write(header("zeros", size=b"\x80" + BOMB_BYTES.to_bytes(11, "big")))
@@ -46,15 +46,15 @@ def bomb() -> bytes:
 
 
 HOSTILE = {
-    "parent": (packed(SCRIPT, entry("../../../escaped", b"x")), "a place outside it"),
-    "absolute": (packed(SCRIPT, entry("/escaped", b"x")), "a place outside it"),
+    "parent": (packed(SCRIPT, entry("../../../escaped", b"x")), "which is outside it"),
+    "absolute": (packed(SCRIPT, entry("/escaped", b"x")), "which is outside it"),
     "link": (packed(SCRIPT, link("out", "../../../../../..")), "is a link out of it"),
     "chain": (packed(SCRIPT, link("d", "."), link("e", "d/d/../../..")), "is a link out of it"),
     "behind": (packed(SCRIPT, link("d", "."), entry("d/escaped", b"x")), "lies behind the link"),
-    "hard-link": (packed(SCRIPT, link("shadow", "/etc/shadow", tarfile.LNKTYPE)), "a place outside it"),
+    "hard-link": (packed(SCRIPT, link("shadow", "/etc/shadow", tarfile.LNKTYPE)), "which is outside it"),
     "device": (packed(SCRIPT, entry("dev", type=tarfile.BLKTYPE, devmajor=8)), "is a special file"),
     "pipe": (packed(entry("train.py", type=tarfile.FIFOTYPE)), "is a special file"),
-    "pax": (squeezed(pax({"path": b"../escaped"}) + header("a") + bytes(1024)), "a place outside it"),
+    "pax": (squeezed(pax({"path": b"../escaped"}) + header("a") + bytes(1024)), "which is outside it"),
     "sparse": (squeezed(header("a", kind=b"S") + bytes(1024)), "is a special file"),
     "long": (packed(SCRIPT, entry("x" * 300)), "too long a name"),
     "deep": (packed(SCRIPT, folder("/".join("d" * 100))), "nested too deeply"),
@@ -80,6 +80,7 @@ def test_a_hostile_archive_is_refused_and_touches_nothing(
     assert not folder_of(yard, f"hostile-{name}").ml.exists()
 
 
+@pytest.mark.flow
 def test_an_archive_with_all_that_is_allowed_runs(trainee: Trainee) -> None:
     body = packed(
         folder("lib"),
@@ -105,7 +106,7 @@ def with_code(trainee: Trainee, name: str, body: bytes) -> dict[str, dict[str, s
 
 
 def surroundings(place: Place) -> list[str]:
-    """What lies where an archive could have put something: around the yard, in it, and at the top of the machine."""
+    """Return the paths where an archive could have put something: around the yard, in it, and at the root."""
     tops = [path for path in (Path("/"), place.folder, place.home) for path in path.iterdir()]
     found = [str(path) for path in tops if path.name not in ("yard.json.new", "tmp")]
     found += [str(path) for path in place.home.rglob("*") if "escaped" in path.name or "shadow" in path.name]

@@ -48,7 +48,7 @@ time.sleep(600)
 
 @dataclass
 class Siege:
-    """A yard with everything that an attacker may want."""
+    """A yard with everything that an attacker may want to reach."""
 
     place: Place
     yard: RunningYard
@@ -84,7 +84,7 @@ def siege(place: Place) -> Iterator[Siege]:
 
 @contextmanager
 def hosts_things(place: Place, word: str) -> Iterator[dict[str, Any]]:
-    """Things of the host that every process of the yard's user can reach."""
+    """Provide things of the host that every process of the yard's user can reach."""
     path = str(place.folder / word[::-1])  # a file whose name is no secret
     key = int(word[-6:], 16)
     shared = Path("/dev/shm", word)
@@ -132,7 +132,7 @@ libc.shmctl(segment, 0, None)
 
 @contextmanager
 def victim(place: Place, word: str, key: int) -> Iterator[int]:
-    """A process of the yard's user that has shared memory, and a key in the keyring of that user."""
+    """Run a process of the yard's user with shared memory, and a key in that user's keyring."""
     command = [place.python, "-I", "-c", VICTIM, word, str(key), str(attacks._SYSTEM_CALLS["add_key"])]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/", **place.identity()
@@ -145,7 +145,7 @@ def victim(place: Place, word: str, key: int) -> Iterator[int]:
 
 @contextmanager
 def setuid_program(word: str) -> Iterator[None]:
-    """A program that makes whoever starts it root, where jobs can see it; made only by root, where it may write."""
+    """Create a setuid program that jobs can see, if the tests run as root and may write there."""
     program = Path("/usr/local/bin", f"setuid-{word}")
     try:
         if os.access(program.parent, os.W_OK):
@@ -207,13 +207,13 @@ def test_every_attack_from_inside_a_job_is_refused(siege: Siege, start: str) -> 
 
 
 def is_warm(siege: Siege, name: str) -> bool:
-    """Whether a program was forked from a warm worker, as its agent notes."""
+    """Tell whether a program was forked from a warm worker, from the notes of its agent."""
     frames = read_frames(folder_of(siege.yard, name).spool, 0).frames
     return any("The program was started warm" in str(frame.payload.get("text")) for frame in frames)
 
 
 def await_worker(siege: Siege) -> None:
-    """Wait for the warm worker that the first jobs have brought about."""
+    """Wait for the warm worker that the first jobs leave."""
     folder = siege.yard.home.warm
     eventually(lambda: bool(warm_workers(folder)) or any(folder.glob("*/*/refused.json")))
     if not warm_workers(folder):
@@ -222,7 +222,7 @@ def await_worker(siege: Siege) -> None:
 
 
 def attacking(siege: Siege, start: str) -> dict[str, Any]:
-    """What turns a request into that of the attacker, whose code is uploaded."""
+    """Upload the code of the attacker, and return the members of its request."""
     files = {"train.py": Path(attacks.__file__).read_text(), "targets.json": json.dumps(siege.targets)}
     siege.anna.user.client("s3").put_object(Bucket="data", Key="attacker.tar.gz", Body=packed(files))
     parameters = {"sagemaker_program": "train.py", "sagemaker_submit_directory": "s3://data/attacker.tar.gz"}
@@ -232,7 +232,7 @@ def attacking(siege: Siege, start: str) -> dict[str, Any]:
 
 
 def stored(siege: Siege) -> tuple[list[Any], bytes, tuple[int, ...]]:
-    """All that could be changed of an object: its bytes, and the file that has them."""
+    """Return everything about an object that could be changed: its bytes and its file."""
     with closing(FilesystemObjects(siege.objects)) as objects:
         problems = list(objects.verify(deep=True))
     found = data_file(siege.objects).stat()
@@ -241,7 +241,7 @@ def stored(siege: Siege) -> tuple[list[Any], bytes, tuple[int, ...]]:
 
 
 def test_the_same_attacks_succeed_outside_of_a_sandbox(place: Place) -> None:
-    """So it is the sandbox that refuses them, and a hole in it would be seen."""
+    """This proves that the sandbox refuses them, and that a hole in it would be noticed."""
     word = f"decoy{uuid.uuid4().hex}"
     with hosts_things(place, word) as targets:
         targets = decoys(place, targets, word)
@@ -298,8 +298,9 @@ os.chmod("/opt/ml/model", 0)
 """
 
 
-def test_what_a_program_leaves_is_packed_as_it_is_and_nothing_it_points_to(siege: Siege) -> None:
-    """Its agent may be root, and packs what it left."""
+@pytest.mark.flow
+def test_a_model_is_packed_as_it_is_without_the_targets_of_its_links(siege: Siege) -> None:
+    """The agent may be root, and packs what the program left."""
     secret = siege.targets["secrets"]["the administrator's keys"]
     script = LEAVES.replace("SECRETS", str(Path(secret).parent)).replace("SECRET", secret)
     told = siege.anna.run("leaves", script)
@@ -341,7 +342,7 @@ def test_a_file_of_nothing_but_holes_does_not_keep_the_agent_busy(siege: Siege) 
     told = siege.anna.run(
         "holes", "import os\nos.truncate(os.open('/opt/ml/model/holes', os.O_CREAT | os.O_RDWR), 1 << 42)"
     )
-    assert '"holes" says it has 4398046511104 bytes but is nearly empty' in told["FailureReason"]
+    assert '"holes" claims to have 4398046511104 bytes but is nearly empty' in told["FailureReason"]
     assert siege.anna.keys("out/holes/") == []
     assert nothing_is_left(siege, "holes")
 
@@ -382,7 +383,7 @@ def test_no_line_of_a_program_gets_into_a_journal_as_one_of_its_own(siege: Siege
 
 
 def test_the_credentials_of_a_job_rule_nothing_and_end_with_it(siege: Siege) -> None:
-    """Even those of a job of the administrator, which could do anything if they were its own."""
+    """Not even those of a job of the administrator, whose own credentials could do anything."""
     boss = trainee_of(siege.yard)
     boss.user.client("s3").create_bucket(Bucket="boss")
     boss = Trainee(boss.user, bucket="boss")
@@ -406,7 +407,7 @@ def test_the_credentials_of_a_job_rule_nothing_and_end_with_it(siege: Siege) -> 
 
 
 def clients_of(yard: RunningYard, name: str) -> Callable[[str], Any]:
-    """Clients that speak with what the program of a job has in its environment."""
+    """Return clients with the credentials from the environment of a job."""
     given = read_spec(folder_of(yard, name).root).environment
     session = boto3.Session(
         given["AWS_ACCESS_KEY_ID"], given["AWS_SECRET_ACCESS_KEY"], given["AWS_SESSION_TOKEN"], given["AWS_REGION"]
@@ -415,7 +416,7 @@ def clients_of(yard: RunningYard, name: str) -> Callable[[str], Any]:
 
 
 def nothing_is_left(siege: Siege, name: str) -> bool:
-    """Whether the folders of a job that has ended are gone, and the rest goes with the job."""
+    """Tell whether the folders of an ended job are gone."""
     folder = folder_of(siege.yard, name)
     assert not folder.ml.exists()
     assert not folder.scratch.exists()

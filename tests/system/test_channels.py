@@ -1,4 +1,4 @@
-"""Data channels of real jobs, of root's yard and of an ordinary user's: every byte is compared with what was put."""
+"""Data channels of real jobs, on the yards of root and of an ordinary user. Every byte is compared."""
 
 import hashlib
 import io
@@ -113,7 +113,7 @@ def anna(yard: RunningYard, objects: dict[str, bytes]) -> Trainee:
 
 @pytest.fixture(scope="module")
 def shared(yard: RunningYard, place: Place) -> Path:
-    """A folder of the machine that stands for a file system, which everybody may read and write."""
+    """Provide a folder that acts as a file system, which everybody may read and write."""
     folder = place.folder / "shared"
     (folder / "sets/deep").mkdir(parents=True)
     (folder / "sets/deep/c.csv").write_text("3")
@@ -154,7 +154,7 @@ def completed(trainee: Trainee, name: str, script: str, **changed: Any) -> None:
 
 
 def told_of(trainee: Trainee, name: str, *, count: int = 1) -> list[dict[str, dict[str, str]]]:
-    """What each instance found in its channels: the digests of all files."""
+    """Return what each instance found in its channels: the digests of all files."""
     return [json.loads(trainee.printed(name, instance=number)[-1]) for number in range(count)]
 
 
@@ -175,6 +175,7 @@ def test_file_and_fast_file_channels_hold_every_byte(anna: Trainee, objects: dic
     assert told_of(anna, name, count=count) == [{"fast": digests(objects), "train": digests(objects)}] * count
 
 
+@pytest.mark.flow
 @pytest.mark.parametrize("mode", ["File", "FastFile"])
 def test_45_sharded_objects_on_3_instances_are_15_each(anna: Trainee, objects: dict[str, bytes], mode: str) -> None:
     channels = [channel("train", S3DataDistributionType="ShardedByS3Key", InputMode=mode)]
@@ -229,7 +230,7 @@ def test_the_instances_of_groups_have_their_types_and_their_groups_channels(
     assert resources[0]["hosts"] == ["algo-1", "algo-2", "algo-3"]
 
 
-def test_a_manifest_brings_what_it_lists(anna: Trainee, objects: dict[str, bytes]) -> None:
+def test_a_manifest_provides_the_files_that_it_lists(anna: Trainee, objects: dict[str, bytes]) -> None:
     listed = ["07.bin", "deep/text.csv"]
     manifest = json.dumps([{"prefix": "s3://data/set/"}, *listed])
     anna.user.client("s3").put_object(Bucket="data", Key="some.manifest", Body=manifest.encode())
@@ -245,7 +246,7 @@ def test_a_manifest_brings_what_it_lists(anna: Trainee, objects: dict[str, bytes
 def test_a_script_that_ruins_its_channel_leaves_the_stored_objects_untouched(
     yard: RunningYard, anna: Trainee, objects: dict[str, bytes]
 ) -> None:
-    # The first is cold. A worker that does not answer at once on a busy machine costs a later one its warm start.
+    # The first start is cold. On a busy machine, a slow worker makes a later start cold too.
     for number in range(5):
         completed(anna, f"ruin-{number}", RUIN, InputDataConfig=[channel("train")])
         assert anna.printed(f"ruin-{number}")[-1] == "ruined 45"
@@ -280,7 +281,7 @@ def test_a_file_system_is_read_and_written_where_it_is(anna: Trainee, shared: Pa
 
 @pytest.mark.parametrize(
     ("directory", "why"),
-    [("/out", "There is no directory"), ("/../home", 'must have no ".." in it'), ("/none", "There is no directory")],
+    [("/out", "There is no directory"), ("/../home", 'cannot contain ".."'), ("/none", "There is no directory")],
 )
 def test_a_directory_outside_of_a_file_system_is_refused(anna: Trainee, shared: Path, directory: str, why: str) -> None:
     with pytest.raises(anna.sagemaker.exceptions.ClientError, match=why):

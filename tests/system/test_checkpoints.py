@@ -1,4 +1,4 @@
-"""Checkpoints and TensorBoard files of whole jobs: restored, in S3 while the program runs, and whole at its end."""
+"""Checkpoints and TensorBoard files of jobs: restored, stored while the program runs, and complete at its end."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ from trainyard.link.spool import read_frames
 from trainyard.testing.eventually import eventually
 from trainyard.testing.yard import RunningYard
 
-# `go(1)` waits until the test lets the program go on.
+# `go(1)` waits until the test lets the program continue.
 PRELUDE = """
 import os, signal, sys, time
 root = "/opt/ml/checkpoints"
@@ -95,7 +95,7 @@ def checkpoints(prefix: str, **members: str) -> dict[str, Any]:
 
 
 def stored(anna: Trainee, prefix: str) -> dict[str, bytes]:
-    """Every object under a prefix, by the rest of its key; what is deleted meanwhile is not there."""
+    """Return every object under a prefix by the rest of its key, without those deleted meanwhile."""
     s3, found = anna.user.client("s3"), {}
     for key in anna.keys(f"{prefix}/"):
         try:
@@ -118,7 +118,7 @@ def test_checkpoints_are_in_s3_while_the_job_runs_and_whole_at_its_end(anna: Tra
     anna.start("saves", PRELUDE + SAVES, **checkpoints("saves"))
     anna.await_line("saves", "at 1")
     early = {"first.pt": b"1" * 3_000_000, "été/step 2/ü.pt": b"2", "train.log": b"line 1\n"}
-    # A file that is being written is not there, but for a log.
+    # A file that is being written is not stored yet, unless it is a log.
     eventually(lambda: stored(anna, "ck/saves") == early, within=timedelta(seconds=60))
     let_go(place_of(yard, "saves"), 1)
     eventually(lambda: stored(anna, "ck/saves").get("held.pt") == b"half and half", within=timedelta(seconds=60))
@@ -156,7 +156,8 @@ for turn in range(5):
     assert stored(anna, "ck/slow") == {"model.pt": b"4" * 300_000}
 
 
-def test_a_second_job_goes_on_where_the_first_has_ended_in_a_folder_of_any_name(anna: Trainee) -> None:
+@pytest.mark.flow
+def test_a_second_job_continues_where_the_first_ended_in_a_folder_of_any_name(anna: Trainee) -> None:
     config = checkpoints("counts/", LocalPath="/state")
     for number, listed in enumerate(([], ["history.txt", "step"], ["history.txt", "step"]), start=1):
         name = f"counts-{number}"
@@ -286,7 +287,7 @@ def test_checkpoints_that_cannot_be_stored_fail_the_job_and_name_the_key(anna: T
     let_go(place_of(yard, "unstored"), 1)
     told = anna.reach("unstored", "Completed", "Failed")
     assert told["TrainingJobStatus"] == "Failed"
-    assert "s3://fleeting/ck/a.pt could not be brought up to date" in told["FailureReason"]
+    assert "s3://fleeting/ck/a.pt could not be synced" in told["FailureReason"]
 
 
 @pytest.mark.slow

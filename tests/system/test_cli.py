@@ -1,4 +1,4 @@
-"""The command line as a user meets it: real processes, real yards, real faults."""
+"""The command line with real processes, real yards and real faults."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import botocore.exceptions
 import pytest
 
 from trainyard.foundation.home import FORMAT, Home
+from trainyard.testing.eventually import eventually
 
 Output = subprocess.CompletedProcess[str]
 LIMIT_S = 90
@@ -28,7 +29,7 @@ TRUST = json.dumps({"Statement": {"Effect": "Allow", "Principal": {"Service": "x
 
 
 class CommandLine:
-    """`trainyard` for a user with a home of their own."""
+    """`trainyard` for a user with their own home."""
 
     def __init__(self, user_home: Path) -> None:
         self.user_home = user_home
@@ -44,14 +45,14 @@ class CommandLine:
         )
 
     def up(self, *arguments: str) -> dict[str, Any]:
-        """A yard that runs, as `status` describes it."""
+        """Start a yard and return its status."""
         started = self("up", "--detach", "--port", "0", *arguments)
         assert started.returncode == 0, started.stderr
         status: dict[str, Any] = json.loads(self("status", "--json").stdout)
         return status
 
     def client(self, service: str, variables: dict[str, str] | None = None) -> Any:
-        """A boto3 client of a process that evaluated `trainyard env`."""
+        """Return a boto3 client with the variables of `trainyard env`."""
         variables = variables or json.loads(self("env", "--json").stdout)["variables"]
         return boto3.client(
             service,
@@ -71,13 +72,6 @@ def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
         os.kill(runtime.pid, signal.SIGKILL)
 
 
-def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not holds():
-        assert time.monotonic() < deadline, "it never came to hold"
-        time.sleep(0.02)
-
-
 def has_ended(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -90,12 +84,13 @@ def tree(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.flow
 def test_a_yard_is_started_used_and_stopped(trainyard: CommandLine) -> None:
     started = trainyard("up", "--detach", "--port", "0")
     assert started.returncode == 0, started.stderr
     assert started.stdout == ""
     status = json.loads(trainyard("status", "--json").stdout)
-    assert f"The yard answers at {status['http']} and {status['https']}" in started.stderr
+    assert f"The yard is running at {status['http']} and {status['https']}" in started.stderr
     assert status["home"] == str(trainyard.home.root)
 
     s3 = trainyard.client("s3")
@@ -105,13 +100,13 @@ def test_a_yard_is_started_used_and_stopped(trainyard: CommandLine) -> None:
 
     stopped = trainyard("down")
     assert stopped.returncode == 0
-    assert stopped.stderr == f"The yard with process id {status['pid']} has stopped.\n"
+    assert stopped.stderr == f"Stopped the yard (process {status['pid']}).\n"
     assert has_ended(status["pid"])
     assert not trainyard.home.runtime_file.exists()
     assert trainyard("status").returncode == 4
 
 
-def test_what_was_stored_is_there_after_a_restart(trainyard: CommandLine) -> None:
+def test_stored_objects_survive_a_restart(trainyard: CommandLine) -> None:
     trainyard.up()
     trainyard.client("s3").create_bucket(Bucket="bucket")
     trainyard("down")
@@ -151,7 +146,7 @@ def test_a_yard_in_the_foreground_greets_and_stops_at_an_interrupt(trainyard: Co
     with subprocess.Popen(command, env=trainyard.environment, stderr=subprocess.PIPE, text=True) as parent:
         eventually(lambda: trainyard.home.runtime() is not None)
         assert parent.stderr is not None
-        eventually(lambda: "Ctrl-C stops it." in (parent.stderr.readline() if parent.stderr else ""))
+        eventually(lambda: "Press Ctrl-C to stop it." in (parent.stderr.readline() if parent.stderr else ""))
         runtime = trainyard.home.runtime()
         assert runtime is not None
 
@@ -173,7 +168,7 @@ def test_a_yard_in_the_foreground_does_not_outlive_a_killed_parent(trainyard: Co
 
 
 def neighbouring_ports() -> socket.socket:
-    """A server on a port below which one is free."""
+    """A server on a port; the port below it is free."""
     while True:
         server = socket.create_server(("127.0.0.1", 0))
         try:
@@ -198,11 +193,11 @@ def test_a_port_in_use_is_said_with_what_to_do(trainyard: CommandLine, offset: i
     assert trainyard("status").returncode == 4
 
 
-def test_a_second_yard_on_the_same_home_is_told_of_the_first(trainyard: CommandLine) -> None:
+def test_a_second_yard_on_the_same_home_names_the_first(trainyard: CommandLine) -> None:
     first = trainyard.up()
 
     by_command = trainyard("up", "--detach", "--port", "0")
-    # Also when the server is started past the command line's own look.
+    # Also if the server is started directly, without the check of the command line.
     server = [sys.executable, "-m", "trainyard.server.main", "--home", str(trainyard.home.root), "--port", "0"]
     by_server = subprocess.run(server, capture_output=True, text=True, timeout=LIMIT_S, check=False)
 
@@ -251,7 +246,7 @@ def test_a_folder_of_something_else_is_refused_and_not_touched(trainyard: Comman
 
 
 def without_the_powers_of_root() -> tuple[str, ...]:
-    """A prefix by which root, too, heeds the modes of files."""
+    """Return a command prefix with which file modes also apply to root."""
     if os.geteuid() != 0:
         return ()
     if shutil.which("setpriv") is None:
@@ -284,7 +279,7 @@ def test_a_full_disk_is_said_with_what_to_do(trainyard: CommandLine) -> None:
     result = trainyard("up", "--port", "0", "--home", str(folder), before=namespace)
 
     assert result.returncode == 1
-    assert f"The disk of {folder} is full; make room" in result.stderr
+    assert f"The disk of {folder} is full; free some space" in result.stderr
     assert "Traceback" not in result.stderr
 
 
@@ -330,7 +325,7 @@ def test_a_restored_backup_answers_as_the_yard_did(trainyard: CommandLine, name:
 
 
 def fill(trainyard: CommandLine) -> dict[str, bytes]:
-    """Something of every kind that a yard keeps."""
+    """Create one of every kind of data that a yard stores."""
     s3, logs, iam = trainyard.client("s3"), trainyard.client("logs"), trainyard.client("iam")
     bodies = {f"key/{number}": os.urandom(100_000 * number) for number in range(4)}
     s3.create_bucket(Bucket="bucket")
@@ -366,6 +361,7 @@ def _mapping(answer: Any) -> dict[str, Any]:
     return answer if isinstance(answer, dict) else {"answer": answer}
 
 
+@pytest.mark.flow
 def test_a_user_that_is_added_works_and_sees_nothing_of_others(trainyard: CommandLine) -> None:
     trainyard.up()
     trainyard.client("s3").create_bucket(Bucket="private")
@@ -403,7 +399,7 @@ def test_errors_about_users_have_their_exit_codes(trainyard: CommandLine) -> Non
     assert "User with name anna already exists" in again.stderr
     assert absent.returncode == 4
     assert own.returncode == 1
-    assert "cannot be removed here" in own.stderr
+    assert "cannot be removed" in own.stderr
 
 
 def test_the_user_that_is_added_gets_exports_for_a_shell(trainyard: CommandLine) -> None:
@@ -457,7 +453,7 @@ def read_until(descriptor: int, text: str) -> str:
 
 
 def drain(descriptor: int) -> None:
-    """Read until the other side is closed, which a terminal tells by an error."""
+    """Read until the other side is closed, which a terminal reports as an error."""
     try:
         while os.read(descriptor, 65536):
             pass
@@ -472,7 +468,7 @@ def test_with_connect_alone_boto_reaches_the_yard(trainyard: CommandLine) -> Non
         "import boto3\n"
         "from botocore.loaders import create_loader\n"
         "from botocore.regions import EndpointResolver\n"
-        # As the sagemaker SDK finds STS, past every configured endpoint.
+        # The sagemaker SDK finds STS in this way and ignores all configured endpoints.
         "sts = EndpointResolver(create_loader().load_data('endpoints')).construct_endpoint('sts', 'us-west-2')\n"
         "client = boto3.client('sts', region_name='us-west-2', endpoint_url='https://' + sts['hostname'])\n"
         "print(client.get_caller_identity()['Account'], len(boto3.client('s3').list_buckets()['Buckets']))"

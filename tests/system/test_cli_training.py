@@ -5,8 +5,6 @@ import re
 import signal
 import subprocess
 import tarfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,13 +18,6 @@ def trainyard(yard: RunningYard, tmp_path: Path) -> CommandLine:
     return CommandLine(yard, tmp_path)
 
 
-def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not holds():
-        assert time.monotonic() < deadline, "it never came to hold"
-        time.sleep(0.02)
-
-
 def until_line(process: "subprocess.Popen[str]", line: str) -> None:
     assert process.stdout is not None
     for read in process.stdout:
@@ -35,6 +26,7 @@ def until_line(process: "subprocess.Popen[str]", line: str) -> None:
     raise AssertionError(f"{line!r} was never shown")
 
 
+@pytest.mark.flow
 def test_a_run_shows_the_plan_and_then_what_the_script_writes(trainyard: CommandLine) -> None:
     script = trainyard.script("import sys; print('got', *sys.argv[1:])")
 
@@ -58,7 +50,7 @@ def test_a_model_is_named_where_there_is_one(trainyard: CommandLine) -> None:
     assert (model["Kind"], model["S3Uri"].endswith("/output/model.tar.gz")) == ("model", True)
 
 
-def test_a_program_that_saves_no_model_is_told_so(trainyard: CommandLine) -> None:
+def test_a_program_that_saves_no_model_gets_a_note(trainyard: CommandLine) -> None:
     run = trainyard("run", trainyard.script("print('nothing kept')"))
     assert "model: none was saved" in run.stderr
     assert "model: s3://" not in run.stderr
@@ -90,7 +82,8 @@ def test_a_failed_job_is_described_with_its_card_and_where_its_time_went(trainya
     assert [line.split()[0] for line in chart][:2] == ["queue", "place"]
     assert re.search(r"^  train +algo-1 +\d+\.\d+ s +\d+\.\d+ s +[█#]", "\n".join(chart), re.MULTILINE)
     assert "share           " in text
-    assert "\nnotes\n" in text  # a machine without a GPU has less than an ml.p3.2xlarge
+    # A machine without a GPU has less than an ml.p3.2xlarge.
+    assert "\nnotes\n" in text
     told = trainyard.read("describe", "unlucky")
     assert (told["FailureCard"]["Class"], told["FailureCard"]["Exception"]["Line"]) == ("user error", 3)
     assert told["TrainingJobStatus"] == told["SecondaryStatus"] == "Failed"
@@ -125,7 +118,8 @@ def test_the_flags_of_ssm_reach_the_job(trainyard: CommandLine) -> None:
     (trainyard.folder / "data").mkdir()
     (trainyard.folder / "data" / "a.txt").write_text("content")
     script = trainyard.script("import os; print(*sorted(os.listdir(os.environ['SM_CHANNEL_MORE'])))")
-    assert trainyard("run", script, "-t", "first", "-i", "data").returncode == 1  # which has no such channel
+    # The job has no such channel.
+    assert trainyard("run", script, "-t", "first", "-i", "data").returncode == 1
     brought = trainyard.read("describe", "first")["InputDataConfig"][0]["DataSource"]["S3DataSource"]["S3Uri"]
 
     run = trainyard(
@@ -147,7 +141,7 @@ def test_the_flags_of_ssm_reach_the_job(trainyard: CommandLine) -> None:
     assert told["EnableManagedSpotTraining"] is False
 
 
-def test_a_run_brings_inputs_by_their_modes_and_goes_on_from_checkpoints_and_a_model(trainyard: CommandLine) -> None:
+def test_a_run_provides_inputs_by_their_modes_and_resumes_from_checkpoints_and_a_model(trainyard: CommandLine) -> None:
     (trainyard.folder / "data").mkdir()
     (trainyard.folder / "data" / "a.txt").write_text("content")
     script = trainyard.script(
@@ -160,7 +154,8 @@ def test_a_run_brings_inputs_by_their_modes_and_goes_on_from_checkpoints_and_a_m
         "print(count, fifo, *model)\n"
         "pathlib.Path(os.environ['SM_MODEL_DIR'], 'm.txt').write_text('model')\n"
     )
-    first = trainyard("run", script, "-t", "unkept", "-i", "data", "Pipe")  # which saves in a folder that is not there
+    # Without a CheckpointConfig, the folder to which it saves does not exist.
+    first = trainyard("run", script, "-t", "unkept", "-i", "data", "Pipe")
     assert first.returncode == 1
     brought = trainyard.read("describe", "unkept")["InputDataConfig"][0]["DataSource"]["S3DataSource"]["S3Uri"]
     kept = f"s3://{brought.split('/')[2]}/kept"
@@ -206,7 +201,7 @@ def test_control_c_in_a_terminal_detaches_and_says_how_to_come_back(trainyard: C
         said = terminal.read_to_end()
 
     assert terminal.exit_code == 130
-    assert "goes on: `trainyard logs -f typed-" in said
+    assert "continues: `trainyard logs -f typed-" in said
     assert trainyard.read("describe", "typed")["TrainingJobStatus"] == "InProgress"
     assert trainyard("stop", "typed", "--wait").returncode == 0
 
@@ -218,13 +213,13 @@ def test_a_job_that_is_stopped_ends_its_run_with_a_code_of_its_own(trainyard: Co
 
     refused = trainyard("rm", "stopped")
     assert refused.returncode == 1
-    assert "only jobs that have ended can be removed" in refused.stderr
+    assert "only ended jobs can be removed" in refused.stderr
     stopped = trainyard("stop", "stopped", "--wait")
     assert stopped.returncode == 0, stopped.stderr
     assert "is Stopped" in stopped.stderr
     run.communicate(timeout=LIMIT_S)
     assert run.returncode == 3
-    assert "is Stopped already" in trainyard("stop", "stopped").stderr
+    assert "is already Stopped" in trainyard("stop", "stopped").stderr
 
 
 def test_a_detached_run_prints_only_the_name(trainyard: CommandLine) -> None:
@@ -237,6 +232,7 @@ def test_a_detached_run_prints_only_the_name(trainyard: CommandLine) -> None:
     assert (described["TrainingJobName"], described["TrainingJobStatus"]) == (name, "Completed")
 
 
+@pytest.mark.flow
 def test_jobs_are_listed_described_and_removed(trainyard: CommandLine) -> None:
     script = trainyard.script("print('done')")
     for task in ("list-one", "list-two"):
@@ -251,14 +247,14 @@ def test_jobs_are_listed_described_and_removed(trainyard: CommandLine) -> None:
     assert "status          Completed" in described
     assert "Downloading" in described
     ambiguous = trainyard("describe", "list-")
-    assert (ambiguous.returncode, "beginning of several names" in ambiguous.stderr) == (2, True)
+    assert (ambiguous.returncode, "Several training jobs have names" in ambiguous.stderr) == (2, True)
 
     assert trainyard("rm", "list-one", "list-two").returncode == 0
     assert trainyard("describe", "list-one").returncode == 4
     assert trainyard.read("ls", "--name", "list-")["jobs"] == []
 
 
-def test_metrics_are_shown_and_can_be_read_anew(trainyard: CommandLine) -> None:
+def test_metrics_are_shown_and_can_be_read_again(trainyard: CommandLine) -> None:
     script = trainyard.script("for loss in (3, 1, 2): print(f'loss: {loss} other: {loss * 10}')")
     assert trainyard("run", script, "--md", "loss", "loss: ([0-9.]+)", "-t", "measured").returncode == 0
 
@@ -287,7 +283,7 @@ def test_a_metric_is_read_from_a_job_that_still_writes(trainyard: CommandLine) -
     run.communicate(timeout=LIMIT_S)
 
 
-def test_logs_of_several_instances_can_be_told_apart(trainyard: CommandLine) -> None:
+def test_logs_of_several_instances_are_distinguishable(trainyard: CommandLine) -> None:
     script = trainyard.script("import os; print('first'); print('from', os.environ['SM_CURRENT_HOST'])")
     run = trainyard("run", script, "--ic", "2", "-t", "several")
     assert run.returncode == 0, run.stderr
@@ -351,7 +347,8 @@ def test_the_yard_can_be_looked_at_once_and_watched(trainyard: CommandLine) -> N
     assert row.split()[1:3] == ["admin", "Training"]
     assert "1 x ml.m5.large" in row
     assert [line.split()[0] for line in look.splitlines()[1:5]] == ["slots", "cpu", "memory", "queue"]
-    assert trainyard("top").stdout.splitlines()[0].startswith("trainyard ")  # no terminal, so one look
+    # Without a terminal, it prints the state once.
+    assert trainyard("top").stdout.splitlines()[0].startswith("trainyard ")
     assert trainyard.read("top")["SlotsInUse"] == trainyard.read("status")["yard"]["SlotsInUse"] == 1
     with trainyard.terminal("top", "--interval", "0.2") as terminal:
         terminal.read_until("watched-")
@@ -380,10 +377,10 @@ def test_a_user_reaches_only_their_own_jobs(trainyard: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("run",), 2, "Which script?"),
-        (("run", "missing.py"), 1, 'There is no file "missing.py"'),
-        (("run", "train.py", "-i", "nowhere"), 2, "neither a file or folder here nor an S3 location"),
-        (("run", "train.py", "--", "--flag"), 2, '"--flag" is no hyperparameter'),
+        (("run",), 2, "The script is missing"),
+        (("run", "missing.py"), 1, 'entry_point "missing.py" does not exist'),
+        (("run", "train.py", "-i", "nowhere"), 2, "neither a local file or folder nor an S3 location"),
+        (("run", "train.py", "--", "--flag"), 2, '"--flag" is not a hyperparameter'),
         (("run", "train.py", "--image_uri", "nothing/known:1"), 1, "images map"),
         (("run", "train.py", "--it", "ml.unknown.large"), 1, "ml.unknown.large"),
         (("run", "train.py", "--max_wait_mins", "5"), 2, "--max_wait_mins is only for spot jobs"),
@@ -399,15 +396,15 @@ def test_a_user_reaches_only_their_own_jobs(trainyard: CommandLine) -> None:
         (
             ("run", "train.py", "--checkpoint_local_path", "/kept"),
             1,
-            "without a checkpoint_s3_uri nothing in it is kept",
+            "without a checkpoint_s3_uri nothing in it is saved",
         ),
         (("run", "train.py", "--model_uri", "model.tar.gz"), 1, 'model_uri is "model.tar.gz"; it must be a location'),
         (("run", "train.py", "--download_state"), 2, "--download_state needs -o"),
-        (("run", "train.py", "--download_state", "-o", "x"), 2, "say where they are kept by --checkpoint_s3_uri"),
+        (("run", "train.py", "--download_state", "-o", "x"), 2, "set their location with --checkpoint_s3_uri"),
         (("logs", "no-such-job"), 4, "There is no training job named"),
     ],
 )
-def test_what_cannot_be_done_is_said_with_a_code(
+def test_failures_have_messages_and_exit_codes(
     trainyard: CommandLine, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
     trainyard.script("print('never')")

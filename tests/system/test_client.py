@@ -1,4 +1,4 @@
-"""Our own client against a real yard, and against what is none."""
+"""Our own client against a real yard, and against servers that are not a yard."""
 
 import socket
 import threading
@@ -27,6 +27,7 @@ def client(yard: RunningYard) -> Iterator[Client]:
         yield opened
 
 
+@pytest.mark.flow
 def test_calls_speak_every_protocol(client: Client, yard: RunningYard) -> None:
     account = client.call("sts", "GetCallerIdentity")["Account"]
     assert account == yard.credentials.account
@@ -112,7 +113,7 @@ def test_an_error_of_the_service_carries_its_code(client: Client, yard: RunningY
             assert (caught.value.code, caught.value.status) == (code, 403)
 
 
-def test_what_cannot_be_asked_is_not_sent(client: Client) -> None:
+def test_an_invalid_request_is_not_sent(client: Client) -> None:
     with pytest.raises(InvalidRequest, match="no operation Fly"):
         client.call("s3", "Fly")
     with pytest.raises(InvalidRequest, match="RoleName"):
@@ -138,7 +139,7 @@ def test_nothing_that_listens_is_said_so_with_what_to_do(yard: RunningYard) -> N
 
 @contextmanager
 def server_that_says(*answers: bytes, hung_up: threading.Event | None = None) -> Iterator[str]:
-    """Answers one request per connection and hangs up, as a server does with a connection too long at rest."""
+    """Answer one request per connection and close it, as a server does with an idle connection."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
 
         def serve() -> None:
@@ -172,7 +173,7 @@ def test_a_connection_that_was_dropped_at_rest_is_opened_again(yard: RunningYard
         client.call("s3", "ListBuckets")
 
 
-def test_an_answer_that_is_none_is_unavailable(yard: RunningYard) -> None:
+def test_an_invalid_answer_is_unavailable(yard: RunningYard) -> None:
     for answer in (b"", b"garbage\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n<a", http_answer(b"<a")):
         with (
             server_that_says(answer) as address,
@@ -182,7 +183,7 @@ def test_an_answer_that_is_none_is_unavailable(yard: RunningYard) -> None:
             client.call("s3", "ListBuckets")
 
 
-def test_a_server_that_never_answers_is_given_up(yard: RunningYard) -> None:
+def test_a_server_that_never_answers_times_out(yard: RunningYard) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
         address = f"http://127.0.0.1:{listening.getsockname()[1]}"
         with pytest.raises(Unavailable, match=r"within 0\.1 s"):

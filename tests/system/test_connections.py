@@ -1,4 +1,4 @@
-"""What clients may do to a connection, well meant or not, without harm to the yard or to others."""
+"""Clients that misuse connections harm neither the yard nor other clients."""
 
 import socket
 from contextlib import closing
@@ -25,7 +25,7 @@ def connect(yard: RunningYard, *, timeout_s: float = 20.0) -> "closing[socket.so
 
 
 def answer(yard: RunningYard, request: bytes) -> bytes:
-    """All that comes back on a connection of its own, until the yard closes it."""
+    """Return everything that the yard sends on a new connection, until it closes it."""
     with connect(yard) as connection:
         connection.sendall(request)
         return received(connection)
@@ -48,7 +48,7 @@ def test_headers_of_usual_length_are_taken_however_they_are_cut(yard: RunningYar
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for start in range(0, len(head), 7000):
             connection.sendall(head[start : start + 7000])
-            # By its answer on another connection the yard has read what was sent on this one.
+            # Once the yard answers on another connection, it has read what was sent on this one.
             assert answer(yard, HEALTH + b"Connection: close\r\n\r\n").startswith(b"HTTP/1.1 200 OK")
         assert received(connection).startswith(b"HTTP/1.1 200 OK")
 
@@ -99,6 +99,7 @@ def test_a_client_that_does_not_finish_its_head_is_let_go(tmp_path: Path) -> Non
         assert answer(impatient, HEALTH + b"Connection: close\r\n\r\n").startswith(b"HTTP/1.1 200 OK")
 
 
+@pytest.mark.flow
 def test_requests_in_a_row_without_waiting_are_answered_in_order(yard: RunningYard) -> None:
     unsigned = b"GET /?Action=GetUser&Version=2010-05-08 HTTP/1.1\r\nHost: yard\r\n\r\n"
     answers = answer(yard, HEALTH + b"\r\n" + unsigned + HEALTH + b"Connection: close\r\n\r\n")

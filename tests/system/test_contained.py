@@ -1,4 +1,4 @@
-"""Programs that take all they can get or do not want to end, on a yard of root and on one of an ordinary user.
+"""Programs that take all resources or refuse to end, on the yards of root and of an ordinary user.
 
 Each is held to its share or ended, the failure card says what it was, nothing of it is left, and the yard answers all
 the while. Those that take long are in tests/faults.
@@ -174,7 +174,7 @@ DISK_BYTES, DISK_FILES = 256 << 20, 30_000
 
 @pytest.fixture
 def full_yard(place: Place) -> Iterator[RunningYard]:
-    """A yard on a small disk of its own, so that nobody else suffers from it being full."""
+    """Run a yard on a small disk of its own, so that a full disk affects nobody else."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small disk")
     home = Path(tempfile.mkdtemp(prefix="trainyard-"))  # where no job of another yard sees that something is mounted
@@ -184,7 +184,7 @@ def full_yard(place: Place) -> Iterator[RunningYard]:
         with replace(place, folder=home.parent, name=home.name).running(slots="2") as running:
             yield running
     finally:
-        # It is in use for as long as a process of the yard is about to leave.
+        # It is in use until the last process of the yard has ended.
         eventually(lambda: subprocess.run(["umount", str(home)], capture_output=True, check=False).returncode == 0)
         home.rmdir()
 
@@ -194,7 +194,9 @@ def full_yard(place: Place) -> Iterator[RunningYard]:
     [HOARD.replace("PLACE", "/tmp"), HOARD.replace("PLACE", "/opt/ml/checkpoints"), MANY],
     ids=["tmp", "checkpoints", "many-files"],
 )
-def test_who_fills_the_disk_is_ended_and_named_and_the_yard_goes_on(script: str, full_yard: RunningYard) -> None:
+def test_a_program_that_fills_the_disk_is_ended_and_named_and_the_yard_continues(
+    script: str, full_yard: RunningYard
+) -> None:
     trainee = trainee_of(full_yard).prepare()
     trainee.start("neighbour", COUNTING)
     trainee.await_line("neighbour", "line 0")
@@ -211,7 +213,7 @@ def test_who_fills_the_disk_is_ended_and_named_and_the_yard_goes_on(script: str,
     assert lines == [f"line {number}" for number in range(len(lines))]
 
 
-def test_a_program_that_fails_for_want_of_space_is_told_so(full_yard: RunningYard) -> None:
+def test_a_program_that_runs_out_of_space_fails_with_that_reason(full_yard: RunningYard) -> None:
     trainee = trainee_of(full_yard).prepare()
     script = "with open('/opt/ml/model/w', 'wb') as file:\n    while True: file.write(bytes(64 << 20))"
     told = trainee.run("greedy", script)

@@ -13,16 +13,17 @@ import pytest
 import torch
 
 from tests.system.fuzz.world import User
-from tests.system.test_agent import WITHOUT_NAMESPACES, World, _world, eventually
+from tests.system.test_agent import WITHOUT_NAMESPACES, World, _world
 from tests.system.trainees import Trainee
 from tests.system.watching import folder_of
 from tests.unit.instance.agent.samples import BUCKET, put_object, read_object
-from trainyard.formats.tensors.trial import create_trial
-from trainyard.instance.agent.judging import DRAIN_S, LOG_BYTES
+from trainyard.formats.tensors.trials.trial import create_trial
+from trainyard.instance.agent.watch.rule_processes import DRAIN_S, LOG_BYTES
 from trainyard.link.contract import ChannelSpec, DebuggerSpec, FrameKind, LaunchSpec, RuleSpec, SyncSpec
-from trainyard.link.neighbours import is_spread
+from trainyard.link.spec_queries import is_spread
 from trainyard.link.specs import read_spec
 from trainyard.link.spool import read_frames
+from trainyard.testing.eventually import eventually
 from trainyard.testing.yard import RunningYard, engine_of_tests
 
 TENSORS = "/opt/ml/output/tensors"
@@ -30,7 +31,7 @@ STOP = ({"name": "StopTraining"},)
 STALLED = RuleSpec("stalled", "StalledTrainingRule", is_beside=True)
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
-# A training that knows nothing of a debugger. The batch of step POISON has a NaN in it.
+# A training without any debugger code. The batch of step POISON contains a NaN.
 SCRIPT = """
 import os, signal, sys, time, torch
 from torch import nn
@@ -69,7 +70,7 @@ def world() -> Iterator[World]:
 
 @pytest.fixture
 def bare_world() -> Iterator[World]:
-    """One where no namespaces can be made."""
+    """A world without namespaces."""
     for made in _world(is_root=False):
         made.prefix = [made.interpreter, "-I", "-c", WITHOUT_NAMESPACES]
         yield made
@@ -95,7 +96,7 @@ def keys(world: World) -> list[str]:
 
 
 def downloaded(world: World, folder: Path, under: str = "tensors/mnist-7/debug-output/") -> Path:
-    """What the store has of the tensors, as files."""
+    """Return the stored tensors as files."""
     for key in keys(world):
         place = folder / key.removeprefix(under)
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -129,6 +130,7 @@ def test_a_training_that_knows_nothing_of_it_is_captured_and_judged(world: World
     assert standings(world)["same"]["status"] == "IssuesFound", standings(world)
 
 
+@pytest.mark.flow
 def test_a_poisoned_batch_is_named_and_stops_the_program_within_two_seconds(world: World) -> None:
     rule = RuleSpec("nan", "NotANumber", actions=STOP)
     environment = {**ONE_THREAD, "POISON": "23", "STEPS": "100000"}
@@ -212,7 +214,7 @@ def test_rules_of_the_user_judge_beside_the_program_and_a_broken_one_hurts_nothi
     assert found["stalled"]["judged"] == 40
 
 
-def test_of_what_a_rule_writes_without_end_the_beginning_is_kept(world: World) -> None:
+def test_the_beginning_of_endless_output_of_a_rule_is_kept(world: World) -> None:
     endless = "import os, sys\nprint('begins', flush=True)\nfor _ in range(64): os.write(2, b'x' * (1 << 20))\n"
     with world.store() as store:
         put_object(store, "rules/endless.py", f"{endless}{CUSTOM}".encode())
@@ -325,7 +327,7 @@ def test_replicas_that_are_no_longer_the_same_are_found_by_a_judge_that_sees_all
     assert standings(world)["replicas"]["status"] == "IssuesFound", (standings(world), notes(world))
     assert found[0]["step"] == 11
     assert found[0]["tensor"].endswith("0.weight")
-    assert " is not that of worker_" in found[0]["message"]  # of either: who is read first is the measure
+    assert " differs from that of worker_" in found[0]["message"]  # of either: who is read first is the measure
 
 
 def test_without_namespaces_it_is_captured_judged_and_stopped_as_well(bare_world: World, tmp_path: Path) -> None:
@@ -345,7 +347,7 @@ def _torch_for_everybody(world: World) -> str:
     return world.interpreter
 
 
-# Of the real yard: instances that train each for itself, until one of them is poisoned.
+# For the real yard: instances that train independently, until one of them is poisoned.
 APART = SCRIPT.replace(
     'POISON, STEPS = int(os.environ.get("POISON", "-1")), ',
     'POISON, STEPS = (12 if os.environ["SM_CURRENT_HOST"] == "algo-2" else -1), ',
@@ -354,7 +356,7 @@ IMAGE = "503895931360.dkr.ecr.us-east-1.amazonaws.com/sagemaker-debugger-rules:l
 OWN_IMAGE = "864354269164.dkr.ecr.us-east-1.amazonaws.com/sagemaker-debugger-rule-evaluator:latest"
 
 
-# Instances that train the same, each for itself, until the weights of one of them are altered.
+# Instances that train the same model independently, until the weights of one of them are altered.
 DRIFTING = SCRIPT.replace(
     "        step += 1\n",
     "        if step == 11 and os.environ['SM_CURRENT_HOST'] == 'algo-2':\n"
@@ -434,13 +436,13 @@ def test_a_judge_sees_the_replicas_of_all_instances_wherever_they_lie(anna: Trai
     assert is_spread(read_spec(folder_of(yard, "drifting").root)) == (engine_of_tests() != "local")
     replicas, by_own_rule = told["DebugRuleEvaluationStatuses"]
     assert replicas["RuleEvaluationStatus"] == by_own_rule["RuleEvaluationStatus"] == "IssuesFound", told
-    assert "at step 20. It did so at 2 of 4 steps" in by_own_rule["StatusDetails"]
+    assert "was met at step 20. In total, it was met at 2 of 4 steps" in by_own_rule["StatusDetails"]
     frames = read_frames(folder_of(yard, "drifting").spool, 0).frames
     told_rules = [frame.payload for frame in frames if frame.kind is FrameKind.RULE]
     found = [each["finding"] for each in told_rules if each["rule"] == "replicas" and each["finding"]]
     assert {"worker_0", "worker_1"} >= {each["worker"] for each in found}
     assert min(each["step"] for each in found) == 12  # the first whose weights were altered before it
-    assert " is not that of worker_" in found[0]["message"]
+    assert " differs from that of worker_" in found[0]["message"]
 
 
 @pytest.mark.slow
@@ -461,8 +463,8 @@ def test_a_checkpoint_is_saved_before_a_stop_and_a_warm_start_captures_as_well(a
     assert any(key.endswith(".arrows") for key in anna.keys("tensors/plain/debug-output/steps/worker_0/"))
 
 
-def test_what_a_program_tells_itself_stops_it_without_namespaces_too(bare_world: World) -> None:
-    """The socket, and what comes of it, with nothing but the standard library."""
+def test_a_finding_stops_its_program_without_namespaces_too(bare_world: World) -> None:
+    """Test the event socket and its effect, with only the standard library."""
     program = (
         "import json, os, socket, time\n"
         "folder = os.open(os.environ['TRAINYARD_HOOK'] + '/.trainyard', os.O_RDONLY)\n"

@@ -12,14 +12,15 @@ import torch
 
 from tests.system.fuzz.world import User
 from tests.system.trainees import Trainee
+from tests.system.watching import place_of
 from trainyard.testing.eventually import eventually
-from trainyard.testing.yard import RunningYard, engine_of_tests, running_yard
+from trainyard.testing.yard import RunningYard, running_yard
 from trainyard.wire.client import Client
 
 THREE = {"ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 3, "VolumeSizeInGB": 1}}
 WARM = "The program was started warm: forked from an interpreter that was ready for it."
 
-# Three ranks with a third of each batch, or one process with all of it: the same weights but for rounding.
+# Three ranks with a third of each batch get the same weights as one process with whole batches, up to rounding.
 DDP = """
 import os
 import torch
@@ -54,7 +55,7 @@ NAMELESS = "[c10d] The hostname of the client socket cannot be retrieved"
 
 @pytest.fixture(scope="module")
 def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningYard]:
-    """One with slots for two jobs of three instances."""
+    """Run a yard with slots for two jobs of three instances."""
     slots = {"TRAINYARD_SERVER_SLOTS": "6"}
     with running_yard(tmp_path_factory.mktemp("distributed") / "yard", environment=slots) as running:
         yield running
@@ -66,7 +67,7 @@ def anna(administrator: User) -> Trainee:
 
 
 def launched(anna: Trainee, name: str, script: str, **hyperparameters: str) -> dict[str, Any]:
-    """The request for a job of three instances that is launched as these hyperparameters say."""
+    """Return the request for a job of three instances that is launched as these hyperparameters say."""
     request = anna.request(name, script, **THREE)
     request["HyperParameters"] |= hyperparameters
     return request
@@ -85,7 +86,7 @@ def notes(anna: Trainee, name: str) -> list[str]:
 
 
 def printed(anna: Trainee, name: str, instance: int) -> list[str]:
-    """What a program has printed, without what torch says of a machine with no name service, as pretended ones are."""
+    """Return the output of a program, without torch's warning on machines without a name service."""
     return [line for line in anna.printed(name, instance=instance) if NAMELESS not in line]
 
 
@@ -113,7 +114,7 @@ def test_three_ranks_train_as_one_process_does_with_the_same_batches_cold_and_wa
             assert weights(anna, name, instance=number) == expected
 
 
-# As scripts for SageMaker find their rank where nothing launches them.
+# How scripts for SageMaker find their rank without a launcher.
 BY_HOSTS = """
 import json, os
 import torch
@@ -128,6 +129,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.flow
 def test_a_script_that_nothing_launches_meets_the_others_at_the_master(anna: Trainee) -> None:
     told = run(anna, launched(anna, "unlaunched", BY_HOSTS))
     assert told["TrainingJobStatus"] == "Completed", (told, anna.lines("unlaunched"))
@@ -171,7 +173,7 @@ HOROVOD = (Path(__file__).parent / "ranks" / "horovod_script.py").read_text()
 
 @pytest.mark.slow
 def test_a_script_for_horovod_on_three_instances_leaves_the_model_of_one_process(anna: Trainee) -> None:
-    """With the same batches: those of one process are as large as those of all three together."""
+    """The batches are the same: those of one process are as large as those of all three together."""
     models = {}
     for name, count in (("horovod", 3), ("horovod-alone", 1)):
         request = launched(anna, name, HOROVOD, sagemaker_mpi_enabled="true")
@@ -186,7 +188,7 @@ def test_a_script_for_horovod_on_three_instances_leaves_the_model_of_one_process
         torch.testing.assert_close(models["horovod"][name], value)
 
 
-# Rank 3 raises while all others wait for it, and takes longer to end than they do to notice.
+# Rank 3 raises while all others wait for it, and ends later than they notice.
 ONE_FAILS = """
 import os, time
 import torch.distributed as dist
@@ -212,7 +214,7 @@ def test_the_rank_that_failed_first_is_named_though_others_fail_because_of_it(an
 
     assert raised["TrainingJobStatus"] == "Failed"
     assert "rank 3 on algo-2: ValueError: no such optimizer (/opt/ml/code/train.py, line 7)" in raised["FailureReason"]
-    assert "rank 2 on algo-3: The program was ended by SIGKILL." in killed["FailureReason"]
+    assert "rank 2 on algo-3: The program was killed by SIGKILL." in killed["FailureReason"]
 
 
 HANGS = """
@@ -229,7 +231,7 @@ dist.barrier()
 """
 
 
-def test_where_all_ranks_are_is_shown_when_nothing_moves_any_more(anna: Trainee) -> None:
+def test_a_hang_shows_where_every_rank_is(anna: Trainee) -> None:
     request = launched(anna, "hanging", HANGS, **TORCHRUN) | {"Environment": {"TRAINYARD_HANG_AFTER_SECONDS": "2"}}
     anna.sagemaker.create_training_job(**request)
 
@@ -246,25 +248,34 @@ def test_where_all_ranks_are_is_shown_when_nothing_moves_any_more(anna: Trainee)
     assert anna.reach("hanging", "Stopped")["TrainingJobStatus"] == "Stopped"
 
 
-# Long enough to meet another that is started with it; on a cluster their starts are seconds apart.
+# The ranks meet repeatedly until the test lets rank 0 finish, which tells the others.
 MEET = """
 import os, time
 import torch
 import torch.distributed as dist
 dist.init_process_group("gloo")
-for step in range(STEPS):
-    value = torch.tensor([float(dist.get_rank() + step)])
+step, is_over = 0, False
+while not is_over:
+    may_finish = dist.get_rank() == 0 and os.path.exists("/opt/ml/finish")
+    value = torch.tensor([float(dist.get_rank() + step), float(may_finish)])
     dist.all_reduce(value)
-    assert value.item() == 3 + 3 * step, value
+    assert value[0].item() == 3 + 3 * step, value
+    if step == 0:
+        print("met", flush=True)
+    step, is_over = step + 1, bool(value[1])
     time.sleep(0.05)
 print("port", os.environ["MASTER_PORT"])
 dist.destroy_process_group()
-""".replace("STEPS", "40" if engine_of_tests() == "local" else "400")
+"""
 
 
-def test_two_jobs_of_three_instances_meet_at_ports_of_their_own_at_once(anna: Trainee) -> None:
+def test_two_jobs_of_three_instances_run_at_once_on_ports_of_their_own(anna: Trainee, yard: RunningYard) -> None:
     for name in ("left", "right"):
         anna.sagemaker.create_training_job(**launched(anna, name, MEET, **TORCHRUN))
+    for name in ("left", "right"):
+        anna.await_line(name, "met")
+    for name in ("left", "right"):
+        (place_of(yard, name).ml / "finish").touch()
     told = [anna.reach(name, "Completed", "Failed") for name in ("left", "right")]
 
     assert [each["TrainingJobStatus"] for each in told] == ["Completed", "Completed"], told
@@ -300,7 +311,7 @@ SERVER = {"sagemaker_parameter_server_enabled": "true"}
 
 
 @pytest.mark.slow
-def test_a_worker_of_parameter_servers_is_replaced_while_the_others_train_on(anna: Trainee) -> None:
+def test_a_worker_of_parameter_servers_is_replaced_while_the_others_keep_training(anna: Trainee) -> None:
     told = run(anna, launched(anna, "served", SERVED, **SERVER))
 
     assert told["TrainingJobStatus"] == "Completed", (told, anna.lines("served", instance=1))
@@ -308,7 +319,7 @@ def test_a_worker_of_parameter_servers_is_replaced_while_the_others_train_on(ann
         (line,) = [line for line in anna.printed("served", instance=number) if line.startswith("rank ")]
         assert line.startswith(f"rank {number} of 3 restarted {int(number == 1)} loss ")
         assert float(line.split()[-1]) < 0.01
-    assert "[trainyard] rank 1 was ended by signal 9; it is started again, 1 of 3." in anna.lines("served", instance=1)
+    assert "[trainyard] rank 1 was killed by signal 9; restarting it, 1 of 3." in anna.lines("served", instance=1)
 
 
 LEFT = """

@@ -15,8 +15,8 @@ from trainyard.testing.yard import RunningYard, running_yard
 METRIC = {"Name": "loss", "Regex": "loss ([0-9.e-]+)"}
 STEPS = 32
 
-# A little descent in torch that saves every few steps. How it goes on from what it saved is told by `--way`: as it
-# should, from the beginning, or with the step that it was at and weights that it was not at.
+# A small gradient descent in torch that saves every few steps. `--way` says how it resumes: correctly, from the
+# beginning, or with the right step and wrong weights.
 TRAIN = f"""
 import argparse, os, time
 import torch
@@ -64,7 +64,7 @@ def start(owner: Trainee, name: str, **hyperparameters: str) -> None:
 
 
 def abandoned(owner: Trainee, name: str, **hyperparameters: str) -> None:
-    """A job that nobody waited for; its definition is enough for a drill."""
+    """Create a job without waiting for it; its definition is enough for a drill."""
     start(owner, name, **hyperparameters)
     owner.sagemaker.stop_training_job(TrainingJobName=name)
     owner.reach(name, "Stopped")
@@ -92,7 +92,7 @@ def test_a_script_that_resumes_is_found_to_and_nothing_of_its_own_is_touched(
     assert (code, told["Finding"], told["Resumes"]) == (0, "resumes exactly", True), told
     whole, again = told["Jobs"]
     assert (whole["Interruptions"], again["Interruptions"]) == (0, 1)
-    assert told["Evidence"][0].startswith("It went on after value ")
+    assert told["Evidence"][0].startswith("It resumed after value ")
     assert owner.user.client("s3").list_objects_v2(Bucket=owner.bucket)["Contents"] == own
     assert drills(owner) == sorted([whole["TrainingJobName"], again["TrainingJobName"]])
     interrupted = owner.describe(again["TrainingJobName"])
@@ -112,11 +112,11 @@ def test_a_script_that_starts_over_is_caught_although_its_model_is_the_same(
     done = command(yard, tmp_path, "drill", "over", "--rm")
     assert (done.returncode, drills(owner)) == (1, []), done.stderr
     assert done.stdout.startswith("does not resume: it started over. ")
-    assert f'The second attempt told "loss" {STEPS} times' in done.stdout
+    assert f'The second attempt reported "loss" {STEPS} times' in done.stdout
 
 
 @pytest.mark.slow
-def test_a_script_that_resumes_wrongly_is_told_by_how_much(owner: Trainee, yard: RunningYard, tmp_path: Path) -> None:
+def test_a_script_that_resumes_wrongly_learns_by_how_much(owner: Trainee, yard: RunningYard, tmp_path: Path) -> None:
     abandoned(owner, "wrong", way="wrong")
     code, told = drill(yard, tmp_path, "wrong", "--rm")
     assert (code, told["Finding"]) == (1, "resumes, but its result differs"), told
@@ -131,10 +131,11 @@ def test_a_job_that_is_over_at_once_cannot_be_judged(owner: Trainee, yard: Runni
     owner.reach("short", "Completed")
     code, told = drill(yard, tmp_path, "short", "--rm")
     assert (code, told["Finding"], len(told["Jobs"])) == (7, "could not be interrupted", 1), told
-    assert "It was over in " in told["Sentence"]
+    assert "It ended after " in told["Sentence"]
 
 
-def test_a_job_without_checkpoints_is_told_to_have_some(owner: Trainee, yard: RunningYard, tmp_path: Path) -> None:
+@pytest.mark.flow
+def test_a_job_without_checkpoints_is_advised_to_save_some(owner: Trainee, yard: RunningYard, tmp_path: Path) -> None:
     owner.run("bare", "print('done')")
     code, told = drill(yard, tmp_path, "bare")
     assert (code, told["Jobs"], drills(owner)) == (1, [], [])

@@ -1,4 +1,4 @@
-"""How a rank ends that has just taken part in a collective, with the thread of gloo that ran it lagging behind."""
+"""A rank ends right after a collective while the gloo thread that ran it lags behind."""
 
 import subprocess
 import sys
@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.instance.compat import stand_ins
+from trainyard.instance.compat import compat_path
 
-# The threads of gloo get the processor only when nobody else wants it, so that the collective is over while its thread
-# still holds the tensor. That thread then comes to the lock of the interpreter just before the interpreter ends.
+# The gloo threads get the processor only when it is otherwise idle, so that the collective is over while its thread
+# still holds the tensor. That thread then takes the GIL just before the interpreter ends.
 SCRIPT = """
 import atexit, ctypes, os, torch, torch.distributed as dist
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -29,7 +29,7 @@ def ended(script: str, folder: Path) -> "subprocess.CompletedProcess[str]":
         capture_output=True,
         text=True,
         cwd=folder,
-        env={"PYTHONPATH": stand_ins("not in a sandbox"), "OMP_NUM_THREADS": "1"},
+        env={"PYTHONPATH": compat_path("not in a sandbox"), "OMP_NUM_THREADS": "1"},
         timeout=120,
     )
 

@@ -1,4 +1,4 @@
-"""One yard with two engines: processes of this machine, and a cluster of pretended nodes."""
+"""One yard with two engines: processes of this machine, and a simulated cluster."""
 
 import json
 import subprocess
@@ -32,7 +32,7 @@ def owner(yard: RunningYard) -> Trainee:
 
 
 def told(yard: RunningYard, *command: str) -> Any:
-    """What the command line says of the yard, as JSON."""
+    """Return the JSON output of a command about the yard."""
     program = [sys.executable, "-m", "trainyard.cli", *command, "--json", "--home", str(yard.home.root)]
     return json.loads(subprocess.run(program, capture_output=True, check=True, timeout=60).stdout)
 
@@ -49,6 +49,7 @@ def test_the_command_line_lists_both_with_their_nodes(yard: RunningYard) -> None
     assert {each["Name"]: "Reason" in each for each in loopback["Capabilities"]}["several nodes"] is False
 
 
+@pytest.mark.flow
 def test_a_tag_sends_a_job_to_an_engine_and_its_description_says_so(yard: RunningYard, owner: Trainee) -> None:
     owner.start("there", HELLO, **tagged("loopback"))
     owner.start("here", HELLO)
@@ -65,7 +66,7 @@ def test_a_rule_that_was_written_a_moment_ago_sends_jobs_too(yard: RunningYard, 
 
     assert told(yard, "engines", "check", "--it", "ml.c5.large") == {
         "Engine": "loopback",
-        "EngineReason": "rule 1 of engines.toml holds (instance_type = ml.c5.*)",
+        "EngineReason": "rule 1 of engines.toml matches (instance_type = ml.c5.*)",
     }
     assert owner.run("ruled", HELLO, ResourceConfig=large)["TrainingJobStatus"] == "Completed"
     assert told(yard, "describe", "ruled")["Engine"] == "loopback"
@@ -85,7 +86,7 @@ def test_a_job_that_waits_for_one_engine_does_not_hold_up_another(yard: RunningY
 
 
 @pytest.mark.slow
-def test_jobs_of_an_engine_that_a_yard_is_started_without_go_on_when_it_has_it_again(tmp_path: Path) -> None:
+def test_jobs_of_a_missing_engine_continue_when_the_yard_has_it_again(tmp_path: Path) -> None:
     both = {"TRAINYARD_SERVER_ENGINES": f"local,{LOOPBACK}"}
     with running_yard(tmp_path / "yard", environment=both) as yard:
         user = trainee_of(yard).prepare()
@@ -112,4 +113,4 @@ def test_a_yard_does_not_start_with_an_engine_that_there_is_not(tmp_path: Path) 
     )
 
     assert ended.returncode == 1
-    assert 'names "slurm", which is no engine; write some of local, ray, container' in ended.stderr
+    assert 'names "slurm", which is not an engine; write one or more of local, ray, container' in ended.stderr

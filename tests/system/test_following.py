@@ -1,4 +1,4 @@
-"""Jobs followed by push on a real yard: every line once and in order, whatever happens to the yard or the follower."""
+"""Jobs are followed by push: every line arrives once and in order, whatever happens to the yard or the follower."""
 
 import json
 import os
@@ -18,7 +18,7 @@ import pytest
 from tests.system.fuzz.world import User
 from tests.system.trainees import Trainee
 from trainyard.foundation.errors import Unavailable
-from trainyard.link.presence import presence_of
+from trainyard.link.agent_process import find_agent_process
 from trainyard.testing.eventually import eventually
 from trainyard.testing.yard import RunningYard, start_yard
 from trainyard.wire.client import CallFailed, Client
@@ -58,7 +58,7 @@ def client_of(user: User, *, endpoint: str = "", **more: Any) -> Client:
 
 
 def followed(client: Client, name: str, **more: Any) -> list[dict[str, Any]]:
-    """Everything until the stream ends."""
+    """Return everything until the stream ends."""
     with client.stream("trainyard", "FollowJob", TrainingJobName=name, **more) as lines:
         return [json.loads(line) for line in lines]
 
@@ -71,6 +71,7 @@ def texts(told: list[dict[str, Any]]) -> list[str]:
     return [each["text"] for each in told if each["kind"] == "log" and not each["text"].startswith("[trainyard]")]
 
 
+@pytest.mark.flow
 def test_a_job_is_followed_from_its_create_to_its_end(trainee: Trainee, client: Client) -> None:
     trainee.start("whole", COUNT.format(lines=20, pause=0.02))
     told = followed(client, "whole")
@@ -86,7 +87,7 @@ def test_a_job_is_followed_from_its_create_to_its_end(trainee: Trainee, client: 
 
 
 def test_lines_come_while_the_program_runs(trainee: Trainee, client: Client) -> None:
-    """The program goes on only when somebody who follows it has seen its line and stopped it."""
+    """The program ends only when a follower has seen its line and stopped it."""
     trainee.start("live", "import time\nprint('ready', flush=True)\nwhile True: time.sleep(0.05)\n")
     told = []
     with client.stream("trainyard", "FollowJob", TrainingJobName="live") as lines:
@@ -98,7 +99,7 @@ def test_lines_come_while_the_program_runs(trainee: Trainee, client: Client) -> 
     assert told[-1] | {"cursor": ""} == {"kind": "ended", "status": "Stopped", "secondary": "Stopped", "cursor": ""}
 
 
-def test_a_job_that_has_ended_is_told_whole_and_again_from_any_cursor(trainee: Trainee, client: Client) -> None:
+def test_an_ended_job_is_streamed_whole_and_again_from_any_cursor(trainee: Trainee, client: Client) -> None:
     trainee.run("again", COUNT.format(lines=50, pause=0))
     told = followed(client, "again")
     assert texts(told) == [f"line {number}" for number in range(50)]
@@ -163,12 +164,12 @@ def test_a_job_that_is_tried_again_is_followed_into_its_next_attempt(
 
 def kill_agents(yard: RunningYard) -> None:
     for folder in yard.home.jobs.glob("*/*/algo-*"):
-        presence = presence_of(folder)
+        presence = find_agent_process(folder)
         if presence is not None and presence.is_alive:
             os.kill(presence.pid, signal.SIGKILL)
 
 
-def test_a_follower_goes_on_where_it_was_after_the_yard_was_killed(tmp_path: Path) -> None:
+def test_a_follower_continues_where_it_was_after_the_yard_was_killed(tmp_path: Path) -> None:
     yard = start_yard(tmp_path / "yard")
     known = yard.credentials
     user = User(yard.http, known.account, known.user, known.access_key_id, known.secret_access_key, known.region)
@@ -190,7 +191,7 @@ def test_a_follower_goes_on_where_it_was_after_the_yard_was_killed(tmp_path: Pat
 
 
 def follow_until(client: Client, told: list[dict[str, Any]], *, kill: RunningYard | None, lines: int) -> bool:
-    """Whether the yard was killed, which is done when so many lines have come."""
+    """Follow a job, kill the yard after this many lines, and return whether it was killed."""
     cursor = {"Cursor": told[-1]["cursor"]} if told else {}
     try:
         with client.stream("trainyard", "FollowJob", TrainingJobName="survivor", **cursor) as stream:
@@ -256,7 +257,7 @@ def test_two_hundred_followers_and_slow_ones_keep_nobody_waiting(trainee: Traine
 
 
 def idle_follower(user: User, name: str) -> socket.socket:
-    """A connection on which a follow was asked for and from which nothing is read."""
+    """Open a connection that follows a job and reads nothing."""
     from botocore.auth import SigV4Auth
     from botocore.awsrequest import AWSRequest
     from botocore.credentials import Credentials
@@ -279,7 +280,7 @@ def test_the_connections_of_those_who_left_are_gone(trainee: Trainee, yard: Runn
     assert all(connection.recv(15) == b"HTTP/1.1 200 OK" for connection in connections)
     for connection in connections:
         connection.close()
-    # Others come and go meanwhile: databases, idle connections of the test's own clients.
+    # Other descriptors come and go meanwhile: databases, idle connections of the test's own clients.
     eventually(lambda: open_files(yard) < before + len(connections) // 2)
     trainee.sagemaker.stop_training_job(TrainingJobName="left")
     trainee.reach("left", "Stopped")

@@ -1,4 +1,4 @@
-"""A yard on a disk of its own that a plain user fills up."""
+"""A yard on its own disk, which an ordinary user fills up."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def free_bytes(yard: RunningYard) -> int:
 
 
 def fill(s3: Any, bucket: str, size: int) -> ClientError:
-    """Put objects of a size until one is refused; how."""
+    """Put objects of a size until one is refused, and return the error."""
     for number in range(1000):
         try:
             s3.put_object(Bucket=bucket, Key=f"{size}-{number}", Body=b"x" * size)
@@ -63,7 +63,7 @@ def fill(s3: Any, bucket: str, size: int) -> ClientError:
     raise AssertionError("nothing was ever refused")
 
 
-def test_uploads_that_fill_the_disk_are_refused_and_everything_else_goes_on(
+def test_uploads_that_fill_the_disk_are_refused_and_everything_else_continues(
     yard: RunningYard, admin: User, anna: User
 ) -> None:
     s3 = anna.client("s3")
@@ -96,7 +96,7 @@ def test_a_storage_quota_is_held_and_binds_nobody_else(yard: RunningYard, admin:
     s3.create_bucket(Bucket="limited")
     error = fill(s3, "limited", MIB).response
     assert (error["Error"]["Code"], error["ResponseMetadata"]["HTTPStatusCode"]) == ("QuotaExceeded", 403)
-    assert "may keep 10485760 bytes" in error["Error"]["Message"]
+    assert "of 10485760 bytes" in error["Error"]["Message"]
     (told,) = json.loads(trainyard(yard, "quota", "ls", "--user", "anna", "--json"))["StorageQuotas"]
     assert told["LimitBytes"] - MIB - 4096 < told["UsedBytes"] <= told["LimitBytes"]
     admin.client("s3").create_bucket(Bucket="of-admin")
@@ -105,7 +105,7 @@ def test_a_storage_quota_is_held_and_binds_nobody_else(yard: RunningYard, admin:
     s3.put_object(Bucket="limited", Key="more", Body=b"x" * MIB)
 
 
-# Takes all there is, in a file with or without a name: of a program, a rule or a package that is built.
+# Fills the disk with a named or unnamed file, from a program, a rule or a package build.
 HOARDING = """
 import os, sys, time
 def hoard(path, keeps_name):

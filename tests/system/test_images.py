@@ -1,4 +1,4 @@
-"""Custom images as people make them, with a real podman: a Dockerfile on one of Amazon's, tags of a registry, ECR."""
+"""Custom images with a real podman: a Dockerfile based on one of Amazon's images, tags of a registry, ECR."""
 
 import os
 import subprocess
@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.images import ImageMissing, python_image, require_podman, run_options
 from tests.system.fuzz.world import User
 from tests.system.trainees import Trainee
-from trainyard.testing.images import ImageMissing, python_image, require_podman, run_options
 from trainyard.testing.yard import RunningYard, running_yard
 
 TRAINYARD = Path(sys.executable).with_name("trainyard")
@@ -40,7 +40,7 @@ def podman() -> str:
 
 @pytest.fixture(scope="module")
 def base(podman: str) -> Iterator[str]:
-    """An image of this machine, whose further names go when the tests end."""
+    """Provide an image of this machine; its additional names are removed at the end."""
     try:
         image = python_image()
     except ImageMissing as missing:
@@ -98,6 +98,7 @@ def test_a_dockerfile_on_a_mapped_image_is_built_and_its_name_trains(
     assert [layer["layerAvailability"] for layer in layers] == ["UNAVAILABLE"]
 
 
+@pytest.mark.flow
 @pytest.mark.slow
 def test_an_image_tagged_with_the_registry_of_the_account_needs_no_map(
     yard: RunningYard, trainee: Trainee, podman: str, base: str

@@ -1,4 +1,4 @@
-"""Local data as the input of jobs: each job trains on what its own run found in the folder, and on nothing else."""
+"""Local data as the input of jobs: each job trains on exactly what its own run found in the folder."""
 
 import json
 import os
@@ -59,6 +59,7 @@ def uri_of(trainyard: CommandLine, job: str) -> str:
     return str(channel["DataSource"]["S3DataSource"]["S3Uri"])
 
 
+@pytest.mark.flow
 def test_a_file_that_was_removed_is_not_seen_by_the_next_run(trainyard: CommandLine) -> None:
     data = trainyard.folder / "data"
     write(data, kept="1", removed="2")
@@ -121,7 +122,7 @@ def test_an_interrupted_upload_is_never_trained_on_and_the_next_run_completes_it
     assert len(gate.files_sent) - sent_before <= 20 - stored, "what had come is not sent again"
 
 
-def test_what_is_unchanged_is_not_sent_again(trainyard: CommandLine, gate: UploadGate) -> None:
+def test_unchanged_files_are_not_sent_again(trainyard: CommandLine, gate: UploadGate) -> None:
     data = trainyard.folder / "data"
     write(data, **{f"file-{number:02}": f"unchanged {number}" for number in range(30)})
     assert trainyard("run", "show.py", "-i", "data").returncode == 0
@@ -129,7 +130,7 @@ def test_what_is_unchanged_is_not_sent_again(trainyard: CommandLine, gate: Uploa
 
     again = trainyard("run", "show.py", "-i", "data")
     assert len(gate.files_sent) == 30
-    assert "all of it was uploaded before" in again.stderr
+    assert "All files had been uploaded before" in again.stderr
 
     write(data, **{"file-07": "changed"})
     (data / "file-08").rename(data / "moved")
@@ -192,9 +193,13 @@ def test_a_pipe_gives_the_files_of_a_folder(trainyard: CommandLine) -> None:
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("loop", "links to a folder it lies in"), ("dangling", "which is not there"), ("fifo", "neither a file nor")],
+    [
+        ("loop", "is a link to one of its parent folders"),
+        ("dangling", "which does not exist"),
+        ("fifo", "neither a file nor"),
+    ],
 )
-def test_what_cannot_be_uploaded_is_refused_before_anything_is_sent(
+def test_paths_that_cannot_be_uploaded_are_refused_before_anything_is_sent(
     trainyard: CommandLine, gate: UploadGate, name: str, said: str
 ) -> None:
     data = trainyard.folder / "data"
@@ -270,7 +275,7 @@ def test_gc_leaves_an_upload_alone_that_is_under_way(
 
 
 def swept_inputs(trainyard: CommandLine, *options: str) -> int:
-    """How many uploads `gc` removes."""
+    """Return how many uploads `gc` removes."""
     told = trainyard("gc", "--json", *options)
     assert told.returncode == 0, told.stderr
     (row,) = [row for row in json.loads(told.stdout)["swept"] if row["what"] == "inputs that no job needs"]

@@ -53,6 +53,7 @@ def test_a_stranger_can_neither_see_nor_change_nor_guess_anything(owner: User, s
     assert snapshot(owner, world) == before
 
 
+@pytest.mark.flow
 def test_the_probe_notices_one_who_does_see(owner: User, administrator: User) -> None:
     """An administrator sees what the stranger must not, and so the same probe must fail for one."""
     world = build_world(owner, "seen", secret="inscription5219")

@@ -13,7 +13,7 @@ import pytest
 
 from tests.system.trainees import Trainee
 from tests.system.yards import trainee_of
-from trainyard.link.presence import presence_of
+from trainyard.link.agent_process import find_agent_process
 from trainyard.testing.yard import running_yard
 
 JOBS = 60
@@ -33,7 +33,7 @@ def trainee(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trainee]:
             list(threads.map(lambda number: create(made, request, f"first-{number:03}"), range(JOBS)))
         yield made
     for folder in home.glob("jobs/*/*/algo-1"):  # which would go on without the yard
-        agent = presence_of(folder)
+        agent = find_agent_process(folder)
         if agent is not None and agent.is_alive:
             os.kill(agent.pid, signal.SIGKILL)
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.system.fuzz.world import User
 from tests.system.trainees import Trainee
-from trainyard.instance.compat import stand_ins
+from trainyard.instance.compat import compat_path
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +35,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
 
 
 def _run_ranks(folder: Path) -> None:
-    environment = os.environ | {"PYTHONPATH": stand_ins("not in a sandbox"), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"PYTHONPATH": compat_path("not in a sandbox"), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(PROGRAMS / "starter.py"), str(folder), f"{PROGRAMS / 'smp_program.py'}:4"]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180)
     assert run.returncode == 0, run.stderr
@@ -79,6 +79,7 @@ def test_weights_that_two_stages_share_stay_the_same_on_both(found: Found) -> No
     assert weights["embedding.weight"] == weights["head.weight"]
 
 
+@pytest.mark.flow
 def test_ranks_know_their_place_in_every_group(found: Found) -> None:
     for number, rank in enumerate(found):
         ranks = {"rank": number, "local_rank": number, "mp_rank": number, "pp_rank": number // 2, "tp_rank": number % 2}
@@ -97,7 +98,7 @@ def test_evaluation_and_other_arguments_go_through_the_same_stages(found: Found)
 
 
 @pytest.mark.parametrize("how", ["parts", "whole", "resumed", "by one"])
-def test_training_goes_on_from_what_was_saved(found: Found, how: str) -> None:
+def test_training_resumes_from_what_was_saved(found: Found, how: str) -> None:
     for rank in found:
         assert rank["saved"][how] == pytest.approx(rank["saved"]["expected"], rel=1e-4, abs=1e-6)
         assert rank["saved"]["content"] == {"at": 1}
@@ -115,8 +116,8 @@ def test_objects_reach_whom_they_are_for(found: Found) -> None:
 @pytest.mark.parametrize(
     ("misuse", "told"),
     [
-        ("backwards", '"late" is in partition 0, but what it works on comes from partition 1'),
-        ("one partition", "No module is in partition 1 of 2; make some within smp.partition(1)"),
+        ("backwards", '"late" is in partition 0, but its input comes from partition 1'),
+        ("one partition", "No module is in partition 1 of 2; create some within smp.partition(1)"),
         ("deciding", "symbolically traced variables cannot be used as inputs to control flow"),
         ("too many", "The model cannot be split into 4 partitions: it has too few modules"),
         ("outside", "can only be called in a function that smp.step decorates"),
@@ -125,7 +126,7 @@ def test_objects_reach_whom_they_are_for(found: Found) -> None:
         ("unknown", "Model parallelism has no parameter colour; it has auto_partition,"),
     ],
 )
-def test_what_cannot_be_is_told_on_every_rank(found: Found, misuse: str, told: str) -> None:
+def test_an_impossible_configuration_is_reported_on_every_rank(found: Found, misuse: str, told: str) -> None:
     for rank in found:
         assert told in rank["errors"][misuse]
 

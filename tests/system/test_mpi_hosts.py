@@ -6,18 +6,19 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import trainyard
-from trainyard.foundation.launch_kinds import LaunchKind
-from trainyard.instance.launch.main import BOOT
-from trainyard.instance.launch.orders import LaunchOrders, MpiOrders, encode
-from trainyard.instance.launch.variables import Cluster
+from trainyard.foundation.interpreter import boot_code
+from trainyard.foundation.jobs.launch_kinds import LaunchKind
+from trainyard.instance.launch.spec import LauncherSpec, MpirunSpec, encode_spec
+from trainyard.instance.launch.variables import RankCluster
+from trainyard.testing.eventually import eventually
 
+BOOT = boot_code("trainyard.instance.launch.main")
 PACKAGE = str(Path(trainyard.__file__).parent)
 # Starts a daemon on each host, as mpirun does, by the agent it is given; each daemon starts the ranks of its host.
 MPIRUN = """#!{python}
@@ -58,7 +59,7 @@ class World:
     ) -> "subprocess.Popen[str]":
         own = self.folder / host
         own.mkdir()
-        cluster = Cluster(
+        cluster = RankCluster(
             LaunchKind.MPI,
             processes={"algo-1": 2, "algo-2": 1},
             addresses={"algo-1": "127.0.0.1", "algo-2": "127.0.0.1"},
@@ -67,9 +68,9 @@ class World:
             run="j-1",
         )
         failure = str(own / "failure")
-        mpi = MpiOrders(str(self.mpirun), options=[], interface=interface, refusal=refusal, failure=failure)
-        orders = LaunchOrders(cluster, folder=str(own), threads=1, python=sys.executable, secret="hush", mpi=mpi)
-        boot = [sys.executable, "-I", "-S", "-c", BOOT, PACKAGE, encode(orders)]
+        mpi = MpirunSpec(str(self.mpirun), options=[], interface=interface, refusal=refusal, failure=failure)
+        orders = LauncherSpec(cluster, folder=str(own), threads=1, python=sys.executable, secret="hush", mpi=mpi)
+        boot = [sys.executable, "-I", "-S", "-c", BOOT, PACKAGE, encode_spec(orders)]
         words = [*before, *boot, sys.executable, "-c", script]
         environment = {"PATH": "/usr/bin:/bin", "PYTHONUNBUFFERED": "1", "SM_CURRENT_HOST": host}
         return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
@@ -83,13 +84,6 @@ class World:
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return int(taken.getsockname()[1]) - 2
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -110,7 +104,7 @@ def test_every_rank_runs_where_it_belongs_with_the_variables_of_its_host(world: 
     assert sorted(json.loads((world.folder / "algo-1/ranks.json").read_text())) == ["0", "1"]
 
 
-def test_a_rank_that_fails_is_told_where_it_ran_and_ends_all_hosts(world: World) -> None:
+def test_a_rank_that_fails_is_reported_with_its_host_and_ends_all_hosts(world: World) -> None:
     codes, _ = world.run("import os, sys\nif os.environ['RANK'] == '2': sys.exit('no such file')")
     assert codes == [1, 1]
     (told,) = json.loads((world.folder / "algo-2/failures.json").read_text())
@@ -136,7 +130,7 @@ def test_ranks_that_are_to_stop_may_take_their_time(world: World) -> None:
 
 
 @pytest.mark.parametrize("host", ["algo-1", "algo-2"])
-def test_a_host_that_waits_for_others_ends_when_it_is_told_to(world: World, host: str) -> None:
+def test_a_host_that_waits_for_others_ends_when_asked_to(world: World, host: str) -> None:
     started = world.start(host, "print('never')")
     eventually(lambda: (world.folder / host / "ranks.socket").exists())
     started.send_signal(signal.SIGTERM)
@@ -156,7 +150,7 @@ def test_a_host_ends_when_the_first_one_is_no_more(world: World) -> None:
     leader.kill()
     os.kill(ranks["2"], signal.SIGKILL)  # which the end of its sandbox does
     output, _ = follower.communicate(timeout=60)
-    assert "algo-1 has gone" in output
+    assert "Lost algo-1" in output
     assert follower.returncode == 1
     for pid in led.values():
         os.kill(pid, signal.SIGKILL)
@@ -167,7 +161,8 @@ def test_another_mpirun_leaves_the_ranks_to_the_launcher_of_our_own(tmp_path: Pa
     world = World(tmp_path, "HYDRA build details:")
     started = world.start("algo-2", "import os; print(os.environ['RANK'])")
     lines = started.communicate(timeout=60)[0].splitlines()
-    assert lines[0].endswith('is not used, because it is "HYDRA build details:", not Open MPI 4 or 5.')
+    assert lines[0].startswith("[trainyard] Not using ")
+    assert lines[0].endswith(', because it is "HYDRA build details:", not Open MPI 4 or 5.')
     assert lines[1] == "[1,mpirank:2,algo-2]<stdout>:2"
     assert started.returncode == 0
 
@@ -187,5 +182,5 @@ def test_open_mpi_5_is_not_used_for_several_hosts_where_there_is_only_the_loopba
         pytest.skip("this machine allows no network namespaces")
     started = world.start("algo-2", "import os; print(os.environ['RANK'])", interface="lo", before=words)
     lines = started.communicate(timeout=60)[0].splitlines()
-    assert lines[0].endswith("because Open MPI 5 needs another network link than the loopback for several hosts.")
+    assert lines[0].endswith("because Open MPI 5 needs a network link besides loopback for several hosts.")
     assert lines[1] == "[1,mpirank:2,algo-2]<stdout>:2"

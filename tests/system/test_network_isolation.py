@@ -29,9 +29,9 @@ from tests.system.trainees import Trainee
 from tests.system.watching import folder_of
 from tests.system.yards import KINDS, USER, Place, place_for, trainee_of
 from tests.unit.instance.agent.wheels import make_wheel
+from trainyard.link.agent_process import find_agent_process
 from trainyard.link.contract import FrameKind
 from trainyard.link.folders import InstanceFolder
-from trainyard.link.presence import presence_of
 from trainyard.link.spool import read_frames
 from trainyard.link.warm import warm_workers
 from trainyard.testing.eventually import eventually
@@ -51,7 +51,7 @@ CONFINED = {"abstract_socket", "socket_file"}
 
 @dataclass
 class Camp:
-    """A yard, a user of it, and things of the host that a job might reach."""
+    """A yard, one of its users, and things of the host that a job might reach."""
 
     place: Place
     yard: RunningYard
@@ -59,7 +59,7 @@ class Camp:
     targets: dict[str, Any]
 
     def reached(self, name: str, **changed: Any) -> dict[str, str]:
-        """What a job with these members came to reach, by the names of the attempts."""
+        """Return the outcome of each attempt of a job with these members."""
         told = self.anna.run(name, Path(reaching.__file__).read_text(), **self._trying(name), **changed)
         assert told["TrainingJobStatus"] == "Completed", (told.get("FailureReason"), self.anna.lines(name)[-5:])
         found: dict[str, str] = json.loads(self.anna.printed(name)[-1])
@@ -104,7 +104,7 @@ def camp(place: Place) -> Iterator[Camp]:
 
 @contextmanager
 def hosts_things(place: Place, shared: Path) -> Iterator[dict[str, Any]]:
-    """Listeners of the host that answer whoever reaches them."""
+    """Run listeners on the host that answer whoever reaches them."""
     word = uuid.uuid4().hex
     files = [place.folder / f"{word}.socket", shared / f"{word}.socket"]
     streams = [socket.create_server(("127.0.0.1", 0))]
@@ -168,7 +168,7 @@ def answer_question(server: socket.socket) -> None:
 
 
 def own_address() -> str:
-    """An address of this machine that is not the loopback, if it has a way to anywhere."""
+    """Return an address of this machine outside the loopback, if it has a route."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         with suppress(OSError):
             asking.connect(("198.51.100.1", 80))
@@ -176,7 +176,7 @@ def own_address() -> str:
 
 
 def file_system(directory: str, identifier: str, access: str) -> dict[str, Any]:
-    """A channel that is a folder of the host, named as the channel is."""
+    """Return a channel that is a folder of the host with the name of the channel."""
     source = {
         "FileSystemId": identifier,
         "FileSystemType": "EFS",
@@ -190,7 +190,7 @@ def instances(count: int) -> dict[str, Any]:
     return {"InstanceType": "ml.m5.large", "InstanceCount": count, "VolumeSizeInGB": 1}
 
 
-def test_what_other_jobs_reach_an_isolated_one_does_not(camp: Camp) -> None:
+def test_an_isolated_job_does_not_reach_what_other_jobs_do(camp: Camp) -> None:
     by_host = reaching.outcomes(camp.targets)
     names = {attempt.__name__ for attempt in ATTEMPTS}
     way = {"metadata", "elsewhere", "refusal_of_the_host", "icmp", "machine_of_this_machine"}
@@ -290,7 +290,7 @@ def test_two_isolated_jobs_of_three_instances_reduce_at_once(camp: Camp) -> None
 
 
 def with_torch(place: Place) -> dict[str, Any]:
-    """Show torch to jobs of the ordinary user, whose own environment has none."""
+    """Provide torch to jobs of the ordinary user, whose environment has none."""
     if place.is_root:
         return {}
     return {
@@ -313,7 +313,7 @@ def test_nothing_of_a_network_is_left_when_an_agent_is_killed(camp: Camp, victim
     camp.anna.await_line(name, "ready algo-1")
     eventually(lambda: camp.anna.printed(name, instance=1))
     folder = folder_of(camp.yard, name).root
-    first, agent = (presence_of(folder.with_name(each)) for each in ("algo-1", victim))
+    first, agent = (find_agent_process(folder.with_name(each)) for each in ("algo-1", victim))
     assert first is not None
     assert agent is not None
     namespaces = held_by(first.pid)
@@ -326,13 +326,13 @@ def test_nothing_of_a_network_is_left_when_an_agent_is_killed(camp: Camp, victim
 
 
 def held_by(pid: int) -> set[str]:
-    """The network namespaces that a process has open."""
+    """Return the network namespaces that a process has open."""
     links = [str(file.readlink()) for file in Path(f"/proc/{pid}/fd").iterdir()]
     return {link for link in links if link.startswith("net:")}
 
 
 def who_has(namespace: str) -> list[int]:
-    """The processes that are in a network namespace or have it open."""
+    """Return the processes that are in a network namespace or have it open."""
     found = []
     for pid in [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]:
         with suppress(OSError):
@@ -343,7 +343,7 @@ def who_has(namespace: str) -> list[int]:
 
 @pytest.mark.slow
 def test_an_isolated_job_outlives_its_yard(place: Place) -> None:
-    """The instances meet while there is no yard, and what they left is stored afterwards."""
+    """The instances meet while no yard runs, and their results are stored afterwards."""
     other = Place(place.kind, place.folder, place.python, place.uid, name="short-lived")
     yard = other.start(slots="2")
     anna = trainee_of(yard).prepare()
@@ -359,6 +359,7 @@ def test_an_isolated_job_outlives_its_yard(place: Place) -> None:
         assert anna.keys("out/alone/") == ["out/alone/output/model.tar.gz"]
 
 
+@pytest.mark.flow
 def test_data_and_results_move_though_the_job_is_cut_off(camp: Camp) -> None:
     script = """
 import os
@@ -387,7 +388,7 @@ print("accuracy=0.5;")
 
 @pytest.mark.slow
 def test_code_in_a_channel_and_wheels_in_the_code_are_installed(camp: Camp, tmp_path: Path) -> None:
-    """As SDKs send isolated jobs: nothing has to be fetched by the job itself."""
+    """SDKs send isolated jobs this way, so that the job has nothing to fetch."""
     wheel = make_wheel(tmp_path, "yardtoy", "1.5")
     (tmp_path / "train.py").write_text("import yardtoy; print(yardtoy.version)")
     (tmp_path / "requirements.txt").write_text(f"./{wheel.name}\n")
@@ -405,7 +406,7 @@ def test_a_requirement_that_would_have_to_be_fetched_fails_and_says_why(camp: Ca
 
 
 def brought_by_channel(camp: Camp, folder: Path) -> dict[str, Any]:
-    """The members of a request whose code, the files of a folder, comes by the channel "code"."""
+    """Return the members of a request whose code comes from the channel "code"."""
     buffer, key = io.BytesIO(), f"{uuid.uuid4().hex}/sourcedir.tar.gz"
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         for file in sorted(folder.iterdir()):
@@ -435,7 +436,7 @@ os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 
 @pytest.fixture
 def confined_place() -> Iterator[Place]:
-    """Of an ordinary user: nothing that a test could do keeps root from namespaces."""
+    """Provide a place of an ordinary user; a test cannot take namespaces from root."""
     with place_for(USER) as place:
         python = place.folder / "python-without-namespaces"
         python.write_text(WITHOUT_NAMESPACES.format(python=place.python))
@@ -447,7 +448,7 @@ def test_a_yard_that_cannot_isolate_jobs_refuses_them(confined_place: Place) -> 
     with confined_place.running(slots="2") as yard:
         anna = trainee_of(yard).prepare()
         for count in (1, 2):
-            with pytest.raises(ClientError, match="EnableNetworkIsolation cannot be had here, because this machine"):
+            with pytest.raises(ClientError, match="EnableNetworkIsolation is not available here, because this machine"):
                 anna.start(f"refused-{count}", "", EnableNetworkIsolation=True, ResourceConfig=instances(count))
         assert anna.sagemaker.list_training_jobs()["TrainingJobSummaries"] == []
         assert anna.run("plain", "print('ran')")["TrainingJobStatus"] == "Completed"

@@ -17,25 +17,25 @@ import torch
 
 from tests.system.ranks import parameter_server_program as program
 from trainyard.foundation.errors import InvalidRequest, NotPermitted, Unavailable
-from trainyard.instance.parameter_server.frames import Frame, receive_frame, send_frame
+from trainyard.instance.parameter_server.config import Address, ParameterServerConfig
+from trainyard.instance.parameter_server.connection import authenticate_server
+from trainyard.instance.parameter_server.frames import TensorFrame, receive_frame, send_frame
 from trainyard.instance.parameter_server.main import checkpoint_path, serve
-from trainyard.instance.parameter_server.server import Server
-from trainyard.instance.parameter_server.state import State
-from trainyard.instance.parameter_server.surroundings import Address, Surroundings
-from trainyard.instance.parameter_server.trust import greet_server
+from trainyard.instance.parameter_server.server import ParameterServer
+from trainyard.instance.parameter_server.state import ParameterState
 from trainyard.parameter_server import Worker
 
 TOKEN = "only the ranks of this job know it"
 
 
 @contextmanager
-def serving(count: int = 1) -> Iterator[tuple[list[State], Surroundings]]:
+def serving(count: int = 1) -> Iterator[tuple[list[ParameterState], ParameterServerConfig]]:
     """Servers in threads, and what a worker that is alone has to know of them."""
-    states = [State() for _ in range(count)]
+    states = [ParameterState() for _ in range(count)]
     with ExitStack() as stack:
-        servers = [Server(state, token=TOKEN, save=lambda: None) for state in states]
+        servers = [ParameterServer(state, token=TOKEN, save=lambda: None) for state in states]
         addresses = tuple(stack.enter_context(each.listening(Address("127.0.0.1", 0))) for each in servers)
-        yield states, Surroundings(addresses, TOKEN)
+        yield states, ParameterServerConfig(addresses, TOKEN)
 
 
 def net() -> torch.nn.Module:
@@ -52,6 +52,7 @@ def weights(model: torch.nn.Module) -> list[float]:
     return [float(value) for parameter in model.parameters() for value in parameter.detach().flatten()]
 
 
+@pytest.mark.flow
 @pytest.mark.parametrize(
     ("optimizer", "options"),
     [("SGD", {"lr": 0.1, "momentum": 0.9}), ("Adam", {"lr": 0.01, "betas": (0.8, 0.95)})],
@@ -62,7 +63,7 @@ def test_one_worker_gets_what_it_would_have_computed_alone(optimizer: str, optio
     local = getattr(torch.optim, optimizer)(alone.parameters(), **options)
     with (
         serving(servers) as (_, around),
-        Worker(model.named_parameters(), optimizer=optimizer, surroundings=around, **options) as server,
+        Worker(model.named_parameters(), optimizer=optimizer, config=around, **options) as server,
     ):
         for rows in examples():
             local.zero_grad()
@@ -77,7 +78,7 @@ def test_one_worker_gets_what_it_would_have_computed_alone(optimizer: str, optio
 
 def test_an_option_of_a_push_holds_from_then_on() -> None:
     value = {"x": torch.zeros(2)}
-    with serving() as (_, around), Worker(value, lr=1.0, surroundings=around) as server:
+    with serving() as (_, around), Worker(value, lr=1.0, config=around) as server:
         server.push({"x": torch.ones(2)})
         server.push({"x": torch.ones(2)}, lr=0.25)
         server.push({"x": torch.ones(2)})
@@ -87,7 +88,7 @@ def test_an_option_of_a_push_holds_from_then_on() -> None:
 
 def test_a_parameter_without_a_gradient_stays() -> None:
     values = {"x": torch.zeros(1), "y": torch.zeros(1)}
-    with serving(2) as (_, around), Worker(values, lr=1.0, weight_decay=0.1, surroundings=around) as server:
+    with serving(2) as (_, around), Worker(values, lr=1.0, weight_decay=0.1, config=around) as server:
         server.push({"x": torch.ones(1)})
         server.pull()
     assert [values["x"].item(), values["y"].item()] == [-1.0, 0.0]
@@ -96,8 +97,8 @@ def test_a_parameter_without_a_gradient_stays() -> None:
 def test_staleness_is_counted_and_gradients_that_are_too_stale_are_dropped() -> None:
     one, two = {"x": torch.zeros(1)}, {"x": torch.zeros(1)}
     with serving() as (_, around):
-        first = Worker(one, lr=1.0, surroundings=around)
-        second = Worker(two, lr=1.0, max_staleness=1, surroundings=around)
+        first = Worker(one, lr=1.0, config=around)
+        second = Worker(two, lr=1.0, max_staleness=1, config=around)
         for _ in range(2):
             first.push({"x": torch.ones(1)})
         first.pull()
@@ -112,36 +113,39 @@ def test_staleness_is_counted_and_gradients_that_are_too_stale_are_dropped() -> 
 
 
 def test_a_worker_with_another_model_is_refused() -> None:
-    with serving() as (_, around), Worker({"x": torch.zeros(2)}, lr=1.0, surroundings=around):
-        with pytest.raises(InvalidRequest, match="all workers, and the checkpoint, must be of the same model"):
-            Worker({"y": torch.zeros(2)}, lr=1.0, surroundings=around)
-        with pytest.raises(InvalidRequest, match=r"came with shape \(3,\)"):
-            Worker({"x": torch.zeros(3)}, lr=1.0, surroundings=around)
+    with serving() as (_, around), Worker({"x": torch.zeros(2)}, lr=1.0, config=around):
+        with pytest.raises(InvalidRequest, match="all workers, and the checkpoint, must have the same model"):
+            Worker({"y": torch.zeros(2)}, lr=1.0, config=around)
+        with pytest.raises(InvalidRequest, match=r"has shape \(3,\)"):
+            Worker({"x": torch.zeros(3)}, lr=1.0, config=around)
 
 
 @pytest.mark.parametrize(
     ("options", "complaint"),
-    [({"optimizer": "LBFGS"}, "no optimizer LBFGS; use SGD, Adam"), ({"speed": 3}, "unexpected keyword argument")],
+    [
+        ({"optimizer": "LBFGS"}, "not support the optimizer LBFGS; use SGD, Adam"),
+        ({"speed": 3}, "unexpected keyword argument"),
+    ],
 )
 def test_an_optimizer_that_cannot_be_made_is_refused(options: dict[str, Any], complaint: str) -> None:
     with serving() as (_, around), pytest.raises(InvalidRequest, match=complaint):
-        Worker({"x": torch.zeros(2)}, surroundings=around, **options)
+        Worker({"x": torch.zeros(2)}, config=around, **options)
 
 
-def test_gradients_of_what_is_no_parameter_are_refused() -> None:
+def test_gradients_for_an_unknown_parameter_are_refused() -> None:
     with (
         serving() as (_, around),
-        Worker({"x": torch.zeros(2)}, surroundings=around) as server,
-        pytest.raises(InvalidRequest, match="gradients of y, which are no parameters"),
+        Worker({"x": torch.zeros(2)}, config=around) as server,
+        pytest.raises(InvalidRequest, match="gradients for unknown parameters: y"),
     ):
         server.push({"y": torch.zeros(2)})
 
 
 def test_a_worker_that_does_not_know_the_secret_is_refused() -> None:
     with serving() as (states, around):
-        stranger = Surroundings(around.servers, "a guess")
+        stranger = ParameterServerConfig(around.servers, "a guess")
         with pytest.raises(NotPermitted, match="does not know the job's secret"):
-            Worker({"x": torch.zeros(2)}, surroundings=stranger)
+            Worker({"x": torch.zeros(2)}, config=stranger)
         assert not states[0].wait(0)
 
 
@@ -151,15 +155,15 @@ def test_a_worker_does_not_talk_to_a_server_that_does_not_know_the_secret() -> N
         def pose() -> None:
             connection, _ = impostor.accept()
             with connection:
-                send_frame(connection, Frame({"protocol": 1, "nonce": "0" * 32}))
+                send_frame(connection, TensorFrame({"protocol": 1, "nonce": "0" * 32}))
                 receive_frame(connection)
-                send_frame(connection, Frame({"proof": "0" * 64}))
+                send_frame(connection, TensorFrame({"proof": "0" * 64}))
 
         posing = threading.Thread(target=pose)
         posing.start()
-        around = Surroundings((Address("127.0.0.1", impostor.getsockname()[1]),), TOKEN)
+        around = ParameterServerConfig((Address("127.0.0.1", impostor.getsockname()[1]),), TOKEN)
         with pytest.raises(NotPermitted, match="does not know the job's secret"):
-            Worker({"x": torch.zeros(2)}, surroundings=around)
+            Worker({"x": torch.zeros(2)}, config=around)
         posing.join()
 
 
@@ -173,8 +177,8 @@ def test_a_worker_does_not_talk_to_a_server_that_does_not_know_the_secret() -> N
         b"",
     ],
 )
-def test_what_strangers_send_closes_their_connection_and_harms_nobody(sent: bytes) -> None:
-    with serving() as (_, around), Worker({"x": torch.ones(2)}, lr=1.0, surroundings=around) as server:
+def test_messages_of_strangers_close_their_connection_and_harm_nobody(sent: bytes) -> None:
+    with serving() as (_, around), Worker({"x": torch.ones(2)}, lr=1.0, config=around) as server:
         with socket.create_connection(("127.0.0.1", around.servers[0].port), timeout=10) as stranger:
             receive_frame(stranger)
             with suppress(OSError):  # it may close before it has read all
@@ -189,9 +193,9 @@ def test_what_strangers_send_closes_their_connection_and_harms_nobody(sent: byte
 
 def test_a_push_that_breaks_off_is_as_if_it_had_never_been() -> None:
     value = {"x": torch.zeros(1000)}
-    with serving() as (states, around), Worker(value, lr=1.0, surroundings=around) as server:
+    with serving() as (states, around), Worker(value, lr=1.0, config=around) as server:
         with socket.create_connection(("127.0.0.1", around.servers[0].port), timeout=10) as dying:
-            greet_server(dying, TOKEN, rank=0, size=1)
+            authenticate_server(dying, TOKEN, rank=0, size=1)
             words = {"do": "push", "since": 0, "options": {}, "max_staleness": None}
             head = json.dumps({**words, "tensors": [["x", "float32", [1000]]]}).encode()
             dying.sendall(len(head).to_bytes(4, "big") + head + bytes(2000))
@@ -200,15 +204,15 @@ def test_a_push_that_breaks_off_is_as_if_it_had_never_been() -> None:
 
 
 @pytest.mark.parametrize("words", [{"do": "fly"}, {}, {"do": "push"}, {"do": "begin", "optimizer": 3, "options": None}])
-def test_what_a_server_cannot_read_is_answered_with_an_error(words: dict[str, Any]) -> None:
+def test_an_unreadable_message_is_answered_with_an_error(words: dict[str, Any]) -> None:
     with serving() as (_, around), socket.create_connection(("127.0.0.1", around.servers[0].port), timeout=10) as odd:
-        greet_server(odd, TOKEN, rank=0, size=1)
-        send_frame(odd, Frame(words))
-        assert "A parameter server" in receive_frame(odd).words["error"]
+        authenticate_server(odd, TOKEN, rank=0, size=1)
+        send_frame(odd, TensorFrame(words))
+        assert "A parameter server" in receive_frame(odd).message["error"]
 
 
 def test_a_server_listens_at_its_own_address_only() -> None:
-    server = Server(State(), token=TOKEN, save=lambda: None)
+    server = ParameterServer(ParameterState(), token=TOKEN, save=lambda: None)
     with server.listening(Address("127.0.0.2", 0)) as address:
         with socket.create_connection(("127.0.0.2", address.port), timeout=10):
             pass
@@ -219,16 +223,16 @@ def test_a_server_listens_at_its_own_address_only() -> None:
 def test_a_worker_says_when_no_server_answers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    around = Surroundings((Address("127.0.0.1", port),), TOKEN)
+    around = ParameterServerConfig((Address("127.0.0.1", port),), TOKEN)
     with pytest.raises(Unavailable, match=f"No parameter server answers at 127.0.0.1:{port} after 0.2 s"):
-        Worker({"x": torch.zeros(1)}, timeout_s=0.2, surroundings=around)
+        Worker({"x": torch.zeros(1)}, timeout_s=0.2, config=around)
 
 
-def test_a_server_goes_on_from_its_checkpoint(tmp_path: Path, free_port: Callable[[], int]) -> None:
+def test_a_server_resumes_from_its_checkpoint(tmp_path: Path, free_port: Callable[[], int]) -> None:
     servers = (Address("127.0.0.1", free_port()),)
-    of_server = Surroundings(servers, TOKEN, index=0, checkpoints=tmp_path, checkpoint_s=30.0)
+    of_server = ParameterServerConfig(servers, TOKEN, index=0, checkpoints=tmp_path, checkpoint_s=30.0)
     straight = {"x": torch.zeros(2)}
-    with serving() as (_, around), Worker(straight, lr=0.5, momentum=0.9, surroundings=around) as one:
+    with serving() as (_, around), Worker(straight, lr=0.5, momentum=0.9, config=around) as one:
         for _ in range(4):
             one.push({"x": torch.ones(2)})
         one.pull()
@@ -236,7 +240,7 @@ def test_a_server_goes_on_from_its_checkpoint(tmp_path: Path, free_port: Callabl
     for _ in range(2):
         running = threading.Thread(target=serve, args=(of_server,))
         running.start()
-        with Worker(broken, lr=0.5, momentum=0.9, surroundings=Surroundings(servers, TOKEN)) as worker:
+        with Worker(broken, lr=0.5, momentum=0.9, config=ParameterServerConfig(servers, TOKEN)) as worker:
             for _ in range(2):
                 worker.push({"x": torch.ones(2)})
             worker.save()
@@ -257,7 +261,7 @@ def free_port() -> Callable[[], int]:
     return find
 
 
-def test_training_goes_on_when_a_worker_is_killed_and_replaced(tmp_path: Path, free_port: Callable[[], int]) -> None:
+def test_training_continues_when_a_worker_is_killed_and_replaced(tmp_path: Path, free_port: Callable[[], int]) -> None:
     """Two servers and three workers, in processes of their own, which the program forks."""
     ports = [free_port(), free_port()]
     environment = os.environ | {
@@ -277,7 +281,7 @@ def test_training_goes_on_when_a_worker_is_killed_and_replaced(tmp_path: Path, f
     assert len(list((tmp_path / "checkpoints").iterdir())) == 2
 
 
-def test_a_server_that_is_told_to_end_saves_first(tmp_path: Path, free_port: Callable[[], int]) -> None:
+def test_a_server_that_is_asked_to_end_saves_first(tmp_path: Path, free_port: Callable[[], int]) -> None:
     port = free_port()
     environment = os.environ | {
         "TRAINYARD_PS_HOSTS": f"127.0.0.1:{port}",
@@ -286,15 +290,18 @@ def test_a_server_that_is_told_to_end_saves_first(tmp_path: Path, free_port: Cal
         "TRAINYARD_PS_INDEX": "0",
     }
     with _server(environment) as server:
-        around = Surroundings((Address("127.0.0.1", port),), TOKEN)
-        worker = Worker({"x": torch.zeros(2)}, lr=1.0, surroundings=around)
+        around = ParameterServerConfig((Address("127.0.0.1", port),), TOKEN)
+        worker = Worker({"x": torch.zeros(2)}, lr=1.0, config=around)
         worker.push({"x": torch.ones(2)})
         worker.pull()
         server.send_signal(signal.SIGTERM)
         assert server.wait(30) == 128 + signal.SIGTERM
-        with pytest.raises(Unavailable, match=f"The parameter server at 127.0.0.1:{port} has gone away"), worker:
+        with (
+            pytest.raises(Unavailable, match=f"Lost the connection to the parameter server at 127.0.0.1:{port}"),
+            worker,
+        ):
             worker.pull()
-    state = State()
+    state = ParameterState()
     state.load(tmp_path / "parameters-0-of-1.pt")
     version, kept = state.pull()
     assert (version, kept["x"].tolist()) == (1, [-1.0, -1.0])

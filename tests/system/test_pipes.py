@@ -1,4 +1,4 @@
-"""Pipe channels of real jobs: every byte that a script reads is compared with what was put."""
+"""Pipe channels of real jobs. Every byte that a script reads is compared."""
 
 import gzip
 import hashlib
@@ -137,7 +137,8 @@ def test_three_instances_share_a_sharded_channel_out(anna: Trainee) -> None:
         assert sorted(digest for part in parts for digest in part) == sorted(digests(OBJECTS))
 
 
-def test_a_sharded_channel_with_a_seed_is_shared_out_anew_in_each_epoch(anna: Trainee) -> None:
+@pytest.mark.flow
+def test_a_sharded_channel_with_a_seed_is_distributed_again_in_each_epoch(anna: Trainee) -> None:
     channel = piped(RecordWrapperType="RecordIO", S3DataDistributionType="ShardedByS3Key", ShuffleConfig={"Seed": 5})
     completed(anna, "anew", RECORDS, **channel, **three())
     read = [[json.loads(line) for line in anna.printed("anew", instance=number)] for number in range(3)]
@@ -178,7 +179,7 @@ def test_an_augmented_manifest_gives_objects_and_labels(anna: Trainee) -> None:
     assert json.loads(line) == [[digest, number] for number, digest in enumerate(digests(OBJECTS))]
 
 
-def test_a_program_is_told_that_its_channel_is_a_pipe(anna: Trainee) -> None:
+def test_a_program_learns_that_its_channel_is_a_pipe(anna: Trainee) -> None:
     completed(anna, "told", SURROUNDINGS, **piped(ContentType="application/x-recordio"))
     config = {
         "ContentType": "application/x-recordio",
@@ -211,7 +212,7 @@ def test_an_object_that_goes_meanwhile_fails_the_job_by_its_name(anna: Trainee) 
     )
 
 
-def test_a_channel_that_is_not_read_is_told_of_the_job(anna: Trainee) -> None:
+def test_a_job_with_an_unread_channel_has_a_note_about_it(anna: Trainee) -> None:
     anna.user.client("s3").put_object(Bucket="data", Key="single/0", Body=b"only")
     sharded = piped("single/", S3DataDistributionType="ShardedByS3Key")
     completed(anna, "unread", "print('reads nothing')", **sharded, **three())

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from trainyard.instance.compat import stand_ins
+from trainyard.instance.compat import compat_path
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +24,7 @@ Found = list[dict[str, Any]]  # by rank
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What all programs have left behind, in a folder for each."""
     folder = tmp_path_factory.mktemp("ranks")
-    environment = os.environ | {"PYTHONPATH": stand_ins("not in a sandbox"), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"PYTHONPATH": compat_path("not in a sandbox"), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(PROGRAMS / "starter.py"), str(folder), *(str(PROGRAMS / each) for each in RUNS)]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180)
     assert run.returncode == 0, run.stderr
@@ -53,6 +53,7 @@ def test_a_script_leaves_the_model_that_one_process_makes_of_the_same_batches(ou
         torch.testing.assert_close(three[name], value)
 
 
+@pytest.mark.flow
 def test_ranks_know_their_place(horovod: Found) -> None:
     assert [found["place"] for found in horovod] == [
         {"rank": rank, "size": 3, "local_rank": rank, "local_size": 3, "cross_rank": 0, "cross_size": 1}
@@ -96,10 +97,10 @@ def test_parameters_that_some_ranks_or_all_do_not_use_are_as_in_one_process(horo
 
 def test_a_sparse_gradient_is_refused_with_what_to_do(horovod: Found) -> None:
     for found in horovod:
-        assert "make the layer with sparse=False, or pass sparse_as_dense=True" in found["sparse"]
+        assert "create the layer with sparse=False, or pass sparse_as_dense=True" in found["sparse"]
 
 
-def test_misuse_of_an_optimizer_is_told(horovod: Found) -> None:
+def test_misuse_of_an_optimizer_is_reported(horovod: Found) -> None:
     for found in horovod:
         told = found["misused"]
         assert (
@@ -161,15 +162,15 @@ def test_gradients_flow_through_collectives(horovod: Found) -> None:
 @pytest.mark.parametrize(
     ("what", "told"),
     [
-        ("Adasum", "op=hvd.Adasum is not served; use hvd.Average or hvd.Sum"),
+        ("Adasum", "op=hvd.Adasum is not supported; use hvd.Average or hvd.Sum"),
         ("rows that differ", "differ in more than their first dimension"),
         ("ProcessSet", "torch.distributed.new_group"),
         ("elastic", "resume from checkpoints"),
-        ("names twice", "must be unique; there are several weight"),
+        ("names twice", "must be unique; duplicates: weight"),
         ("predivide", "it needs op=hvd.Average"),
     ],
 )
-def test_what_is_not_served_is_refused_by_name_on_every_rank(horovod: Found, what: str, told: str) -> None:
+def test_unsupported_calls_are_refused_by_name_on_every_rank(horovod: Found, what: str, told: str) -> None:
     for found in horovod:
         assert told in found["refusals"][what]
 

@@ -1,4 +1,4 @@
-"""Whole jobs of a yard whose objects lie in a remote S3, which has its faults."""
+"""Whole jobs of a yard that keeps its objects in a faulty remote S3."""
 
 import contextlib
 import hashlib
@@ -17,16 +17,16 @@ from typing import Any
 import boto3
 import pytest
 
+from tests.faulty_s3 import BreakOff, Fault, FaultyS3, First, Refuse, Reset, Shorten, Wait, faulty_s3
 from tests.system.trainees import Trainee
 from tests.system.yards import trainee_of
-from trainyard.testing.faulty_s3 import BreakOff, Fault, FaultyS3, First, Refuse, Reset, Shorten, Wait, faulty_s3
 from trainyard.testing.yard import RunningYard, running_yard
 
 LARGE = bytes(range(256)) * (9 << 12)  # 9 MiB, which come in pieces
 SMALL = {f"part-{number:02}.csv": f"{number},{number}\n".encode() * (number * 10) for number in range(30)}
 FILES = {**SMALL, "deep/er/large.bin": LARGE, "empty": b""}
 
-# Tells what it reads, then does with its channel what it likes.
+# Prints what it reads, then changes its channel.
 READS = """
 import hashlib, json, os, pathlib, shutil
 
@@ -44,7 +44,7 @@ pathlib.Path("/opt/ml/model", f"weights-{host}").write_bytes(b"w" * 6_000_000)
 pathlib.Path("/opt/ml/output/data", f"notes-{host}").write_text("notes")
 """
 
-# Remembers how far it came in files small and large, and only when it is told to go.
+# Saves its progress in small and large files, only on SIGTERM.
 COUNT = """
 import os, pathlib, signal, sys, time
 
@@ -70,7 +70,7 @@ assert all((root / f"shard-{number}").read_text() == kept.read_text() for number
 pathlib.Path("/opt/ml/model/count").write_text(str(count))
 """
 
-# Looks for a secret, which it knows backwards, wherever a program can look.
+# Looks everywhere for a secret, which it has only in reverse.
 HUNTS = """
 import os, pathlib, sys
 
@@ -103,7 +103,7 @@ print("found", found, flush=True)
 
 @dataclass(frozen=True)
 class Remote:
-    """The S3 behind the yard, as its own clients see it."""
+    """The S3 behind the yard, as its direct clients see it."""
 
     faulty: FaultyS3
     yard: RunningYard
@@ -120,7 +120,7 @@ class Remote:
         )
 
     def settings(self, prefix: str) -> dict[str, str]:
-        """Of a yard that keeps its objects there."""
+        """The settings of a yard that keeps its objects there."""
         keys = self.yard.credentials
         return {
             "TRAINYARD_SERVER_OBJECTS": f"s3://remote/{prefix}",
@@ -181,7 +181,7 @@ def digests(bodies: dict[str, bytes]) -> dict[str, str]:
 
 
 def read(trainee: Trainee, name: str, *, instance: int = 0) -> dict[str, dict[str, str]]:
-    """What the program of an instance found in each of its channels."""
+    """Return what the program of an instance found in each of its channels."""
     lines = [line.partition(" ") for line in trainee.printed(name, instance=instance)]
     return {told: json.loads(rest) for told, _, rest in lines}
 
@@ -192,6 +192,7 @@ def own_data(trainee: Trainee, prefix: str, bodies: dict[str, bytes]) -> list[di
     return [channel("train", f"{prefix}/")]
 
 
+@pytest.mark.flow
 def test_a_whole_job_reads_its_channels_and_stores_its_results(owner: Trainee) -> None:
     channels = [channel("train", "train/"), channel("listed", "listed.manifest", S3DataType="ManifestFile")]
     told = owner.run("whole", READS, InputDataConfig=channels)
@@ -219,7 +220,7 @@ def test_three_instances_have_the_whole_of_one_channel_and_a_third_of_another(ow
     assert sorted(owner.archive("out/three/output/model.tar.gz")) == [f"weights-algo-{number}" for number in (1, 2, 3)]
 
 
-def test_an_interrupted_spot_job_goes_on_from_its_checkpoints(
+def test_an_interrupted_spot_job_resumes_from_its_checkpoints(
     owner: Trainee, yard: RunningYard, remote: Remote, tmp_path: Path
 ) -> None:
     owner.start(
@@ -276,7 +277,7 @@ def test_a_remote_that_stays_overloaded_fails_the_job_by_the_name_of_the_key(own
     told = owner.run("overloaded", READS, InputDataConfig=channels)
     reason = told["FailureReason"]
     assert "s3://data/overloaded/b could not be read: the remote store answered 503 SlowDown." in reason
-    assert "It was tried 8 times in " in reason
+    assert "Tried 8 times in " in reason
     assert remote.faulty.count("GET", "/overloaded/b") == 8
 
 
@@ -322,13 +323,13 @@ def test_a_stop_ends_a_download_to_which_nothing_comes(owner: Trainee, remote: R
     name = f"stalled-{name}"
     request = owner.request(name, READS, InputDataConfig=own_data(owner, "stalled", {"a": b"a"}))
     owner.sagemaker.create_training_job(**request)
-    remote.faulty.on("GET", what, repeat(Wait(15)))
-    remote.faulty.on("HEAD", what, repeat(Wait(15)))
+    remote.faulty.on("GET", what, repeat(Wait(60)))
+    remote.faulty.on("HEAD", what, repeat(Wait(60)))
     owner.reach(name, "Downloading")
     begun = time.monotonic()
     owner.sagemaker.stop_training_job(TrainingJobName=name)
     told = owner.reach(name, "Stopped", "Failed")
-    assert (told["TrainingJobStatus"], time.monotonic() - begun < 8) == ("Stopped", True)
+    assert (told["TrainingJobStatus"], time.monotonic() - begun < 40) == ("Stopped", True)
 
 
 def test_no_program_finds_the_keys_of_the_remote(owner: Trainee, yard: RunningYard, remote: Remote) -> None:
@@ -344,7 +345,7 @@ def test_no_program_finds_the_keys_of_the_remote(owner: Trainee, yard: RunningYa
 
 @pytest.fixture(scope="module")
 def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder on a disk of 96 MiB."""
+    """Provide a folder on a disk of 96 MiB."""
     folder = tmp_path_factory.mktemp("small")
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m", "none", folder], check=False)
     if mounted.returncode:
@@ -355,9 +356,9 @@ def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def cramped(remote: Remote, small_disk: Path) -> Iterator[Trainee]:
-    """Who trains in a yard on that disk, with a channel that is larger."""
+    """Return a user of a yard on that disk, with a channel that is larger than the disk."""
     settings = remote.settings("small")
-    # These keys the yard finds where AWS clients look for them.
+    # The yard finds these keys where AWS clients look for them.
     for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):
         settings[f"AWS_{name}"] = settings.pop(f"TRAINYARD_SERVER_OBJECTS_{name}")
     with running_yard(small_disk / "yard", environment=settings) as yard:
@@ -377,7 +378,7 @@ def test_a_disk_too_small_for_a_channel_fails_the_job_with_the_space_it_needs(
 ) -> None:
     told = cramped.run(f"cramped-{len(source)}", READS, InputDataConfig=[channel("train", "big/", **source)])
     assert "channel train needs 114.4 MiB of space, and " in told["FailureReason"]
-    assert "MiB are free, of which 4.8 MiB are kept for the yard" in told["FailureReason"]
+    assert "MiB are free, of which 4.8 MiB are reserved for the yard" in told["FailureReason"]
     assert remote.faulty.count("GET", "/data/big/") == 0
 
 
@@ -394,7 +395,7 @@ def test_a_disk_that_others_fill_during_the_download_fails_the_job_with_the_spac
 
 
 def fill(file: Path) -> None:
-    """Take what a disk has, but for 1 MiB."""
+    """Fill a disk except for 1 MiB."""
     with file.open("wb", buffering=0) as opened:
         with contextlib.suppress(OSError):
             while opened.write(bytes(1 << 16)):

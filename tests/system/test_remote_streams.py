@@ -18,16 +18,16 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from tests.faulty_s3 import BreakOff, Fault, FaultyS3, Refuse, Reset, Shorten, Wait, faulty_s3
 from tests.system.trainees import Trainee
 from tests.system.watching import folder_of
 from tests.system.yards import ROOT, USER, Place, place_for, trainee_of
-from trainyard.formats.recordio import record_filling, record_frames
+from trainyard.formats.recordio import record_frames, record_padding
+from trainyard.link.agent_process import ProcessIdentity
 from trainyard.link.contract import FrameKind
 from trainyard.link.ledger import Ledger, LedgerKind
-from trainyard.link.presence import Presence
 from trainyard.link.spool import read_frames
 from trainyard.testing.eventually import eventually
-from trainyard.testing.faulty_s3 import BreakOff, Fault, FaultyS3, Refuse, Reset, Shorten, Wait, faulty_s3
 from trainyard.testing.yard import RunningYard, running_yard
 
 CACHE_BYTES = 12 << 20
@@ -105,14 +105,14 @@ print(json.dumps({"large": hashlib.sha256(large).hexdigest(), "pipe": hashlib.sh
 
 @dataclass(frozen=True)
 class RemoteS3:
-    """Another yard, which is the remote S3, and the faults before it."""
+    """Another yard that acts as the remote S3, and the proxy in front of it."""
 
     yard: RunningYard
     faults: FaultyS3
 
     @contextlib.contextmanager
     def serving(self, place: Place) -> Iterator[RunningYard]:
-        """A yard that keeps its objects there."""
+        """Run a yard that keeps its objects there."""
         keys = self.yard.credentials
         with place.running(
             slots="2",
@@ -221,6 +221,7 @@ def test_reads_here_and_there_give_the_right_bytes_and_nothing_can_be_changed(
     assert anna.lines("random")[-1] == f"read {expected.hexdigest()}"
 
 
+@pytest.mark.flow
 def test_only_what_is_read_is_fetched(anna: Trainee, faults: FaultyS3) -> None:
     told = anna.run("little", HOLD.replace("time.sleep(600)", ""), InputDataConfig=[channel("fast")])
     assert told["TrainingJobStatus"] == "Completed", told["FailureReason"]
@@ -237,7 +238,7 @@ def test_an_ordinary_user_gets_the_files_before_the_start_and_a_note(s3: RemoteS
         assert told["TrainingJobStatus"] == "Completed", told["FailureReason"]
         read = json.loads(trainee.lines("files")[-1])["fast"]
         assert read == {key.removeprefix("set/"): digest(body) for key, body in some.items()}
-        why = "FUSE cannot be used here (only a yard that root runs may mount)"
+        why = "FUSE cannot be used here (only a yard that runs as root may mount)"
         assert any(note.startswith(why) for note in notes_of(yard, "files"))
         map_file_system(place)
         check_file_system(trainee, some, s3.faults)
@@ -262,7 +263,7 @@ def read_file_system(trainee: Trainee, name: str) -> dict[str, str]:
 
 
 def check_file_system(trainee: Trainee, objects: dict[str, bytes], faults: FaultyS3) -> None:
-    """The first job fetches each file, the second none, and the third the one that is another by then."""
+    """Check that the first job fetches each file, the second none, and the third only a changed one."""
     expected = {key[9:]: digest(body) for key, body in objects.items() if key.startswith("set/many/")}
     faults.heal()
     assert read_file_system(trainee, "loads") == expected
@@ -282,7 +283,7 @@ def test_a_file_system_that_stands_for_a_prefix_is_fetched_once_for_all_jobs(
 ) -> None:
     map_file_system(place)
     check_file_system(anna, objects, faults)
-    with pytest.raises(ClientError, match=r"which jobs can only read; .* FileSystemAccessMode ro"):
+    with pytest.raises(ClientError, match=r"which is read-only; set the FileSystemAccessMode .* to ro"):
         anna.start("writes", TELL, InputDataConfig=[file_system("/many", "rw")])
 
 
@@ -290,7 +291,7 @@ PASSING: Sequence[Fault] = (Refuse(503, "SlowDown"), Reset(), BreakOff(), Shorte
 
 
 @pytest.mark.slow
-def test_what_a_remote_s3_does_for_a_moment_is_not_noticed_by_readers(
+def test_readers_do_not_notice_transient_faults_of_a_remote_s3(
     anna: Trainee, objects: dict[str, bytes], faults: FaultyS3
 ) -> None:
     faults.on("GET", "/set/", (fault for fault, _ in zip(itertools.cycle(PASSING), range(18), strict=False)))
@@ -338,7 +339,7 @@ def test_pipes_carry_the_bytes_of_the_objects_in_the_order_of_their_epochs(
 
 def record(data: bytes) -> bytes:
     ((header, _),) = record_frames(len(data))
-    return header + data + record_filling(len(data))
+    return header + data + record_padding(len(data))
 
 
 def test_an_object_that_is_gone_fails_a_pipe_by_its_name(anna: Trainee, faults: FaultyS3) -> None:
@@ -371,7 +372,7 @@ def test_a_file_whose_object_was_replaced_cannot_be_read_on(yard: RunningYard, a
     assert why in notes_of(yard, "replaced")
 
 
-def test_what_is_kept_on_disk_stays_within_its_bound(yard: RunningYard, anna: Trainee) -> None:
+def test_the_disk_cache_stays_within_its_limit(yard: RunningYard, anna: Trainee) -> None:
     put(anna, {"wide/big.bin": os.urandom(2 * CACHE_BYTES)})
     script = (
         "import time; print(len(open('/opt/ml/input/data/fast/big.bin', 'rb').read()), flush=True); time.sleep(600)"
@@ -395,7 +396,7 @@ def test_killing_the_agent_leaves_no_mount(yard: RunningYard, anna: Trainee, vic
     folder = folder_of(yard, name)
     agent = json.loads(folder.agent.read_text())["pid"]
     told = next(entry.details for entry in Ledger(folder.ledger).entries() if entry.kind is LedgerKind.PROCESS)
-    server = Presence(told["pid"], told["started"])
+    server = ProcessIdentity(told["pid"], told["started"])
     if victim != "agent":
         os.kill(server.pid, signal.SIGSTOP)  # so that it cannot do what it does when its agent has gone
     os.kill(agent, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""A training that goes wrong, and what its rules do about it, to the end: mails, webhooks and a stop."""
+"""A training goes wrong, and its rules send mails, call webhooks and stop it."""
 
 import os
 from datetime import timedelta

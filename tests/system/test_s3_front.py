@@ -118,7 +118,7 @@ def test_an_object_comes_back_with_all_that_was_said_of_it(s3: Any, bucket: str)
     assert s3.get_object_tagging(Bucket=bucket, Key="key")["TagSet"] == [{"Key": "team", "Value": "vision"}]
 
 
-def test_refusals_are_told_in_the_words_of_s3(s3: Any, bucket: str) -> None:
+def test_refusals_use_the_words_of_s3(s3: Any, bucket: str) -> None:
     assert refusal(s3.get_object, Bucket=bucket, Key="nothing") == ("NoSuchKey", 404)
     assert refusal(s3.head_object, Bucket=bucket, Key="nothing") == ("404", 404)
     assert refusal(s3.put_object, Bucket="nowhere", Key="key", Body=b"hello") == ("NoSuchBucket", 404)
@@ -128,7 +128,7 @@ def test_refusals_are_told_in_the_words_of_s3(s3: Any, bucket: str) -> None:
     assert refusal(s3.get_object, Bucket=bucket, Key="key", VersionId="abc") == ("InvalidArgument", 400)
 
 
-def test_what_is_not_served_says_so(s3: Any, bucket: str) -> None:
+def test_an_unsupported_operation_says_so(s3: Any, bucket: str) -> None:
     versioning = {"Status": "Enabled"}
     assert refusal(s3.put_bucket_versioning, Bucket=bucket, VersioningConfiguration=versioning) == (
         "NotImplemented",
@@ -171,6 +171,7 @@ def test_every_checksum_goes_with_parts(s3: Any, bucket: str, algorithm: str) ->
     assert (head[f"Checksum{algorithm}"], head["ETag"]) == (done[f"Checksum{algorithm}"], done["ETag"])
 
 
+@pytest.mark.flow
 def test_twenty_megabytes_go_up_in_parts_and_come_back(s3: Any, bucket: str, tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     source.write_bytes(os.urandom(20 * MEBIBYTE))

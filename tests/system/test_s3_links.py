@@ -59,6 +59,7 @@ def follow(method: str, url: str, *, body: bytes = b"", headers: dict[str, str] 
     return response.status, ElementTree.fromstring(answer).findtext("Code", "") if response.status >= 300 else ""
 
 
+@pytest.mark.flow
 def test_a_link_says_what_the_object_is(yard: RunningYard, s3: Any) -> None:
     url = link(yard, "PUT", "said", x_amz_meta_epoch="7 ü", X_Amz_Tagging="a=1", x_amz_storage_class="STANDARD_IA")
     assert follow("PUT", url, body=b"hello") == (200, "")
@@ -75,7 +76,7 @@ def test_a_link_copies(yard: RunningYard, s3: Any) -> None:
         assert body.read() == b"copied"
 
 
-def test_what_a_link_asks_for_and_the_yard_has_not_is_refused(yard: RunningYard, s3: Any) -> None:
+def test_a_link_to_a_feature_that_the_yard_lacks_is_refused(yard: RunningYard, s3: Any) -> None:
     url = link(yard, "PUT", "public", x_amz_acl="public-read")
     assert follow("PUT", url, body=b"hello") == (501, "NotImplemented")
     assert s3.list_objects_v2(Bucket=BUCKET, Prefix="public")["KeyCount"] == 0

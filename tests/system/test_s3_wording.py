@@ -42,7 +42,7 @@ def error(operation: Any, **arguments: Any) -> dict[str, str]:
     return {name: told[name] for name in told if name != "Resource"}
 
 
-def test_what_is_not_there_is_told_in_the_sentences_of_s3(s3: Any) -> None:
+def test_missing_resources_are_reported_in_the_words_of_s3(s3: Any) -> None:
     assert error(s3.list_objects_v2, Bucket="nowhere") == {
         "Code": "NoSuchBucket",
         "Message": "The specified bucket does not exist",
@@ -60,7 +60,7 @@ def test_what_is_not_there_is_told_in_the_sentences_of_s3(s3: Any) -> None:
     }
 
 
-def test_a_bucket_that_one_has_is_told_in_the_sentence_of_s3(s3: Any) -> None:
+def test_a_bucket_that_the_caller_owns_already_is_reported_in_the_words_of_s3(s3: Any) -> None:
     again = {"Bucket": BUCKET, "CreateBucketConfiguration": {"LocationConstraint": "eu-west-3"}}
     assert error(s3.create_bucket, **again) == {
         "Code": "BucketAlreadyOwnedByYou",
@@ -105,7 +105,7 @@ def test_settings_that_are_true_may_be_put_and_those_that_are_not_there_deleted(
     assert error(s3.put_object, Bucket=BUCKET, Key="sse", ServerSideEncryption="ROT13")["Code"] == "InvalidArgument"
 
 
-def test_a_browser_is_told_that_no_other_site_may_read(yard: RunningYard, s3: Any) -> None:
+def test_a_browser_learns_that_no_other_site_may_read(yard: RunningYard, s3: Any) -> None:
     connection = http.client.HTTPConnection(urlsplit(yard.http).netloc, timeout=30)
     asking = {"Origin": "https://example.com", "Access-Control-Request-Method": "GET"}
     connection.request("OPTIONS", f"/{BUCKET}/key", headers=asking)

@@ -8,18 +8,19 @@ import socket
 import subprocess
 import sys
 import textwrap
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from trainyard.testing.eventually import eventually
+
 ROOT = Path(__file__).resolve().parents[2]
 DRIVER = ROOT / "tests/system/sandbox_driver.py"
-TRIAL = ROOT / "src/trainyard/engines/trial.py"
+TRIAL = ROOT / "src/trainyard/engines/namespace_probe.py"
 
 JOB_UID = 54321  # of jobs that root launches
 USER_UID = 54322  # of an ordinary user, when these tests run as root
@@ -167,14 +168,8 @@ def _interpreter_for_everybody() -> str:
     pytest.skip("this machine has no Python 3.11 that an ordinary user may start")
 
 
-def eventually(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline, f"it did not come about that {what}"
-        time.sleep(0.01)
-
-
 class TestView:
+    @pytest.mark.flow
     def test_a_program_sees_a_system_an_environment_and_its_own_folders(self, sandboxing_yard: Yard) -> None:
         result = sandboxing_yard.run("import json, os; print(json.dumps(sorted(os.listdir('/'))))")
         assert {"etc", "opt", "usr", "proc", "tmp", "dev"} <= set(result.json)
@@ -302,7 +297,7 @@ class TestView:
         source = sandboxing_yard.make_folder("changes/upper/within")
         overlapping = [(str(source), "/opt/ml/data", str(changes))]  # of which no kernel makes layers
         refused = sandboxing_yard.run("print('never')", copy_on_write=overlapping)
-        assert (refused.error, "copy-on-write" in refused.message) == ("CannotLayer", True)
+        assert (refused.error, "copy-on-write" in refused.message) == ("CopyOnWriteUnavailable", True)
 
     def test_a_path_below_a_folder_is_bound_and_never_leads_out_of_it(self, sandboxing_yard: Yard) -> None:
         shared, private = sandboxing_yard.make_folder("shared"), sandboxing_yard.make_folder("private")
@@ -343,7 +338,7 @@ class TestView:
         ):
             refused = sandboxing_yard.run("print('started')", **given)
             assert (refused.error, refused.output) == ("InvalidRequest", ""), refused
-            assert f"{target}: a symbolic link is in the place" in refused.message
+            assert f"{target}: this folder, or one above it, is a symbolic link" in refused.message
         assert list(secret.iterdir()) == list(source.iterdir()) == []
 
     def test_a_folder_that_a_program_replaced_fails_the_next_view_by_its_name(self, sandboxing_yard: Yard) -> None:
@@ -426,6 +421,7 @@ class TestView:
 
 
 class TestPrivileges:
+    @pytest.mark.flow
     def test_a_program_is_never_root_and_has_no_capability(self, sandboxing_yard: Yard) -> None:
         result = sandboxing_yard.run(
             """
@@ -539,11 +535,11 @@ class TestPrivileges:
 
 
 class TestEnd:
-    def test_an_exit_code_is_told(self, sandboxing_yard: Yard) -> None:
+    def test_an_exit_code_is_reported(self, sandboxing_yard: Yard) -> None:
         result = sandboxing_yard.run("raise SystemExit(7)")
         assert (result.code, result.signal, result.is_oom) == (7, None, False)
 
-    def test_a_fatal_signal_is_told(self, sandboxing_yard: Yard) -> None:
+    def test_a_fatal_signal_is_reported(self, sandboxing_yard: Yard) -> None:
         result = sandboxing_yard.run("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
         assert (result.code, result.signal) == (None, signal.SIGSEGV)
 
@@ -594,11 +590,11 @@ class TestEnd:
         eventually(lambda: yard.processes() == [], "the tree is gone")
         eventually(lambda: not _groups(yard.marker), "its control groups are removed")
 
-    def test_the_tree_ends_with_its_keeper(self, sandboxing_yard: Yard) -> None:
-        result = sandboxing_yard.run(STUBBORN, ("await", "ready"), ("kill keeper",))
+    def test_the_tree_ends_with_its_supervisor(self, sandboxing_yard: Yard) -> None:
+        result = sandboxing_yard.run(STUBBORN, ("await", "ready"), ("kill supervisor",))
         assert result.signal == signal.SIGKILL
 
-    def test_what_cannot_be_started_says_why(self, sandboxing_yard: Yard) -> None:
+    def test_a_failed_start_says_why(self, sandboxing_yard: Yard) -> None:
         result = sandboxing_yard.run("", argv=["/opt/ml/missing"])
         assert (result.error, "/opt/ml/missing: No such file" in result.message) == ("InvalidRequest", True)
         result = sandboxing_yard.run("", working_folder="/nowhere")
@@ -617,6 +613,7 @@ class TestLimits:
         assert result.output.split() == ["19", "refused"]
         assert result.not_enforced == ()
 
+    @pytest.mark.flow
     def test_a_memory_hog_is_ended_and_named_as_such(self, sandboxing_yard: Yard) -> None:
         result = sandboxing_yard.run(MEMORY_HOG, limits={"memory_bytes": 150 * MIB})
         assert (result.signal, result.is_oom) == (signal.SIGKILL, True)

@@ -1,4 +1,4 @@
-"""The SDK against a real yard: jobs run, and what they write comes back."""
+"""The SDK with a real yard."""
 
 import contextlib
 import io
@@ -18,21 +18,23 @@ import boto3
 import pytest
 
 import trainyard
+from trainyard._sdk.storage.file_digests import PART_BYTES
+from trainyard._sdk.training.cloudwatch import LogLine
+from trainyard._sdk.training.stream import JobEnded, StatusChanged, follow_job
 from trainyard.estimator import Estimator
 from trainyard.exceptions import UnexpectedStatusException
-from trainyard.file_digests import PART_BYTES
-from trainyard.following import Ended, StatusChanged, follow
 from trainyard.foundation.errors import TrainyardError
 from trainyard.foundation.home import Home
 from trainyard.inputs import FileSystemInput, TrainingInput
-from trainyard.job_logs import LogLine
 from trainyard.pytorch import PyTorch
 from trainyard.session import Session, get_execution_role
 from trainyard.tensorflow import TensorFlow
+from trainyard.testing.eventually import eventually
 from trainyard.testing.yard import RunningYard, start_yard
 
 LIMIT_S = 60.0
-IMAGE = "pytorch-training:latest"  # whatever version there is, so that the log need not tell of another
+# The installed version, so that the log has no note about another one.
+IMAGE = "pytorch-training:latest"
 
 TRAIN = """
 import json, os, sys
@@ -48,7 +50,7 @@ with open(os.path.join(os.environ["SM_MODEL_DIR"], "weights.txt"), "w") as file:
 
 @pytest.fixture(autouse=True)
 def exported(yard: RunningYard, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment of a shell that evaluated `trainyard env`."""
+    """The environment of a shell with the variables of `trainyard env`."""
     for name, value in yard.environment().items():
         if name.startswith("AWS_"):
             monkeypatch.setenv(name, value)
@@ -64,15 +66,8 @@ def write(tmp_path: Path) -> Callable[[str], str]:
     return script
 
 
-def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not holds():
-        assert time.monotonic() < deadline, "it never came to hold"
-        time.sleep(0.02)
-
-
 def members(session: Session, uri: str) -> dict[str, bytes]:
-    """The files in an archive on S3."""
+    """Return the files in an archive on S3."""
     bucket, _, key = uri.removeprefix("s3://").partition("/")
     body: bytes = session.api.call("s3", "GetObject", Bucket=bucket, Key=key)["Body"]
     with tarfile.open(fileobj=io.BytesIO(body)) as archive:
@@ -80,6 +75,7 @@ def members(session: Session, uri: str) -> dict[str, bytes]:
         return {name: file.read() for name, file in files.items() if file is not None}
 
 
+@pytest.mark.flow
 def test_a_listing_of_the_documents_trains(
     write: Callable[[str], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -160,7 +156,7 @@ def test_a_line_is_there_before_the_next_one_is_written(write: Callable[[str], s
 
 
 def _timed_lines(job_name: str) -> Iterator[tuple[float, LogLine]]:
-    for event in follow(Session().api, job_name):
+    for event in follow_job(Session().api, job_name):
         if isinstance(event, LogLine):
             yield time.time() * 1000, event
 
@@ -177,7 +173,7 @@ def test_a_yard_that_is_killed_and_comes_back_loses_no_line_and_tells_none_twice
         estimator = PyTorch(script, instance_type="ml.m5.large", image_uri=IMAGE)
         estimator.fit(wait=False, job_name="steady")
         events = []
-        for event in follow(estimator.session.api, "steady"):
+        for event in follow_job(estimator.session.api, "steady"):
             events.append(event)
             if isinstance(event, LogLine) and event.text in ("30", "90"):
                 yard.kill()
@@ -188,11 +184,11 @@ def test_a_yard_that_is_killed_and_comes_back_loses_no_line_and_tells_none_twice
     assert [event.text for event in events if isinstance(event, LogLine)] == [str(number) for number in range(200)]
     statuses = [event.status for event in events if isinstance(event, StatusChanged)]
     assert statuses == ["Pending", "Starting", "Downloading", "Training", "Uploading", "Completed"]
-    assert events[-1] == Ended("Completed")
+    assert events[-1] == JobEnded("Completed")
 
 
 def _free_pair() -> int:
-    """A port for http that is free, and so is the next one, for https."""
+    """Return a free port for http. The next one, for https, is free too."""
     while True:
         with socket.socket() as first, socket.socket() as second:
             first.bind(("127.0.0.1", 0))
@@ -254,7 +250,7 @@ def test_a_running_job_is_profiled_otherwise_and_kept_warm_longer(write: Callabl
     assert job.wait_for_end()["TrainingJobStatus"] == "Stopped"
 
 
-def test_attaching_brings_a_job_back(write: Callable[[str], str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_attaching_restores_a_job(write: Callable[[str], str], capsys: pytest.CaptureFixture[str]) -> None:
     made = PyTorch(
         write(TRAIN), instance_type="ml.m5.large", hyperparameters={"epochs": 5}, tags={"team": "vision"}, max_run=120
     )
@@ -304,7 +300,7 @@ def test_a_file_system_is_a_folder_of_this_machine(
 
 
 @pytest.mark.parametrize("name", ["model", "start"])
-def test_training_goes_on_from_the_model_of_an_earlier_job(
+def test_training_continues_from_the_model_of_an_earlier_job(
     write: Callable[[str], str], capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     first = PyTorch(write(TRAIN), instance_type="ml.m5.large")
@@ -397,5 +393,5 @@ def test_an_interrupt_leaves_the_job_running_and_says_how_to_come_back(tmp_path:
     waiting.wait(LIMIT_S)
     waiting.stdout.close()
 
-    assert "`trainyard logs -f left` to come back" in shown
+    assert "`trainyard logs -f left` follows its log" in shown
     assert Session().wait_for_job("left")["TrainingJobStatus"] == "Completed"

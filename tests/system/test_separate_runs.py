@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from trainyard import job_names
-from trainyard.connection import find_yard
+from trainyard._sdk import job_names
+from trainyard._sdk.connection import find_yard
+from trainyard._sdk.training.cloudwatch import read_log
+from trainyard._sdk.training.job import TrainingJobHandle
 from trainyard.foundation.clock import utc_now
-from trainyard.job_logs import written_lines
 from trainyard.pytorch import PyTorch
 from trainyard.session import Session
 from trainyard.testing.yard import RunningYard, running_yard
-from trainyard.training_job import TrainingJob
 from trainyard.wire.client import CallFailed
 
 WAIT = "import time\nwhile True: time.sleep(0.1)\n"
@@ -56,7 +56,7 @@ def test_a_refused_job_does_not_change_the_code_of_the_one_that_has_its_name(
     assert blocker.latest_training_job is not None
     blocker.latest_training_job.stop()
     capsys.readouterr()
-    TrainingJob(session.api, "queued").logs()
+    TrainingJobHandle(session.api, "queued").logs()
 
     assert capsys.readouterr().out == "the code of the first\n"
 
@@ -116,6 +116,6 @@ def test_the_build_of_a_job_leaves_nothing_in_the_cache_of_later_ones(
 
     job = packed.latest_training_job
     assert job is not None
-    written = [line.text for line in written_lines(session.api, job.name)]
+    written = [line.text for line in read_log(session.api, job.name)]
     assert any("left something in" in line for line in written), written
     assert not list(yard.home.environments.rglob("poison"))

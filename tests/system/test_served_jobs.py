@@ -81,6 +81,7 @@ def digest(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
 
 
+@pytest.mark.flow
 def test_channels_of_every_mode_code_and_results_go_through_the_yard(owner: Trainee, yard: RunningYard) -> None:
     told = owner.run(
         "modes",
@@ -106,7 +107,7 @@ def test_channels_of_every_mode_code_and_results_go_through_the_yard(owner: Trai
 
 
 @pytest.mark.slow
-def test_an_interrupted_job_goes_on_from_its_checkpoints(owner: Trainee, yard: RunningYard, tmp_path: Path) -> None:
+def test_an_interrupted_job_resumes_from_its_checkpoints(owner: Trainee, yard: RunningYard, tmp_path: Path) -> None:
     spot = {"MaxRuntimeInSeconds": 300, "MaxWaitTimeInSeconds": 600}
     owner.start(
         "resumed",
@@ -134,6 +135,6 @@ def test_a_key_that_no_file_can_have_is_named(owner: Trainee) -> None:
     told = owner.run("odd", READS, InputDataConfig=[channel("file", "File", "train//")])
 
     assert told["FailureReason"] == (
-        "ClientError: The object s3://data/train///odd/./name of channel file cannot be brought: its key is not a path "
+        "ClientError: The object s3://data/train///odd/./name of channel file cannot be staged: its key is not a path "
         "that a file can have."
     )

@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.system.test_agent import World
 from tests.system.test_debugger import ONE_THREAD, STOP, debugger, downloaded, notes, standings, world
 from trainyard.formats.tensors.contract import Mode
-from trainyard.formats.tensors.trial import create_trial
+from trainyard.formats.tensors.trials.trial import create_trial
 from trainyard.link.contract import FrameKind, RuleSpec
 
 __all__ = ["world"]  # the fixture
@@ -64,6 +66,7 @@ def test_the_hook_of_a_script_has_the_place_and_the_rules_of_the_one_of_the_job(
     assert "loss_output_0" not in trial.tensor_names(known=True), "which is how the hook of the job names it"
 
 
+@pytest.mark.flow
 def test_a_rule_stops_a_script_with_a_hook_of_its_own(world: World) -> None:
     rule = RuleSpec("nan", "NotANumber", actions=STOP)
     world.run(SCRIPT, debugger=debugger(rule), environment={**ONE_THREAD, "POISON": "7"})

@@ -5,9 +5,8 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from tests.system.fuzz.world import User
 from tests.system.trainees import Trainee
 from tests.system.watching import living_agents
 from tests.system.yards import trainee_of
-from trainyard.formats.tensors.trial import create_trial
+from trainyard.formats.tensors.trials.trial import create_trial
 from trainyard.testing.eventually import eventually
 from trainyard.testing.yard import RunningYard, running_yard, start_yard
 
@@ -31,7 +30,7 @@ print("waiting", flush=True)
 while True:
     time.sleep(0.05)
 """
-# Waits for ever in its first attempt, in which it uses its grace to leave a word, and ends well in the second.
+# Waits forever in its first attempt and writes a file in its grace period. Completes in the second.
 RESUME = """
 import os, signal, sys, time
 import boto3
@@ -52,7 +51,7 @@ while number == 1:
 time.sleep(2)
 """
 
-# Counts to 300, and remembers how far it came only when it is told to go.
+# Counts to 300, and saves its progress only on SIGTERM.
 COUNT = """
 import pathlib, signal, sys, time
 
@@ -72,7 +71,7 @@ while count < 300:
 pathlib.Path("/opt/ml/model/count").write_text(str(count))
 """
 
-# Trains for ever in its first attempt, and five steps in the second.
+# Trains forever in its first attempt, and five steps in the second.
 LEARN = """
 import pathlib, signal, sys, time, torch
 
@@ -90,7 +89,7 @@ for step in range(last):
     time.sleep(0.02)
 """
 
-# Two instances that save something only when they are told to go, the first of them slowly; then they end well.
+# Two instances that save only on SIGTERM, the first of them slowly. Then they complete.
 TWO_LEAVE = """
 import os, pathlib, signal, sys, time
 
@@ -107,7 +106,7 @@ print("here", flush=True)
 while not kept.exists():
     time.sleep(0.05)
 """
-# The second instance saves something, and at once the first one fails.
+# The second instance saves something, and then the first one fails at once.
 ONE_FAILS = """
 import os, pathlib, sys, time
 import boto3
@@ -138,7 +137,7 @@ def anna(administrator: User) -> Trainee:
 
 @pytest.fixture(scope="module")
 def owner(yard: RunningYard) -> Trainee:
-    """The yard's own user, as whom the command line speaks."""
+    """The yard's own user, whose credentials the command line uses."""
     return Trainee(trainee_of(yard).user, bucket="owners").prepare()
 
 
@@ -168,7 +167,7 @@ def stop(trainee: Trainee, name: str) -> dict[str, Any]:
 
 
 def command(yard: RunningYard, folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """`trainyard` as the yard's own user."""
+    """Run `trainyard` as the yard's own user."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TRAINYARD_"))}
     return subprocess.run(
         [sys.executable, "-m", "trainyard.cli", *arguments],
@@ -181,6 +180,7 @@ def command(yard: RunningYard, folder: Path, *arguments: str) -> "subprocess.Com
     )
 
 
+@pytest.mark.flow
 def test_a_spot_job_gives_way_to_one_on_demand_and_resumes_and_completes(anna: Trainee, yard: RunningYard) -> None:
     anna.start("cheap", RESUME, **spot())
     anna.await_line("cheap", "attempt 1")
@@ -204,8 +204,8 @@ def test_a_spot_job_gives_way_to_one_on_demand_and_resumes_and_completes(anna: T
     assert not living_agents(yard)
 
 
-def test_a_program_goes_on_from_the_checkpoint_that_it_left(anna: Trainee) -> None:
-    """What it wrote last, in its grace, is what the next attempt begins with."""
+def test_a_program_resumes_from_its_last_checkpoint(anna: Trainee) -> None:
+    """The next attempt starts with what the program wrote last, in its grace period."""
     where = {"S3Uri": f"s3://{anna.bucket}/checkpoints", "LocalPath": "/opt/ml/checkpoints"}
     anna.start("counter", COUNT, **spot(CheckpointConfig=where))
     anna.await_line("counter", "began at 0")
@@ -307,7 +307,7 @@ def test_a_job_on_demand_cannot_be_interrupted(owner: Trainee, yard: RunningYard
     owner.await_line("firm", "waiting")
     refused = command(yard, tmp_path, "interrupt", "firm")
     assert refused.returncode != 0
-    assert "is no spot job" in refused.stderr
+    assert "is not a spot job" in refused.stderr
     assert owner.describe("firm")["SecondaryStatus"] == "Training"
     stop(owner, "firm")
 
@@ -331,7 +331,7 @@ def test_a_spot_job_that_waits_longer_than_it_may_ends_unstarted(anna: Trainee) 
     anna.start("hopeful", GREET, **spot(run_s=2, wait_s=3))
     told = anna.reach("hopeful", "Stopped")
     assert statuses(told) == ["Pending", "Stopping", "MaxWaitTimeExceeded"]
-    assert timedelta(seconds=3) <= told["TrainingEndTime"] - told["CreationTime"] < timedelta(seconds=10)
+    assert timedelta(seconds=3) <= told["TrainingEndTime"] - told["CreationTime"] < timedelta(seconds=60)
     assert "TrainingStartTime" not in told
     stop(anna, "holder")
 
@@ -340,14 +340,15 @@ def test_a_spot_job_that_waits_longer_than_it_may_ends_unstarted(anna: Trainee) 
 def test_waiting_and_running_count_together(anna: Trainee) -> None:
     anna.start("before", WAIT)
     anna.await_line("before", "waiting")
-    anna.start("both", WAIT, **spot(run_s=12, wait_s=12))
-    time.sleep(4)  # in which it waits
+    anna.start("both", WAIT, **spot(run_s=30, wait_s=30))
+    waits_until = anna.describe("both")["CreationTime"] + timedelta(seconds=4)
+    eventually(lambda: datetime.now(UTC) > waits_until, "four seconds of waiting")
     assert anna.describe("both")["SecondaryStatus"] == "Pending"
     stop(anna, "before")
     anna.await_line("both", "waiting")
     told = anna.reach("both", "Stopped")
     assert statuses(told)[-2:] == ["Stopping", "MaxWaitTimeExceeded"]
-    assert told["TrainingTimeInSeconds"] < 12
+    assert told["TrainingTimeInSeconds"] < 30
 
 
 def test_less_time_to_wait_than_to_run_is_refused(anna: Trainee) -> None:

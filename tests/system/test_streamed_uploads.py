@@ -17,11 +17,11 @@ from botocore.credentials import Credentials
 
 from tests.unit.wire.streams import signed_body
 from trainyard.testing.yard import RunningYard
-from trainyard.wire.claim import Seed
 from trainyard.wire.client import Client
 from trainyard.wire.http import Headers, HttpRequest
 from trainyard.wire.refusal import Family
 from trainyard.wire.signature import parse_authorization, verify
+from trainyard.wire.signed_request import Seed
 
 BUCKET = "streamed"
 CHUNKS = [b"a" * 65536, b"b" * 65536, b"c" * 10]
@@ -102,6 +102,7 @@ def is_absent(client: Client, key: str) -> bool:
     return not client.call("s3", "ListObjectsV2", Bucket=BUCKET, Prefix=key).get("Contents")
 
 
+@pytest.mark.flow
 def test_chunks_that_are_signed_are_joined(client: Client, yard: RunningYard) -> None:
     request = streamed_put(yard, "signed")
     assert send(request, signed_body(seed_of(yard, request), CHUNKS)) == (200, "")
@@ -109,7 +110,7 @@ def test_chunks_that_are_signed_are_joined(client: Client, yard: RunningYard) ->
     assert "ContentEncoding" not in client.call("s3", "HeadObject", Bucket=BUCKET, Key="signed")
 
 
-def test_a_signed_trailer_brings_the_checksum(client: Client, yard: RunningYard) -> None:
+def test_a_signed_trailer_carries_the_checksum(client: Client, yard: RunningYard) -> None:
     trailers = [("x-amz-checksum-crc32", CRC32)]
     request = streamed_put(yard, "trailer", trailers=trailers)
     assert send(request, signed_body(seed_of(yard, request), CHUNKS, trailers)) == (200, "")

@@ -70,6 +70,7 @@ def two(kind: str = "ml.m5.large") -> dict[str, Any]:
     return {"InstanceType": kind, "InstanceCount": 2, "VolumeSizeInGB": 1}
 
 
+@pytest.mark.flow
 def test_a_script_is_trained_to_a_model(anna: Trainee) -> None:
     channel = {
         "ChannelName": "train",
@@ -86,6 +87,7 @@ def test_a_script_is_trained_to_a_model(anna: Trainee) -> None:
     assert told["TrainingTimeInSeconds"] >= 1
 
 
+@pytest.mark.flow
 def test_its_output_is_a_log_stream_in_order(anna: Trainee) -> None:
     (stream,) = anna.streams("greet")
     assert stream.startswith("greet/algo-1-")
@@ -93,9 +95,9 @@ def test_its_output_is_a_log_stream_in_order(anna: Trainee) -> None:
 
 
 def test_its_log_begins_with_the_environment_that_its_image_stands_for(anna: Trainee) -> None:
-    """The image names another version of torch than the one that is installed, or none is."""
+    """The image names another version of torch than the installed one, or torch is not installed."""
     first = anna.lines("greet")[0]
-    assert first.startswith("[trainyard] The image pytorch-training:2.6 stands for an environment with ")
+    assert first.startswith("[trainyard] The image pytorch-training:2.6 maps to an environment with ")
 
 
 def test_its_metrics_are_in_its_description_and_in_cloudwatch(anna: Trainee) -> None:
@@ -137,6 +139,7 @@ def test_a_job_is_listed_found_tagged_and_deleted(anna: Trainee) -> None:
     assert anna.streams("passing") == []
 
 
+@pytest.mark.flow
 def test_logs_are_there_while_the_job_runs_and_a_stop_ends_it(anna: Trainee) -> None:
     anna.start("waiting", WAIT)
     eventually(lambda: "waiting" in anna.lines("waiting"))
@@ -232,7 +235,7 @@ def test_local_is_an_instance_type(anna: Trainee) -> None:
     assert told["ResourceConfig"]["InstanceType"] == "local"
 
 
-def test_of_a_thousand_creates_of_one_name_one_succeeds(anna: Trainee) -> None:
+def test_one_of_a_thousand_creates_with_the_same_name_succeeds(anna: Trainee) -> None:
     request = anna.request("popular", GREET)
     clients = threading.local()
 
@@ -296,7 +299,7 @@ def test_a_yard_that_is_killed_finds_its_jobs_again(tmp_path: Path, status: str)
 
 
 def bring_to(trainee: Trainee, status: str) -> None:
-    """A job named counting, in that status."""
+    """Bring a job named counting to that status."""
     if status == "Pending":
         trainee.start("first", COUNT)
         trainee.reach("first", "Training")
@@ -326,6 +329,6 @@ def trainee_of(yard: RunningYard) -> Trainee:
 
 
 def attempts_of(yard: RunningYard, told: dict[str, Any]) -> int:
-    """How often the first instance of a job was started."""
+    """Return how often the first instance of a job was started."""
     specs = [read_spec(folder) for folder in yard.home.jobs.glob("*/*/algo-1")]
     return sum(spec.job_name == told["TrainingJobName"] for spec in specs)

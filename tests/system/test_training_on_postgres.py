@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.postgres import PostgresMissing, PostgresServer, postgres_server
 from tests.system.trainees import ENDED, Trainee
 from tests.system.watching import folders_of, processes_of
 from tests.system.yards import trainee_of
 from trainyard.testing.eventually import eventually
-from trainyard.testing.postgres import PostgresMissing, PostgresServer, postgres_server
 from trainyard.testing.yard import RunningYard, running_yard, start_yard
 
 pytestmark = pytest.mark.postgres

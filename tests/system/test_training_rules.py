@@ -1,4 +1,4 @@
-"""What a job may have and how often, on a real yard: quotas, retries, warm pools, updates and strictness."""
+"""Limits of jobs on a real yard: quotas, retries, warm pools, updates and strictness."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ print("waiting", flush=True)
 while True:
     time.sleep(0.05)
 """
-# Waits for ever in the first attempt, and ends well in any other, which finds what the first one has left behind.
+# Waits forever in the first attempt. Later attempts find what the first one left, and complete.
 COUNT_ATTEMPTS = """
 import time
 import boto3
@@ -90,7 +90,7 @@ def kept(seconds: int) -> dict[str, Any]:
 
 
 def count_points(trainee: Trainee, name: str, start: datetime, end: datetime) -> float:
-    """How many values of its loss a job has in CloudWatch."""
+    """Return how many values of its loss a job has in CloudWatch."""
     points = trainee.user.client("cloudwatch").get_metric_statistics(
         Namespace="/aws/sagemaker/TrainingJobs",
         MetricName="loss",
@@ -179,7 +179,7 @@ def test_many_who_create_at_once_do_not_get_past_a_quota(anna: Trainee, quota: Q
 
 
 @pytest.mark.slow
-def test_what_is_in_use_is_right_after_a_kill(tmp_path: Path) -> None:
+def test_usage_is_correct_after_a_kill(tmp_path: Path) -> None:
     home = tmp_path / "yard"
     first = start_yard(home)
     try:
@@ -198,7 +198,7 @@ def test_what_is_in_use_is_right_after_a_kill(tmp_path: Path) -> None:
 
 
 def kill_while_many_create(yard: RunningYard) -> None:
-    """Six who want a job each, of which two may run; the yard is killed as soon as the first one has it."""
+    """Create six jobs at once, of which two may run, and kill the yard after the first success."""
     trainee = trainee_of(yard).prepare()
     with closing(Quotas(administrator_of(yard))) as quotas:
         quotas.set("*", "*", 2)
@@ -216,7 +216,8 @@ def kill_while_many_create(yard: RunningYard) -> None:
             each.result()
 
 
-def test_a_warm_pool_goes_from_job_to_job_and_ends_when_it_is_told_to(anna: Trainee) -> None:
+@pytest.mark.flow
+def test_a_warm_pool_passes_from_job_to_job_and_ends_on_request(anna: Trainee) -> None:
     first = anna.run("pool-1", GREET, ResourceConfig=kept(600))
     assert first["WarmPoolStatus"]["Status"] == "Available"
     anna.run("pool-2", GREET, ResourceConfig=kept(300))
@@ -230,7 +231,8 @@ def test_a_warm_pool_goes_from_job_to_job_and_ends_when_it_is_told_to(anna: Trai
         anna.sagemaker.update_training_job(TrainingJobName="pool-2", ResourceConfig={"KeepAlivePeriodInSeconds": 9})
 
 
-def test_a_job_that_runs_is_updated_and_goes_on(anna: Trainee) -> None:
+@pytest.mark.flow
+def test_a_running_job_is_updated_and_continues(anna: Trainee) -> None:
     anna.start("updated", WAIT)
     anna.await_line("updated", "waiting")
     told = anna.describe("updated")

@@ -1,4 +1,4 @@
-"""Trials on S3: read where they lie, followed while they grow, and said to be out of reach where they are."""
+"""Trials on S3: read in place, followed while they grow, and reported when out of reach."""
 
 from pathlib import Path
 
@@ -14,12 +14,13 @@ from trainyard.trial import MissingCollectionFiles, create_trial
 
 @pytest.fixture(autouse=True)
 def exported(yard: RunningYard, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment of a shell that evaluated `trainyard env`."""
+    """Set the variables of `trainyard env`."""
     for name, value in yard.environment().items():
         if name.startswith("AWS_"):
             monkeypatch.setenv(name, value)
 
 
+@pytest.mark.flow
 def test_a_trial_is_read_and_followed_where_it_lies(tmp_path: Path) -> None:
     session = Session()
     bucket = session.default_bucket()
@@ -38,7 +39,7 @@ def test_a_trial_is_read_and_followed_where_it_lies(tmp_path: Path) -> None:
     assert trial.loaded_all_steps
 
 
-def test_a_place_without_a_trial_and_a_bucket_that_is_not_there_are_told_apart() -> None:
+def test_a_prefix_without_a_trial_and_a_missing_bucket_are_distinguished() -> None:
     bucket = Session().default_bucket()
     with pytest.raises(MissingCollectionFiles, match=f'There is no trial at "s3://{bucket}/nothing"'):
         create_trial(f"s3://{bucket}/nothing/")

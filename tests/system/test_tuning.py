@@ -1,4 +1,4 @@
-"""Tuning jobs on a real yard: suggested, begun, followed, ended early, failed, stopped, and counted."""
+"""Tuning jobs on a real yard: trials are suggested, started, followed, stopped early, fail, and are counted."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from trainyard.wire.client import Client
 
 SLOTS = {"TRAINYARD_SERVER_SLOTS": "8"}
 PARABOLA = 'x = float(tuned["x"])\nreport((x - 0.3) ** 2)\n'
-# The sixth goes badly, and would for long.
+# The sixth trial goes badly, and would take long.
 SIXTH_IS_BAD = """
 for step in range(1, 4):
     report(5 if number == 6 else 1 / step)
@@ -44,7 +44,7 @@ WAIT = """
 report(0.5)
 time.sleep(120)
 """
-# In its first attempt it waits to be interrupted, and remembers how far it came.
+# Waits for an interruption in its first attempt, and saves its progress.
 TWO_ATTEMPTS = """
 import pathlib
 kept = pathlib.Path("/opt/ml/checkpoints/kept")
@@ -68,6 +68,7 @@ def tuner(yard: RunningYard) -> Tuner:
     return Tuner(trainee_of(yard))
 
 
+@pytest.mark.flow
 def test_a_study_searches_runs_and_counts(tuner: Tuner) -> None:
     told = tuner.run("parabola", PARABOLA, ranges={"x": (0.0, 1.0)}, trials=6)
     assert told["HyperParameterTuningJobStatus"] == "Completed"
@@ -127,7 +128,7 @@ def reason_of_stop(tuner: Tuner, name: str) -> str:
     return next(str(step["StatusMessage"]) for step in steps if step["Status"] == "Stopping")
 
 
-def test_whatever_becomes_of_single_trials_a_grid_goes_on_to_its_end(tuner: Tuner) -> None:
+def test_a_grid_runs_to_its_end_whatever_happens_to_single_trials(tuner: Tuner) -> None:
     fates = ("good", "diverges", "is silent", "fails")
     told = tuner.run("fates", FATES, ranges={"fate": fates}, parallel=4, strategy="Grid")
     assert told["HyperParameterTuningJobStatus"] == "Completed"
@@ -145,7 +146,7 @@ def test_whatever_becomes_of_single_trials_a_grid_goes_on_to_its_end(tuner: Tune
     assert told["BestTrainingJob"]["TrainingJobName"] == trials["good"]["TrainingJobName"]
 
 
-def test_a_study_in_which_everything_fails_is_given_up_with_the_reason(tuner: Tuner) -> None:
+def test_a_study_in_which_everything_fails_ends_with_the_reason(tuner: Tuner) -> None:
     script = 'raise ValueError("The data is gone.")\n'
     told = tuner.run("hopeless", script, ranges={"x": (0.0, 1.0)}, trials=50, parallel=5, strategy="Random")
     assert told["HyperParameterTuningJobStatus"] == "Failed"
@@ -166,12 +167,12 @@ def test_a_stop_ends_the_children_and_keeps_what_they_reported(tuner: Tuner) -> 
 
 
 def reported(tuner: Tuner, name: str) -> list[str]:
-    """The trials whose programs have printed something."""
+    """Return the trials whose programs have printed something."""
     names = [each["TrainingJobName"] for each in tuner.trials(name)]
     return [each for each in names if tuner.trainee.printed(each)]
 
 
-def test_a_spot_trial_that_was_interrupted_goes_on_and_is_one_trial(tuner: Tuner) -> None:
+def test_an_interrupted_spot_trial_continues_and_is_one_trial(tuner: Tuner) -> None:
     spot: dict[str, Any] = {
         "EnableManagedSpotTraining": True,
         "StoppingCondition": {"MaxRuntimeInSeconds": 300, "MaxWaitTimeInSeconds": 300},
@@ -211,7 +212,7 @@ def test_a_yard_that_is_killed_loses_and_doubles_no_trial(tmp_path: Path) -> Non
 
 
 def check_accounts(tuner: Tuner, name: str, told: dict[str, Any], *, count: int) -> None:
-    """Every trial is there once, ran with the values that are remembered, and is counted."""
+    """Check that every trial exists once, ran with the recorded values, and is counted."""
     trials = tuner.trials(name)
     assert numbers_of(trials) == list(range(1, count + 1))
     jobs = tuner.sagemaker.get_paginator("list_training_jobs").paginate(NameContains=f"{name}-")

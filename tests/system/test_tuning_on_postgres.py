@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.postgres import PostgresMissing, PostgresServer, postgres_server
 from tests.system.trainees import Trainee
 from tests.system.tuners import Tuner, numbers_of
 from tests.system.watching import folders_of
 from tests.system.yards import trainee_of
 from trainyard.testing.eventually import eventually
-from trainyard.testing.postgres import PostgresMissing, PostgresServer, postgres_server
 from trainyard.testing.yard import RunningYard, running_yard, start_yard
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
@@ -35,7 +35,7 @@ def settings(server: PostgresServer) -> Iterator[dict[str, str]]:
         yield {"TRAINYARD_SERVER_RECORDS": url, "TRAINYARD_SERVER_SLOTS": "2"}
 
 
-def test_each_yard_runs_its_own_study_and_a_killed_one_goes_on_with_its_own(
+def test_each_yard_runs_its_own_study_and_a_killed_one_continues_its_own(
     settings: dict[str, str], tmp_path: Path
 ) -> None:
     with ExitStack() as stack:

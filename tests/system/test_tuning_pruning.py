@@ -4,7 +4,7 @@ from tests.system.fuzz.world import User
 from tests.system.trainees import Trainee
 from tests.system.tuners import Tuner
 
-# Goes on for long once it has diverged, so that only the rule can end it in time.
+# Runs for long after it has diverged, so that only the rule can end it in time.
 DIVERGES = """
 import torch
 model, rate = torch.nn.Linear(4, 1), float(tuned["rate"])

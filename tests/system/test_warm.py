@@ -1,4 +1,4 @@
-"""Programs forked from warm workers, by whole agents in real sandboxes: that they are, and that they cannot tell."""
+"""Programs forked from warm workers, by whole agents in real sandboxes. They must not notice it."""
 
 import contextlib
 import importlib.util
@@ -16,21 +16,30 @@ from typing import Any
 import pytest
 
 from tests.system.fuzz.world import User
-from tests.system.test_agent import JOB_UID, USER_UID, World, eventually, with_wheels
+from tests.system.test_agent import JOB_UID, USER_UID, World, with_wheels
 from tests.system.trainees import Trainee
 from tests.system.warm_programs import BESIDE, PROGRAMS
 from tests.system.yards import remove_left
 from tests.unit.instance.agent.samples import make_bucket
 from tests.unit.instance.agent.wheels import make_wheel
 from trainyard.foundation.home import process_start
-from trainyard.instance.warm.trust import Untrusted, examine
+from trainyard.instance.warm.trust import Untrusted, examine_environment
 from trainyard.link.contract import CommandKind, FrameKind, ProgramSpec, WarmSpec
 from trainyard.link.ledger import Ledger, LedgerKind
-from trainyard.link.warm import WarmWorker, WorkerFolder, dead_folders, keep_all, leave_all, sweep, warm_workers
+from trainyard.link.warm import (
+    WarmWorker,
+    WorkerFolder,
+    dead_folders,
+    dismiss_workers,
+    extend_workers,
+    sweep_dead_workers,
+    warm_workers,
+)
+from trainyard.testing.eventually import eventually
 from trainyard.testing.yard import running_yard
 
 WARM = "The program was started warm: forked from an interpreter that was ready for it."
-# A framework to the yard, which imports quickly and tells where it was imported.
+# The yard takes it for a framework. It imports quickly and prints where it was imported.
 FRAMEWORK = """
 import os, warnings
 imported_by = os.getpid()
@@ -49,7 +58,7 @@ STAY = "import time, pandas\nprint('waiting', flush=True)\ntime.sleep(600)\n"
 
 
 class WarmYard:
-    """A folder of warm workers, an environment with a framework, and jobs of root's or of an ordinary user's yard."""
+    """A folder of warm workers, an environment with a framework, and jobs of a yard of root or an ordinary user."""
 
     def __init__(self, root: Path, *, is_root: bool) -> None:
         self.root = root
@@ -73,7 +82,7 @@ class WarmYard:
         wheel: Path | None = None,
         **members: Any,
     ) -> World:
-        """Start a job; with `keep_s` None as one of a yard that keeps nothing warm. A `wheel` is all it can install."""
+        """Start a job. With `keep_s` None, the yard keeps nothing warm. The job can install only `wheel`."""
         world = self._world()
         if wheel is not None:
             members |= with_wheels(world, wheel) | {"environments": str(self.root / "environments")}
@@ -94,7 +103,7 @@ class WarmYard:
         return warm_workers(self.warm)
 
     def make_warm(self, **members: Any) -> WarmWorker:
-        """Have a worker for the framework, that of the account if it is named."""
+        """Make sure that there is a worker for the framework, for the account if one is named."""
         account = members.get("account", "111")
         if not any(worker.account == account for worker in self.workers()):
             self.run(HELLO, **members)
@@ -106,7 +115,7 @@ class WarmYard:
             if world.agent is not None and world.agent.poll() is None:
                 world.agent.kill()
                 world.agent.wait()
-        leave_all(self.warm)
+        dismiss_workers(self.warm)
         for worker in self.workers():  # of another user, whom they do not listen to
             with contextlib.suppress(ProcessLookupError):
                 os.kill(worker.pid, signal.SIGKILL)
@@ -144,7 +153,7 @@ def ended(world: World) -> Mapping[str, Any]:
 
 
 def reachable(world: World) -> list[int]:
-    """Processes of the ledger that live."""
+    """Return the living processes of the ledger."""
     entries = [entry.details for entry in Ledger(world.folder.ledger).entries() if entry.kind is LedgerKind.PROCESS]
     return [entry["pid"] for entry in entries if process_start(entry["pid"]) == entry["started"]]
 
@@ -163,7 +172,7 @@ def yard() -> Iterator[WarmYard]:
 
 @pytest.fixture
 def own_yard() -> Iterator[WarmYard]:
-    """One of the test's own, which it may spoil."""
+    """A yard that belongs to one test, which may damage it."""
     yield from _yard(is_root=os.geteuid() == 0)
 
 
@@ -184,11 +193,12 @@ def _yard(*, is_root: bool) -> Iterator[WarmYard]:
 
 def _require_trust(python: str) -> None:
     try:
-        examine(Path(python))
+        examine_environment(Path(python))
     except Untrusted as error:
         pytest.skip(f"the Python that runs these tests cannot be a warm worker's: {error.message}")
 
 
+@pytest.mark.flow
 def test_the_first_job_of_an_environment_starts_cold_and_the_next_is_forked(any_yard: WarmYard) -> None:
     worker = any_yard.make_warm()
     world = any_yard.run(HELLO)
@@ -210,12 +220,12 @@ def test_a_program_cannot_tell_that_it_was_forked(yard: WarmYard, name: str) -> 
 
 
 def lines(world: World) -> list[str]:
-    """What a program wrote, without the addresses of its objects."""
+    """Return the output of a program without the addresses of objects."""
     return [re.sub(r"0x[0-9a-f]{6,}", "0x…", line) for line in world.log()]
 
 
 def card(world: World) -> Any:
-    """What a failure card makes of the output, but for when that was."""
+    """Return the failure card without its time."""
     last: Mapping[str, Any] = world.frames()[-1].payload
     return last["outcome"], last["reason"], {**(last["card"] or {}), "at_us": None}
 
@@ -263,7 +273,9 @@ def test_other_variables_of_the_job_do_not(yard: WarmYard) -> None:
         ("sitecustomize.py", "sitecustomize"),
     ],
 )
-def test_code_that_brings_a_module_of_a_worker_gets_its_own(yard: WarmYard, file: str, name: str) -> None:
+def test_code_with_a_module_of_the_same_name_as_one_of_the_worker_gets_its_own(
+    yard: WarmYard, file: str, name: str
+) -> None:
     yard.make_warm()
     script = "import sys\nsys.path.insert(1, '/opt/ml/code/vendor')\nimport pandas\n"
     script += f"import {name}\nprint({name}.OWN, {name}.__file__)"
@@ -298,7 +310,7 @@ def test_requirements_that_replace_the_framework_start_a_program_cold(yard: Warm
     assert (is_warm(world), world.log()[-1]) == (False, "9.5")
 
 
-def test_what_is_no_python_script_starts_cold(yard: WarmYard) -> None:
+def test_a_program_that_is_not_a_python_script_starts_cold(yard: WarmYard) -> None:
     yard.make_warm()
     program = ProgramSpec("", "s3://yard/code/sourcedir.tar.gz", (yard.python, "train.py"), yard.python)
     assert not is_warm(yard.run(HELLO, program=program))
@@ -388,29 +400,29 @@ time.sleep(600)
     assert (is_warm(world), world.log(), ended(world)["code"]) == (True, ["waiting", "saved"], 1)
 
 
-def test_workers_that_are_told_to_leave_let_their_programs_end(own_yard: WarmYard) -> None:
+def test_workers_that_are_asked_to_leave_let_their_programs_end(own_yard: WarmYard) -> None:
     if os.geteuid() == 0 and not own_yard.is_root:
         pytest.skip("a worker listens to its own user only")
     worker = own_yard.make_warm()
     world = own_yard.start(WAIT)
     world.wait_for_line("waiting")
-    leave_all(own_yard.warm)
+    dismiss_workers(own_yard.warm)
     eventually(lambda: not own_yard.workers(), "the leaving of the worker")
     assert worker.is_alive
     (world.folder.ml / "output" / "data" / "go").touch()
     assert world.verdict()["outcome"] == "completed"
     eventually(lambda: not worker.is_alive, "the end of the worker")
     assert dead_folders(own_yard.warm) == [worker.folder.root]
-    sweep(own_yard.warm)
+    sweep_dead_workers(own_yard.warm)
     assert dead_folders(own_yard.warm) == []
     assert not is_warm(own_yard.run(HELLO))
 
 
-def test_a_worker_that_is_told_before_it_serves_ends_too(own_yard: WarmYard) -> None:
+def test_a_worker_that_is_asked_to_leave_before_it_serves_ends_too(own_yard: WarmYard) -> None:
     (own_yard.packages / "pandas" / "__init__.py").write_text("import time\ntime.sleep(1)\n")
     own_yard.run(HELLO.replace("pandas.imported_by", "0"))
     (folder,) = (WorkerFolder(path) for path in (own_yard.warm / "111").iterdir())
-    leave_all(own_yard.warm)
+    dismiss_workers(own_yard.warm)
     eventually(lambda: dead_folders(own_yard.warm) == [folder.root], "the end of the worker")
     assert not folder.description.exists()
 
@@ -420,9 +432,9 @@ def test_a_worker_ends_by_itself_when_nobody_has_used_it_for_long(own_yard: Warm
     eventually(lambda: not worker.is_alive, "the end of the worker")
 
 
-def test_a_worker_that_is_told_to_stay_outlives_its_time(own_yard: WarmYard) -> None:
+def test_a_worker_that_is_asked_to_stay_outlives_its_time(own_yard: WarmYard) -> None:
     worker = own_yard.make_warm(keep_s=5)
-    keep_all(own_yard.warm, "111", seconds=600)
+    extend_workers(own_yard.warm, "111", seconds=600)
     other = own_yard.make_warm(keep_s=5, account="222")
     eventually(lambda: not other.is_alive, "the end of the worker that nobody keeps")
     assert worker.is_alive
@@ -486,7 +498,7 @@ print(sorted(name for name in os.listdir("/proc") if name.isdigit()), os.getuid(
     world = any_yard.run(script)
     assert is_warm(world)
     uid = JOB_UID if any_yard.is_root else (USER_UID if os.geteuid() == 0 else os.geteuid())
-    # Beside its streams and that of the listing, it has the file that its stacks would go to.
+    # Besides its streams and that of the listing, it has the file for its stacks open.
     assert world.log() == ["['0', '1', '2'] 5", "[]", f"['1', '2'] {uid}"]
     assert worker.is_alive
 

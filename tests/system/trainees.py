@@ -1,4 +1,4 @@
-"""Training jobs of one user on a real yard, through boto3 as any program would start them."""
+"""Training jobs of one user on a real yard, through boto3."""
 
 import io
 import tarfile
@@ -17,7 +17,7 @@ ENDED = ("Completed", "Failed", "Stopped")
 
 @dataclass(frozen=True)
 class Trainee:
-    """A user with a bucket of its own, who trains."""
+    """A user with a bucket, who runs training jobs."""
 
     user: User
     bucket: str = "data"
@@ -35,7 +35,7 @@ class Trainee:
         return self
 
     def request(self, name: str, script: str, **changed: Any) -> dict[str, Any]:
-        """Upload a script as the SDK does, and the request that runs it."""
+        """Upload a script as the SDK does, and return the request that runs it."""
         key = f"{name}/source/sourcedir.tar.gz"
         self.user.client("s3").put_object(Bucket=self.bucket, Key=key, Body=packed({"train.py": script}))
         shape = {
@@ -72,7 +72,7 @@ class Trainee:
             raise AssertionError(f"{name} {error}: {self.describe(name)}; its log: {self.lines(name)[-5:]}") from error
 
     def run(self, name: str, script: str, **changed: Any) -> dict[str, Any]:
-        """A job from its beginning to its end."""
+        """Run a job to its end and return its description."""
         self.start(name, script, **changed)
         return self.reach(name, *ENDED)
 
@@ -82,12 +82,13 @@ class Trainee:
             found = logs.describe_log_streams(
                 logGroupName=GROUP, logStreamNamePrefix=f"{name}/", orderBy="LogStreamName"
             )
-        except logs.exceptions.ResourceNotFoundException:  # until the first job of a user has started
+        # The log group does not exist until the first job of a user has started.
+        except logs.exceptions.ResourceNotFoundException:
             return []
         return [stream["logStreamName"] for stream in found["logStreams"]]
 
     def lines(self, name: str, *, instance: int = 0) -> list[str]:
-        """The log of an instance so far."""
+        """Return the log of an instance so far."""
         streams = self.streams(name)
         if len(streams) <= instance:
             return []
@@ -97,7 +98,7 @@ class Trainee:
         return [event["message"] for event in page["events"]]
 
     def await_line(self, name: str, line: str) -> None:
-        """Wait until the first instance has printed a line; an AssertionError when the job ends before."""
+        """Wait until the first instance has printed a line. Raise an AssertionError if the job ends first."""
 
         def look() -> bool:
             told = self.describe(name)
@@ -108,7 +109,7 @@ class Trainee:
         eventually(look, within=timedelta(seconds=90))
 
     def printed(self, name: str, *, instance: int = 0) -> list[str]:
-        """What the program of an instance has printed so far, without what its agent says."""
+        """Return the output of the program of an instance so far, without the lines of its agent."""
         return [line for line in self.lines(name, instance=instance) if not line.startswith("[trainyard] ")]
 
     def keys(self, prefix: str) -> list[str]:
@@ -116,7 +117,7 @@ class Trainee:
         return [each["Key"] for each in found.get("Contents", ())]
 
     def archive(self, key: str) -> dict[str, bytes | None]:
-        """The entries of a stored tar.gz by name; None for what is no file."""
+        """Return the entries of a stored tar.gz by name; None for entries that are not files."""
         body = self.user.client("s3").get_object(Bucket=self.bucket, Key=key)["Body"].read()
         with tarfile.open(fileobj=io.BytesIO(body)) as archive:
             files = {entry.name: archive.extractfile(entry) if entry.isfile() else None for entry in archive}
@@ -124,7 +125,7 @@ class Trainee:
 
 
 def packed(files: Mapping[str, str | bytes]) -> bytes:
-    """A tar.gz of texts, or of bytes."""
+    """Return a tar.gz of text or binary files."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         for name, content in files.items():

@@ -1,4 +1,4 @@
-"""Tuning jobs of one user on a real yard, through boto3 as any program would start them."""
+"""Tuning jobs of one user on a real yard, through boto3."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from tests.system.trainees import ENDED, Trainee
 from trainyard.testing.eventually import eventually
 
 METRIC = "loss"
-# What the program of a trial finds out about itself before anything else.
+# The start of the program of every trial.
 PRELUDE = """
 import json, os, sys, time
 tuned = {name: json.loads(value) if isinstance(value, str) and value[:1] == '"' else value
@@ -22,7 +22,7 @@ def report(value):
 
 @dataclass(frozen=True)
 class Tuner:
-    """A user who tunes scripts that print `loss=...;`, which is to be small."""
+    """A user who tunes scripts that print `loss=...;` and minimizes it."""
 
     trainee: Trainee
 
@@ -42,7 +42,7 @@ class Tuner:
         definition: Mapping[str, Any] | None = None,
         **config: Any,
     ) -> dict[str, Any]:
-        """`ranges` are two numbers each, or texts; members of the configuration and the definition may be added."""
+        """Return a request. A range is two numbers or texts. Members of configuration and definition can be added."""
         training = self.trainee.request(name, PRELUDE + script)
         copied = ("RoleArn", "OutputDataConfig", "ResourceConfig", "StoppingCondition")
         limits = {"MaxParallelTrainingJobs": parallel} | ({"MaxNumberOfTrainingJobs": trials} if trials else {})
@@ -73,14 +73,14 @@ class Tuner:
         return answer
 
     def trials(self, name: str) -> list[dict[str, Any]]:
-        """All trials that were begun, by their numbers."""
+        """Return all started trials by number."""
         pages = self.sagemaker.get_paginator("list_training_jobs_for_hyper_parameter_tuning_job").paginate(
             HyperParameterTuningJobName=name, SortBy="Name", SortOrder="Ascending"
         )
         return [each for page in pages for each in page["TrainingJobSummaries"]]
 
     def finish(self, name: str, *, within_s: float = 120) -> dict[str, Any]:
-        """Wait for the end of a tuning job."""
+        """Wait until a tuning job has ended."""
 
         def look() -> dict[str, Any] | None:
             told = self.describe(name)
@@ -89,7 +89,7 @@ class Tuner:
         return eventually(look, within=timedelta(seconds=within_s)) or {}
 
     def run(self, name: str, script: str, **changed: Any) -> dict[str, Any]:
-        """A tuning job from its beginning to its end."""
+        """Run a tuning job to its end."""
         self.start(name, script, **changed)
         return self.finish(name)
 

@@ -1,4 +1,4 @@
-"""A way to a yard that counts the objects sent over it, and can hold them up in the middle of an upload."""
+"""A proxy to a yard that counts uploaded objects and can hold them up in the middle of an upload."""
 
 import contextlib
 import re
@@ -43,7 +43,7 @@ class UploadGate:
 
     @property
     def files_sent(self) -> list[str]:
-        """The objects that are files of inputs."""
+        """The objects that are input files."""
         return [path for path in self.sent if _is_input(path)]
 
     def close_after(self, count: int) -> None:
@@ -55,7 +55,7 @@ class UploadGate:
         self._is_open.set()
 
     def wait_for(self, count: int) -> None:
-        """Until so many objects stand before the gate."""
+        """Wait until this many objects are held at the gate."""
         eventually(lambda: self.waiting >= count)
 
     def end(self) -> None:
@@ -83,7 +83,7 @@ class UploadGate:
             answers.join()
 
     def _look_at(self, data: bytes) -> None:
-        # A client of ours sends the headers of a request at once, and waits for the answer before the next.
+        # Our clients send the headers of a request at once and wait for the answer before the next.
         request = _REQUEST.match(data)
         if request is not None and _S3.search(request["headers"]) and not _OWNER.search(request["headers"]):
             self.ownerless.append(f"{request['method'].decode()} {request['target'].decode()}")

@@ -1,4 +1,4 @@
-"""Programs that show what an interpreter is to them, by name. What they print must not depend on how they started."""
+"""Programs, by name, that print the state of their interpreter. Their output must be the same cold and warm."""
 
 PROGRAMS = {
     "an exception nobody caught": """
@@ -176,7 +176,7 @@ sys.stdout.write("no newline at the end")
 """,
 }
 
-# Files that lie beside each of them.
+# Files next to each program.
 BESIDE = {
     "broken.py": "def f(:\n",
     "kept.py": "NAME = 'with its module'\n",

@@ -1,4 +1,4 @@
-"""Looking at a yard and its jobs from outside: how it answers, what its agents say, and which processes there are."""
+"""Observe a yard and its jobs from outside: its answers, the frames of its agents, and its processes."""
 
 import os
 import statistics
@@ -14,9 +14,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from tests.system.trainees import Trainee
 from trainyard.foundation.home import process_start
+from trainyard.link.agent_process import ProcessIdentity, find_agent_process
 from trainyard.link.contract import FrameKind
 from trainyard.link.folders import InstanceFolder
-from trainyard.link.presence import Presence, presence_of
 from trainyard.link.specs import read_spec
 from trainyard.link.spool import read_frames
 from trainyard.link.warm import WorkerFolder, read_worker
@@ -26,7 +26,7 @@ _PAUSE_S = 0.02
 
 
 class Onlooker(threading.Thread):
-    """Looks on for the length of a block, until `is_over` is set."""
+    """A thread that observes for the length of a block, until `is_over` is set."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -44,11 +44,12 @@ class Onlooker(threading.Thread):
 
 
 class Watch(Onlooker):
-    """Describes a job over and over, for the length of a block; every answer that does not come is an error."""
+    """Describes a job repeatedly for the length of a block; every missing answer is an error."""
 
     def __init__(self, trainee: Trainee, name: str) -> None:
         super().__init__()
-        self.statuses: list[tuple[str, str]] = []  # primary and secondary, in order, each told once
+        # Primary and secondary status, in order, without repetitions.
+        self.statuses: list[tuple[str, str]] = []
         self.seconds: list[float] = []
         self.errors: list[str] = []
         self._client = trainee.sagemaker
@@ -73,54 +74,54 @@ class Watch(Onlooker):
 
 
 def folders_of(yard: RunningYard, name: str) -> list[InstanceFolder]:
-    """Of every attempt at the first instance of a job, in order."""
+    """Return the folders of every attempt at the first instance of a job, in order."""
     found = [folder for folder in yard.home.jobs.glob("*/*/algo-1") if (folder / "spec.json").exists()]
     own = [InstanceFolder(folder) for folder in found if read_spec(folder).job_name == name]
     return sorted(own, key=lambda folder: int(folder.root.parent.name))
 
 
 def folder_of(yard: RunningYard, name: str) -> InstanceFolder:
-    """Of the last attempt."""
+    """Return the folder of the last attempt."""
     return folders_of(yard, name)[-1]
 
 
 def place_of(yard: RunningYard, name: str, *, instance: str = "algo-1") -> InstanceFolder:
-    """The folder in which the last attempt at an instance of a job runs; on a cluster, that of its node."""
+    """Return the folder in which the last attempt at an instance runs; on a cluster, the one on its node."""
     kept = folder_of(yard, name).root.with_name(instance)
     return next(InstanceFolder(each) for each in _places(yard) if each.parts[-3:] == kept.parts[-3:])
 
 
 def living_agents(yard: RunningYard, name: str = "") -> list[int]:
-    """The agents of the yard's instances that live, or of those of one job, wherever they run."""
+    """Return the process ids of living agents of the yard, or of one job, wherever they run."""
     places = [each for each in _places(yard) if not name or read_spec(each).job_name == name]
-    found = [presence_of(each) for each in places]
+    found = [find_agent_process(each) for each in places]
     return [pid for presence in found if presence is not None for pid in _pids_of(presence)]
 
 
 def was_started_warm(yard: RunningYard, name: str) -> bool:
-    """Whether the program of the last attempt was forked from a warm worker."""
+    """Tell whether the program of the last attempt was forked from a warm worker."""
     frames = read_frames(folder_of(yard, name).spool, 0).frames
     return any("started warm" in frame.payload.get("text", "") for frame in frames)
 
 
 def has_warm_worker(yard: RunningYard) -> bool:
-    """Whether an interpreter waits for the next job, on whichever node."""
+    """Tell whether a warm worker waits for the next job, on any node."""
     folders = [WorkerFolder(each) for node in _nodes(yard) for each in node.glob("warm/*/*")]
     return any(worker is not None and _pids_of(worker.presence) for worker in map(read_worker, folders))
 
 
 def card_of(yard: RunningYard, name: str) -> Mapping[str, Any]:
-    """The failure card that the agent of a job left; empty when it left none."""
+    """Return the failure card that the agent of a job left, or an empty one."""
     last = read_frames(folder_of(yard, name).spool, 0).frames[-1]
     assert last.kind is FrameKind.ENDED, last
     return last.payload["card"] or {}
 
 
 def processes_of(yard: RunningYard, name: str) -> list[str]:
-    """The command lines of all processes that belong to a job, of whichever attempt.
+    """Return the command lines of all processes of a job, over all attempts.
 
     Whatever a program does to its name, its environment and its descriptors, it stays in a mount namespace that shows
-    the folder of its job; its agent has that folder's lock open.
+    the folder of its job. Its agent has the lock of that folder open.
     """
     marks = {folder.root.parents[1].name.encode() for folder in folders_of(yard, name)}
     found = []
@@ -132,12 +133,12 @@ def processes_of(yard: RunningYard, name: str) -> list[str]:
 
 
 def _places(yard: RunningYard) -> list[Path]:
-    """The folders in which instances run. A cluster's are with its nodes, and the yard's own home has their mirrors."""
+    """Return the folders in which instances run. On a cluster they are on the nodes, and the home has mirrors."""
     return [spec.parent for node in _nodes(yard) for spec in node.glob("jobs/*/*/*/spec.json")]
 
 
 def _nodes(yard: RunningYard) -> list[Path]:
-    """What the yard has on each node."""
+    """Return the folder of the yard on each node."""
     engine = engine_of_tests()
     if engine == "ray":
         mine = (yard.home.ray / "id").read_text()
@@ -145,8 +146,8 @@ def _nodes(yard: RunningYard) -> list[Path]:
     return list((yard.home.root / "loopback" / "nodes").glob("*")) if engine == "loopback" else [yard.home.root]
 
 
-def _pids_of(presence: Presence) -> list[int]:
-    """The process as this machine counts, which has other numbers for those of pretended machines; none if it ended."""
+def _pids_of(presence: ProcessIdentity) -> list[int]:
+    """Return the process id on this machine, which differs for simulated machines; none if the process ended."""
     if presence.is_alive:
         return [presence.pid]
     entries = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]

@@ -1,4 +1,4 @@
-"""Yards of both kinds, for tests that need them: one that root runs, and one that an ordinary user runs."""
+"""Yards of both kinds: one that root runs, and one that an ordinary user runs."""
 
 import contextlib
 import os
@@ -28,13 +28,13 @@ ORDINARY_UID = 54_341  # of the ordinary user, when root runs the tests
 
 @dataclass
 class Place:
-    """Where a yard of one kind lives: a folder that everybody can get to, its user, and a Python that this user has."""
+    """The place of a yard of one kind: a folder that everybody can reach, its user, and a Python for this user."""
 
     kind: str
     folder: Path
     python: str
     uid: int
-    name: str = "yard"  # of the yard's own folder
+    name: str = "yard"  # of its folder
 
     @property
     def home(self) -> Path:
@@ -42,7 +42,7 @@ class Place:
 
     @property
     def home_of_user(self) -> Path:
-        """The user's own home folder, in which no yard is."""
+        """The home folder of the user, without a yard in it."""
         return self.folder / "home"
 
     @property
@@ -50,7 +50,7 @@ class Place:
         return self.kind == ROOT
 
     def start(self, **settings: str) -> RunningYard:
-        """Start the yard, with settings of the server by their names."""
+        """Start the yard with server settings by name."""
         environment = {f"TRAINYARD_SERVER_{name.upper()}": value for name, value in settings.items()}
         environment |= {"HOME": str(self.home_of_user)} if not self.is_root else {}
         uid = None if self.uid == os.geteuid() else self.uid
@@ -66,16 +66,16 @@ class Place:
                 yard.stop()
 
     def identity(self) -> dict[str, Any]:
-        """For subprocess: makes a program run as the yard's user."""
+        """Return arguments for subprocess that run a program as the yard's user."""
         return {} if self.uid == os.geteuid() else {"user": self.uid, "group": self.uid, "extra_groups": []}
 
     def give(self, path: Path) -> Path:
-        """Make the yard's user the owner of what a test made."""
+        """Make the yard's user the owner of files that a test created."""
         os.chown(path, self.uid, self.uid)
         return path
 
     def change_catalog(self, text: str) -> None:
-        """Have the next start know these instance types, besides those that are shipped."""
+        """Add instance types to the catalog, for the next start of the yard."""
         if not self.home.exists():
             with self.running():
                 pass
@@ -86,13 +86,13 @@ class Place:
 
 @contextlib.contextmanager
 def place_for(kind: str) -> Iterator[Place]:
-    """A place that is removed afterwards; the test is skipped where this machine or user cannot have that kind."""
+    """Provide a place and remove it afterwards. Skip the test if this machine or user cannot have that kind."""
     if kind == ROOT and os.geteuid() != 0:
         pytest.skip("only root can run a yard as root")
     uid = ORDINARY_UID if kind == USER and os.geteuid() == 0 else os.geteuid()
     if engine_of_tests() == "ray" and not _is_same_version(os.environ["TRAINYARD_SERVER_RAY_PYTHON"], uid):
         pytest.skip("an ordinary user may not start the Python that has Ray")
-    # Not pytest's own, which is closed to other users; and one that jobs would see, if it were not hidden from them.
+    # Not the folder of pytest, which is closed to other users. Jobs would see this one if it were not hidden from them.
     folder = Path(tempfile.mkdtemp(prefix="trainyard-", dir="/opt" if os.geteuid() == 0 else "/tmp"))
     folder.chmod(0o755)
     try:
@@ -106,7 +106,7 @@ def place_for(kind: str) -> Iterator[Place]:
 
 
 def remove_left(folder: Path) -> None:
-    """Remove a folder in which a process that is about to end may still write, and folders may be nested deep."""
+    """Remove a folder, even if an ending process still writes to it or folders are nested deeply."""
 
     def is_gone() -> bool:
         with contextlib.suppress(OSError):
@@ -117,7 +117,7 @@ def remove_left(folder: Path) -> None:
 
 
 def python_for(uid: int, folder: Path) -> str:
-    """A Python that this user may start and that has what this one has; made of another of the same version."""
+    """Return a Python with the same packages that this user may run, built from another of the same version."""
     for candidate in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
         if not _is_same_version(candidate, uid):
             continue
@@ -128,7 +128,7 @@ def python_for(uid: int, folder: Path) -> str:
         (packages,) = environment.glob("lib/python*/site-packages")
         sources = [Path(trainyard.__file__).parents[1], sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
         (packages / "of-the-tests.pth").write_text("".join(f"{source}\n" for source in sources))
-        # A sandbox shows the environment alone, and rules that run beside a program need numpy in it.
+        # A sandbox shows only the environment, and rules that run beside a program need numpy in it.
         for needed in Path(sysconfig.get_path("platlib")).glob("numpy*"):
             shutil.copytree(needed, packages / needed.name)
         return str(environment / "bin" / "python")
@@ -136,7 +136,7 @@ def python_for(uid: int, folder: Path) -> str:
 
 
 def trainee_of(yard: RunningYard) -> Trainee:
-    """The first user of a yard, who is its administrator."""
+    """Return the first user of a yard, its administrator."""
     known = yard.credentials
     return Trainee(
         User(yard.http, known.account, known.user, known.access_key_id, known.secret_access_key, known.region)

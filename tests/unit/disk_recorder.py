@@ -1,9 +1,9 @@
-"""What a power cut would leave of a folder, at every moment of an operation.
+"""What a power cut would leave of a folder at every moment of an operation.
 
-The calls that order what reaches a disk (fsync, fdatasync, link, rename, unlink, folder sync) are recorded while they
-run. Nothing but a sync makes bytes or names durable here. A real disk may keep more, and in any order, so that two
-extremes are looked at: nothing that was not synced is left, or every name is left but none of the bytes behind it.
-What is true of both at every moment, and of the first when the operation has returned, is true of every power cut.
+It records the calls that order writes to a disk (fsync, fdatasync, link, rename, unlink, folder sync). Only syncs make
+bytes or names durable here. A real disk may keep more, in any order, so two extremes are tested: nothing that was not
+synced is left, or every name is left without its bytes. What is true of both at every moment, and of the first after
+the operation has returned, is true of every power cut.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ import pytest
 T = TypeVar("T")
 Tree = dict[str, "bytes | Tree"]
 
-# SQLite's own calls are not seen from Python, so its files count as synced. A test of its own asserts that they are.
+# Python does not see the calls of SQLite, so its files count as synced. Another test asserts that they are.
 _OF_SQLITE = (".sqlite", ".sqlite-wal")
 
 
@@ -38,7 +38,7 @@ class _Folder:
 
 @dataclass(frozen=True)
 class Moment:
-    """What a disk would have if the power were cut right after a call."""
+    """The content of a disk if the power were cut right after a call."""
 
     after: str
     only_synced: Tree
@@ -46,7 +46,7 @@ class Moment:
 
 
 class DiskRecorder:
-    """Records what happens below a folder, in which everything counts as durable at first."""
+    """Records what happens below a folder. Everything in it counts as durable at first."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -68,11 +68,11 @@ class DiskRecorder:
 
     @property
     def order(self) -> list[str]:
-        """Every call in its order, and what was written before it."""
+        """Return every call in order, with the writes before it."""
         return [moment.after for moment in self.moments]
 
     def cut_power(self, target: Path) -> Path:
-        """Lay out what is left when the power is cut after the operation has returned."""
+        """Create the folder that is left when the power is cut after the operation has returned."""
         return lay_out(self.moments[-1].only_synced, target)
 
     def _wrap(self, patch: pytest.MonkeyPatch) -> None:
@@ -123,7 +123,7 @@ class DiskRecorder:
                 node.synced = dict(node.names)
 
     def _look(self) -> None:
-        """See what is there. The number of a removed file may be given to a new one, which is another file."""
+        """Read the current state. A new file may get the inode number of a removed one."""
         known, self._nodes = self._nodes, {}
         self._written = []
         self._seen(self._root, known)
@@ -157,7 +157,7 @@ class DiskRecorder:
 
 
 def lay_out(tree: Tree, target: Path) -> Path:
-    """Make a folder of what a power cut left."""
+    """Create a folder with what a power cut left."""
     target.mkdir()
     for name, content in tree.items():
         if isinstance(content, bytes):
@@ -168,7 +168,7 @@ def lay_out(tree: Tree, target: Path) -> Path:
 
 
 def power_cuts(recorder: DiskRecorder, folder: Path) -> Iterator[tuple[str, Path]]:
-    """Every folder that a power cut on the way could leave, with the first call that it came after."""
+    """Yield every folder that a power cut during the operation could leave, with the first call before it."""
     known: list[Tree] = []
     for moment in recorder.moments:
         for tree in (moment.only_synced, moment.all_names):
@@ -184,7 +184,7 @@ def _tree(folder: _Folder, names: "Callable[[_Folder], dict[str, _File | _Folder
 
 
 def _entries(folder: Path) -> list[Path]:
-    """What is in a folder, but for memory that users of a database share, which SQLite makes anew after a crash."""
+    """Return the entries of a folder without the shared memory of SQLite, which is created again after a crash."""
     return [path for path in sorted(folder.iterdir()) if not path.name.endswith("-shm")]
 
 

@@ -1,4 +1,4 @@
-"""An API that remembers what it is asked and answers from a table, for tests of what clients ask."""
+"""An API that records calls and answers from a table, for tests of the calls that clients make."""
 
 import contextlib
 import json
@@ -9,7 +9,7 @@ Answer = dict[str, Any] | Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class RecordingApi:
-    """Stands for a yard where only the questions matter; whole conversations are tests/system's."""
+    """Replaces a yard where only the calls matter. tests/system has whole conversations."""
 
     def __init__(self, **answers: Answer) -> None:
         identity = {"Account": "123456789012", "Arn": "arn:aws:sts::123456789012:assumed-role/Trainer/me"}
@@ -26,11 +26,11 @@ class RecordingApi:
 
     @contextlib.contextmanager
     def stream(self, service: str, operation: str, **params: Any) -> Iterator[Iterator[bytes]]:
-        """The table has, under "Lines", the objects of the stream."""
+        """Yield the objects of the stream, which the table has under "Lines"."""
         lines: Iterable[Any] = self.call(service, operation, **params)["Lines"]
         yield (json.dumps(line).encode() for line in lines)
 
     def only(self, operation: str) -> dict[str, Any]:
-        """What the one call of an operation asked."""
+        """Return the request of the only call of an operation."""
         (params,) = [params for name, params in self.asked if name == operation]
         return params

@@ -25,7 +25,7 @@ def analytics(api: RecordingApi) -> HyperparameterTuningJobAnalytics:
     return HyperparameterTuningJobAnalytics("study", Session(api=api))
 
 
-def test_the_table_has_a_column_for_each_hyperparameter_and_for_what_came_of_it(
+def test_the_table_has_a_column_for_each_hyperparameter_and_for_the_result(
     analytics: HyperparameterTuningJobAnalytics,
 ) -> None:
     frame = analytics.dataframe()
@@ -55,7 +55,7 @@ def test_the_name_of_the_algorithm_is_a_column_where_there_are_several(api: Reco
     assert frame["TrainingJobDefinitionName"].tolist() == ["net"]
 
 
-def test_the_yard_is_asked_once_and_again_when_told_to(
+def test_the_yard_is_called_once_and_again_on_a_refresh(
     api: RecordingApi, analytics: HyperparameterTuningJobAnalytics
 ) -> None:
     assert api.asked == []
@@ -112,7 +112,7 @@ def test_a_job_of_more_than_a_day_is_asked_for_in_longer_periods(period: int | N
 
 
 def test_pandas_and_bokeh_are_imported_only_when_they_are_needed() -> None:
-    program = "import sys, trainyard.tuner, trainyard.analytics, trainyard.cli.tune; print(*sys.modules)"
+    program = "import sys, trainyard.tuner, trainyard.analytics, trainyard.cli.tuning.tune; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert not {"pandas", "bokeh", "numpy", "scipy"} & set(run.stdout.split())
 

@@ -1,4 +1,4 @@
-"""The readers for training scripts, over files and over Pipe channels."""
+"""Datasets for training scripts, over files and Pipe channels."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ Write = Callable[[BinaryIO, bytes], None]
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where a program finds its data folder."""
+    """The folder of the channels."""
     monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path))
     data = tmp_path / "input" / "data"
     data.mkdir(parents=True)
@@ -36,7 +36,7 @@ def put(path: Path, records: Sequence[bytes], write: Write = write_recordio) -> 
 
 
 def feed(path: Path, records: Sequence[bytes], write: Write = write_recordio) -> "Future[Path]":
-    """Write into a FIFO, which is made, as soon as it is read."""
+    """Create a FIFO and write to it as soon as it is read."""
     os.mkfifo(path)
     threads = ThreadPoolExecutor(1)
     feeding = threads.submit(put, path, records, write)
@@ -62,7 +62,8 @@ def test_each_iteration_over_a_pipe_is_the_next_epoch(job: Path) -> None:
     feeding = [feed(job / f"train_{epoch}", [b"epoch", str(epoch).encode()]) for epoch in range(3)]
     dataset = RecordIODataset("train")
     assert [list(dataset), list(dataset)] == [[b"epoch", b"0"], [b"epoch", b"1"]]
-    assert list(RecordIODataset("train")) == [b"epoch", b"2"]  # another reader goes on where the last one ended
+    # Another reader continues where the last one ended.
+    assert list(RecordIODataset("train")) == [b"epoch", b"2"]
     assert all(each.result() for each in feeding)
 
 
@@ -91,12 +92,12 @@ def test_several_readers_share_files_but_not_a_pipe(job: Path, tmp_path: Path) -
 
 
 def test_a_channel_that_is_not_there_is_said_so(job: Path) -> None:
-    with pytest.raises(InvalidRequest, match=r'There is no channel "train" in .*; there is none\.'):
+    with pytest.raises(InvalidRequest, match=r'There is no channel "train" in .*; it has none\.'):
         list(RecordIODataset("train"))
     (job / "files").mkdir()
     os.mkfifo(job / "a_pipe_0")
     os.mkfifo(job / "a_pipe_1")
-    with pytest.raises(InvalidRequest, match=r"; there is a_pipe, files\."):
+    with pytest.raises(InvalidRequest, match=r"; it has a_pipe, files\."):
         list(RecordIODataset("train"))
 
 
@@ -109,7 +110,8 @@ def test_a_dataset_needs_a_channel_or_files() -> None:
 
 def test_the_epochs_of_channels_are_counted_apart(tmp_path: Path) -> None:
     assert [next_epoch(name, tmp_path / "state") for name in ("a", "a", "b", "a")] == [0, 1, 0, 2]
-    assert (tmp_path / "state" / ".a-pipe_mode-state").read_text() == "3"  # where AWS's own reader has it
+    # The file of the reader of AWS.
+    assert (tmp_path / "state" / ".a-pipe_mode-state").read_text() == "3"
 
 
 def test_importing_the_readers_imports_no_framework() -> None:

@@ -1,4 +1,4 @@
-"""The readers as datasets of PyTorch."""
+"""Datasets as IterableDatasets of PyTorch."""
 
 import os
 import pickle

@@ -12,7 +12,7 @@ from trainyard.pytorch import PyTorch
 from trainyard.session import Session
 
 ROLE = "arn:aws:iam::123456789012:role/R"
-STRANGE: Any = "stop"  # which is no action
+NO_ACTION: Any = "stop"
 
 
 def asked_by(api: RecordingApi, tmp_path: Path, **options: Any) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def test_a_stop_means_the_job_that_is_made_at_every_fit(tmp_path: Path) -> None:
         ]
 
 
-def test_the_file_of_a_rule_of_ones_own_is_brought_to_s3(tmp_path: Path) -> None:
+def test_the_file_of_a_custom_rule_is_uploaded_to_s3(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("class Mine: ...")
     source = str(tmp_path / "mine.py")
     api = RecordingApi()
@@ -78,7 +78,8 @@ def test_the_file_of_a_rule_of_ones_own_is_brought_to_s3(tmp_path: Path) -> None
     keys = [f"s3://{params['Bucket']}/{params['Key']}" for name, params in api.asked if name == "PutObject"]
     assert asked["RuleParameters"]["source_s3_uri"] in keys
     assert asked["RuleParameters"]["source_s3_uri"].endswith("/mine.py")
-    assert rule.source == source  # so that it is brought again for the next job
+    # Unchanged, so that the next job uploads it again.
+    assert rule.source == source
 
 
 @pytest.mark.parametrize(
@@ -86,16 +87,16 @@ def test_the_file_of_a_rule_of_ones_own_is_brought_to_s3(tmp_path: Path) -> None
     [
         (lambda: Rule.custom("R", "i", "t", 1, source="a.py"), "both a source"),
         (lambda: Rule.sagemaker(configs.overfit(), rule_parameters={"rule_to_invoke": "X"}), "rule_to_invoke"),
-        (lambda: Rule.sagemaker(configs.overfit(), actions=STRANGE), "ActionList"),
-        (lambda: configs.ActionList(STRANGE), "takes actions"),
+        (lambda: Rule.sagemaker(configs.overfit(), actions=NO_ACTION), "ActionList"),
+        (lambda: configs.ActionList(NO_ACTION), "takes actions"),
         (lambda: configs.StopTraining("a_b"), "letters, digits and hyphens"),
         (lambda: configs.Email("anna"), "you@example.com"),
         (lambda: configs.SMS("0151"), r"\+49"),
-        (lambda: ProfilerRule.sagemaker(object()), "does not serve ProfilerRule"),
+        (lambda: ProfilerRule.sagemaker(object()), "does not support ProfilerRule"),
         (lambda: configs.ProfilerReport, "profiler rule ProfilerReport"),
     ],
 )
-def test_what_cannot_be_asked_for_is_refused_where_it_is_written(make: Any, message: str) -> None:
+def test_invalid_arguments_are_refused_where_they_are_written(make: Any, message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
         make()
 
@@ -112,7 +113,7 @@ def test_rules_that_could_judge_nothing_are_refused(tmp_path: Path, options: dic
         asked_by(RecordingApi(), tmp_path, **options)
 
 
-def test_what_a_job_left_is_found_where_its_description_says(tmp_path: Path) -> None:
+def test_the_output_of_a_job_is_found_where_its_description_says(tmp_path: Path) -> None:
     described = {
         "TrainingJobName": "mnist",
         "DebugHookConfig": {"S3OutputPath": "s3://bucket/debug/"},
@@ -134,7 +135,7 @@ def test_what_a_job_left_is_found_where_its_description_says(tmp_path: Path) -> 
 def test_the_tensors_of_a_job_that_saved_none_are_nowhere(tmp_path: Path) -> None:
     trained = estimator(RecordingApi(DescribeTrainingJob={"TrainingJobName": "mnist"}), tmp_path)
     trained.fit(wait=False, job_name="mnist")
-    with pytest.raises(InvalidRequest, match="made without a debugger_hook_config"):
+    with pytest.raises(InvalidRequest, match="created without debugger_hook_config"):
         trained.latest_job_debugger_artifacts_path()
 
 

@@ -1,7 +1,7 @@
-"""Every promise of durability in a docstring: what is acknowledged outlives a power cut, the rest is never half seen.
+"""Every promise of durability in a docstring: acknowledged data survives a power cut, other data is all or nothing.
 
-Each promise is kept at every moment of its operation; `disk_recorder` says which moments these are. Those of SQLite are
-kept by SQLite itself, which is told to sync at each commit.
+Each promise must hold at every moment of its operation, as `disk_recorder` defines them. SQLite keeps its own promises;
+it is set to sync at each commit.
 """
 
 import ast
@@ -17,26 +17,26 @@ import pytest
 import trainyard
 from tests.unit.disk_recorder import DiskRecorder, power_cuts
 from trainyard.engines.cluster import mirror
-from trainyard.engines.cluster.contract import Piece, Seat
-from trainyard.engines.cluster.register import Entry, Register
+from trainyard.engines.cluster.attempt_register import AttemptRegister, RegisteredAttempt
+from trainyard.engines.cluster.contract import FileChunk, InstancePlacement
 from trainyard.formats.logs import LogReader, LogWriter
 from trainyard.formats.metrics import Point, PointsFile
 from trainyard.foundation.errors import TrainyardError
 from trainyard.foundation.files import make_folder, replace_file, sync_folder
 from trainyard.foundation.locations import BucketRef, Location
-from trainyard.instance.agent.output import Output
 from trainyard.instance.agent.reports import Reports
-from trainyard.instance.sandbox.contract import Ended
+from trainyard.instance.agent.watch.output import ProgramOutput
+from trainyard.instance.sandbox.contract import ProgramExit
 from trainyard.link.contract import CommandKind, FrameKind, LimitSpec
-from trainyard.link.environments import KeptEnvironments
+from trainyard.link.environments import EnvironmentCache
 from trainyard.link.folders import AttemptRef, InstanceFolder, InstanceRef
 from trainyard.link.ledger import Ledger, LedgerKind
 from trainyard.link.mailbox import Mailbox
 from trainyard.link.spool import SpoolWriter, read_frames
 from trainyard.objects.contract import Attributes, CompletedPart, NewObject
 from trainyard.objects.filesystem import FilesystemObjects
-from trainyard.server.archive import new_archive, open_archive
 from trainyard.server.records.sqlite import SqliteDatabase
+from trainyard.server.upkeep.archive import new_archive, open_archive
 from trainyard.testing.objects.samples import ALICE, NOON, PART, REGION, body_of, put, put_part
 
 BUCKET = BucketRef(ALICE, "bucket")
@@ -46,7 +46,7 @@ FULL = 2  # as SQLite numbers `PRAGMA synchronous`
 
 @dataclass(frozen=True)
 class Promise:
-    """An operation below a folder. `keeps` asserts what it acknowledged; `allows` what may be seen at any moment."""
+    """An operation below a folder. `keeps` asserts what it acknowledged, `allows` what may be visible at any moment."""
 
     name: str
     of: Sequence[str]
@@ -112,11 +112,11 @@ def report(kind: FrameKind) -> Callable[[Path], None]:
         with SpoolWriter(folder / "spool") as spool:
             reports = Reports(spool)
             if kind is FrameKind.EXITED:
-                reports.exited(Ended(0, None))
+                reports.report_exit(ProgramExit(0, None))
             elif kind is FrameKind.ARTIFACT:
-                reports.artifact("model", "s3://bucket/model.tar.gz", size=5)
+                reports.report_artifact("model", "s3://bucket/model.tar.gz", size=5)
             else:
-                reports.ended("completed", "")
+                reports.report_end("completed", "")
 
     return operate
 
@@ -142,7 +142,7 @@ LINES = [b"line %d\n" % number for number in range(8)]
 
 
 def append_lines(folder: Path) -> None:
-    """So many that several segments are begun and left."""
+    """Append enough lines to start several segments."""
     with LogWriter(folder / "stream", segment_bytes=20) as writer:
         for ms, line in enumerate(LINES):
             writer.append(line, ms)
@@ -173,7 +173,7 @@ def has_lines(folder: Path) -> None:
 
 
 def write_output(folder: Path) -> None:
-    output = Output(folder / "stream", limit_bytes=1 << 20)
+    output = ProgramOutput(folder / "stream", limit_bytes=1 << 20)
     output.write(b"".join(LINES))
     output.close()
 
@@ -199,12 +199,12 @@ def has_points(folder: Path) -> None:
 
 
 def keep_environment(folder: Path) -> None:
-    making = KeptEnvironments(folder).make("key")
+    making = EnvironmentCache(folder).begin_build("key")
     assert making is not None
     with making:
         (making.folder / "packages").mkdir()
         (making.folder / "packages" / "module.py").write_bytes(b"x = 1\n")
-        making.keep()
+        making.commit()
 
 
 def has_whole_environment_or_none(folder: Path) -> None:
@@ -216,15 +216,17 @@ def has_environment(folder: Path) -> None:
     has_whole_environment_or_none(folder)
 
 
-ENTRY = Entry(ATTEMPT, (Seat(InstanceRef(ATTEMPT, "algo-1"), "north", LimitSpec()),), lease_s=60)
+ENTRY = RegisteredAttempt(
+    ATTEMPT, (InstancePlacement(InstanceRef(ATTEMPT, "algo-1"), "north", LimitSpec()),), lease_s=60
+)
 
 
 def has_entry(folder: Path) -> None:
-    assert list(Register(folder / "live").entries()) == [ENTRY]
+    assert list(AttemptRegister(folder / "live").entries()) == [ENTRY]
 
 
 def has_no_entry(folder: Path) -> None:
-    assert list(Register(folder / "live").entries()) == []
+    assert list(AttemptRegister(folder / "live").entries()) == []
 
 
 def mirror_instance(folder: Path) -> None:
@@ -232,9 +234,11 @@ def mirror_instance(folder: Path) -> None:
     append_frames(folder)
     spool = (folder / "spool").read_bytes()
     (folder / "spool").unlink()
-    mirror.apply(instance, [Piece("metrics/loss.points", 0, b"p" * 8), Piece("logs/" + "0" * 20 + ".log", 0, b"l")])
-    mirror.apply(instance, [Piece("spool", 0, spool)])
-    mirror.settle(instance)
+    mirror.apply_chunks(
+        instance, [FileChunk("metrics/loss.points", 0, b"p" * 8), FileChunk("logs/" + "0" * 20 + ".log", 0, b"l")]
+    )
+    mirror.apply_chunks(instance, [FileChunk("spool", 0, spool)])
+    mirror.sync_mirror(instance)
 
 
 def has_mirror(folder: Path) -> None:
@@ -304,7 +308,7 @@ def put_new(store: FilesystemObjects) -> None:
 
 def put_many(store: FilesystemObjects) -> None:
     new = [NewObject(location(key), b"new", Attributes()) for key in ("key", "second", "third")]
-    assert not any(isinstance(each, TrainyardError) for each in store.put_together(new, now=NOON))
+    assert not any(isinstance(each, TrainyardError) for each in store.put_batch(new, now=NOON))
 
 
 def copy(store: FilesystemObjects) -> None:
@@ -334,9 +338,9 @@ def has_whole_store(folder: Path) -> None:
 
 
 def assert_whole(store: FilesystemObjects) -> None:
-    """Whatever the index names can be read and has the digest that it had.
+    """Assert that everything in the index can be read and has its digest.
 
-    A file that the index does not name, not yet or no more, may be left. `trainyard doctor` tells of it.
+    A file that is not or no longer in the index may be left. `trainyard doctor` reports it.
     """
     assert [problem for problem in store.verify(deep=True) if "only takes up space" not in problem] == []
 
@@ -366,7 +370,7 @@ PROMISES = [
     ),
     Promise(
         "leave commands",
-        ["link/mailbox.py Mailbox.put", "link/mailbox.py Mailbox._written"],
+        ["link/mailbox.py Mailbox.put", "link/mailbox.py Mailbox._write_command"],
         put_commands,
         has_commands,
         lambda folder: Mailbox(folder / "mailbox").read(0),
@@ -399,7 +403,7 @@ PROMISES = [
     ),
     Promise(
         "close the output of a program",
-        ["instance/agent/output.py Output.close"],
+        ["instance/agent/watch/output.py ProgramOutput.close"],
         write_output,
         has_lines,
         lambda folder: texts(folder / "stream"),
@@ -414,27 +418,29 @@ PROMISES = [
     ),
     Promise(
         "keep an environment",
-        ["link/environments.py Making.keep", "foundation/syncing.py sync_file_system"],
+        ["link/environments.py EnvironmentBuild.commit", "foundation/file_system_sync.py sync_file_system"],
         keep_environment,
         has_environment,
         has_whole_environment_or_none,
     ),
     Promise(
-        "enter an attempt",
-        ["engines/cluster/register.py Register.enter"],
-        lambda folder: Register(folder / "live").enter(ENTRY),
+        "register an attempt",
+        ["engines/cluster/attempt_register.py AttemptRegister.add"],
+        lambda folder: AttemptRegister(folder / "live").add(ENTRY),
         has_entry,
-        lambda folder: list(Register(folder / "live").entries()),
+        lambda folder: list(AttemptRegister(folder / "live").entries()),
     ),
     Promise(
-        "strike an attempt",
+        "remove an attempt",
         [],
-        lambda folder: Register(folder / "live").strike(ATTEMPT),
+        lambda folder: AttemptRegister(folder / "live").remove(ATTEMPT),
         has_no_entry,
-        lambda folder: list(Register(folder / "live").entries()),
-        lambda folder: Register(folder / "live").enter(ENTRY),
+        lambda folder: list(AttemptRegister(folder / "live").entries()),
+        lambda folder: AttemptRegister(folder / "live").add(ENTRY),
     ),
-    Promise("settle a mirror", ["engines/cluster/mirror.py settle"], mirror_instance, has_mirror, lambda folder: None),
+    Promise(
+        "sync a mirror", ["engines/cluster/mirror.py sync_mirror"], mirror_instance, has_mirror, lambda folder: None
+    ),
     *(
         Promise(f"write the archive {name}", [], archive(name), has_archive(name), has_archive_or_none(name))
         for name in ("backup", "backup.tar")
@@ -451,8 +457,8 @@ PROMISES = [
         [
             "objects/contract.py ObjectAccess",
             "objects/datafiles.py",
-            "objects/datafiles.py Arrival.settle",
-            "objects/datafiles.py Arrival.synchronise",
+            "objects/datafiles.py IncomingFile.settle",
+            "objects/datafiles.py IncomingFile.synchronise",
         ],
         with_store(put_new),
         has_object(b"new"),
@@ -461,7 +467,7 @@ PROMISES = [
     ),
     Promise(
         "put objects together",
-        ["objects/datafiles.py DataFiles.settle", "instance/agent/syncing/groups.py send_all"],
+        ["objects/datafiles.py DataFiles.settle", "instance/agent/data/sync/batches.py upload_all"],
         with_store(put_many),
         has_object(b"new"),
         has_whole_store,
@@ -492,16 +498,16 @@ OF_SQLITE = {
     "objects/index_uploads.py UploadIndex",
     "server/records/contract.py Records",
     "server/records/contract.py Records.listen",
-    "server/records/database.py Database.write",
+    "server/records/database.py RecordsDatabase.write",
 }
 ELSEWHERE = {
-    "engines/local/code.py _make": "engines/local/test_code.py",
-    "engines/ray/parcel.py _pack": "engines/ray/test_parcel.py",
-    "engines/ray/unpacking.py _unpack": "engines/ray/test_unpacking.py",
+    "engines/local/code.py _create_copy": "engines/local/test_code.py",
+    "engines/ray/code_bundle.py _pack": "engines/ray/test_code_bundle.py",
+    "engines/ray/node_code.py _unpack": "engines/ray/test_node_code.py",
     "server/services/logs/events.py _append": "server/services/logs/test_events.py",
 }
 NO_PROMISES = {
-    "formats/tensors/writing.py TrialWriter.flush": "of the death of the process only",
+    "formats/tensors/recordings/trial_writer.py TrialWriter.flush": "of the death of the process only",
     "instance/warm/worker.py": "of what survives a fork",
     "link/lease.py Lease._write": "that it is not synced",
     "server/records/schema.py JsonText": "of what survives in JSON",

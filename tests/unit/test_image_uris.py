@@ -69,15 +69,15 @@ def test_images_for_serving_have_a_repository_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("chainer", "us-east-1"), 'no image for "chainer"; known are blazingtext'),
+        (("chainer", "us-east-1"), 'no image for "chainer"; the known ones are blazingtext'),
         (("kmeans", "moon-1"), 'no kmeans image in the region "moon-1"; name one of af-south-1'),
-        (("pytorch", "us-east-1", "2.0"), "give an instance_type"),
+        (("pytorch", "us-east-1", "2.0"), "pass an instance_type"),
         (("pytorch", "us-east-1", "1.1.0", None, "ml.m5.large"), "from version 1.2 on, not 1.1.0"),
         (("pytorch", "us-east-1", "<VERSION>", None, "ml.m5.large"), "write it like 2.8.0"),
         (("pytorch", "us-east-1", "2.0", None, "m5.large"), '"m5.large" is not an instance type'),
     ],
 )
-def test_what_has_no_image_is_refused_with_what_to_write(arguments: tuple[str, ...], complaint: str) -> None:
+def test_a_framework_without_an_image_is_refused_with_a_suggestion(arguments: tuple[str, ...], complaint: str) -> None:
     with pytest.raises(InvalidRequest, match=complaint.replace(".", r"\.")):
         retrieve(*arguments)
 

@@ -83,7 +83,7 @@ def test_a_file_system_is_a_source_of_its_own_kind() -> None:
     }
 
 
-def test_what_is_no_location_on_s3_is_told_how_to_get_there() -> None:
+def test_the_error_for_a_local_path_says_how_to_upload_it() -> None:
     with pytest.raises(InvalidRequest, match=r'"data/train" is not on S3; Session\.upload_input'):
         channels("data/train")
 
@@ -110,7 +110,7 @@ def test_the_name_of_the_first_sdk_still_works() -> None:
         ("input_mode", "Fastfile", "File, FastFile or Pipe"),
     ],
 )
-def test_a_word_that_is_misspelt_is_told_what_it_can_be(argument: str, value: str, allowed: str) -> None:
+def test_the_error_for_a_misspelt_word_lists_the_choices(argument: str, value: str, allowed: str) -> None:
     options: dict[str, Any] = {argument: value}
     with pytest.raises(InvalidRequest, match=f'^{argument} is "{value}"; it can be {allowed}.$'):
         TrainingInput("s3://bucket/data", **options)
@@ -132,11 +132,11 @@ def test_several_record_sets_are_as_many_channels() -> None:
 
 
 def test_two_record_sets_cannot_share_a_channel() -> None:
-    with pytest.raises(InvalidRequest, match='Two record sets are for the channel "train"'):
+    with pytest.raises(InvalidRequest, match='Two record sets have the channel "train"'):
         channels([FileSystemRecordSet("fs-1", "EFS", "/mnt", 1, 1)] * 2)
 
 
 @pytest.mark.parametrize("inputs", [3, ["s3://bucket/data"], {"train": 3}])
-def test_what_is_no_input_is_told_what_one_is(inputs: Any) -> None:
+def test_the_error_for_an_invalid_input_says_what_a_valid_one_is(inputs: Any) -> None:
     with pytest.raises(InvalidRequest, match="give an S3 location, a TrainingInput or a FileSystemInput"):
         channels(inputs)

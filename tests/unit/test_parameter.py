@@ -37,5 +37,5 @@ def test_a_scaling_that_there_is_not_is_refused_where_it_is_written() -> None:
 
 
 def test_ends_in_the_wrong_order_are_refused() -> None:
-    with pytest.raises(InvalidRequest, match="from 8 to 1 holds nothing; exchange its ends"):
+    with pytest.raises(InvalidRequest, match="from 8 to 1 is empty; swap the bounds"):
         IntegerParameter(8, 1)

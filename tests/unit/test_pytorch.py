@@ -36,7 +36,7 @@ def test_without_a_script_there_is_nothing_to_train() -> None:
         PyTorch(framework_version="2.0")
 
 
-def test_a_launcher_is_told_in_hyperparameters() -> None:
+def test_a_launcher_is_named_in_hyperparameters() -> None:
     api = RecordingApi()
     estimator = PyTorch(
         "a.py",

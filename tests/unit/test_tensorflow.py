@@ -38,11 +38,11 @@ def test_the_first_parameters_are_in_the_order_of_the_sagemaker_sdk() -> None:
         ({"distribution": {"mpi": {"enabled": True}}}, '"/opt/ml/model"'),
     ],
 )
-def test_a_script_is_told_where_to_keep_its_model(options: dict[str, Any], told: str) -> None:
+def test_a_script_learns_where_to_keep_its_model(options: dict[str, Any], told: str) -> None:
     assert hyperparameters(**options)["model_dir"] == told
 
 
-def test_a_script_may_be_told_nothing() -> None:
+def test_a_script_may_get_no_model_folder() -> None:
     assert "model_dir" not in hyperparameters(model_dir=False)
 
 

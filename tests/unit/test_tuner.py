@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.recording import RecordingApi
 from tests.unit.tuning_answers import definition, description
+from trainyard._sdk.tuning.request import TuningOptions
 from trainyard.debugger import Rule, rule_configs
 from trainyard.estimator import Estimator
 from trainyard.foundation.errors import InvalidRequest
@@ -27,7 +28,6 @@ from trainyard.tuner import (
     WarmStartTypes,
     create_transfer_learning_tuner,
 )
-from trainyard.tuning_request import TuningOptions
 
 IMAGE = "433757028032.dkr.ecr.us-west-2.amazonaws.com/xgboost:1"
 ROLE = "arn:aws:iam::123456789012:role/R"
@@ -267,11 +267,11 @@ def test_class_metadata_may_be_left_out_in_each_way(metadata: Any, api: Recordin
     assert only["StaticHyperParameters"] == {"rounds": "10"}
 
 
-def test_what_is_not_by_the_names_of_the_estimators_is_refused(algorithm: Estimator) -> None:
+def test_keys_other_than_the_names_of_the_estimators_are_refused(algorithm: Estimator) -> None:
     with pytest.raises(InvalidRequest, match="objective_metric_name_dict has nothing for b; the estimators are a, b"):
         HyperparameterTuner.create({"a": algorithm, "b": algorithm}, {"a": "acc"}, {"a": LR, "b": LR})
     tuner = HyperparameterTuner.create({"a": algorithm}, {"a": "acc"}, {"a": LR})
-    with pytest.raises(InvalidRequest, match="inputs must be by the names of the estimators, which are a"):
+    with pytest.raises(InvalidRequest, match="inputs must be a mapping with the names of the estimators: a"):
         tuner.fit("s3://bucket/t")
     with pytest.raises(InvalidRequest, match="at least one estimator"):
         HyperparameterTuner.create({}, {}, {})
@@ -292,16 +292,14 @@ def test_autotune_hints_at_hyperparameters_of_the_users_own(api: RecordingApi, n
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"hyperparameter_ranges": {}}, "no hyperparameter_ranges to search"),
-        ({"hyperparameters_to_keep_static": ["x"]}, "is for autotune=True alone"),
+        ({"hyperparameter_ranges": {}}, "hyperparameter_ranges is empty"),
+        ({"hyperparameters_to_keep_static": ["x"]}, "needs autotune=True"),
         ({"autotune": True, "hyperparameters_to_keep_static": ["x", "x"]}, "has a name twice"),
         ({"strategy": "TPE"}, 'strategy is "TPE"; it can be Bayesian, Random, Hyperband or Grid'),
         ({"strategy": "Hyperband", "early_stopping_type": "Auto"}, "Hyperband stops training jobs itself"),
     ],
 )
-def test_what_no_tuning_job_could_do_is_refused_at_once(
-    options: dict[str, Any], words: str, algorithm: Estimator
-) -> None:
+def test_impossible_tuning_jobs_are_refused_at_once(options: dict[str, Any], words: str, algorithm: Estimator) -> None:
     given = {"hyperparameter_ranges": LR, **options}
     with pytest.raises(InvalidRequest, match=words):
         HyperparameterTuner(algorithm, "acc", **given)
@@ -309,7 +307,7 @@ def test_what_no_tuning_job_could_do_is_refused_at_once(
 
 def test_a_static_name_that_the_estimator_does_not_know_is_refused(algorithm: Estimator) -> None:
     tuner = HyperparameterTuner(algorithm, "acc", LR, autotune=True, hyperparameters_to_keep_static=["epoch"])
-    with pytest.raises(InvalidRequest, match="names epoch, which the estimator has no value for"):
+    with pytest.raises(InvalidRequest, match="names epoch; the estimator has no value for it"):
         tuner.fit(wait=False)
 
 
@@ -335,13 +333,13 @@ def test_instance_groups_are_asked_for_as_training_jobs_have_them(api: Recording
     assert "HyperParameterTuningResourceConfig" not in trained
 
 
-def test_what_a_tuning_job_cannot_carry_is_said(
+def test_options_that_a_tuning_job_cannot_have_are_named(
     api: RecordingApi, algorithm: Estimator, caplog: pytest.LogCaptureFixture
 ) -> None:
     algorithm.rules = [Rule.sagemaker(rule_configs.loss_not_decreasing())]
     with caplog.at_level(logging.WARNING):
         HyperparameterTuner(algorithm, "acc", LR).fit(wait=False)
-    assert "no place for rules, debugger_hook_config; prune_on names rules" in caplog.text
+    assert "do not support rules, debugger_hook_config; use prune_on for rules" in caplog.text
 
 
 def test_an_attached_tuner_is_the_one_that_could_have_made_the_job(api: RecordingApi, session: Session) -> None:
@@ -381,7 +379,7 @@ def test_an_attached_tuner_asks_for_the_same_again(api: RecordingApi, session: S
     assert "_tuning_objective_metric" not in request["TrainingJobDefinition"]["StaticHyperParameters"]
 
 
-# An option that a description tells, each with those that it cannot be without.
+# The options that a description contains, each with the options that it needs.
 TOLD: dict[str, dict[str, Any]] = {
     "strategy": {"strategy": "Random"},
     "objective_type": {"objective_type": "Minimize"},
@@ -400,16 +398,17 @@ TOLD: dict[str, dict[str, Any]] = {
     "autotune": {"autotune": True, "hyperparameters_to_keep_static": ["rounds"]},
     "prune_on": {"prune_on": ("NotANumber", "Overfit")},
 }
-NOT_TOLD = {"base_tuning_job_name"}  # from which only the name of the next job is made
+# Only the names of later jobs depend on it.
+NOT_DESCRIBED = {"base_tuning_job_name"}
 
 
-def test_every_option_is_told_by_a_description_or_says_how_a_job_is_asked_for() -> None:
-    assert {field.name for field in fields(TuningOptions)} == TOLD.keys() | NOT_TOLD
+def test_every_option_is_in_a_description_or_in_the_request_of_a_job() -> None:
+    assert {field.name for field in fields(TuningOptions)} == TOLD.keys() | NOT_DESCRIBED
 
 
 @pytest.fixture(params=TOLD)
 def made(request: pytest.FixtureRequest, api: RecordingApi, algorithm: Estimator) -> HyperparameterTuner:
-    """A tuner with one option, and with all that can be said of its algorithm, whose tuning job can be described."""
+    """Return a tuner with one option and all options of its algorithm. Its tuning job can be described."""
     option = request.param
     assert TOLD[option][option] != getattr(TuningOptions, option), "the option says what it does by default"
     ranges = {**LR, "layers": IntegerParameter(1, 8, "Linear"), "kind": CategoricalParameter(["a", "b"])}
@@ -533,12 +532,12 @@ def test_the_best_estimator_has_the_hyperparameters_of_the_best_job(api: Recordi
 
 
 def test_without_a_best_job_or_any_job_it_is_said_so(session: Session, algorithm: Estimator) -> None:
-    with pytest.raises(InvalidRequest, match="has no best training job: none has measured the objective yet"):
+    with pytest.raises(InvalidRequest, match="has no best training job: none has reported the objective yet"):
         HyperparameterTuner.attach("study", session).best_training_job()
     with pytest.raises(InvalidRequest, match="has no tuning job yet; call fit first"):
         HyperparameterTuner(algorithm, "acc", LR).wait()
 
 
 def test_a_tuner_cannot_deploy_and_says_where_the_model_is(session: Session) -> None:
-    with pytest.raises(InvalidRequest, match=r"do not host models yet; best_estimator\(\).model_data"):
+    with pytest.raises(InvalidRequest, match=r"cannot host models yet; best_estimator\(\).model_data"):
         HyperparameterTuner.attach("study", session).deploy(1, "ml.m5.large")

@@ -1,4 +1,4 @@
-"""What a yard answers of tuning jobs, for tests of what clients make of it."""
+"""Answers of a yard about tuning jobs, for tests of clients."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta

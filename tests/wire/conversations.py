@@ -1,4 +1,4 @@
-"""The other side of the wire: requests as botocore writes them, answers as botocore reads them."""
+"""The client side: requests as botocore writes them, responses as botocore reads them."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -15,7 +15,7 @@ SCOPES = {"s3": "s3", "sts": "sts", "iam": "iam", "cloudwatch": "monitoring"}
 
 
 def written_by_botocore(operation: Any, parameters: dict[str, Any], *, protocol: str) -> HttpRequest:
-    """The request that a client sends, but for its signature, of which there is only the scope."""
+    """Return the request that a client sends, with only the scope of its signature."""
     serialised = create_serializer(protocol, include_validation=False).serialize_to_request(parameters, operation)
     serialised.pop("host_prefix", None)  # as a client does whose endpoint is configured with inject_host_prefix=False
     prepare_request_dict(serialised, endpoint_url=ENDPOINT)
@@ -27,7 +27,7 @@ def written_by_botocore(operation: Any, parameters: dict[str, Any], *, protocol:
 
 
 def http_request(prepared: Any, authorization: str = "") -> HttpRequest:
-    """A request of botocore's as the listener would hand it over."""
+    """Convert a botocore request to the one that the listener passes on."""
     url = urlsplit(prepared.url)
     fields = {"host": url.netloc} | {name.lower(): _text(value) for name, value in prepared.headers.items()}
     if authorization:
@@ -43,9 +43,9 @@ def http_request(prepared: Any, authorization: str = "") -> HttpRequest:
 
 
 def read_by_botocore(operation: Any, response: HttpResponse, *, protocol: str) -> dict[str, Any]:
-    """The answer as a client sees it, without the metadata of the response."""
+    """Parse a response as a client does, without its metadata."""
     assert isinstance(response.body, bytes)
-    # What a client would stream comes back as it is, so long as it is not bytes, which the parser decodes.
+    # The parser decodes bytes, but returns other types unchanged, as for a stream.
     body = bytearray(response.body) if operation.has_streaming_output else response.body
     described = {"status_code": response.status, "headers": HeadersDict(dict(response.headers)), "body": body}
     parsed: dict[str, Any] = create_parser(protocol).parse(described, operation.output_shape)
@@ -54,7 +54,7 @@ def read_by_botocore(operation: Any, response: HttpResponse, *, protocol: str) -
 
 
 class FixedStream:
-    """A ByteStream of one piece, already proven."""
+    """A ByteStream of one piece, already verified."""
 
     trailers: Mapping[str, str] = {}
 

@@ -1,4 +1,4 @@
-"""Values made from the shapes of a model, the same ones in every run, with what tends to break in transit."""
+"""Deterministic sample values for the shapes of a model, chosen to break careless codecs."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ BYTES = bytes(range(256))
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Fills every member of a shape; `millis` is the fraction that its timestamps have where the format has one."""
+    """Fills every member of a shape; `millis` is the fraction of timestamps in formats that have one."""
 
     millis: int = 0
 
@@ -55,7 +55,7 @@ class Sampler:
 
 
 def _reaches(shape: Any, names: set[str]) -> bool:
-    """Whether a list or a map leads straight back to a structure that is being filled."""
+    """Whether a list or a map refers to a structure that is being filled."""
     while shape.type_name in ("list", "map"):
         shape = shape.member if shape.type_name == "list" else shape.value
     return shape.name in names

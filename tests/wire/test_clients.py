@@ -1,4 +1,4 @@
-"""Whole calls of an unmodified boto3 client, answered by the codecs without a socket in between."""
+"""Whole calls of an unmodified boto3 client, served by the codecs without a socket."""
 
 import gzip
 from collections.abc import Callable
@@ -21,7 +21,7 @@ Answer = Callable[[Route, dict[str, Any]], dict[str, Any]]
 
 
 class Yard:
-    """Answers the calls of one client, and keeps the last request, its route and its shape."""
+    """Serves the calls of one client, and stores the last request, its route and its shape."""
 
     def __init__(self, router: Router, answer: Answer) -> None:
         self._router, self._answer = router, answer
@@ -49,7 +49,7 @@ class Yard:
 
 
 class _Raw:
-    """What urllib3 would hand botocore."""
+    """The response object that botocore expects from urllib3."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -173,7 +173,7 @@ def test_an_upload_is_routed_by_path_and_its_framing_is_undone(connect: Connect)
     assert yard.shape["Body"].content == b"content"
 
 
-def test_a_chunked_upload_over_tls_tells_the_length_and_encoding_of_the_object(connect: Connect) -> None:
+def test_a_chunked_upload_over_tls_has_the_length_and_encoding_of_the_object(connect: Connect) -> None:
     client, yard = connect("s3", endpoint_url="https://127.0.0.1:9001")
     client.put_object(Bucket="bucket", Key="key", Body=b"content", ContentEncoding="gzip")
     assert "aws-chunked" in yard.request.headers["content-encoding"]
@@ -255,7 +255,7 @@ def test_an_invocation_carries_its_body_and_headers_both_ways(connect: Connect) 
     assert (got["Body"].read(), got["ContentType"]) == (b"[1]", "application/json")
 
 
-def test_an_error_of_the_model_tells_the_models_own_status(connect: Connect) -> None:
+def test_an_error_in_the_model_has_the_models_status(connect: Connect) -> None:
     def refuse(route: Route, shape: dict[str, Any]) -> dict[str, Any]:
         raise Fault(
             "ModelError", "It broke.", status=424, members={"OriginalStatusCode": "500", "OriginalMessage": "x"}

@@ -1,4 +1,4 @@
-"""Whatever comes, a shape or a fault comes of it, and the fault is well formed."""
+"""Any input gives a shape or a fault, and the fault is well formed."""
 
 import json
 from typing import Any

@@ -9,10 +9,10 @@ import numpy as np
 from smdebug import modes
 
 from trainyard.formats.tensors.contract import Mode
-from trainyard.formats.tensors.trial import create_trial
+from trainyard.formats.tensors.trials.trial import create_trial
 from trainyard.instance.hook.configuration import parse_config
-from trainyard.instance.hook.keras import KERAS, BatchCallback, watch_fitting
-from trainyard.instance.hook.recording import Recording
+from trainyard.instance.hook.keras import KERAS, BatchCallback, attach_to_fitting
+from trainyard.instance.hook.recording import HookRecording
 
 
 def model() -> Any:
@@ -63,8 +63,8 @@ def train_without_a_word(folder: str) -> None:
     """As a job does with a script that knows of nothing."""
     weights = {"CollectionName": "weights", "CollectionParameters": {"save_interval": "1"}}
     content = {"LocalPath": folder, "CollectionConfigurations": [weights]}
-    recording = Recording(parse_config(content, framework=KERAS))
-    watch_fitting(lambda: BatchCallback(recording))
+    recording = HookRecording(parse_config(content, framework=KERAS))
+    attach_to_fitting(lambda: BatchCallback(recording))
     x, y = data()
     trained = model()
     trained.fit(x, y, 8, 1, 0, [keras.callbacks.TerminateOnNaN()], 0.25)  # callbacks by their place
@@ -84,7 +84,7 @@ def train_where_gradients_are_seen(folder: str) -> None:
     saved = [
         {"CollectionName": name, "CollectionParameters": {"save_interval": "1"}} for name in ("weights", "gradients")
     ]
-    recording = Recording(parse_config({"LocalPath": folder, "CollectionConfigurations": saved}, framework=KERAS))
+    recording = HookRecording(parse_config({"LocalPath": folder, "CollectionConfigurations": saved}, framework=KERAS))
     x, y = data()
     model().fit(x, y, batch_size=8, epochs=1, verbose=0, callbacks=[BatchCallback(recording)])
     recording.close()

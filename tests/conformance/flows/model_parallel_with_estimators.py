@@ -230,7 +230,7 @@ def is_refused(kit: Any) -> None:
         kit.estimator("print('never')", distribution=distribution(PARAMETERS | {"partitions": 3})).fit(wait=False)
     except Exception as error:  # each package has another
         refused = str(error)
-    assert "partitions 3, but the job has 2 ranks; start a multiple of 3" in refused, refused
+    assert "partitions 3, but the job has 2 ranks; their number must be a multiple of 3" in refused, refused
 
 
 main(*sys.argv[1:])

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from trainyard.formats.tensors.contract import Kind, Mode
-from trainyard.formats.tensors.trial import create_trial
+from trainyard.formats.tensors.trials.trial import create_trial
 from trainyard.instance.hook.jax import JaxHook
 
 

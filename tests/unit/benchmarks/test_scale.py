@@ -8,7 +8,7 @@ from benchmarks.scale.promises import broken_promises
 from benchmarks.scale.references import first_come, least_end_s, unfragmented
 from benchmarks.scale.workload import Outage, nodes, outages, workload
 from trainyard.engines.catalog import Catalog
-from trainyard.foundation.jobs import Status
+from trainyard.foundation.jobs.status import Status
 
 CATALOG = Catalog.read(Path("no such file"))
 TYPES = {

@@ -2,8 +2,6 @@ import ast
 import os
 from pathlib import Path
 
-import pytest
-
 from scripts.mutants.__main__ import EQUIVALENT, known_equivalents
 from scripts.mutants.core import AREAS
 from scripts.mutants.operators import changes_of, mutants_of
@@ -14,38 +12,37 @@ def faults(source: str) -> set[str]:
     return {mutant.after for mutant in mutants_of(source)}
 
 
-@pytest.mark.parametrize(
-    ("line", "fault"),
-    [
-        ("ok = a < b", "ok = a <= b"),
-        ("ok = a is None", "ok = a is not None"),
-        ("ok = a and b", "ok = a or b"),
-        ("ok = a and b", "ok = (b)"),
-        ("ok = not a", "ok = (a)"),
-        ("n = a + b", "n = a - b"),
-        ("n += 2", "n -= 2"),
-        ("n = 7", "n = 8"),
-        ("n = 7", "n = (6)"),
-        ("on = True", "on = False"),
-        ("x = -a", "x = a"),
-        ("name = 'a'", "name = 'azz'"),
-        ("name = f'{a}.json'", "name = f'.json'"),
-        ("sync(folder)", "pass"),
-        ("self.x = 1", "pass"),
-        ("x = copy(a, b)", "x = copy(b, a)"),
-        ("x = open(a, mode=b)", "x = open(a)"),
-        ("x = max(a, b)", "x = min(a, b)"),
-        ("x = sorted(a)", "x = a"),
-        ("x = (a, b)", "x = (a,)"),
-        ("x = {a: b}", "x = {}"),
-        ("x = a[:3]", "x = a[:]"),
-        ("x = [a for a in b if a]", "x = [a for a in b if True]"),
-        ("raise NotFound(a)", "raise RuntimeError(a)"),
-        ("with suppress(OSError): pass", "with suppress(): pass"),
-    ],
-)
-def test_a_line_has_the_faults_that_a_programmer_could_make(line: str, fault: str) -> None:
-    assert fault in faults(line)
+FAULTS = [
+    ("ok = a < b", "ok = a <= b"),
+    ("ok = a is None", "ok = a is not None"),
+    ("ok = a and b", "ok = a or b"),
+    ("ok = a and b", "ok = (b)"),
+    ("ok = not a", "ok = (a)"),
+    ("n = a + b", "n = a - b"),
+    ("n += 2", "n -= 2"),
+    ("n = 7", "n = 8"),
+    ("n = 7", "n = (6)"),
+    ("on = True", "on = False"),
+    ("x = -a", "x = a"),
+    ("name = 'a'", "name = 'azz'"),
+    ("name = f'{a}.json'", "name = f'.json'"),
+    ("sync(folder)", "pass"),
+    ("self.x = 1", "pass"),
+    ("x = copy(a, b)", "x = copy(b, a)"),
+    ("x = open(a, mode=b)", "x = open(a)"),
+    ("x = max(a, b)", "x = min(a, b)"),
+    ("x = sorted(a)", "x = a"),
+    ("x = (a, b)", "x = (a,)"),
+    ("x = {a: b}", "x = {}"),
+    ("x = a[:3]", "x = a[:]"),
+    ("x = [a for a in b if a]", "x = [a for a in b if True]"),
+    ("raise NotFound(a)", "raise RuntimeError(a)"),
+    ("with suppress(OSError): pass", "with suppress(): pass"),
+]
+
+
+def test_a_line_has_the_faults_that_a_programmer_could_make() -> None:
+    assert [(line, fault) for line, fault in FAULTS if fault not in faults(line)] == []
 
 
 def test_faults_of_whole_statements() -> None:
@@ -56,7 +53,7 @@ def test_faults_of_whole_statements() -> None:
     assert "@(lambda decorated: decorated)" in faults("@contextmanager\ndef f():\n    yield a\n")
 
 
-def test_what_people_and_type_checkers_read_is_left_alone() -> None:
+def test_text_for_people_and_type_checkers_is_not_mutated() -> None:
     assert (
         faults('"""Text."""\n\nimport os\nlog = logging.getLogger("a")\nassert a < b, "text"\nlog.info("a", 1)\n')
         == set()

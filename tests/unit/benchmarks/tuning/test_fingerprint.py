@@ -13,7 +13,7 @@ def test_other_code_means_something_else() -> None:
     assert meaning(PROGRAM) != meaning(PROGRAM.replace("a + b", "a - b"))
 
 
-def test_what_else_was_imported_does_not_change_a_fingerprint() -> None:
+def test_other_imports_do_not_change_a_fingerprint() -> None:
     before = fingerprint.__wrapped__("trainyard.insight.tuning.advice")
     importlib.import_module("trainyard.insight.tuning.median")
     assert fingerprint.__wrapped__("trainyard.insight.tuning.advice") == before

@@ -55,14 +55,14 @@ def test_four_workers_are_always_busy_and_end_in_an_order_of_their_own() -> None
     assert engine.counts == [0, 1, 2] + [3] * 37
 
 
-def test_noise_is_told_and_not_in_the_truth() -> None:
+def test_noise_is_in_the_reported_value_and_not_in_the_truth() -> None:
     engine = Random(NOISY.ranges, seed=0, workers=1)
     trials = simulate(NOISY, engine, workers=1, evaluations=10, seed=0)
     assert all(trial.truth == NOISY.truth(trial.values) for trial in trials)
     assert all(trial.told != trial.truth for trial in trials)
 
 
-def test_a_failed_trial_is_told_as_none() -> None:
+def test_a_failed_trial_is_reported_as_none() -> None:
     engine = Random(FAILING.ranges, seed=0, workers=1)
     trials = simulate(FAILING, engine, workers=1, evaluations=40, seed=0)
     failed = [trial for trial in trials if trial.truth is None]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.engines.cluster.contract import Seat
+from trainyard.engines.cluster.contract import InstancePlacement
 from trainyard.engines.contract import AttemptRef, InstanceRef, Node
 from trainyard.foundation.errors import Unavailable
 from trainyard.link.contract import LimitSpec
@@ -19,20 +19,20 @@ def cluster(tmp_path: Path) -> LoopbackCluster:
     return LoopbackCluster(tmp_path / "nodes", tmp_path / "agents", [NODE])
 
 
-def seats(attempt: AttemptRef, count: int) -> list[Seat]:
+def placements(attempt: AttemptRef, count: int) -> list[InstancePlacement]:
     names = [f"algo-{number}" for number in range(1, count + 1)]
-    return [Seat(InstanceRef(attempt, name), NODE.name, LimitSpec()) for name in names]
+    return [InstancePlacement(InstanceRef(attempt, name), NODE.name, LimitSpec()) for name in names]
 
 
 def test_a_job_that_is_alone_shares_what_slots_there_are(cluster: LoopbackCluster) -> None:
     wide = AttemptRef("wide", 1)
 
-    asyncio.run(cluster.reserve(wide, seats(wide, 2)))
+    asyncio.run(cluster.reserve(wide, placements(wide, 2)))
 
 
 def test_a_job_has_no_room_beside_one_that_has_all_slots(cluster: LoopbackCluster) -> None:
     first, second = AttemptRef("first", 1), AttemptRef("second", 1)
-    asyncio.run(cluster.reserve(first, seats(first, 1)))
+    asyncio.run(cluster.reserve(first, placements(first, 1)))
 
-    with pytest.raises(Unavailable, match="no room for"):
-        asyncio.run(cluster.reserve(second, seats(second, 1)))
+    with pytest.raises(Unavailable, match="too little free for"):
+        asyncio.run(cluster.reserve(second, placements(second, 1)))

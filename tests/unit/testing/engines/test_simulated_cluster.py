@@ -9,8 +9,8 @@ import pytest
 from trainyard.engines.contract import InstanceRef, Node
 from trainyard.foundation.errors import Unavailable
 from trainyard.link.contract import CommandKind, FrameKind
-from trainyard.testing.engines.samples import Surroundings, attempt_specs
-from trainyard.testing.engines.simulated_cluster import LEASE, MARGIN, Plot, SimulatedCluster
+from trainyard.testing.engines.samples import SampleEnvironment, attempt_specs
+from trainyard.testing.engines.simulated_cluster import LEASE, MARGIN, SimulatedCluster, SimulatedProgram
 from trainyard.testing.simulated_time import SimulatedTime
 
 HOUR = timedelta(hours=1)
@@ -25,7 +25,7 @@ class World:
     folder: Path
 
     def start(self, node: str = "left", *, attempt: int = 1) -> InstanceRef:
-        specs = attempt_specs(Surroundings(self.folder / "objects"), job_id="job", attempt=attempt)
+        specs = attempt_specs(SampleEnvironment(self.folder / "objects"), job_id="job", attempt=attempt)
         (instance,) = self.cluster.start([replace(spec, node=node) for spec in specs])
         self.told.clear()
         return instance
@@ -42,11 +42,13 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     clock, told = SimulatedTime(), list[str]()
-    cluster = SimulatedCluster(tmp_path / "jobs", nodes=NODES, plot=lambda _: Plot(HOUR), clock=clock, tell=told.append)
+    cluster = SimulatedCluster(
+        tmp_path / "jobs", nodes=NODES, plot=lambda _: SimulatedProgram(HOUR), clock=clock, tell=told.append
+    )
     return World(cluster, clock, told, tmp_path)
 
 
-def test_an_instance_ends_when_its_time_is_over_and_somebody_is_told(world: World) -> None:
+def test_an_instance_ends_when_its_time_is_over_and_the_yard_is_woken(world: World) -> None:
     instance = world.start()
     world.after(HOUR - timedelta(seconds=1))
     assert world.cluster.is_alive(instance)
@@ -72,7 +74,7 @@ def test_a_node_that_is_cut_off_is_no_capacity_but_its_instances_are_not_dead_be
     world.after(timedelta(seconds=1))
 
     assert not world.cluster.is_alive(instance)
-    assert world.cluster.was_taken(instance)
+    assert world.cluster.has_lost_node(instance)
     assert world.outcome(instance) == ""
     world.cluster.end(instance.attempt)
 
@@ -88,7 +90,7 @@ def test_a_node_that_is_back_in_time_tells_what_happened_meanwhile(world: World)
 
     assert world.outcome(instance) == "completed"
     world.after(HOUR)
-    assert not world.cluster.was_taken(instance)
+    assert not world.cluster.has_lost_node(instance)
 
 
 def test_a_command_reaches_a_node_when_it_is_back(world: World) -> None:

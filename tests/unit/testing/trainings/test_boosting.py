@@ -29,14 +29,14 @@ def losses(training: BoostedTraining, seed: int = 0) -> Losses:
 
 
 @pytest.mark.parametrize("name", BOOSTED)
-def test_a_healthy_booster_learns_what_it_has_not_seen(name: str) -> None:
+def test_a_healthy_booster_generalizes(name: str) -> None:
     seen = losses(BOOSTED[name])
     assert seen.validation[-1] < 0.9 * seen.validation[0]
     assert seen.validation[-1] < 2 * seen.training[-1]
 
 
 @pytest.mark.parametrize("name", BOOSTING_FAULTS)
-def test_a_fault_makes_another_run_of_the_same_training(name: str) -> None:
+def test_a_fault_changes_the_run_of_a_training(name: str) -> None:
     fault = BOOSTING_FAULTS[name]
     assert losses(fault.twin).validation != losses(fault.of).validation
     assert fault.summary.endswith(".")

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from tests.unit.testing.trainings.seeing import Seeing, seen
+from tests.unit.testing.trainings.step_capture import StepCapture, capture_steps
 from trainyard.testing.trainings import TRAININGS
 
 # Guessing is right about a tenth of ten digits, half of the reviews and a seventh of the letters.
@@ -22,14 +22,14 @@ def test_a_healthy_training_learns(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["mlp", "cnn", "transformer", "fine_tuning"])
-def test_it_is_evaluated_after_each_epoch_where_scripts_do_so(name: str) -> None:
-    assert TRAININGS[name].prepared(0).evaluates_each_epoch
+def test_trainings_are_evaluated_after_each_epoch(name: str) -> None:
+    assert TRAININGS[name].make_setup(0).evaluates_each_epoch
 
 
 @pytest.mark.parametrize("name", TRAININGS)
 def test_a_seed_repeats_its_run_and_another_seed_does_not(name: str) -> None:
-    first, again = (seen(TRAININGS[name], 0, 5, seed=3) for _ in range(2))
-    other = seen(TRAININGS[name], 0, 5, seed=4)
+    first, again = (capture_steps(TRAININGS[name], 0, 5, seed=3) for _ in range(2))
+    other = capture_steps(TRAININGS[name], 0, 5, seed=4)
     assert [step.loss for step in first] == [step.loss for step in again]
     assert all(torch.equal(first[1].weights[each], again[1].weights[each]) for each in first[1].weights)
     assert [step.loss for step in first] != [step.loss for step in other]
@@ -43,27 +43,27 @@ def test_a_run_leaves_the_random_numbers_of_its_caller_alone() -> None:
     assert torch.equal(torch.rand(3), expected)
 
 
-def test_activations_are_found_by_the_names_that_rules_look_for() -> None:
-    (step,) = seen(TRAININGS["mlp"], 0)
+def test_activations_have_the_names_that_rules_expect() -> None:
+    (step,) = capture_steps(TRAININGS["mlp"], 0)
     assert {"layer1.relu", "layer2.relu"} <= step.outputs.keys()
-    (step,) = seen(TRAININGS["regression"], 0)
+    (step,) = capture_steps(TRAININGS["regression"], 0)
     assert {"layer1.tanh", "layer2.tanh"} <= step.outputs.keys()
-    (step,) = seen(TRAININGS["transformer"], 0)
+    (step,) = capture_steps(TRAININGS["transformer"], 0)
     assert {"embedding", "blocks.0.attention.softmax", "blocks.1.mlp.gelu"} <= step.outputs.keys()
 
 
-def test_labels_and_predictions_are_given_out_in_each_step() -> None:
-    (step,) = seen(TRAININGS["cnn"], 40)
+def test_labels_and_predictions_are_recorded_in_each_step() -> None:
+    (step,) = capture_steps(TRAININGS["cnn"], 40)
     assert torch.equal(step.records["labels"], step.records["predictions"]) is False
     assert float((step.records["labels"] == step.records["predictions"]).float().mean()) > 0.7
 
 
-def test_a_watch_is_told_of_each_change_of_mode() -> None:
+def test_a_watch_receives_each_change_of_mode() -> None:
     told: list[str] = []
 
-    class Listening(Seeing):
+    class Listening(StepCapture):
         def mode(self, mode: str) -> None:
             told.append(mode)
 
     TRAININGS["mlp"].run(0, watch=Listening([1000]))
-    assert told == ["TRAIN", "EVAL"] * TRAININGS["mlp"].prepared(0).epochs
+    assert told == ["TRAIN", "EVAL"] * TRAININGS["mlp"].make_setup(0).epochs

@@ -3,7 +3,7 @@ import time
 
 import torch
 
-from tests.unit.testing.trainings.seeing import seen
+from tests.unit.testing.trainings.step_capture import capture_steps
 from trainyard.testing.trainings import TRAININGS, reviews
 from trainyard.testing.trainings.faults import FAULTS
 from trainyard.testing.trainings.faults.data import STALL_S
@@ -11,7 +11,7 @@ from trainyard.testing.trainings.faults.data import STALL_S
 
 def test_a_poisoned_batch_holds_one_nan_at_its_step_and_none_before() -> None:
     fault = FAULTS["poisoned_batch"]
-    before, after = seen(fault, fault.step - 1, fault.step)
+    before, after = capture_steps(fault, fault.step - 1, fault.step)
     assert math.isfinite(before.loss)
     assert int(after.inputs["block1.conv"].isnan().sum()) == 1
     assert math.isnan(after.loss)
@@ -26,21 +26,21 @@ def test_an_outlier_makes_one_spike_and_passes() -> None:
 
 def test_blank_images_are_all_zero_from_their_step_on() -> None:
     fault = FAULTS["blank_images"]
-    before, first, later = seen(fault, fault.step - 1, fault.step, fault.step + 50)
+    before, first, later = capture_steps(fault, fault.step - 1, fault.step, fault.step + 50)
     assert before.inputs["block1.conv"].any()
     assert not first.inputs["block1.conv"].any()
     assert not later.inputs["block1.conv"].any()
 
 
-def test_a_stalled_loader_takes_its_time_once() -> None:
+def test_a_stalled_loader_delays_one_batch() -> None:
     fault = FAULTS["stalled_loader"]
     beginning = time.monotonic()
-    seen(fault, fault.step)
+    capture_steps(fault, fault.step)
     assert time.monotonic() - beginning >= STALL_S
 
 
 def test_rare_classes_have_five_samples_each_and_are_not_learned() -> None:
-    counts = FAULTS["rare_classes"].twin.prepared(0).batches.samples.targets.bincount()
+    counts = FAULTS["rare_classes"].twin.make_setup(0).batches.samples.targets.bincount()
     assert counts[:5].min() > 100
     assert counts[5:].tolist() == [5] * 5
     assert FAULTS["rare_classes"].run(0).metric < 0.75
@@ -53,38 +53,42 @@ def test_from_shuffled_labels_nothing_is_learned() -> None:
 
 
 def test_confused_labels_make_eights_of_threes() -> None:
-    (step,) = seen(FAULTS["confused_labels"], 200)
-    training = TRAININGS["cnn"].prepared(0).batches.samples.targets.bincount()
-    confused = FAULTS["confused_labels"].twin.prepared(0).batches.samples.targets.bincount()
+    (step,) = capture_steps(FAULTS["confused_labels"], 200)
+    training = TRAININGS["cnn"].make_setup(0).batches.samples.targets.bincount()
+    confused = FAULTS["confused_labels"].twin.make_setup(0).batches.samples.targets.bincount()
     assert confused[3] < 0.3 * training[3]
     assert confused[8] > 1.5 * training[8]
     assert float((step.records["labels"] == step.records["predictions"]).float().mean()) > 0.8
 
 
-def test_few_samples_are_learned_by_heart_and_teach_little() -> None:
+def test_few_samples_are_memorized() -> None:
     outcome = FAULTS["few_samples"].run(0)
     assert sum(outcome.losses[-20:]) / 20 < 0.01
     assert outcome.metric < 0.9
 
 
 def test_raw_pixels_are_far_from_the_mean_zero() -> None:
-    healthy, raw = (seen(each, 0)[0].inputs["block1.conv"] for each in (TRAININGS["cnn"], FAULTS["raw_pixels"]))
+    healthy, raw = (
+        capture_steps(each, 0)[0].inputs["block1.conv"] for each in (TRAININGS["cnn"], FAULTS["raw_pixels"])
+    )
     assert abs(float(healthy.mean())) < 0.2
     assert float(raw.mean()) > 3
     assert float(raw.max()) == 16
 
 
 def test_padded_sequences_are_mostly_padding() -> None:
-    healthy, padded = (seen(each, 0)[0].inputs["embedding"] for each in (TRAININGS["rnn"], FAULTS["padded_sequences"]))
+    healthy, padded = (
+        capture_steps(each, 0)[0].inputs["embedding"] for each in (TRAININGS["rnn"], FAULTS["padded_sequences"])
+    )
     assert _padding(healthy) < 0.5
     assert _padding(padded) > 0.8
 
 
-def test_of_unknown_words_the_embedding_learns_nothing() -> None:
-    steps = seen(FAULTS["unknown_words"], *range(20))
+def test_the_embedding_learns_nothing_of_unknown_words() -> None:
+    steps = capture_steps(FAULTS["unknown_words"], *range(20))
     touched = torch.stack([step.gradients["embedding.weight"].any(1) for step in steps]).any(0)
     assert float(touched.float().mean()) < 0.3
-    healthy = seen(TRAININGS["rnn"], *range(20))
+    healthy = capture_steps(TRAININGS["rnn"], *range(20))
     touched = torch.stack([step.gradients["embedding.weight"].any(1) for step in healthy]).any(0)
     assert float(touched.float().mean()) > 0.9
 

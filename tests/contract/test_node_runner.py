@@ -14,14 +14,15 @@ from pathlib import Path
 import pytest
 
 from trainyard.engines.cluster import mirror
-from trainyard.engines.cluster.contract import Pulled
-from trainyard.engines.cluster.keeper import NodeKeeper
+from trainyard.engines.cluster.contract import PullResult
+from trainyard.engines.cluster.node_runner import NodeRunner
 from trainyard.engines.contract import InstanceRef
 from trainyard.engines.local import LocalEngine
 from trainyard.formats.logs import LogReader
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.errors import Conflict, InvalidRequest, Unavailable
 from trainyard.foundation.locations import BucketRef, Location
+from trainyard.link.agent_process import ProcessIdentity, find_agent_process
 from trainyard.link.contract import (
     Command,
     CommandKind,
@@ -34,10 +35,9 @@ from trainyard.link.contract import (
 )
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.lease import Lease
-from trainyard.link.presence import Presence, presence_of
 from trainyard.link.spool import read_frames
 from trainyard.objects.filesystem import FilesystemObjects
-from trainyard.testing.engines.samples import ACCOUNT, BUCKET, ENDLESS, REGION, Surroundings, attempt_specs
+from trainyard.testing.engines.samples import ACCOUNT, BUCKET, ENDLESS, REGION, SampleEnvironment, attempt_specs
 from trainyard.testing.eventually import eventually
 
 JOB_USER = 20001  # of the jobs, where the tests run as root
@@ -92,10 +92,10 @@ pathlib.Path(f"/opt/ml/output/data/{host}").write_text(pathlib.Path("/etc/hosts"
 
 
 @pytest.fixture
-def surroundings(tmp_path: Path) -> Surroundings:
+def environment(tmp_path: Path) -> SampleEnvironment:
     with closing(FilesystemObjects(tmp_path / "objects")) as objects:
         objects.create_bucket(BucketRef(ACCOUNT, BUCKET), region=REGION, now=utc_now())
-    return Surroundings(tmp_path / "objects", uid=JOB_USER if os.geteuid() == 0 else None)
+    return SampleEnvironment(tmp_path / "objects", uid=JOB_USER if os.geteuid() == 0 else None)
 
 
 class Visit:
@@ -107,36 +107,36 @@ class Visit:
         self.node = place / spec.node
         self.folder = self.instance.folder(self.node / "jobs")
         self.mirror = self.instance.folder(place / "yard")
-        self.others: dict[str, NodeKeeper] = {}
+        self.others: dict[str, NodeRunner] = {}
         self.engine = LocalEngine(self.node / "jobs", agents, forks=False, orphans=True)
-        self.keeper = self.make_keeper()
+        self.runner = self.make_runner()
         self.heard = ""
         self.is_cut_off = False  # then nothing that the yard says renews the lease
 
-    def make_keeper(self) -> NodeKeeper:
-        return NodeKeeper(self.node, self.instance, engine=self.engine, siblings=lambda name, _: self.others[name])
+    def make_runner(self) -> NodeRunner:
+        return NodeRunner(self.node, self.instance, engine=self.engine, siblings=lambda name, _: self.others[name])
 
     def start(self) -> None:
-        prepared = self.keeper.prepare(self.spec)
+        prepared = self.runner.prepare(self.spec)
         self.heard = prepared.stamp
         self.spec = replace(self.spec, master_port=self.spec.master_port or prepared.port)
-        self.keeper.start(self.spec, heard=self.heard)
+        self.runner.start(self.spec, heard=self.heard)
 
-    def pull(self, *commands: Command, wait_s: float = 0.2) -> Pulled:
+    def pull(self, *commands: Command, wait_s: float = 0.2) -> PullResult:
         heard = "" if self.is_cut_off else self.heard
-        pulled = self.keeper.pull(mirror.cursors(self.mirror), commands, wait_s=wait_s, heard=heard)
+        pulled = self.runner.pull(mirror.mirrored_sizes(self.mirror), commands, wait_s=wait_s, heard=heard)
         self.heard = pulled.stamp
-        mirror.apply(self.mirror, pulled.pieces)
+        mirror.apply_chunks(self.mirror, pulled.chunks)
         return pulled
 
-    def pull_until(self, is_so: Callable[[Pulled], object]) -> Pulled:
-        def once() -> Pulled | None:
+    def pull_until(self, is_so: Callable[[PullResult], object]) -> PullResult:
+        def once() -> PullResult | None:
             pulled = self.pull()
             return pulled if is_so(pulled) else None
 
         return eventually(once)  # type: ignore[return-value]
 
-    def pull_to_the_end(self) -> Pulled:
+    def pull_to_the_end(self) -> PullResult:
         return self.pull_until(lambda pulled: not pulled.is_alive and pulled.is_all)
 
     def wait_for(self, line: str) -> None:
@@ -151,8 +151,8 @@ class Visit:
         return read_frames(self.mirror.spool, 0).frames
 
     @property
-    def agent(self) -> Presence:
-        presence = presence_of(self.folder.root)
+    def agent(self) -> ProcessIdentity:
+        presence = find_agent_process(self.folder.root)
         assert presence is not None
         return presence
 
@@ -175,44 +175,44 @@ def visit(tmp_path: Path, agents: Path) -> Iterator[Callable[[InstanceSpec], Vis
     for each in made:
         with suppress(ProcessLookupError, AssertionError):
             os.kill(each.agent.pid, signal.SIGCONT)
-        each.keeper.end(patience_s=20)
+        each.runner.end(patience_s=20)
 
 
-def one(surroundings: Surroundings, code: str, *, lease_s: int = 60, grace_s: int = 5) -> InstanceSpec:
-    (spec,) = attempt_specs(surroundings, code)
+def one(environment: SampleEnvironment, code: str, *, lease_s: int = 60, grace_s: int = 5) -> InstanceSpec:
+    (spec,) = attempt_specs(environment, code)
     return replace(spec, lease_s=lease_s, grace_s=grace_s)
 
 
 def test_an_instance_is_mirrored_to_its_end_and_forgotten(
-    visit: Callable[[InstanceSpec], Visit], surroundings: Surroundings
+    visit: Callable[[InstanceSpec], Visit], environment: SampleEnvironment
 ) -> None:
-    there = visit(one(surroundings, "print('hello')"))
+    there = visit(one(environment, "print('hello')"))
     there.start()
 
     last = there.pull_to_the_end()
 
     assert there.log == ["hello"]
     assert there.frames[-1].payload["outcome"] == "completed"
-    assert not last.was_taken
-    for path, size in mirror.cursors(there.folder).items():
+    assert not last.has_lost_node
+    for path, size in mirror.mirrored_sizes(there.folder).items():
         assert (there.mirror.root / path).read_bytes() == (there.folder.root / path).read_bytes(), f"{size} of {path}"
-    there.keeper.end(patience_s=10)
-    there.keeper.forget()
+    there.runner.end(patience_s=10)
+    there.runner.forget()
     assert not there.folder.root.exists()
     assert not there.pull().is_known
     with pytest.raises(Conflict):
-        there.keeper.start(there.spec, heard=there.heard)
+        there.runner.start(there.spec, heard=there.heard)
 
 
-def test_a_keeper_made_anew_goes_on_and_a_command_that_comes_twice_counts_once(
-    visit: Callable[[InstanceSpec], Visit], surroundings: Surroundings
+def test_a_new_runner_continues_and_a_repeated_command_counts_once(
+    visit: Callable[[InstanceSpec], Visit], environment: SampleEnvironment
 ) -> None:
-    there = visit(one(surroundings, f"print('up', flush=True); {ENDLESS}"))
+    there = visit(one(environment, f"print('up', flush=True); {ENDLESS}"))
     there.start()
     there.wait_for("up")
     before = there.agent
 
-    there.keeper = there.make_keeper()
+    there.runner = there.make_runner()
     there.start()
     assert there.pull().is_alive
     assert there.agent == before
@@ -225,39 +225,39 @@ def test_a_keeper_made_anew_goes_on_and_a_command_that_comes_twice_counts_once(
     assert (there.frames[-1].payload["outcome"], there.frames[-1].payload["reason"]) == ("stopped", "user")
 
 
-def test_neither_the_agent_nor_what_watches_its_lease_is_a_child_of_the_keeper(
-    visit: Callable[[InstanceSpec], Visit], surroundings: Surroundings
+def test_neither_the_agent_nor_what_watches_its_lease_is_a_child_of_the_runner(
+    visit: Callable[[InstanceSpec], Visit], environment: SampleEnvironment
 ) -> None:
-    there = visit(one(surroundings, ENDLESS))
+    there = visit(one(environment, ENDLESS))
     there.start()
     there.pull_until(lambda _: any(frame.kind is FrameKind.STATUS for frame in there.frames))
 
-    pids = [there.agent.pid, *wardens(there.folder)]
+    pids = [there.agent.pid, *watchdogs(there.folder)]
 
     assert len(pids) == 2
     assert os.getpid() not in map(parent_of, pids)
 
 
 def test_a_start_that_arrives_after_its_lease_starts_nothing(
-    visit: Callable[[InstanceSpec], Visit], surroundings: Surroundings
+    visit: Callable[[InstanceSpec], Visit], environment: SampleEnvironment
 ) -> None:
-    there = visit(one(surroundings, ENDLESS))
-    prepared = there.keeper.prepare(there.spec)
+    there = visit(one(environment, ENDLESS))
+    prepared = there.runner.prepare(there.spec)
     seconds, _, boot = prepared.stamp.partition("@")
 
     for late in (f"{float(seconds) - 61:.3f}@{boot}", f"{seconds}@another-boot", ""):
         with pytest.raises(Unavailable, match="lease"):
-            there.keeper.start(there.spec, heard=late)
+            there.runner.start(there.spec, heard=late)
 
     assert not there.pull().is_alive
-    assert presence_of(there.folder.root) is None
+    assert find_agent_process(there.folder.root) is None
 
 
 @pytest.mark.slow
 def test_a_program_without_a_lease_saves_and_is_stopped_in_time(
-    visit: Callable[[InstanceSpec], Visit], surroundings: Surroundings, tmp_path: Path
+    visit: Callable[[InstanceSpec], Visit], environment: SampleEnvironment, tmp_path: Path
 ) -> None:
-    spec = one(surroundings, SAVES, lease_s=6, grace_s=3)
+    spec = one(environment, SAVES, lease_s=6, grace_s=3)
     there = visit(replace(spec, checkpoint=SyncSpec(f"s3://{BUCKET}/ck", "/opt/ml/checkpoints")))
     there.start()
     there.wait_for("ready")
@@ -267,9 +267,9 @@ def test_a_program_without_a_lease_saves_and_is_stopped_in_time(
     last = there.pull_to_the_end()
 
     assert lease.left_s > 0
-    assert last.was_taken
+    assert last.has_lost_node
     assert FrameKind.ENDED not in [frame.kind for frame in there.frames]
-    assert "Nothing was heard of the yard" in there.frames[-1].payload["text"]
+    assert "The yard could not be reached" in there.frames[-1].payload["text"]
     with closing(FilesystemObjects(tmp_path / "objects")) as objects:
         keys = [each.key for each in objects.list_objects(BucketRef(ACCOUNT, BUCKET)).objects]
     assert keys == ["ck/last"]  # and no model
@@ -277,10 +277,10 @@ def test_a_program_without_a_lease_saves_and_is_stopped_in_time(
 
 @pytest.mark.parametrize("is_agent_stopped", [False, True])
 def test_nothing_runs_after_the_lease(
-    visit: Callable[[InstanceSpec], Visit], surroundings: Surroundings, is_agent_stopped: bool
+    visit: Callable[[InstanceSpec], Visit], environment: SampleEnvironment, is_agent_stopped: bool
 ) -> None:
     mark = uuid.uuid4().hex
-    there = visit(one(surroundings, f"{DEAF}  # {mark}", lease_s=4, grace_s=2))
+    there = visit(one(environment, f"{DEAF}  # {mark}", lease_s=4, grace_s=2))
     there.start()
     there.wait_for("deaf")
     if is_agent_stopped:
@@ -291,25 +291,25 @@ def test_nothing_runs_after_the_lease(
     eventually(lambda: not pids_running(mark), within=timedelta(seconds=1))
 
     last = there.pull_to_the_end()
-    assert last.was_taken
+    assert last.has_lost_node
     assert not there.agent.is_alive
     assert FrameKind.ENDED not in [frame.kind for frame in there.frames]
     with suppress(Unavailable):  # where the lease had come to its very end
-        there.keeper.start(there.spec, heard=there.heard)
+        there.runner.start(there.spec, heard=there.heard)
     assert not there.pull().is_alive
 
 
 @pytest.mark.parametrize("code", [SOCKETS, pytest.param(GLOO, marks=pytest.mark.slow)], ids=["sockets", "gloo"])
 def test_instances_on_two_nodes_work_together_and_the_first_packs_what_both_left(
-    visit: Callable[[InstanceSpec], Visit], surroundings: Surroundings, tmp_path: Path, code: str
+    visit: Callable[[InstanceSpec], Visit], environment: SampleEnvironment, tmp_path: Path, code: str
 ) -> None:
-    specs = attempt_specs(surroundings, code + LEAVE, count=2)
+    specs = attempt_specs(environment, code + LEAVE, count=2)
     addresses = ("127.0.0.11", "127.0.0.12")
     first, second = (
         visit(replace(spec, node=f"node-{number}", addresses=addresses, lease_s=60))
         for number, spec in enumerate(specs, 1)
     )
-    first.others = {"algo-2": second.keeper}
+    first.others = {"algo-2": second.runner}
     first.start()
     second.spec = replace(second.spec, master_port=first.spec.master_port)
     second.start()
@@ -324,29 +324,29 @@ def test_instances_on_two_nodes_work_together_and_the_first_packs_what_both_left
 
 
 def test_others_get_nothing_but_what_is_for_them(
-    visit: Callable[[InstanceSpec], Visit], surroundings: Surroundings
+    visit: Callable[[InstanceSpec], Visit], environment: SampleEnvironment
 ) -> None:
-    there = visit(one(surroundings, "print('hello')"))
+    there = visit(one(environment, "print('hello')"))
 
     for path in ("spec.json", "../..", "ml", "agent.log"):
         with pytest.raises(InvalidRequest):
-            there.keeper.part(path, 0)
+            there.runner.part(path, 0)
 
 
 def test_the_tensors_of_an_instance_come_to_the_node_of_the_first_while_its_program_runs(
-    visit: Callable[[InstanceSpec], Visit], surroundings: Surroundings, tmp_path: Path
+    visit: Callable[[InstanceSpec], Visit], environment: SampleEnvironment, tmp_path: Path
 ) -> None:
     rule = RuleSpec("stalled", "StalledTrainingRule", is_beside=True)
     debugger = DebuggerSpec({}, SyncSpec(f"s3://{BUCKET}/tensors", "/opt/ml/output/tensors"), [rule])
     (tmp_path / "secret").write_text("secret")
-    specs = attempt_specs(surroundings, WRITE.replace("SECRET", str(tmp_path / "secret")), count=2)
+    specs = attempt_specs(environment, WRITE.replace("SECRET", str(tmp_path / "secret")), count=2)
     addresses = ("127.0.0.11", "127.0.0.12")
     first, second = (
         visit(replace(spec, node=f"node-{number}", addresses=addresses, lease_s=60, debugger=debugger))
         for number, spec in enumerate(specs, 1)
     )
-    first.others = {"algo-2": second.keeper}
-    assert second.keeper.part("tensors", 0) == b"null"
+    first.others = {"algo-2": second.runner}
+    assert second.runner.part("tensors", 0) == b"null"
     first.start()
     second.spec = replace(second.spec, master_port=first.spec.master_port)
     second.start()
@@ -357,10 +357,10 @@ def test_the_tensors_of_an_instance_come_to_the_node_of_the_first_while_its_prog
     assert (brought / "steps/worker_1/1-0.arrows").read_text() == "row"
     assert first.pull().is_alive
     assert sorted(path.name for path in brought.iterdir()) == ["steps", "worker_algo-2.manifest.json"]
-    assert (second.folder.ml / "output/tensors/ended.json").is_symlink()  # which a keeper that is root could follow
+    assert (second.folder.ml / "output/tensors/ended.json").is_symlink()  # which a runner that is root could follow
     for path in ("tensors/spec.json", "tensors/0/../../spec.json"):
         with pytest.raises(InvalidRequest):
-            second.keeper.part(path, 0)
+            second.runner.part(path, 0)
 
 
 def packed(tmp_path: Path, key: str) -> dict[str, str]:
@@ -372,8 +372,8 @@ def packed(tmp_path: Path, key: str) -> dict[str, str]:
             return {name: file.read().decode() for name, file in files if file is not None}
 
 
-def wardens(folder: InstanceFolder) -> list[int]:
-    return [pid for pid in pids_running(str(folder.root)) if b"cluster.warden" in command_of(pid)]
+def watchdogs(folder: InstanceFolder) -> list[int]:
+    return [pid for pid in pids_running(str(folder.root)) if b"cluster.lease_watchdog" in command_of(pid)]
 
 
 def pids_running(mark: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""A watch that keeps what the steps it was told of consisted of, and ends the training after the last of them."""
+"""A watch that captures the tensors of some steps, and ends the training after the last of them."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from trainyard.testing.trainings.training import Fault, Training
-from trainyard.testing.trainings.watch import Mode
+from trainyard.testing.trainings.training import SampleTraining, TrainingFault
+from trainyard.testing.trainings.training_loop import Mode
 
 
 @dataclass
-class Step:
-    """One training step: weights as they were before its update, all else as it came to be."""
+class CapturedStep:
+    """One training step: weights before its update, and everything else as computed."""
 
     weights: dict[str, torch.Tensor] = field(default_factory=dict)
     gradients: dict[str, torch.Tensor] = field(default_factory=dict)
@@ -27,20 +27,20 @@ class Step:
         return float(self.outputs["loss"])
 
 
-def seen(training: Training | Fault, *steps: int, seed: int = 0) -> list[Step]:
-    """Those steps of a run, which goes no further than the last."""
-    watch = Seeing(steps)
-    with suppress(_SeenEnough):
+def capture_steps(training: SampleTraining | TrainingFault, *steps: int, seed: int = 0) -> list[CapturedStep]:
+    """Run a training up to the last of these steps, and return them."""
+    watch = StepCapture(steps)
+    with suppress(_LastStep):
         training.run(seed, watch=watch)
     return [watch.kept[step] for step in steps]
 
 
-class Seeing:
+class StepCapture:
     def __init__(self, steps: Sequence[int]) -> None:
-        self.kept: dict[int, Step] = {}
+        self.kept: dict[int, CapturedStep] = {}
         self._wanted = set(steps)
         self._number = 0
-        self._step = Step()
+        self._step = CapturedStep()
         self._mode: Mode = "TRAIN"
 
     def begin(self, model: nn.Module, loss: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -71,9 +71,9 @@ class Seeing:
                     self._step.gradients[name] = parameter.grad.clone()
             self.kept[self._number] = self._step
         if self._number == max(self._wanted):
-            raise _SeenEnough
-        self._number, self._step = self._number + 1, Step()
+            raise _LastStep
+        self._number, self._step = self._number + 1, CapturedStep()
 
 
-class _SeenEnough(Exception):
-    """Nothing that follows is of interest."""
+class _LastStep(Exception):
+    """Raised after the last captured step."""
