@@ -61,8 +61,8 @@ def _measure(*, rounds: int, jobs: int, ray_jobs: int) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure jobs on a Ray cluster beside those that Ray submits.")
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--jobs", type=int, default=60, help="that the yard runs")
-    parser.add_argument("--ray-jobs", type=int, default=12, help="that Ray runs; 0 leaves them out")
+    parser.add_argument("--jobs", type=int, default=60, help="jobs on the yard")
+    parser.add_argument("--ray-jobs", type=int, default=12, help="jobs on Ray; 0 skips them")
     return parser.parse_args()
 
 

@@ -159,7 +159,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--large-mib", type=int, default=256, help="MiB of the large object")
     parser.add_argument("--small-count", type=int, default=1000, help="objects of 20 KiB")
-    parser.add_argument("--delay-ms", type=float, default=5.0, help="that every request to the S3 takes longer")
+    parser.add_argument("--delay-ms", type=float, default=5.0, help="added to every request to the remote S3")
     parser.add_argument("--without-peers", action="store_true", help="without boto3 and s3fs")
     return parser.parse_args()
 

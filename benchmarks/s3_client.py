@@ -51,12 +51,12 @@ def get(s3: Any, bucket: str, count: int, body: bytes) -> None:
         for number in range(count):
             target = io.BytesIO()
             s3.download_fileobj(bucket, f"large/{number}", target)
-            assert target.getbuffer() == body, "an object came back changed"
+            assert target.getbuffer() == body, "an object was returned changed"
         return
     with ThreadPoolExecutor(THREADS) as threads:
         keys = [f"small/{number:05}" for number in range(count)]
         got = threads.map(lambda key: s3.get_object(Bucket=bucket, Key=key)["Body"].read(), keys)
-        assert all(each == body for each in got), "an object came back changed"
+        assert all(each == body for each in got), "an object was returned changed"
 
 
 def clear(s3: Any, bucket: str, _count: int, _body: bytes) -> None:

@@ -49,9 +49,9 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure short torch jobs beside bare Python and Ray.")
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--jobs", type=int, default=200, help="that the yard runs on two slots")
-    parser.add_argument("--bare-jobs", type=int, default=20, help="that xargs -P2 runs")
-    parser.add_argument("--ray-jobs", type=int, default=10, help="that Ray runs on two CPUs; 0 leaves Ray out")
+    parser.add_argument("--jobs", type=int, default=200, help="jobs on two slots of the yard")
+    parser.add_argument("--bare-jobs", type=int, default=20, help="jobs for xargs -P2")
+    parser.add_argument("--ray-jobs", type=int, default=10, help="jobs on two CPUs of Ray; 0 skips Ray")
     return parser.parse_args()
 
 

@@ -65,7 +65,7 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure how busy a tuning job keeps two slots.")
     parser.add_argument("--trials", type=int, default=100)
-    parser.add_argument("--bare-trials", type=int, help="that xargs -P2 runs, all by default; 0 leaves them out")
+    parser.add_argument("--bare-trials", type=int, help="trials for xargs -P2, all by default; 0 skips them")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--strategy", default="Bayesian", choices=["Bayesian", "Random"])
     parser.add_argument("--rounds", type=int, default=1)

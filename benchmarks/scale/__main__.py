@@ -64,7 +64,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Live through a day of a simulated cluster.")
     parser.add_argument("--nodes", type=int, default=100)
     parser.add_argument("--jobs", type=int, default=10_000)
-    parser.add_argument("--load", type=float, default=0.85, help="part of the cluster that the jobs of a day take")
+    parser.add_argument(
+        "--load", type=float, default=0.85, help="fraction of the cluster's capacity that the jobs of a day demand"
+    )
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args()
 

@@ -243,7 +243,7 @@ class _World:
             counts = [self.yard.records.count(Query(KIND, status=status)) for status in ("InProgress", "Stopping")]
             if not any(counts):
                 return
-        raise AssertionError("some jobs have not ended three days after the last was sent")
+        raise AssertionError("some jobs have not ended three days after the last was created")
 
 
 @contextlib.contextmanager
@@ -254,11 +254,8 @@ def _rare_looks() -> Iterator[None]:
         (kind_module, "LONGEST_PAUSE_S", _RARE.total_seconds()),
         (waiting_module, "POLL_INTERVAL", timedelta(minutes=5)),
         (training_module, "LEASE", timedelta(days=30)),
-        (
-            training_module,
-            "START_RETRY_PAUSE",
-            timedelta(),
-        ),  # or a job that is tried again would wait for the next rare look
+        # Otherwise, a retried job would wait for the next infrequent poll.
+        (training_module, "START_RETRY_PAUSE", timedelta()),
     ]
     before = [(module, name, getattr(module, name)) for module, name, _ in changed]
     for module, name, value in changed:
@@ -287,7 +284,7 @@ def _yard(
         for name in ACCOUNTS:
             if name not in users:
                 key = yard.identities.add_user(name, now=clock()).key
-                assert key is not None, "a user gets a key"
+                assert key is not None, "the new user has no key"
                 users[name] = As(yard, yard.identities.resolve(key.id, None, now=clock()).caller, key)
         prepared = {name: requests.prepare(replace(user, yard=yard)) for name, user in users.items()}
         yield yard, engine, prepared, clock

@@ -1,4 +1,4 @@
-"""What an engine of a cluster promises when its nodes, runners and proxy fail, on nodes that are folders."""
+"""The promises of a cluster engine when its nodes, runners and proxy fail. The nodes are folders."""
 
 import os
 import random
@@ -27,7 +27,7 @@ from trainyard.testing.engines.loopback import Loopback
 from trainyard.testing.engines.samples import ACCOUNT, BUCKET, ENDLESS, REGION, SampleEnvironment, attempt_specs
 from trainyard.testing.eventually import eventually
 
-JOB_USER = 20001  # of the jobs, where the tests run as root
+JOB_USER = 20001  # of the jobs, when root runs the tests
 LEASE_S = 5
 LINES = 10_000
 COUNTING = f"""
@@ -79,7 +79,7 @@ Placed = Callable[..., list[InstanceSpec]]
 
 @pytest.fixture
 def specs(tmp_path: Path) -> Placed:
-    """Makes the instances of an attempt at a new job, one on each node that is named."""
+    """Make the instances of an attempt at a new job, one on each named node."""
     with closing(FilesystemObjects(tmp_path / "objects")) as objects:
         objects.create_bucket(BucketRef(ACCOUNT, BUCKET), region=REGION, now=utc_now())
     environment = SampleEnvironment(tmp_path / "objects", uid=JOB_USER if os.geteuid() == 0 else None)
@@ -91,7 +91,7 @@ def specs(tmp_path: Path) -> Placed:
     return placed
 
 
-def test_a_node_that_is_back_before_the_end_of_the_lease_has_lost_nothing(
+def test_a_node_that_returns_before_the_lease_expires_has_lost_nothing(
     engine: ClusterEngine, loopback: Loopback, specs: Placed
 ) -> None:
     (instance,) = engine.start(specs(FAST, "south"))
@@ -109,7 +109,7 @@ def test_a_node_that_is_back_before_the_end_of_the_lease_has_lost_nothing(
 
 
 @pytest.mark.slow
-def test_an_unreachable_attempt_has_ended_when_its_lease_has_and_never_before(
+def test_an_unreachable_attempt_ends_with_its_lease_and_never_before(
     engine: ClusterEngine, loopback: Loopback, specs: Placed
 ) -> None:
     mark = uuid.uuid4().hex
@@ -143,7 +143,8 @@ def test_an_instance_out_of_reach_beyond_its_lease_counts_as_lost_and_the_rest_o
 
     loopback.node("spot").cut_off(hangs=True)
     loopback.node("south").leave()
-    loopback.node("south").replace_machine()  # which proves nothing of the machine that had the name before
+    # The new machine proves nothing about the old one of that name.
+    loopback.node("south").replace_machine()
     eventually(lambda: not engine.is_alive(cut) and not engine.is_alive(gone))
 
     assert pids_running(mark) == []
@@ -176,7 +177,7 @@ def test_a_runner_that_dies_is_replaced_and_the_job_continues(
 
 
 @pytest.mark.slow
-def test_nothing_is_left_of_an_attempt_of_which_one_node_does_not_answer(
+def test_an_attempt_with_an_unreachable_node_leaves_nothing_behind(
     engine: ClusterEngine, loopback: Loopback, specs: Placed
 ) -> None:
     placed = specs(ENDLESS, "north", "south")
@@ -200,14 +201,15 @@ def test_a_command_reaches_its_instance_at_once(engine: ClusterEngine, specs: Pl
 
 
 @pytest.mark.slow
-def test_a_proxy_that_is_killed_again_and_again_loses_and_doubles_nothing(
+def test_a_proxy_that_is_killed_repeatedly_loses_and_duplicates_nothing(
     engine_with_process: ClusterEngine, loopback: Loopback, specs: Placed
 ) -> None:
     instances = engine_with_process.start(specs(SLOW, "south", "north"))
     killed: set[int] = set()
     for _ in range(4):
         pid = eventually(lambda: sorted({*proxies(loopback)} - killed))[0]
-        time.sleep(random.uniform(0.0, 1.5))  # at any moment of its life, from its birth on
+        # At any moment of its life, starting at its birth.
+        time.sleep(random.uniform(0.0, 1.5))
         killed.add(pid)
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -219,7 +221,7 @@ def test_a_proxy_that_is_killed_again_and_again_loses_and_doubles_nothing(
     assert_mirrored(loopback, instances[1], "north")
 
 
-def test_while_there_is_no_proxy_the_mirrors_answer_and_what_needs_it_is_unavailable(
+def test_without_a_proxy_the_mirrors_answer_and_everything_else_is_unavailable(
     engine: ClusterEngine, loopback: Loopback, specs: Placed
 ) -> None:
     (instance,) = engine.start(specs(ENDLESS, "south"))
@@ -248,7 +250,7 @@ def test_the_process_of_a_proxy_ends_with_its_engine(engine_with_process: Cluste
     assert proxies(loopback) == []
 
 
-def test_a_cluster_that_is_away_has_no_room_and_says_why(engine: ClusterEngine, loopback: Loopback) -> None:
+def test_an_unreachable_cluster_has_no_capacity_and_says_why(engine: ClusterEngine, loopback: Loopback) -> None:
     for node in loopback.nodes:
         loopback.node(node.name).cut_off()
 
@@ -272,13 +274,13 @@ def ends(engine: ClusterEngine, attempt: AttemptRef) -> bool:
 
 
 def wait_for_silence(loopback: Loopback, instance: InstanceRef) -> None:
-    """Until the node has more of the log than came through."""
+    """Wait until the node has more of the log than the yard."""
     node, yard = loopback.node("south").instance(instance), instance.folder(loopback.jobs)
     eventually(lambda: sum(mirror.mirrored_sizes(node).values()) > sum(mirror.mirrored_sizes(yard).values()) + 5000)
 
 
 def assert_mirrored(loopback: Loopback, instance: InstanceRef, node: str) -> None:
-    """The yard has every byte that the node has, and the program's lines each once."""
+    """Check that the yard has every byte of the node, and each line of the program once."""
     there, here = loopback.node(node).instance(instance), instance.folder(loopback.jobs)
     eventually(lambda: mirror.mirrored_sizes(here) == mirror.mirrored_sizes(there), within=timedelta(seconds=5))
     for path in mirror.mirrored_sizes(there):
@@ -292,7 +294,7 @@ def proxies(loopback: Loopback) -> list[int]:
 
 
 def pids_running(mark: str) -> list[int]:
-    """The processes whose command line holds a mark."""
+    """Return the processes whose command line contains a mark."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):

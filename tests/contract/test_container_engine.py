@@ -1,4 +1,4 @@
-"""The container engine keeps the contract of engines, in an image that the tests make themselves."""
+"""The container engine fulfils the contract of engines, with an image that the tests build."""
 
 import io
 import os
@@ -49,7 +49,7 @@ from trainyard.testing.engines.samples import ACCOUNT, BUCKET, ENDLESS, REGION, 
 from trainyard.testing.eventually import eventually
 from trainyard.testing.objects import samples
 
-JOB_USER = 20001  # of the jobs, where the tests run as root
+JOB_USER = 20001  # of the jobs, when root runs the tests
 
 
 @pytest.fixture(scope="module")
@@ -99,13 +99,13 @@ class TestContainerEngine(EngineContract):
 
 @pytest.mark.slow
 class TestDockerClient:
-    """The client of docker, which here speaks to podman: there is no Docker Engine where the tests run."""
+    """The Docker client, connected to podman: the tests run without a Docker Engine."""
 
     @pytest.fixture
     def engine(self, home: Path, tmp_path: Path, image: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
         docker = which("docker")
         if docker is None:
-            pytest.skip("the client of docker is not installed")
+            pytest.skip("the Docker client is not installed")
         address = f"unix://{tmp_path}/podman.sock"
         monkeypatch.setenv("DOCKER_HOST", address)
         with subprocess.Popen([require_podman(), "system", "service", "--time", "0", address]) as service:
@@ -151,7 +151,7 @@ def opened(home: Path, jobs: Path) -> Engine:
 
 
 def used(engine: Engine, jobs: Path) -> Iterator[Engine]:
-    """An engine until its jobs are ended, of which nothing may be left then."""
+    """Provide an engine, end its jobs afterwards, and check that they leave nothing behind."""
     yield engine
     for attempt in jobs.glob("*/*"):
         engine.end(AttemptRef(attempt.parent.name, int(attempt.name)))
@@ -195,7 +195,7 @@ open("/opt/ml/model/weights", "w").write("w")
 
 
 @pytest.mark.slow
-def test_pipes_checkpoints_and_read_only_channels_are_those_of_every_job(
+def test_pipes_checkpoints_and_read_only_channels_work_as_in_every_job(
     engine: Engine, environment: SampleEnvironment, jobs: Path
 ) -> None:
     for name in ("pipe", "fast", "saved"):
@@ -245,7 +245,7 @@ def test_writes_to_an_image_and_its_channels_are_on_the_watched_disk(
 def test_a_directory_of_a_file_system_that_is_swapped_for_a_link_leads_nowhere(
     home: Path, environment: SampleEnvironment, tmp_path: Path
 ) -> None:
-    """Another job may write to the file system, and swap it after the path was looked at and before the tool does."""
+    """Another job may write to the file system, and swap the directory between the check of the path and its use."""
     shared = tmp_path / "shared"
     for folder, word in ((shared / "sets", "own"), (tmp_path / "host", "secret")):
         folder.mkdir(parents=True)
@@ -271,7 +271,7 @@ def test_a_directory_of_a_file_system_that_is_swapped_for_a_link_leads_nowhere(
 
 
 @pytest.mark.slow
-def test_the_debugger_says_that_it_judges_no_program_in_an_image(
+def test_the_debugger_says_that_it_does_not_watch_programs_in_images(
     engine: Engine, environment: SampleEnvironment, jobs: Path
 ) -> None:
     (spec,) = attempt_specs(environment)
@@ -384,10 +384,10 @@ for address in OUTSIDE:
     assert log_of(jobs, instances[1]).splitlines() == ["cut off"] * 3
 
 
-def test_a_path_that_a_job_names_is_no_option_of_the_tool(
+def test_a_path_from_a_job_is_never_an_option_of_the_tool(
     engine: Engine, environment: SampleEnvironment, jobs: Path, tmp_path: Path
 ) -> None:
-    """podman would show any folder of the machine as what a job had written, and have it changed."""
+    """podman would present any folder of the machine as output of the job, and let it be changed."""
     canary = tmp_path / "canary"
     canary.mkdir()
     (tmp_path / "work").mkdir()
@@ -471,7 +471,8 @@ def test_ending_an_attempt_removes_a_container_whose_agent_and_supervisor_were_k
     (supervisor,) = [entry.details["pid"] for entry in entries if entry.kind is LedgerKind.SUPERVISOR]
     agent = agent_of(folder)
 
-    for pid in (agent.pid, supervisor):  # the agent is stopped first, so that it cannot notice
+    # The agent is stopped first, so that it cannot notice.
+    for pid in (agent.pid, supervisor):
         os.kill(pid, signal.SIGSTOP)
     os.kill(supervisor, signal.SIGKILL)
     os.kill(agent.pid, signal.SIGKILL)
@@ -490,7 +491,7 @@ def agent_of(folder: InstanceFolder) -> ProcessIdentity:
 
 
 def wait_for_exactly_one_container(folder: InstanceFolder) -> None:
-    """Until it runs, which its supervisor tells the agent, and the agent its spool."""
+    """Wait until the container runs and its supervisor has told the agent, which writes it to its spool."""
     eventually(lambda: running(folder) == 1)
 
 
@@ -529,7 +530,7 @@ def packed(name: str, body: bytes) -> bytes:
 
 
 def own_address() -> str:
-    """By which other machines reach this one; loopback where there are none."""
+    """Return the address of this machine for other machines; loopback if there are none."""
     with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as probe:
         try:
             probe.connect(("192.0.2.1", 9))

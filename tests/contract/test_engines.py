@@ -1,4 +1,4 @@
-"""Every engine keeps the contract of engines."""
+"""Every engine fulfils the contract of engines."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ from trainyard.testing.engines.simulated_cluster import LEASE, MARGIN, Simulated
 from trainyard.testing.eventually import eventually
 from trainyard.testing.simulated_time import SimulatedTime
 
-JOB_USER = 20001  # of the jobs, where the tests run as root
+JOB_USER = 20001  # of the jobs, when root runs the tests
 
 
 def play(agent: SimulatedAgent) -> None:
@@ -43,7 +43,7 @@ def play(agent: SimulatedAgent) -> None:
 
 
 def plot(spec: InstanceSpec) -> SimulatedProgram:
-    """What that program would do, and how long it would take."""
+    """Return what that program would do, and how long it would take."""
     code = spec.program.command[-1]
     return SimulatedProgram(timedelta(hours=1) if code == ENDLESS else timedelta(), code=3 if code == FAILING else 0)
 
@@ -69,13 +69,13 @@ class TestSimulatedEngine(EngineContract):
 
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the code of agents is copied to, once for all tests."""
+    """The folder with a copy of the agents' code, shared by all tests."""
     return tmp_path_factory.mktemp("agents")
 
 
 @pytest.fixture
 def real_surroundings(tmp_path: Path) -> SampleEnvironment:
-    """Of instances that really run."""
+    """The surroundings of instances that really run."""
     with closing(FilesystemObjects(tmp_path / "objects")) as objects:
         objects.create_bucket(BucketRef(ACCOUNT, BUCKET), region=REGION, now=utc_now())
     return SampleEnvironment(tmp_path / "objects", uid=JOB_USER if os.geteuid() == 0 else None)
@@ -132,7 +132,7 @@ class TestLocalEngine(EngineContract):
         for attempt in (tmp_path / "jobs").glob("*/*"):
             engine.end(AttemptRef(attempt.parent.name, int(attempt.name)))
 
-    def test_an_agent_that_was_killed_is_lost_and_its_program_dies_with_it(
+    def test_a_killed_agent_is_lost_and_its_program_dies_with_it(
         self, engine: Engine, environment: SampleEnvironment, tmp_path: Path
     ) -> None:
         mark = uuid.uuid4().hex
@@ -157,7 +157,7 @@ class TestLocalEngine(EngineContract):
 
 
 class TestClusterEngine(EngineContract):
-    """On nodes that are folders of this machine; tests/contract/test_ray_engine.py has real ones."""
+    """The nodes are folders of this machine; tests/contract/test_ray_engine.py has real ones."""
 
     @pytest.fixture
     def environment(self, real_surroundings: SampleEnvironment) -> SampleEnvironment:
@@ -212,7 +212,7 @@ def kill_agent(folder: InstanceFolder) -> None:
 
 
 def pids_running(mark: str) -> list[int]:
-    """The processes whose command line holds a mark."""
+    """Return the processes whose command line contains a mark."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Keepers of instances on nodes, which here are folders of this machine, with real agents."""
+"""Runners of instances on nodes, which are folders of this machine, with real agents."""
 
 import io
 import os
@@ -40,7 +40,7 @@ from trainyard.objects.filesystem import FilesystemObjects
 from trainyard.testing.engines.samples import ACCOUNT, BUCKET, ENDLESS, REGION, SampleEnvironment, attempt_specs
 from trainyard.testing.eventually import eventually
 
-JOB_USER = 20001  # of the jobs, where the tests run as root
+JOB_USER = 20001  # of the jobs, when root runs the tests
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf'); time.sleep(3600)"
 SAVES = (
     "import signal, sys, time, pathlib\n"
@@ -99,7 +99,7 @@ def environment(tmp_path: Path) -> SampleEnvironment:
 
 
 class Visit:
-    """One instance on its node, with the mirror of its folder, and what the yard has heard of it."""
+    """One instance on its node, with the mirror of its folder and the frames that the yard received."""
 
     def __init__(self, place: Path, spec: InstanceSpec, *, agents: Path) -> None:
         self.spec = spec
@@ -111,7 +111,8 @@ class Visit:
         self.engine = LocalEngine(self.node / "jobs", agents, forks=False, orphans=True)
         self.runner = self.make_runner()
         self.heard = ""
-        self.is_cut_off = False  # then nothing that the yard says renews the lease
+        # While true, nothing from the yard renews the lease.
+        self.is_cut_off = False
 
     def make_runner(self) -> NodeRunner:
         return NodeRunner(self.node, self.instance, engine=self.engine, siblings=lambda name, _: self.others[name])
@@ -159,7 +160,7 @@ class Visit:
 
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The code of agents, of which one copy is enough."""
+    """The code of agents, copied once."""
     return tmp_path_factory.mktemp("agents")
 
 
@@ -225,7 +226,7 @@ def test_a_new_runner_continues_and_a_repeated_command_counts_once(
     assert (there.frames[-1].payload["outcome"], there.frames[-1].payload["reason"]) == ("stopped", "user")
 
 
-def test_neither_the_agent_nor_what_watches_its_lease_is_a_child_of_the_runner(
+def test_neither_the_agent_nor_its_lease_watchdog_is_a_child_of_the_runner(
     visit: Callable[[InstanceSpec], Visit], environment: SampleEnvironment
 ) -> None:
     there = visit(one(environment, ENDLESS))
@@ -272,7 +273,8 @@ def test_a_program_without_a_lease_saves_and_is_stopped_in_time(
     assert "The yard could not be reached" in there.frames[-1].payload["text"]
     with closing(FilesystemObjects(tmp_path / "objects")) as objects:
         keys = [each.key for each in objects.list_objects(BucketRef(ACCOUNT, BUCKET)).objects]
-    assert keys == ["ck/last"]  # and no model
+    # There is no model.
+    assert keys == ["ck/last"]
 
 
 @pytest.mark.parametrize("is_agent_stopped", [False, True])
@@ -294,7 +296,8 @@ def test_nothing_runs_after_the_lease(
     assert last.has_lost_node
     assert not there.agent.is_alive
     assert FrameKind.ENDED not in [frame.kind for frame in there.frames]
-    with suppress(Unavailable):  # where the lease had come to its very end
+    # The lease may have just expired.
+    with suppress(Unavailable):
         there.runner.start(there.spec, heard=there.heard)
     assert not there.pull().is_alive
 
@@ -323,7 +326,7 @@ def test_instances_on_two_nodes_work_together_and_the_first_packs_what_both_left
     assert all("127.0.0.11 algo-1\n127.0.0.12 algo-2\n" in hosts for hosts in output.values())
 
 
-def test_others_get_nothing_but_what_is_for_them(
+def test_other_instances_get_only_the_files_meant_for_them(
     visit: Callable[[InstanceSpec], Visit], environment: SampleEnvironment
 ) -> None:
     there = visit(one(environment, "print('hello')"))
@@ -333,7 +336,7 @@ def test_others_get_nothing_but_what_is_for_them(
             there.runner.part(path, 0)
 
 
-def test_the_tensors_of_an_instance_come_to_the_node_of_the_first_while_its_program_runs(
+def test_the_tensors_of_an_instance_reach_the_node_of_the_first_while_its_program_runs(
     visit: Callable[[InstanceSpec], Visit], environment: SampleEnvironment, tmp_path: Path
 ) -> None:
     rule = RuleSpec("stalled", "StalledTrainingRule", is_beside=True)
@@ -357,7 +360,8 @@ def test_the_tensors_of_an_instance_come_to_the_node_of_the_first_while_its_prog
     assert (brought / "steps/worker_1/1-0.arrows").read_text() == "row"
     assert first.pull().is_alive
     assert sorted(path.name for path in brought.iterdir()) == ["steps", "worker_algo-2.manifest.json"]
-    assert (second.folder.ml / "output/tensors/ended.json").is_symlink()  # which a runner that is root could follow
+    # A runner that is root could follow it.
+    assert (second.folder.ml / "output/tensors/ended.json").is_symlink()
     for path in ("tensors/spec.json", "tensors/0/../../spec.json"):
         with pytest.raises(InvalidRequest):
             second.runner.part(path, 0)
@@ -377,7 +381,7 @@ def watchdogs(folder: InstanceFolder) -> list[int]:
 
 
 def pids_running(mark: str) -> list[int]:
-    """The processes whose command line holds a mark."""
+    """Return the processes whose command line contains a mark."""
     pids = [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
     return [pid for pid in pids if mark.encode() in command_of(pid)]
 

@@ -1,4 +1,4 @@
-"""The engine of a Ray cluster keeps the contract of engines, on three nodes that each have a network of their own."""
+"""The engine of a Ray cluster fulfils the contract of engines, on three nodes with separate networks."""
 
 import os
 import re
@@ -43,7 +43,7 @@ CHATTY = "import time\nwhile True: print('x' * 500, flush=True); time.sleep(0.02
 
 @dataclass
 class Yard:
-    """What is of a yard beside its cluster. `opened` is the engine that it has now."""
+    """A yard's own state beside its cluster. `opened` is its current engine."""
 
     folder: Path
     cluster: RayCluster
@@ -54,7 +54,7 @@ class Yard:
         return self.folder / "jobs"
 
     def open(self, *, token: str = "", address: str = "") -> ClusterEngine:
-        """Make the engine anew, as a yard does that was killed and started again."""
+        """Open the engine again, as a killed and restarted yard does."""
         self.close()
         self.opened = open_ray_engine(
             self.jobs,
@@ -72,7 +72,7 @@ class Yard:
             self.opened.close()
 
     def instance(self, instance: InstanceRef) -> InstanceFolder:
-        """The folder of an instance on the node that runs it; the first of a job has some of the others' too."""
+        """Return the folder of an instance on its node; that of a job's first instance also has files of the others."""
         name, attempt = (self.folder / "ray" / "id").read_text(), instance.attempt
         pattern = f"*/{name}/jobs/{attempt.job_id}/{attempt.attempt}/{instance.name}/spec.json"
         (spec,) = self.cluster.node_folder.glob(pattern)
@@ -102,7 +102,7 @@ def yard(cluster: RayCluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def environment(yard: Yard) -> SampleEnvironment:
-    """One object store for all, on the files that the nodes share."""
+    """One object store for all, on a file system that the nodes share."""
     root = yard.folder / "objects"
     if not root.exists():
         with closing(FilesystemObjects(root)) as objects:
@@ -163,7 +163,8 @@ def test_nodes_are_listed_by_address_with_their_resources(engine: Engine, yard: 
 
 def test_instances_have_the_gpus_that_ray_gave_them(engine: Engine, yard: Yard, environment: SampleEnvironment) -> None:
     (node,) = [node.name for node in engine.capacity().nodes if node.gpus]
-    one = LimitSpec(cpus=0.5, gpus=(0,))  # which the yard cannot choose
+    # The yard cannot choose the GPU.
+    one = LimitSpec(cpus=0.5, gpus=(0,))
     pair = [replace(each, node=node, limits=one) for each in specs_on(engine, environment, ENDLESS, count=2)]
 
     instances = engine.start(pair)
@@ -185,7 +186,7 @@ def test_agents_have_the_priority_of_ray_and_not_that_of_its_workers(
         assert machine.run("ps", "-o", "nice=", agent) == machine.run("ps", "-o", "nice=", raylet)
 
 
-def test_a_runner_that_dies_is_made_again_and_nothing_of_the_instance_is_lost(
+def test_a_runner_that_dies_is_replaced_and_nothing_of_the_instance_is_lost(
     engine: Engine, yard: Yard, environment: SampleEnvironment
 ) -> None:
     (instance,) = engine.start(specs_on(engine, environment, CHATTY))
@@ -221,7 +222,7 @@ def test_newer_code_of_the_yard_continues_what_older_code_started(
     assert len(machine.run("pgrep", "--full", r"ray::\S*RunnerActor").split()) == 2
 
 
-def test_an_instance_outlives_the_raylet_of_its_node(
+def test_an_instance_survives_the_raylet_of_its_node(
     engine: Engine, yard: Yard, environment: SampleEnvironment
 ) -> None:
     (instance,) = engine.start(specs_on(engine, environment, CHATTY))
@@ -251,7 +252,7 @@ def test_a_node_that_is_cut_off_for_less_than_the_lease_continues(
     assert agent_of(yard, instance) == agent
 
 
-def test_instances_outlive_the_head_when_the_cluster_is_started_again_in_time(
+def test_instances_survive_the_head_if_the_cluster_restarts_in_time(
     engine: Engine, yard: Yard, environment: SampleEnvironment
 ) -> None:
     in_time = int(START.total_seconds())
@@ -280,7 +281,7 @@ def test_a_process_that_talks_to_ray_is_restarted_and_continues(
     assert_goes_on(engine, yard, instance)
 
 
-def test_a_node_that_is_cut_off_for_longer_than_the_lease_runs_nothing_of_it_then(
+def test_a_node_that_is_cut_off_for_longer_than_the_lease_ends_its_instances(
     engine: Engine, yard: Yard, environment: SampleEnvironment
 ) -> None:
     (instance,) = engine.start(specs_on(engine, environment, ENDLESS))
@@ -292,12 +293,13 @@ def test_a_node_that_is_cut_off_for_longer_than_the_lease_runs_nothing_of_it_the
         eventually(lambda: not engine.is_alive(instance), within=LEASE * 3)
         assert not is_running(machine, agent)
     finally:
-        yard.cluster.restart(machine)  # which Ray takes for dead, and does not let in again as it is
+        # Ray considers it dead, and does not let it rejoin without a restart.
+        yard.cluster.restart(machine)
 
     assert engine.has_lost_node(instance)
 
 
-def test_room_that_others_of_the_cluster_use_is_not_given_twice(
+def test_capacity_that_others_use_in_the_cluster_is_not_allocated_again(
     engine: Engine, yard: Yard, environment: SampleEnvironment, tmp_path: Path
 ) -> None:
     other = Yard(tmp_path, yard.cluster)
@@ -317,7 +319,9 @@ def test_room_that_others_of_the_cluster_use_is_not_given_twice(
     [("0" * 64, "6379", "does not accept the token"), ("", "1", "Nothing answers at")],
     ids=["wrong token", "nothing listens"],
 )
-def test_the_reason_for_a_missing_cluster_is_given(yard: Yard, tmp_path: Path, token: str, port: str, why: str) -> None:
+def test_a_missing_cluster_is_reported_with_the_reason(
+    yard: Yard, tmp_path: Path, token: str, port: str, why: str
+) -> None:
     host = yard.cluster.head.address
     stranger = Yard(tmp_path, yard.cluster)
     with closing(stranger.open(token=token, address=f"{host}:{port}")) as engine:
@@ -330,7 +334,7 @@ def await_nodes(engine: Engine) -> None:
 
 
 def assert_goes_on(engine: Engine, yard: Yard, instance: InstanceRef) -> None:
-    """What was printed while nobody listened comes too, and in the end the yard has every byte once."""
+    """Check that output from the time without a listener arrives too, and that the yard gets every byte once."""
     missed = size_of_log(yard.instance(instance))
     eventually(lambda: size_of_log(instance.folder(yard.jobs)) > missed, within=START)
 
@@ -356,7 +360,7 @@ def attempts_of(yard: Yard) -> list[AttemptRef]:
 
 
 def has_ended(yard: Yard, attempt: AttemptRef) -> bool:
-    """Whether it was ended; a node that is out of reach keeps an attempt until its lease is over."""
+    """Tell whether an instance has ended. An unreachable node keeps an attempt until its lease expires."""
     assert yard.opened is not None
     try:
         yard.opened.end(attempt)
@@ -366,14 +370,14 @@ def has_ended(yard: Yard, attempt: AttemptRef) -> bool:
 
 
 def agent_of(yard: Yard, instance: InstanceRef) -> int:
-    """The pid of its agent, as its machine counts."""
+    """Return the pid of its agent in the pid namespace of its machine."""
     presence = find_agent_process(yard.instance(instance).root)
     assert presence is not None
     return presence.pid
 
 
 def kill_all(machine: Machine, pattern: str) -> None:
-    """End the processes whose command line has the pattern."""
+    """End the processes whose command line matches the pattern."""
     processes = machine.run("ps", "-ww", "-eo", "pid=,args=").splitlines()
     found = [line.split()[0] for line in processes if re.search(pattern, line)]
     assert found, processes

@@ -98,7 +98,7 @@ def test_a_passing_fault_costs_only_time(
     assert (tmp_path / "key").read_bytes() == body_of(size)
 
 
-def test_every_request_is_tried_so_often_as_its_patience_says_and_no_oftener(
+def test_every_request_is_retried_exactly_as_often_as_configured(
     store: RemoteObjects, faulty: FaultyS3, tmp_path: Path
 ) -> None:
     etag = put(store, "key", b"x" * 100)
@@ -119,7 +119,7 @@ def test_an_answer_that_never_arrives_is_reported_as_such(
         bring(store, [DownloadRequest(Location(BUCKET, "key"), tmp_path / "key", etag, 100)])
 
 
-def test_a_refusal_of_the_keys_is_not_tried_again(store: RemoteObjects, faulty: FaultyS3, tmp_path: Path) -> None:
+def test_a_refusal_of_the_keys_is_not_retried(store: RemoteObjects, faulty: FaultyS3, tmp_path: Path) -> None:
     etag = put(store, "key", b"x" * 100)
     faulty.on("GET", "/key", repeat(Refuse(403, "AccessDenied")))
     with pytest.raises(Unavailable, match="refuses our keys"):

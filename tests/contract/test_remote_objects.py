@@ -61,7 +61,7 @@ def test_a_second_opening_finds_everything(open_remote: Callable[[], RemoteObjec
     assert second.parts(upload.where, upload.id) == first.parts(upload.where, upload.id)
 
 
-def test_of_two_yards_that_write_a_new_key_one_succeeds(open_remote: Callable[[], RemoteObjects]) -> None:
+def test_only_one_of_two_yards_that_write_a_new_key_succeeds(open_remote: Callable[[], RemoteObjects]) -> None:
     stores = [open_remote() for _ in range(4)]
     bucket = new_bucket(stores[0])
 
@@ -110,7 +110,7 @@ def test_large_objects_keep_their_attributes_and_parts(remote_store: RemoteObjec
     assert body_of(remote_store, upload.where) == b"".join(bodies)
 
 
-def test_nothing_but_the_object_is_left_of_an_upload(
+def test_an_upload_leaves_only_the_object(
     remote_store: RemoteObjects, bucket: BucketRef, remote_yard: RunningYard, tmp_path: Path
 ) -> None:
     upload = remote_store.create_upload(Location(bucket, "k"), Attributes(), now=NOON)

@@ -1,4 +1,4 @@
-"""Rules judge real trainings as the real hook records them: what is healthy is left alone, and faults are found."""
+"""Rules evaluate real trainings recorded by the real hook: they find the faults and raise no false alarms."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ SUBJECTS = {subject.name: subject for subject in all_subjects()}
 
 
 def found_in(name: str, seeds: int = 1) -> list[Found]:
-    """What the advised defaults find in a training of the set, or in one of its faults."""
+    """Return what the recommended defaults find in a training of the set, or in one of its faulty variants."""
     return [each for each in examine(SUBJECTS[name], seeds).found if each.defaults is Defaults.ADVISED]
 
 
@@ -40,7 +40,7 @@ def test_healthy_trainings_raise_no_alarm(name: str) -> None:
         pytest.param("mistaken_digits", "Confusion", 5, marks=pytest.mark.slow),
     ],
 )
-def test_a_fault_is_found_when_it_is_there_and_not_before(fault: str, rule: str, latest: int) -> None:
+def test_a_fault_is_found_when_it_occurs_and_not_before(fault: str, rule: str, latest: int) -> None:
     (found,) = [each for each in found_in(fault) if each.rule == rule]
     assert SUBJECTS[fault].step <= found.step <= latest
 
@@ -50,7 +50,7 @@ def test_a_run_that_repeats_another_is_found() -> None:
     assert {each.rule for each in found_in("fixed_seed", seeds=2)} == {"SimilarAcrossRuns"}
 
 
-def test_a_rule_finds_the_same_in_the_process_that_trains_and_in_what_it_has_recorded(tmp_path: Path) -> None:
+def test_a_rule_finds_the_same_in_the_training_process_and_in_its_recording(tmp_path: Path) -> None:
     rules = statistical_rules("negative_biases")
     living = RuleEvaluator(rules)
     watch = HookWatch(tmp_path, rules.values(), subscribers=[living])
@@ -72,7 +72,8 @@ def test_the_report_on_a_booster_shows_its_run_and_its_notebook_reads_the_tensor
     assert "20 rounds" in page
     assert "<td>max_depth</td><td>6</td>" in page
     assert "of 359 samples are predicted correctly" in page
-    assert page.count("<svg") == 1 + 5 + 1  # a metric, five sorts of importance, a matrix
+    # A metric, five kinds of importance, and a matrix.
+    assert page.count("<svg") == 1 + 5 + 1
     cells = json.loads(files["xgboost_report.ipynb"])["cells"]
     code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
     names: dict[str, object] = {}
@@ -81,6 +82,6 @@ def test_the_report_on_a_booster_shows_its_run_and_its_notebook_reads_the_tensor
 
 
 def statistical_rules(name: str) -> dict[str, DebuggerRule]:
-    """Those that the process of a training judges itself."""
+    """Return the rules that the training process evaluates itself."""
     rules = rules_for(SUBJECTS[name])
     return {each: rule for each, rule in rules.items() if not needs_own_process(rule)}

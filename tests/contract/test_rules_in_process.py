@@ -1,4 +1,4 @@
-"""Rules judge in the process that trains, on the hook's own thread: what they find, and at which step."""
+"""Rules run in the training process, on the hook's own thread: what they find, and at which step."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -24,7 +24,7 @@ Change = Callable[[Setup], Setup]
 
 
 def judged(folder: Path, training: str, rules: Rules, *, change: Change, epochs: int = 1) -> Mapping[str, Evaluation]:
-    """How the rules stand after so many epochs of a training with a change."""
+    """Return the rule states after this many epochs of a training with a change."""
 
     def prepare(seed: int) -> Setup:
         return replace(change(TRAININGS[training].prepare(seed)), epochs=epochs)
@@ -50,7 +50,8 @@ def test_four_rules_with_awss_defaults_find_nothing_in_a_healthy_fine_tuning(tmp
     evaluations = judged(tmp_path, "fine_tuning", rules, change=healthy, epochs=4)
     found_nothing = dict.fromkeys(FOUR_RULES, RuleStatus.NO_ISSUES_FOUND)
     assert {name: each.status for name, each in evaluations.items()} == found_nothing
-    assert [each.details for each in evaluations.values()] == [""] * 4  # all had tensors to judge, and no step was lost
+    # All had tensors to evaluate, and no step was lost.
+    assert [each.details for each in evaluations.values()] == [""] * 4
 
 
 def test_a_layer_whose_weights_are_reset_is_found_in_the_first_step(tmp_path: Path) -> None:

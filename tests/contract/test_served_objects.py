@@ -187,7 +187,7 @@ def test_a_large_object_is_sent_in_parts_and_replaces_only_the_required_version(
     assert store.client.list_multipart_uploads(Bucket=bucket.name).get("Uploads", []) == []
 
 
-def test_ranges_are_of_one_version_or_refused(store: ServedStore, bucket: BucketRef) -> None:
+def test_ranges_come_from_one_version_or_are_refused(store: ServedStore, bucket: BucketRef) -> None:
     where = Location(bucket, "k")
     first = put(store, where, b"0123456789")
     version = store.versions.from_listing(where, etag=first.etag, size=10)
@@ -216,7 +216,7 @@ def test_transient_failures_are_retried(
             store.list_objects(bucket)
 
 
-def test_a_write_whose_answer_was_lost_is_not_taken_for_anothers(
+def test_a_write_whose_answer_was_lost_is_not_mistaken_for_that_of_another(
     faulty: FaultyS3, remote_yard: RunningYard, bucket: BucketRef, tmp_path: Path
 ) -> None:
     where, new = Location(bucket, "k"), Precondition(absent=True)
@@ -250,7 +250,7 @@ def test_a_revoked_key_is_reported_at_once_by_every_operation(
     assert faulty.count("PUT", "k") == 1
 
 
-def test_a_machine_whose_clock_is_wrong_signs_by_that_of_the_yard(
+def test_a_machine_with_a_wrong_clock_signs_with_the_time_of_the_yard(
     store: ServedStore, bucket: BucketRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "utc_now", lambda: utc_now() - timedelta(days=400))

@@ -1,4 +1,4 @@
-"""Folders, object stores and S3 are the same source of bytes to who reads a trial there."""
+"""A reader of a trial can use folders, object stores and S3 interchangeably as sources."""
 
 import uuid
 from collections.abc import Iterator, Mapping

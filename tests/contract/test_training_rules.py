@@ -43,7 +43,7 @@ def use(bench: Bench) -> dict[str, int]:
     return {each.name: each.value for each in bench.work.records.counters(bench.anna.account)}
 
 
-def test_of_a_thousand_creates_at_once_none_gets_past_a_quota(bench: Bench) -> None:
+def test_a_thousand_concurrent_creates_never_exceed_a_quota(bench: Bench) -> None:
     quotas = Quotas(bench.work.records)
     quotas.put(Quota("*", "ml.m5.large", ON_DEMAND, 7), now=bench.watch())
     quotas.put(Quota("anna", "*", ON_DEMAND, 10), now=bench.watch())
@@ -75,7 +75,7 @@ def test_usage_after_many_concurrent_creates_and_stops_equals_the_running_jobs(b
     assert use(bench) == {"training-instances/on-demand": 40, "training-instances/on-demand/ml.m5.large": 40}
 
 
-def test_each_job_that_ends_by_itself_gives_back_what_it_took(bench: Bench) -> None:
+def test_each_job_that_ends_by_itself_frees_its_quota(bench: Bench) -> None:
     bench.engine.role = complete
     for number in range(3):
         bench.create(f"job-{number}")
@@ -96,7 +96,7 @@ def test_a_job_that_waits_too_long_is_stopped_once_however_many_yards_watch(benc
     assert len(ends) == 5
 
 
-def test_a_lost_job_is_tried_again(bench: Bench) -> None:
+def test_a_lost_job_is_retried(bench: Bench) -> None:
     claim = bench.start(RetryStrategy={"MaximumRetryAttempts": 1})
     bench.agent().die()
     claim_after = bench.turn(claim)
@@ -108,7 +108,7 @@ def test_a_lost_job_is_tried_again(bench: Bench) -> None:
     assert bench.job().status is Status.COMPLETED
 
 
-def test_a_pool_is_taken_over_by_one_of_those_who_want_it(bench: Bench) -> None:
+def test_a_warm_pool_is_reused_by_exactly_one_of_several_jobs(bench: Bench) -> None:
     bench.engine.role = complete
     kept: dict[str, Any] = {"ResourceConfig": resources(KeepAlivePeriodInSeconds=60)}
     bench.create("first", **kept)

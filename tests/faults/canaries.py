@@ -1,4 +1,4 @@
-"""What no job may read or change, and how it would be noticed: files of the host with secret words in them."""
+"""Files of the host with secret words that no job may read or change, and checks that detect either."""
 
 import gzip
 import hashlib
@@ -28,7 +28,7 @@ time.sleep(3600)
 
 @dataclass(frozen=True, slots=True)
 class Canaries:
-    """Secrets of the host by their paths, with the words that are in them, and the folder that nobody may change."""
+    """Secrets of the host by path, with the words they contain, and the folder that must not change."""
 
     place: Place
     yard: RunningYard
@@ -41,13 +41,14 @@ class Canaries:
         return list(self.words)
 
     def require_untouched(self, trainee: Trainee, name: str) -> None:
-        """AssertionError when the code of a job that has ended has read or changed anything, or has left anything."""
+        """Raise an AssertionError if the code of an ended job read or changed anything, or left anything behind."""
         found = published(trainee, name)
         leaked = {path for path, word in self.words.items() for text in found.values() if word.encode() in text}
         assert leaked == set(), (leaked, [line for line in trainee.lines(name) if line.startswith(LOOTED)])
         now = state_of(self.folder)
         changed = {path for path in {*now, *self.before} if now.get(path) != self.before.get(path)}
-        self.before.clear()  # so that the next trap is not blamed for this one
+        # Do not blame the next trap for this one.
+        self.before.clear()
         self.before.update(now)
         assert changed == set(), changed
         assert mounts_below(self.place.folder) == [], mounts_below(self.place.folder)
@@ -58,17 +59,17 @@ class Canaries:
             return not left
 
         try:
-            # A cluster ends what is left of an attempt after its job is told as ended.
+            # A cluster ends the rest of an attempt after it has reported the end of its job.
             eventually(is_gone, within=timedelta(seconds=90))
         except AssertionError as error:
-            raise AssertionError(f"these go on after their job: {left}") from error
+            raise AssertionError(f"these processes outlive their job: {left}") from error
 
 
 @contextmanager
 def canaries(place: Place, yard: RunningYard, *, neighbour: Trainee, changes: Mapping[str, Any]) -> Iterator[Canaries]:
-    """A folder and a secret of the yard's own user, the administrator's key, and a secret in a job of another user.
+    """Create a folder and a secret of the yard's own user, the administrator's key, and a secret in another user's job.
 
-    `changes` are what every request has on that yard.
+    `changes` are merged into every request to that yard.
     """
     folder = place.home_of_user / "canary"
     word, foreign = uuid.uuid4().hex, uuid.uuid4().hex
@@ -97,23 +98,23 @@ def canaries(place: Place, yard: RunningYard, *, neighbour: Trainee, changes: Ma
 
 
 def _token_of_ray() -> dict[str, str]:
-    """What makes whoever has it the user of every node of a cluster; where a program might find it."""
+    """Return Ray's token, which gives control of every node of a cluster, and where a program might find it."""
     return {"/proc/self/environ": os.environ["TRAINYARD_SERVER_RAY_TOKEN"]} if engine_of_tests() == "ray" else {}
 
 
 def state_of(folder: Path) -> dict[str, tuple[Any, ...]]:
-    """All that could be changed of a tree, by path."""
+    """Return everything in a tree that could change, by path."""
     return {str(path): _state(path) for path in (folder, *sorted(folder.rglob("*")))}
 
 
 def mounts_below(folder: Path) -> list[str]:
-    """The places below a folder that something is mounted on, where everybody sees it."""
+    """Return the places below a folder that are mount points in the namespace of the host."""
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     return [line for line in lines if line.split()[4].startswith(f"{folder}/")]
 
 
 def published(trainee: Trainee, name: str) -> dict[str, bytes]:
-    """All that a user is told of a job, and all that it stored: archives as what is in them."""
+    """Return all that a user can learn about a job, and all that it stored, with archives unpacked."""
     found = {"description": repr(trainee.describe(name)).encode()}
     for number, stream in enumerate(trainee.streams(name)):
         found[stream] = "\n".join(trainee.lines(name, instance=number)).encode()

@@ -2,10 +2,10 @@
 
     python -m tests.faults.forgetful_disk MOUNT LEFT SEED PROGRAM...
 
-mounts itself on MOUNT, runs a program, and serves it until its own input ends: that is the power cut. The program is
-killed then, and what is left of the disk is laid out in the folder LEFT. Everything that was synced is there. Of
-whatever was not, chance decides: pages of a file are the new or the old ones, and of the changes to the names in a
-folder some of the first are there, as on disks whose file systems keep a journal.
+mounts itself on MOUNT, runs a program, and serves it until standard input ends: that is the power cut. It then kills
+the program and writes the remaining content of the disk to the folder LEFT. All synced data is there. The rest is
+random: each page of a file is the new or the old one, and of the changes to the names in a folder only the first few
+may be there, as on a file system with a journal.
 """
 
 import errno
@@ -26,7 +26,8 @@ PAGE = 4096
 _MOST_WRITTEN = 128 * 1024
 _BUFFER = _MOST_WRITTEN + PAGE
 _ROOT = 1
-_VALID_S = 60  # all changes come through the kernel, which may remember what it was told
+# All changes come through the kernel, so it may cache answers.
+_VALID_S = 60
 
 _IN, _OUT = struct.Struct("<IIQQIIII"), struct.Struct("<IiQ")
 _INIT_OUT = struct.Struct("<IIIIHHIIHHI28x")
@@ -52,7 +53,7 @@ class File:
         self.synced = bytes(self.now)
 
     def left(self, dice: random.Random) -> bytes:
-        """Each page as it is or as it was; and the file as long as it is, or as it was."""
+        """Return the content after a power cut: each page, and the length, is either the current or the synced one."""
         if self.now == self.synced:
             return self.synced
         size = dice.choice((len(self.now), len(self.synced)))
@@ -72,7 +73,8 @@ class Folder:
     mode: int
     now: Names = field(default_factory=dict)
     synced: Names = field(default_factory=dict)
-    changes: list[Names] = field(default_factory=list)  # all names after each change since the last sync
+    # All names, after each change since the last sync.
+    changes: list[Names] = field(default_factory=list)
 
     def change(self) -> None:
         self.changes.append(dict(self.now))
@@ -85,11 +87,11 @@ class Folder:
 
 
 class Refused(Exception):
-    """Answered by an error number."""
+    """The request is answered with an error number."""
 
 
 class ForgetfulDisk:
-    """Answers the kernel, one request after another."""
+    """Answers the requests of the kernel, one at a time."""
 
     def __init__(self, device: int) -> None:
         self._device = device

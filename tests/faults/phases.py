@@ -1,4 +1,4 @@
-"""The phases of a job in which its user's code runs, and how a request gets hostile code into each of them."""
+"""The phases of a job that run its user's code, and how a request gets hostile code into each."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,10 +23,10 @@ from trainyard.wire.client import Client
 LAY = "import sys; sys.path.insert(0, '/opt/ml/code'); import traps; traps.lay()\n"
 LOOT = "import traps; traps.loot()\n"
 SOUND = f'NEEDS = ""\n{BACKEND}'
-# What a rule prints is in no log of the job.
+# The output of a rule appears in no log of the job.
 AWAIT_TRAPS = "import time, traps\nwhile not traps.DONE.exists(): time.sleep(0.05)\nprint(traps.LAID)\n"
 RULE = f"{LAY}class Hostile:\n    pass\n"
-# It may be interrupted once it has saved something.
+# The test may interrupt it once it has saved something.
 RESUMED = """
 import pathlib, time
 kept = pathlib.Path("/opt/ml/checkpoints/state")
@@ -36,7 +36,7 @@ if not kept.exists():
 """
 INSTALLING = "Installing requirements.txt."
 
-# Two phases try links to everywhere. Whoever follows a link does so wherever it leads, so the others try these.
+# Two phases try links to every target. Code that follows one link follows any, so the others try only these.
 _LEADING = (
     "a folder below the old root",
     "a folder below the root of init",
@@ -49,7 +49,7 @@ FEWER = tuple(
     if not trap.startswith("links to ") or trap.startswith(tuple(f"links to {place} " for place in _LEADING))
 )
 
-# For what takes long, and does with what was left what others do: one trap of each sort.
+# For slow phases, whose privileged code does the same as that of others: one trap of each kind.
 SOME = (
     "links to a secret of the host in place of everything",
     "links to a folder of the host in place of whole folders",
@@ -69,11 +69,11 @@ def await_end(trainee: Trainee, name: str) -> dict[str, Any]:
 
 
 def interrupt_and_stop(trainee: Trainee, name: str) -> dict[str, Any]:
-    """Have a job go on in another attempt once its traps are laid, and stop it when that one has come as far."""
+    """Interrupt a job once its traps are laid, and stop it when the next attempt has come as far."""
     trainee.await_line(name, traps.LAID)
     with client_of(trainee) as client:
         client.call("trainyard", "InterruptJob", TrainingJobName=name)
-    # It may be back in training before anybody looks, and what it left may take long to remove.
+    # It may be training again before anybody looks, and removing what it left may take long.
     eventually(
         lambda: "Interrupted" in [each["Status"] for each in trainee.describe(name)["SecondaryStatusTransitions"]],
         within=timedelta(seconds=90),
@@ -85,7 +85,7 @@ def interrupt_and_stop(trainee: Trainee, name: str) -> dict[str, Any]:
 
 
 def drill_again(trainee: Trainee, name: str) -> dict[str, Any]:
-    """Have the definition of a job run twice more, once with an interruption, and what it left compared."""
+    """Run the definition of a job twice more, once with an interruption, and compare the results."""
     told = await_end(trainee, name)
     with client_of(trainee) as client:
         done = run_drill(client, told, bucket=trainee.bucket, seed=0, tolerance=0.0, report=lambda _: None)
@@ -94,23 +94,24 @@ def drill_again(trainee: Trainee, name: str) -> dict[str, Any]:
 
 
 def judge_afterwards(trainee: Trainee, name: str) -> dict[str, Any]:
-    """Judge what is left of a job, by code that runs outside of any sandbox."""
+    """Evaluate rules on what a job left, in a process outside any sandbox."""
     told = await_end(trainee, name)
-    # It may well be that nothing is left that could be judged.
+    # There may be nothing left to evaluate.
     with client_of(trainee) as client, suppress(TrainyardError):
         evaluate_rules(trial_of(client, told), {"any": RequestedRule("VanishingGradient", {})})
     return told
 
 
 def install_once(trainee: Trainee, name: str) -> dict[str, Any]:
-    """Run another job that wants the same packages, and so uses the environment that the first one left."""
+    """Run another job with the same requirements, which reuses the environment of the first one."""
     told = await_end(trainee, name)
     assert INSTALLING in "\n".join(trainee.lines(name)), trainee.lines(name)
     kept = ("RoleArn", "AlgorithmSpecification", "OutputDataConfig", "ResourceConfig", "StoppingCondition")
     request = {each: told[each] for each in (*kept, "HyperParameters", "InputDataConfig", "CheckpointConfig")}
     trainee.sagemaker.create_training_job(**request, TrainingJobName=f"{name}-again")
     again = await_end(trainee, f"{name}-again")
-    is_kept = "InstallRequirementsError" not in told.get("FailureReason", "")  # which some traps bring about
+    # Some traps cause this error.
+    is_kept = "InstallRequirementsError" not in told.get("FailureReason", "")
     assert (INSTALLING in "\n".join(trainee.lines(f"{name}-again"))) != is_kept, told.get("FailureReason")
     return again
 
@@ -124,7 +125,7 @@ def client_of(trainee: Trainee) -> Iterator[Client]:
 
 @dataclass(frozen=True, slots=True)
 class Siege:
-    """A yard, a user of it whose code is hostile, and what may not be reached. `changes` are what every request has."""
+    """A yard, a user with hostile code, and what it must not reach. `changes` are merged into every request."""
 
     trainee: Trainee
     canaries: Canaries
@@ -133,10 +134,10 @@ class Siege:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """`files` are those of the code, `changes` what the request has besides; `run` brings a job that began to its end.
+    """`files` are the files of the code, `changes` are merged into the request; `run` takes a started job to its end.
 
-    A rule is stored beside the code, and named by the request. `sdist` is the backend of a package that the code has,
-    and that its requirements name.
+    A rule is stored beside the code and named in the request. `sdist` is the build backend of a package in the code,
+    which its requirements name.
     """
 
     name: str
@@ -215,7 +216,7 @@ PHASES = {
 
 
 def run_phase(phase: Phase, trap: str, *, siege: Siege, name: str) -> dict[str, Any]:
-    """Run a job whose code lays a trap in a phase, to its end; its description."""
+    """Run a job whose code lays a trap in a phase to its end, and return its description."""
     trainee = siege.trainee
     told = {"trap": trap, "secrets": siege.canaries.secrets, "folder": str(siege.canaries.folder)}
     own: dict[str, str | bytes] = {
@@ -225,7 +226,7 @@ def run_phase(phase: Phase, trap: str, *, siege: Siege, name: str) -> dict[str, 
     s3, key = trainee.user.client("s3"), f"{name}/source/hostile.tar.gz"
     if phase.sdist:
         own |= {f"packages/{name}/yardcode-1.0.tar.gz": packed(_source(phase.sdist))}
-        # By its path the list is another one for each job, which installs it anew.
+        # The path makes the requirements of each job unique, so each job installs them again.
         own |= {"requirements.txt": f"--no-index\n--find-links /opt/ml/code/packages/{name}\nyardcode==1.0\n"}
     s3.put_object(Bucket=trainee.bucket, Key=key, Body=packed({**phase.files, **own}))
     request = trainee.request(name, "") | {
@@ -250,7 +251,7 @@ def run_phase(phase: Phase, trap: str, *, siege: Siege, name: str) -> dict[str, 
 
 
 def _source(backend: str) -> dict[str, str | bytes]:
-    """A package that has to be built."""
+    """Return a source package, which must be built."""
     files = {
         "PKG-INFO": "Metadata-Version: 2.1\nName: yardcode\nVersion: 1.0\n",
         "pyproject.toml": PYPROJECT,

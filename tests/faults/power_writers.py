@@ -1,9 +1,9 @@
-"""Programs that write to a disk whose power is cut, each with what must be true of what is left.
+"""Programs that write to a disk whose power is cut, each with a check of what is left.
 
     python -m tests.faults.power_writers KIND synced|unsynced FOLDER
 
-writes for as long as it lives, and prints the number of each thing that it was told is durable. With `unsynced` every
-sync does nothing, which is what the test must notice.
+writes until it is killed, and prints the number of each item once it is acknowledged as durable. With `unsynced` every
+sync does nothing, which the test must detect.
 """
 
 import hashlib
@@ -30,14 +30,14 @@ from trainyard.server.records.sqlite import SqliteDatabase
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
 BUCKET = BucketRef("111111111111", "bucket")
-KEYS = 10  # objects that are written over and over
+KEYS = 10  # objects that are overwritten repeatedly
 
 
 @dataclass(frozen=True)
 class Kind:
-    """`write` does one thing after another and yields the number of each, from 0, when it is durable.
+    """`write` writes item after item and yields the number of each, from 0, once it is durable.
 
-    `check` asserts that what is left is whole, and gives the numbers of the things that are there.
+    `check` asserts that what is left is complete, and returns the numbers of the items found.
     """
 
     write: Callable[[Path], Iterator[int]]
@@ -57,7 +57,7 @@ def write_objects(folder: Path) -> Iterator[int]:
 
 
 def check_objects(folder: Path) -> Sequence[int]:
-    """Of a key that was written several times the last is there, and all before count as well."""
+    """Only the last version of an overwritten key is there; all versions before it count as found."""
     with closing(FilesystemObjects(folder / "objects")) as store:
         problems = [each for each in store.verify(deep=True) if "only takes up space" not in each]
         assert problems == []
@@ -107,7 +107,7 @@ def write_spool(folder: Path) -> Iterator[int]:
 
 
 def check_spool(folder: Path) -> Sequence[int]:
-    """An agent that starts anew cuts off what is not whole."""
+    """Check a spool. A restarted agent truncates an incomplete end."""
     SpoolWriter(folder / "spool").close()
     found: list[int] = []
     offset = 0
@@ -120,7 +120,8 @@ def check_spool(folder: Path) -> Sequence[int]:
 def write_logs(folder: Path) -> Iterator[int]:
     with LogWriter(folder / "stream", segment_bytes=20_000) as writer:
         for group in itertools.count():
-            numbers = range(group * 10, group * 10 + 10)  # so that a segment is full now and then in their midst
+            # With groups of ten, a segment sometimes fills up in the middle of one.
+            numbers = range(group * 10, group * 10 + 10)
             for number in numbers:
                 writer.append(f"{number} {'x' * (number * 100 % 5000)}\n".encode(), number)
             writer.sync()
@@ -128,7 +129,7 @@ def write_logs(folder: Path) -> Iterator[int]:
 
 
 def check_logs(folder: Path) -> Sequence[int]:
-    """Whoever opens a log to write to it cuts off what is not whole."""
+    """Check a log. Opening it for writing truncates an incomplete end."""
     LogWriter(folder / "stream").close()
     found: list[int] = []
     for event in LogReader(folder / "stream").scan():

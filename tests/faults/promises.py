@@ -1,4 +1,4 @@
-"""What holds of every training job that has ended, whatever was killed meanwhile."""
+"""What must hold for every training job that has ended, whatever was killed."""
 
 import itertools
 import math
@@ -12,7 +12,7 @@ from trainyard.link.folders import InstanceFolder
 
 
 def assert_forward(seen: list[str]) -> None:
-    """Each status can follow from the one before, by ways that a look may have missed; Restarting is the only loop."""
+    """Check that each status can follow the one before, perhaps with unobserved ones between. Only Restarting loops."""
     for before, after in itertools.pairwise(seen):
         assert SecondaryStatus(after) in reachable(SecondaryStatus(before)), seen
 
@@ -28,7 +28,7 @@ def reachable(status: SecondaryStatus) -> set[SecondaryStatus]:
 
 
 def assert_seconds(told: dict[str, Any]) -> None:
-    """The time is that between the transitions which everybody can read, to the milliseconds that the wire tells."""
+    """Check that the training time fits between its public start and end, and that all of it is billed."""
     if "TrainingStartTime" not in told:
         assert "TrainingTimeInSeconds" not in told
         return
@@ -38,10 +38,10 @@ def assert_seconds(told: dict[str, Any]) -> None:
 
 
 def left_in_kernel(attempts: list[InstanceFolder]) -> list[str]:
-    """Mounts and control groups of a job."""
+    """Return the mounts and control groups of a job."""
     marks = {folder.root.parents[1].name for folder in attempts}
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     left = [line for line in mounts if any(mark in line for mark in marks)]
-    # Not Path.glob, which fails when a group of somebody else vanishes meanwhile.
+    # Path.glob fails if somebody else's group disappears meanwhile.
     groups = [Path(parent, name) for parent, names, _ in os.walk("/sys/fs/cgroup") for name in names]
     return left + [str(group) for group in groups if any(mark in group.name for mark in marks)]

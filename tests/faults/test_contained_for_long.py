@@ -1,4 +1,4 @@
-"""Programs that take all they can get, for longer than the quick tests have; see tests/system/test_contained.py."""
+"""Programs that take all resources for longer than the quick tests; see tests/system/test_contained.py."""
 
 from collections.abc import Callable, Iterator
 
@@ -91,7 +91,7 @@ def siege(place: Place) -> Iterator[tuple[RunningYard, Trainee]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_a_program_that_takes_all_it_can_for_long_is_contained(
+def test_a_program_that_takes_all_resources_for_long_is_contained(
     case: Case, siege: tuple[RunningYard, Trainee], record_property: Callable[[str, object], None]
 ) -> None:
     contain(case, *siege, record=record_property)

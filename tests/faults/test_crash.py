@@ -24,14 +24,15 @@ PUTTERS = 160
 COMPLETERS = 40
 BUCKET = "crash"
 LEAST_PART = 5 * 1024 * 1024
-ABSENT = b""  # in the place of a digest, for a key without an object
+# Stands for the digest of a key without an object.
+ABSENT = b""
 
 
 @dataclass
 class Ledger:
-    """What each key may hold by now: one thing once a write to it was acknowledged, several while one is unanswered.
+    """The possible contents of each key: one after an acknowledged write, several while a write is unanswered.
 
-    Every key has one writer at a time. `enough` is set when the time to kill has come.
+    Every key has one writer at a time. `enough` is set when it is time to kill the yard.
     """
 
     may_hold: dict[str, set[bytes]] = field(default_factory=dict)
@@ -56,7 +57,7 @@ class Ledger:
 
 
 @pytest.mark.slow
-def test_what_was_acknowledged_is_whole_after_a_crash_and_nothing_is_torn(tmp_path: Path) -> None:
+def test_acknowledged_objects_are_complete_after_a_crash_and_none_is_torn(tmp_path: Path) -> None:
     home, dice, ledger = tmp_path / "yard", random.Random(9), Ledger()
     for number in range(ROUNDS):
         with running_yard(home) as yard:
@@ -87,7 +88,7 @@ def _client(yard: RunningYard) -> Any:
 def _write_until_killed(yard: RunningYard, s3: Any, ledger: Ledger, *, number: int) -> None:
     uploads = [_begin_upload(s3, f"joined/{number}/{each}", size) for each, size in enumerate(_upload_sizes())]
     started = threading.Barrier(PUTTERS + COMPLETERS + 1, timeout=60)
-    # A quarter of the keys are those of the rounds before, and so are overwritten.
+    # A quarter of the keys are from earlier rounds, and are overwritten.
     keys = [f"put/{number if each % 4 else 'again'}/{each}" for each in range(PUTTERS)]
     with ThreadPoolExecutor(PUTTERS + COMPLETERS) as threads:
         writing = [threads.submit(_put_until_refused, s3, key, ledger, started) for key in keys]
@@ -140,18 +141,18 @@ def _complete(s3: Any, key: str, upload: str, parts: list[bytes], ledger: Ledger
 
 
 def _check(s3: Any, ledger: Ledger) -> None:
-    """Every key holds one of the things that it may hold."""
+    """Check that every key holds one of its possible contents."""
     pages = s3.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
     listed = {each["Key"]: each["Size"] for page in pages for each in page.get("Contents", [])}
     with ThreadPoolExecutor(8) as threads:
         bodies = dict(zip(listed, threads.map(lambda key: _body(s3, key), listed), strict=True))
     assert {key: len(body) for key, body in bodies.items()} == listed
     held = dict.fromkeys(ledger.may_hold, ABSENT) | {key: digest(body) for key, body in bodies.items()}
-    assert set(held) == set(ledger.may_hold), "there are objects that nobody sent"
+    assert set(held) == set(ledger.may_hold), "there are objects that no client sent"
     wrong = [key for key, value in held.items() if value not in ledger.may_hold[key]]
     lost = [key for key in wrong if held[key] == ABSENT]
-    assert not lost, f"acknowledged, but gone: {lost[:5]}"
-    assert not wrong, f"torn, or older than what was acknowledged: {wrong[:5]}"
+    assert not lost, f"acknowledged but lost: {lost[:5]}"
+    assert not wrong, f"torn, or older than the acknowledged version: {wrong[:5]}"
 
 
 def _body(s3: Any, key: str) -> bytes:

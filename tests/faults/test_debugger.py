@@ -1,4 +1,4 @@
-"""The debugger under faults: a program that is killed at any moment, and a disk that takes no more."""
+"""The debugger under faults: a program that is killed at any moment, and a disk that is full."""
 
 import os
 import random
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 KILLS = 8
 
-# A training whose steps are known: the loss of step n is n.
+# A training with known results: the loss of step n is n.
 KNOWN = """
 import sys, torch
 import trainyard.hook
@@ -50,9 +50,7 @@ def world() -> Iterator[World]:
 
 
 @pytest.mark.parametrize("seed", range(KILLS))
-def test_a_training_that_is_killed_leaves_a_trial_of_which_every_sealed_step_can_be_read(
-    tmp_path: Path, seed: int
-) -> None:
+def test_every_sealed_step_of_a_killed_training_can_be_read(tmp_path: Path, seed: int) -> None:
     environment = {**os.environ, **ONE_THREAD}
     program = subprocess.Popen(
         [sys.executable, "-c", KNOWN, str(tmp_path / "trial")], stdout=subprocess.PIPE, env=environment
@@ -75,7 +73,7 @@ def test_a_training_that_is_killed_leaves_a_trial_of_which_every_sealed_step_can
         assert trial.tensor("Linear_weight").value(step).shape == (4, 4)
 
 
-def test_a_program_killed_in_a_job_leaves_its_trial_and_the_rules_an_end(world: World, tmp_path: Path) -> None:
+def test_a_killed_program_leaves_its_trial_and_its_rules_finish(world: World, tmp_path: Path) -> None:
     world.start(
         SCRIPT.replace('print("trained", flush=True)', ""),
         debugger=debugger(RuleSpec("nan", "NotANumber"), STALLED),
@@ -93,7 +91,7 @@ def test_a_program_killed_in_a_job_leaves_its_trial_and_the_rules_an_end(world: 
     assert len(trial.series("gradient/Sequential_0.weight", "mean").steps) > 0
 
 
-def test_a_judge_that_is_killed_makes_its_rules_errors_and_hurts_nothing_else(world: World) -> None:
+def test_a_killed_rule_process_ends_its_rules_with_an_error_and_affects_nothing_else(world: World) -> None:
     rules = [RuleSpec("nan", "NotANumber"), STALLED]
     world.start(SCRIPT, debugger=debugger(*rules), environment=ONE_THREAD | {"STEPS": "400"})
     eventually(lambda: "stalled" in _judged(world), "the judge")
@@ -105,7 +103,7 @@ def test_a_judge_that_is_killed_makes_its_rules_errors_and_hurts_nothing_else(wo
     assert "signal 9" in standings(world)["stalled"]["details"]
 
 
-def test_a_store_that_takes_no_tensors_costs_nothing_but_them(world: World) -> None:
+def test_a_store_that_refuses_tensors_loses_only_the_tensors(world: World) -> None:
     lost = replace(debugger(RuleSpec("nan", "NotANumber")), tensors=SyncSpec("s3://no-such-bucket/tensors", TENSORS))
     verdict = world.run(SCRIPT, debugger=lost, environment=ONE_THREAD)
     assert verdict["outcome"] == "completed", verdict
@@ -113,8 +111,8 @@ def test_a_store_that_takes_no_tensors_costs_nothing_but_them(world: World) -> N
     assert any("no-such-bucket" in note for note in notes(world)), notes(world)
 
 
-def test_a_full_disk_under_the_hook_neither_stops_nor_slows_a_training(tmp_path: Path) -> None:
-    """The tensors go to a file system of two megabytes; what does not fit is dropped and counted."""
+def test_a_full_disk_under_the_hook_neither_stops_nor_slows_training(tmp_path: Path) -> None:
+    """The tensors go to a file system of two megabytes; those that do not fit are dropped and counted."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small file system")
     small = tmp_path / "small"
@@ -148,7 +146,7 @@ def _programs(world: World) -> list[int]:
 
 
 def _processes(word: str, world: World) -> list[int]:
-    """Those of the world's sandboxes that have a word in their command line."""
+    """Return the processes in the world's sandboxes that have a word in their command line."""
     found = []
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
@@ -162,5 +160,5 @@ def _processes(word: str, world: World) -> list[int]:
         is_of_job = "TRAINING_JOB_NAME=mnist-7" in environment and str(world.root) in mounts
         if is_of_job and any(word in each for each in command):
             found.append(int(folder.name))
-    assert found, f"no process has {word}"
+    assert found, f"no process has {word} in its command line"
     return found

@@ -1,8 +1,8 @@
-"""What code of a job leaves behind in one phase, for whoever runs with more rights in the next.
+"""Traps that a job's code leaves in one phase for the more privileged code of the next phase.
 
-On the yards of root and of an ordinary user, and on those whose jobs run on other machines or in images. With
-`python -m tests.ray_cluster 3 4 COMMAND` those on other machines are on a Ray cluster; without it they are on pretended
-nodes, which have the same runners.
+Runs on yards of root and of an ordinary user, and on yards whose jobs run on other machines or in images. With
+`python -m tests.ray_cluster 3 4 COMMAND` the other machines are a Ray cluster; without it they are simulated nodes with
+the same runners.
 """
 
 import json
@@ -32,7 +32,7 @@ from trainyard.testing.yard import ENGINE_SWITCH, RunningYard, engine_of_tests
 
 @dataclass(frozen=True)
 class Ground:
-    """A kind of yard, and the phases in which its jobs run code that others come after."""
+    """A kind of yard, and the phases of its jobs that run user code before privileged code."""
 
     owner: str
     engine: str = "local"
@@ -51,7 +51,7 @@ REMOTE = (
     "a build of a package that is kept",
     "a run that is drilled",
 )
-# In a container a job can put nothing in the place of its folders, which are mounts of their own.
+# In a container, a job cannot replace its folders, because each one is a mount.
 AMONG = tuple(trap for trap in TRAPS if "in place of" not in trap and "to be mounted" not in trap)
 GROUNDS = (
     Ground(ROOT),
@@ -64,7 +64,7 @@ GROUNDS = (
 
 
 def case(ground: Ground, phase: str, trap: str) -> ParameterSet:
-    """A trap in a phase; those of one ground, which share a yard, stay together where processes share the work."""
+    """Return a test case. Cases of one ground share a yard, so one xdist worker runs them all."""
     return pytest.param(ground, phase, trap, id=f"{ground}-{phase}-{trap}", marks=pytest.mark.xdist_group(str(ground)))
 
 
@@ -78,7 +78,7 @@ CASES = [
 
 _TRIES = 5
 
-# What is tried with every change: the ways out that were there once.
+# The escapes found so far. Every change runs these.
 FEW = [
     case(GROUNDS[0], "a build", "a channel to be mounted on channels of its instance, full of links to the old root"),
     case(GROUNDS[0], "a build that fails", "links to a folder below the old root in place of everything"),
@@ -88,9 +88,9 @@ FEW = [
 
 
 class Sieges:
-    """The siege of one ground at a time: the next one begins where the last one has ended well.
+    """Keeps one siege open at a time, and closes it before it opens that of another ground.
 
-    A fixture with the ground for its parameter would be made anew whenever pytest orders another ground in between.
+    A fixture with the ground as its parameter would start again whenever pytest interleaves the grounds.
     """
 
     def __init__(self) -> None:
@@ -131,7 +131,7 @@ def _siege_of(ground: Ground) -> Iterator[Siege]:
 
 @contextmanager
 def _yard_of(ground: Ground) -> Iterator[tuple[Place, RunningYard, Mapping[str, Any]]]:
-    """A yard that runs, where it is, and what every request has there."""
+    """Start a yard; provide it, its place, and what every request to it contains."""
     with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         if (ground.engine == "cluster") != (engine_of_tests() == "ray"):
             if engine_of_tests() == "ray":
@@ -158,19 +158,21 @@ def _image_for(place: Place, stack: ExitStack) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("ground", "phase", "trap"), CASES)
-def test_what_a_phase_leaves_leads_nobody_out_of_the_job(sieges: Sieges, ground: Ground, phase: str, trap: str) -> None:
+def test_nothing_that_a_phase_leaves_lets_later_code_escape_the_job(
+    sieges: Sieges, ground: Ground, phase: str, trap: str
+) -> None:
     leave_and_look(sieges.of(ground), phase, trap)
 
 
 @pytest.mark.parametrize(("ground", "phase", "trap"), FEW)
-def test_escapes_found_earlier_stay_closed(sieges: Sieges, ground: Ground, phase: str, trap: str) -> None:
+def test_escapes_found_earlier_stay_fixed(sieges: Sieges, ground: Ground, phase: str, trap: str) -> None:
     leave_and_look(sieges.of(ground), phase, trap)
 
 
 @pytest.mark.xdist_group(str(GROUNDS[0]))
 @pytest.mark.parametrize("member", ["CheckpointConfig", "TensorBoardOutputConfig", "DebugHookConfig"])
 @pytest.mark.parametrize("above", [HOST, "/.lower", "/.changes", "/proc/1/root", f"{EXTRA}/../../../../../..{HOST}"])
-def test_no_path_that_a_request_names_leads_out_of_the_job(sieges: Sieges, member: str, above: str) -> None:
+def test_no_path_in_a_request_leads_out_of_the_job(sieges: Sieges, member: str, above: str) -> None:
     siege = sieges.of(GROUNDS[0])
     name, uri = f"path-{uuid.uuid4().hex[:8]}", f"s3://{siege.trainee.bucket}/path"
     config = {"LocalPath": f"{above}{siege.canaries.folder}/made/by/{name}"}
@@ -188,7 +190,7 @@ def test_no_path_that_a_request_names_leads_out_of_the_job(sieges: Sieges, membe
 
 
 def leave_and_look(siege: Siege, phase: str, trap: str) -> None:
-    """Run a job that leaves a trap in a phase, and see that nobody stepped into it."""
+    """Run a job that leaves a trap in a phase, and check that nothing fell into it."""
     name, told = run_and_tell(siege, phase, trap)
     trainee = siege.trainee
     assert LAID in trainee.lines(name), (told.get("FailureReason"), trainee.lines(name)[-20:])
@@ -201,7 +203,7 @@ def leave_and_look(siege: Siege, phase: str, trap: str) -> None:
 
 
 def run_and_tell(siege: Siege, phase: str, trap: str) -> tuple[str, dict[str, Any]]:
-    """A job that has run a phase, and its description. Being warm is tried again: a busy worker costs a warm start."""
+    """Run a job through a phase and describe it. If it must start warm and did not, a worker was busy: retry."""
     for _ in range(_TRIES):
         name = f"hostile-{uuid.uuid4().hex[:8]}"
         if PHASES[phase].is_warm:
@@ -210,36 +212,36 @@ def run_and_tell(siege: Siege, phase: str, trap: str) -> tuple[str, dict[str, An
         if not PHASES[phase].is_warm or was_started_warm(siege.canaries.yard, name):
             return name, told
         siege.canaries.require_untouched(siege.trainee, name)
-    pytest.fail(f"none of {_TRIES} jobs was started warm")
+    pytest.fail(f"none of {_TRIES} jobs started warm")
 
 
 def jobs_of(trainee: Trainee, name: str) -> list[str]:
-    """The job itself, and those that were made of it."""
+    """Return the job itself and the jobs that were created from it."""
     found = trainee.sagemaker.list_training_jobs(NameContains=name, MaxResults=100)["TrainingJobSummaries"]
     return [each["TrainingJobName"] for each in found]
 
 
 def has_program(told: dict[str, Any]) -> bool:
-    """Whether the program of a job ran, which then has something to say; what was laid may well keep it from that."""
+    """Tell whether the program of a job runs in this phase and prints something; a trap may prevent it."""
     return "ExecuteUserScriptError" in told.get("FailureReason", "ExecuteUserScriptError")
 
 
 def await_worker(siege: Siege) -> None:
-    """Wait for the warm worker that earlier jobs have brought about."""
+    """Wait for the warm worker that earlier jobs have caused to start."""
     folder = siege.canaries.yard.home.warm
     siege.trainee.run(f"warms-{uuid.uuid4().hex[:8]}", "import torch")
     eventually(lambda: has_torch(folder) or refusal(folder) is not None)
     if not has_torch(folder):
-        pytest.skip(f"these tests lie where no warm worker trusts them: {refusal(folder)}")
+        pytest.skip(f"a warm worker does not trust the folder of these tests: {refusal(folder)}")
 
 
 def has_torch(folder: Path) -> bool:
-    """Whether there is a worker for programs with torch; others may have one for programs without."""
+    """Tell whether there is a worker for programs with torch; the yard may also have one for programs without."""
     return any("torch" in worker.facts["packages"] for worker in warm_workers(folder))
 
 
 def refusal(folder: Path) -> str | None:
-    """Why there can be no warm worker; one that is coming up says so too, until it has."""
+    """Return why there can be no warm worker. A worker that is still starting also gives a reason."""
     for file in folder.glob("*/*/refused.json"):
         if not is_worker_running(WorkerFolder(file.parent)):
             with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Runs of a small PyTorch job that lose their places at random moments, and come to the same weights all the same."""
+"""Runs of a small PyTorch job that are interrupted at random moments and still produce the same weights."""
 
 import itertools
 import logging
@@ -21,17 +21,17 @@ from trainyard.wire.client import Client
 
 log = logging.getLogger(__name__)
 
-RUNS = 200  # that were interrupted at least once
+RUNS = 200  # interrupted at least once
 BATCH = 50
 AT_ONCE = 2
 TWO_SLOTS = {"TRAINYARD_SERVER_SLOTS": "2"}
 STEPS, SAVED_EVERY = 40, 5
-BETWEEN = timedelta(seconds=0.4)  # interruptions, on average
+BETWEEN = timedelta(seconds=0.4)  # average time between interruptions
 MOST = 4  # interruptions of one run
-SPOT_SHARE = 0.3  # of the price on demand
+SPOT_SHARE = 0.3  # of the on-demand price
 
-# Deterministic, with all that a training run has to carry over: weights, momenta, its data and its dropout. A run that
-# is polite uses its grace to save, the others die at once and lose what they did since they saved last.
+# Deterministic, with all that a training run must restore: weights, momentum, data order and dropout. A polite run uses
+# its grace period to save; the others die at once and lose the work since their last checkpoint.
 TRAIN = f"""
 import argparse, os, pathlib, signal, sys, time
 import torch
@@ -89,7 +89,7 @@ pathlib.Path("/opt/ml/model/weights").write_bytes(weights.numpy().tobytes())
 
 @dataclass(frozen=True)
 class Run:
-    """What a job went through. `begun`, `done` and `saved` are steps, one entry for each attempt."""
+    """The history of a job. `begun`, `done` and `saved` are steps, one entry per attempt."""
 
     told: dict[str, Any]
     attempts: list[dict[str, Any]]
@@ -117,7 +117,7 @@ def trainee(yard: RunningYard) -> Trainee:
 
 @pytest.fixture(scope="module")
 def whole(trainee: Trainee) -> Run:
-    """The run that nobody interrupts."""
+    """Run the job without an interruption."""
     found = run(trainee, "whole", polite=0, schedule=None)
     assert (found.interruptions, found.begun, found.done) == (0, [0], [STEPS])
     return found
@@ -130,7 +130,7 @@ def seeds() -> Iterator[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("batch", range(RUNS // BATCH))
-def test_interrupted_runs_end_with_the_weights_of_one_that_was_not(
+def test_interrupted_runs_end_with_the_weights_of_an_uninterrupted_run(
     trainee: Trainee, whole: Run, seeds: Iterator[int], batch: int
 ) -> None:
     before, runs = summed_up(trainee), list[Run]()
@@ -180,7 +180,7 @@ def run(trainee: Trainee, name: str, *, polite: int, schedule: InterruptionSched
 
 
 def programs_lines(trainee: Trainee, name: str, attempts: int) -> list[list[str]]:
-    """What the program printed in each attempt in which it got so far."""
+    """Return the program's output in each attempt that started it."""
     found = [trainee.printed(name, instance=number) for number in range(attempts)]
     return [lines for lines in found if lines]
 
@@ -191,19 +191,19 @@ def last(lines: list[list[str]], word: str, otherwise: int) -> int:
 
 def check(found: Run, whole: Run, *, is_polite: bool) -> None:
     name = found.told["TrainingJobName"]
-    assert found.weights == whole.weights, f"{name} came to other weights"
-    assert found.losses == whole.losses, f"{name} had other losses on the way"
+    assert found.weights == whole.weights, f"{name} produced different weights"
+    assert found.losses == whole.losses, f"{name} had different losses"
     assert (found.begun[0], found.done[-1]) == (0, STEPS)
     for left, kept, began in zip(found.done, found.saved, found.begun[1:], strict=False):
-        # It may have been ended between the rename of the file and the print.
-        assert kept <= began <= left, f"{name} went on from {began}, though it had saved {kept}"
-        assert left - began <= SAVED_EVERY, f"{name} lost the work since {began}, and was at {left}"
-        assert left == began or not is_polite, f"{name} had saved {left} in its grace, and went on from {began}"
+        # It may have been killed between the rename of the file and the print.
+        assert kept <= began <= left, f"{name} resumed from {began}, although it had saved {kept}"
+        assert left - began <= SAVED_EVERY, f"{name} lost the work since {began}; it was at {left}"
+        assert left == began or not is_polite, f"{name} saved {left} in its grace period, but resumed from {began}"
     check_ledger(found)
 
 
 def check_ledger(found: Run) -> None:
-    """The bill, made again in two ways: of the seconds of the attempts, and of the times of the transitions."""
+    """Compute the bill in two ways: from the seconds of the attempts, and from the times of the transitions."""
     trained = sum(attempt["TrainingTimeInSeconds"] for attempt in found.attempts)
     assert found.told["TrainingTimeInSeconds"] == max(1, math.ceil(round(trained, 6)))
     billable = found.told["BillableTimeInSeconds"]
@@ -221,7 +221,7 @@ def begins(steps: list[dict[str, Any]]) -> Iterator[datetime]:
 
 
 def to_millis(at: datetime) -> datetime:
-    """The precision of the wire."""
+    """Round to the precision of the wire."""
     return at.replace(microsecond=at.microsecond // 1000 * 1000)
 
 
@@ -237,7 +237,7 @@ def summed_up(trainee: Trainee) -> dict[str, Any]:
 
 
 def check_sums(before: dict[str, Any], after: dict[str, Any], runs: list[Run]) -> None:
-    """What the yard has summed up is what the runs were; those that nobody interrupted are among its jobs too."""
+    """Check the yard's totals against the runs, including those that were not interrupted."""
     assert after["Jobs"] - before["Jobs"] >= len(runs)
     assert after["Interruptions"] - before["Interruptions"] == sum(each.interruptions for each in runs)
     assert after["WorstResumeInSeconds"] >= after["MedianResumeInSeconds"] > 0

@@ -1,4 +1,4 @@
-"""kill -9 of everything that knows of a job's container but the container itself; and a yard of an ordinary user."""
+"""kill -9 of every process that knows a job's container, but not of the container; and a yard of an ordinary user."""
 
 import os
 import shutil
@@ -44,7 +44,7 @@ def contained(image: str, code: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_yard_that_comes_back_removes_the_container_of_an_agent_that_was_killed_with_it(
+def test_a_restarted_yard_removes_the_container_of_an_agent_that_was_killed_with_it(
     tmp_path: Path, image: str, settings: dict[str, str]
 ) -> None:
     yard = start_yard(tmp_path / "yard", environment=settings)
@@ -75,7 +75,7 @@ def test_gc_removes_a_container_that_nobody_owns(tmp_path: Path, image: str, set
 
 
 @pytest.mark.slow
-def test_a_yard_of_an_ordinary_user_runs_images_and_clears_away_what_their_users_wrote(image: str) -> None:
+def test_a_yard_of_an_ordinary_user_runs_images_and_removes_what_their_users_wrote(image: str) -> None:
     code = "import os; open('/opt/ml/model/weights', 'w').write('w'); print('user', os.getuid())"
     with place_for(USER) as place, podman_of(place) as podman:
         give_image(place, image, podman=podman)
@@ -93,7 +93,7 @@ Podman = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @contextmanager
 def podman_of(place: Place) -> Iterator[Podman]:
-    """Runs podman as the yard's user, and ends what that keeps for him between its calls."""
+    """Run podman as the yard's user; end what podman keeps running for this user afterwards."""
 
     def run(*words: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
@@ -114,7 +114,7 @@ def podman_of(place: Place) -> Iterator[Podman]:
 
 
 def give_image(place: Place, image: str, *, podman: Podman) -> None:
-    """Put the image into the store of the yard's user, who has one of his own."""
+    """Copy the image into the store of the yard's user, which is separate."""
     file = place.home_of_user / "image.tar"
     subprocess.run([require_podman(), "save", "--quiet", "--output", str(file), image], check=True)
     place.give(file)
@@ -130,7 +130,7 @@ def running_job(yard: RunningYard, image: str) -> None:
 
 
 def kill_all(yard: RunningYard) -> None:
-    """The yard, the agent, and the keeper of its container, which would otherwise remove it."""
+    """Kill the yard, the agent, and the container's supervisor, which would otherwise remove it."""
     (folder,) = yard.home.jobs.glob("*/*/algo-1")
     entries = Ledger(folder / "ledger.jsonl").entries()
     (keeper,) = [entry.details["pid"] for entry in entries if entry.kind is LedgerKind.SUPERVISOR]

@@ -1,4 +1,4 @@
-"""kill -9 of the yard, of a job's agent, and of both at once, at random moments of each status that a job goes through.
+"""kill -9 of the yard, of a job's agent, and of both at once, at random moments in each status of a job.
 
 Afterwards every promise about jobs must hold: see `check`.
 """
@@ -33,14 +33,18 @@ from trainyard.testing.eventually import eventually
 from trainyard.testing.yard import RunningYard, start_yard
 
 RUNS = 10  # in each status, for each victim
-TRIES = 4 * RUNS  # within which that many must have met the status
+# At least RUNS of these must hit the status.
+TRIES = 4 * RUNS
 STATUSES = ("Pending", "Starting", "Downloading", "Training", "Uploading", "Stopping")
 VICTIMS = ("server", "agent", "both")
-SERVANTS = ("worker", "fork_server")  # that programs and agents are forked from
+# The processes that programs and agents are forked from.
+SERVANTS = ("worker", "fork_server")
 LINES = 12
 MODEL_BYTES = 12 << 20
-CODE_BYTES = 64 << 20  # of zeros, which pack well and take their time to be unpacked
-OBJECTS = 500  # of a channel, and that many instances: both make the start long
+# Zeros, which compress well and take time to unpack.
+CODE_BYTES = 64 << 20
+# Objects of a channel, and INSTANCES: both make the start slow.
+OBJECTS = 500
 INSTANCES = 10
 LONGEST_WAIT_S = {
     "Pending": 1.0,
@@ -70,12 +74,13 @@ os.write(1, b"saved\\n")
 
 @dataclass
 class World:
-    """One home folder whose yard is killed and started again."""
+    """One home folder whose yard is killed and restarted."""
 
     home: Path
     dice: random.Random
     yard: RunningYard = field(init=False)
-    killed_servants: int = 0  # a new one takes its time to come, so not every run finds one
+    # A new one takes time to start, so not every run finds one.
+    killed_servants: int = 0
 
     def __post_init__(self) -> None:
         self.start()
@@ -88,7 +93,7 @@ class World:
         self.yard = start_yard(self.home, environment={"TRAINYARD_SERVER_SLOTS": "1"})
 
     def servants(self, kind: str) -> list[int]:
-        """The warm workers of the yard, or the process that its agents are forked from."""
+        """Return the warm workers of the yard, or the process that its agents are forked from."""
         if kind == "worker":
             return [worker.pid for worker in warm_workers(self.yard.home.warm)]
         return [pid for pid in children_of(self.yard.process.pid) if b"fork_server" in command_line(pid)]
@@ -99,7 +104,7 @@ class World:
             os.kill(pid, signal.SIGKILL)
 
     def agent_of(self, name: str) -> InstanceFolder | None:
-        """The folder of the first agent of a job that lives now; None when there is none."""
+        """Return the folder of the first living agent of a job, or None."""
         for folder in folders_of(self.yard, name):
             presence = find_agent_process(folder.root)
             if presence is not None and presence.is_alive:
@@ -109,15 +114,15 @@ class World:
 
 @dataclass
 class Run:
-    """One job, what was seen of it, and what happened to it."""
+    """One job, what the test observed of it, and what happened to it."""
 
     name: str
     status: str
     retries: int
-    seen: list[str] = field(default_factory=list)  # secondary statuses, in the order they were told
-    acknowledged: list[str] = field(default_factory=list)  # lines of the log that a client had got before the kill
+    seen: list[str] = field(default_factory=list)  # secondary statuses, in the order of the answers
+    acknowledged: list[str] = field(default_factory=list)  # log lines that a client received before the kill
     has_lost_agent: bool = False
-    blocker: str = ""  # the job that has the only slot while this one is Pending
+    blocker: str = ""  # the job that occupies the only slot while this one is Pending
 
     def look(self, trainee: Trainee) -> str:
         told = trainee.describe(self.name)
@@ -130,16 +135,14 @@ class Run:
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", VICTIMS)
 @pytest.mark.parametrize("status", STATUSES)
-def test_whoever_is_killed_every_promise_about_the_job_holds(tmp_path: Path, status: str, victim: str) -> None:
+def test_every_promise_about_a_job_holds_whichever_process_is_killed(tmp_path: Path, status: str, victim: str) -> None:
     play(tmp_path / "yard", status, victim)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", SERVANTS)
 @pytest.mark.parametrize("status", ["Starting", "Training", "Stopping"])
-def test_a_job_does_not_suffer_from_the_death_of_what_it_was_forked_from(
-    tmp_path: Path, status: str, victim: str
-) -> None:
+def test_a_job_survives_the_death_of_the_process_it_was_forked_from(tmp_path: Path, status: str, victim: str) -> None:
     play(tmp_path / "yard", status, victim)
 
 
@@ -154,7 +157,7 @@ def play(home: Path, status: str, victim: str) -> None:
             check(world, run, finish(world, run))
             if met == RUNS:
                 break
-        assert met == RUNS, f"only {met} of {TRIES} runs met the status {status}"
+        assert met == RUNS, f"only {met} of {TRIES} runs hit the status {status}"
         assert world.killed_servants or victim not in SERVANTS
         with closing(FilesystemObjects(world.yard.home.objects)) as objects:
             assert list(objects.verify(deep=True)) == []
@@ -163,7 +166,7 @@ def play(home: Path, status: str, victim: str) -> None:
 
 
 def prepare(world: World, status: str) -> None:
-    """Data and code that make the phases long which are short otherwise."""
+    """Prepare data and code that lengthen the short phases."""
     trainee = world.trainee.prepare()
     files = {"train.py": script_for(status)} | ({"ballast": "0" * CODE_BYTES} if status == "Downloading" else {})
     trainee.user.client("s3").put_object(Bucket="data", Key="code.tar.gz", Body=packed(files))
@@ -184,7 +187,7 @@ def script_for(status: str) -> str:
 
 
 def begin(world: World, status: str, number: int) -> Run:
-    """A job that was seen in the status, or has already passed it."""
+    """Start a job, and wait until it has reached or passed the status."""
     trainee, retries = world.trainee, world.dice.choice((0, 2))
     run = Run(f"{status.lower()}-{number}", status, retries)
     if status == "Pending":
@@ -219,7 +222,7 @@ def create(trainee: Trainee, name: str, *, retries: int = 0, is_wide: bool = Fal
 
 
 def strike(world: World, run: Run, victim: str) -> bool:
-    """Kill the victim after a while; whether the job was still seen in the status just before."""
+    """Kill the victim after a delay. Return whether the job was still in the status just before."""
     time.sleep(world.dice.uniform(0, LONGEST_WAIT_S[run.status]))
     run.acknowledged = world.trainee.printed(run.name)
     is_met = run.look(world.trainee) == run.status
@@ -238,7 +241,7 @@ def strike(world: World, run: Run, victim: str) -> bool:
 
 
 def kill_agent(folder: InstanceFolder) -> bool:
-    """Whether it died by this, and not just before."""
+    """Kill the agent. Return whether this ended it, rather than an earlier cause."""
     presence = find_agent_process(folder.root)
     assert presence is not None
     try:
@@ -251,7 +254,7 @@ def kill_agent(folder: InstanceFolder) -> bool:
 
 
 def finish(world: World, run: Run) -> dict[str, Any]:
-    """Start the yard again if need be, and see the job to its end."""
+    """Restart the yard if needed, and wait until the job has ended."""
     if world.yard.process.poll() is not None:
         time.sleep(world.dice.uniform(0, 0.5))
         world.start()
@@ -261,7 +264,7 @@ def finish(world: World, run: Run) -> dict[str, Any]:
 
 
 def check(world: World, run: Run, told: dict[str, Any]) -> None:
-    """All promises about a job that has ended."""
+    """Check all promises about a job that has ended."""
     what = (run, told)
     attempts = folders_of(world.yard, run.name)
     expected = expected_status(run)
@@ -284,7 +287,7 @@ def expected_status(run: Run) -> str:
 
 
 def assert_logged(trainee: Trainee, run: Run, *, is_whole: bool) -> None:
-    """No line is lost or doubled, and so is no value of the metric; each attempt has a log of its own."""
+    """Check that no log line and no metric value is lost or duplicated, and that each attempt has its own log."""
     whole = [f"line {number} loss={number};" for number in range(LINES)] + ["saved"]
     streams = trainee.streams(run.name)
     logs = [trainee.printed(run.name, instance=number) for number in range(len(streams))]
@@ -313,7 +316,7 @@ def points_of(trainee: Trainee, name: str) -> int:
 
 
 def assert_artifact(trainee: Trainee, run: Run, *, is_there: bool) -> None:
-    """Whole or absent; and there for a job that says so."""
+    """Check that the artifact is complete or absent, and present if the job says so."""
     keys = trainee.keys(f"out/{run.name}/")
     assert keys in ([], [f"out/{run.name}/output/model.tar.gz"])
     if keys:

@@ -1,4 +1,4 @@
-"""kill -9 of the yard, of agents and of both at random moments while jobs wait, start, run, are stopped and end."""
+"""kill -9 of the yard, of agents and of both at random moments while jobs wait, start, run, stop and end."""
 
 import os
 import random
@@ -19,7 +19,7 @@ from trainyard.testing.eventually import eventually
 from trainyard.testing.yard import RunningYard, running_yard, start_yard
 
 ROUNDS = 12
-JOBS = 6  # a round
+JOBS = 6  # per round
 TWO_SLOTS = {"TRAINYARD_SERVER_SLOTS": "2"}
 SCRIPT = """
 import os, time
@@ -36,8 +36,10 @@ def test_no_acknowledged_job_is_lost_started_twice_or_left_behind(tmp_path: Path
     yard = start_yard(home, environment=TWO_SLOTS)
     trainee_of(yard).prepare()
     acknowledged: set[str] = set()
-    stopped: set[str] = set()  # or asked to, by a call that may not have been answered
-    orphaned: set[str] = set()  # whose agent was killed
+    # Jobs whose stop was requested, perhaps without an answer.
+    stopped: set[str] = set()
+    # Jobs whose agent was killed.
+    orphaned: set[str] = set()
     for round_number in range(ROUNDS):
         killer = threading.Timer(dice.uniform(0.05, 3.0), yard.kill)
         killer.start()
@@ -54,12 +56,12 @@ def test_no_acknowledged_job_is_lost_started_twice_or_left_behind(tmp_path: Path
     yard.stop()
     with running_yard(home, environment=TWO_SLOTS) as last:
         jobs = eventually(lambda: ended_jobs(trainee_of(last)))
-        assert acknowledged <= jobs.keys(), "an acknowledged create is never lost"
+        assert acknowledged <= jobs.keys(), "an acknowledged job is lost"
         check_all(last, jobs, {"Stopped": stopped, "Failed": orphaned})
 
 
 def kill_an_agent(yard: RunningYard, dice: random.Random) -> set[str]:
-    """The name of the job whose agent was killed, if there was one alive."""
+    """Kill a living agent, if there is one, and return the name of its job."""
     agents = [(folder, find_agent_process(folder)) for folder in yard.home.jobs.glob("*/*/algo-1")]
     living = [(folder, agent) for folder, agent in agents if agent is not None and agent.is_alive]
     if not living:
@@ -83,7 +85,7 @@ def check_all(yard: RunningYard, jobs: dict[str, str], excused: dict[str, set[st
 
 
 def ended_jobs(trainee: Trainee) -> dict[str, str]:
-    """The status of every job, once all have ended."""
+    """Wait until all jobs have ended, and return the status of each."""
     pages = trainee.sagemaker.get_paginator("list_training_jobs").paginate()
     jobs = {
         each["TrainingJobName"]: each["TrainingJobStatus"] for page in pages for each in page["TrainingJobSummaries"]
@@ -92,7 +94,7 @@ def ended_jobs(trainee: Trainee) -> dict[str, str]:
 
 
 def attempt(call: Any, *arguments: Any, **named: Any) -> bool:
-    """Whether a call was acknowledged, by a yard that may die meanwhile."""
+    """Tell whether a call was acknowledged. The yard may die during the call."""
     try:
         call(*arguments, **named)
     except (BotoCoreError, ClientError):

@@ -1,4 +1,4 @@
-"""kill -9 of a rank, of an agent and of the yard, at random moments of jobs whose three instances train together."""
+"""kill -9 of a rank, of an agent and of the yard, at random moments in jobs whose three instances train together."""
 
 import os
 import random
@@ -25,7 +25,7 @@ from trainyard.testing.eventually import eventually
 from trainyard.testing.yard import RunningYard, start_yard
 from trainyard.wire.client import Client
 
-RUNS = 4  # of each kind of launch, for each victim
+RUNS = 4  # for each kind of launch and each victim
 HOSTS = 3
 STEPS = 40
 THREE = {"InstanceType": "ml.m5.large", "InstanceCount": HOSTS, "VolumeSizeInGB": 1}
@@ -34,7 +34,7 @@ LAUNCHES = {
     "torchrun": {"sagemaker_torch_distributed_enabled": "true"},
     "mpi": {"sagemaker_mpi_enabled": "true", "sagemaker_mpi_num_of_processes_per_host": "2"},
 }
-# Ranks are called by the name of their job and their number, which shows outside of the sandbox too.
+# The process name of a rank has its job and its number, and is visible outside the sandbox.
 SCRIPT = """
 import ctypes, os, time
 import torch
@@ -57,7 +57,7 @@ dist.destroy_process_group()
 """.replace("STEPS", str(STEPS))
 
 
-# Workers that teach servers a line, each with a third of the points.
+# Workers and parameter servers that fit a line; each worker has a third of the points.
 SERVED = """
 import ctypes, os, time
 import torch
@@ -87,7 +87,7 @@ with Worker(model.named_parameters(), optimizer="SGD", lr=0.05) as server:
 
 @dataclass
 class World:
-    """One home folder, whose yard is killed and started again."""
+    """One home folder whose yard is killed and restarted."""
 
     home: Path
     dice: random.Random
@@ -106,13 +106,13 @@ class World:
 
 @dataclass
 class Run:
-    """One job, and what was seen of it."""
+    """One job, and what the test observed of it."""
 
     name: str
     launch: str
     retries: int
-    seen: list[str] = field(default_factory=list)  # secondary statuses, in the order they were told
-    acknowledged: list[list[str]] = field(default_factory=list)  # of each instance: lines read before the kill
+    seen: list[str] = field(default_factory=list)  # secondary statuses, in the order of the answers
+    acknowledged: list[list[str]] = field(default_factory=list)  # per instance: lines read before the kill
 
     @property
     def ranks(self) -> int:
@@ -140,7 +140,7 @@ def world(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("launch", LAUNCHES)
-def test_a_rank_that_is_killed_fails_the_job_and_is_named(world: World, launch: str) -> None:
+def test_a_killed_rank_fails_the_job_and_is_named(world: World, launch: str) -> None:
     for number in range(RUNS):
         run = begin(world, launch, number)
         rank = world.dice.randrange(run.ranks)
@@ -155,7 +155,7 @@ def test_a_rank_that_is_killed_fails_the_job_and_is_named(world: World, launch: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("launch", LAUNCHES)
-def test_an_agent_that_is_killed_fails_the_job_or_has_it_tried_again(world: World, launch: str) -> None:
+def test_a_killed_agent_fails_the_job_or_causes_a_retry(world: World, launch: str) -> None:
     for number in range(RUNS):
         run = begin(world, launch, number, retries=number % 2)
         host = world.dice.choice([f"algo-{each}" for each in range(1, HOSTS + 1)])
@@ -171,7 +171,7 @@ def test_an_agent_that_is_killed_fails_the_job_or_has_it_tried_again(world: Worl
 
 @pytest.mark.slow
 @pytest.mark.parametrize("launch", LAUNCHES)
-def test_a_job_does_not_notice_that_the_yard_is_killed(world: World, launch: str) -> None:
+def test_a_job_continues_when_the_yard_is_killed(world: World, launch: str) -> None:
     for number in range(RUNS):
         run = begin(world, launch, number)
         world.yard.kill()
@@ -217,7 +217,7 @@ def test_a_stalled_rank_is_shown_and_continues_when_it_can(world: World) -> None
 
 
 @pytest.mark.slow
-def test_a_worker_of_parameter_servers_that_is_killed_is_replaced_and_all_learn_the_same(world: World) -> None:
+def test_a_killed_worker_of_parameter_servers_is_replaced_and_all_workers_agree(world: World) -> None:
     for number in range(RUNS):
         run = begin(world, "servers", number)
         rank = world.dice.randrange(run.ranks)
@@ -234,8 +234,9 @@ def test_a_worker_of_parameter_servers_that_is_killed_is_replaced_and_all_learn_
 
 
 def begin(world: World, launch: str, number: int, *, retries: int = 0, **changed: Any) -> Run:
-    """A job whose ranks have met and are at some step."""
-    run = Run(f"r{number}-{uuid.uuid4().hex[:6]}", launch, retries)  # as long as the name of a process may be
+    """Start a job, and wait until its ranks have met and have reached some step."""
+    # The longest name that fits a process name.
+    run = Run(f"r{number}-{uuid.uuid4().hex[:6]}", launch, retries)
     trainee = world.trainee
     script, parameters = (SCRIPT, LAUNCHES[launch]) if launch in LAUNCHES else (SERVED, SERVERS)
     request = trainee.request(run.name, script, ResourceConfig=THREE, **changed)
@@ -260,7 +261,7 @@ def finish(world: World, run: Run) -> dict[str, Any]:
 
 
 def check(world: World, run: Run, told: dict[str, Any], *, attempts: int) -> None:
-    """All promises about a job that has ended."""
+    """Check all promises about a job that has ended."""
     is_whole = told["TrainingJobStatus"] == "Completed"
     folders = folders_of(world.yard, run.name)
     assert len(folders) == attempts
@@ -282,7 +283,7 @@ def assert_nothing_left(world: World, run: Run) -> None:
 
 
 def assert_logged(trainee: Trainee, run: Run, *, is_whole: bool) -> None:
-    """No line of a rank is lost or doubled; what was read before the kill is in a log still."""
+    """Check that no line of a rank is lost or duplicated, and that lines read before the kill are still in a log."""
     logs = [trainee.printed(run.name, instance=number) for number in range(len(trainee.streams(run.name)))]
     for before in run.acknowledged:
         assert any(log[: len(before)] == before for log in logs), (run, before, logs)
@@ -296,13 +297,13 @@ def assert_logged(trainee: Trainee, run: Run, *, is_whole: bool) -> None:
 
 
 def own_lines(log: list[str], rank: int) -> list[int]:
-    """The steps that one rank has told."""
+    """Return the steps that one rank has printed."""
     mark = f"rank {rank} step "
     return [int(line.partition(mark)[2]) for line in log if mark in line]
 
 
 def pid_of(run: Run, rank: int) -> int:
-    """Of a rank that may be about to come."""
+    """Return the process id of a rank, which may be about to start."""
 
     def called() -> list[int]:
         return [int(entry.name) for entry in Path("/proc").iterdir() if is_called(entry, run, rank)]
@@ -329,7 +330,7 @@ def instances(attempts: list[InstanceFolder]) -> list[InstanceFolder]:
 
 
 def listening() -> set[int]:
-    """The ports of this machine at which anybody listens."""
+    """Return the ports of this machine that a process listens on."""
     rows = [line.split() for name in ("tcp", "tcp6") for line in Path("/proc/net", name).read_text().splitlines()[1:]]
     return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A"}
 

@@ -1,4 +1,4 @@
-"""The power is cut at a random moment: what was acknowledged is there and whole, and nothing is half there."""
+"""A power cut at a random moment: acknowledged data is there and complete, and nothing is partial."""
 
 import os
 import random
@@ -31,17 +31,17 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(obstacle()), reason=obst
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_was_acknowledged_outlives_a_power_cut(kind: str, tmp_path: Path) -> None:
+def test_acknowledged_writes_survive_a_power_cut(kind: str, tmp_path: Path) -> None:
     for seed in range(CUTS):
         acknowledged, left = cut_power(kind, "synced", seed, tmp_path)
         found = KINDS[kind].check(left)
-        assert set(range(acknowledged)) <= set(found), f"seed {seed}: {acknowledged} were acknowledged"
-        assert len(set(found)) == len(found), f"seed {seed}: something is there twice"
+        assert set(range(acknowledged)) <= set(found), f"seed {seed}: acknowledged {acknowledged}"
+        assert len(set(found)) == len(found), f"seed {seed}: something is stored twice"
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_disk_forgets_what_is_not_synced(kind: str, tmp_path: Path) -> None:
-    """Otherwise the other test would show nothing."""
+    """Otherwise the other test would prove nothing."""
     assert any(is_harmed(kind, seed, tmp_path) for seed in range(UNSYNCED_CUTS))
 
 
@@ -55,7 +55,7 @@ def is_harmed(kind: str, seed: int, folder: Path) -> bool:
 
 
 def cut_power(kind: str, how: str, seed: int, folder: Path) -> tuple[int, Path]:
-    """How many things a writer was told are durable before the power was cut, and what is left of its disk."""
+    """Cut the power of a writer's disk. Return how many writes were acknowledged as durable, and what is left."""
     dice, place, left = random.Random(seed), folder / f"mount-{how}-{seed}", folder / f"left-{how}-{seed}"
     place.mkdir()
     writer = [sys.executable, "-m", "tests.faults.power_writers", kind, how]

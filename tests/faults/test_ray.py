@@ -1,7 +1,7 @@
-"""kill -9 of every part of a yard on a Ray cluster, and nodes that are cut off, while jobs save checkpoints there.
+"""kill -9 of every part of a yard on a Ray cluster, and nodes that lose the network, while jobs save checkpoints there.
 
-A job of one instance and one of two print numbered lines, save checkpoints, and write straight to S3 with their own
-keys. They run until they are told that it is enough, so that a fault may take as long as it does.
+A job of one instance and one of two print numbered lines, save checkpoints, and write directly to S3 with their own
+keys. They run until the test tells them to end, so a fault may take as long as it needs.
 """
 
 import itertools
@@ -39,13 +39,14 @@ pytestmark = pytest.mark.slow
 
 log = logging.getLogger(__name__)
 
-NODES, CPUS = 3, 2  # an instance has two, so that each node has one
+# An instance needs two CPUs, so each node runs one instance.
+NODES, CPUS = 3, 2
 LONG_LEASE, SHORT_LEASE = timedelta(minutes=3), timedelta(seconds=10)
 PATIENCE = timedelta(minutes=3)
 RUNNER, PROXY, RAYLET, HEAD = r"ray::\S*RunnerActor", "trainyard.engines.ray.main", "raylet/raylet", "gcs_server"
 WATCHDOG = "engines.cluster.lease_watchdog"
 
-# Every run of it counts itself, on from the checkpoint that it finds, and has a mark that no other run has.
+# Each run of the program increments the run number of its checkpoint, and has a unique mark.
 TRAIN = """
 import argparse, json, os, pathlib, signal, sys, threading, time, uuid
 import boto3
@@ -107,7 +108,7 @@ pathlib.Path("/opt/ml/model/state-" + host).write_text(state_now())
 
 
 class State(NamedTuple):
-    """What a checkpoint says: in which run of the program it was written, at which step, and by whom."""
+    """The content of a checkpoint: the run of the program that wrote it, the step, and the writer."""
 
     run: int
     step: int
@@ -116,7 +117,7 @@ class State(NamedTuple):
 
 @dataclass
 class World:
-    """A cluster, and the yard on the machine of its head, which is killed and started again."""
+    """A cluster, and a yard on its head machine that is killed and restarted."""
 
     home: Path
     cluster: RayCluster
@@ -138,7 +139,7 @@ class World:
         self.yard = start_yard(self.home, environment=settings, port=self.port)
 
     def use(self, lease: timedelta) -> None:
-        """Have the yard give that lease to the jobs from now on, with all nodes there."""
+        """Restart the yard with this lease for its jobs, with all nodes present."""
         if lease != self.lease:
             self.yard.stop()
             self.lease = lease
@@ -146,7 +147,7 @@ class World:
         eventually(lambda: len(self.nodes()) == NODES, within=PATIENCE)
 
     def nodes(self) -> list[str]:
-        """Those that the yard can use now."""
+        """Return the nodes that the yard can use now."""
         with closing(self.client()) as api:
             (engine,) = api.call("trainyard", "ListEngines")["Engines"]
         return [] if engine.get("Obstacle") else [str(node["Name"]) for node in engine["Nodes"] if node.get("Slots", 1)]
@@ -156,7 +157,7 @@ class World:
         return Client(user.endpoint, user.access_key_id, user.secret_access_key, user.region)
 
     def places(self, name: str) -> list[InstanceFolder]:
-        """The folders that nodes have of the instances of all attempts at a job, but not what was brought there."""
+        """Return the folders on the nodes of the instances of all attempts at a job, without copied files."""
         (job,) = {folder.root.parents[1].name for folder in folders_of(self.yard, name)}
         mine = (self.home / "ray" / "id").read_text()
         return [
@@ -164,7 +165,7 @@ class World:
         ]
 
     def place(self, name: str, instance: str = "algo-1") -> InstanceFolder:
-        """Where the last attempt at an instance runs."""
+        """Return where the last attempt at an instance runs."""
         found = [each for each in self.places(name) if each.root.name == instance]
         return max(found, key=lambda each: int(each.root.parent.name))
 
@@ -174,7 +175,7 @@ class World:
 
 
 class Run(Onlooker):
-    """A job, and all that is seen of it while a block lasts: its statuses, its checkpoints, and who of it lives."""
+    """Watches a job for the length of a block: its statuses, its checkpoints, and its living attempts."""
 
     def __init__(self, world: World, name: str, hosts: int) -> None:
         super().__init__()
@@ -182,8 +183,8 @@ class Run(Onlooker):
         self.hosts = [f"algo-{number}" for number in range(1, hosts + 1)]
         self.seen: list[str] = []
         self.primary: list[str] = []
-        self.stored: dict[str, list[State]] = {}  # what each object was, in order
-        self.together: list[set[int]] = []  # attempts that lived at once
+        self.stored: dict[str, list[State]] = {}  # the successive states of each object
+        self.together: list[set[int]] = []  # attempts alive at the same time
         self.acknowledged: list[list[str]] = []
         self._world = world
         self._sagemaker, self._s3 = world.trainee.sagemaker, world.trainee.user.client("s3")
@@ -192,7 +193,8 @@ class Run(Onlooker):
         while not self.is_over.wait(0.1):
             living = {int(each.root.parent.name) for each in self._world.places(self.job) if is_held(each.lock)}
             self.together += [living] if len(living) > 1 else []
-            with suppress(BotoCoreError, ClientError):  # of a yard that is killed
+            # The yard may be down.
+            with suppress(BotoCoreError, ClientError):
                 self._look()
 
     def _look(self) -> None:
@@ -219,7 +221,7 @@ def cluster() -> Iterator[RayCluster]:
     except MachinesMissing as missing:
         pytest.skip(str(missing))
     except PermissionError:
-        pytest.skip("only root can be on the network of a pretended machine")
+        pytest.skip("only root can be on the network of a simulated machine")
 
 
 @pytest.fixture(scope="module")
@@ -233,7 +235,7 @@ def world(cluster: RayCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture
 def pair(world: World, request: pytest.FixtureRequest) -> Iterator[list[Run]]:
-    """A job of one instance and one of two, which are at some step and have stored a checkpoint."""
+    """Start a job of one instance and one of two, and wait until both have stored a checkpoint."""
     world.use(LONG_LEASE)
     name = re.sub(r"\W+|_", "-", request.node.name)[-30:].strip("-")
     runs = [submit(world, f"one-{name}", 1), submit(world, f"two-{name}", 2)]
@@ -249,7 +251,7 @@ def kill_runners(world: World, runs: list[Run]) -> None:
 
 
 def kill_raylets(world: World, runs: list[Run]) -> None:
-    """On the node of the first job, and on one of the two of the second."""
+    """Kill the raylet of the first job's node, and that of one of the two nodes of the second job."""
     for machine in (world.machine(runs[0].job), world.machine(runs[1].job, "algo-2")):
         assert pids_of(machine, RAYLET)
         end_ray(machine)
@@ -257,7 +259,7 @@ def kill_raylets(world: World, runs: list[Run]) -> None:
 
 
 def kill_head(world: World, runs: list[Run]) -> None:
-    """With its raylet, as when its machine is started anew. Nodes that lose it for a minute end, and have to join."""
+    """Kill the head and its raylet, as a reboot would. Nodes that lose it for a minute end, and must join again."""
     kill_all(world.cluster.head, HEAD)
     for machine in (world.cluster.head, *world.cluster.nodes.values()):
         end_ray(machine)
@@ -268,7 +270,8 @@ def kill_head(world: World, runs: list[Run]) -> None:
 
 def kill_yard(world: World, runs: list[Run]) -> None:
     world.yard.kill()
-    time.sleep(2)  # in which the jobs have nobody
+    # For this long, the jobs cannot reach a yard.
+    time.sleep(2)
     world.start()
 
 
@@ -297,7 +300,9 @@ UNNOTICED = {
 
 
 @pytest.mark.parametrize("fault", UNNOTICED.values(), ids=UNNOTICED.keys())
-def test_jobs_do_not_notice(world: World, pair: list[Run], fault: Callable[[World, list[Run]], None]) -> None:
+def test_jobs_continue_through_the_fault(
+    world: World, pair: list[Run], fault: Callable[[World, list[Run]], None]
+) -> None:
     agents = [agents_of(world, run) for run in pair]
     began = time.monotonic()
 
@@ -312,7 +317,7 @@ def test_jobs_do_not_notice(world: World, pair: list[Run], fault: Callable[[Worl
         check(world, run, attempts=1)
 
 
-def test_jobs_whose_agents_are_killed_are_tried_again_from_their_checkpoints(world: World, pair: list[Run]) -> None:
+def test_jobs_whose_agents_are_killed_are_retried_from_their_checkpoints(world: World, pair: list[Run]) -> None:
     began = time.monotonic()
 
     for run, host in ((pair[0], "algo-1"), (pair[1], "algo-2")):
@@ -346,8 +351,8 @@ def test_a_job_continues_elsewhere_when_its_node_is_cut_off_for_longer_than_the_
         assert passed.count("Interrupted") == 1, passed
 
 
-def test_nothing_that_an_abandoned_attempt_writes_counts_even_while_it_still_runs(world: World) -> None:
-    """Its agent and its watchdog stand still, as on a machine that is about to die, so that nobody ends its program."""
+def test_writes_of_an_abandoned_attempt_are_ignored_even_while_it_still_runs(world: World) -> None:
+    """Its agent and its watchdog are frozen, as on a dying machine, so nobody ends its program."""
     world.use(SHORT_LEASE)
     with submit(world, "stubborn", 1, stubborn=1) as run:
         begun(world, run)
@@ -372,7 +377,8 @@ def test_nothing_that_an_abandoned_attempt_writes_counts_even_while_it_still_run
         machine.run("kill", "-CONT", *map(str, watchmen))
         come_back(world, machine)
         finish(world, run)
-        run.together.clear()  # which this test has brought about
+        # This test has caused the overlap itself.
+        run.together.clear()
         check(world, run, attempts=2)
 
 
@@ -393,7 +399,7 @@ def submit(world: World, name: str, hosts: int, *, stubborn: int = 0) -> Run:
 
 
 def begun(world: World, run: Run) -> None:
-    """Wait until each instance has stored what a next attempt would go on from; keep what was read so far."""
+    """Wait until each instance has stored a checkpoint to resume from; keep the lines read so far."""
 
     def has_stored() -> bool:
         assert not set(ENDED) & set(run.primary), (world.trainee.describe(run.job), lines_of(world, run))
@@ -404,7 +410,7 @@ def begun(world: World, run: Run) -> None:
 
 
 def hear_again(world: World, run: Run) -> None:
-    """Wait until each instance has told of a step that it did after this moment."""
+    """Wait until each instance has reported a step that it did after this call."""
     now = {stream: len(lines) for stream, lines in enumerate(written_by(world, run))}
 
     def is_heard() -> bool:
@@ -415,7 +421,7 @@ def hear_again(world: World, run: Run) -> None:
 
 
 def await_run(world: World, run: Run, number: int) -> None:
-    """Wait until a checkpoint of that run of the program is stored by each instance."""
+    """Wait until each instance has stored a checkpoint of that run of the program."""
 
     def has_stored() -> bool:
         assert not set(ENDED) & set(run.primary), (world.trainee.describe(run.job), lines_of(world, run))
@@ -435,12 +441,12 @@ def finish(world: World, run: Run) -> None:
 
 
 def check(world: World, run: Run, *, attempts: int) -> None:
-    """All promises about a job that has ended."""
+    """Check all promises about a job that has ended."""
     told = world.trainee.describe(run.job)
     assert told["TrainingJobStatus"] == "Completed", told
     assert run.primary == ["InProgress", "Completed"]
     assert_forward(run.seen)
-    assert not run.together, "two attempts lived at once"
+    assert not run.together, "two attempts were alive at the same time"
     check_attempts(world, run, attempts)
     check_logs(world, run, attempts)
     for key, states in run.stored.items():
@@ -452,7 +458,7 @@ def check(world: World, run: Run, *, attempts: int) -> None:
 
 
 def check_attempts(world: World, run: Run, attempts: int) -> None:
-    """One came after the other; those that found no room do not count."""
+    """Check that attempts followed one another. Attempts that found no free capacity do not count."""
     with closing(world.client()) as api:
         told = api.call("trainyard", "DescribeJob", TrainingJobName=run.job)["Attempts"]
     assert len(told) >= attempts
@@ -461,8 +467,9 @@ def check_attempts(world: World, run: Run, attempts: int) -> None:
 
 
 def check_logs(world: World, run: Run, attempts: int) -> None:
-    """Each instance of each attempt has told every step once, and what was read before the fault is there still."""
-    logs = [lines for lines in lines_of(world, run) if lines]  # an attempt that found no room has printed nothing
+    """Check that each instance of each attempt logged every step once, and that lines read before the fault remain."""
+    # An attempt that found no free capacity has printed nothing.
+    logs = [lines for lines in lines_of(world, run) if lines]
     assert len(logs) == attempts * len(run.hosts)
     for before in run.acknowledged:
         assert any(each[: len(before)] == before for each in logs), (before, logs)
@@ -474,54 +481,55 @@ def check_logs(world: World, run: Run, attempts: int) -> None:
 
 
 def check_order(key: str, states: list[State], attempts: int) -> None:
-    """No attempt has written after the next one did, and none has gone back."""
+    """Check that no attempt wrote after the next one had, and that none went backwards."""
     assert states == sorted(states, key=lambda state: state[:2]), (key, states)
     assert len({state.mark for state in states}) == attempts == states[-1].run, (key, states)
-    if "/checkpoints/" in key:  # from which the next attempt went on
+    # The next attempt resumed from it.
+    if "/checkpoints/" in key:
         steps = [state.step for state in states]
         assert steps == sorted(steps), (key, states)
 
 
 def lines_of(world: World, run: Run) -> list[list[str]]:
-    """What the programs of all instances of all attempts have printed, as the yard tells it."""
+    """Return the output of the programs of all instances of all attempts, as the yard has it."""
     count = len(world.trainee.streams(run.job))
     return [world.trainee.printed(run.job, instance=number) for number in range(count)]
 
 
 def written_by(world: World, run: Run) -> list[list[str]]:
-    """The same as the nodes have it, where some may not have come to the yard yet."""
+    """Return the same output from the nodes; some of it may not have reached the yard yet."""
     places = sorted(world.places(run.job), key=lambda place: place.root.name)
     logs = [b"".join(path.read_bytes() for path in sorted(place.logs.glob("*.log"))) for place in places]
     return [[line for line in each.decode().splitlines() if line.startswith("run ")] for each in logs]
 
 
 def tries_of(place: InstanceFolder) -> list[tuple[float, str]]:
-    """When a program has tried to write straight to S3, and what came of it."""
+    """Return when a program tried to write directly to S3, and the outcome."""
     (file,) = (place.ml / "output" / "data").glob("tries-*")
     found = [line.split() for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
     return [(float(at), outcome) for _, at, outcome in found]
 
 
 def is_unheard(outcome: str) -> bool:
-    """Whether there was no answer of the yard."""
+    """Tell whether the yard did not answer."""
     return outcome.endswith(("Error", "Timeout")) and outcome != "Error"
 
 
 def agents_of(world: World, run: Run) -> dict[str, list[int]]:
-    """The agents of the last attempt, as their machines count."""
+    """Return the agents of the last attempt, with the process ids of their machines."""
     found = {host: find_agent_process(world.place(run.job, host).root) for host in run.hosts}
     return {host: [presence.pid] for host, presence in found.items() if presence is not None}
 
 
 def come_back(world: World, machine: Machine) -> None:
-    """Put a machine back that Ray takes for dead: Ray ends there, and is started again."""
+    """Reconnect a machine that Ray considers dead: end Ray there and start it again."""
     machine.join()
     end_ray(machine)
     world.cluster.start_node(machine)
 
 
 def end_ray(machine: Machine) -> None:
-    """Kill the raylet, which may have gone with its head, and wait for the runners that end with it."""
+    """Kill the raylet, which may have ended with its head, and wait until its runners have ended too."""
     for pid in pids_of(machine, RAYLET):
         with suppress(subprocess.CalledProcessError):
             machine.run("kill", "-KILL", str(pid))
@@ -535,7 +543,7 @@ def kill_all(machine: Machine, pattern: str) -> None:
 
 
 def pids_of(machine: Machine, pattern: str) -> list[int]:
-    """The processes of a machine whose command line has the pattern."""
+    """Return the processes of a machine whose command line matches the pattern."""
     processes = machine.run("ps", "-ww", "-eo", "pid=,args=").splitlines()
     return [int(line.split()[0]) for line in processes if re.search(pattern, line)]
 

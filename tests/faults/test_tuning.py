@@ -1,4 +1,4 @@
-"""Tuning jobs whatever happens to a yard: kill -9 of it and of its advisor, full quotas, stops at any moment."""
+"""Tuning jobs under faults: kill -9 of the yard and of its advisor, exhausted quotas, and stops at any moment."""
 
 import contextlib
 import os
@@ -30,7 +30,7 @@ PATIENCE = timedelta(minutes=5)
 
 
 @pytest.mark.slow
-def test_twenty_kills_of_the_yard_lose_and_double_no_trial(tmp_path: Path) -> None:
+def test_no_trial_is_lost_or_duplicated_by_twenty_kills_of_the_yard(tmp_path: Path) -> None:
     dice = random.Random(11)
     yard = start_yard(tmp_path / "yard", environment=SLOTS)
     try:
@@ -53,9 +53,9 @@ def test_twenty_kills_of_the_yard_lose_and_double_no_trial(tmp_path: Path) -> No
 
 
 def await_another(tuner: Tuner, known: int) -> None:
-    """Wait until a further trial was begun; an AssertionError when all were before the last kill."""
+    """Wait until another trial has started. Raise an AssertionError if all had started before the last kill."""
     eventually(lambda: counted(tuner) > known or is_over(tuner), within=PATIENCE)
-    assert not is_over(tuner), "it was over before all kills were made"
+    assert not is_over(tuner), "the tuning job ended before the last kill"
 
 
 def counted(tuner: Tuner, name: str = "killed") -> int:
@@ -84,7 +84,7 @@ def tuner(yard: RunningYard) -> Tuner:
 
 
 @pytest.mark.slow
-def test_kills_of_the_advisor_cost_no_trial(tuner: Tuner, yard: RunningYard) -> None:
+def test_no_trial_is_lost_by_kills_of_the_advisor(tuner: Tuner, yard: RunningYard) -> None:
     tuner.start("advised", BRIEF, ranges=RANGES, trials=20, parallel=2)
     kills = 0
     while not is_over(tuner, "advised"):
@@ -98,7 +98,7 @@ def test_kills_of_the_advisor_cost_no_trial(tuner: Tuner, yard: RunningYard) -> 
 
 
 def advisors(yard: RunningYard) -> list[int]:
-    """The pids of the processes in which strategies of this yard think."""
+    """Return the process ids in which this yard's strategies run."""
     found = []
     for task in Path(f"/proc/{yard.process.pid}/task").iterdir():
         with contextlib.suppress(OSError):
@@ -125,7 +125,7 @@ def test_a_full_quota_makes_trials_wait_and_ends_nothing(tuner: Tuner, yard: Run
 
 
 @pytest.mark.slow
-def test_the_result_of_a_deleted_child_is_still_known(tuner: Tuner) -> None:
+def test_the_result_of_a_deleted_trial_is_kept(tuner: Tuner) -> None:
     tuner.run("thinned", BRIEF, ranges=RANGES, trials=3, parallel=3)
     known = tuner.trials("thinned")
     best = tuner.describe("thinned")["BestTrainingJob"]["TrainingJobName"]
@@ -156,8 +156,9 @@ def jobs_of(tuner: Tuner, name: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_study_whose_time_is_over_ends_its_children_and_keeps_what_they_reported(tuner: Tuner) -> None:
-    limits: dict[str, Any] = {"MaxParallelTrainingJobs": 2, "MaxRuntimeInSeconds": 120}  # the least that AWS knows
+def test_a_tuning_job_at_its_time_limit_stops_its_trials_and_keeps_their_results(tuner: Tuner) -> None:
+    # 120 seconds is the minimum that AWS accepts.
+    limits: dict[str, Any] = {"MaxParallelTrainingJobs": 2, "MaxRuntimeInSeconds": 120}
     tuner.start("timed", LONG, ranges=RANGES, ResourceLimits=limits)
     told = tuner.finish("timed", within_s=300)
     assert told["HyperParameterTuningJobStatus"] == "Completed"

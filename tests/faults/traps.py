@@ -1,10 +1,10 @@
-"""Hostile code of a job: lays traps for whoever comes after it with more rights, and looks what there is to loot.
+"""Hostile code of a job: lays traps for more privileged code that runs later, and collects any loot.
 
-A job has this module in its code, beside targets.json, which says what to aim at. Whichever phase runs it calls `lay`;
-a later phase of the same job calls `loot`, and prints all it can get hold of. The standard library is all it needs.
+A job has this module in its code, beside targets.json, which lists the targets. The phase under test calls `lay`; a
+later phase of the same job calls `loot`, which prints everything it can read. It needs only the standard library.
 
-Each trap is a function of the ground it is laid on. What the ground does not allow, such as device nodes for those who
-are not root, is left out; the other parts of the trap are still laid.
+Each trap is a function of the ground it is laid on. It skips what the ground does not allow, such as device nodes
+without root, and still lays its other parts.
 """
 
 import json
@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import Any
 
 LAID, LOOTED, SEARCHED = "traps are laid", "loot:", "there is nothing more to loot"
-HOST = "/.host"  # where the root of the host may be mounted while the next sandbox is filled
-BEGUN, DONE = Path("/var/tmp/begun"), Path("/var/tmp/done")  # marks for other processes of the job
+# The host's root may be mounted here while the next sandbox is set up.
+HOST = "/.host"
+BEGUN, DONE = Path("/var/tmp/begun"), Path("/var/tmp/done")  # markers for other processes of the job
 CHANNELS = ("a", "b")
-EXTRA = "/tmp/outside/of/opt/ml/checkpoints"  # a folder for checkpoints that is none of /opt/ml
+EXTRA = "/tmp/outside/of/opt/ml/checkpoints"  # a checkpoint folder outside /opt/ml
 
-# What a job finds in /opt/ml, and can put something else in the place of.
+# Entries of /opt/ml that a job may be able to replace.
 LEAVES = (
     "input/data/a",
     "input/config/hyperparameters.json",
@@ -43,12 +44,13 @@ LEAVES = (
 )
 FOLDERS = ("input/data", "input", "output/metrics", "output", ".trainyard/environment", ".trainyard/cache")
 STORED = ("model", "output/data", "output/intermediate", "output/tensors", "checkpoints")
-DEEP = 3_000  # folders: more than a path has room for, than calls nest, and than a process opens usually
+# Nested folders: exceeds the limits on path length, call depth and, usually, open files.
+DEEP = 3_000
 _SWAPPING_S = 3.0
 
 
 class Ground:
-    """Where traps are laid, and what they aim at."""
+    """Where traps are laid, and their targets."""
 
     def __init__(self, targets: Mapping[str, Any]) -> None:
         self.ml = Path("/opt/ml")
@@ -58,13 +60,13 @@ class Ground:
 
     @property
     def instance(self) -> str:
-        """The folder of this instance on the host. The kernel tells which part of a file system is mounted here."""
+        """Return this instance's folder on the host. The kernel reveals which part of a file system is mounted here."""
         lines = (line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines())
         own = next(words[3] for words in lines if words[4] in ("/opt/ml", "/opt/ml/model"))
         return own.removesuffix("/model").removesuffix("/ml")
 
     def clear(self, path: Path) -> Path:
-        """Make room for a trap: what is there is moved aside, with its parent where it is a mount."""
+        """Make room for a trap: move aside what is there, or its parent if it is a mount."""
         path.parent.mkdir(parents=True, exist_ok=True)
         if os.path.lexists(path):
             aside = f".aside-{time.monotonic_ns()}"
@@ -78,7 +80,7 @@ class Ground:
         return path
 
     def cleared(self, places: Sequence[str]) -> Iterator[Path]:
-        """Those of the places below /opt/ml that there could be made room at; in a container most are mounts."""
+        """Return the places below /opt/ml that could be cleared; in a container most are mounts."""
         for place in places:
             with suppress(OSError):
                 yield self.clear(self.ml / place)
@@ -97,7 +99,7 @@ def trap(name: str) -> Callable[[Callable[[Ground], None]], Callable[[Ground], N
 
 
 def lay() -> None:
-    """Lay the trap that the targets name; once, for a build is begun over and over."""
+    """Lay the trap that the targets name. Do so only once, because a build starts several times."""
     ground = _ground()
     try:
         BEGUN.touch(exist_ok=False)
@@ -109,20 +111,21 @@ def lay() -> None:
 
 
 def plant() -> None:
-    """Leave links to everywhere in the environment that is being installed, by names that nothing else there has."""
+    """Leave links to every target in the environment that is being installed, under names that nothing else uses."""
     ground = _ground()
     environment = ground.ml / ".trainyard/environment"
     for name, to in _destinations(ground).items():
         for place in (environment, environment / "bin", environment / "lib"):
             with suppress(FileExistsError):
                 (place / name.replace(" ", "-")).symlink_to(to)
-    for name in ("bin/mpirun", "lib/python0"):  # which an agent looks for
+    # An agent looks for these.
+    for name in ("bin/mpirun", "lib/python0"):
         with suppress(FileExistsError):
             (environment / name).symlink_to(HOST + ground.folder)
 
 
 def loot() -> None:
-    """Print every secret that can be read by whichever way, and try to leave something in the folder of the host."""
+    """Print every secret that can be read in any way, and try to write to the folder of the host."""
     ground = _ground()
     for way in _ways():
         for secret in ground.secrets:
@@ -143,7 +146,7 @@ def _ways() -> Iterator[str]:
 
 
 def _paths(way: str, target: str) -> Iterator[Path]:
-    """Where something of the host would be if the way led to the root of the host, or to a folder around it."""
+    """Return the paths of a host file if a path led to the host's root or to a folder around the file."""
     for first in range(1, len(Path(target).parts)):
         yield Path(way or "/", *Path(target).parts[first:])
 
@@ -153,7 +156,7 @@ def _ground() -> Ground:
 
 
 def _say(text: str) -> None:
-    """Write to the log of the job, even where some tool reads the output of this process: its parents write there."""
+    """Write to the log of the job, even if a tool captures the output of this process: its parents write there."""
     for pid in sorted(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()):
         with suppress(OSError), Path(f"/proc/{pid}/fd/1").open("w") as output:
             output.write(f"{text}\n")
@@ -199,7 +202,7 @@ def _add_links() -> None:
 
 
 def _stored(ground: Ground) -> Iterator[Path]:
-    """The folders of which something is stored, each made if it is not there."""
+    """Return the folders whose content is stored. Create those that are missing."""
     for place in STORED:
         folder = ground.ml / place
         folder.mkdir(parents=True, exist_ok=True)
@@ -209,7 +212,7 @@ def _stored(ground: Ground) -> Iterator[Path]:
 _add_links()
 
 
-# Folders of an instance of which the next sandbox mounts something after a channel, and what that is.
+# Folders of an instance from which the next sandbox mounts something after a channel, and what it mounts.
 _MOUNTED_AFTER = {
     ("a", "channels"): ("b",),
     ("b", "scratch"): ("extra/0", "tmp", "var-tmp"),
@@ -218,9 +221,9 @@ _MOUNTED_AFTER = {
 
 
 def _add_mounts() -> None:
-    """The changes of a channel are the job's own. Mounted over a folder of the host, they say what is mounted next.
+    """The job controls the overlay of a channel. Mounted over a folder of the host, it decides what is mounted next.
 
-    A kernel does not bind the root of the host alone for an ordinary user, but any folder that nothing is mounted in.
+    For an ordinary user, a kernel does not bind the bare root of the host, but any folder without mounts below it.
     """
     for (channel, place), names in _MOUNTED_AFTER.items():
         for words in ("the old root", "a folder below the old root"):
@@ -235,7 +238,8 @@ def _add_mounts() -> None:
             ) -> None:
                 changed = ground.ml / "input/data" / channel
                 for name in names:
-                    with suppress(PermissionError):  # a rule sees no channel there, but the place where it is mounted
+                    # A rule sees no channel there, only its mount point.
+                    with suppress(PermissionError):
                         (changed / name).parent.mkdir(exist_ok=True)
                         (changed / name).symlink_to(_destinations(ground)[to])
                 ground.clear(changed).symlink_to(f"{HOST}{ground.instance}/{place}")
@@ -250,11 +254,12 @@ def _(ground: Ground) -> None:
         for name, to in _destinations(ground).items():
             with suppress(FileExistsError):
                 (place / name.replace(" ", "-")).symlink_to(to)
-    with suppress(OSError):  # it is a mount in some sandboxes
+    # It is a mount in some sandboxes.
+    with suppress(OSError):
         ground.clear(Path("/tmp/outside")).symlink_to(HOST + ground.folder)
 
 
-# Things that are no plain files
+# Special files
 
 
 @trap("pipes in place of everything")
@@ -283,7 +288,7 @@ def _(ground: Ground) -> None:
 
 @trap("device nodes among what is stored")
 def _(ground: Ground) -> None:
-    """Nobody but root may make one, save for the whiteout of overlays, which is number 0 of 0."""
+    """Only root may create a device node, except for the whiteout of overlays, which is number 0 of 0."""
     for folder in _stored(ground):
         for name, kind, number in (("whiteout", stat.S_IFCHR, (0, 0)), ("disk", stat.S_IFBLK, (8, 0))):
             with suppress(OSError):
@@ -294,7 +299,8 @@ def _(ground: Ground) -> None:
 def _(ground: Ground) -> None:
     changed = ground.ml / "input/data/a"
     shutil.rmtree(changed / "deep", ignore_errors=True)
-    with suppress(PermissionError):  # of a rule, which sees no channel
+    # A rule sees no channel.
+    with suppress(PermissionError):
         (changed / "deep").mkdir()
     for name in ("trusted.overlay.opaque", "user.overlay.opaque", "user.overlay.redirect", "user.overlay.metacopy"):
         with suppress(OSError):
@@ -304,7 +310,7 @@ def _(ground: Ground) -> None:
 
 
 def _listen(path: Path) -> None:
-    """By a path relative to its folder, since that of a socket must be short."""
+    """Listen at a path relative to its folder, because the path of a socket must be short."""
     with _working_in(path.parent), socket.socket(socket.AF_UNIX) as made:
         made.bind(path.name)
 
@@ -403,6 +409,7 @@ def _(ground: Ground) -> None:
     while time.monotonic() < deadline:
         for place, link in pairs:
             aside = place.with_name(f"{place.name}.aside")
-            with suppress(OSError):  # a mount stays where it is
+            # A mount cannot be moved.
+            with suppress(OSError):
                 for one, other in ((place, aside), (link, place), (place, link), (aside, place)):
                     one.rename(other)

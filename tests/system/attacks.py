@@ -63,9 +63,11 @@ class Targets:
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.secrets: Mapping[str, str] = values["secrets"]
-        self.word: str = values["word"]  # which is in the names of secret files and in nobody else's
+        # Occurs in the names of secret files and nowhere else.
+        self.word: str = values["word"]
         self.pids: list[int] = values["pids"]  # the first is a victim, the others are the yard's
-        self.init = self.pids[0] if IS_CONTROL else 1  # some hosts protect theirs from root itself
+        # Some hosts protect their init even from root.
+        self.init = self.pids[0] if IS_CONTROL else 1
         self.socket: str = values["socket"]
         self.abstract: str = values["abstract"]
         self.memory_key: int = values["memory_key"]
@@ -77,8 +79,9 @@ class Targets:
 class Attack:
     name: str
     run: Callable[[Targets], None]
-    works_for: tuple[str, ...]  # outside of a sandbox
-    is_judged_outside: bool = False  # it may succeed inside, and must not have changed what is stored
+    works_for: tuple[str, ...]  # outside a sandbox
+    # The attack may succeed inside, but must not change what is stored.
+    is_judged_outside: bool = False
 
 
 ATTACKS: dict[str, Attack] = {}
@@ -134,12 +137,13 @@ _add_readings()
 
 @attack("find a secret anywhere that can be seen")
 def _(targets: Targets) -> None:
-    known = {"/proc", "/sys", "/usr", sys.prefix, sys.base_prefix}  # too large to be walked through
+    # Too large to walk.
+    known = {"/proc", "/sys", "/usr", sys.prefix, sys.base_prefix}
     for parent, folders, files in os.walk(_top(targets)):
         folders[:] = [name for name in folders if str(Path(parent, name)) not in known]
         if any(targets.word in name for name in (*folders, *files)):
             return
-    raise refuse("no name has the word in it")
+    raise refuse("no name contains the word")
 
 
 def _top(targets: Targets) -> str:
@@ -154,7 +158,7 @@ def _(targets: Targets) -> None:
 
 @attack("open a secret by its handle", works_for=(ROOT,))
 def _(targets: Targets) -> None:
-    """With a handle no path is needed; it can be had outside and is easily guessed."""
+    """A file handle needs no path; it can be obtained outside and is easy to guess."""
     handle = (ctypes.c_uint32 * 34)(128)
     mount_id = ctypes.c_int()
     path = targets.secrets["the administrator's keys"] if IS_CONTROL else "/opt/ml/code/train.py"
@@ -393,7 +397,7 @@ def _(targets: Targets) -> None:
 
 @attack("find a key in the keyring of the yard's user")
 def _(targets: Targets) -> None:
-    for keyring in (-3, -4, -5):  # of the session, of the user, of the user's session
+    for keyring in (-3, -4, -5):  # of the session, the user and the user's session
         found = _search(keyring, targets.word)
         if found:
             return
@@ -502,7 +506,7 @@ def _(targets: Targets) -> None:
 
 @attack("become root by a program with the setuid bit", works_for=(ROOT,))
 def _(targets: Targets) -> None:
-    """The test has put such a program where jobs see it, if it could; those of the system want a password."""
+    """The test has put such a program where jobs see it, if it could; those of the system ask for a password."""
     for program in (f"/usr/local/bin/setuid-{targets.word}", "/usr/bin/id"):
         if Path(program).exists():
             done = subprocess.run([program, "-u"], capture_output=True, text=True, check=False)

@@ -86,7 +86,7 @@ class Terminal:
     def read_until(self, text: str) -> None:
         """Read until a text arrives, and forget what came before it."""
         while text not in self._seen:
-            assert self._read(), f"{text!r} never came, but {self._seen!r}"
+            assert self._read(), f"{text!r} did not arrive; got {self._seen!r}"
         self._seen = self._seen.partition(text)[2]
 
     def read_to_end(self) -> str:
@@ -96,10 +96,11 @@ class Terminal:
         return self._seen
 
     def _read(self) -> bool:
-        assert select.select([self._keyboard], [], [], LIMIT_S)[0], f"nothing more came after {self._seen!r}"
+        assert select.select([self._keyboard], [], [], LIMIT_S)[0], f"no output after {self._seen!r}"
         try:
             piece = os.read(self._keyboard, 65536)
-        except OSError:  # as a terminal says that its program has left
+        except OSError:
+            # A terminal reports the exit of its program this way.
             return False
         self._seen += piece.decode(errors="replace")
         return bool(piece)

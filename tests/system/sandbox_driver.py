@@ -86,7 +86,7 @@ class _Output(threading.Thread):
     def await_text(self, wanted: str) -> None:
         with self._arrived:
             if not self._arrived.wait_for(lambda: wanted in self.text, _PATIENCE_S):
-                raise AssertionError(f"{wanted!r} did not come; the output is {self.text!r}")
+                raise AssertionError(f"{wanted!r} did not arrive; the output is {self.text!r}")
 
 
 def _await_text(_: Sandboxed, output: _Output, wanted: str) -> None:
@@ -108,7 +108,7 @@ def _kill_while_waiting(sandboxed: Sandboxed, _: _Output) -> None:
     sandboxed.kill()
     waiting.join(_PATIENCE_S)
     if waiting.is_alive():
-        raise AssertionError("the thread that waited was not told")
+        raise AssertionError("the waiting thread was not notified")
 
 
 def _kill_supervisor(sandboxed: Sandboxed, _: _Output) -> None:

@@ -218,7 +218,7 @@ def await_worker(siege: Siege) -> None:
     eventually(lambda: bool(warm_workers(folder)) or any(folder.glob("*/*/refused.json")))
     if not warm_workers(folder):
         refusal = next(folder.glob("*/*/refused.json"))
-        pytest.skip(f"these tests lie where no warm worker trusts them: {json.loads(refusal.read_text())['why']}")
+        pytest.skip(f"a warm worker does not trust the folder of these tests: {json.loads(refusal.read_text())['why']}")
 
 
 def attacking(siege: Siege, start: str) -> dict[str, Any]:

@@ -70,39 +70,46 @@ def two(kind: str = "ml.m5.large") -> dict[str, Any]:
     return {"InstanceType": kind, "InstanceCount": 2, "VolumeSizeInGB": 1}
 
 
-@pytest.mark.flow
-def test_a_script_is_trained_to_a_model(anna: Trainee) -> None:
+@pytest.fixture(scope="module")
+def greeting(anna: Trainee) -> dict[str, Any]:
+    """A completed job named "greet", as it is described."""
     channel = {
         "ChannelName": "train",
         "DataSource": {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": "s3://data/train/"}},
     }
     told = anna.run("greet", GREET, InputDataConfig=[channel], AlgorithmSpecification=with_metrics())
     assert told["TrainingJobStatus"] == "Completed", told.get("FailureReason")
-    statuses = [step["Status"] for step in told["SecondaryStatusTransitions"]]
-    assert statuses == ["Pending", "Starting", "Downloading", "Training", "Uploading", "Completed"]
-    assert told["ModelArtifacts"]["S3ModelArtifacts"] == "s3://data/out/greet/output/model.tar.gz"
-    body = anna.user.client("s3").get_object(Bucket="data", Key="out/greet/output/model.tar.gz")["Body"].read()
-    with tarfile.open(fileobj=io.BytesIO(body)) as archive:
-        assert [member.name for member in archive if member.isfile()] == ["weights.bin"]
-    assert told["TrainingTimeInSeconds"] >= 1
+    return told
 
 
 @pytest.mark.flow
+def test_a_script_is_trained_to_a_model(anna: Trainee, greeting: dict[str, Any]) -> None:
+    statuses = [step["Status"] for step in greeting["SecondaryStatusTransitions"]]
+    assert statuses == ["Pending", "Starting", "Downloading", "Training", "Uploading", "Completed"]
+    assert greeting["ModelArtifacts"]["S3ModelArtifacts"] == "s3://data/out/greet/output/model.tar.gz"
+    body = anna.user.client("s3").get_object(Bucket="data", Key="out/greet/output/model.tar.gz")["Body"].read()
+    with tarfile.open(fileobj=io.BytesIO(body)) as archive:
+        assert [member.name for member in archive if member.isfile()] == ["weights.bin"]
+    assert greeting["TrainingTimeInSeconds"] >= 1
+
+
+@pytest.mark.flow
+@pytest.mark.usefixtures("greeting")
 def test_its_output_is_a_log_stream_in_order(anna: Trainee) -> None:
     (stream,) = anna.streams("greet")
     assert stream.startswith("greet/algo-1-")
     assert anna.printed("greet")[:3] == ["hello from algo-1", "and from stderr", "step 1 loss=1.0;"]
 
 
+@pytest.mark.usefixtures("greeting")
 def test_its_log_begins_with_the_environment_that_its_image_stands_for(anna: Trainee) -> None:
     """The image names another version of torch than the installed one, or torch is not installed."""
     first = anna.lines("greet")[0]
     assert first.startswith("[trainyard] The image pytorch-training:2.6 maps to an environment with ")
 
 
-def test_its_metrics_are_in_its_description_and_in_cloudwatch(anna: Trainee) -> None:
-    told = anna.describe("greet")
-    (final,) = told["FinalMetricDataList"]
+def test_its_metrics_are_in_its_description_and_in_cloudwatch(anna: Trainee, greeting: dict[str, Any]) -> None:
+    (final,) = greeting["FinalMetricDataList"]
     assert (final["MetricName"], final["Value"]) == ("loss", 0.25)
     cloudwatch = anna.user.client("cloudwatch")
     dimensions = [{"Name": "TrainingJobName", "Value": "greet"}]
@@ -113,8 +120,8 @@ def test_its_metrics_are_in_its_description_and_in_cloudwatch(anna: Trainee) -> 
         Namespace=GROUP,
         MetricName="loss",
         Dimensions=dimensions,
-        StartTime=told["TrainingStartTime"] - timedelta(minutes=1),
-        EndTime=told["TrainingEndTime"] + timedelta(minutes=1),
+        StartTime=greeting["TrainingStartTime"] - timedelta(minutes=1),
+        EndTime=greeting["TrainingEndTime"] + timedelta(minutes=1),
         Period=300,
         Statistics=["SampleCount", "Minimum", "Maximum"],
     )["Datapoints"]

@@ -16,15 +16,15 @@ _COPY = re.compile(rb"(?i)^x-amz-copy-source:", re.MULTILINE)
 
 
 class UploadGate:
-    """Passes bytes on both ways. `sent` are the paths of the objects whose bytes came, copies by the yard not counted;
-    `ownerless` are the calls of S3 that do not say whose bucket is meant.
+    """Forwards bytes in both directions. `sent` are the paths of uploaded objects, without the yard's own copies;
+    `ownerless` are the S3 calls that do not name the bucket's expected owner.
 
     Once `closes_after` of those below "/trees/" or "/input/" have passed, the next ones wait until `open`.
     """
 
     def __init__(self, url: str) -> None:
         address = urlsplit(url)
-        assert address.port is not None, "a yard has a port"
+        assert address.port is not None, "the yard has no port"
         self._yard = (address.hostname or "", address.port)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._is_open = threading.Event()

@@ -1,4 +1,4 @@
-"""A training in Keras, on whatever backend is set, and the trials that it leaves. Its argument is a folder."""
+"""A training in Keras on the configured backend, and the trials that it leaves. Its argument is a folder."""
 
 import sys
 from pathlib import Path
@@ -28,7 +28,7 @@ def data() -> tuple[Any, Any]:
 
 
 def train_with_a_hook(folder: str) -> None:
-    """As a script for smdebug does."""
+    """Train with a hook, as a script for smdebug does."""
     import smdebug.tensorflow as smd
 
     hook = smd.KerasHook(
@@ -50,9 +50,9 @@ def train_with_a_hook(folder: str) -> None:
     assert trial.steps(mode=modes.TRAIN) == [0, 2, 4], trial.steps(mode=modes.TRAIN)
     assert trial.steps(mode=modes.EVAL) == [0]
     assert set(trial.modes()) == {modes.TRAIN, modes.EVAL, modes.PREDICT}
-    assert np.array_equal(trial.tensor(kernels[0]).value(0), first), "a weight is that before the update"
+    assert np.array_equal(trial.tensor(kernels[0]).value(0), first), "a weight is saved before the update"
     values = trial.tensor(kernels[0]).values(mode=modes.TRAIN)
-    assert not np.array_equal(values[2], values[4]), "weights are those of now, and not of the last epoch"
+    assert not np.array_equal(values[2], values[4]), "weights are current, not those of the last epoch"
     assert "loss" in trial.tensor_names(collection="losses")
     assert trial.tensor_names(collection="metrics") == ["mae"], trial.tensor_names(collection="metrics")
     losses = create_trial(folder).series("loss", mode=Mode.TRAIN)
@@ -60,27 +60,28 @@ def train_with_a_hook(folder: str) -> None:
 
 
 def train_without_a_word(folder: str) -> None:
-    """As a job does with a script that knows of nothing."""
+    """Train as a job does with a script that does not know the hook."""
     weights = {"CollectionName": "weights", "CollectionParameters": {"save_interval": "1"}}
     content = {"LocalPath": folder, "CollectionConfigurations": [weights]}
     recording = HookRecording(parse_config(content, framework=KERAS))
     attach_to_fitting(lambda: BatchCallback(recording))
     x, y = data()
     trained = model()
-    trained.fit(x, y, 8, 1, 0, [keras.callbacks.TerminateOnNaN()], 0.25)  # callbacks by their place
+    # Callbacks as a positional argument.
+    trained.fit(x, y, 8, 1, 0, [keras.callbacks.TerminateOnNaN()], 0.25)
     trained.evaluate(x, y, batch_size=16, verbose=0)
     recording.close()
     trial = create_trial(folder)
     assert len(trial.series("loss", mode=Mode.TRAIN).steps) == 3
     kernel = trial.tensor(trial.tensor_names(collection="weights")[0])
     first, second, third = kernel.values(Mode.TRAIN).values()
-    assert not np.array_equal(first, second), "weights are those of now, on every backend"
+    assert not np.array_equal(first, second), "weights are current on every backend"
     assert not np.array_equal(second, third)
-    assert len(trial.series("loss", mode=Mode.EVAL).steps) == 1 + 2, "its own evaluation, and that of the script"
+    assert len(trial.series("loss", mode=Mode.EVAL).steps) == 1 + 2, "the evaluation of fit and that of the script"
 
 
 def train_where_gradients_are_seen(folder: str) -> None:
-    """As a script with a callback of its own does, on the one backend that leaves them where they can be found."""
+    """Train with an explicit callback, on the only backend that exposes gradients."""
     saved = [
         {"CollectionName": name, "CollectionParameters": {"save_interval": "1"}} for name in ("weights", "gradients")
     ]
@@ -89,13 +90,13 @@ def train_where_gradients_are_seen(folder: str) -> None:
     model().fit(x, y, batch_size=8, epochs=1, verbose=0, callbacks=[BatchCallback(recording)])
     recording.close()
     trial = create_trial(folder)
-    assert len(trial.tensor_names(collection="gradients")) == 4, "those of both kernels and of both biases"
+    assert len(trial.tensor_names(collection="gradients")) == 4, "of both kernels and both biases"
     (weight, *_) = (trial.tensor(name) for name in trial.tensor_names(collection="weights"))
     gradient = trial.tensor(f"gradient/{weight.name}")
     assert weight.steps() == gradient.steps() == [0, 1, 2, 3]
     for step in (0, 1, 2):
         updated = weight.value(step) - 0.05 * gradient.value(step)
-        assert np.allclose(updated, weight.value(step + 1), rtol=0, atol=1e-6), "a gradient is that of its own step"
+        assert np.allclose(updated, weight.value(step + 1), rtol=0, atol=1e-6), "a gradient belongs to its own step"
 
 
 def main(folder: str) -> None:

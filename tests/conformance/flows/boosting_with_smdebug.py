@@ -1,6 +1,6 @@
-"""Scripts for smdebug and XGBoost, run one after the other, and all that trials then tell, as JSON on stdout.
+"""Runs scripts for smdebug and XGBoost one after another, and prints what their trials report, as JSON.
 
-Its argument is a folder for what the hooks save. It knows nothing of whose `smdebug` it imports.
+Its argument is a folder for the output of the hooks. It does not know whose `smdebug` it imports.
 """
 
 import contextlib
@@ -13,8 +13,8 @@ import numpy as np
 import xgboost
 
 with contextlib.suppress(ModuleNotFoundError):
-    # The original asks by the name of the distribution, and the one without CUDA libraries has another.
-    import pkg_resources  # type: ignore[import-not-found]  # which left setuptools
+    # The original looks for the distribution by name; the one without CUDA libraries has another name.
+    import pkg_resources  # type: ignore[import-not-found]  # no longer in setuptools
 
     pkg_resources.working_set.add(pkg_resources.Distribution(project_name="xgboost", version=xgboost.__version__))
 
@@ -71,7 +71,7 @@ def a_job_with_a_file(out: str) -> None:
 
 
 def told_by(trial: Any) -> dict[str, Any]:
-    # Text is not kept by ours: the columns of trees that name nodes and features.
+    # Our trials do not store text: the columns of trees that name nodes and features.
     words = {f"trees/{column}" for column in ("ID", "Feature", "Yes", "No", "Missing", "Category")}
     names = [name for name in trial.tensor_names() if name not in words]
     return {

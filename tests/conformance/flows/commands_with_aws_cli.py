@@ -1,4 +1,4 @@
-"""What people type: aws s3 mb, cp, sync, ls, rm and rb, and a word with each of the small services."""
+"""Commands that people type: aws s3 mb, cp, sync, ls, rm and rb, and a call to each of the small services."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-# Not by its first line, which breaks where the path to Python has a space in it.
+# Not through its shebang line, which breaks if the path to Python contains a space.
 AWS = (sys.executable, Path(sys.executable).with_name("aws"))
 TRUST = '{"Statement": [{"Effect": "Allow", "Principal": {"Service": "x.amazonaws.com"}, "Action": "sts:AssumeRole"}]}'
 
@@ -27,7 +27,8 @@ def objects(folder: Path) -> None:
     assert bucket in aws("s3", "ls")
     source = make_files(folder / "source")
     large = source / "large.bin"
-    large.write_bytes(os.urandom(9 * 1024 * 1024))  # above the 8 MiB from which the CLI uploads in parts
+    # Above 8 MiB, the CLI uploads in parts.
+    large.write_bytes(os.urandom(9 * 1024 * 1024))
     aws("s3", "cp", large, f"s3://{bucket}/copied/large.bin")
     aws("s3", "cp", f"s3://{bucket}/copied/large.bin", folder / "back.bin")
     assert (folder / "back.bin").read_bytes() == large.read_bytes()
@@ -93,7 +94,7 @@ def aws(*arguments: str | Path) -> str:
 
 def refused(*arguments: str | Path) -> str:
     run = subprocess.run([*AWS, *arguments], capture_output=True, text=True, check=False)
-    assert run.returncode != 0, f"aws {arguments} was to be refused: {run.stdout}"
+    assert run.returncode != 0, f"aws {arguments} should have been refused: {run.stdout}"
     return run.stderr
 
 

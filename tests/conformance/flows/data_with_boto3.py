@@ -1,4 +1,4 @@
-"""Data channels of every mode and source, checkpoints, a model to go on from and spot, with boto3 alone.
+"""Data channels of every mode and source, checkpoints, incremental training and spot, with only boto3.
 
 Its arguments are the id and the folder of a file system of the yard.
 """
@@ -83,7 +83,7 @@ def comes_in_every_way(file_system: str, shared: Path) -> None:
 
 
 def is_shared_out() -> None:
-    """15 objects on 3 instances are 5 each, as files and as what a FIFO gives."""
+    """15 objects on 3 instances are 5 each, as files and through a FIFO."""
     how = {"S3DataDistributionType": "ShardedByS3Key"}
     channels = [channel("file", **how), channel("fast", InputMode="FastFile", **how)]
     channels += [channel("pipe", InputMode="Pipe", **how)]
@@ -96,7 +96,7 @@ def is_shared_out() -> None:
 
 
 def goes_on() -> None:
-    """Two jobs keep one count, the second one on spot; the third has the model of the second as a channel."""
+    """Two jobs share a counter, the second one on spot; the third has the model of the second as a channel."""
     kept = {"CheckpointConfig": {"S3Uri": f"s3://{BUCKET}/kept", "LocalPath": "/state"}}
     assert trained(**kept) == [{"steps": 1}]
     limits = {"MaxRuntimeInSeconds": 300, "MaxWaitTimeInSeconds": 600}
@@ -113,7 +113,7 @@ def goes_on() -> None:
 
 
 def is_refused() -> None:
-    """Everything that can be known to go wrong is told before a job is made, with what to do."""
+    """Every foreseeable error is reported before a job is created, with what to do."""
     spot = {"EnableManagedSpotTraining": True}
     cases: list[tuple[str, dict[str, Any]]] = [
         ("There are no objects under", {"InputDataConfig": [channel("train", "sets/")]}),
@@ -174,7 +174,7 @@ def trained(**changed: Any) -> list[Any]:
 
 
 def finished(**changed: Any) -> tuple[str, list[Any]]:
-    """The name of a job that has completed, and what each of its instances told."""
+    """Wait for a job to complete; return its name and the output of each instance."""
     name = f"data-{uuid.uuid4().hex[:8]}"
     sagemaker.create_training_job(**request(name, **changed))
     deadline = time.monotonic() + 90

@@ -1,7 +1,7 @@
-"""Training on several instances by estimators, in every form of `distribution`, by groups of instances, and isolated.
+"""Training on several instances with estimators: every form of `distribution`, instance groups, and isolation.
 
-Its arguments are the package that the estimators come from, sagemaker or trainyard, and the port of the yard. Each job
-computes something of which every rank must have the same result, and tells where it was.
+Its arguments are the package of the estimators, sagemaker or trainyard, and the port of the yard. Each job computes
+something that must be the same on every rank, and reports where it ran.
 """
 
 import importlib
@@ -39,7 +39,7 @@ total = hvd.allreduce(torch.tensor([float(hvd.rank() ** 2)]), op=hvd.Sum)
 debug = os.environ["NCCL_DEBUG"]
 tell(hvd.rank(), size=hvd.size(), total=total.item(), local=hvd.local_rank(), debug=debug)
 """
-# All workers teach the servers the same line.
+# All workers fit the same line on the servers.
 SERVED = f"""{TELL}
 import torch
 from trainyard.parameter_server import Worker
@@ -57,7 +57,7 @@ with Worker(model.named_parameters(), optimizer="SGD", lr=0.1) as server:
     found = [round(float(value), 2) for each in model.parameters() for value in each.detach().flatten()]
     tell(server.rank, size=server.size, found=found)
 """
-# One group meets; the others are alone, and know of it.
+# One group trains together; the other instances run alone, but know the group.
 GROUPED = f"""{TELL}
 import torch
 import torch.distributed as dist
@@ -108,7 +108,7 @@ def is_launched_by_mpi(kit: Any) -> None:
 
 
 def is_launched_as_torchrun_does(kit: Any) -> None:
-    """The SDK refuses types without GPUs, but where an image is named."""
+    """The SDK refuses instance types without GPUs unless an image is named."""
     told = ran(
         kit,
         summing(more="{'run': os.environ['TORCHELASTIC_RUN_ID']}"),
@@ -124,7 +124,7 @@ def is_launched_as_torchrun_does(kit: Any) -> None:
 
 
 def is_data_parallel(kit: Any) -> None:
-    """By either word, on instances whose GPUs this machine may not have."""
+    """With either spelling, on instances whose GPUs this machine may lack."""
     smddp = summing("smddp", imports="import smdistributed.dataparallel.torch.torch_smddp")
     for distribution, script in (
         ({"pytorchddp": {"enabled": True}}, summing()),
@@ -142,7 +142,7 @@ def is_served(kit: Any) -> None:
 
 
 def is_of_groups(kit: Any) -> None:
-    """Two trainers meet by MPI; the feeder runs the script too, alone, and has a channel of its own."""
+    """Two trainers communicate by MPI; the feeder also runs the script, alone, and has its own channel."""
     group, make = kit.of("instance_group", "InstanceGroup"), kit.of("inputs", "TrainingInput")
     feeders, trainers = group("feeders", "ml.c5.xlarge", 1), group("trainers", "ml.m5.large", 2)
     location = kit.put({"a.csv": b"1,2"})
@@ -165,7 +165,7 @@ def is_of_groups(kit: Any) -> None:
 
 
 def is_isolated(kit: Any, port: int) -> None:
-    """Two instances that reach each other, but not the yard, which other jobs reach."""
+    """Two instances reach each other, but not the yard, which other jobs can reach."""
     script = summing(imports=REACHING, more=f"{{'reaches_yard': reaches_yard({port})}}")
     for is_isolated in (True, False):
         told = ran(
@@ -187,7 +187,7 @@ def summing(backend: str = "gloo", *, imports: str = "", more: str = "{}") -> st
 
 
 def ran(kit: Any, script: str, **options: Any) -> list[Any]:
-    """What each rank told of a job that has completed, in their order."""
+    """Return the output of each rank of a completed job, in order."""
     job = kit.estimator(script, **options)
     job.fit(logs=False)
     told: list[Any] = kit.told(job)

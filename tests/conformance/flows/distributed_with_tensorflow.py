@@ -1,6 +1,6 @@
-"""TensorFlow on three instances by estimators: parameter servers, and workers that mirror each other.
+"""TensorFlow on three instances with estimators: parameter servers, and mirrored workers.
 
-Its argument is the package that the estimators come from, sagemaker or trainyard.
+Its argument is the package of the estimators, sagemaker or trainyard.
 """
 
 import importlib
@@ -22,7 +22,7 @@ def tell(**told):
     told |= {"kind": kind, "index": index, "sizes": {name: len(at) for name, at in config["cluster"].items()}}
     pathlib.Path(os.environ["SM_OUTPUT_DATA_DIR"], os.environ["SM_CURRENT_HOST"] + ".json").write_text(json.dumps(told))
 """
-# A variable on each server, to which the master and the workers add; the master ends when all have.
+# A variable on each server that the master and the workers increment; the master ends when all are done.
 SERVED = f"""{TELL}
 tf1 = tf.compat.v1
 tf1.disable_eager_execution()
@@ -76,7 +76,7 @@ def main(package: str) -> None:
 
 
 def ran(kit: Any, script: str, distribution: dict[str, Any]) -> list[Any]:
-    """What each instance told of a job that has completed."""
+    """Return the output of each instance of a completed job."""
     source = Path(kit.folder, next(iter(distribution)))
     source.mkdir()
     (source / "train.py").write_text(script)

@@ -1,6 +1,6 @@
-"""What flows with estimators share: those of either package, data on S3, and what jobs tell of what they have read.
+"""Shared by flows with estimators: the estimators of either package, data on S3, and reports of what jobs read.
 
-A flow is a program; it finds this module beside itself.
+A flow is a program; it imports this module from its own folder.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# A script that tells the SHA-256 of everything in its channels: of each file, and of two epochs of each FIFO.
+# A script that prints the SHA-256 of everything in its channels: of each file, and of two epochs of each FIFO.
 TELL = """
 import hashlib, json, os, pathlib
 
@@ -37,7 +37,7 @@ pathlib.Path(os.environ["SM_OUTPUT_DATA_DIR"], f"{host}.json").write_text(json.d
 
 @dataclass(frozen=True, slots=True)
 class Kit:
-    """The package that a program imports, a session of it, and a folder for what the program writes."""
+    """The package under test, a session of it, and a folder for files of the flow."""
 
     package: str
     session: Any
@@ -52,7 +52,7 @@ class Kit:
         return str(self.session.default_bucket())
 
     def put(self, files: Mapping[str, bytes]) -> str:
-        """Bring files to S3, and tell under which location they lie."""
+        """Upload files to S3, and return their location."""
         name = uuid.uuid4().hex
         for path, body in files.items():
             file = self.folder / name / path
@@ -76,7 +76,7 @@ class Kit:
         return self.of("pytorch", "PyTorch")(entry_point="train.py", source_dir=str(source), **given)
 
     def told(self, job: Any) -> list[Any]:
-        """What a job that has completed told of each of its instances."""
+        """Return the output of each instance of a completed job."""
         described = self.session.describe_training_job(job.latest_training_job.name)
         assert described["TrainingJobStatus"] == "Completed", described.get("FailureReason")
         place = f"{described['OutputDataConfig']['S3OutputPath'].rstrip('/')}/{described['TrainingJobName']}/output"
@@ -84,7 +84,7 @@ class Kit:
         return [json.loads(files[name]) for name in sorted(files)]
 
     def archived(self, uri: str) -> dict[str, bytes]:
-        """The files in an archive on S3."""
+        """Return the files in an archive on S3."""
         with tempfile.TemporaryDirectory() as folder:
             self.session.download_data(folder, *split(uri))
             with tarfile.open(Path(folder) / Path(uri).name) as archive:
@@ -92,7 +92,7 @@ class Kit:
                 return {name: file.read() for name, file in files.items() if file is not None}
 
     def stored(self, uri: str) -> dict[str, bytes]:
-        """The objects below a location."""
+        """Return the objects below a location."""
         with tempfile.TemporaryDirectory() as folder:
             self.session.download_data(folder, *split(f"{uri}/"))
             files = [path for path in Path(folder).rglob("*") if path.is_file()]

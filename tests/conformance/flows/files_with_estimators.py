@@ -1,7 +1,7 @@
-"""Channels as files by estimators: FastFile, sharded over instances, listed by a manifest, and of file systems.
+"""Channels as files with estimators: FastFile, sharded over instances, listed by a manifest, and of file systems.
 
-Its arguments are the package that the estimators come from, sagemaker or trainyard; the id and the folder of a file
-system of the yard; and the id of another one and the S3 location that it stands for.
+Its arguments are the package of the estimators, sagemaker or trainyard; the id and the folder of a file system of the
+yard; and the id of another one and its S3 location.
 """
 
 import importlib
@@ -16,7 +16,7 @@ import boto3
 estimating: Any = importlib.import_module("estimating")
 TELL, digest, digests = estimating.TELL, estimating.digest, estimating.digests
 
-# As many as the document deals out: 45 objects on 3 instances are 15 each.
+# The numbers of the AWS documentation: 45 objects on 3 instances are 15 each.
 SET = {f"part-{number:02}.bin": bytes([number]) * (number * 1000) for number in range(44)}
 SET |= {"deep/er/part.bin": bytes(range(256)) * 9000}
 WRITE = """
@@ -40,7 +40,7 @@ def main(package: str, file_system: str, shared: str, lustre: str, linked: str) 
 
 
 def is_fast(kit: Any, location: str) -> None:
-    """The mode of the job, and the mode of one channel, which wins."""
+    """The mode of a channel overrides that of the job."""
     job = kit.estimator(TELL, input_mode="FastFile")
     file = kit.of("inputs", "TrainingInput")(location, input_mode="File")
     job.fit({"fast": location, "file": file}, logs=False)
@@ -69,7 +69,7 @@ def is_shared_out(kit: Any, location: str) -> None:
 
 
 def is_shared_out_over_a_group(kit: Any, location: str) -> None:
-    """Two instances of one group share a channel out, which that of the other group does not have."""
+    """Two instances of one group share a channel, which the other group does not have."""
     make, group = kit.of("inputs", "TrainingInput"), kit.of("instance_group", "InstanceGroup")
     groups = [group("feeders", "ml.c5.xlarge", 2), group("trainers", "ml.m5.large", 1)]
     job = kit.estimator(TELL, instance_count=None, instance_type=None, instance_groups=groups)
@@ -117,7 +117,7 @@ def is_on_a_file_system(kit: Any, identifier: str, shared: Path) -> None:
 
 
 def is_linked_to_s3(kit: Any, identifier: str, location: str) -> None:
-    """A file system of FSx for Lustre whose files are the objects under a location."""
+    """A file system of FSx for Lustre whose files are the objects below a location."""
     s3 = boto3.client("s3")
     bucket, prefix = estimating.split(location)
     s3.create_bucket(Bucket=bucket)

@@ -1,6 +1,6 @@
-"""Custom images by estimators: one whose own program trains, and one in which a script is run.
+"""Custom images with estimators: one with its own training program, and one that runs a script.
 
-Its arguments are the package that the estimators come from, sagemaker or trainyard, and the names of both images.
+Its arguments are the package of the estimators, sagemaker or trainyard, and the names of both images.
 """
 
 import importlib

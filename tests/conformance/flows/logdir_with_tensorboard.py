@@ -42,7 +42,7 @@ def read_run(folder: str) -> list[float]:
 
 
 def serve(logdir: str) -> list[float]:
-    """What the scalars plug-in of a running TensorBoard answers, once it has loaded the run."""
+    """Return the answer of the scalars plug-in of a running TensorBoard, once it has loaded the run."""
     command = [
         sys.executable,
         "-m",
@@ -74,7 +74,7 @@ def read_address(server: subprocess.Popen[str]) -> str:
 
 
 def eventually(attempt: Any) -> Any:
-    """Ask again for up to half a minute; until a run is loaded TensorBoard answers 404."""
+    """Retry for up to half a minute; TensorBoard answers 404 until a run is loaded."""
     deadline = time.monotonic() + 30
     while True:
         try:

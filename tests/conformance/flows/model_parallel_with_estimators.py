@@ -1,7 +1,7 @@
-"""A model in parts by estimators: a script in the form of the public example of smdistributed.modelparallel.
+"""A partitioned model with estimators: a script like the public example of smdistributed.modelparallel.
 
-Its arguments are the package that the estimators come from, sagemaker or trainyard, and a CSV file of handwritten
-digits: 64 pixels and the digit in each row.
+Its arguments are the package of the estimators, sagemaker or trainyard, and a CSV file of handwritten digits: 64 pixels
+and the digit in each row.
 """
 
 import importlib
@@ -209,7 +209,7 @@ def distribution(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_in_parts(kit: Any, job: Any) -> None:
-    """Each instance has one partition, twice; both replicas are the same, and the whole is as good as its parts."""
+    """Each instance has one partition, twice; both replicas are equal, and the model is as accurate as its parts."""
     files = kit.archived(f"{job.model_data.removesuffix('/model.tar.gz')}/output.tar.gz")
     told = [json.loads(files[f"{rank:02}.json"]) for rank in range(4)]
     assert [each["host"] for each in told] == ["algo-1", "algo-1", "algo-2", "algo-2"]
@@ -217,7 +217,8 @@ def is_in_parts(kit: Any, job: Any) -> None:
     assert [each["held"] for each in told] == [NAMES["net1"]] * 2 + [NAMES["net2"]] * 2
     assert {each["accuracy"] for each in told} == {told[0]["whole"]}
     assert told[0]["apart"] < 1e-4, told[0]
-    assert told[0]["accuracy"] > 0.6, told[0]  # as one process has it after as many steps
+    # One process reaches this accuracy after as many steps.
+    assert told[0]["accuracy"] > 0.6, told[0]
     assert (told[0]["loss"], told[1]["loss"]) == (told[2]["loss"], told[3]["loss"])
     assert "microbatches=4,optimize=speed,partitions=2" in told[0]["parameters"]
     assert {"checkpoint.pt_0", "checkpoint.pt_1"} <= files.keys()
@@ -228,7 +229,8 @@ def is_refused(kit: Any) -> None:
     refused = ""
     try:
         kit.estimator("print('never')", distribution=distribution(PARAMETERS | {"partitions": 3})).fit(wait=False)
-    except Exception as error:  # each package has another
+    except Exception as error:
+        # Each package has its own error.
         refused = str(error)
     assert "partitions 3, but the job has 2 ranks; their number must be a multiple of 3" in refused, refused
 

@@ -1,7 +1,7 @@
-"""Training by a real mpirun, which the job's own requirements bring, on three instances with two ranks each.
+"""Training with a real mpirun, installed from the job's requirements, on three instances with two ranks each.
 
-Its argument is the package that the estimators come from, sagemaker or trainyard. Each rank sums by mpi4py and by
-torch, and must find all others by both.
+Its argument is the package of the estimators, sagemaker or trainyard. Each rank sums with mpi4py and with torch, and
+must find all others with both.
 """
 
 import importlib
@@ -53,7 +53,8 @@ def main(package: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         kit = estimating.kit_of(package, folder)
         for version in VERSIONS:
-            for is_isolated in (False, True):  # which can install nothing, but finds what another has installed
+            # An isolated job can install nothing, but finds what another job has installed.
+            for is_isolated in (False, True):
                 finds_all_ranks(kit, version, is_isolated=is_isolated)
         names_the_rank_that_fails(kit, VERSIONS[0])
 
@@ -72,7 +73,8 @@ def finds_all_ranks(kit: Any, version: str, *, is_isolated: bool) -> None:
 def names_the_rank_that_fails(kit: Any, version: str) -> None:
     job = estimator(kit, version, hyperparameters={"failing": 3})
     job.fit(wait=False)
-    with suppress(Exception):  # each package has its own
+    # Each package has its own error.
+    with suppress(Exception):
         job.latest_training_job.wait(logs=False)
     described = kit.session.describe_training_job(job.latest_training_job.name)
     assert described["TrainingJobStatus"] == "Failed", described

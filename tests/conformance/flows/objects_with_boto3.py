@@ -1,4 +1,4 @@
-"""Buckets and objects as boto3 users handle them: whole, in parts, by range, by condition, presigned, listed."""
+"""Buckets and objects with boto3: whole, in parts, by range, conditional, presigned, and listed."""
 
 import base64
 import hashlib
@@ -174,7 +174,7 @@ def presigned(s3: Any, bucket: str) -> None:
 
 
 def virtual_hosts(bucket: str) -> None:
-    """The bucket as a part of the host name. Over https this needs a certificate for each, which nobody has locally."""
+    """The bucket as part of the host name. Over https, each would need its own certificate, which no local yard has."""
     endpoint = os.environ["AWS_ENDPOINT_URL"].replace("127.0.0.1", "localhost")
     if endpoint.startswith("https"):
         return
@@ -185,7 +185,7 @@ def virtual_hosts(bucket: str) -> None:
 
 
 def resolve_names_below_localhost() -> None:
-    """Do as RFC 6761 says, and as browsers and systemd do; glibc alone knows only `localhost` itself."""
+    """Resolve them as RFC 6761 says, and as browsers and systemd do; glibc alone knows only `localhost` itself."""
     look_up = socket.getaddrinfo
 
     def look_up_local(host: Any, *arguments: Any, **options: Any) -> Any:
@@ -215,7 +215,7 @@ def tags(s3: Any, bucket: str, key: str) -> dict[str, str]:
 
 
 def code(call: Any) -> str:
-    """The error code a call is refused with."""
+    """Return the error code of a refused call."""
     try:
         call()
     except ClientError as error:

@@ -1,4 +1,4 @@
-"""A bucket through obstore, which speaks S3 from Rust and shares no code with botocore."""
+"""A bucket through obstore, an S3 client in Rust that shares no code with botocore."""
 
 import os
 import ssl
@@ -12,7 +12,7 @@ from obstore.store import S3Store
 
 
 def main() -> None:
-    # obstore has no call to make a bucket, but it can presign the request that does.
+    # obstore cannot create a bucket, but it can presign the request that does.
     bucket = f"obstore-{uuid.uuid4().hex[:12]}"
     store = S3Store(bucket)
     make_bucket(store)

@@ -1,6 +1,6 @@
-"""A rule of one's own judges a job: one run that it finds something in and stops, and one in which it does not.
+"""A custom rule evaluates two jobs: it finds something in one and stops it, and finds nothing in the other.
 
-Its argument is the package that the estimator comes from: sagemaker or trainyard.
+Its argument is the package of the estimator: sagemaker or trainyard.
 """
 
 import importlib
@@ -57,7 +57,7 @@ def main(package: str, folder: str) -> None:
 
 
 def judged(kit: Any, source: str, *, factor: float, steps: int) -> tuple[str, str]:
-    """How a job ends, and how the rule stands then."""
+    """Return how a job ends, and the final state of the rule."""
     configs, collection = kit.of("debugger", "rule_configs"), kit.of("debugger", "CollectionConfig")
     rule = kit.of("debugger", "Rule").custom(
         name="GradientTooLarge",

@@ -1,6 +1,6 @@
-"""Pipe channels by estimators: plain, wrapped, packed, shuffled, sharded, and of an augmented manifest.
+"""Pipe channels with estimators: plain, wrapped, compressed, shuffled, sharded, and from an augmented manifest.
 
-Its argument is the package that the estimators come from: sagemaker or trainyard.
+Its argument is the package of the estimators: sagemaker or trainyard.
 """
 
 import gzip
@@ -18,7 +18,7 @@ TELL, digest = estimating.TELL, estimating.digest
 SET = {f"{number:02}.bin": bytes([number + 1]) * (number * 3001) for number in range(12)}
 SET |= {"deep/last.csv": b"1,2\n"}
 MAGIC = 0xCED7230A
-# Tells the first byte of each record, by which the objects can be told apart, of two epochs.
+# Prints the first byte of each record, which identifies its object, over two epochs.
 ORDER = """
 import json, os, pathlib
 from trainyard.data import RecordIODataset
@@ -46,7 +46,7 @@ def main(package: str) -> None:
 
 
 def is_read(kit: Any, location: str) -> None:
-    """Each of these twice: a FIFO for each epoch."""
+    """Each channel is read twice: there is one FIFO per epoch."""
     packed = kit.put({name: gzip.compress(body) for name, body in SET.items()})
     make = kit.of("inputs", "TrainingInput")
     job = kit.estimator(TELL, input_mode="Pipe")
@@ -80,7 +80,7 @@ def is_shuffled(kit: Any, bodies: dict[str, bytes]) -> None:
     (first, second), again = orders
     assert sorted(first) == sorted(second) == list(range(20))
     assert len({tuple(first), tuple(second), tuple(range(20))}) == 3, (first, second)
-    assert again == [first, second], "a seed gives the same orders again"
+    assert again == [first, second], "a seed gives the same orders"
 
 
 def is_shared_out(kit: Any, location: str) -> None:
@@ -95,7 +95,7 @@ def is_shared_out(kit: Any, location: str) -> None:
 
 
 def is_labelled(kit: Any, location: str) -> None:
-    """Every attribute of every line is a record: an object where its name ends in -ref, else JSON."""
+    """Every attribute of every line is a record: an object if its name ends in -ref, otherwise JSON."""
     lines = [{"source-ref": f"{location}/{name}", "label": number} for number, name in enumerate(SET)]
     manifest = kit.put({"all.manifest": "".join(f"{json.dumps(line)}\n" for line in lines).encode()})
     given = kit.of("inputs", "TrainingInput")(
@@ -112,7 +112,7 @@ def is_labelled(kit: Any, location: str) -> None:
 
 
 def recordio(bodies: Iterable[bytes]) -> bytes:
-    """Records as the format has them: a magic number, the length, and the body with zeros up to four bytes."""
+    """Return records in the RecordIO format: a magic number, the length, and the body padded to four bytes."""
     return b"".join(struct.pack("<II", MAGIC, len(body)) + body + bytes(-len(body) % 4) for body in bodies)
 
 

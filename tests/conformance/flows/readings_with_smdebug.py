@@ -1,6 +1,6 @@
-"""Scripts as people write them for smdebug, run one after the other, and all that trials then tell, as JSON on stdout.
+"""Runs typical scripts for smdebug one after another, and prints what their trials report, as JSON.
 
-Its argument is a folder for what the hooks save. It knows nothing of whose `smdebug` it imports.
+Its argument is a folder for the output of the hooks. It does not know whose `smdebug` it imports.
 """
 
 import json
@@ -25,7 +25,7 @@ from torch.nn import functional as F  # noqa: N812  # as everybody has it
 
 
 class Net(nn.Module):  # type: ignore[misc]  # mypy does not read torch
-    """Layers with names that regexes find, one of them called twice."""
+    """Layers with names for regexes to match; one of them is called twice."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ def train(
     loss: Any = None,
     each: Callable[[int], None] | None = None,
 ) -> None:
-    """A loop like all others. With `loss` None a functional one is taken, and told the hook."""
+    """Run a typical training loop. If `loss` is None, use a functional one and report it to the hook."""
     data = torch.Generator().manual_seed(7)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     for step in range(steps):
@@ -330,7 +330,7 @@ SCRIPTS = (
 
 
 class LargeWeights(Rule):  # type: ignore[misc]  # nor smdebug
-    """A rule as the developer guide writes them."""
+    """A rule as in the developer guide."""
 
     def __init__(self, base_trial: Any, threshold: str = "0.4") -> None:
         super().__init__(base_trial, "")
@@ -345,7 +345,7 @@ class LargeWeights(Rule):  # type: ignore[misc]  # nor smdebug
 
 
 def told_by(trial: Any) -> dict[str, Any]:
-    """All that a trial tells, each by the calls of its interface."""
+    """Return everything that a trial reports, by the calls of its interface."""
     return {
         "tensor_names": trial.tensor_names(),
         "steps": {mode.name: trial.steps(mode=mode) for mode in modes},
@@ -384,7 +384,7 @@ def told_by_tensor(tensor: Any) -> dict[str, Any]:
 
 
 def tried(ask: Callable[[], Any]) -> Any:
-    """What is answered, or the name of what is raised."""
+    """Return the answer, or the name of the exception."""
     try:
         answer = ask()
     except SMDebugError as error:
@@ -406,7 +406,7 @@ def asked_for_what_is_not_there(trial: Any) -> dict[str, Any]:
 
 
 def judged(trial: Any) -> dict[str, Any]:
-    """How a rule goes over a trial in each of the ways to run one."""
+    """Run a rule on a trial in each possible way, and return the results."""
     try:
         invoke_rule(LargeWeights(trial), raise_eval_cond=True)
     except RuleEvaluationConditionMet as found:

@@ -1,4 +1,4 @@
-"""The usual script around a custom image as people type it: a repository, a login, a look at what is there.
+"""The usual commands around a custom image: create a repository, log in, and list the images.
 
 Its arguments are the name of an image without its tag, and the tag.
 """
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# Not by its first line, which breaks where the path to Python has a space in it.
+# Not through its shebang line, which breaks if the path to Python contains a space.
 AWS = (sys.executable, Path(sys.executable).with_name("aws"))
 
 

@@ -1,6 +1,6 @@
-"""Prints what estimators ask of the services. Its argument is the package that they come from: sagemaker or trainyard.
+"""Prints the requests that estimators send. Its argument is their package: sagemaker or trainyard.
 
-The same lines make the same estimators of either package. Nothing is called: the questions are all that is compared.
+The same code creates the same estimators from either package. No service is called: only the requests are compared.
 """
 
 import importlib
@@ -198,7 +198,7 @@ def _estimators(package: str, session: Any, source: str) -> list[tuple[str, Any,
 
 
 def _estimators_with_data(package: str, session: Any, source: str) -> list[tuple[str, Any, Any]]:
-    """Every way to say where data is and how it comes, where a job goes on from, and how long it may take."""
+    """Every way to say where data is and how it is read, what a job resumes from, and how long it may take."""
     inputs = importlib.import_module(f"{package}.inputs")
     records = importlib.import_module(f"{package}.amazon.amazon_estimator").FileSystemRecordSet
     torch = importlib.import_module(f"{package}.pytorch").PyTorch
@@ -260,7 +260,7 @@ def _estimators_with_data(package: str, session: Any, source: str) -> list[tuple
 
 
 def _estimators_with_rules(package: str, session: Any, source: str) -> list[tuple[str, Any, Any]]:
-    """Every way to say which tensors are saved, what judges them, and what shall be done then."""
+    """Every way to say which tensors are saved, which rules evaluate them, and which actions follow."""
     debugger = importlib.import_module(f"{package}.debugger")
     torch = importlib.import_module(f"{package}.pytorch").PyTorch
     rule, configs, collection = debugger.Rule, debugger.rule_configs, debugger.CollectionConfig
@@ -317,7 +317,7 @@ def _estimators_with_rules(package: str, session: Any, source: str) -> list[tupl
 
 
 def _asked_by(estimator: Any, asked: Asked, inputs: Any) -> dict[str, Any]:
-    """The request for a job and where its code went, with the same time in every name."""
+    """Return the request for a job and where its code was uploaded, with the same time in every name."""
     asked.clear()
     estimator.fit(inputs, wait=False)
     found: dict[str, Any] = {}
@@ -329,7 +329,8 @@ def _asked_by(estimator: Any, asked: Asked, inputs: Any) -> dict[str, Any]:
     text = re.sub(r"\d{4}(-\d\d){5}-\d{3}", "TIME", json.dumps(found))
     named: dict[str, Any] = json.loads(re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UUID", text))
     collections = named["request"].get("DebugHookConfig", {}).get("CollectionConfigurations", [])
-    collections.sort(key=json.dumps)  # the SDK has them in a set
+    # The SDK has them in a set.
+    collections.sort(key=json.dumps)
     return named
 
 
@@ -361,7 +362,7 @@ def _trainyard_session(asked: Asked) -> Any:
             return ANSWERS.get(operation, {})
 
         def stream(self, service: str, operation: str, **params: Any) -> AbstractContextManager[Iterator[bytes]]:
-            raise AssertionError("nobody follows a job that was only asked for")
+            raise AssertionError("nothing may follow the log of a job that does not exist")
 
     return Session(api=Api(), region=REGION)
 

@@ -1,6 +1,6 @@
-"""Jobs by estimators that go on from others: from checkpoints, and from a model; and limits to their time.
+"""Jobs that resume from others with estimators, from checkpoints and from a model; and time limits.
 
-Its argument is the package that the estimators come from: sagemaker or trainyard.
+Its argument is the package of the estimators: sagemaker or trainyard.
 """
 
 import importlib
@@ -62,14 +62,14 @@ def main(package: str) -> None:
 
 
 def goes_on_from_checkpoints(kit: Any, whole: dict[str, Any]) -> None:
-    """Two jobs of ten steps have the weights of one of twenty, bit for bit; in the usual folder, and in another."""
+    """Two jobs of ten steps give the weights of one of twenty, bit for bit, in the default folder and in another."""
     for path in (None, "/state"):
         uri = f"s3://{kit.bucket}/{uuid.uuid4().hex}/checkpoints"
         kept = {"checkpoint_s3_uri": uri, "checkpoint_local_path": path}
         first = trained(kit, until=10, path=path, **kept)
         stored = kit.stored(uri)
         assert {name: digest(body) for name, body in stored.items()} == {"last.pt": first["saved"]}
-        assert zipfile.is_zipfile(io.BytesIO(stored["last.pt"])), "as torch saves it"
+        assert zipfile.is_zipfile(io.BytesIO(stored["last.pt"])), "the file is as torch saved it"
         second = trained(kit, until=20, path=path, **kept)
         assert (first["began"], second["began"]) == (0, 10)
         assert second["weights"] == whole["weights"] != first["weights"]
@@ -77,14 +77,14 @@ def goes_on_from_checkpoints(kit: Any, whole: dict[str, Any]) -> None:
 
 
 def goes_on_from_a_model(kit: Any) -> None:
-    """The channel model has the archive that an earlier job made; under another name, when one is given."""
+    """The model channel has the archive of an earlier job, under another name if one is given."""
     first = job_of(kit, until=10)
     first.fit(logs=False)
     second = job_of(kit, until=1, model_uri=first.model_data)
     second.fit(logs=False)
     (before,), (after,) = kit.told(first), kit.told(second)
     assert before["weights"] != after["weights"]
-    assert after["weights"] != trained(kit, until=1)["weights"], "it did not begin anew"
+    assert after["weights"] != trained(kit, until=1)["weights"], "it did not start from scratch"
     named = kit.estimator(estimating.TELL, model_uri=first.model_data, model_channel_name="pretrained")
     named.fit(logs=False)
     body = kit.stored(first.model_data.removesuffix("/model.tar.gz"))["model.tar.gz"]
@@ -107,7 +107,8 @@ def cannot_wait_less_than_it_runs(kit: Any) -> None:
         refused = ""
         try:
             job.fit(wait=False)
-        except Exception as error:  # each package has another
+        except Exception as error:
+            # Each package has its own error.
             refused = str(error)
         assert said in refused or "max_wait" in refused, refused
 

@@ -1,4 +1,4 @@
-"""The small services as boto3 users call them: identity, roles, log events, metrics, tags, repositories of images."""
+"""The small services with boto3: identity, roles, log events, metrics, tags, and image repositories."""
 
 import json
 import time
@@ -100,7 +100,7 @@ def log_events() -> None:
 
 
 def read_forward(logs: Any, group: str, stream: str) -> list[str]:
-    """Follow nextForwardToken until it comes back unchanged, which is how AWS says that this was the end."""
+    """Follow nextForwardToken until it repeats, which marks the end on AWS."""
     lines: list[str] = []
     place = {"logGroupName": group, "logStreamName": stream, "startFromHead": True, "limit": 20}
     page = logs.get_log_events(**place)

@@ -1,4 +1,4 @@
-"""A session of the sagemaker SDK after `trainyard connect`: its bucket, its role, data up and down."""
+"""A session of the sagemaker SDK after `trainyard connect`: its bucket, its role, uploads and downloads."""
 
 import os
 import tempfile

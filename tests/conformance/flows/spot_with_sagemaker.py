@@ -1,4 +1,4 @@
-"""Managed spot training by the sagemaker SDK after `trainyard connect`, with a job that is interrupted and goes on."""
+"""Managed spot training with the sagemaker SDK after `trainyard connect`: a job is interrupted and resumes."""
 
 import contextlib
 import io
@@ -59,7 +59,8 @@ def main(trainyard: str) -> None:
     told = session.describe_training_job(name)
     assert told["TrainingJobStatus"] == "Completed", told
     assert "Interrupted" in [step["Status"] for step in told["SecondaryStatusTransitions"]]
-    first, second = printed(session, name)  # which of them the SDK shows depends on when it looks
+    # Which of them the SDK shows depends on its timing.
+    first, second = printed(session, name)
     assert "began at 0" in first
     assert re.search(r"began at [1-9]", second), second
     saved = re.search(r"Managed Spot Training savings: ([0-9.]+)%", shown.getvalue())
@@ -68,7 +69,7 @@ def main(trainyard: str) -> None:
 
 
 def printed(session: sagemaker.Session, name: str) -> list[str]:
-    """What the job printed, attempt by attempt."""
+    """Return the output of the job, attempt by attempt."""
     logs, group = session.boto_session.client("logs"), "/aws/sagemaker/TrainingJobs"
     streams = logs.describe_log_streams(logGroupName=group, logStreamNamePrefix=f"{name}/")["logStreams"]
     pages = [

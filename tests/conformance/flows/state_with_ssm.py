@@ -1,5 +1,7 @@
-"""The command line of simple-sagemaker as its document describes it, flag by flag: a shell task on one instance whose
-state is kept in S3 and found by the next run of the task, the same on three instances, and a task fed by another.
+"""The command line of simple-sagemaker as its documentation describes it, flag by flag.
+
+A shell task on one instance whose state is stored in S3 for the next run of the task, the same on three instances, and
+a task with the output of another as its input.
 """
 
 import json
@@ -11,9 +13,9 @@ from pathlib import Path
 
 import boto3
 
-# Not by its first line, which breaks where the path to Python has a space in it.
+# Not through its shebang line, which breaks if the path to Python contains a space.
 SSM = (sys.executable, Path(sys.executable).with_name("ssm"))
-# Keeps its checkpoint in the working directory and goes on from it, as the ImageNet example of PyTorch does.
+# Saves its checkpoint in the working directory and resumes from it, as PyTorch's ImageNet example does.
 MAIN = """
 import argparse, os, pathlib, torch
 
@@ -58,7 +60,7 @@ def keeps_its_state(folder: Path, project: str, data: str) -> None:
     first = ssm(folder, *task, "-o", "output1", "--download_state", "-v", "280", "--no_spot", "--cmd_line", COMMAND)
     assert "=> from epoch 0 with ['train.csv']" in first.read("logs/logs0")
     assert json.loads(first.read("state/algo-1/weight.json")) == [10, 20, 30]
-    # Without --no_spot it is a spot job; a task that has completed runs again only when it is forced to.
+    # Without --no_spot it is a spot job; a completed task runs again only if forced.
     again = ssm(folder, *task, "-o", "output2", "--download_state", "--force_running", "--cmd_line", COMMAND)
     assert "=> from epoch 10" in again.read("logs/logs0")
     assert json.loads(again.read("state/algo-1/weight.json")) == [20, 40, 60]
@@ -83,7 +85,7 @@ def is_fed_by_another(folder: Path, project: str) -> None:
 
 
 class Results:
-    """What a task brought home."""
+    """The downloaded results of a task."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

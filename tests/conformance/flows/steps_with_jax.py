@@ -1,4 +1,4 @@
-"""A training in JAX that tells its steps, and the trial that it leaves. Its argument is a folder."""
+"""A training in JAX that reports its steps, and the trial that it leaves. Its argument is a folder."""
 
 import sys
 from typing import Any
@@ -40,7 +40,7 @@ def main(folder: str) -> None:
     trial = create_trial(folder)
     weights = ["params/layers/0/kernel", "params/out/kernel"]
     assert trial.tensor_names(collection="weights") == weights, trial.tensor_names()
-    assert trial.tensor_names(collection="biases", known=True) == [], "nobody asked for them"
+    assert trial.tensor_names(collection="biases", known=True) == [], "biases were not requested"
     assert trial.tensor_names(collection="gradients")[0] == "gradient/params/layers/0/bias"
     assert trial.tensors()[weights[0]].kind is Kind.WEIGHT
     assert trial.tensors()[weights[1]].dtype == "bfloat16"
@@ -48,10 +48,10 @@ def main(folder: str) -> None:
     assert np.array_equal(trial.tensor(weights[1]).value(0), np.asarray(small, np.float32))
     assert all(np.array_equal(trial.tensor(weights[0]).value(at), before[at]) for at in (0, 2, 4))
     assert trial.series("loss", mode=Mode.TRAIN).values.tolist() == told
-    assert len(trial.series("gradient/params/out/kernel", "l2").steps) == 5, "numbers are known of every step"
+    assert len(trial.series("gradient/params/out/kernel", "l2").steps) == 5, "every step has its statistics"
     assert trial.steps(Mode.EVAL) == [0]
     assert trial.tensor("scalar/rate").steps() == [0, 1, 2, 3, 4]
-    assert trial.steps() == [0, 1, 2, 3, 4, 5], "what makes no sense ends the capture, and not the training"
+    assert trial.steps() == [0, 1, 2, 3, 4, 5], "invalid values end the capture, not the training"
 
 
 main(sys.argv[1])

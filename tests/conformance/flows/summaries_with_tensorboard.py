@@ -1,4 +1,4 @@
-"""What TensorBoard's own reader finds in a folder of ours. Its argument is the folder of a run; it prints JSON."""
+"""What TensorBoard's own reader finds in our event files. Its argument is the folder of a run; it prints JSON."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""A task of simple-sagemaker's command line: a script on one instance, its logs, state and model brought home."""
+"""A task with simple-sagemaker's command line: a script on one instance, and its logs, state and model downloaded."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ import tempfile
 import uuid
 from pathlib import Path
 
-# Not by its first line, which breaks where the path to Python has a space in it.
+# Not through its shebang line, which breaks if the path to Python contains a space.
 SSM = (sys.executable, Path(sys.executable).with_name("ssm"))
 TRAIN = """
 import os
@@ -26,7 +26,8 @@ def main() -> None:
         words = ("-p", project, "-t", "task", "-e", script, "-o", output, "--no_spot", "--it", "ml.m5.large")
         ssm("run", *words, "--md", "loss", "loss=([0-9.]+)", "--download_model", "--download_state")
         assert "loss=0.25" in (output / "logs" / "logs0").read_text()
-        assert (output / "model" / "weights.txt").read_text() == "0.5"  # ssm unpacks model.tar.gz
+        # ssm unpacks model.tar.gz.
+        assert (output / "model" / "weights.txt").read_text() == "0.5"
         assert (output / "state" / "step.txt").read_text() == "7"
 
 

@@ -1,4 +1,4 @@
-"""Real TensorFlow trained by its estimator. Its argument is the package of the estimator: sagemaker or trainyard."""
+"""A real TensorFlow training with its estimator. Its argument is the estimator's package: sagemaker or trainyard."""
 
 import importlib
 import io

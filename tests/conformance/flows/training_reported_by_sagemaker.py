@@ -1,6 +1,4 @@
-"""What only the sagemaker SDK has of a job: its metrics as a table, its profiler turned off and on, its warm pool, the
-names of images.
-"""
+"""Features of the sagemaker SDK alone: metrics as a table, the profiler turned off and on, warm pools, image names."""
 
 import contextlib
 import io
@@ -75,7 +73,7 @@ def updates_the_warm_pool(session: sagemaker.Session, folder: str) -> None:
 
 
 def names_images(session: sagemaker.Session) -> None:
-    """Whatever Python a framework's version came with, its image stands for an environment here."""
+    """Whatever Python a framework version shipped with, its image name maps to an environment of the yard."""
     images = [
         sagemaker.image_uris.retrieve(
             framework, session.boto_region_name, version, instance_type=kind, image_scope="training", py_version=python
@@ -125,7 +123,7 @@ def estimator(session: sagemaker.Session, folder: str, *, script: str, **options
 def wait_for(session: sagemaker.Session, name: str, wanted: str) -> None:
     deadline = time.monotonic() + 60
     while (now := session.describe_training_job(name)["SecondaryStatus"]) != wanted:
-        assert time.monotonic() < deadline, f"it is {now} and never came to be {wanted}"
+        assert time.monotonic() < deadline, f"it is {now} and never became {wanted}"
         time.sleep(0.2)
 
 

@@ -1,4 +1,4 @@
-"""Training as people type it: aws sagemaker create-training-job, wait, describe, list, stop, and the log."""
+"""Training commands that people type: aws sagemaker create-training-job, wait, describe, list, stop, and the log."""
 
 import io
 import json
@@ -10,7 +10,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-# Not by its first line, which breaks where the path to Python has a space in it.
+# Not through its shebang line, which breaks if the path to Python contains a space.
 AWS = (sys.executable, Path(sys.executable).with_name("aws"))
 IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.8.0-cpu-py312"
 RUN = uuid.uuid4().hex[:8]
@@ -53,7 +53,7 @@ def create(name: str, bucket: str, role: str, *more: str) -> None:
 
 
 def ended(name: str) -> Any:
-    """The CLI's own waiter looks every two minutes, so this asks often instead."""
+    """Wait for the end. The CLI's own waiter polls every two minutes; this polls often."""
     for _ in range(90):
         job = parsed("sagemaker", "describe-training-job", "--training-job-name", name)
         if job["TrainingJobStatus"] not in ("InProgress", "Stopping"):
@@ -77,7 +77,7 @@ def told(name: str) -> None:
 
 
 def ends(name: str, bucket: str, role: str) -> None:
-    """A job that would take minutes is stopped, and deleted."""
+    """A job that would take minutes is stopped and deleted."""
     metrics: list[str] = []
     algorithm = {
         "TrainingImage": IMAGE,

@@ -1,4 +1,4 @@
-"""Training with boto3 alone: every call of a job's life, and what CloudWatch tells of it."""
+"""Training with only boto3: every call in a job's life, and what CloudWatch shows."""
 
 import io
 import tarfile
@@ -42,7 +42,8 @@ def main() -> None:
     runs_a_command(request, bucket)
     is_refused(request)
     finds_jobs()
-    if hasattr(sagemaker, "delete_training_job"):  # younger than the oldest boto3 that is tried
+    # Newer than the oldest tested boto3.
+    if hasattr(sagemaker, "delete_training_job"):
         deletes()
 
 
@@ -79,7 +80,7 @@ def completes(request: dict[str, Any], bucket: str) -> None:
         member: value if member != "OutputDataConfig" else {"KmsKeyId": "", **value}
         for member, value in request.items()
         if member != "ResourceConfig"
-    }, "a job is told back as it was asked for"
+    }, "a job is described as it was requested"
     passed = [transition["Status"] for transition in job["SecondaryStatusTransitions"]]
     assert passed == ["Pending", "Starting", "Downloading", "Training", "Uploading", "Completed"], passed
     assert job["CreationTime"] <= job["TrainingStartTime"] <= job["TrainingEndTime"] <= job["LastModifiedTime"]
@@ -138,7 +139,7 @@ def fails(request: dict[str, Any]) -> None:
     job = sagemaker.describe_training_job(TrainingJobName=name)
     assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Failed", "Failed")
     assert job["FailureReason"].startswith("AlgorithmError"), job["FailureReason"]
-    assert "7" in job["FailureReason"], "it has the exit code"
+    assert "7" in job["FailureReason"], "the reason contains the exit code"
 
 
 def stops(request: dict[str, Any]) -> None:
@@ -155,7 +156,7 @@ def stops(request: dict[str, Any]) -> None:
 
 
 def runs_a_command(request: dict[str, Any], bucket: str) -> None:
-    """No script: a command line, and its result in the output besides the model."""
+    """No script: a command line, with results in the output besides the model."""
     name = f"command-{RUN}"
     algorithm = request["AlgorithmSpecification"]
     command = "cat /opt/ml/input/data/train/a.csv > /opt/ml/output/data/copy.csv; echo kept > /opt/ml/model/model.txt"
@@ -211,7 +212,8 @@ def wait_for(name: str) -> None:
     try:
         waiter.wait(TrainingJobName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 90})
     except WaiterError as error:
-        if 'matched expected path: "Failed"' not in str(error):  # which is an end like any other, to us
+        # A failure is also an end.
+        if 'matched expected path: "Failed"' not in str(error):
             raise
 
 

@@ -1,6 +1,6 @@
-"""Training by estimators. Its argument is the package that they come from: sagemaker or trainyard.
+"""Training with estimators. Its argument is their package: sagemaker or trainyard.
 
-The same lines run with either; for sagemaker after `trainyard connect`.
+The same code runs with either; with sagemaker, after `trainyard connect`.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ with open(os.path.join(os.environ["SM_OUTPUT_DATA_DIR"], "report.txt"), "w") as 
 
 @dataclass(frozen=True, slots=True)
 class Kit:
-    """What a program imports, and where its script and its data are."""
+    """The package under test, and where the script and the data are."""
 
     package: str
     session: Any
@@ -59,7 +59,7 @@ class Kit:
         return str(self.session.default_bucket())
 
     def estimator(self, kind: str, **options: Any) -> Any:
-        """A framework estimator, or the one that takes any image."""
+        """Return a framework estimator, or the generic one for any image."""
         versions = {"framework_version": "1.13.1", "py_version": "py39"}
         common = {
             "role": self.role,
@@ -94,7 +94,7 @@ def main(package: str) -> None:
 
 
 def every_option(kit: Kit, brought: list[str]) -> None:
-    """An estimator of any image, with all that can be said of a job that runs here; found again by its name."""
+    """A generic estimator with every option that a job can have here, attached again by name."""
     prefix = f"s3://{kit.bucket}/every-option"
     job = kit.estimator(
         "Estimator",
@@ -133,7 +133,7 @@ def every_option(kit: Kit, brought: list[str]) -> None:
 
 
 def one_input(kit: Kit, brought: list[str]) -> None:
-    """A location alone is the channel training."""
+    """A location alone becomes the channel training."""
     job = kit.estimator("PyTorch", dependencies=brought)
     shown = said(lambda: job.fit(kit.data))
     assert '"channels": {"training": ["a.csv", "b.csv"]}' in shown, shown
@@ -152,7 +152,7 @@ def no_input(kit: Kit, brought: list[str]) -> None:
 
 
 def isolated(kit: Kit, brought: list[str]) -> None:
-    """The code of a job that is cut off from the network comes by a channel."""
+    """An isolated job gets its code through a channel."""
     job = kit.estimator("PyTorch", dependencies=brought, enable_network_isolation=True, instance_count=2)
     job.fit({"train": kit.data}, logs=False)
     assert job.latest_training_job.describe()["EnableNetworkIsolation"] is True
@@ -184,7 +184,7 @@ def stops(kit: Kit, brought: list[str]) -> None:
 
 
 def follows_a_session(kit: Kit, brought: list[str]) -> None:
-    """Jobs by their names, as programs without an estimator handle them."""
+    """Jobs by name, as programs without an estimator handle them."""
     job = kit.estimator("PyTorch", dependencies=brought)
     job.fit(wait=False)
     name = job.latest_training_job.name
@@ -199,7 +199,7 @@ def follows_a_session(kit: Kit, brought: list[str]) -> None:
 
 
 def stays_warm(kit: Kit, brought: list[str]) -> None:
-    """A job may ask to be tried again when its instance is lost, and for its instance to stay ready afterwards."""
+    """A job can request retries if its instance is lost, and a warm instance afterwards."""
     job = kit.estimator("PyTorch", dependencies=brought, keep_alive_period_in_seconds=120, max_retry_attempts=2)
     job.fit(logs=False)
     described = job.latest_training_job.describe()
@@ -216,7 +216,7 @@ def said(call: Callable[[], Any]) -> str:
 
 
 def archived(kit: Kit, uri: str) -> dict[str, str]:
-    """The files in an archive on S3."""
+    """Return the files in an archive on S3."""
     bucket, _, key = uri.removeprefix("s3://").partition("/")
     with tempfile.TemporaryDirectory() as folder:
         kit.session.download_data(folder, bucket, key)
@@ -228,7 +228,7 @@ def archived(kit: Kit, uri: str) -> dict[str, str]:
 def await_status(kit: Kit, job: Any, wanted: str, *, member: str) -> None:
     deadline = time.monotonic() + 60
     while (now := kit.session.describe_training_job(job.latest_training_job.name)[member]) != wanted:
-        assert time.monotonic() < deadline, f"it is {now} and never came to be {wanted}"
+        assert time.monotonic() < deadline, f"it is {now} and never became {wanted}"
         time.sleep(0.2)
 
 

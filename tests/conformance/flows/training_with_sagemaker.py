@@ -1,4 +1,4 @@
-"""Training by the sagemaker SDK after `trainyard connect`: jobs that complete, fail, and are stopped."""
+"""Training with the sagemaker SDK after `trainyard connect`: jobs that complete, fail, and are stopped."""
 
 import contextlib
 import io
@@ -106,7 +106,7 @@ def weights(session: sagemaker.Session, location: str) -> str:
 def wait_for(session: sagemaker.Session, name: str, wanted: str, *, member: str) -> None:
     deadline = time.monotonic() + 60
     while session.describe_training_job(name)[member] != wanted:
-        assert time.monotonic() < deadline, f"{name} never came to {wanted}"
+        assert time.monotonic() < deadline, f"{name} never became {wanted}"
         time.sleep(0.2)
 
 

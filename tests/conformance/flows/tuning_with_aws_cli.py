@@ -1,4 +1,4 @@
-"""Tuning as people type it: aws sagemaker create-hyper-parameter-tuning-job, describe, list, stop and delete."""
+"""Tuning commands that people type: aws sagemaker create-hyper-parameter-tuning-job, describe, list, stop, delete."""
 
 import io
 import json
@@ -11,7 +11,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-# Not by its first line, which breaks where the path to Python has a space in it.
+# Not through its shebang line, which breaks if the path to Python contains a space.
 AWS = (sys.executable, Path(sys.executable).with_name("aws"))
 IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.8.0-cpu-py312"
 RUN = uuid.uuid4().hex[:8]
@@ -80,7 +80,7 @@ def told(name: str, job: Any) -> None:
 
 
 def ends(name: str, bucket: str, role: str) -> None:
-    """One that would take long is stopped, and deleted."""
+    """A long tuning job is stopped and deleted."""
     create(name, bucket, role, trials=500)
     aws("sagemaker", "stop-hyper-parameter-tuning-job", "--hyper-parameter-tuning-job-name", name)
     assert ended(name)["HyperParameterTuningJobStatus"] == "Stopped"

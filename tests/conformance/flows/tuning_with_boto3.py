@@ -1,4 +1,4 @@
-"""Tuning with boto3 alone: every call of a tuning job's life."""
+"""Tuning with only boto3: every call in a tuning job's life."""
 
 import io
 import tarfile
@@ -144,7 +144,7 @@ def finds_and_deletes() -> None:
 
 
 def refusal(call: Callable[..., Any], **asked: Any) -> Any:
-    """What a call is refused with."""
+    """Return the error of a refused call."""
     try:
         call(**asked)
     except ClientError as error:
@@ -158,7 +158,7 @@ def ended(name: str) -> Any:
         if job["HyperParameterTuningJobStatus"] not in ("InProgress", "Stopping"):
             return job
         time.sleep(0.2)
-    raise AssertionError(f"{name} does not end")
+    raise AssertionError(f"{name} did not end")
 
 
 def packed(name: str, text: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Tuning with the tuner of either package: several algorithms, every strategy, warm starts, and every way to an end."""
+"""Tuning with the tuner of either package: several algorithms, every strategy, warm starts, and every kind of end."""
 
 import importlib
 import sys
@@ -9,7 +9,7 @@ from typing import Any
 estimating: Any = importlib.import_module("estimating")
 
 METRICS = [{"Name": "score", "Regex": "score=([-0-9.e]+)"}]
-# The score is best where the rate is 0.3; categories come as texts, and whole numbers as such.
+# The score is best at rate 0.3; categories arrive as text, and integers as integers.
 SCORE = """
 import argparse, time
 parser = argparse.ArgumentParser()
@@ -52,7 +52,7 @@ def tuner(kit: Any, estimator: Any, *names: str, **options: Any) -> Any:
 
 
 def fit(made: Any, *inputs: Any, **options: Any) -> None:
-    """By a name of its own: those that the sagemaker SDK makes are the same within a minute."""
+    """Use a unique name: the sagemaker SDK generates equal names within a minute."""
     made.fit(*inputs, job_name=f"tuned-{uuid.uuid4().hex[:8]}", **options)
 
 
@@ -81,7 +81,7 @@ def tunes_several_algorithms(kit: Any) -> None:
     of_net = table[table["TrainingJobDefinitionName"] == "net"]
     assert of_net["rate"].notna().all()
     assert of_net["depth"].isna().all()
-    assert told["BestTrainingJob"]["TrainingJobDefinitionName"] == "net", "the others have a bad rate that is fixed"
+    assert told["BestTrainingJob"]["TrainingJobDefinitionName"] == "net", "the other algorithm has a bad fixed rate"
     assert set(made.analytics().tuning_ranges) == {"net", "trees"}
     attached = kit.of("tuner", "HyperparameterTuner").attach(made.latest_tuning_job.name, kit.session)
     assert set(attached.estimator_dict) == {"net", "trees"}
@@ -97,7 +97,7 @@ def tunes_one_and_attaches(kit: Any) -> Any:
     name = made.latest_tuning_job.name
     static = told["TrainingJobDefinition"]["StaticHyperParameters"]
     assert (static["epochs"], static["_tuning_objective_metric"]) == ("2", "score")
-    assert "kind" not in static, "it is tuned"
+    assert "kind" not in static, "a tuned hyperparameter is not static"
     assert told["TrainingJobStatusCounters"]["Completed"] == told["ObjectiveStatusCounters"]["Succeeded"] == 6
     table = made.analytics().dataframe()
     assert set(table["kind"]) <= {'"plain"', '"fancy"'}
@@ -117,7 +117,8 @@ def starts_warm(kit: Any, parent: Any) -> None:
     name = parent.latest_tuning_job.name
     same = parent.identical_dataset_and_algorithm_tuner()
     same.max_jobs = 2
-    if same.metric_definitions is None:  # which the sagemaker SDK forgets
+    # The sagemaker SDK loses them.
+    if same.metric_definitions is None:
         same.metric_definitions = METRICS
     fit(same)
     told = described(kit, same)
@@ -132,11 +133,11 @@ def starts_warm(kit: Any, parent: Any) -> None:
     fit(moved)
     told = described(kit, moved)
     assert len(told["WarmStartConfig"]["ParentHyperParameterTuningJobs"]) == 2
-    assert "OverallBestTrainingJob" not in told, "which is for the same data and algorithm alone"
+    assert "OverallBestTrainingJob" not in told, "only identical data and algorithms have an overall best"
 
 
 def starts_from_training_jobs(kit: Any) -> None:
-    """Which only our SDK has a name for; what it makes is a tuning job to any other."""
+    """Only our SDK can name this; other clients see an ordinary tuning job."""
     if kit.package != "trainyard":
         return
     names = []
@@ -179,7 +180,7 @@ def gives_more_to_the_better(kit: Any) -> None:
     hyperband = kit.of("tuner", "HyperbandStrategyConfig")(max_resource=9, min_resource=1)
     strategy = kit.of("tuner", "StrategyConfig")(hyperband_strategy_config=hyperband)
     estimator = kit.estimator(SCORE, hyperparameters={"epochs": 9, "pause": 0.3})
-    # Suggestions get better with time, so that of few trials each may be the best so far and go on to its end.
+    # Suggestions improve over time, so each of a few trials may be the best so far and run to its end.
     made = tuner(
         kit, estimator, "rate", strategy="Hyperband", strategy_config=strategy, max_jobs=24, max_parallel_jobs=4
     )

@@ -1,4 +1,4 @@
-"""One signed request over a connection that is kept alive, and what makes its answer acceptable."""
+"""One signed request over a keep-alive connection, and the check of its answer."""
 
 import http.client
 import json
@@ -28,8 +28,8 @@ ACCEPTED_3XX = 304
 class Draft:
     """A request before it is signed. `path` is percent-encoded, `query` is not.
 
-    `is_itself` says that it still asks for its target: nothing by which a server tells operations and protocols apart
-    was touched. `is_well_formed` says that the body can still be read in its protocol.
+    `is_itself` says that it still asks for its target: what a server uses to tell operations and protocols apart is
+    unchanged. `is_well_formed` says that the body can still be parsed in its protocol.
     """
 
     target: Target
@@ -43,7 +43,7 @@ class Draft:
 
     @property
     def needs_digest(self) -> bool:
-        """Whether S3 takes this body only with a digest, which every client of it adds."""
+        """Tell whether S3 requires a digest with this body, which every S3 client adds."""
         operation = self.target.operation
         return bool(operation.http_checksum_required or operation.http_checksum.get("requestChecksumRequired"))
 
@@ -67,7 +67,7 @@ class Answer:
 
 
 def draft(target: Target, shape: Mapping[str, Any]) -> Draft:
-    """What botocore would put on the wire, whether or not it would find the shape valid."""
+    """Return what botocore would send, whether or not it considers the shape valid."""
     serializer = create_serializer(target.protocol, include_validation=False)
     made = serializer.serialize_to_request(shape, target.operation)
     path, _, fixed = made["url_path"].partition("?")
@@ -75,7 +75,8 @@ def draft(target: Target, shape: Mapping[str, Any]) -> Draft:
     query += [(name, text) for name, value in _pairs(made["query_string"]) for text in _texts(value)]
     headers = {name: value for name, value in made["headers"].items() if _can_be_sent(value)}
     body = made["body"]
-    if isinstance(body, dict):  # the query protocol leaves encoding to the HTTP client
+    # The query protocol leaves encoding to the HTTP client.
+    if isinstance(body, dict):
         body = "&".join(f"{quote(str(name))}={quote(str(value), safe='')}" for name, value in body.items())
     encoded = body.encode(errors="surrogatepass") if isinstance(body, str) else bytes(body or b"")
     return Draft(target, made["method"], path, query, headers, encoded)
@@ -91,12 +92,12 @@ def _texts(value: Any) -> list[str]:
 
 
 def _can_be_sent(value: str) -> bool:
-    """Whether HTTP has a way to send this header at all."""
+    """Tell whether HTTP can send this header at all."""
     return value.isprintable() and all(ord(character) < 256 for character in value)
 
 
 class Connection:
-    """Signs with one key pair and sends over one connection, opened again when the server closed it."""
+    """Signs with one key pair and sends over one connection, which it reopens if the server closed it."""
 
     def __init__(self, endpoint: str, credentials: Credentials, region: str) -> None:
         self._address = urlsplit(endpoint).netloc
@@ -108,7 +109,8 @@ class Connection:
         try:
             return self._exchange(request, headers)
         except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
-            self._http.close()  # an idle connection may be closed from the other side at any moment
+            # The other side may close an idle connection at any moment.
+            self._http.close()
             return self._exchange(request, headers)
 
     def _exchange(self, request: Draft, headers: Mapping[str, str]) -> Answer:
@@ -138,7 +140,7 @@ class Connection:
 
 
 def complaint(request: Draft, answer: Answer) -> str | None:
-    """What is wrong with this answer to this request, or None."""
+    """Return what is wrong with this answer to this request, or None."""
     if answer.status >= 500 and not (answer.status == 501 and request.target.service == "s3"):
         return f"a fault of the server: {answer.status}"
     if not {"x-amz-request-id", "x-amzn-requestid"} & set(answer.headers):
@@ -153,12 +155,13 @@ def complaint(request: Draft, answer: Answer) -> str | None:
 def _success_complaint(request: Draft, answer: Answer) -> str | None:
     if not request.is_itself:
         return None
-    # Like S3, the yard writes a character that XML cannot hold as a reference that parsers refuse; who has such keys
-    # asks for encoding-type=url.
+    # Like S3, the yard writes a character that XML cannot hold as a reference that parsers refuse. Clients that have
+    # such keys use encoding-type=url.
     body = re.sub(rb"&#x[0-9A-F]+;", b"?", answer.body) if request.target.protocol == "rest-xml" else answer.body
     try:
         _parse(request.target, replace(answer, body=body))
-    except Exception as error:  # botocore's parsers raise whatever they stumble on, and any of it is the finding
+    except Exception as error:
+        # Botocore's parsers raise all kinds of errors, and each is a finding.
         return f"botocore cannot read it: {error!r}"
     return None
 
@@ -166,7 +169,8 @@ def _success_complaint(request: Draft, answer: Answer) -> str | None:
 def _refusal_complaint(request: Draft, answer: Answer) -> str | None:
     try:
         code, message = _read_refusal(request, answer)
-    except Exception as error:  # malformed in whatever way
+    except Exception as error:
+        # Malformed in any way.
         return f"not an AWS error: {error!r}"
     if not code or not message or code.isdigit():
         return f"an AWS error without code or message: {code!r}, {message!r}"
@@ -181,16 +185,17 @@ def _read_refusal(request: Draft, answer: Answer) -> tuple[str, str]:
 
 
 def _read_any_refusal(answer: Answer) -> tuple[str, str]:
-    """Code and message of an error in any of AWS's protocols, told apart by the content type."""
+    """Return the code and message of an error in any of AWS's protocols; the content type tells them apart."""
     kind = answer.headers.get("content-type", "")
     if "xml" in kind:
         error = next(ElementTree.fromstring(answer.body).iter("Error"), None)
-        if error is None:  # the query protocol puts its elements in a namespace
+        # The query protocol puts its elements in a namespace.
+        if error is None:
             error = next(each for each in ElementTree.fromstring(answer.body).iter() if each.tag.endswith("}Error"))
         found = {each.tag.rpartition("}")[2]: each.text or "" for each in error}
         return found["Code"], found["Message"]
     fields = cbor2.loads(answer.body) if "cbor" in kind else json.loads(answer.body)
-    # rest-json, in which what cannot be routed is refused, has its code in a header.
+    # rest-json, which refuses requests without a route, has its code in a header.
     return fields.get("__type") or answer.headers["x-amzn-errortype"], fields.get("message") or fields["Message"]
 
 
@@ -198,7 +203,8 @@ def _parse(target: Target, answer: Answer) -> dict[str, Any]:
     body: Any = answer.body
     output = target.operation.output_shape
     if answer.status < 300 and target.operation.has_streaming_output:
-        body = None  # botocore hands such a body on unread
+        # Botocore does not parse such a body.
+        body = None
     response = {"status_code": answer.status, "headers": dict(answer.headers), "body": body}
     parsed: dict[str, Any] = create_parser(target.protocol).parse(response, output)
     return parsed

@@ -1,4 +1,4 @@
-"""Bodies that cost a server more than they cost who sends them, by protocol, and clients that send them badly."""
+"""Bodies that cost a server more than their sender, by protocol, and clients that send them badly."""
 
 import gzip
 import multiprocessing
@@ -24,7 +24,8 @@ from trainyard.testing.yard import RunningYard
 
 MEBIBYTE = 1024 * 1024
 
-Make = Callable[[str, int], bytes]  # of the name of a member and about how many bytes
+# Makes a body from the name of a member and an approximate size in bytes.
+Make = Callable[[str, int], bytes]
 
 
 def _repeated(unit: bytes, size: int, *, start: bytes = b"[", end: bytes = b"]", between: bytes = b",") -> bytes:
@@ -113,7 +114,7 @@ def shapes_for(target: Target) -> Sequence[str]:
 
 
 def spoiled(request: Draft, shape: str, *, size: int, is_compressed: bool = False) -> Draft:
-    """The request with a body of that shape and about that size."""
+    """Return the request with a body of that shape and approximate size."""
     takes = request.target.operation.input_shape
     members = list(takes.members) if takes is not None else []
     body = _BY_PROTOCOL[request.target.protocol][shape](members[-1] if members else "a", size)
@@ -127,14 +128,14 @@ def spoiled(request: Draft, shape: str, *, size: int, is_compressed: bool = Fals
 
 
 def named_request(target: Target, names: Mapping[str, str]) -> Draft:
-    """A request that says only what it is about: what stands in its address, and those of the names that it has."""
+    """Return a request that has only the names in its address and the members with a known name."""
     members = target.operation.input_shape.members if target.operation.input_shape else {}
     labels = {name: "x" for name, member in members.items() if member.serialization.get("location") == "uri"}
     return draft(target, labels | {name: value for name, value in names.items() if name in members})
 
 
 def hostile_request(dice: random.Random, target: Target, names: Mapping[str, str], *, most_bytes: int) -> Draft:
-    """A request for the operation with a body of some shape, most of them as large as is taken, or a little larger."""
+    """Return a request with a body of some shape, usually as large as the limit or slightly larger."""
     request = named_request(target, names)
     size = min(most_bytes, dice.choice((1000, 15_000, 100_000, 900_000, MEBIBYTE + 1, 4 * MEBIBYTE, 9 * MEBIBYTE)))
     shape = dice.choice(shapes_for(target))
@@ -143,7 +144,7 @@ def hostile_request(dice: random.Random, target: Target, names: Mapping[str, str
 
 
 class UnsignedConnection(Connection):
-    """Sends without a signature, or with one that a stranger made up for a key that it has heard of."""
+    """Sends without a signature, or with a forged one for a known key."""
 
     def _sign(self, request: Draft) -> dict[str, str]:
         if not self._credentials.secret_key:
@@ -152,7 +153,7 @@ class UnsignedConnection(Connection):
 
 
 def connection_of(user: User, kind: str) -> Connection:
-    """One that signs as the user, one that guesses the secret, or one that does not sign at all."""
+    """Return a connection that signs as the user, guesses the secret, or does not sign."""
     secret = {"signed": user.secret_access_key, "guessed": "a guess", "unsigned": ""}[kind]
     made = Connection if kind == "signed" else UnsignedConnection
     return made(user.endpoint, Credentials(user.access_key_id, secret), user.region)
@@ -160,7 +161,7 @@ def connection_of(user: User, kind: str) -> Connection:
 
 @dataclass
 class Stalled:
-    """Clients that announce a body, send some of it, and then only wait."""
+    """Clients that announce a body, send part of it, and then wait."""
 
     user: User
     sockets: list[socket.socket] = field(default_factory=list)
@@ -178,7 +179,7 @@ class Stalled:
             connection.close()
 
     def _send(self, connection: socket.socket, data: bytes) -> None:
-        """As much as the yard takes at once, and not more than it takes in half a second."""
+        """Send as much as the yard accepts at once, for at most half a second."""
         deadline = time.monotonic() + 0.5
         while data and time.monotonic() < deadline:
             try:
@@ -201,7 +202,7 @@ class Stalled:
 
 
 def cut_off(user: User, request: Draft, *, after: float) -> None:
-    """Send the head and that much of the body, signed, and hang up."""
+    """Send the head and this much of the body, signed, and close the connection."""
     signing = connection_of(user, "signed")
     with closing(signing):
         headers = signing._sign(request)
@@ -216,9 +217,9 @@ def cut_off(user: User, request: Draft, *, after: float) -> None:
 
 
 class GoodCaller:
-    """Somebody else, who makes ordinary calls all the while and takes the time of each.
+    """Another client, which makes ordinary calls throughout and measures each.
 
-    It is a process of its own, so that it does not wait for those in this one.
+    It runs in its own process, so that it does not wait for the threads of this one.
     """
 
     def __init__(self, user: User) -> None:
@@ -230,7 +231,7 @@ class GoodCaller:
 
     def __enter__(self) -> "GoodCaller":
         self._process.start()
-        assert self._told.get() == "ready", "the caller has made its bucket"
+        assert self._told.get() == "ready", "the caller did not create its bucket"
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -252,7 +253,8 @@ def _make_calls(user: User, is_done: Event, told: "SimpleQueue[Any]") -> None:
         lambda: s3.put_object(Bucket=bucket, Key="key", Body=content),
         lambda: s3.get_object(Bucket=bucket, Key="key")["Body"].read(),
     ]
-    for call in calls:  # so that what is loaded on first use is not part of any time
+    # Warm up, so that no measurement includes lazy loading.
+    for call in calls:
         call()
     told.put("ready")
     seconds: list[float] = []
@@ -262,20 +264,21 @@ def _make_calls(user: User, is_done: Event, told: "SimpleQueue[Any]") -> None:
             begun = time.perf_counter()
             try:
                 call()
-            except Exception as error:  # any of botocore's errors is a call that was dropped, which the test reports
+            except Exception as error:
+                # Any error of botocore is a dropped call, which the test reports.
                 failures.append(repr(error))
             seconds.append(time.perf_counter() - begun)
     told.put((seconds, failures))
 
 
 def peak_bytes(yard: RunningYard) -> int:
-    """The most memory that the yard's process has had."""
+    """Return the peak memory of the yard's process."""
     for line in Path(f"/proc/{yard.process.pid}/status").read_text().splitlines():
         if line.startswith("VmHWM"):
             return int(line.split()[1]) * 1024
-    raise AssertionError("the kernel does not tell the peak")
+    raise AssertionError("the kernel does not report the peak")
 
 
 def is_fault(answer: Answer) -> bool:
-    """Whether the yard failed, rather than refused: what S3 has not is a 501, and who should wait is told with 503."""
+    """Tell whether the yard failed rather than refused: 501 means that S3 lacks the operation, 503 asks to wait."""
     return answer.status >= 500 and not (answer.status == 501 or b"SlowDown" in answer.body)

@@ -1,4 +1,4 @@
-"""Ways to spoil a request after botocore has written it, which no AWS client would do."""
+"""Mutations of a request after botocore has serialized it, which no AWS client would make."""
 
 import json
 import random
@@ -50,7 +50,7 @@ _ODD_HEADERS = {
     "x-forwarded-for": ("10.0.0.1",),
     "origin": ("https://example.com",),
 }
-# Headers by which a server tells operations and protocols apart, or decides whether it believes the sender at all.
+# Headers that a server uses to tell operations and protocols apart, or to authenticate the sender.
 _DECISIVE = frozenset({"content-type", "x-amz-target", "x-amz-copy-source", "x-amz-date", "smithy-protocol"})
 _ODD_QUERIES = (
     ("acl", ""),
@@ -100,7 +100,7 @@ _ODD_BODIES = (
 
 
 def spoil(dice: random.Random, request: Draft) -> None:
-    """Change one to three things of the request."""
+    """Apply one to three mutations to the request."""
     for _ in range(dice.choice([1, 1, 1, 2, 3])):
         dice.choice(MUTATIONS)(dice, request)
 

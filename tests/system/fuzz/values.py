@@ -1,4 +1,4 @@
-"""Requests made up from the service models: mostly plausible, never sensible."""
+"""Requests generated from the service models: mostly plausible, never sensible."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -13,15 +13,17 @@ from botocore.model import ListShape, MapShape, OperationModel, ServiceModel, Sh
 from trainyard.server.services.registry import MODULES, service
 from trainyard.wire.models import OWN_MODELS
 
-Names = Mapping[str, Sequence[str]]  # by member name in lower case: names that mean something to the yard
+# By member name in lower case: names of existing things in the yard.
+Names = Mapping[str, Sequence[str]]
 
-_NOW = datetime.now(UTC)  # metrics and log events of long ago are refused
+# The yard refuses old metrics and log events.
+_NOW = datetime.now(UTC)
 
-# Set by HTTP itself, not by the one who makes up a request.
+# HTTP sets these itself.
 _NEVER = frozenset({"ContentLength"})
 _DEEP = 5
 
-# Members that the models call optional, but without which nothing comes of the request.
+# Members that are optional in the models, but without which every request is refused.
 _ESSENTIAL = {
     "CompleteMultipartUploadRequest": {"MultipartUpload"},
     "CompletedMultipartUpload": {"Parts"},
@@ -32,7 +34,7 @@ _ESSENTIAL = {
     "MetricDatum": {"Value"},
     "PutMetricDataInput": {"MetricData"},
 }
-# Numbers of which the models do not say that only a few will do.
+# Numbers with only a few valid values, which the models do not list.
 _NUMBERS = {"Period": (60, 300, 3600), "retentionInDays": (7, 30), "PartNumber": (1, 1, 2)}
 
 _ODD_TEXTS = (
@@ -71,7 +73,7 @@ class Target:
 
 @cache
 def targets() -> tuple[Target, ...]:
-    """Every operation that the yard serves, in every protocol it may be called in."""
+    """Return every operation that the yard serves, in each of its protocols."""
     return tuple(
         Target(name, model.operation_model(operation), protocol)
         for name, model in ((name, _model(name)) for name in MODULES)
@@ -87,7 +89,7 @@ def _model(name: str) -> ServiceModel:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Makes up values for shapes: from `names` where the member's name is known there, odd ones now and then."""
+    """Generates values for shapes: from `names` if it has the member's name, and sometimes odd ones."""
 
     dice: random.Random
     names: Names
@@ -129,7 +131,7 @@ class Values:
             case "blob":
                 return self.dice.randbytes(self.dice.choice([0, 1, 100, 20_000]))
             case other:
-                raise AssertionError(f"{shape.name} has the type {other}, which no values are made for")
+                raise AssertionError(f"{shape.name} has the type {other}, for which no values are generated")
 
     def _list(self, shape: ListShape, name: str, depth: int) -> list[Any]:
         least = int(shape.metadata.get("min", 0))
@@ -157,7 +159,8 @@ class Values:
             return self.dice.choice([-1, 0, least - 1, most + 1, 2**31, 2**63 - 1, -(2**63)])
         if name in _NUMBERS:
             return self.dice.choice(_NUMBERS[name])
-        if name == "timestamp":  # of log events, in milliseconds
+        # The time of a log event, in milliseconds.
+        if name == "timestamp":
             return int(self._moment(name).timestamp() * 1000)
         return self.dice.randint(least, max(least, most))
 

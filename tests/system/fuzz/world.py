@@ -1,4 +1,4 @@
-"""Things of one user in a yard: one of every kind that an operation can name."""
+"""One user's resources in a yard: one of every kind that an operation can name."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ RULES = "503895931360.dkr.ecr.us-east-1.amazonaws.com/sagemaker-debugger-rules:l
 
 @dataclass(frozen=True)
 class User:
-    """A user of a yard with a key pair, and boto3 clients that speak for it."""
+    """A user of a yard with a key pair, and boto3 clients that use it."""
 
     endpoint: str
     account: str
@@ -41,7 +41,7 @@ class User:
         )
 
     def add_user(self, name: str) -> "User":
-        """Make another user, which only an administrator can."""
+        """Create another user, which only an administrator can do."""
         iam = self.client("iam")
         account = iam.create_user(UserName=name)["User"]["Arn"].split(":")[4]
         key = iam.create_access_key(UserName=name)["AccessKey"]
@@ -50,7 +50,7 @@ class User:
 
 @dataclass(frozen=True)
 class World:
-    """The names of one user's things. All begin with a word that nothing else in the yard has in its name."""
+    """The names of one user's resources. All begin with a word that occurs in no other name of the yard."""
 
     word: str
     account: str
@@ -73,7 +73,7 @@ class World:
 
     @property
     def names(self) -> dict[str, list[str]]:
-        """By member name in lower case; as many in every world, so that the dice name the same in each."""
+        """Names by member name in lower case. Every world has equally many, so the same seed picks the same ones."""
         word, account = self.word, self.account
         group_arn = f"arn:aws:logs:us-east-1:{account}:log-group:{self.group}"
         role_arn = f"arn:aws:iam::{account}:role/{word}-role"
@@ -143,7 +143,7 @@ class World:
 
     @property
     def words(self) -> dict[str, str]:
-        """What of it nobody else may ever be told, by what it is."""
+        """What nobody else may ever learn, by kind."""
         return {
             "word": self.word,
             "account": self.account,
@@ -155,7 +155,7 @@ class World:
 
 
 def build_world(user: User, word: str, *, secret: str) -> World:
-    """Make one thing of each kind, with the secret inside every one that can hold text."""
+    """Create one resource of each kind, with the secret in every one that can hold text."""
     s3 = user.client("s3")
     bucket, key = f"{word}-bucket", f"{word}-key"
     tags = [{"Key": "secret", "Value": secret}]
@@ -210,7 +210,7 @@ def _build_metrics(user: User, word: str) -> None:
 
 
 def _build_job(user: User, word: str, secret: str) -> None:
-    """A training job that has ended, so that it stays as it is."""
+    """Create a training job that has ended, so that it does not change."""
     sagemaker, name = user.client("sagemaker"), f"{word}-job"
     sagemaker.create_training_job(
         TrainingJobName=name,
@@ -240,7 +240,7 @@ def _build_job(user: User, word: str, secret: str) -> None:
 
 
 def _build_tuning_job(user: User, word: str, secret: str) -> None:
-    """One that has ended, made of that training job."""
+    """Create a tuning job that has ended, from that training job."""
     with _api(user) as api:
         api.call(
             "trainyard",
@@ -272,7 +272,7 @@ def _document(identifier: str, statement: dict[str, Any]) -> str:
 
 
 def ghost_of(world: World, word: str) -> World:
-    """Names of the same form as those of a world, of things that do not exist."""
+    """Return names of the same form as those of a world, for resources that do not exist."""
     return World(
         word=word,
         account=_shifted(world.account),
@@ -283,14 +283,14 @@ def ghost_of(world: World, word: str) -> World:
 
 
 def _shifted(text: str) -> str:
-    """Another text of the same alphabet: letters and digits move on by one."""
+    """Return another text of the same alphabet: shift letters and digits by one."""
     alphabets = ("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789")
     moved = {a: alphabet[(index + 1) % len(alphabet)] for alphabet in alphabets for index, a in enumerate(alphabet)}
     return "".join(moved.get(character, character) for character in text)
 
 
 def snapshot(user: User, world: World) -> dict[str, Any]:
-    """Everything the owner sees of the world."""
+    """Return everything that the owner sees of the world."""
     return dict(_views(user, world))
 
 
@@ -349,7 +349,7 @@ def _tuning_views(sagemaker: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _own_views(user: User, world: World) -> Iterator[tuple[str, Any]]:
-    """What the yard's own API tells."""
+    """Return what the yard's own API shows."""
     job = f"{world.word}-job"
     with _api(user) as api:
         told = api.call("trainyard", "DescribeJob", TrainingJobName=job)

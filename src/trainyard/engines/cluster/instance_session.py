@@ -1,7 +1,8 @@
 """The proxy's session with one instance: it fills the mirror, delivers commands and renews the lease.
 
-An instance is dead when its runner says so, or when its lease has expired: that long after the last answer, whatever
-happened to its node. Nothing else is proof, because an instance on a node that is cut off keeps running.
+Each pull is also a heartbeat. An instance is dead when its runner says so, or when its lease has expired: that long
+after the last answer, whatever happened to its node. Nothing else is proof, because an instance on a node that is cut
+off keeps running.
 """
 
 import asyncio

@@ -47,7 +47,7 @@ class EngineContract:
         assert len({node.name for node in nodes}) == len(nodes)
         assert all(node.slots >= 1 and node.cpus > 0 and node.memory_bytes > 0 for node in nodes)
 
-    def test_what_an_engine_cannot_do_is_a_clause(self, engine: Engine) -> None:
+    def test_an_unsupported_feature_is_described_by_a_clause(self, engine: Engine) -> None:
         capabilities = engine.capabilities()
         clauses = [getattr(capabilities, each.name) for each in fields(capabilities)]
 
@@ -266,7 +266,7 @@ class EngineContract:
 
         assert not engine.is_alive(InstanceRef(AttemptRef(specs[0].job_id, 1), "algo-1"))
 
-    def test_ending_again_is_fine(self, engine: Engine, environment: SampleEnvironment) -> None:
+    def test_ending_an_attempt_twice_has_no_effect(self, engine: Engine, environment: SampleEnvironment) -> None:
         (instance,) = engine.start(specs_on(engine, environment, ENDLESS))
 
         engine.end(instance.attempt)
@@ -309,7 +309,7 @@ class EngineContract:
         assert not reopened.is_alive(instance)
         assert not engine.is_alive(instance)
 
-    def test_an_engine_that_is_closed_leaves_what_runs_to_the_next_one(
+    def test_a_closed_engine_leaves_its_instances_to_the_next_one(
         self, engine: Engine, reopen: Callable[[], Engine], environment: SampleEnvironment
     ) -> None:
         (instance,) = engine.start(specs_on(engine, environment, ENDLESS))

@@ -67,7 +67,7 @@ class BackupContract:
         assert sorted(row["name"] for table, row in whole if table == "resources") == list("01234")
         assert len([row for table, row in whole if table == "events"]) == 5
 
-    def test_records_in_use_are_not_restored_over(self, records: Records, other_records: Records) -> None:
+    def test_a_restore_refuses_records_in_use(self, records: Records, other_records: Records) -> None:
         fill(records)
         mine = other_records.create(draft("mine"), now=NOON)
         with pytest.raises(Conflict, match="resources already"):
@@ -86,7 +86,9 @@ class BackupContract:
         "damage",
         ["no schema", "unknown table", "column missing", "column unknown", "wrong type", "null", "twice", "orphan"],
     )
-    def test_a_damaged_backup_is_refused_whole(self, records: Records, other_records: Records, damage: str) -> None:
+    def test_a_damaged_backup_is_refused_completely(
+        self, records: Records, other_records: Records, damage: str
+    ) -> None:
         fill(records)
         with pytest.raises(Corrupt):
             other_records.restore(damage_rows(export_rows(records), damage))
@@ -97,7 +99,7 @@ class BackupContract:
         with pytest.raises(Conflict, match=r"9\.9\.9"):
             records.restore(rows)
 
-    def test_a_backup_that_breaks_off_leaves_nothing(self, records: Records, other_records: Records) -> None:
+    def test_a_truncated_backup_leaves_nothing(self, records: Records, other_records: Records) -> None:
         fill(records)
 
         def breaking() -> Iterator[tuple[str, Body]]:

@@ -25,7 +25,7 @@ def values(records: Records, account: str = ALICE) -> dict[str, int]:
 
 
 class CounterContract:
-    def test_a_create_adds_and_a_change_takes_away(self, records: Records) -> None:
+    def test_a_create_increments_and_a_change_decrements(self, records: Records) -> None:
         created = records.create(replace(draft("a"), counts={"cpus": 4, "jobs": 1}), now=NOON)
         assert values(records) == {"cpus": 4, "jobs": 1}
         assert records.apply(created, Change(counts={"cpus": -4}), now=NOON) is not None
@@ -66,7 +66,7 @@ class CounterContract:
         assert count_of_events(records) == 0
         records.create(replace(draft("b"), counts={"jobs": 1}), now=NOON, limits={"jobs": 4})
 
-    def test_of_many_creates_at_once_as_many_succeed_as_the_limit_has_room_for(self, records: Records) -> None:
+    def test_concurrent_creates_succeed_up_to_the_limit(self, records: Records) -> None:
         def create(number: int) -> bool:
             counted = replace(draft(f"job-{number}"), counts={"jobs": 1, "cpus": 2})
             try:

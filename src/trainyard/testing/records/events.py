@@ -74,7 +74,7 @@ class EventContract:
             cursor = page[-1].sequence
         assert read == list("0123456")
 
-    def test_a_reader_may_want_one_account(self, records: Records) -> None:
+    def test_a_reader_can_ask_for_one_account(self, records: Records) -> None:
         for number, account in enumerate([ALICE, BOB, ALICE]):
             records.create(draft(str(number), account=account), now=NOON, event=NewEvent(str(number)))
         mine = records.events(account=ALICE)

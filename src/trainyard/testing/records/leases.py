@@ -55,7 +55,7 @@ class LeaseContract:
             records.create(draft(name, account=account, due_at=minutes(due)), now=NOON)
         assert [claimed_name(records, at=9) for _ in range(4)] == ["a", "b", "c", None]
 
-    def test_claims_are_of_one_kind(self, records: Records) -> None:
+    def test_a_claim_takes_resources_of_one_kind(self, records: Records) -> None:
         records.create(draft("a", kind="model", due_at=NOON), now=NOON)
         assert claim(records) is None
         assert records.claim_next("model", worker="w", lease=LEASE, now=NOON) is not None
@@ -159,7 +159,7 @@ class LeaseContract:
         # A held resource is not due.
         assert records.first_due(KIND, now=NOON) == second
 
-    def test_a_claim_is_of_one_state(self, records: Records) -> None:
+    def test_a_claim_takes_resources_of_one_state(self, records: Records) -> None:
         records.create(draft("a", due_at=minutes(1), state=QueueState.PLACED), now=NOON)
 
         def claim_in(state: QueueState, *, at: float) -> Claim | None:
@@ -192,7 +192,7 @@ class LeaseContract:
         assert records.load(key("a")).status == "done"
         assert claim(records, at=1_000_000) is None
 
-    def test_a_released_claim_is_no_longer_one(self, records: Records) -> None:
+    def test_a_released_claim_is_no_longer_valid(self, records: Records) -> None:
         records.create(draft("a", due_at=NOON), now=NOON)
         released = records.apply_claimed(claim_first(records), Change(due_at=NOON), now=NOON, release=True)
         assert released is not None
@@ -217,7 +217,7 @@ class LeaseContract:
         assert records.renew(lost, lease=LEASE, now=NOON) is None
         assert count_of_events(records) == 0
 
-    def test_a_claim_outlives_an_apply_by_someone_else_but_must_look_again(self, records: Records) -> None:
+    def test_a_claim_survives_an_apply_by_someone_else_but_must_reload(self, records: Records) -> None:
         made = records.create(draft("a", due_at=NOON), now=NOON)
         mine = claim_first(records)
         records.apply(made, Change(status="Stopping"), now=NOON)
@@ -230,7 +230,7 @@ class LeaseContract:
         assert kept is not None
         assert (kept.resource.status, kept.resource.body, kept.resource.revision) == ("Stopping", {"x": 1}, 3)
 
-    def test_a_release_does_not_forget_a_time_that_someone_else_set_meanwhile(self, records: Records) -> None:
+    def test_a_release_keeps_a_time_that_someone_else_set_meanwhile(self, records: Records) -> None:
         made = records.create(draft("a", due_at=NOON), now=NOON)
         mine = claim_first(records)
         records.apply(made, Change(due_at=minutes(2)), now=NOON)
@@ -267,11 +267,11 @@ class LeaseContract:
         assert {resource.body["count"] for resource in find_all(records)} == {5}
         assert count_of_events(records) == 100
 
-    def test_of_many_workers_one_gets_the_only_resource(self, records: Records) -> None:
+    def test_only_one_of_many_workers_can_claim_the_only_resource(self, records: Records) -> None:
         records.create(draft("a", due_at=NOON), now=NOON)
         assert len([got for got in in_threads(16, lambda _: claim(records)) if got]) == 1
 
-    def test_of_many_workers_one_takes_over_an_expired_lease(self, records: Records) -> None:
+    def test_only_one_of_many_workers_takes_over_an_expired_lease(self, records: Records) -> None:
         records.create(draft("a", due_at=NOON), now=NOON)
         lost = claim_first(records)
         taken = [got for got in in_threads(16, lambda _: claim(records, at=5)) if got]

@@ -13,19 +13,19 @@ ALL_ORDERS = [(sort_by, descending) for sort_by in SortBy for descending in (Fal
 
 
 class ResourceListContract:
-    def test_a_list_holds_the_resources_whole(self, records: Records) -> None:
+    def test_a_list_has_complete_resources(self, records: Records) -> None:
         made = records.create(draft("a", status="x", body={"y": 1}), now=NOON)
         assert records.find(Query(KIND)) == Page([made], None)
 
     def test_a_list_of_nothing_is_empty(self, records: Records) -> None:
         assert records.find(Query(KIND)) == Page([], None)
 
-    def test_a_list_is_of_one_kind(self, records: Records) -> None:
+    def test_a_list_has_resources_of_one_kind(self, records: Records) -> None:
         records.create(draft("a"), now=NOON)
         records.create(draft("b", kind="model"), now=NOON)
         assert list_names(records, Query(KIND)) == ["a"]
 
-    def test_a_list_is_of_one_account_or_of_all(self, records: Records) -> None:
+    def test_a_list_covers_one_account_or_all(self, records: Records) -> None:
         records.create(draft("a"), now=NOON)
         records.create(draft("b", account=BOB), now=minutes(1))
         assert list_names(records, Query(KIND, account=ALICE)) == ["a"]
@@ -45,7 +45,7 @@ class ResourceListContract:
         ],
         ids=str,
     )
-    def test_a_list_may_be_of_what_has_tags(
+    def test_a_list_can_be_filtered_by_tags(
         self, records: Records, wanted: list[TagFilter], expected: list[str]
     ) -> None:
         given: list[dict[str, str]] = [{}, {"team": "a"}, {"team": "a", "big": "yes"}, {"team": "b", "big": "yes"}]
@@ -58,7 +58,7 @@ class ResourceListContract:
             assert list_names(records, query) == (expected[::-1] if descending else expected)
             assert names(read_all(records, replace(query, limit=1))) == (expected[::-1] if descending else expected)
 
-    def test_tags_are_sought_beside_other_filters_and_in_all_accounts(self, records: Records) -> None:
+    def test_tags_combine_with_other_filters_and_with_all_accounts(self, records: Records) -> None:
         for number, account in enumerate([ALICE, BOB, ALICE]):
             tagged = draft(f"job-{number}", account=account, status="x", arn=f"arn:{number}", tags={"k": "v"})
             records.create(tagged, now=minutes(number))
@@ -83,7 +83,7 @@ class ResourceListContract:
         records.remove_tags(ALICE, "arn:a", ["k"])
         assert list_names(records, query) == []
 
-    def test_a_count_is_of_all_that_a_list_would_show(self, records: Records) -> None:
+    def test_a_count_covers_everything_that_a_list_would_show(self, records: Records) -> None:
         for number in range(5):
             status = "x" if number % 2 else "y"
             records.create(draft(str(number), status=status, account=ALICE if number else BOB), now=minutes(number))
@@ -93,19 +93,19 @@ class ResourceListContract:
         assert records.count(Query(KIND, status="y", created_before=minutes(4))) == 2
         assert records.count(Query("model")) == 0
 
-    def test_a_list_of_children_is_of_one_parent(self, records: Records) -> None:
+    def test_a_list_of_children_has_those_of_one_parent(self, records: Records) -> None:
         parents = [records.create(draft(name, kind="group"), now=NOON) for name in ("x", "y")]
         for minute, parent in enumerate(parents):
             records.create(draft(f"of-{parent.key.name}", parent=parent), now=minutes(minute))
         assert list_names(records, Query(KIND, parent=parents[0].id)) == ["of-x"]
         assert list_names(records, Query(KIND, account=ALICE, parent=parents[1].id)) == ["of-y"]
 
-    def test_a_parent_of_another_account_has_no_children_to_see(self, records: Records) -> None:
+    def test_children_of_a_parent_in_another_account_are_hidden(self, records: Records) -> None:
         parent = records.create(draft("x", kind="group"), now=NOON)
         records.create(draft("a", parent=parent), now=NOON)
         assert list_names(records, Query(KIND, account=BOB, parent=parent.id)) == []
 
-    def test_a_name_is_matched_whole_and_in_every_account_asked(self, records: Records) -> None:
+    def test_a_name_is_matched_completely_and_in_every_requested_account(self, records: Records) -> None:
         for minute, (name, account) in enumerate([("a", ALICE), ("ab", ALICE), ("A", ALICE), ("a", BOB)]):
             records.create(draft(name, account=account), now=minutes(minute))
         assert list_names(records, Query(KIND, account=ALICE, name="a")) == ["a"]
@@ -124,9 +124,7 @@ class ResourceListContract:
         ],
         ids=ascii,
     )
-    def test_a_prefix_is_taken_literally_and_in_its_case(
-        self, records: Records, prefix: str, expected: list[str]
-    ) -> None:
+    def test_a_prefix_is_literal_and_case_sensitive(self, records: Records, prefix: str, expected: list[str]) -> None:
         everything = ["jo", "job", "job-1", "job%2", "job_3", "job\U0010ffff", "job\U0010ffffx", "job\ud7ff", "joc"]
         for minute, name in enumerate([*everything, "JOB"]):
             records.create(draft(name), now=minutes(minute))
@@ -139,7 +137,7 @@ class ResourceListContract:
         ("part", "expected"),
         [("b", ["abc"]), ("B", ["aBc"]), ("%", ["a%c"]), ("_", ["a_c"]), ("", ["abc", "aBc", "a%c", "a_c"]), ("x", [])],
     )
-    def test_a_part_of_a_name_is_taken_literally_and_in_its_case(
+    def test_a_part_of_a_name_is_literal_and_case_sensitive(
         self, records: Records, part: str, expected: list[str]
     ) -> None:
         for minute, name in enumerate(["abc", "aBc", "a%c", "a_c"]):
@@ -152,7 +150,7 @@ class ResourceListContract:
         found = read_all(records, Query(KIND, name_contains="even", limit=3))
         assert names(found) == [f"even-{number:02}" for number in range(0, 20, 2)]
 
-    def test_a_list_can_be_of_one_status(self, records: Records) -> None:
+    def test_a_list_can_be_filtered_by_status(self, records: Records) -> None:
         for minute, status in enumerate(["InProgress", "Failed", "InProgress"]):
             records.create(draft(f"{status}-{minute}", status=status), now=minutes(minute))
         assert list_names(records, Query(KIND, status="InProgress")) == ["InProgress-0", "InProgress-2"]
@@ -169,7 +167,7 @@ class ResourceListContract:
         query = Query(KIND, modified_after=minutes(1), modified_before=minutes(4), sort_by=SortBy.NAME)
         assert list_names(records, query) == ["2", "3"]
 
-    def test_filters_hold_together(self, records: Records) -> None:
+    def test_filters_can_be_combined(self, records: Records) -> None:
         for number in range(30):
             status = ("InProgress", "Failed", "Stopped")[number % 3]
             records.create(draft(f"{'ab'[number % 2]}-{number:02}", status=status), now=minutes(number))
@@ -189,7 +187,7 @@ class ResourceListContract:
             (SortBy.STATUS, ["a", "c", "b"]),
         ],
     )
-    def test_each_order_goes_both_ways(self, records: Records, sort_by: SortBy, expected: list[str]) -> None:
+    def test_each_order_can_be_reversed(self, records: Records, sort_by: SortBy, expected: list[str]) -> None:
         rows = {"c": (0, 6, "2"), "a": (1, 7, "1"), "b": (2, 5, "3")}
         for name, (created, modified, status) in rows.items():
             made = records.create(draft(name), now=minutes(created))
@@ -224,7 +222,7 @@ class ResourceListContract:
         assert records.find(Query(KIND, limit=2, after=first.next_after)).next_after is None
 
     @pytest.mark.parametrize(("sort_by", "descending"), ALL_ORDERS)
-    def test_pages_hold_still_while_resources_are_added(
+    def test_pages_are_stable_while_resources_are_added(
         self, records: Records, sort_by: SortBy, descending: bool
     ) -> None:
         before = [resource.id for resource in fill_with_ties(records)]
@@ -244,7 +242,7 @@ class ResourceListContract:
         assert len(set(ids)) == len(ids)
         assert set(before) <= set(ids)
 
-    def test_a_page_goes_on_after_its_last_resource_was_deleted(self, records: Records) -> None:
+    def test_the_next_page_continues_after_the_last_resource_was_deleted(self, records: Records) -> None:
         for minute in range(4):
             records.create(draft(str(minute)), now=minutes(minute))
         page = records.find(Query(KIND, limit=2))
@@ -252,7 +250,7 @@ class ResourceListContract:
         assert page.next_after is not None
         assert list_names(records, Query(KIND, after=page.next_after)) == ["2", "3"]
 
-    def test_a_page_may_have_another_size_than_the_one_before(self, records: Records) -> None:
+    def test_the_page_size_can_change_between_pages(self, records: Records) -> None:
         for minute in range(6):
             records.create(draft(str(minute)), now=minutes(minute))
         page = records.find(Query(KIND, limit=1))
@@ -279,7 +277,7 @@ class ResourceListContract:
         assert list_names(records, mine) == ["1", "2"]
 
     @pytest.mark.parametrize("token", ["x", "====", "bnVsbA==", "W10=", "WzFd", "e30=", "é", "W1tbW1s=", "A" * 5000])
-    def test_a_token_that_is_none_is_refused(self, records: Records, token: str) -> None:
+    def test_a_malformed_page_token_is_refused(self, records: Records, token: str) -> None:
         with pytest.raises(InvalidRequest, match="page token"):
             records.find(Query(KIND, after=token))
 

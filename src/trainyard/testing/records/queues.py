@@ -92,7 +92,7 @@ class QueueContract:
         claim_only(records, alices[2].id)
         assert [each.id for each in waiting(records, ALICE)] == [alices[1].id, alices[3].id]
 
-    def test_of_resources_that_are_due_at_once_the_lowest_id_comes_first(self, records: Records) -> None:
+    def test_among_resources_due_at_once_the_lowest_id_comes_first(self, records: Records) -> None:
         ids = sorted(enqueue(records, name).id for name in "dbeac")
         assert [each.id for each in waiting(records, ALICE)] == ids
         for first in ids:

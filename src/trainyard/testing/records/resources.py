@@ -115,7 +115,7 @@ class ResourceContract:
             records.create(draft("child", parent=parent), now=NOON)
         assert records.find(Query(KIND, account=ALICE)).resources == []
 
-    def test_of_a_thousand_creates_at_once_exactly_one_succeeds(self, records: Records) -> None:
+    def test_exactly_one_of_a_thousand_concurrent_creates_succeeds(self, records: Records) -> None:
         def create(number: int) -> Resource | None:
             try:
                 return records.create(draft("a", body={"number": number}), now=NOON, event=NewEvent("created"))
@@ -126,7 +126,7 @@ class ResourceContract:
         assert records.load(key("a")) == winner
         assert [event.subject for event in records.events()] == [winner.id]
 
-    def test_creates_of_different_names_at_once_all_succeed(self, records: Records) -> None:
+    def test_concurrent_creates_of_different_names_all_succeed(self, records: Records) -> None:
         made = in_threads(16, lambda number: records.create(draft(f"job-{number}"), now=NOON), times=200)
         assert len({resource.id for resource in made}) == 200
         assert len(records.find(Query(KIND, limit=1000)).resources) == 200
@@ -172,7 +172,7 @@ class ResourceContract:
         assert records.apply(old, Change(status="x"), now=NOON) is None
         assert records.load(key("a")) == new
 
-    def test_of_applies_to_one_revision_at_once_exactly_one_succeeds(self, records: Records) -> None:
+    def test_exactly_one_of_several_concurrent_applies_to_one_revision_succeeds(self, records: Records) -> None:
         made = records.create(draft("a"), now=NOON)
 
         def apply(number: int) -> Resource | None:
@@ -182,7 +182,7 @@ class ResourceContract:
         assert records.load(key("a")) == winner
         assert [event.kind for event in records.events()] == [winner.status]
 
-    def test_counting_up_by_retried_applies_loses_no_count(self, records: Records) -> None:
+    def test_incrementing_by_retried_applies_loses_no_increment(self, records: Records) -> None:
         records.create(draft("counter", body={"count": 0}), now=NOON)
 
         def count(_: int) -> None:
@@ -215,7 +215,7 @@ class ResourceContract:
         made = records.create(draft("a"), now=NOON)
         assert [records.delete(made, now=NOON), records.delete(made, now=NOON)] == [True, False]
 
-    def test_of_deletes_at_once_exactly_one_succeeds(self, records: Records) -> None:
+    def test_exactly_one_of_several_concurrent_deletes_succeeds(self, records: Records) -> None:
         made = records.create(draft("a"), now=NOON)
         done = in_threads(8, lambda _: records.delete(made, now=NOON, event=NewEvent("deleted")))
         assert sorted(done) == [False] * 7 + [True]

@@ -73,7 +73,7 @@ class UserContract:
             records.add_user(user("bob", account=BOB), pair(account=BOB))
         assert records.users() == [user()]
 
-    def test_of_users_with_one_name_added_at_once_exactly_one_succeeds(self, records: Records) -> None:
+    def test_exactly_one_of_several_concurrent_users_of_one_name_is_added(self, records: Records) -> None:
         def add(number: int) -> bool:
             account = f"{number:012}"
             try:
@@ -141,12 +141,12 @@ class UserContract:
         in_threads(8, add_or_remove, times=24)
         assert records.forget_expired_keys(now=NOON + AN_HOUR) == 0
 
-    def test_a_temporary_key_comes_back_whole(self, records: Records) -> None:
+    def test_a_temporary_key_is_returned_unchanged(self, records: Records) -> None:
         records.add_user(user())
         records.add_access_key(temporary())
         assert records.access_key("ASIAALICE") == temporary()
 
-    def test_a_key_comes_with_a_change_or_not_at_all(self, records: Records) -> None:
+    def test_a_key_is_stored_with_its_change_or_not_at_all(self, records: Records) -> None:
         records.add_user(user())
         created = records.create(draft("a", due_at=NOON), now=NOON)
         assert records.apply(created, Change(status="x", keys=(temporary("ASIA1"),)), now=NOON) is not None
