@@ -111,7 +111,7 @@ def test_a_gateway_that_never_answers_takes_no_longer_than_its_limit(name: str) 
         with pytest.raises(DeliveryFailed) as caught:
             deliver(action(name, endpoint), gateways, now=NOON)
     assert not caught.value.is_final
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 5
 
 
 def test_a_host_that_is_no_longer_listed_is_not_called() -> None:

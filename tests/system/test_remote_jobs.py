@@ -329,7 +329,7 @@ def test_a_stop_ends_a_download_to_which_nothing_comes(owner: Trainee, remote: R
     begun = time.monotonic()
     owner.sagemaker.stop_training_job(TrainingJobName=name)
     told = owner.reach(name, "Stopped", "Failed")
-    assert (told["TrainingJobStatus"], time.monotonic() - begun < 40) == ("Stopped", True)
+    assert (told["TrainingJobStatus"], time.monotonic() - begun < 8) == ("Stopped", True)
 
 
 def test_no_program_finds_the_keys_of_the_remote(owner: Trainee, yard: RunningYard, remote: Remote) -> None:
