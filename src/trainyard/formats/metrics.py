@@ -5,7 +5,6 @@ binary search finds a time range even if points came late. A record that a crash
 append removes it.
 """
 
-import fcntl
 import hashlib
 import math
 import os
@@ -82,6 +81,9 @@ class PointsFile:
 
         A full or failing disk raises Unavailable, and nothing is appended.
         """
+        # Imported here: clients on Windows read points, and lack it.
+        import fcntl
+
         try:
             make_folder(self._path.parent, parents=True)
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
@@ -106,6 +108,27 @@ class PointsFile:
             count = _count(file)
             return _watermark(file, count - 1).peak if count else None
 
+    def count(self) -> int:
+        """Return the number of points."""
+        try:
+            return self._path.stat().st_size // _RECORD.size
+        except FileNotFoundError:
+            return 0
+
+    def numbers_between(self, start_micros: int | None, end_micros: int | None) -> range:
+        """Return the numbers of the points of a time range, and of points that came late among them."""
+        try:
+            file = self._path.open("rb", buffering=0)
+        except FileNotFoundError:
+            return range(0)
+        with file:
+            count = _count(file)
+            lag = _watermark(file, count - 1).lag
+            return range(
+                0 if start_micros is None else _find(file, start_micros, count),
+                count if end_micros is None else _find(file, end_micros + lag, count),
+            )
+
     def tail(self, first: int, *, limit: int = _BATCH_POINTS) -> Points:
         """Return up to `limit` points from number `first` on, in the order in which they were appended."""
         try:
@@ -125,8 +148,7 @@ class PointsFile:
         with file:
             count = _count(file)
             lag = _watermark(file, count - 1).lag
-            first = find_first_reaching(start_micros, count, peak_of=lambda number: _watermark(file, number).peak)
-            stop = find_first_reaching(end_micros + lag, count, peak_of=lambda number: _watermark(file, number).peak)
+            first, stop = _find(file, start_micros, count), _find(file, end_micros + lag, count)
             for number in range(first, stop, _BATCH_POINTS):
                 points = _columns(
                     os.pread(file.fileno(), min(_BATCH_POINTS, stop - number) * _RECORD.size, number * _RECORD.size)
@@ -248,6 +270,11 @@ def _watermark(file: BinaryIO, number: int) -> Watermark:
         return LOWEST
     _, peak, lag, *_ = _RECORD.unpack(os.pread(file.fileno(), _RECORD.size, number * _RECORD.size))
     return Watermark(peak, lag)
+
+
+def _find(file: BinaryIO, micros: int, count: int) -> int:
+    """Return the number of the first record at or after which a point of this time or later can be."""
+    return find_first_reaching(micros, count, peak_of=lambda number: _watermark(file, number).peak)
 
 
 def _columns(data: bytes) -> Points:

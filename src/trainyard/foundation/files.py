@@ -1,6 +1,8 @@
-"""Atomic file replacement, private folders, and folder locks."""
+"""Atomic file replacement, private folders, and folder locks.
 
-import fcntl
+Clients use this module on systems other than Linux too, where a folder can be neither synced nor locked.
+"""
+
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +10,9 @@ from pathlib import Path
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
+
+# Windows has no O_CLOEXEC, since programs inherit no descriptors there, and would translate line ends without O_BINARY.
+_WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 def replace_file(path: Path, data: bytes, *, mode: int = PRIVATE_FILE) -> None:
@@ -17,11 +22,12 @@ def replace_file(path: Path, data: bytes, *, mode: int = PRIVATE_FILE) -> None:
     """
     new = path.with_name(path.name + ".new")
     new.unlink(missing_ok=True)
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    descriptor = os.open(new, _WRITE_FLAGS, mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            # The umask may have removed some bits.
-            os.fchmod(file.fileno(), mode)
+            # The umask may have removed some bits. On Windows, a user's folders are private.
+            if hasattr(os, "fchmod"):
+                os.fchmod(file.fileno(), mode)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -34,6 +40,8 @@ def replace_file(path: Path, data: bytes, *, mode: int = PRIVATE_FILE) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder durable."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -57,6 +65,11 @@ def make_folder(folder: Path, *, parents: bool = False) -> None:
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
     """Hold an exclusive lock on a folder, against all threads and processes that use this function."""
+    try:
+        import fcntl
+    except ModuleNotFoundError:
+        yield
+        return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

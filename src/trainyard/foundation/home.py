@@ -18,8 +18,10 @@ from trainyard.foundation.files import replace_file
 # The version of the layout below; raised when an older version could no longer read it.
 FORMAT = 1
 
-# What a fresh folder may contain: files of an interrupted first start, and of a newly formatted disk.
-_FIRST_START_FILES = frozenset({"trial.new", "trial", "version.new", "lock", "server.log", "lost+found"})
+# What a fresh folder may contain: settings, files of an interrupted first start, and of a newly formatted disk.
+_FIRST_START_FILES = frozenset(
+    {"settings.toml", "settings.toml.new", "trial.new", "trial", "version.new", "lock", "server.log", "lost+found"}
+)
 _RESTORE = "Restore the home folder with `trainyard restore`."
 
 T = TypeVar("T", "Runtime", "Credentials", "HomeVersion")
@@ -29,7 +31,9 @@ T = TypeVar("T", "Runtime", "Credentials", "HomeVersion")
 class Runtime:
     """Where a client on this machine reaches a running yard, and which process that is.
 
-    `started` distinguishes a process from a later one with the same pid.
+    `started` distinguishes a process from a later one with the same pid. `reachable` is the https address for clients
+    on other machines, empty if they cannot reach the yard. `sign_in` is the path of a link that signs the
+    administrator's browser in to the dashboard, once and soon after the start.
     """
 
     pid: int
@@ -38,12 +42,18 @@ class Runtime:
     https: str
     version: str
     home: str
+    reachable: str = ""
+    sign_in: str = field(default="", repr=False)
 
     @classmethod
-    def of_this_process(cls, *, http: str, https: str, version: str, home: Path) -> Self:
+    def of_this_process(
+        cls, *, http: str, https: str, version: str, home: Path, reachable: str = "", sign_in: str = ""
+    ) -> Self:
         """Describe this process. Clients reach a yard that listens on every address by the loopback address."""
         pid = os.getpid()
-        return cls(pid, process_start(pid) or "", _client_address(http), _client_address(https), version, str(home))
+        started = process_start(pid) or ""
+        addresses = (_client_address(http), _client_address(https))
+        return cls(pid, started, *addresses, version, str(home), reachable, sign_in)
 
     @property
     def is_alive(self) -> bool:
@@ -108,6 +118,11 @@ class Home:
     @property
     def objects(self) -> Path:
         return self.root / "objects"
+
+    @property
+    def keys(self) -> Path:
+        """The encryption keys of the objects, and the master key that unlocks them."""
+        return self.root / "keys"
 
     @property
     def logs(self) -> Path:
@@ -306,11 +321,11 @@ def _read_object(file: Path) -> Mapping[str, Any]:
 
 
 def _build(cls: type[T], values: Mapping[str, Any], file: Path) -> T:
-    names = [f.name for f in dataclasses.fields(cls)]
-    missing = [name for name in names if name not in values]
+    fields = dataclasses.fields(cls)
+    missing = [f.name for f in fields if f.name not in values and f.default is dataclasses.MISSING]
     if missing:
         raise Corrupt(f"{file} lacks {', '.join(missing)}. {_RESTORE}")
-    return cls(**{name: values[name] for name in names})
+    return cls(**{f.name: values[f.name] for f in fields if f.name in values})
 
 
 def _json(values: Mapping[str, Any]) -> bytes:

@@ -67,11 +67,11 @@ def rotate_log(file: Path) -> None:
     """Rename a log file to `.1`, and each rotated file to the next number. The oldest is removed."""
     for number in range(KEPT_FILES - 1, 0, -1):
         with contextlib.suppress(FileNotFoundError):
-            _rotated(file, number).replace(_rotated(file, number + 1))
-    file.replace(_rotated(file, 1))
+            rotated_file(file, number).replace(rotated_file(file, number + 1))
+    file.replace(rotated_file(file, 1))
 
 
-def _rotated(file: Path, number: int) -> Path:
+def rotated_file(file: Path, number: int) -> Path:
     return file.with_name(f"{file.name}.{number}")
 
 

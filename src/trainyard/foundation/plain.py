@@ -7,7 +7,7 @@ older versions can still be read.
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from functools import cache
@@ -76,9 +76,12 @@ def _reader(wanted: Any) -> Reader:
     if origin is tuple:
         item = _reader(arguments[0])
         return lambda plain: tuple(item(each) for each in plain)
+    if origin is Sequence:
+        item = _reader(arguments[0])
+        return lambda plain: [item(each) for each in plain]
     if origin is Mapping:
-        value = _reader(arguments[1])
-        return lambda plain: {key: value(each) for key, each in plain.items()}
+        key, value = map(_reader, arguments)
+        return lambda plain: {key(name): value(each) for name, each in plain.items()}
     return _identity
 
 

@@ -1,5 +1,5 @@
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -28,6 +28,8 @@ class Whole:
     made_at: datetime
     parts: tuple[Part, ...] = ()
     by_name: Mapping[str, Part] = field(default_factory=dict)
+    by_colour: Mapping[Colour, Part] = field(default_factory=dict)
+    more: Sequence[Part] = ()
     ended_at: datetime | None = None
     share: float = 0.5
     anything: Mapping[str, object] = field(default_factory=dict)
@@ -38,13 +40,17 @@ WHOLE = Whole(
     NOON,
     parts=(Part("a", (1, 2)), Part("b")),
     by_name={"a": Part("a")},
+    by_colour={Colour.RED: Part("c")},
+    more=[Part("d")],
     ended_at=NOON,
     anything={"x": [1, "two", {"three": None}]},
 )
 
 
 def test_a_value_survives_json() -> None:
-    assert from_plain(Whole, json.loads(json.dumps(to_plain(WHOLE)))) == WHOLE
+    read = from_plain(Whole, json.loads(json.dumps(to_plain(WHOLE))))
+    assert read == WHOLE
+    assert [type(colour) for colour in read.by_colour] == [Colour]
 
 
 def test_what_has_its_default_is_left_out() -> None:

@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.foundation.settings import parse_duration, read_settings, setting, setting_rows
+from trainyard.foundation.settings import (
+    parse_duration,
+    parse_setting,
+    read_settings,
+    setting,
+    setting_rows,
+    setting_values,
+    value_text,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,38 @@ def test_the_table_has_a_row_for_each_setting() -> None:
         ("host", "SAMPLE_HOST", "127.0.0.1"),
         ("port", "SAMPLE_PORT", "4780"),
         ("heartbeat", "SAMPLE_HEARTBEAT", "15s"),
-        ("strict", "SAMPLE_STRICT", "False"),
+        ("strict", "SAMPLE_STRICT", "false"),
     ]
     assert table[0].help == "Where."
+
+
+def test_each_value_tells_where_it_comes_from(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('host = "::1"\nport = 1\n')
+    found = setting_values(Sample, file=file, environment={"SAMPLE_PORT": "2"}, prefix="SAMPLE_")
+    assert [(each.name, each.value, each.source) for each in found] == [
+        ("host", "::1", "file"),
+        ("port", "2", "environment"),
+        ("heartbeat", "15s", "default"),
+        ("strict", "false", "default"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("port", "many", 'port is "many", which is not a whole number.'),
+        ("strict", "maybe", "which is not true or false"),
+        ("heartbeat", "3 weeks", "is not a duration"),
+        ("prot", "3", 'There is no setting "prot". Did you mean "port"?'),
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused(name: str, text: str, message: str) -> None:
+    with pytest.raises(InvalidRequest) as raised:
+        parse_setting(Sample, name, text)
+    assert message in raised.value.message
+
+
+@pytest.mark.parametrize("text", ["30d", "36h", "10m", "75s", "0.25s", "0s"])
+def test_a_duration_is_shown_in_its_largest_unit(text: str) -> None:
+    assert value_text(parse_duration(text)) == text

@@ -28,13 +28,16 @@ class InstancePhase:
 
 @dataclass(frozen=True, slots=True)
 class MetricSummary:
-    """The newest value of a metric, and how many values there were."""
+    """The newest value of a metric, its range, and how many values there were."""
 
     value: float
     at: datetime
     count: int
     # The last value was not a finite number. If no finite one ever came, the count is 0.
     has_lapsed: bool = False
+    # None for jobs of earlier versions, and if there was no finite value.
+    lowest: float | None = None
+    highest: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,9 @@ class InstanceState:
     phases: tuple[InstancePhase, ...] = ()
     metrics: Mapping[str, MetricSummary] = field(default_factory=dict)
     rules: Mapping[str, RuleState] = field(default_factory=dict)
+    # How much of its data it had when it last reported, during a long download.
+    downloaded_bytes: int = 0
+    download_bytes: int = 0
     exit_code: int | None = None
     exit_signal: int | None = None
     is_oom: bool = False
@@ -108,6 +114,8 @@ class Attempt:
     failure: str = ""
     card: Mapping[str, object] = field(default_factory=dict)
     interruption: str = ""
+    # The version of the profiler's plan that the instances were sent last. They start with the plan of that moment.
+    profiler_version: int = 0
 
     @property
     def metrics(self) -> Mapping[str, MetricSummary]:
@@ -123,10 +131,21 @@ class Attempt:
 
 
 def merge_metrics(parts: Iterable[Mapping[str, MetricSummary]]) -> dict[str, MetricSummary]:
-    """Return the newest summary of each metric, with all counts added up."""
+    """Return the newest summary of each metric, with all counts added up and over the range of all."""
     found: dict[str, MetricSummary] = {}
     for name, summary in (entry for part in parts for entry in part.items()):
         known = found.get(name)
-        newest = summary if known is None else max(known, summary, key=lambda each: each.at)
-        found[name] = newest if known is None else replace(newest, count=known.count + summary.count)
+        found[name] = summary if known is None else _merge_summaries(known, summary)
     return found
+
+
+def _merge_summaries(one: MetricSummary, other: MetricSummary) -> MetricSummary:
+    newest = max(one, other, key=lambda each: each.at)
+    lows = [each.lowest for each in (one, other) if each.lowest is not None]
+    highs = [each.highest for each in (one, other) if each.highest is not None]
+    return replace(
+        newest,
+        count=one.count + other.count,
+        lowest=min(lows, default=None),
+        highest=max(highs, default=None),
+    )

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from trainyard.foundation.jobs.attempts import Attempt, MetricSummary, merge_metrics
+from trainyard.foundation.jobs.attempts import Attempt, MetricSummary, RuleState, merge_metrics
 from trainyard.foundation.jobs.status import FINAL, ON_INSTANCES, PRIMARY, SecondaryStatus, Status, Transition
 from trainyard.foundation.jobs.training.plan import TrainingPlan
 
@@ -29,7 +29,8 @@ class TrainingJob:
     """A training job as it is stored.
 
     `failure` is the full reason, however long. `notes` are sentences for the user, such as what is not enforced here or
-    what was substituted.
+    what was substituted. `profiler_rules` are the states of those profiler rules that were evaluated, in any order; see
+    `profiler_rule_states`.
     """
 
     name: str
@@ -47,6 +48,7 @@ class TrainingJob:
     artifacts: Mapping[str, Artifact] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     pool_end: PoolEnd | None = None
+    profiler_rules: tuple[RuleState, ...] = ()
 
     @property
     def secondary(self) -> SecondaryStatus:

@@ -78,6 +78,8 @@ class RulePlan:
     is_dry: bool = False  # actions are reported but not carried out
     # A built-in rule runs in a process beside the program instead of inside it. Custom rules always do.
     is_beside: bool = False
+    # Of a profiler rule: where its own results are stored, if not under the output path of the job.
+    output_path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +93,26 @@ class DebuggerPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class ProfilerPlan:
+    """How a job is profiled: how often its hardware is sampled, what is stored where, and the rules that read it.
+
+    `version` counts the changes since the create, which running instances are sent.
+    """
+
+    uri: str  # where profiles are stored: <S3OutputPath>/<job>/profiler-output
+    path: str = "/opt/ml/output/profiler"  # where the program writes them; never changes
+    interval_ms: int = 1000
+    # Whether hardware samples are stored on S3, in AWS's format. The yard keeps its own in any case.
+    is_exported: bool = False
+    parameters: Mapping[str, str] = field(default_factory=dict)  # ProfilingParameters
+    rules: tuple[RulePlan, ...] = ()
+    is_enabled: bool = True  # otherwise nothing is sampled or profiled, until an update call enables it
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """What to run, on what, with what. After the create only `keep_alive_s` can change, by an update call.
+    """What to run, on what, with what. After the create only `keep_alive_s` and `profiler` change, by an update call.
 
     With several groups, `instance_type` is that of the first group and `instance_count` counts all groups.
     """
@@ -102,6 +122,7 @@ class TrainingPlan:
     instance_count: int
     role: str  # name of the role of the job's credentials
     output_path: str  # s3://bucket/prefix
+    output_key: str = ""  # ARN of the key that encrypts what the job stores; empty means as the buckets do
     entry_point: str = ""  # in the code at `submit_directory`
     submit_directory: str = ""
     command: tuple[str, ...] = ()  # instead of an entry point
@@ -127,8 +148,10 @@ class TrainingPlan:
     pool_key: str = ""  # jobs with the same key can share a warm pool
     groups: tuple[InstanceGroupPlan, ...] = ()  # empty if all instances have one type
     debugger: DebuggerPlan | None = None
+    profiler: ProfilerPlan | None = None  # None in jobs of earlier versions
     engine: str = ""  # empty means the default engine
     is_spread: bool = False  # each instance on its own node
+    is_output_compressed: bool = True  # results are archives, not one object for each file
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The rule states of a training job, from the reports of its instances and the status of the job."""
+"""The rule states of a training job: from the reports of its instances, what the yard stored, and the job's status."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -34,9 +34,26 @@ def rule_states(job: TrainingJob) -> tuple[RuleState, ...]:
     return tuple(_state(job, rule.name) for rule in plan.rules) if plan else ()
 
 
+def profiler_rule_states(job: TrainingJob) -> tuple[RuleState, ...]:
+    """Return the state of each profiler rule of a job, in the order of the request.
+
+    The yard stores states in the job as it evaluates the rules. A rule that it has not yet evaluated is in progress, or
+    stopped if the job ended before it had instances.
+    """
+    plan = job.plan.profiler
+    known = {state.name: state for state in job.profiler_rules}
+    return tuple(known.get(rule.name) or _unevaluated_state(job, rule.name) for rule in plan.rules) if plan else ()
+
+
 def found_rules(job: TrainingJob) -> tuple[str, ...]:
     """Return the names of the rules that have found an issue."""
     return tuple(state.name for state in rule_states(job) if state.status is RuleStatus.ISSUES_FOUND)
+
+
+def _unevaluated_state(job: TrainingJob, name: str) -> RuleState:
+    if job.ended_at is not None and not job.attempts:
+        return RuleState(name, RuleStatus.STOPPED, job.ended_at, details=_CUT_SHORT)
+    return RuleState(name, RuleStatus.IN_PROGRESS, job.created_at)
 
 
 def _state(job: TrainingJob, name: str) -> RuleState:

@@ -40,10 +40,12 @@ def test_an_ended_attempt_does_not_continue() -> None:
 def test_the_newest_value_of_all_instances_is_the_metric_of_the_job() -> None:
     job = placed(instances=2)
     first, second = job.attempts[0].instances
-    early, late = MetricSummary(1.0, seconds(1), 3), MetricSummary(0.5, seconds(2), 4)
+    early = MetricSummary(1.0, seconds(1), 3, lowest=0.4, highest=1.0)
+    late = MetricSummary(0.5, seconds(2), 4, lowest=0.5, highest=2.0)
     attempt = job.attempts[0].with_instance(replace(first, metrics={"loss": late}))
     attempt = attempt.with_instance(replace(second, metrics={"loss": early}))
-    assert job.with_attempt(attempt).metrics == {"loss": MetricSummary(0.5, seconds(2), 7)}
+    merged = MetricSummary(0.5, seconds(2), 7, lowest=0.4, highest=2.0)
+    assert job.with_attempt(attempt).metrics == {"loss": merged}
 
 
 def test_a_note_is_kept_once() -> None:

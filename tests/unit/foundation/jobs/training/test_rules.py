@@ -2,12 +2,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.foundation.sample_jobs import placed, seconds
+from tests.unit.foundation.sample_jobs import pending, placed, seconds
 from trainyard.foundation.jobs.attempts import OutcomeKind, RuleState
 from trainyard.foundation.jobs.status import RuleStatus, SecondaryStatus
 from trainyard.foundation.jobs.training.job import TrainingJob
-from trainyard.foundation.jobs.training.plan import DebuggerPlan, RulePlan
-from trainyard.foundation.jobs.training.rules import rule_states
+from trainyard.foundation.jobs.training.plan import DebuggerPlan, ProfilerPlan, RulePlan
+from trainyard.foundation.jobs.training.rules import profiler_rule_states, rule_states
 from trainyard.foundation.jobs.training.transitions import advance, ask_to_stop
 
 R = RuleStatus
@@ -93,3 +93,25 @@ def test_a_job_that_completes_without_a_tensor_leaves_its_rules_in_error_with_th
     state = only(ended(judged(), SecondaryStatus.COMPLETED))
     assert state.status is R.ERROR
     assert state.details.startswith("The rule checked no step")
+
+
+def profiled(job: TrainingJob, *states: RuleState) -> TrainingJob:
+    rules = tuple(RulePlan(name, name) for name in ("ProfilerReport", "BatchSize"))
+    plan = replace(job.plan, profiler=ProfilerPlan("s3://data/out/mnist/profiler-output", rules=rules))
+    return replace(job, plan=plan, profiler_rules=states)
+
+
+def test_profiler_rules_have_the_states_that_the_yard_stored_in_the_order_of_the_request() -> None:
+    found = RuleState("BatchSize", R.ISSUES_FOUND, seconds(5))
+    gone = RuleState("Dataloader", R.ISSUES_FOUND, seconds(5))
+    job = profiled(placed(), found, gone)
+    assert profiler_rule_states(job) == (RuleState("ProfilerReport", R.IN_PROGRESS, job.created_at), found)
+
+
+def test_profiler_rules_of_a_job_that_had_no_instances_are_stopped() -> None:
+    job = ask_to_stop(profiled(pending()), "user", at=seconds(2))
+    assert {(state.status, state.at) for state in profiler_rule_states(job)} == {(R.STOPPED, seconds(2))}
+
+
+def test_a_job_of_an_earlier_version_has_no_profiler_rules() -> None:
+    assert profiler_rule_states(placed()) == ()

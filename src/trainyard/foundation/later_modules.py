@@ -1,0 +1,158 @@
+"""Modules and names of the `sagemaker` SDK that Trainyard does not have: each says so, and what to use instead."""
+
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+_TRAINING_JOB = "run the script as a training job, with trainyard.estimator or `trainyard run`"
+_MODEL_FILES = "download estimator.model_data with trainyard.s3.S3Downloader, and load the model in your own program"
+_ONE_BY_ONE = "call fit of one estimator after another in a Python program"
+_COMPARISON = "name and tag jobs, and compare their trainyard.analytics.TrainingJobAnalytics"
+
+# By the name of the module: what to use instead.
+INSTEAD = {
+    "algorithm": "name an image with trainyard.estimator.Estimator",
+    "async_inference": _MODEL_FILES,
+    "automl": "search with trainyard.tuner.HyperparameterTuner",
+    "base_deserializers": _MODEL_FILES,
+    "base_serializers": _MODEL_FILES,
+    "batch_inference": _MODEL_FILES,
+    "chainer": "train with trainyard.pytorch.PyTorch",
+    "clarify": _TRAINING_JOB,
+    "collection": _COMPARISON,
+    "dataset_definition": "pass data to a job with trainyard.inputs.TrainingInput",
+    "deserializers": _MODEL_FILES,
+    "djl_inference": _MODEL_FILES,
+    "drift_check_baselines": _TRAINING_JOB,
+    "experiments": _COMPARISON,
+    "explainer": _MODEL_FILES,
+    "feature_store": "keep features on S3 and pass them to a job with trainyard.inputs.TrainingInput",
+    "inference_recommender": _MODEL_FILES,
+    "jumpstart": "train a model of your own with trainyard.huggingface.HuggingFace",
+    "lambda_helper": _ONE_BY_ONE,
+    "lineage": _COMPARISON,
+    "mlflow": _COMPARISON,
+    "model": _MODEL_FILES,
+    "model_card": _COMPARISON,
+    "model_metrics": _COMPARISON,
+    "model_monitor": _TRAINING_JOB,
+    "model_uris": _MODEL_FILES,
+    "modules": "use trainyard.estimator",
+    "multidatamodel": _MODEL_FILES,
+    "mxnet": "train with trainyard.pytorch.PyTorch",
+    "network": "pass subnets and security_group_ids to the estimator",
+    "pipeline": _MODEL_FILES,
+    "predictor": _MODEL_FILES,
+    "predictor_async": _MODEL_FILES,
+    "processing": _TRAINING_JOB,
+    "rl": "train with trainyard.pytorch.PyTorch",
+    "serializers": _MODEL_FILES,
+    "serve": _MODEL_FILES,
+    "serverless": _MODEL_FILES,
+    "spark": _TRAINING_JOB,
+    "sparkml": _MODEL_FILES,
+    "transformer": _MODEL_FILES,
+    "workflow": _ONE_BY_ONE,
+    "wrangler": _TRAINING_JOB,
+}
+
+# Modules that sagemaker splits by framework. In each, the module `estimator` has what the module itself has here.
+FRAMEWORK_MODULES = ("huggingface", "pytorch", "sklearn", "tensorflow", "xgboost")
+_FRAMEWORK_PARTS = {"model": _MODEL_FILES, "processing": _TRAINING_JOB, "serving": _MODEL_FILES}
+
+# Names in sagemaker itself and in the modules of frameworks, such as HuggingFaceModel, by their ends.
+_ENDINGS = {"Model": _MODEL_FILES, "ModelPackage": _MODEL_FILES, "Predictor": _MODEL_FILES, "Processor": _TRAINING_JOB}
+_ALGORITHMS = (
+    *("FactorizationMachines", "IPInsights", "KMeans", "KNN", "LDA", "LinearLearner", "NTM", "Object2Vec", "PCA"),
+    "RandomCutForest",
+)
+_NAMES = {
+    **dict.fromkeys(_ALGORITHMS, "train a script of your own, such as with trainyard.sklearn.SKLearn"),
+    "AlgorithmEstimator": INSTEAD["algorithm"],
+    "AutoML": INSTEAD["automl"],
+    "NetworkConfig": INSTEAD["network"],
+}
+# Members of estimators and tuners.
+_MEMBERS = {
+    **dict.fromkeys(("compile_model", "create_model", "deploy", "register", "transformer"), _MODEL_FILES),
+    "delete_endpoint": _MODEL_FILES,
+}
+
+
+def refusal_of(name: str) -> str:
+    """Return why `trainyard.NAME` does not exist, and what to use instead; empty if sagemaker has no such name.
+
+    NAME is a module or a name in one, such as `processing`, `Model`, `sklearn.processing` or `pytorch.PyTorchModel`.
+    """
+    instead = _instead_of(name)
+    return _refusal(f"sagemaker.{name}", instead) if instead else ""
+
+
+class LaterMembers:
+    """The base of estimators and tuners: members that only those of sagemaker have say so, and what to use instead."""
+
+    # Not for type checkers, to which it would mean that every member exists.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            of = type(self).__name__
+            refusal = _refusal(f"{of}.{name} of sagemaker", _MEMBERS[name]) if name in _MEMBERS else ""
+            raise AttributeError(refusal or f"'{of}' object has no attribute '{name}'")
+
+
+def _instead_of(name: str) -> str:
+    module, _, last = name.rpartition(".")
+    if name in INSTEAD:
+        return INSTEAD[name]
+    if module and module not in FRAMEWORK_MODULES:
+        return ""
+    if module and last in _FRAMEWORK_PARTS:
+        return _FRAMEWORK_PARTS[last]
+    return _NAMES.get(last) or next((text for ending, text in _ENDINGS.items() if last.endswith(ending)), "")
+
+
+def _refusal(what: str, instead: str) -> str:
+    from trainyard import __version__
+
+    return f"Trainyard {__version__} has nothing that corresponds to {what}. Until it does, {instead}."
+
+
+class LaterModuleFinder:
+    """Answers imports of modules that Trainyard does not have. Python asks it only when it has found none itself."""
+
+    @staticmethod
+    def find_spec(
+        fullname: str,
+        path: Sequence[str] | None = None,  # noqa: ARG004 - part of the protocol
+        target: ModuleType | None = None,  # noqa: ARG004 - the same
+    ) -> ModuleSpec | None:
+        package, _, name = fullname.partition(".")
+        if package == "trainyard" and name in _ESTIMATOR_MODULES:
+            return ModuleSpec(fullname, EstimatorLoader())
+        if package == "trainyard" and (refusal := refusal_of(name)):
+            # Without its name: Python would hide the message of `from trainyard import processing`.
+            raise ModuleNotFoundError(refusal)
+        return None
+
+
+class EstimatorLoader(Loader):
+    """Makes `trainyard.pytorch.estimator` of what `trainyard.pytorch` exports, as that module is named in sagemaker."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Copy the exported names."""
+        framework = sys.modules[module.__name__.rpartition(".")[0]]
+        module.__doc__ = framework.__doc__
+        exported = ["__all__", *framework.__all__]
+        vars(module).update({name: getattr(framework, name) for name in exported})
+
+
+_ESTIMATOR_MODULES = frozenset(f"{name}.estimator" for name in FRAMEWORK_MODULES)
+
+
+def install_finder() -> None:
+    """Have Python ask for modules that it does not find. A second call does nothing."""
+    if LaterModuleFinder not in sys.meta_path:
+        sys.meta_path.append(LaterModuleFinder)
