@@ -11,11 +11,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from types import TracebackType
-from typing import BinaryIO, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, BinaryIO, Protocol, Self, runtime_checkable
 
 from trainyard.foundation.disk import Reserve
 from trainyard.foundation.errors import LimitExceeded, TrainyardError, Unavailable
 from trainyard.foundation.locations import BucketRef, Location
+
+if TYPE_CHECKING:
+    from trainyard.objects.encryption.headers import Encryption
+    from trainyard.objects.encryption.keyring import Keyring
 
 
 class PreconditionFailed(TrainyardError):
@@ -38,7 +42,11 @@ class DigestMismatch(TrainyardError):
     """The received bytes do not match the digest that the sender announced."""
 
     def __init__(self, algorithm: str, expected: str, computed: str) -> None:
-        super().__init__(f"The {algorithm} of the body is {computed}, but {expected} was announced.")
+        # The words of S3, then the values.
+        super().__init__(
+            f"The {algorithm} you specified did not match the calculated checksum: {expected} was sent with a body "
+            f"whose {algorithm} is {computed}."
+        )
         self.algorithm = algorithm
 
 
@@ -86,7 +94,8 @@ class Attributes:
 
     `headers` are the system ones by their HTTP name in lower case (content-type, cache-control, content-encoding,
     content-disposition, content-language, expires, x-amz-storage-class, x-amz-server-side-encryption…);
-    `metadata` is the user's own.
+    `metadata` is the user's own. The headers that `encryption/headers.py` names ask the store for encryption; it adds
+    what they leave open, such as the ARN of the key.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -217,8 +226,13 @@ class HasLocalFile(Protocol):
 
     file: BinaryIO
 
+
+@runtime_checkable
+class ReadsNow(Protocol):
+    """A reader that knows whether a read would wait."""
+
     def read_now(self, offset: int, size: int) -> bytes | None:
-        """Read like `read` if the bytes are in memory; return None if that would wait for a disk."""
+        """Read like `read` if the bytes are in memory and few; return None if that would take longer."""
         ...
 
 
@@ -261,10 +275,13 @@ class ObjectWriter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
+    """The written object or part. `encryption` are the headers that describe how it is encrypted."""
+
     etag: str
     size: int
     modified_at: datetime
     checksum: Checksum | None = None
+    encryption: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,6 +356,15 @@ class IsRemote(Protocol):
     def versions(self) -> ObjectVersions: ...
 
 
+@dataclass(frozen=True, slots=True)
+class BucketUse:
+    """How many objects a bucket has, and how many bytes they count, without unfinished uploads."""
+
+    bucket: BucketRef
+    objects: int
+    bytes: int
+
+
 @runtime_checkable
 class CountsStorage(Protocol):
     """A store that tracks the usage and the limit of each account, and keeps a reserve free on its disk.
@@ -355,6 +381,13 @@ class CountsStorage(Protocol):
         """Return the bytes stored, by account."""
         ...
 
+    def bucket_uses(self, account: str | None) -> "Sequence[BucketUse]":
+        """Return the objects of each bucket of an account, or of all accounts, by account and name.
+
+        This counts all objects, so that it takes longer the more there are.
+        """
+        ...
+
     def limits(self) -> Mapping[str, int]:
         """Return the limits in bytes by account; "*" is the default for accounts without their own."""
         ...
@@ -365,6 +398,31 @@ class CountsStorage(Protocol):
 
     def require_space(self, where: Location, size: int) -> None:
         """Raise what writing `size` bytes to a key would raise, before any bytes arrive."""
+        ...
+
+
+@runtime_checkable
+class EncryptsObjects(Protocol):
+    """A store that encrypts objects itself, with the keys of its keyring.
+
+    An object is encrypted as its headers ask, otherwise as its bucket does, which is how its parts are encrypted too.
+    The key is one of the account that owns the bucket: the named one, or a key that is created on demand. The content
+    is encrypted wherever the store keeps it; readers get it decrypted. Sizes, ETags and checksums are those of the
+    content. Writing raises NotFound with kind "encryption key" or "key alias" if the account has no such key. Writing
+    and reading raise KeyUnusable if it is disabled, pending deletion or deleted, and Unavailable if the master key is
+    missing. Looking an object up and
+    deleting it need no key.
+    """
+
+    @property
+    def keyring(self) -> "Keyring": ...
+
+    def bucket_encryption(self, ref: BucketRef) -> "Encryption | None":
+        """Return how objects of the bucket are encrypted that ask for no encryption."""
+        ...
+
+    def encrypt_bucket(self, ref: BucketRef, encryption: "Encryption | None") -> None:
+        """Set that, or remove it with None. Existing objects stay as they are."""
         ...
 
 

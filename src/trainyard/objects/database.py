@@ -37,23 +37,38 @@ class Database:
     """
 
     def __init__(
-        self, path: Path, *, schema: str, version: int, additions: Mapping[str, str] = MappingProxyType({})
+        self,
+        path: Path,
+        *,
+        schema: str,
+        version: int,
+        additions: Mapping[str, str] = MappingProxyType({}),
+        first_version: int = 0,
+        erases: bool = False,
     ) -> None:
         """`additions` are tables added later, by name, with the script that creates each.
 
-        They do not change the version, so that older releases can still open the file.
+        They do not change the version, so that older releases can still open the file. A new file gets the
+        `first_version`, if one is given, until `raise_version`. With `erases`, deleted rows are overwritten in the
+        file; `empty_journal` erases them from the journal, too.
         """
         self._path = path
+        self._erases = erases
         self._queue: deque[_QueuedWrite] = deque()
         self._queue_lock = Lock()
         self._has_leader = False
         self._deferred: list[Work[object]] = []
         self._connections: list[sqlite3.Connection] = []
         self._idle: deque[sqlite3.Connection] = deque()
-        with self._translate_errors():
-            self._writer = self._connect()
-            self._prepare(schema, version)
-            self._add_tables(additions)
+        try:
+            with self._translate_errors():
+                self._writer = self._connect()
+                self._version = version
+                self._prepare(schema, first_version or version)
+                self._add_tables(additions)
+        except TrainyardError:
+            self._close_connections()
+            raise
 
     def row(self, statement: str, parameters: Parameters, *, read: Callable[..., T]) -> T | None:
         """Return `read` of the columns of the first row; None if there is no row."""
@@ -104,6 +119,18 @@ class Database:
         with self._queue_lock:
             self._deferred.append(work)
 
+    def raise_version(self) -> None:
+        """Make the file unreadable for releases that do not know the version of this one."""
+        if self.row("PRAGMA user_version", (), read=int) != self._version:
+            self.write(lambda writer: writer.execute(f"PRAGMA user_version = {self._version}"))
+
+    def empty_journal(self) -> None:
+        """Write all changes to the file itself, and truncate the journal, which has the rows as they were before."""
+        with self.reading() as connection:
+            is_busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if is_busy:
+            raise Unavailable(f"{self._path} is in use; its journal cannot be emptied now.")
+
     @property
     def waiting(self) -> int:
         """How many transactions wait for the next commit."""
@@ -122,14 +149,19 @@ class Database:
         if self._deferred:
             with suppress(TrainyardError):
                 self.write(lambda _: None)
+        self._close_connections()
+
+    def _close_connections(self) -> None:
         with suppress(sqlite3.Error):
             for connection in self._connections:
                 connection.close()
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
-        connection.execute("PRAGMA synchronous = FULL")
         self._connections.append(connection)
+        connection.execute("PRAGMA synchronous = FULL")
+        if self._erases:
+            connection.execute("PRAGMA secure_delete = ON")
         return connection
 
     def _prepare(self, schema: str, version: int) -> None:
@@ -139,10 +171,11 @@ class Database:
         if writer.execute("PRAGMA user_version").fetchone()[0] == 0:
             writer.executescript(f"BEGIN IMMEDIATE; {schema} PRAGMA user_version = {version}; COMMIT;")
         found: int = writer.execute("PRAGMA user_version").fetchone()[0]
-        if found > version:
+        if found > self._version:
             writer.close()
             raise InvalidRequest(
-                f"{self._path} was created by a newer Trainyard (its version is {found}, this one supports {version}). "
+                f"{self._path} was created by a newer Trainyard (its version is {found}, this one supports "
+                f"{self._version}). "
                 "Upgrade Trainyard. Nothing was changed."
             )
 

@@ -6,6 +6,8 @@
     hold.lock              held by a backup; nothing is removed meanwhile
     ballast                space that is released when the disk is full, so that objects can still be deleted
 
+The id of an encrypted file contains a "-", so that nobody takes it for the content of an object.
+
 A file is written and synchronised under `incoming`, then linked into place. Its link in `incoming` is removed only once
 its index row is durable. So after a crash, only the files in `incoming` need to be checked.
 """
@@ -53,6 +55,11 @@ def hold_files(root: Path) -> Iterator[None]:
 def data_path(root: Path, data: str) -> Path:
     """Return the path of a data file in the store at `root`."""
     return root / "data" / data[-2:] / data
+
+
+def is_sealed(data: str) -> bool:
+    """Whether a data file is encrypted, by its id."""
+    return "-" in data
 
 
 def translate_error(error: OSError) -> Unavailable:
@@ -137,10 +144,12 @@ class DataFiles:
             return None
 
     @_translate_errors
-    def create(self, beside: "IncomingFile | None" = None) -> "IncomingFile":
+    def create(self, beside: "IncomingFile | None" = None, *, is_sealed: bool = False) -> "IncomingFile":
         """Create an empty file; `beside` puts it in the folder of another one, which saves disk syncs."""
         self.require_space(0)
-        data = _new_id() if beside is None else _new_id()[:-2] + beside.data[-2:]
+        data = _sealed_id(_new_id()) if is_sealed else _new_id()
+        if beside is not None:
+            data = data[:-2] + beside.data[-2:]
         path = self._incoming / data
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         return IncomingFile(self, data, descriptor)
@@ -148,7 +157,7 @@ class DataFiles:
     @_translate_errors
     def link(self, data: str, size: int) -> "IncomingFile":
         """Create a hard link to another file, or a copy if that file has too many links."""
-        incoming_file = _new_id()
+        incoming_file = _sealed_id(_new_id()) if is_sealed(data) else _new_id()
         try:
             os.link(self.path(data), self._incoming / incoming_file)
         except FileNotFoundError as error:
@@ -161,9 +170,9 @@ class DataFiles:
 
     @_translate_errors
     def join(self, pieces: Sequence[tuple[str, int]]) -> "IncomingFile":
-        """Create a file by concatenating others, each given with its size."""
+        """Create a file by concatenating others, each given with its size; all are encrypted, or none."""
         self.require_space(sum(size for _, size in pieces))
-        incoming_file = self.create()
+        incoming_file = self.create(is_sealed=is_sealed(pieces[0][0]))
         try:
             for data, size in pieces:
                 with self.open(data) as piece:
@@ -263,6 +272,10 @@ class IncomingFile:
         written = os.write(self._descriptor, data)
         while written < len(data):
             written += os.write(self._descriptor, memoryview(data)[written:])
+
+    def fileno(self) -> int:
+        assert self._descriptor is not None, "the file is closed"
+        return self._descriptor
 
     def append(self, source: io.FileIO, size: int) -> None:
         """Append the first `size` bytes of another file, copied by the kernel if possible."""
@@ -373,3 +386,8 @@ def _hold_lock(path: Path, operation: int) -> Iterator[None]:
 def _new_id() -> str:
     """Return a unique name. It starts with the time, so that the index grows at one end."""
     return f"{time.time_ns():016x}{secrets.token_hex(4)}"
+
+
+def _sealed_id(data: str) -> str:
+    """Return the id for an encrypted file instead of one for a plain file."""
+    return f"{data[:16]}-{data[16:]}"

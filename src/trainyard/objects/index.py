@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from trainyard.objects.contract import Bucket, Listing, Precondition, Preconditi
 from trainyard.objects.database import Database
 from trainyard.objects.index_data import DataIndex
 from trainyard.objects.index_pages import list_objects
-from trainyard.objects.index_schema import SCHEMA, VERSION
+from trainyard.objects.index_schema import BUCKET_ENCRYPTION_SCHEMA, PLAIN_VERSION, SCHEMA, VERSION
 from trainyard.objects.index_uploads import UploadIndex
 from trainyard.objects.index_usage import USAGE_SCHEMA, UsageIndex
 from trainyard.objects.object_rows import check_target, find_bucket, put_object, read_object
@@ -35,11 +35,28 @@ FROM json_each(?) wanted LEFT JOIN object o ON o.key = CAST(wanted.value AS BLOB
 """
 
 
+_BUCKET_TARGET = """
+SELECT id, region, headers FROM bucket LEFT JOIN bucket_encryption ON bucket = id WHERE account = ? AND name = ?
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class BucketTarget:
+    """A bucket that is written to, and the headers of the encryption of its objects that ask for none."""
+
+    id: int
+    region: str
+    encryption: Mapping[str, str]
+
+
 class Index:
     """The rows behind `FilesystemObjects`. Each method is one transaction, durable when it returns."""
 
     def __init__(self, path: Path) -> None:
-        self._database = Database(path, schema=SCHEMA, version=VERSION, additions={"usage": USAGE_SCHEMA})
+        additions = {"usage": USAGE_SCHEMA, "bucket_encryption": BUCKET_ENCRYPTION_SCHEMA}
+        self._database = Database(
+            path, schema=SCHEMA, version=VERSION, first_version=PLAIN_VERSION, additions=additions
+        )
         self.uploads, self.data = UploadIndex(self._database), DataIndex(self._database)
         self.usage = UsageIndex(self._database)
 
@@ -98,6 +115,28 @@ class Index:
             connection.execute("UPDATE bucket SET tags = ? WHERE id = ?", (text, bucket))
 
         self._database.write(work)
+
+    def bucket_target(self, ref: BucketRef) -> "BucketTarget":
+        """Return what a write to the bucket needs to know; NotFound if there is none."""
+        target = self._database.row(_BUCKET_TARGET, (ref.account, ref.name), read=_read_target)
+        if target is None:
+            raise NotFound("bucket", ref.name)
+        return target
+
+    def encrypt_bucket(self, ref: BucketRef, headers: Mapping[str, str] | None) -> None:
+        def work(connection: sqlite3.Connection) -> None:
+            bucket = find_bucket(connection, ref)
+            if headers is None:
+                connection.execute("DELETE FROM bucket_encryption WHERE bucket = ?", (bucket,))
+            else:
+                row = (bucket, json.dumps(dict(headers)))
+                connection.execute("INSERT OR REPLACE INTO bucket_encryption (bucket, headers) VALUES (?, ?)", row)
+
+        self._database.write(work)
+
+    def allow_encrypted_objects(self) -> None:
+        """Mark the index for older releases, which would return the encrypted bytes."""
+        self._database.raise_version()
 
     def object(self, where: Location) -> StoredObject:
         bucket = where.bucket
@@ -169,6 +208,10 @@ class Index:
     def list_objects(self, ref: BucketRef, *, prefix: str, delimiter: str, after: str, limit: int) -> Listing:
         bucket = self.bucket_id(ref)
         return list_objects(self._database, bucket, prefix=prefix, delimiter=delimiter, after=after, limit=limit)
+
+
+def _read_target(bucket: int, region: str, headers: str | None) -> BucketTarget:
+    return BucketTarget(bucket, region, {} if headers is None else json.loads(headers))
 
 
 def _try_put_object(

@@ -2,7 +2,9 @@
 
 from typing import Final
 
-VERSION: Final = 1
+VERSION: Final = 2
+# The version of an index without encrypted objects. Older releases, which would return them as they are, read no other.
+PLAIN_VERSION: Final = 1
 
 # The triggers put a data file into the trash in the same transaction that removes its reference.
 # AUTOINCREMENT never reuses an id, even if the row with the highest id is deleted.
@@ -64,4 +66,11 @@ CREATE TRIGGER IF NOT EXISTS upload_deleted AFTER DELETE ON upload
     BEGIN DELETE FROM part WHERE upload = old.id; END;
 CREATE TRIGGER IF NOT EXISTS bucket_deleted AFTER DELETE ON bucket
     BEGIN DELETE FROM upload WHERE bucket = old.id; END;
+"""
+
+# How the objects of a bucket are encrypted that ask for no encryption: the headers as JSON. Added later.
+BUCKET_ENCRYPTION_SCHEMA: Final = """
+CREATE TABLE bucket_encryption (bucket INTEGER PRIMARY KEY, headers TEXT NOT NULL);
+CREATE TRIGGER bucket_encryption_deleted AFTER DELETE ON bucket
+    BEGIN DELETE FROM bucket_encryption WHERE bucket = old.id; END;
 """

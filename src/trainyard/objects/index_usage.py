@@ -5,10 +5,11 @@ exact, whichever process writes, and reading it takes constant time.
 """
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from trainyard.objects.contract import StorageFull
+from trainyard.foundation.locations import BucketRef
+from trainyard.objects.contract import BucketUse, StorageFull
 from trainyard.objects.database import Database
 
 # Has the default limit of accounts without their own.
@@ -72,6 +73,16 @@ SELECT coalesce((SELECT bytes FROM usage WHERE account = ?1), 0),
 """
 
 
+_BUCKET_USES = """
+SELECT json_group_array(json_array(account, name, objects, bytes)) FROM (
+    SELECT account, name, count(object.key) AS objects, coalesce(sum(object.size), 0) AS bytes
+    FROM bucket LEFT JOIN object ON object.bucket = bucket.id
+    WHERE ?1 IS NULL OR account = ?1
+    GROUP BY bucket.id ORDER BY account, name
+)
+"""
+
+
 class UsageIndex:
     """The storage usage and limits of accounts, in bytes. Each method is one transaction."""
 
@@ -80,6 +91,14 @@ class UsageIndex:
 
     def usage(self) -> Mapping[str, int]:
         return self._pairs("usage")
+
+    def bucket_uses(self, account: str | None) -> Sequence[BucketUse]:
+        """Count the objects of each bucket; no trigger keeps these counts."""
+
+        def read(owner: str, name: str, count: int, size: int) -> BucketUse:
+            return BucketUse(BucketRef(owner, name), count, size + count * OVERHEAD_BYTES)
+
+        return self._database.rows(_BUCKET_USES, (account,), read=read)
 
     def limits(self) -> Mapping[str, int]:
         """Return limits by account; that of `EVERYONE` is the default."""

@@ -1,10 +1,14 @@
 """Checks that the index and the data files of a store agree, for `trainyard doctor`."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from trainyard.objects.datafiles import DataFileMissing, DataFiles
+from trainyard.foundation.errors import Corrupt, Unavailable
+from trainyard.objects.datafiles import DataFileMissing, DataFiles, is_sealed
+from trainyard.objects.encryption.keyring import Keyring
+from trainyard.objects.encryption.keys import KeyUnusable
+from trainyard.objects.encryption.sealed_files import SealedContent, sealed_size
 from trainyard.objects.index_data import DataIndex
 from trainyard.objects.rows import StoredObject, StoredPart
 
@@ -27,13 +31,13 @@ class _Content:
     ranges: Sequence[_HashedRange]
 
 
-def find_problems(index: DataIndex, files: DataFiles, *, deep: bool) -> Sequence[str]:
-    """Return one sentence per problem. Changes by a running yard are not problems."""
+def find_problems(index: DataIndex, files: DataFiles, *, keyring: Keyring, deep: bool) -> Sequence[str]:
+    """Return one sentence per problem. Changes by a running yard are not problems, nor are unusable keys."""
     damage = index.find_damage()
     if damage:
         return [f"The index is damaged: {line}" for line in damage]
-    contents = _contents(index)
-    return [*_stray_files(index, files), *_damaged_contents(contents, index, files, deep=deep)]
+    check = _ContentCheck(files, keyring, deep=deep)
+    return [*_stray_files(index, files), *_damaged_contents(_contents(index), index, check)]
 
 
 def _contents(index: DataIndex) -> Iterator[_Content]:
@@ -69,30 +73,55 @@ def _stray_files(index: DataIndex, files: DataFiles) -> Iterator[str]:
             yield f"The data file {files.path(data)} belongs to no object; it only takes up space."
 
 
-def _damaged_contents(contents: Iterator[_Content], index: DataIndex, files: DataFiles, *, deep: bool) -> Iterator[str]:
+def _damaged_contents(contents: Iterator[_Content], index: DataIndex, check: "_ContentCheck") -> Iterator[str]:
     for content in contents:
-        problem = _problem(content, files, deep=deep)
+        problem = check.problem(content)
         # Otherwise it was removed during the check.
         if problem is not None and index.has_reference(content.data):
-            yield f"{content.what} {problem} ({files.path(content.data)})."
+            yield f"{content.what} {problem} ({check.files.path(content.data)})."
 
 
-def _problem(content: _Content, files: DataFiles, *, deep: bool) -> str | None:
-    size = files.size(content.data)
-    expected = sum(span.size for span in content.ranges)
-    if size is None:
-        return "has lost its data file"
-    if size != expected:
-        return f"should have {expected} bytes, but its data file has {size}"
-    try:
-        is_intact = not deep or all(_md5(files, content.data, span) == span.md5 for span in content.ranges)
-    except DataFileMissing:
-        return "has lost its data file"
-    return None if is_intact else "has changed since it was stored: the MD5 of its data file differs"
+@dataclass(frozen=True, slots=True)
+class _ContentCheck:
+    files: DataFiles
+    keyring: Keyring
+    deep: bool
+
+    def problem(self, content: _Content) -> str | None:
+        """Return what is wrong with a data file as the end of a sentence; None if nothing is."""
+        size = self.files.size(content.data)
+        expected = sum(sealed_size(span.size) if is_sealed(content.data) else span.size for span in content.ranges)
+        if size is None:
+            return "has lost its data file"
+        if size != expected:
+            return f"should have {expected} bytes, but its data file has {size}"
+        if not self.deep:
+            return None
+        try:
+            found = self._md5s(content)
+        except DataFileMissing:
+            return "has lost its data file"
+        except Corrupt as error:
+            return f"is damaged: {error.message.removesuffix('.')}"
+        # The user disabled or deleted its key, or the master key is missing, which another check reports.
+        except (KeyUnusable, Unavailable):
+            return None
+        is_intact = all(md5 == span.md5 for md5, span in zip(found, content.ranges, strict=True))
+        return None if is_intact else "has changed since it was stored: the MD5 of its data file differs"
+
+    def _md5s(self, content: _Content) -> list[str]:
+        """Return the MD5 of each range of the content."""
+        if not is_sealed(content.data):
+            return [
+                _md5(self.files.chunks(content.data, offset=span.offset, size=span.size)) for span in content.ranges
+            ]
+        with self.files.open(content.data) as file:
+            sealed = SealedContent(file, [span.size for span in content.ranges], self.keyring)
+            return [_md5(chunks) for chunks in sealed.segment_chunks()]
 
 
-def _md5(files: DataFiles, data: str, span: _HashedRange) -> str:
+def _md5(chunks: Iterable[bytes]) -> str:
     digest = hashlib.md5(usedforsecurity=False)
-    for chunk in files.chunks(data, offset=span.offset, size=span.size):
+    for chunk in chunks:
         digest.update(chunk)
     return digest.hexdigest()

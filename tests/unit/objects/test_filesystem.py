@@ -33,7 +33,7 @@ from trainyard.objects.contract import (
 )
 from trainyard.objects.database import DiskFull
 from trainyard.objects.datafiles import hold_files
-from trainyard.objects.filesystem import FilesystemObjects, snapshot
+from trainyard.objects.filesystem import FileReader, FilesystemObjects, snapshot
 from trainyard.testing.objects.listing import walk
 from trainyard.testing.objects.samples import (
     NOON,
@@ -161,6 +161,7 @@ class TestFiles:
             monkeypatch.setattr(os, "pread", fail)
             with pytest.raises(Unavailable, match="Input/output error"):
                 reader.read(0, 5)
+        assert isinstance(reader, FileReader)
         assert reader.file.closed
 
     def test_all_files_are_in_the_files_folder(self, store: FilesystemObjects, bucket: BucketRef) -> None:
@@ -175,6 +176,7 @@ class TestFiles:
             where = Location(new_bucket(store), "k")
             put(store, where, b"0123456789")
             reader = store.open(where)
+            assert isinstance(reader, FileReader)
             reader.read(0, 10)
             told, at_the_end, beyond = (reader.read_now(offset, 5) for offset in (2, 8, 20))
             os.truncate(reader.file.name, 4)

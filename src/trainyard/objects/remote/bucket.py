@@ -5,14 +5,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, BinaryIO
 
 from trainyard.foundation.errors import InvalidRequest, Unavailable
+from trainyard.foundation.extras import require_extra
+from trainyard.objects.encryption.headers import Encryption
 from trainyard.objects.remote.failures import RemoteObjectChanged, RemoteObjectMissing, RetryPolicy, TransientFailure
 
 if TYPE_CHECKING:
     from obstore import Attributes, GetOptions, GetResult, ObjectMeta, PutMode
-    from obstore.store import ClientConfig, RetryConfig, S3Config
+    from obstore.store import ClientConfig, RetryConfig, S3Config, S3Store
 
 Body = bytes | BinaryIO
 
@@ -23,6 +26,8 @@ _UPLOAD_CONCURRENCY = 4
 # S3 allows 10,000.
 _MAX_CHUNKS = 9_000
 _PAGE = 1000
+# Ways of encryption, each with connections of its own, that are kept open.
+_MAX_ENCRYPTIONS = 16
 
 _STATUS_PATTERN = re.compile(r"status code: (\d{3})")
 _CODE_PATTERN = re.compile(r"<Code>(\w+)</Code>")
@@ -97,16 +102,14 @@ class RemoteBucket:
     """
 
     def __init__(self, address: RemoteAddress, retry_policy: RetryPolicy) -> None:
+        require_extra("s3")
         import obstore
-        from obstore.store import S3Store
 
         self._obstore = obstore
-        self._store = S3Store(
-            address.bucket,
-            config=_config(address),
-            client_options=_client_options(address, retry_policy),
-            retry_config=_retry_config(retry_policy),
-        )
+        self._address, self._retry_policy = address, retry_policy
+        self._store = _open_store(address, retry_policy, None)
+        # obstore asks for encryption by the configuration of a store, not by request.
+        self._encrypting_store = lru_cache(_MAX_ENCRYPTIONS)(partial(_open_store, address, retry_policy))
 
     def require(self, address: RemoteAddress) -> None:
         """Raise InvalidRequest if there is no such bucket; later it would look like missing keys."""
@@ -134,15 +137,24 @@ class RemoteBucket:
             raise RemoteObjectChanged(path)
         return fetched.read()
 
-    def put(self, path: str, body: Body, *, size: int, metadata: Mapping[str, str], content_type: str = "") -> str:
-        """Write atomically, in several requests if it is large, and return the ETag."""
+    def put(
+        self,
+        path: str,
+        body: Body,
+        *,
+        size: int,
+        metadata: Mapping[str, str],
+        content_type: str = "",
+        encryption: Encryption | None = None,
+    ) -> str:
+        """Write atomically, in several requests if it is large, and return the ETag. The remote does the encryption."""
         attributes: Attributes = dict(metadata)
         if content_type:
             attributes["Content-Type"] = content_type
         chunk = max(MAX_SINGLE_PUT_BYTES, -(-size // _MAX_CHUNKS))
         with _translate_errors(path):
             result = self._obstore.put(
-                self._store,
+                self._store_for(encryption),
                 path,
                 body,
                 attributes=attributes,
@@ -153,7 +165,14 @@ class RemoteBucket:
         return _unquote_etag(result["e_tag"])
 
     def put_if(
-        self, path: str, body: bytes, *, etag: str | None, metadata: Mapping[str, str], content_type: str = ""
+        self,
+        path: str,
+        body: bytes,
+        *,
+        etag: str | None,
+        metadata: Mapping[str, str],
+        content_type: str = "",
+        encryption: Encryption | None = None,
     ) -> str:
         """Replace the object with that ETag, or with None create it; RemoteObjectChanged otherwise."""
         attributes: Attributes = dict(metadata)
@@ -161,7 +180,8 @@ class RemoteBucket:
             attributes["Content-Type"] = content_type
         mode: PutMode = "create" if etag is None else {"e_tag": f'"{etag}"'}
         with _translate_errors(path):
-            result = self._obstore.put(self._store, path, body, attributes=attributes, mode=mode, use_multipart=False)
+            store = self._store_for(encryption)
+            result = self._obstore.put(store, path, body, attributes=attributes, mode=mode, use_multipart=False)
         return _unquote_etag(result["e_tag"])
 
     def list(self, folder: str, *, after: str | None = None) -> Iterator[RemoteObject]:
@@ -171,16 +191,19 @@ class RemoteBucket:
                 for meta in page:
                     yield _object(meta)
 
-    def copy(self, source: str, target: str) -> None:
+    def copy(self, source: str, target: str, *, encryption: Encryption | None = None) -> None:
         """Copy within the remote, with all metadata."""
         with _translate_errors(source):
-            self._obstore.copy(self._store, source, target)
+            self._obstore.copy(self._store_for(encryption), source, target)
 
     def delete(self, paths: Sequence[str]) -> None:
         """Delete objects; missing ones are ignored."""
         if paths:
             with _translate_errors(paths[0]):
                 self._obstore.delete(self._store, list(paths))
+
+    def _store_for(self, encryption: Encryption | None) -> "S3Store":
+        return self._store if encryption is None else self._encrypting_store(encryption)
 
     def _get(self, path: str, options: "GetOptions") -> FetchedObject:
         with _translate_errors(path):
@@ -189,8 +212,24 @@ class RemoteBucket:
             return FetchedObject(_object(result.meta), result.meta["version"], metadata, result)
 
 
-def _config(address: RemoteAddress) -> "S3Config":
+def _open_store(address: RemoteAddress, retry_policy: RetryPolicy, encryption: Encryption | None) -> "S3Store":
+    from obstore.store import S3Store
+
+    return S3Store(
+        address.bucket,
+        config=_config(address, encryption),
+        client_options=_client_options(address, retry_policy),
+        retry_config=_retry_config(retry_policy),
+    )
+
+
+def _config(address: RemoteAddress, encryption: Encryption | None) -> "S3Config":
     config: S3Config = {"region": address.region}
+    if encryption is not None:
+        config["server_side_encryption"] = encryption.algorithm
+        config["sse_bucket_key_enabled"] = encryption.has_bucket_key
+        if encryption.key:
+            config["sse_kms_key_id"] = encryption.key
     if address.endpoint:
         config["endpoint"] = address.endpoint
     if address.access_key_id:

@@ -16,6 +16,7 @@ from trainyard.objects.contract import (
     Precondition,
     PreconditionFailed,
 )
+from trainyard.objects.encryption.headers import encryption_of
 from trainyard.objects.preconditions import check_precondition
 from trainyard.objects.remote.bucket import Body, FetchedObject, RemoteBucket, RemoteObject
 from trainyard.objects.remote.failures import RemoteObjectChanged, RemoteObjectMissing
@@ -75,12 +76,14 @@ class DescribedObjects:
         if precondition != ANY_STATE:
             check_precondition(precondition, where, etag=self.etag(where))
         metadata = self._metadata(where, description)
-        kind = _content_type(description.attributes)
+        kind, encryption = _content_type(description.attributes), encryption_of(description.attributes)
         path = self._layout.object(where)
         if precondition == ANY_STATE or not isinstance(body, bytes):
-            return self._bucket.put(path, body, size=size, metadata=metadata, content_type=kind)
+            return self._bucket.put(path, body, size=size, metadata=metadata, content_type=kind, encryption=encryption)
         try:
-            return self._bucket.put_if(path, body, etag=precondition.etag, metadata=metadata, content_type=kind)
+            return self._bucket.put_if(
+                path, body, etag=precondition.etag, metadata=metadata, content_type=kind, encryption=encryption
+            )
         except RemoteObjectChanged as error:
             raise PreconditionFailed(f"{where} has just been changed by someone else.") from error
 
@@ -94,7 +97,8 @@ class DescribedObjects:
         if source.description_id is not None:
             body = replace(source.description, key=target.key).json().encode()
             self._bucket.put(self._description_path(target, source.description_id), body, size=len(body), metadata={})
-        self._bucket.copy(self._layout.object(source.info.where), self._layout.object(target))
+        encryption = encryption_of(source.info.attributes)
+        self._bucket.copy(self._layout.object(source.info.where), self._layout.object(target), encryption=encryption)
 
     def delete(self, described: DescribedObject) -> None:
         where = described.info.where

@@ -33,6 +33,8 @@ class ResolvedDownload:
 
 
 OnMissing = Callable[[DownloadRequest, Exception], None]
+# Called by the threads that download, with the number of bytes that have been written.
+OnBytes = Callable[[int], None]
 
 
 def resolve_versions(
@@ -70,7 +72,11 @@ def resolve_versions(
 
 
 def download(
-    found: Sequence[ResolvedDownload], *, check: Callable[[], None], on_missing: OnMissing | None = None
+    found: Sequence[ResolvedDownload],
+    *,
+    check: Callable[[], None],
+    on_missing: OnMissing | None = None,
+    on_bytes: OnBytes | None = None,
 ) -> list[ResolvedDownload]:
     """Download versions to files with bounded concurrency and memory; return those that now have a file.
 
@@ -92,6 +98,8 @@ def download(
             lost[wanted.place] = wanted, error
         else:
             _write(wanted.place, piece.offset, data)
+            if on_bytes is not None:
+                on_bytes(len(data))
 
     run_all(fetch, _ranges(found), check=check)
     for wanted, error in lost.values():

@@ -27,6 +27,7 @@ from trainyard.objects.contract import (
     UploadPage,
     WriteResult,
 )
+from trainyard.objects.encryption.headers import encryption_headers
 from trainyard.objects.listing import first_key, object_page, roll_up, upload_page
 from trainyard.objects.multipart import find_named_parts, new_upload, whole_checksum
 from trainyard.objects.preconditions import NamedLocks, check_etag, check_precondition
@@ -65,6 +66,7 @@ class RemoteObjects:
       read sequentially or if the remote bucket keeps versions; otherwise they raise Unavailable.
     - Completing an upload fetches its parts and sends them again, and changing tags or attributes sends the object
       again: obstore can neither copy parts nor replace metadata within the remote.
+    - Encryption is the remote's: it gets the headers that ask for it, with its own names of keys.
     - Listing buckets or uploads costs one request for each of them.
 
     `versions` reads objects in ranges, for callers that do not read sequentially. `retry_policy` applies to an
@@ -135,7 +137,7 @@ class RemoteObjects:
             description = Description(where.key, attributes, written.checksum)
             with self._locked_keys([where]):
                 etag = self._send(where, staged, description=description, precondition=precondition)
-            return replace(written, etag=etag)
+            return replace(written, etag=etag, encryption=encryption_headers(attributes))
 
         return StagedWriter(StagedBody(self._staging, algorithms), record=record)
 
@@ -261,7 +263,7 @@ class RemoteObjects:
             part = ObjectPart(number, written.size, written.etag, written.modified_at, written.checksum)
             with self._locks.holding(shared=[where.bucket, _lock_of(upload)]):
                 self.upload(where, upload_id)
-                self._uploads.put_part(upload_id, part, body=staged.body())
+                self._uploads.put_part(upload, part, body=staged.body())
             return written
 
         counted = (*algorithms, upload.algorithm) if upload.algorithm else algorithms

@@ -9,6 +9,7 @@ from itertools import groupby
 from trainyard.foundation.errors import NotFound
 from trainyard.foundation.locations import BucketRef, Location
 from trainyard.objects.contract import ObjectPart, Upload
+from trainyard.objects.encryption.headers import encryption_of
 from trainyard.objects.remote.bucket import Body, RemoteBucket
 from trainyard.objects.remote.failures import RemoteObjectMissing
 from trainyard.objects.remote.paths import PartName, RemoteLayout, read_part_name
@@ -49,9 +50,12 @@ class RemoteUploads:
             loaded = pool.map(lambda path: self._load_listed(ref, path), paths)
             return sorted((each for each in loaded if each), key=lambda upload: (upload.where.key, upload.id))
 
-    def put_part(self, upload_id: str, part: ObjectPart, *, body: Body) -> None:
-        name = PartName(time.time_ns(), part)
-        self._bucket.put(self._layout.part(upload_id, name), body, size=part.size, metadata={})
+    def put_part(self, upload: Upload, part: ObjectPart, *, body: Body) -> None:
+        path, encryption = (
+            self._layout.part(upload.id, PartName(time.time_ns(), part)),
+            encryption_of(upload.attributes),
+        )
+        self._bucket.put(path, body, size=part.size, metadata={}, encryption=encryption)
 
     def parts(self, upload_id: str) -> Sequence[PartName]:
         """Return the newest part of each number, ordered by number."""

@@ -17,6 +17,7 @@ from trainyard.objects.contract import (
     ObjectSummary,
     Precondition,
 )
+from trainyard.objects.encryption.headers import HEADERS
 from trainyard.objects.served.connections import YardResponse
 
 # Requests the checksum too.
@@ -35,7 +36,7 @@ _ATTRIBUTE_HEADERS = (
     "content-type",
     "expires",
     "x-amz-storage-class",
-    "x-amz-server-side-encryption",
+    *HEADERS,
     "x-amz-website-redirect-location",
 )
 

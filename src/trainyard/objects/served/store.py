@@ -17,6 +17,7 @@ from trainyard.objects.contract import (
     PreconditionFailed,
     WriteResult,
 )
+from trainyard.objects.encryption.headers import encryption_headers
 from trainyard.objects.preconditions import check_precondition
 from trainyard.objects.remote.failures import RemoteObjectChanged, RetryPolicy
 from trainyard.objects.remote.parallel import Pause, run_all
@@ -86,7 +87,8 @@ class ServedObjects:
             send = self._send_whole if is_whole else self._send_in_parts
             try:
                 etag = send(where, staged, headers=headers, precondition=precondition)
-                return replace(written, etag=etag, checksum=written.checksum if is_whole else None)
+                checksum = written.checksum if is_whole else None
+                return replace(written, etag=etag, checksum=checksum, encryption=encryption_headers(attributes))
             except RemoteObjectChanged as error:
                 raise PreconditionFailed(f"{where} does not meet the precondition.") from error
             except NotFound as error:

@@ -4,6 +4,7 @@ from trainyard.testing.objects.buckets import BucketContract
 from trainyard.testing.objects.concurrency import ConcurrencyContract
 from trainyard.testing.objects.conditions import ConditionContract
 from trainyard.testing.objects.copying import CopyContract
+from trainyard.testing.objects.encryption import EncryptionContract
 from trainyard.testing.objects.listing import ListContract
 from trainyard.testing.objects.reading import ReadContract
 from trainyard.testing.objects.uploads import UploadContract
@@ -14,6 +15,7 @@ __all__ = [
     "ConcurrencyContract",
     "ConditionContract",
     "CopyContract",
+    "EncryptionContract",
     "ListContract",
     "ObjectStoreContract",
     "ReadContract",
@@ -30,6 +32,7 @@ class ObjectStoreContract(
     ListContract,
     CopyContract,
     UploadContract,
+    EncryptionContract,
     ConcurrencyContract,
 ):
     """The whole suite. Subclass it in a test module that has two fixtures:
