@@ -192,12 +192,19 @@ def _add_writings() -> None:
     places = {place: place for place in ("/", "/etc", "/usr", "/usr/local/bin", "/opt", "/dev", "/sys", "/proc")}
     places |= {"its environment": sys.prefix, "its interpreter's folder": sys.base_prefix}
     for words, place in places.items():
+        # A program may change its own view of its environment, but not the environment.
+        is_view = place == sys.prefix
 
-        @attack(f"make a file in {words}", works_for=(ROOT,) if words in ("/etc", "/usr", "/opt") else ())
-        def _(targets: Targets, place: str = place) -> None:
+        @attack(
+            f"make a file in {words}",
+            works_for=(ROOT,) if words in ("/etc", "/usr", "/opt") else (),
+            is_judged_outside=is_view,
+        )
+        def _(targets: Targets, place: str = place, is_view: bool = is_view) -> None:
             probe = Path(place, f"probe-{targets.word}")
             probe.touch()
-            probe.unlink()
+            if IS_CONTROL or not is_view:
+                probe.unlink()
 
 
 _add_writings()
@@ -517,15 +524,20 @@ def _(targets: Targets) -> None:
 
 @attack("become root by su, sudo, mount or newuidmap", works_for=(ROOT,))
 def _(targets: Targets) -> None:
-    commands = ("su -c id", "sudo -n id", "mount -t tmpfs none /tmp", "pkexec id")
-    for command in commands:
-        try:
-            done = subprocess.run(command.split(), stdin=subprocess.DEVNULL, capture_output=True, check=False)
-        except FileNotFoundError:
-            continue
-        if done.returncode == 0:
+    # Jobs have a sudo that runs its arguments as the user that they are.
+    for command in (["su", "-c", "id -u"], ["sudo", "-n", "id", "-u"], ["pkexec", "id", "-u"]):
+        if _run(command).stdout == b"0\n":
             return
-    raise refuse("none does anything")
+    if _run(["mount", "-t", "tmpfs", "none", "/tmp"]).returncode == 0:
+        return
+    raise refuse("none makes it root")
+
+
+def _run(command: list[str]) -> "subprocess.CompletedProcess[bytes]":
+    try:
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    except FileNotFoundError:
+        return subprocess.CompletedProcess(command, 127, b"", b"")
 
 
 @attack("give a program of its own the setuid bit of another", works_for=(ROOT,))

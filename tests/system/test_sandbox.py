@@ -299,6 +299,37 @@ class TestView:
         refused = sandboxing_yard.run("print('never')", copy_on_write=overlapping)
         assert (refused.error, "copy-on-write" in refused.message) == ("CopyOnWriteUnavailable", True)
 
+    def test_a_folder_that_need_not_be_changed_is_shown_read_only_then_and_a_note_says_so(
+        self, sandboxing_yard: Yard
+    ) -> None:
+        changes = sandboxing_yard.make_folder("changes")
+        source = sandboxing_yard.make_folder("changes/upper/within")
+        (source / "file").write_text("kept")
+        script = """
+            try:
+                open("/opt/ml/data/new", "w")
+            except OSError as error:
+                print(open("/opt/ml/data/file").read(), error.strerror)
+            """
+        done = sandboxing_yard.run(script, copy_on_write=[(str(source), "/opt/ml/data", str(changes), True)])
+        assert done.output.strip() == "kept Read-only file system"
+        assert any("copy-on-write" in note for note in done.not_enforced)
+
+    def test_a_program_can_call_the_scripts_of_its_request_and_not_change_them(self, sandboxing_yard: Yard) -> None:
+        done = sandboxing_yard.run(
+            """
+            import subprocess
+            print(subprocess.run(["/run/trainyard/bin/greet", "you"], capture_output=True, text=True).stdout)
+            try:
+                open("/run/trainyard/bin/greet", "w")
+            except OSError as error:
+                print(error.strerror)
+            """,
+            files={"/run/trainyard/bin/greet": "#!/bin/sh\necho hello $1\n"},
+        )
+        assert done.output.split("\n")[0] == "hello you"
+        assert done.output.split("\n")[2] in ("Permission denied", "Read-only file system")
+
     def test_a_path_below_a_folder_is_bound_and_never_leads_out_of_it(self, sandboxing_yard: Yard) -> None:
         shared, private = sandboxing_yard.make_folder("shared"), sandboxing_yard.make_folder("private")
         (shared / "sets").mkdir()

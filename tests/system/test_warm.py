@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import io
 import itertools
 import os
 import re
@@ -17,14 +18,16 @@ import pytest
 
 from tests.system.fuzz.world import User
 from tests.system.test_agent import JOB_UID, USER_UID, World, with_wheels
+from tests.system.test_program_profiles import SCRIPT as PROFILED
 from tests.system.trainees import Trainee
 from tests.system.warm_programs import BESIDE, PROGRAMS
 from tests.system.yards import remove_left
-from tests.unit.instance.agent.samples import make_bucket
+from tests.unit.instance.agent.samples import BUCKET, make_bucket, read_object
 from tests.unit.instance.agent.wheels import make_wheel
+from trainyard.formats.profiles.traces.reader import read_trace
 from trainyard.foundation.home import process_start
 from trainyard.instance.warm.trust import Untrusted, examine_environment
-from trainyard.link.contract import CommandKind, FrameKind, ProgramSpec, WarmSpec
+from trainyard.link.contract import CommandKind, FrameKind, ProfilerSpec, ProgramSpec, SyncSpec, WarmSpec
 from trainyard.link.ledger import Ledger, LedgerKind
 from trainyard.link.warm import (
     WarmWorker,
@@ -67,7 +70,7 @@ class WarmYard:
         self._worlds: list[World] = []
         self._numbers = itertools.count(1)
         self.base = self._world().interpreter
-        self.python = self._make_environment(self.base)
+        self.python = self.make_environment("environment")
 
     @property
     def packages(self) -> Path:
@@ -129,9 +132,10 @@ class WarmYard:
         self._worlds.append(world)
         return world
 
-    def _make_environment(self, interpreter: str) -> str:
-        folder = self.root / "environment"
-        subprocess.run([interpreter, "-I", "-m", "venv", "--without-pip", str(folder)], check=True)
+    def make_environment(self, name: str) -> str:
+        """Make an environment with the framework, and return its Python."""
+        folder = self.root / name
+        subprocess.run([self.base, "-I", "-m", "venv", "--without-pip", str(folder)], check=True)
         python = folder / "bin" / "python"
         package = next(folder.glob("lib/python*/site-packages")) / "pandas"
         package.mkdir()
@@ -303,6 +307,20 @@ def test_a_program_with_requirements_is_forked_and_sees_what_was_installed(any_y
     assert warm.log()[0].startswith("1.5 /opt/ml/.trainyard/environment/lib/")
 
 
+def test_a_forked_program_installs_packages_and_imports_them(any_yard: WarmYard, tmp_path: Path) -> None:
+    any_yard.make_warm()
+    program = (
+        "import importlib.util, pandas, subprocess, sys\n"
+        "assert importlib.util.find_spec('yardtoy') is None\n"
+        "subprocess.run([sys.executable, '-m', 'pip', 'install', '--user', 'yardtoy'], check=True)\n"
+        "import yardtoy\nprint('toy', yardtoy.version)\n"
+    )
+    world = any_yard.run(program, wheel=make_wheel(tmp_path, "yardtoy", "1.5"))
+    assert is_warm(world)
+    assert world.log()[-1] == "toy 1.5"
+    assert not list(any_yard.packages.glob("yardtoy*"))
+
+
 def test_requirements_that_replace_the_framework_start_a_program_cold(yard: WarmYard, tmp_path: Path) -> None:
     yard.make_warm()
     code = {"train.py": "import pandas\nprint(pandas.version)", "requirements.txt": "pandas==9.5\n"}
@@ -346,6 +364,16 @@ def test_two_users_never_share_a_worker(yard: WarmYard) -> None:
     assert first.pid != second.pid
     for account, worker in (("111", first), ("222", second)):
         assert yard.run(HELLO, account=account).log() == [f"imported by {worker.pid} here 2"]
+
+
+def test_the_fourth_environment_of_a_user_gets_a_worker_and_the_least_recently_used_one_leaves(
+    own_yard: WarmYard,
+) -> None:
+    pythons = [own_yard.make_environment(f"environment-{number}") for number in range(4)]
+    for python in pythons:
+        own_yard.run(HELLO, python=python)
+        eventually(lambda: python in [worker.python for worker in own_yard.workers()], "a worker for each")  # noqa: B023
+    eventually(lambda: {worker.python for worker in own_yard.workers()} == set(pythons[1:]))
 
 
 def test_a_program_outlives_its_worker(own_yard: WarmYard) -> None:
@@ -590,3 +618,24 @@ def test_torch_trains_with_its_workers_and_a_seed_of_its_own(own_yard: WarmYard)
     assert told[0][3] == "sum of a parallel operation 134217728.0"
     seeds = [each[4].split()[-1] for each in told]
     assert len(set(seeds)) == 3
+
+
+@needs_torch
+@pytest.mark.slow
+def test_torch_is_profiled_in_a_forked_program_as_in_a_cold_one(own_yard: WarmYard) -> None:
+    output = SyncSpec("s3://yard/profiles", "/opt/ml/output/profiler")
+    window = {"DetailedProfilingConfig": '{"StartStep": 3, "NumSteps": 2}'}
+    members: dict[str, Any] = {
+        "python": sys.executable,
+        "profiler": ProfilerSpec(output, parameters=window),
+        "environment": {"STEPS": "10"},
+    }
+    cold = own_yard.run(PROFILED, **members)
+    eventually(lambda: bool(own_yard.workers()), "a warm worker")
+    warm = own_yard.run(PROFILED, **members)
+    assert is_warm(warm), warm.folder.agent_log.read_text()
+    for world in (cold, warm):
+        with world.store() as store:
+            keys = [each.key for each in store.list_objects(BUCKET, prefix="profiles/").objects]
+            (trace,) = (read_object(store, key) for key in keys if key.endswith(".pt.trace.json.gz"))
+        assert read_trace(io.BytesIO(trace)).steps.numbers.tolist() == [3, 4]

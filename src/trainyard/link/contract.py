@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-PROTOCOL = 5
+PROTOCOL = 6
 
 # The reason of a stop after which another attempt continues, so nothing is uploaded.
 INTERRUPTED = "interrupted"
@@ -76,6 +76,8 @@ class ObjectsSpec:
     serves its buckets under their own names, the url is SERVED. An empty `endpoint` is Amazon's; without an
     `access_key_id`, the usual AWS sources are used. `cache_bytes` limits the cache for files of a remote S3.
     `reserve_bytes` of the disk stay free for the yard's own records; 0 stands for a twentieth of it, at most 1 GiB.
+    `keys` is the folder of the encryption keys for objects in a folder, and `master_key_file` the file that unlocks
+    them; empty means the usual places.
     """
 
     folder: str
@@ -87,6 +89,8 @@ class ObjectsSpec:
     session_token: str = ""
     cache_bytes: int = CACHE_BYTES
     reserve_bytes: int = 0
+    keys: str = ""
+    master_key_file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +186,23 @@ class DebuggerSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class ProfilerSpec:
+    """How the hardware is sampled, what the hook profiles, and the rules that read both.
+
+    `output` is the folder of profiles that the program writes, and where on S3 it is stored. `is_exported` says whether
+    hardware samples are stored there too, in AWS's format. `parameters` are ProfilingParameters in AWS's terms.
+    """
+
+    output: SyncSpec
+    interval_ms: int = 1000
+    is_exported: bool = False
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    rules: Sequence[RuleSpec] = ()
+    # Otherwise nothing is sampled or profiled until a command enables it.
+    is_enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class WarmSpec:
     """The folder of the warm workers of the job's user, and how long one is kept after its last job."""
 
@@ -224,7 +245,7 @@ class InstanceSpec:
     hyperparameters: Mapping[str, str]
     environment: Mapping[str, str]
     channels: Sequence[ChannelSpec]
-    # The S3 location under which <job>/output/model.tar.gz is uploaded.
+    # The S3 location under which the results are uploaded, see foundation/jobs/result_locations.py.
     output_path: str
     metrics: Sequence[MetricSpec]
     limits: LimitSpec
@@ -259,6 +280,8 @@ class InstanceSpec:
     tensorboard: SyncSpec | None = None
     # None captures nothing.
     debugger: DebuggerSpec | None = None
+    # None profiles nothing and never will, as for specs of earlier versions.
+    profiler: ProfilerSpec | None = None
     # None starts every program cold.
     warm: WarmSpec | None = None
     # Empty on the yard's own machine.
@@ -269,8 +292,14 @@ class InstanceSpec:
     lease_s: int = 0
     # None runs the program in the environment of its interpreter.
     container: ContainerSpec | None = None
+    # The request of the job, in the words of the API, with its tags. Files for the program repeat it.
+    request: Mapping[str, Any] = field(default_factory=dict)
+    # Without compression, results are uploaded as one object for each file instead of one archive.
+    is_output_compressed: bool = True
     # Where the agent rings after a report that the yard waits for; empty if nobody listens.
     doorbell: str = ""
+    # The ARN of the key that encrypts what the job stores; empty means as the buckets do.
+    output_key: str = ""
 
 
 class FrameKind(StrEnum):
@@ -278,14 +307,18 @@ class FrameKind(StrEnum):
 
     PHASE = "phase"  # name: queue|sandbox|environment|download|import|train|upload…, started_us, ended_us
     STATUS = "status"  # status: Downloading|Training|Uploading, message
+    DOWNLOAD = "download"  # done_bytes, total_bytes: how much of its data an instance has, during long downloads
     NOTE = "note"  # text: what a user should know: what is not enforced, what was substituted
-    # name, value, at_us, count: the latest value of a metric and the number of values; has_lapsed, see MetricSummary
+    # name, value, at_us, count, lowest, highest: the latest value of a metric, the number of values and their range;
+    # has_lapsed, see MetricSummary
     METRIC = "metric"
     # rule, status, details, finding (or None), judged, dropped: the state of a rule, whenever it changes; stops, if the
     # yard has to stop all instances because of it now
     RULE = "rule"
+    # metrics: the names of the CloudWatch metrics of the host that have points, whenever there are more
+    HARDWARE = "hardware"
     EXITED = "exited"  # code, signal, is_oom: how the program ended
-    ARTIFACT = "artifact"  # kind: model|output, uri, size
+    ARTIFACT = "artifact"  # kind: model|output, uri (of an archive, or a prefix that ends with a slash), size
     ENDED = "ended"  # outcome: completed|failed|stopped, reason, card (the failure card); the last frame of all
 
 
@@ -302,6 +335,9 @@ class Frame:
 class CommandKind(StrEnum):
     STOP = "stop"  # reason: user|max_runtime|interrupted…; SIGTERM, grace period, SIGKILL, then upload
     KILL = "kill"  # SIGKILL at once; only existing checkpoints are uploaded, within seconds
+    # Changes how the running program is profiled: is_enabled, interval_ms, is_exported, uri (of the output),
+    # parameters; what is left out stays as it is. With steps, asks the hook to profile the next ones once.
+    PROFILE = "profile"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@
     <key>.lock      held shared by its users, exclusively by whoever builds or removes it; contains its size, and its
                     modification time says when it was last used
     .<key>-…/       being built or removed; if nobody holds the lock, a crash left it
-    cache/          downloads, under cache.lock
+    cache/          the cache of uv, under cache.lock
+    downloads/      see package_downloads.py
 
 The locks end with the process that holds them. Nothing here waits: a caller that does not get a lock tries again.
 """
@@ -22,6 +23,7 @@ from trainyard.foundation.confined import remove_tree, tree_size
 from trainyard.foundation.file_system_sync import sync_file_system
 from trainyard.foundation.files import PRIVATE_FOLDER, sync_folder
 from trainyard.link.file_locks import hold, is_held
+from trainyard.link.package_downloads import DOWNLOADS
 
 _CACHE = "cache"
 
@@ -192,7 +194,8 @@ class EnvironmentCache:
                     remove_tree(folder)
 
     def _folders(self) -> list[Path]:
-        return sorted(path for path in self._folder.iterdir() if path.is_dir()) if self._folder.is_dir() else []
+        paths = self._folder.iterdir() if self._folder.is_dir() else ()
+        return sorted(path for path in paths if path.name != DOWNLOADS and path.is_dir())
 
     def _is_free(self, key: str) -> bool:
         return not is_held(self._lock_file(key))

@@ -18,6 +18,12 @@ HOOK_CONFIG = "input/config/debughookconfig.json"
 BOARD_CONFIG = "input/config/tensorboardoutputconfig.json"
 # The rules of the job: a list of RuleSpec as JSON.
 RULES_CONFIG = "input/config/rules.json"
+# What the hook profiles, in AWS's terms; replaced when that changes.
+PROFILER_CONFIG = "input/config/profilerconfig.json"
+# Where the hook writes step times, one file for each rank.
+STEP_TIMES = ".trainyard/steps"
+# What the agent wants profiled now: `number`, which counts the requests, and `steps`.
+PROFILE_WANTED = ".trainyard/profile.json"
 # How far each worker had come in the attempt before: its manifest, by its name.
 RESUMED = ".trainyard/resumed.json"
 # What the agent wants from the hooks: `checkpoint`, the step for which to save one.

@@ -81,6 +81,16 @@ class InstanceFolder:
         return self.root / "metrics"
 
     @property
+    def hardware(self) -> Path:
+        """Samples of the hardware, in segments. No program can change them."""
+        return self.root / "hardware"
+
+    @property
+    def steps(self) -> Path:
+        """Copies of the step times that the ranks of the program write, one file for each rank."""
+        return self.root / "steps"
+
+    @property
     def agent(self) -> Path:
         """Which process the agent is."""
         return self.root / "agent.json"

@@ -4,7 +4,9 @@ Each has a folder of its own, `<home>/warm/<account>/<key>/`, that only the yard
 
     lock           held by the worker as long as it lives, from before its first import
     worker.json    its description, written when it serves; the modification time says when it was last used
-    refused.json   written instead by a worker that cannot be trusted or failed to import; says why
+    refused.json   written instead by a worker that cannot be trusted or failed to import; says why, and whether that
+                   is a fault that an operator should look at
+    log            what a worker printed, and the traceback if it failed
     leave          asks a worker that does not serve yet to exit instead
     socket         where it takes requests, one packet each, and answers with one
 
@@ -135,6 +137,11 @@ def extend_workers(warm: Path, account: str, *, seconds: int) -> None:
                 send_request(folder, {"do": KEEP, "keep_s": seconds})
 
 
+def read_faults(warm: Path) -> list[str]:
+    """Return why workers failed to start although they should have."""
+    return [fault for folder in _folders(warm) if (fault := _read_fault(folder))]
+
+
 def dead_folders(warm: Path) -> list[Path]:
     """Return the folders of workers that are gone."""
     return [folder.root for folder in _folders(warm) if not is_worker_running(folder)]
@@ -187,6 +194,13 @@ def _address(root: Path) -> Iterator[str]:
         yield f"/proc/self/fd/{descriptor}/socket"
     finally:
         os.close(descriptor)
+
+
+def _read_fault(folder: WorkerFolder) -> str:
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        facts = json.loads(folder.refusal.read_bytes())
+        return str(facts["why"]) if facts.get("fault") and not is_worker_running(folder) else ""
+    return ""
 
 
 def _folders(warm: Path) -> list[WorkerFolder]:

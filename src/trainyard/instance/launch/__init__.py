@@ -15,6 +15,7 @@ Every Python of a job also loads these at its start, through instance/compat/sit
 
     stacks.py          dumps the stacks of a process that hangs
     import_watcher.py  attaches the hook once the program imports a framework
+    sdk_drivers.py     lets drivers of the sagemaker SDK start ranks on a machine that jobs share
     gloo_exit.py       delays the exit of a process until its collectives are finished
 
 All of it uses only the standard library, and little of that, since it loads before the first line of a program.

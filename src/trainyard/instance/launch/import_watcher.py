@@ -1,4 +1,4 @@
-"""Waits in a job's Python until a framework is imported, and then attaches the hook that captures tensors.
+"""Waits in a job's Python until a framework is imported, and then attaches what captures tensors and times steps.
 
 The hook comes from the agent's version of this package. If the program's environment has the same version, both share
 it. If it has another, the program keeps its own, and the hook is imported under a second name. If the hook cannot be
@@ -10,12 +10,13 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from types import MappingProxyType, ModuleType
 from typing import Any
 
-# Environment variables. The process's /opt/ml, if tensors are captured:
+# Environment variables. The process's /opt/ml, if tensors are captured or steps are timed:
 HOOK = "TRAINYARD_HOOK"
 # The folder in which it sees the agent's version of this package:
 PACKAGE = "TRAINYARD_PACKAGE"
@@ -28,6 +29,10 @@ RECORD_BYTES = "TRAINYARD_RECORD_BYTES"
 
 _FRAMEWORKS = frozenset({"torch", "xgboost", "jax", "keras"})
 _ATTACHMENT = "instance.rule_evaluation.hook_attachment"
+_PROFILER = "instance.hook.profiling.attachment"
+# Present if tensors are captured, and if steps are timed; these are the paths of link/event_protocol.py.
+_HOOK_CONFIG = "input/config/debughookconfig.json"
+_PROFILER_CONFIG = "input/config/profilerconfig.json"
 _NAME = "trainyard"
 _OTHER_NAME = "trainyard_of_agent"
 _OLDEST_PYTHON = (3, 11)
@@ -80,7 +85,31 @@ def _attach_after(loader: Any, name: str, environment: Mapping[str, str]) -> Non
 
 
 def _attach(framework: str, environment: Mapping[str, str]) -> None:
-    """Attach the hook. No error may reach the program."""
+    ml = environment[HOOK]
+    if os.path.exists(f"{ml}/{_HOOK_CONFIG}"):
+        _attach_capture(framework, environment)
+    if os.path.exists(f"{ml}/{_PROFILER_CONFIG}"):
+        _attach_profiler(framework, environment)
+
+
+def _attach_profiler(framework: str, environment: Mapping[str, str]) -> None:
+    """Time the steps of the program, which nobody has asked for: what cannot be timed is no news."""
+    if sys.version_info < _OLDEST_PYTHON:
+        return
+    with suppress(Exception):
+        import pathlib
+
+        module: Any = importlib.import_module(f"{_package_name(environment[PACKAGE])}.{_PROFILER}")
+        module.attach_profiler(
+            framework,
+            pathlib.Path(environment[HOOK]),
+            environment,
+            note=lambda text: _send_note(text, environment),
+        )
+
+
+def _attach_capture(framework: str, environment: Mapping[str, str]) -> None:
+    """Attach the hook that captures tensors. No error may reach the program."""
     try:
         if sys.version_info < _OLDEST_PYTHON:
             oldest = ".".join(map(str, _OLDEST_PYTHON))
@@ -90,7 +119,10 @@ def _attach(framework: str, environment: Mapping[str, str]) -> None:
         module: Any = importlib.import_module(f"{_package_name(environment[PACKAGE])}.{_ATTACHMENT}")
         module.attach_hook(framework, pathlib.Path(environment[HOOK]), environment)
     except Exception as error:
-        _send_note(f"The tensors of the program are not captured: {error or type(error).__name__}.", environment)
+        why = str(error) or type(error).__name__
+        if isinstance(error, ModuleNotFoundError) and error.name == "numpy":
+            why = f"numpy is not installed for {sys.executable}; install it there, or name it in requirements.txt"
+        _send_note(f"The tensors of the program are not captured: {why}.", environment)
 
 
 def _package_name(folder: str) -> str:

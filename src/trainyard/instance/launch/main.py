@@ -6,10 +6,10 @@ in a process that was forked from a warm worker, and forks its ranks with everyt
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from trainyard.instance.launch.launcher import RankEntered, RankLauncher, end_process, execute
-from trainyard.instance.launch.spec import decode_spec
+from trainyard.instance.launch.spec import LauncherSpec, decode_spec
 
 if TYPE_CHECKING:
     from trainyard.instance.sandbox.spec import SandboxSpec
@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 def main() -> None:
     _, package, text, *program = sys.argv
-    spec = decode_spec(text)
+    launch(decode_spec(text), package, program)
+
+
+def launch(spec: LauncherSpec, package: str, program: list[str]) -> NoReturn:
+    """Run the ranks of this host, and end this process as they ended."""
     if spec.mpi is not None:
         # Imported here, because most launchers do not need it.
         from trainyard.instance.launch.mpi.host import run_with_mpirun

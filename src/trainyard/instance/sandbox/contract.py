@@ -27,6 +27,8 @@ from trainyard.foundation.errors import TrainyardError, Unavailable
 from trainyard.link.contract import LimitSpec
 
 ML = "/opt/ml"
+# Where a program finds scripts and settings of its request.
+COMMANDS, SETTINGS = "/run/trainyard/bin", "/run/trainyard/settings"
 
 
 class SandboxLost(TrainyardError):
@@ -59,11 +61,15 @@ class CopyOnWrite:
     """A folder of the host that the program can seem to change, while the original stays as it is.
 
     Writes go to the folder `changes`, which must not be visible anywhere else. Nobody may change `source` meanwhile.
+    If the launcher is root, the program sees the files of the owner of `source` as its own, whatever their modes say.
+    An optional one needs a new folder for its changes. It is shown read-only if this machine cannot do better, and
+    `Sandboxed.not_enforced` says so.
     """
 
     source: Path
     target: str
     changes: Path
+    is_optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +134,9 @@ class SandboxRequest:
     copy_on_write: Sequence[CopyOnWrite] = ()
     # Masked wherever they would be visible, except for the binds above and the interpreter.
     hidden: Sequence[Path] = ()
+    # Texts that the program sees as files at these paths, in place of what the system has there. Scripts are
+    # executable. Requires namespaces.
+    files: Mapping[str, str] = field(default_factory=dict)
     hostname: str = "algo-1"
     # Lines of /etc/hosts that follow those for localhost.
     hosts: Sequence[str] = ()

@@ -17,25 +17,13 @@ def enter_user_namespace(namespaces: int = 0) -> None:
     _write("/proc/self/gid_map", f"{gid} {gid} 1")
 
 
-def open_mapping(uid: int, gid: int) -> int:
-    """Return a descriptor of a user namespace that maps files of this user, who is root, to another user."""
-    release, ready = os.pipe(), os.pipe()
+def open_mapping(owner: int, group: int, *, uid: int, gid: int) -> int:
+    """Return a descriptor of a user namespace that maps the files of an owner to another user, if this user is root."""
     # A namespace needs a process in it until it is open.
-    pid = os.fork()
-    if pid == 0:
-        _stay_in_namespace(ready[1], release)
-    os.close(release[0])
-    os.close(ready[1])
-    try:
-        if os.read(ready[0], 1) != b"r":
-            raise PermissionError(1, "not permitted", "a user namespace for the owner of files")
-        _write(f"/proc/{pid}/uid_map", f"{os.geteuid()} {uid} 1")
-        _write(f"/proc/{pid}/gid_map", f"{os.getegid()} {gid} 1")
+    with system_calls.IdleProcess(NEW_USER) as pid:
+        _write(f"/proc/{pid}/uid_map", f"{owner} {uid} 1")
+        _write(f"/proc/{pid}/gid_map", f"{group} {gid} 1")
         return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
-    finally:
-        os.close(ready[0])
-        os.close(release[1])
-        os.waitpid(pid, 0)
 
 
 def switch_user(uid: int, gid: int) -> None:
@@ -63,17 +51,6 @@ def give_up_privileges() -> None:
 def drop_bounding_set() -> None:
     for number in range(_last_capability() + 1):
         system_calls.drop_bounding_capability(number)
-
-
-def _stay_in_namespace(ready: int, release: tuple[int, int]) -> None:
-    """Stay in a user namespace until the other end of `release` is closed; never return."""
-    try:
-        os.close(release[1])
-        system_calls.unshare(NEW_USER)
-        os.write(ready, b"r")
-        os.read(release[0], 1)
-    finally:
-        os._exit(0)
 
 
 def _last_capability() -> int:

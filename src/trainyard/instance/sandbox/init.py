@@ -13,10 +13,10 @@ from trainyard.instance.sandbox.system_calls import NEW_CGROUP, NEW_IPC, NEW_MOU
 GO = b"g"
 
 
-def run(spec: SandboxSpec, supervisor_fd: int) -> None:
+def run(spec: SandboxSpec, supervisor_fd: int, mappings: mounts.OwnerMappings) -> None:
     """Start when the supervisor writes GO to `supervisor_fd`. Never return, except by raising `ProgramEntered`."""
     try:
-        _supervise_program(spec, supervisor_fd)
+        _supervise_program(spec, supervisor_fd, mappings)
     except OSError as error:
         status.report(spec.status_fd, status.UNUSABLE, status.describe_error(error))
         os._exit(1)
@@ -24,12 +24,12 @@ def run(spec: SandboxSpec, supervisor_fd: int) -> None:
         os._exit(1)
 
 
-def _supervise_program(spec: SandboxSpec, supervisor_fd: int) -> None:
+def _supervise_program(spec: SandboxSpec, supervisor_fd: int, mappings: mounts.OwnerMappings) -> None:
     _die_with_supervisor(supervisor_fd)
     if os.read(supervisor_fd, 1) != GO:
         os._exit(1)
     program.prefer_for_oom()
-    _build(spec)
+    _build(spec, mappings)
     _take_identity(spec)
     program.restrict(spec)
     _die_with_supervisor(supervisor_fd)
@@ -50,7 +50,7 @@ def _die_with_supervisor(supervisor_fd: int) -> None:
         os._exit(1)
 
 
-def _build(spec: SandboxSpec) -> None:
+def _build(spec: SandboxSpec, mappings: mounts.OwnerMappings) -> None:
     try:
         system_calls.unshare(NEW_MOUNT | NEW_UTS | NEW_IPC | NEW_CGROUP)
         mounts.isolate_mounts(spec.staging)
@@ -59,10 +59,19 @@ def _build(spec: SandboxSpec) -> None:
     try:
         sources = mounts.open_sources(spec.steps)
         _enter_root(spec)
-        mounts.fill_root(spec.steps, sources, uid=spec.uid, gid=spec.gid)
+        failures = mounts.fill_root(spec.steps, sources, mappings)
     except mounts.OverlayError as error:
         _refuse(spec, status.NO_OVERLAY, error)
+    if failures:
+        status.report(spec.status_fd, status.NOTE, _read_only_note(failures[0]))
     system_calls.set_host_name(spec.hostname)
+
+
+def _read_only_note(error: OSError) -> str:
+    return (
+        "The program cannot change its environment, so packages that it installs go to its home folder: this machine "
+        f"cannot show the environment copy-on-write ({status.describe_error(error)})."
+    )
 
 
 def _enter_root(spec: SandboxSpec) -> None:

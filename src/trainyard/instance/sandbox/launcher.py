@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trainyard.foundation.confined import remove_tree
 from trainyard.foundation.errors import InvalidRequest, TrainyardError, Unavailable
 from trainyard.instance.sandbox import cgroups, status, supervisor
 from trainyard.instance.sandbox.contract import (
@@ -61,6 +62,8 @@ def launch(request: SandboxRequest, output_fd: int) -> Sandboxed:
     try:
         apply_fallbacks(limited, request.limits, request.isolation)
         warm = _start_warm(request, output_fd, limited=limited, uid=uid, gid=gid)
+        if request.forker is not None and warm is None:
+            _clear_layers(request)
         return warm or _start(
             request, SpawnedSupervisor(output_fd, _network(request)), limited=limited, uid=uid, gid=gid
         )
@@ -107,12 +110,26 @@ def _make_scratch(request: SandboxRequest, *, uid: int, gid: int) -> None:
         folder.chmod(mode)
         if os.geteuid() == 0 and name != "root":
             os.chown(folder, uid, gid)
+    _make_layers(request)
+
+
+def _make_layers(request: SandboxRequest) -> None:
+    uid, gid = _identity(request)
     for each in request.copy_on_write:
         for name in OVERLAY_FOLDERS:
             folder = each.changes / name
             folder.mkdir(parents=True, exist_ok=True)
             if os.geteuid() == 0:
                 os.chown(folder, uid, gid)
+
+
+def _clear_layers(request: SandboxRequest) -> None:
+    """Let optional overlays be mounted again: the kernel refuses layers of one whose data may not be on the disk."""
+    for each in request.copy_on_write:
+        if each.is_optional:
+            for name in OVERLAY_FOLDERS:
+                remove_tree(each.changes / name)
+    _make_layers(request)
 
 
 def _network(request: SandboxRequest) -> Sequence[int]:

@@ -37,7 +37,7 @@ from trainyard.instance.sandbox.system_calls import (
 OVERLAY_FOLDERS = ("upper", "work")
 
 # Names at the top of the new root while it is being built. Only we can write there.
-_LOWER, _CHANGES, _TEXT = "/.lower", "/.changes", "/.text"
+_LAYERS, _TEXT = "/.layers", "/.text"
 
 _ATTRIBUTES = {
     "read_only": READ_ONLY | NO_SUID | NO_DEVICES,
@@ -50,6 +50,47 @@ _NO_FOLLOW = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 class OverlayError(OSError):
     """The kernel or a file system lacks what an overlay needs."""
+
+
+class _OptionalOverlayError(OverlayError):
+    """The program cannot change a folder that it should: it is read-only, or its files belong to another user."""
+
+
+class OwnerMappings:
+    """User namespaces that show the files of other owners as those of the program. Only root can make them."""
+
+    def __init__(self, steps: list[Step], *, uid: int, gid: int) -> None:
+        """Open those for the overlays among the steps, before this process enters any namespace."""
+        self._uid = uid
+        self._opened: dict[tuple[int, int], int] = {}
+        self._error: OSError | None = None
+        if os.geteuid() == 0:
+            sources = [step[1] for step in steps if step[0] in ("overlay", "optional_overlay")]
+            for owner in {_owner_of(source) for source in sources} - {None}:
+                self._open(owner, gid)
+
+    def show_as_own(self, tree: int) -> None:
+        """Map the owner of a detached mount's top folder to the user of the program."""
+        status = os.fstat(tree)
+        if os.geteuid() != 0 or status.st_uid == self._uid:
+            return
+        mapping = self._opened.get((status.st_uid, status.st_gid))
+        if mapping is None:
+            raise self._error or OSError(errno.ESTALE, "its owner has changed")
+        map_owner(tree, mapping)
+
+    def close(self) -> None:
+        for descriptor in self._opened.values():
+            os.close(descriptor)
+        self._opened.clear()
+
+    def _open(self, owner: tuple[int, int] | None, gid: int) -> None:
+        if owner is None or owner[0] == self._uid:
+            return
+        try:
+            self._opened[owner] = identity.open_mapping(*owner, uid=self._uid, gid=gid)
+        except OSError as error:
+            self._error = error
 
 
 def open_sources(steps: list[Step]) -> list[tuple[int, ...]]:
@@ -81,18 +122,23 @@ def enter_new_root(staging: str) -> None:
     os.chdir("/")
 
 
-def fill_root(steps: list[Step], sources: list[tuple[int, ...]], *, uid: int, gid: int) -> None:
-    """Apply the steps that view.py planned, in order, for a program of that user, and close the clones."""
-    mapping = -1
+def fill_root(steps: list[Step], sources: list[tuple[int, ...]], mappings: OwnerMappings) -> list[OverlayError]:
+    """Apply the steps that view.py planned, in order, and close the clones and the mappings.
+
+    Return why the program cannot change what optional overlays show.
+    """
+    failures: list[OverlayError] = []
     try:
         for step, clones in zip(steps, sources, strict=True):
-            if step[0] == "overlay" and mapping < 0 and os.geteuid() == 0:
-                mapping = _open_mapping(uid, gid)
-            _apply_step(step, clones, mapping)
+            try:
+                _apply_step(step, clones, mappings)
+            except _OptionalOverlayError as error:
+                failures.append(error)
     finally:
-        if mapping >= 0:
-            os.close(mapping)
+        mappings.close()
+    _detach_layers()
     make_read_only("/")
+    return failures
 
 
 def clone_path(path: str, *, is_recursive: bool = True) -> int:
@@ -141,16 +187,41 @@ def _open_sources(step: Step) -> tuple[int, ...]:
                 return clone_path(source, is_recursive=False), clone_path(changes, is_recursive=False)
             except OSError as error:
                 raise _overlay_error(error) from error
+        case ("optional_overlay", source, changes, _):
+            return _open_optional_sources(source, changes)
         case ("mask", _):
             return (clone_path("/dev/null"),)
     return ()
 
 
-def _apply_step(step: Step, clones: tuple[int, ...], mapping: int) -> None:
+def _open_optional_sources(source: str, changes: str) -> tuple[int, ...]:
+    """Return the clone to show if no overlay is possible, and those of the overlay if they can be had."""
+    try:
+        fallback = clone_path(source)
+    except FileNotFoundError:
+        return ()
+    try:
+        return fallback, clone_path(source, is_recursive=False), clone_path(changes, is_recursive=False)
+    except OSError:
+        # Folders with mounts in them cannot be cloned alone by an ordinary user.
+        return (fallback,)
+
+
+def _owner_of(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_uid, status.st_gid
+
+
+def _apply_step(step: Step, clones: tuple[int, ...], mappings: OwnerMappings) -> None:
     match step:
         case ("overlay", _, _, target):
             lower, changes = clones
-            _mount_overlay(lower, changes, target, mapping)
+            _mount_overlay(lower, changes, target, mappings, is_volatile=False)
+        case ("optional_overlay", _, _, target):
+            _mount_optional_overlay(clones, target, mappings)
         case ("bind", kind, _, target):
             for clone in clones:
                 _attach(clone, target, kind=kind)
@@ -160,6 +231,8 @@ def _apply_step(step: Step, clones: tuple[int, ...], mapping: int) -> None:
             _make_link(target, text)
         case ("text", target, text):
             _replace_text(target, text)
+        case ("script" | "file" as kind, target, text):
+            _write_file(target, text, mode=0o755 if kind == "script" else 0o644)
         case ("tmpfs", target, options):
             _mount_filesystem("tmpfs", target, flags=MS_NOSUID | MS_NODEV, options=options)
         case ("terminals", target):
@@ -189,30 +262,64 @@ def _attach(tree: int, target: str, *, kind: str) -> None:
         os.close(tree)
 
 
-def _mount_overlay(lower: int, changes: int, target: str, mapping: int) -> None:
-    """Show a folder copy-on-write. `mapping` is a user namespace that maps the owner of its files, or -1."""
+def _mount_optional_overlay(clones: tuple[int, ...], target: str, mappings: OwnerMappings) -> None:
+    if not clones:
+        return
+    fallback, *layers = clones
+    try:
+        if not layers:
+            raise OverlayError(errno.EINVAL, "it has other mounts in it", target)
+        # Without `volatile`, unmounting it would wait until the whole file system is on the disk.
+        _mount_overlay(layers[0], layers[1], target, mappings, is_volatile=True)
+    except OverlayError as error:
+        _attach(fallback, target, kind="read_only")
+        raise _OptionalOverlayError(error.errno, error.strerror, error.filename) from error
+    owner = os.fstat(fallback).st_uid
+    os.close(fallback)
+    # An overlay keeps the modes and owners of its files, which only root can map.
+    if os.geteuid() not in (0, owner):
+        raise _OptionalOverlayError(errno.EPERM, "its files belong to another user", target)
+
+
+def _mount_overlay(lower: int, changes: int, target: str, mappings: OwnerMappings, *, is_volatile: bool) -> None:
+    """Show a folder copy-on-write."""
     # First, so that an obstacle at the target is not reported as a missing overlay feature.
     os.close(open_mount_point(target, is_folder=True))
     try:
-        if mapping >= 0:
-            map_owner(lower, mapping)
-        _attach_layer(lower, _LOWER)
-        _attach_layer(changes, _CHANGES)
-        upper, work = (f"{_CHANGES}/{name}" for name in OVERLAY_FOLDERS)
+        mappings.show_as_own(lower)
+        folder = _make_layer_folder()
+        _attach_layer(lower, f"{folder}/lower")
+        _attach_layer(changes, f"{folder}/changes")
+        upper, work = (f"{folder}/changes/{name}" for name in OVERLAY_FOLDERS)
         for layer in (upper, work):
             # Refuses links, which the kernel would follow.
             os.close(open_without_links(layer, os.O_DIRECTORY))
-        # The constant names need no escaping, and userxattr works both inside and outside a user namespace.
-        options = f"lowerdir={_LOWER},upperdir={upper},workdir={work},index=off,userxattr"
+        # These names need no escaping, and userxattr works both inside and outside a user namespace.
+        options = f"lowerdir={folder}/lower,upperdir={upper},workdir={work},index=off,userxattr"
+        options += ",volatile" if is_volatile else ""
         _mount_filesystem("overlay", target, flags=MS_NOSUID | MS_NODEV, options=options)
     except OSError as error:
         raise _overlay_error(error) from error
     finally:
         os.close(lower)
         os.close(changes)
-    for folder in (_LOWER, _CHANGES):
-        unmount(folder)
-        os.rmdir(folder)
+
+
+def _make_layer_folder() -> str:
+    """Make a folder to attach the layers of one overlay in. It lies in a mount of its own, to be detached at once."""
+    if not os.path.isdir(_LAYERS):
+        os.mkdir(_LAYERS, 0o700)
+        mount("tmpfs", _LAYERS, kind="tmpfs", flags=MS_NOSUID | MS_NODEV, options="mode=700,size=1m")
+    folder = f"{_LAYERS}/{len(os.listdir(_LAYERS))}"
+    os.mkdir(folder, 0o700)
+    return folder
+
+
+def _detach_layers() -> None:
+    """Detach the layers of all overlays, which must not be visible. Each detachment would wait for the kernel."""
+    if os.path.isdir(_LAYERS):
+        unmount(_LAYERS)
+        os.rmdir(_LAYERS)
 
 
 def _attach_layer(tree: int, folder: str) -> None:
@@ -248,6 +355,17 @@ def _replace_text(target: str, text: str) -> None:
     os.close(descriptor)
     _attach(clone_path(_TEXT), target, kind="system")
     os.unlink(_TEXT)
+
+
+def _write_file(target: str, text: str, *, mode: int) -> None:
+    folder, _, name = target.rpartition("/")
+    place = open_mount_point(folder, is_folder=True)
+    try:
+        descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=place)
+        os.write(descriptor, text.encode())
+        os.close(descriptor)
+    finally:
+        os.close(place)
 
 
 def _mask(target: str, *, null_device: int) -> None:
@@ -297,10 +415,3 @@ def _mount_point_error(error: OSError, target: str) -> OSError:
 
 def _overlay_error(error: OSError) -> OverlayError:
     return OverlayError(error.errno, error.strerror, error.filename)
-
-
-def _open_mapping(uid: int, gid: int) -> int:
-    try:
-        return identity.open_mapping(uid, gid)
-    except OSError as error:
-        raise _overlay_error(error) from error

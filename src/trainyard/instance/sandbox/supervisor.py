@@ -14,7 +14,17 @@ import os
 import select
 import time
 
-from trainyard.instance.sandbox import cgroups, identity, init, processes, program, signals, status, system_calls
+from trainyard.instance.sandbox import (
+    cgroups,
+    identity,
+    init,
+    mounts,
+    processes,
+    program,
+    signals,
+    status,
+    system_calls,
+)
 from trainyard.instance.sandbox.spec import SandboxSpec, decode_spec
 from trainyard.instance.sandbox.system_calls import NEW_NET, NEW_PID
 from trainyard.instance.sandbox.watchdog import MemoryWatchdog
@@ -63,6 +73,7 @@ def _read_exactly(size: int) -> bytes:
 
 
 def _supervise_namespace(spec: SandboxSpec) -> None:
+    mappings = mounts.OwnerMappings(spec.steps, uid=spec.uid, gid=spec.gid)
     try:
         _enter_namespaces(spec)
     except OSError as error:
@@ -74,8 +85,9 @@ def _supervise_namespace(spec: SandboxSpec) -> None:
         os.close(writer)
         # Descriptor 1 is /dev/null. If 0 were closed instead, something else would get that number.
         os.dup2(1, _CONTROL_FD)
-        init.run(spec, reader)
+        init.run(spec, reader, mappings)
     os.close(reader)
+    mappings.close()
     os.close(spec.output_fd)
     status.report(spec.status_fd, status.INIT, str(pid))
     # Only now, so that the reports of init come after this one.

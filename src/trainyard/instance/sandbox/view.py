@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.instance.sandbox.contract import ML, Bind, SandboxRequest
-from trainyard.instance.sandbox.interpreters import interpreter_folders
+from trainyard.instance.sandbox.contract import ML, Bind, CopyOnWrite, SandboxRequest
+from trainyard.instance.sandbox.interpreters import interpreter_folders, private_folders
 from trainyard.instance.sandbox.limits import VisibleCgroup
 from trainyard.instance.sandbox.spec import Step
 
@@ -68,6 +68,7 @@ def plan_view(
         *(("link", target, text) for target, text in links.items()),
         *ordered,
         *_plain_folders(),
+        *_files(request, root),
         *_devices(request, root),
         *_etc_files(request, root, uid=uid, gid=gid),
         *(("seal", target) for target, is_folder in masks.items() if is_folder),
@@ -128,10 +129,10 @@ def _system_paths(root: Path) -> Iterator[_VisiblePath]:
 def _requested_paths(
     request: SandboxRequest, hidden: Sequence[Path], links: Mapping[str, str]
 ) -> Iterator[_VisiblePath]:
-    # Path.home() would fail for a user without a home.
-    private = [*hidden, Path(os.path.expanduser("~"))]
-    for folder in interpreter_folders(request.interpreter, private):
-        if folder.parts[1] not in _SYSTEM_FOLDERS or _lies_in_any(folder.resolve(), hidden):
+    overlaid = {each.target for each in request.copy_on_write}
+    for folder in interpreter_folders(request.interpreter, private_folders(hidden)):
+        is_visible = folder.parts[1] in _SYSTEM_FOLDERS and not _lies_in_any(folder.resolve(), hidden)
+        if not is_visible and str(folder) not in overlaid:
             yield _VisiblePath(folder.resolve(), str(folder), "read_only")
     yield _VisiblePath(request.scratch_folder.resolve() / "tmp", "/tmp", "writable")
     yield _VisiblePath(request.scratch_folder.resolve() / "var-tmp", "/var/tmp", "writable")
@@ -139,9 +140,8 @@ def _requested_paths(
     for kind, binds in (("read_only", request.read_only), ("writable", request.writable)):
         yield from (_bound_path(bind, kind, links) for bind in binds)
     for each in request.copy_on_write:
-        source = each.source.resolve()
-        step = ("overlay", str(source), str(each.changes.resolve()), each.target)
-        yield _VisiblePath(source, each.target, "overlay", step=step)
+        yield _overlaid_path(each)
+        yield from _mounts_below(each) if each.is_optional else ()
 
 
 def _bound_path(bind: Bind, kind: str, links: Mapping[str, str]) -> _VisiblePath:
@@ -151,6 +151,23 @@ def _bound_path(bind: Bind, kind: str, links: Mapping[str, str]) -> _VisiblePath
     if not shown.is_relative_to(source):
         raise InvalidRequest(f'"{bind.below}" is outside the folder {bind.source}.')
     return _VisiblePath(shown, _target(bind, links), kind)
+
+
+def _overlaid_path(each: CopyOnWrite) -> _VisiblePath:
+    source, verb = each.source.resolve(), "optional_overlay" if each.is_optional else "overlay"
+    step = (verb, str(source), str(each.changes.resolve()), each.target)
+    return _VisiblePath(source, each.target, "overlay", step=step)
+
+
+def _mounts_below(each: CopyOnWrite) -> Iterator[_VisiblePath]:
+    """Yield what is mounted below a folder of the machine, which an overlay would hide, such as drivers of a GPU."""
+    source = str(each.source.resolve())
+    with suppress(OSError):
+        for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines():
+            mounted = line.split()[4]
+            # Spaces and the like are escaped, and no driver has one.
+            if mounted.startswith(f"{source}/") and "\\" not in mounted:
+                yield _VisiblePath(Path(mounted), each.target + mounted.removeprefix(source), "read_only")
 
 
 def _target(bind: Bind, links: Mapping[str, str]) -> str:
@@ -184,6 +201,15 @@ def _cgroup_steps(groups: Sequence[VisibleCgroup]) -> Iterator[tuple[str, Step]]
 def _plain_folders() -> Iterator[Step]:
     yield ("folder", "/run")
     yield ("link", "/var/run", "/run")
+
+
+def _files(request: SandboxRequest, root: Path) -> Iterator[Step]:
+    for path, text in request.files.items():
+        place = root / path[1:]
+        if place.exists():
+            yield ("text", "/" + str(place.resolve().relative_to(root)), text)
+        else:
+            yield ("script" if text.startswith("#!") else "file", path, text)
 
 
 def _devices(request: SandboxRequest, root: Path) -> Iterator[Step]:

@@ -21,6 +21,7 @@ from trainyard.foundation.command_line import show_command
 from trainyard.instance.launch.gloo_exit import wait_for_gloo_at_exit
 from trainyard.instance.launch.import_watcher import attach_on_import
 from trainyard.instance.launch.stacks import VARIABLE, dump_stacks_on_signal
+from trainyard.instance.launch.user_packages import find_user_packages
 from trainyard.instance.sandbox import system_calls
 from trainyard.instance.sandbox.spec import SandboxSpec
 
@@ -113,6 +114,7 @@ def _set_path(executable: str, script: str, *, origin: InterpreterState) -> None
         sys.executable = executable
         sys.path[:] = [*named, *origin.library]
         _enter_environment(os.path.dirname(os.path.dirname(executable)))
+    find_user_packages()
     sys.path.insert(0, os.path.dirname(script))
     importlib.invalidate_caches()
 

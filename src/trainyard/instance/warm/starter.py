@@ -7,6 +7,7 @@ that environment and keeps the lock.
 import json
 import os
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ def main() -> None:
         return
     for stale in (folder.leave, folder.description, folder.socket):
         stale.unlink(missing_ok=True)
+    _open_streams(folder)
     try:
         orders |= {
             "lock": lock,
@@ -46,21 +48,29 @@ def main() -> None:
             "trusted": examine_environment(Path(orders["python"])),
         }
         # The worker removes this file once it serves.
-        replace_file(folder.refusal, b'{"why": "The warm worker did not start; see its log."}')
-        _evict_workers(folder)
+        _refuse(folder, f"The warm worker did not start; {folder.log} says why.", is_fault=True)
+        for surplus in surplus_workers(folder.root.parents[1], folder.root.parent.name):
+            dismiss_worker(surplus)
         if os.geteuid() != 0:
             _protect_executable(orders["python"])
-        _execute(folder, package, orders)
+        _execute(package, orders)
     except (TrainyardError, OSError) as error:
-        replace_file(folder.refusal, json.dumps({"why": str(error)}).encode())
+        _refuse(folder, str(error))
+    except Exception as error:
+        traceback.print_exc()
+        why = f"The warm worker did not start because of an error of Trainyard ({error!r}); see {folder.log}."
+        _refuse(folder, why, is_fault=True)
 
 
-def _evict_workers(folder: WorkerFolder) -> None:
-    """If there are too many workers, tell the least recently used ones to leave."""
-    workers = warm_workers(folder.root.parents[1])
-    own = [worker for worker in workers if worker.account == folder.root.parent.name]
-    for worker in {*own[_MAX_PER_ACCOUNT - 1 :], *workers[_MAX_PER_MACHINE - 1 :]}:
-        dismiss_worker(worker.folder)
+def surplus_workers(warm: Path, account: str) -> set[WorkerFolder]:
+    """Return the least recently used workers, which must leave so that the account can have another one."""
+    workers = warm_workers(warm)
+    own = [worker for worker in workers if worker.account == account]
+    return {worker.folder for worker in (*own[_MAX_PER_ACCOUNT - 1 :], *workers[_MAX_PER_MACHINE - 1 :])}
+
+
+def _refuse(folder: WorkerFolder, why: str, *, is_fault: bool = False) -> None:
+    replace_file(folder.refusal, json.dumps({"why": why, "fault": is_fault}).encode())
 
 
 def _protect_executable(python: str) -> None:
@@ -75,11 +85,14 @@ def _protect_executable(python: str) -> None:
     restrict_mount(real, READ_ONLY, is_recursive=False)
 
 
-def _execute(folder: WorkerFolder, package: str, orders: dict[str, Any]) -> None:
+def _open_streams(folder: WorkerFolder) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     log = os.open(folder.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
     for target, source in enumerate((nothing, nothing, log)):
         os.dup2(source, target)
+
+
+def _execute(package: str, orders: dict[str, Any]) -> None:
     os.set_inheritable(orders["lock"], True)
     arguments = [orders["python"], "-c", _BOOT, package, json.dumps(orders), _COMMAND_LINE_PADDING]
     os.execve(orders["python"], arguments, orders["variables"])

@@ -41,6 +41,8 @@ _HOOK_MODULES = (
     "trainyard.instance.rule_evaluation.rule_subscriber",
     "trainyard.instance.recorder.observers",
     "trainyard.instance.hook.pytorch.torch_hook",
+    "trainyard.instance.hook.profiling.windows",
+    "trainyard.instance.hook.profiling.torch_timer",
 )
 # Above all descriptors that a supervisor gets.
 _HIGH_FD = 100

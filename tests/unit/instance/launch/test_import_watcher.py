@@ -48,6 +48,8 @@ def place(tmp_path: Path) -> Path:
     made = tmp_path / "place"
     made.mkdir()
     (made / "torch.py").write_text("VALUE = 5\n")
+    (made / "input" / "config").mkdir(parents=True)
+    (made / "input" / "config" / "debughookconfig.json").write_text("{}")
     (made / "other.py").write_text("VALUE = 6\n")
     return made
 
@@ -112,3 +114,26 @@ def test_a_hook_that_cannot_be_loaded_is_noted_and_the_program_continues(
         "kind": "note",
         "payload": {"text": "The tensors of the program are not captured: No module named 'no_such_thing'."},
     }
+
+
+def test_a_program_whose_steps_are_timed_needs_no_capture(place: Path, tmp_path: Path) -> None:
+    package = make_package(tmp_path / "agent", "agent", version="2")
+    add_profiler(package, "print('timing', framework)")
+    config = place / "input" / "config"
+    (config / "debughookconfig.json").rename(config / "profilerconfig.json")
+    assert run(place, package)[0] == "timing torch"
+
+
+def test_a_profiler_that_cannot_be_loaded_changes_nothing(place: Path, tmp_path: Path) -> None:
+    package = make_package(tmp_path / "agent", "agent", version="2")
+    add_profiler(package, "raise RuntimeError('planted')")
+    (place / "input" / "config" / "profilerconfig.json").write_text("{}")
+    assert run(place, package) == ["attached to torch of agent agent as trainyard", "the program has agent", "True 5"]
+
+
+def add_profiler(package: Path, body: str) -> None:
+    folder = package / "instance" / "hook" / "profiling"
+    folder.mkdir(parents=True)
+    for each in (folder.parent, folder):
+        (each / "__init__.py").write_text("")
+    (folder / "attachment.py").write_text(f"def attach_profiler(framework, ml, environment, *, note):\n    {body}\n")

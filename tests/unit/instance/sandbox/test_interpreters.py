@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.instance.sandbox.interpreters import interpreter_folders
+from trainyard.instance.sandbox.interpreters import changeable_folders, interpreter_folders
 
 
 @pytest.fixture
@@ -56,3 +56,24 @@ def test_the_running_interpreter_shows_its_prefix_and_its_base() -> None:
     shown = interpreter_folders(Path(sys.executable))
     for prefix in (sys.prefix, sys.base_prefix):
         assert any(Path(prefix).is_relative_to(path) or path.is_relative_to(prefix) for path in shown)
+
+
+def test_an_installer_changes_the_environment_alone_and_not_its_installation(home: Path) -> None:
+    assert changeable_folders(home / "project/.venv/bin/python", [home]) == [home / "project/.venv"]
+
+
+def test_an_installer_changes_only_the_parts_of_python_in_a_folder_that_holds_more(home: Path) -> None:
+    for folder in ("bin", "lib/python3.12/site-packages", "share/man", "etc"):
+        (home / folder).mkdir(parents=True)
+    (home / "lib/python3.12/os.py").touch()
+    (home / "bin/python3.12").touch()
+    (home / "etc/password").touch(0o600)
+    assert changeable_folders(home / "bin/python3.12", [home]) == [
+        home / "bin",
+        home / "lib/python3.12",
+        home / "share",
+    ]
+
+
+def test_nothing_is_changed_where_there_is_no_library(tmp_path: Path) -> None:
+    assert changeable_folders(tmp_path / "python3") == []

@@ -303,3 +303,25 @@ def test_a_program_with_a_network_of_its_own_has_no_devices_of_others(
     shown = binds(plan(replace(with_gpu, network=SandboxNetwork()), root))
     assert "/dev/infiniband" not in shown
     assert "/dev/nvidia0" in shown
+
+
+def test_the_environment_is_shown_copy_on_write_instead_of_read_only(
+    request_of_a_job: SandboxRequest, root: Path
+) -> None:
+    python = root / "home/me/python"
+    changes = root / "home/me/yard/scratch/environment"
+    (python / "pip.conf").touch(0o600)
+    wanted = replace(
+        request_of_a_job,
+        copy_on_write=[CopyOnWrite(python, str(python), changes, is_optional=True)],
+        hidden=[python / "pip.conf"],
+    )
+    steps = plan(wanted, root)
+    assert str(python) not in binds(steps)
+    overlay = steps.index(("optional_overlay", str(python), str(changes), str(python)))
+    assert steps.index(("mask", f"{python}/pip.conf")) > overlay
+
+
+def test_scripts_are_written_where_a_program_finds_them(request_of_a_job: SandboxRequest, root: Path) -> None:
+    steps = plan(replace(request_of_a_job, files={"/run/trainyard/bin/sudo": "#!/bin/sh\n"}), root)
+    assert ("script", "/run/trainyard/bin/sudo", "#!/bin/sh\n") in steps

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
@@ -18,8 +19,10 @@ from trainyard.instance.agent.results.failure import CannotRun, FailureKind
 from trainyard.instance.sandbox.contract import ML
 from trainyard.link.contract import InstanceSpec
 from trainyard.link.folders import InstanceFolder
-from trainyard.objects.contract import ObjectAccess
+from trainyard.objects.contract import HasLocalFile, ObjectAccess
+from trainyard.objects.encryption.keys import KeyUnusable
 from trainyard.objects.filesystem import FilesystemObjects
+from trainyard.objects.reader_files import ReaderFile
 
 _MODULE = re.compile(r"(?!.*\.py$)[^\W\d]\w*(\.[^\W\d]\w*)*")
 
@@ -65,6 +68,8 @@ def fetch_code(store: ObjectAccess, spec: InstanceSpec, ml: Path, *, check: Call
             f"The code {submitted} does not exist; upload it, or correct sagemaker_submit_directory.",
             FailureKind.BAD_INPUT,
         ) from error
+    except KeyUnusable as error:
+        raise CannotRun(f"The code {submitted} cannot be decrypted: {error.message}", FailureKind.BAD_INPUT) from error
 
 
 def program_command(spec: InstanceSpec, code: Path, *, is_package: bool = False) -> ProgramCommand:
@@ -97,10 +102,10 @@ def program_command(spec: InstanceSpec, code: Path, *, is_package: bool = False)
 
 @contextmanager
 def stored_file(store: ObjectAccess, where: Location, ml: Path, *, check: Callable[[], None]) -> Iterator[BinaryIO]:
-    """Open an object as a file: the store's own file, or a temporary download."""
+    """Open an object as a file: the store's own file, its decrypted content, or a temporary download."""
     if isinstance(store, FilesystemObjects):
         with store.open(where) as reader:
-            yield reader.file
+            yield reader.file if isinstance(reader, HasLocalFile) else BufferedReader(ReaderFile(reader))
         return
     from trainyard.instance.agent.data.downloads import download_files
     from trainyard.objects.remote.downloads import DownloadRequest

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from trainyard.instance.agent.program.hosts import network_interface
-from trainyard.link.contract import ChannelSpec, DebuggerSpec, GroupSpec, InstanceSpec
-from trainyard.link.event_protocol import HOOK_CONFIG, RULES_CONFIG
+from trainyard.instance.agent.program.platform_files import platform_files
+from trainyard.link.contract import ChannelSpec, DebuggerSpec, GroupSpec, InstanceSpec, ProfilerSpec
+from trainyard.link.event_protocol import HOOK_CONFIG, PROFILER_CONFIG, RULES_CONFIG
 
 # Hyperparameters for the platform, not for the program.
 _PLATFORM = frozenset({"_tuning_objective_metric", "default_user_module_name"})
@@ -24,6 +25,8 @@ def config_files(spec: InstanceSpec) -> Mapping[str, Any]:
         **({"checkpointconfig.json": {"LocalPath": spec.checkpoint.path}} if spec.checkpoint else {}),
         **({"tensorboardoutputconfig.json": {"LocalPath": spec.tensorboard.path}} if spec.tensorboard else {}),
         **(_debugger_files(spec.debugger) if spec.debugger else {}),
+        **(_profiler_file(spec.profiler) if spec.profiler else {}),
+        **platform_files(spec),
     }
 
 
@@ -48,6 +51,11 @@ def resource_config(spec: InstanceSpec) -> Mapping[str, Any]:
     }
 
 
+def profiler_config(parameters: Mapping[str, str], *, path: str, is_enabled: bool) -> Mapping[str, Any]:
+    """The content of profilerconfig.json. The folder of profiles stays where it is synced, whatever they say."""
+    return {"DisableProfiler": not is_enabled, "ProfilingParameters": {**parameters, "LocalPath": path}}
+
+
 def decode_hyperparameters(spec: InstanceSpec) -> dict[str, Any]:
     """Decode each value as JSON if it is valid JSON, else keep it as text."""
     return {name: _decode(value) for name, value in spec.hyperparameters.items()}
@@ -63,6 +71,11 @@ def _debugger_files(debugger: DebuggerSpec) -> Mapping[str, Any]:
         Path(HOOK_CONFIG).name: {**debugger.hook, "LocalPath": debugger.tensors.path},
         Path(RULES_CONFIG).name: [asdict(rule) for rule in debugger.rules],
     }
+
+
+def _profiler_file(profiler: ProfilerSpec) -> Mapping[str, Any]:
+    config = profiler_config(profiler.parameters, path=profiler.output.path, is_enabled=profiler.is_enabled)
+    return {Path(PROFILER_CONFIG).name: config}
 
 
 def _channel(channel: ChannelSpec) -> dict[str, str]:

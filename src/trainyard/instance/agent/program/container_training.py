@@ -25,7 +25,7 @@ from trainyard.instance.agent.program.training import InstanceTraining
 from trainyard.instance.agent.reports import now_us
 from trainyard.instance.agent.results.failure import CannotRun, FailureKind
 from trainyard.instance.agent.watch.debugger import Debugger
-from trainyard.instance.agent.watch.supervisor import OutputPipe, RunEnd
+from trainyard.instance.agent.watch.supervisor import OutputPipe, RunEnd, Watch
 from trainyard.instance.containers.launched_container import ContainerNotStarted, LaunchedContainer, launch_container
 from trainyard.instance.containers.request import ContainerMount, ContainerRequest
 from trainyard.instance.sandbox.contract import ML, Bind, Sandboxed
@@ -54,9 +54,15 @@ class ContainerTraining(InstanceTraining):
     code_folder = f"{ML}/code"
 
     def __init__(
-        self, context: InstanceContext, *, pipes: PipeChannels, network: InstanceNetwork, debugger: Debugger | None
+        self,
+        context: InstanceContext,
+        *,
+        pipes: PipeChannels,
+        network: InstanceNetwork,
+        debugger: Debugger | None,
+        watches: Sequence[Watch] = (),
     ) -> None:
-        super().__init__(context, pipes=pipes, network=network, debugger=debugger)
+        super().__init__(context, pipes=pipes, network=network, debugger=debugger, watches=watches)
         assert context.spec.container is not None, "other programs run in a sandbox"
         self._container: ContainerSpec = context.spec.container
         self._output = context.output
@@ -252,6 +258,7 @@ class ContainerTraining(InstanceTraining):
         spec = self._spec
         synced = [each for each in (spec.checkpoint, spec.tensorboard) if each is not None]
         synced += [spec.debugger.tensors] if spec.debugger is not None else []
+        synced += [spec.profiler.output] if spec.profiler is not None else []
         inside = [each.path.removeprefix(f"{ML}/") for each in synced if each.path.startswith(f"{ML}/")]
         return [path for path in inside if path.partition("/")[0] not in _MOUNTED_FOLDERS]
 

@@ -18,7 +18,7 @@ from trainyard.instance.agent.program.configuration import (
 )
 from trainyard.instance.agent.program.hosts import network_interface
 from trainyard.instance.agent.program.launch import address_of, launch_variables
-from trainyard.instance.sandbox.contract import ML
+from trainyard.instance.sandbox.contract import COMMANDS, ML
 from trainyard.link.contract import InstanceSpec
 from trainyard.link.spec_queries import is_spread
 
@@ -55,11 +55,21 @@ _DISTRIBUTIONS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ProgramPaths:
-    """The paths that a program uses: where it sees the ml folder, its temporary folder, and its Python."""
+    """The paths that a program uses: where it sees the ml folder, its temporary folder, and its Python.
+
+    `programs` are folders of programs that come after those of its Python.
+    """
 
     ml: str
     temporary: str
     interpreter: Path
+    programs: Sequence[str] = ()
+
+    @property
+    def search_path(self) -> str:
+        commands = [COMMANDS] if self.ml == ML else []
+        own = f"{self.temporary}/.local/bin"
+        return ":".join((*commands, own, str(self.interpreter.parent), *self.programs, *SYSTEM_PATH))
 
 
 def program_arguments(spec: InstanceSpec) -> list[str]:
@@ -222,7 +232,7 @@ _SAME_NAME = (
 
 def _base_variables(spec: InstanceSpec, paths: ProgramPaths) -> dict[str, str]:
     return {
-        "PATH": ":".join((str(paths.interpreter.parent), *SYSTEM_PATH)),
+        "PATH": paths.search_path,
         "HOME": paths.temporary,
         "TMPDIR": paths.temporary,
         "LANG": "C.UTF-8",

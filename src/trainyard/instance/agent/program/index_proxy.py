@@ -1,77 +1,101 @@
-"""A proxy in the agent through which an installer reaches package indexes and proxies that need a password.
+"""A proxy in the agent through which the installers of a job reach package indexes.
 
-An installation runs code of users: their package builds. It shares a sandbox with the installer, so it can read the
-installer's settings. Therefore the password stays with the agent. The installer gets an address on this machine
-instead, which contains a token and is valid only for this installation. It serves what an installer needs: GET and HEAD
+The settings of the yard may contain passwords, which code of users must not see: an installation runs package builds,
+and programs call pip themselves. So the passwords stay with the agent. An installer gets an address on this machine
+instead, which contains a token and is valid only as long as this proxy. It serves what an installer needs: GET and HEAD
 of what lies below an index or is linked from its pages, and connections through the machine's proxy.
+
+With a store for downloads, all indexes are reached through it, and a file whose digest an index names is downloaded
+once for all jobs of the user.
 """
 
 import base64
-import http.client
+import hmac
+import json
+import os
 import re
-import secrets
 import select
-import shutil
 import socket
-import ssl
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import Any, Self
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
-_PASSED_HEADERS = ("accept", "if-modified-since", "if-none-match", "range", "user-agent")
-_RETURNED_HEADERS = ("content-length", "content-range", "content-type", "accept-ranges", "etag", "last-modified")
+from trainyard.link.package_downloads import PackageDownloads
+
 _LINK = re.compile(rb"""(?P<before>href\s*=\s*["']|"url"\s*:\s*")(?P<link>[^"'\s]+)""", re.IGNORECASE)
-_PAGES = ("text/html", "application/vnd.pypi.simple")
-_MAX_PAGE_BYTES = 64 << 20
+_DIGEST = re.compile(r"sha256=([0-9a-f]{64})")
+_JSON = "application/vnd.pypi.simple.v1+json"
+# Below the local address of an index: files by their digest.
+_FILES = "/.files/"
 # The suffix of the metadata file beside a linked wheel.
 _METADATA = ".metadata"
+_SCHEMES = ("http", "https")
 _INDEXES = re.compile(r"(PIP|UV)_((EXTRA_)?INDEX_URL|FIND_LINKS|(DEFAULT_)?INDEX)")
 _PROXIES = re.compile(r"(https?|pip)_proxy", re.IGNORECASE)
 # Variables that hold a secret or are useful only with one.
 _SECRET = re.compile(r"UV_PUBLISH_\w+|\w*(TOKEN|USERNAME|PASSWORD|SECRET|CLIENT_CERT|NETRC)\w*")
 _USER_IN_URL = re.compile(r"://[^/\s]*@")
-_TIMEOUT_S = 60.0
-_CHUNK = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRequest:
+    """What a path of the proxy stands for. `authorization` is empty where none is needed or it must not be sent.
+
+    A file that may be kept has a `digest`. `index` translates pages.
+    """
+
+    url: str
+    index: "IndexUpstream"
+    authorization: str = ""
+    digest: str = ""
 
 
 class IndexProxy:
-    """Serves while its `with` block is open. Addresses without a password are left as they are.
+    """Serves while its `with` block is open. Without `downloads`, addresses without a password are left as they are.
 
-    `ca_file` has the certificates to trust; without it those of the machine are trusted.
+    `ca_file` has the certificates to trust; without it those of the machine are trusted. A proxy that nobody uses costs
+    almost nothing: what serves it is imported for its first client.
     """
 
-    def __init__(self, ca_file: str | None = None) -> None:
+    def __init__(
+        self, ca_file: str | None = None, *, downloads: PackageDownloads | None = None, limit_bytes: int = 0
+    ) -> None:
         self.ca_file = ca_file
-        self._token = secrets.token_urlsafe(24)
-        self._upstreams: list[_IndexUpstream] = []
+        self.downloads = downloads
+        self.limit_bytes = limit_bytes
+        self._token = os.urandom(18).hex()
+        self._upstreams: dict[str, IndexUpstream] = {}
         self._machine_proxy: SplitResult | None = None
-        handler = type("_BoundHandler", (_IndexProxyHandler,), {"proxy": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._port = self._listener.getsockname()[1]
+        self._end, self._ending = os.pipe()
+        self._thread = threading.Thread(target=self._serve, name="index-proxy", daemon=True)
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, name="index-proxy", daemon=True).start()
+        self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        os.close(self._ending)
+        self._thread.join()
+        os.close(self._end)
+        self._listener.close()
 
     def index_url(self, url: str) -> str:
         """Return the address that replaces the URL of an index."""
         parts = urlsplit(url)
-        if not parts.password and not parts.username:
+        has_secret = bool(parts.password or parts.username)
+        if parts.scheme not in _SCHEMES or not (has_secret or self.downloads):
             return url
-        number = len(self._upstreams)
-        self._upstreams.append(_IndexUpstream(parts, f"{self._address}/{self._token}/{number}"))
-        return f"{self._upstreams[-1].local}{parts.path}"
+        if url not in self._upstreams:
+            local = f"{self._address}/{self._token}/{len(self._upstreams)}"
+            self._upstreams[url] = IndexUpstream(parts, local, has_files=self.downloads is not None)
+        return f"{self._upstreams[url].local}{parts.path}"
 
     def proxy_url(self, url: str) -> str:
         """Return the address that replaces the URL of a proxy."""
@@ -79,141 +103,112 @@ class IndexProxy:
         if not parts.password and not parts.username:
             return url
         self._machine_proxy = parts
-        return f"http://{self._token}:{self._token}@127.0.0.1:{self._server.server_port}"
+        return f"http://{self._token}:{self._token}@127.0.0.1:{self._port}"
 
-    def find(self, path: str) -> "tuple[_IndexUpstream, str] | None":
-        """Return the index that a path of this server belongs to, and the path there; None when it is forbidden."""
+    def find(self, path: str) -> IndexRequest | None:
+        """Return what a path of this server stands for; None when it is forbidden."""
         _, token, number, rest = (*path.split("/", 3), "", "", "")[:4]
-        if not secrets.compare_digest(token.encode(), self._token.encode()):
+        if not hmac.compare_digest(token.encode(), self._token.encode()):
             return None
         if not number.isdecimal() or int(number) >= len(self._upstreams):
             return None
-        upstream = self._upstreams[int(number)]
-        return (upstream, f"/{rest}") if upstream.offers(f"/{rest}") else None
+        return list(self._upstreams.values())[int(number)].find(f"/{rest}")
 
-    def connect(self, target: str, authorization: str) -> socket.socket | None:
-        """Connect to a host and port through the machine's proxy; None when it is forbidden."""
+    def machine_proxy(self, authorization: str) -> tuple[SplitResult, str] | None:
+        """Return the machine's proxy and the authorization for it; None for a client that may not use it."""
         expected = _basic(self._token, self._token)
-        if self._machine_proxy is None or not secrets.compare_digest(authorization.encode(), expected.encode()):
+        if self._machine_proxy is None or not hmac.compare_digest(authorization.encode(), expected.encode()):
             return None
-        host, _, port = target.rpartition(":")
-        connection = http.client.HTTPConnection(
-            self._machine_proxy.hostname or "", self._machine_proxy.port or 8080, timeout=_TIMEOUT_S
-        )
-        connection.set_tunnel(host, int(port), {"Proxy-Authorization": _authorization(self._machine_proxy)})
-        connection.connect()
-        return connection.sock
+        return self._machine_proxy, _authorization(self._machine_proxy)
 
     @property
     def _address(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return f"http://127.0.0.1:{self._port}"
+
+    def _serve(self) -> None:
+        ready, _, _ = select.select([self._listener.fileno(), self._end], [], [])
+        if self._end in ready:
+            return
+        from trainyard.instance.agent.program.index_server import serve_index
+
+        serve_index(self, self._listener, until=self._end)
 
 
-class _IndexUpstream:
+class IndexUpstream:
     """One index: where it is, and which of its paths are allowed."""
 
-    def __init__(self, url: SplitResult, local: str) -> None:
+    def __init__(self, url: SplitResult, local: str, *, has_files: bool) -> None:
         self.local = local
-        self.authorization = _authorization(url)
+        self._authorization = _authorization(url) if url.username or url.password else ""
         port = f":{url.port}" if url.port else ""
-        self.origin = f"{url.scheme}://{url.hostname}{port}"
+        self._origin = f"{url.scheme}://{url.hostname}{port}"
         self._below = url.path if url.path.endswith("/") else f"{url.path}/"
         self._page = url.path
+        self._has_files = has_files
         self._linked: set[str] = set()
+        # The addresses of files, by digest and name.
+        self._files: dict[str, str] = {}
 
-    def offers(self, path: str) -> bool:
+    @property
+    def is_public(self) -> bool:
+        return not self._authorization
+
+    def find(self, path: str) -> IndexRequest | None:
         plain = path.partition("?")[0]
         if ".." in unquote(plain).split("/"):
-            return False
+            return None
+        if plain.startswith(_FILES):
+            return self._find_file(plain.removeprefix(_FILES))
         is_linked = plain in self._linked or plain.removesuffix(_METADATA) in self._linked
-        return plain == self._page or plain.startswith(self._below) or is_linked
+        if plain == self._page or plain.startswith(self._below) or is_linked:
+            return IndexRequest(f"{self._origin}{path}", self, self._authorization)
+        return None
 
-    def translate(self, page: bytes, path: str) -> bytes:
-        """Return a page whose links to this index lead to the proxy instead, and allow their targets."""
+    def translate(self, page: bytes, address: str, kind: str) -> bytes:
+        """Return a page from an address whose links lead to the proxy where that is useful, and allow their targets."""
+        if kind.startswith(_JSON):
+            return self._translate_json(page, address)
 
         def replace(match: re.Match[bytes]) -> bytes:
-            target = urlsplit(urljoin(f"{self.origin}{path}", match["link"].decode(errors="replace")))
-            if f"{target.scheme}://{target.netloc.rpartition('@')[2]}" != self.origin:
-                return match[0]
-            self._linked.add(target.path)
-            rest = (f"?{target.query}" if target.query else "") + (f"#{target.fragment}" if target.fragment else "")
-            return match["before"] + f"{self.local}{target.path}{rest}".encode()
+            return match["before"] + self._local_link(address, match["link"].decode(errors="replace")).encode()
 
         return _LINK.sub(replace, page)
 
-
-class _IndexProxyHandler(BaseHTTPRequestHandler):
-    proxy: ClassVar[IndexProxy]
-
-    def do_GET(self) -> None:
-        found = self.proxy.find(self.path)
-        if found is None:
-            self.send_error(404)
-            return
-        upstream, path = found
-        request = urllib.request.Request(f"{upstream.origin}{path}", method=self.command)
-        for name in _PASSED_HEADERS:
-            if name in self.headers:
-                request.add_header(name, self.headers[name])
-        # Not sent to another host when the index redirects there.
-        request.add_unredirected_header("Authorization", upstream.authorization)
+    def _translate_json(self, page: bytes, address: str) -> bytes:
         try:
-            certificates = ssl.create_default_context(cafile=self.proxy.ca_file)
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=certificates) as response:
-                self._send(response, upstream, path)
-        except urllib.error.HTTPError as error:
-            self._send(error, upstream, path)
-        except (OSError, http.client.HTTPException, ssl.SSLError) as error:
-            self.send_error(502, explain=f"The index cannot be reached: {error}")
+            document: Any = json.loads(page)
+            for file in document.get("files", ()):
+                file["url"] = self._local_link(address, file["url"], file.get("hashes", {}).get("sha256", ""))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return page
+        return json.dumps(document).encode()
 
-    def do_HEAD(self) -> None:
-        self.do_GET()
+    def _local_link(self, address: str, link: str, digest: str = "") -> str:
+        """Return the link to use instead: by digest if the index names one, else only for files of its own server."""
+        target = urlsplit(urljoin(address, link))
+        named = _DIGEST.fullmatch(f"sha256={digest}") or _DIGEST.search(target.fragment)
+        name = target.path.rpartition("/")[2]
+        fragment = f"#{target.fragment}" if target.fragment else ""
+        if self._has_files and named and name and target.scheme in _SCHEMES and not target.username:
+            self._files[f"{named[1]}/{name}"] = target._replace(fragment="").geturl()
+            return f"{self.local}{_FILES}{named[1]}/{name}{fragment}"
+        if f"{target.scheme}://{target.netloc.rpartition('@')[2]}" != self._origin:
+            return link
+        self._linked.add(target.path)
+        query = f"?{target.query}" if target.query else ""
+        return f"{self.local}{target.path}{query}{fragment}"
 
-    def do_CONNECT(self) -> None:
-        try:
-            upstream = self.proxy.connect(self.path, self.headers.get("Proxy-Authorization", ""))
-        except (OSError, ValueError) as error:
-            self.send_error(502, explain=f"The proxy of this machine cannot be used: {error}")
-            return
-        if upstream is None:
-            self.send_error(407)
-            return
-        with upstream:
-            self.send_response(200)
-            self.end_headers()
-            _relay(self.connection, upstream)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
-        """Log nothing: the job's own log shows what is installed."""
-
-    def _send(
-        self, response: "http.client.HTTPResponse | urllib.error.HTTPError", upstream: _IndexUpstream, path: str
-    ) -> None:
-        headers = {name: response.headers[name] for name in _RETURNED_HEADERS if name in response.headers}
-        page = None
-        if headers.get("content-type", "").startswith(_PAGES) and self.command == "GET":
-            page = upstream.translate(response.read(_MAX_PAGE_BYTES), path)
-            headers["content-length"] = str(len(page))
-        self.send_response(response.status or 502)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        if page is not None:
-            self.wfile.write(page)
-        elif self.command == "GET":
-            shutil.copyfileobj(response, self.wfile, _CHUNK)
-
-
-def _relay(one: socket.socket, other: socket.socket) -> None:
-    while True:
-        ready, _, _ = select.select([one, other], [], [], _TIMEOUT_S)
-        for source in ready:
-            data = source.recv(_CHUNK)
-            if not data:
-                return
-            (other if source is one else one).sendall(data)
-        if not ready:
-            return
+    def _find_file(self, name: str) -> IndexRequest | None:
+        is_metadata = name not in self._files
+        url = self._files.get(name.removesuffix(_METADATA) if is_metadata else name)
+        if url is None:
+            return None
+        target = urlsplit(url)
+        is_own = f"{target.scheme}://{target.netloc}" == self._origin
+        authorization = self._authorization if is_own else ""
+        if is_metadata:
+            url = target._replace(path=f"{target.path}{_METADATA}").geturl()
+        return IndexRequest(url, self, authorization, "" if is_metadata else name.partition("/")[0])
 
 
 def _authorization(url: SplitResult) -> str:
@@ -249,4 +244,9 @@ def _public_index(word: str, proxy: IndexProxy) -> str:
 
 def has_secrets(variables: Mapping[str, str]) -> bool:
     """Whether any of the variables holds a secret."""
-    return any(_SECRET.fullmatch(name) or _USER_IN_URL.search(value) for name, value in variables.items())
+    return any(_SECRET.fullmatch(name) or has_user(value) for name, value in variables.items())
+
+
+def has_user(text: str) -> bool:
+    """Whether a text contains a URL with a user name or a password."""
+    return bool(_USER_IN_URL.search(text))

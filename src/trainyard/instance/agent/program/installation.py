@@ -276,14 +276,16 @@ class Installation:
         if not status:
             return
         name = "InstallModuleError" if packages.package else "InstallRequirementsError"
+        advice = f"Correct {packages.shown}; the last lines of the log show which package cannot be installed, and why."
         if status == CONFLICT:
             message = self._output.tail.lines(1)[0].removeprefix("[trainyard] ")
-            raise CannotRun(f"{name}: {packages.shown}: {message}", FailureKind.USER_ERROR)
+            raise CannotRun(f"{name}: {packages.shown}: {message}", FailureKind.USER_ERROR, advice)
         message = "; ".join(self._output.tail.lines(2))
         hint = _ISOLATED if self._spec.is_isolated else ""
         raise CannotRun(
             f"{name}: {packages.shown} cannot be installed (exit code {status}){hint}: {message}",
             FailureKind.USER_ERROR,
+            advice,
         )
 
     def _key(self, packages: PackageRequests) -> str:

@@ -78,7 +78,7 @@ def install_with_uv(options: argparse.Namespace, packages: list[str]) -> int | N
     overlay = Path(options.overlay)
     copies = copy_metadata(make_overlay(overlay))
     command = [options.uv, "pip", "install", "--python", str(overlay / "bin" / "python")]
-    command += ["--constraint", str(write_constraints(overlay)), *(["--refresh"] if options.refresh else []), *packages]
+    command += [*constraint_options(overlay), *(["--refresh"] if options.refresh else []), *packages]
     command += ["--offline"] if options.offline else []
     command += uv_options(pip_options(dict(os.environ)), dict(os.environ))
     try:
@@ -107,7 +107,7 @@ def install_with_pip(options: argparse.Namespace, packages: list[str]) -> int:
         return 1
     command = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--no-cache-dir"]
     command += ["--progress-bar", "off", *(["--retries", "0"] if options.offline else [])]
-    status, output = _run([*command, "--constraint", str(write_constraints(overlay)), *packages], dict(os.environ))
+    status, output = _run([*command, *constraint_options(overlay), *packages], dict(os.environ))
     conflicts = [pin for pin in pins() if status and pin in output]
     if conflicts:
         _print(conflict_message(conflicts[0], output))
@@ -152,10 +152,14 @@ def remove_metadata(copies: list[Path]) -> None:
             shutil.rmtree(folder)
 
 
-def write_constraints(overlay: Path) -> Path:
+def constraint_options(overlay: Path) -> list[str]:
+    """Return the options for a file with the pins. Without pins there is none: uv warns about an empty file."""
+    lines = pins()
+    if not lines:
+        return []
     constraints = overlay / "constraints.txt"
-    constraints.write_text("".join(f"{line}\n" for line in pins()))
-    return constraints
+    constraints.write_text("".join(f"{line}\n" for line in lines))
+    return ["--constraint", str(constraints)]
 
 
 def pins() -> list[str]:

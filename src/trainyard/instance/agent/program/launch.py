@@ -8,6 +8,7 @@ from trainyard.foundation.jobs.launch_kinds import LaunchKind
 from trainyard.instance.agent.program.hosts import addresses, network_interface
 from trainyard.instance.agent.results.failure import CannotRun, FailureKind
 from trainyard.instance.compat import package_path
+from trainyard.instance.launch.mpi.mpirun import missing_mpirun
 from trainyard.instance.launch.spec import LauncherSpec, MpirunSpec, encode_spec
 from trainyard.instance.launch.variables import RankCluster, rank_variables
 from trainyard.instance.sandbox.contract import ML, Bind
@@ -124,11 +125,7 @@ def _refusal(spec: InstanceSpec, code: Path) -> str:
     imported = summarize_code(code, spec.program.entry_point).imported
     if all(name.partition(".")[0] != _MPI_PACKAGE for name in imported):
         return ""
-    return (
-        f"The code imports {_MPI_PACKAGE}, with which each of its {cluster.size} processes would be alone: there is no "
-        "mpirun of Open MPI to start them. Add openmpi to requirements.txt, or use torch.distributed or horovod.torch, "
-        "which do not need it."
-    )
+    return missing_mpirun(cluster.size)
 
 
 def _secret(spec: InstanceSpec) -> str:

@@ -1,5 +1,6 @@
 """Starts the programs of an instance in sandboxes, and decides what they see there."""
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from trainyard.instance.agent.program.environment import ProgramPaths, program_e
 from trainyard.instance.agent.program.hosts import host_lines
 from trainyard.instance.agent.program.launch import reports_bind, reports_folder
 from trainyard.instance.agent.program.network import InstanceNetwork
+from trainyard.instance.agent.program.writable_environment import WritableEnvironment
 from trainyard.instance.agent.results.failure import CannotRun, FailureKind
 from trainyard.instance.agent.watch.stacks import STACKS
 from trainyard.instance.agent.watch.supervisor import ProgramSupervisor, RunEnd
@@ -35,7 +37,7 @@ class SandboxProgram:
     The command line and the interpreter depend on the path where the program sees the ml folder, so they are functions
     of it. `variables` are defaults that the job's environment overrides. A program that `is_lone` cannot even reach the
     other instances of an isolated job. `launcher` returns the words that start it as several ranks. Without
-    `worker_selection` it starts cold.
+    `worker_selection` it starts cold. With `environment` it may install packages.
     """
 
     argv: Callable[[str], Sequence[str]]
@@ -47,6 +49,7 @@ class SandboxProgram:
     is_lone: bool = False
     launcher: Callable[[str], Sequence[str]] = lambda _: ()
     worker_selection: WorkerSelection | None = None
+    environment: WritableEnvironment | None = None
 
 
 class ProgramRunner:
@@ -170,11 +173,24 @@ class ProgramRunner:
         spec, seen_as = self._spec, self.seen_as
         self._count += 1
         temporary = "/tmp" if seen_as == ML else str(self._folder.scratch / "tmp")
-        paths = ProgramPaths(seen_as, temporary, Path(program.interpreter(seen_as)))
-        environment = {**program.variables, **program_environment(spec, paths)}
+        base = Path(spec.program.interpreter or sys.executable)
+        interpreter = Path(program.interpreter(seen_as))
+        programs = [str(base.parent)] if interpreter != base else []
+        paths = ProgramPaths(seen_as, temporary, interpreter, programs)
+        writable = program.environment if self.is_sandboxed else None
+        environment = {
+            **program.variables,
+            **(writable.variables if writable else {}),
+            **program_environment(spec, paths),
+        }
+        if writable and writable.settings:
+            _reach_this_machine_directly(environment)
+        hidden = [Path(path) for path in spec.hidden]
+        changes = self._folder.scratch / "environment" / str(self._count)
+        copies = writable.copies(changes, hidden) if writable else []
         environment["PYTHONPATH"] += f":{compat_path(seen_as)}"
         environment[stacks.VARIABLE] = f"{reports_folder(self._folder, seen_as)}/{STACKS}"
-        if spec.debugger is not None:
+        if spec.debugger is not None or spec.profiler is not None:
             environment |= {
                 HOOK: seen_as,
                 PACKAGE: package_path(seen_as),
@@ -189,16 +205,22 @@ class ProgramRunner:
             ml_folder=self._folder.ml,
             scratch_folder=self._folder.scratch,
             working_folder=f"{seen_as}/code",
-            interpreter=Path(self._spec.program.interpreter or sys.executable),
-            read_only=[package_mount(), *self._mounts.read_only, *program.read_only],
+            interpreter=base,
+            read_only=[
+                package_mount(),
+                *self._mounts.read_only,
+                *program.read_only,
+                *(writable.binds if writable else ()),
+            ],
             writable=[
                 *(Bind(source, target) for target, source in extra_folders(self._folder, spec).items()),
                 reports_bind(self._folder),
                 *self._mounts.writable,
                 *program.writable,
             ],
-            copy_on_write=self._mounts.copy_on_write,
-            hidden=[Path(path) for path in spec.hidden],
+            copy_on_write=[*self._mounts.copy_on_write, *copies],
+            hidden=[*hidden, *(writable.unreadable_entries() if writable and os.geteuid() == 0 else ())],
+            files=writable.files if writable else {},
             hostname=spec.instance,
             hosts=host_lines(spec),
             uid=spec.uid,
@@ -212,6 +234,13 @@ class ProgramRunner:
             else None
         )
         return replace(request, forker=forker, network=self._network.for_program(forker, is_lone=program.is_lone))
+
+
+def _reach_this_machine_directly(environment: dict[str, str]) -> None:
+    """Let installers reach the agent's proxy for indexes where the job's environment names another proxy."""
+    if any(name.lower() in ("http_proxy", "all_proxy") for name in environment):
+        for name in ("no_proxy", "NO_PROXY"):
+            environment[name] = ",".join(filter(None, (environment.get(name, ""), "127.0.0.1")))
 
 
 def _worker_variables(spec: InstanceSpec) -> dict[str, str]:

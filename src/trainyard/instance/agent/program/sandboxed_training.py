@@ -1,7 +1,7 @@
 """Runs the programs of an instance in a sandbox: first the installer, then the training program."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from trainyard.foundation.clock import boottime
@@ -11,15 +11,17 @@ from trainyard.instance.agent.data.channel_paths import ChannelMounts
 from trainyard.instance.agent.data.pipes import PipeChannels
 from trainyard.instance.agent.program.code import ProgramCommand, program_command
 from trainyard.instance.agent.program.environment import cpu_count, find_executable
-from trainyard.instance.agent.program.installation import Installation, Overlay
+from trainyard.instance.agent.program.installation import Installation, Overlay, find_uv
 from trainyard.instance.agent.program.launch import launcher_words, require_launchable, uses_mpirun
 from trainyard.instance.agent.program.network import InstanceNetwork
+from trainyard.instance.agent.program.package_indexes import PackageIndexes
 from trainyard.instance.agent.program.sandbox import ProgramRunner, SandboxProgram
 from trainyard.instance.agent.program.training import InstanceTraining
+from trainyard.instance.agent.program.writable_environment import WritableEnvironment
 from trainyard.instance.agent.reports import now_us
 from trainyard.instance.agent.watch.debugger import Debugger
 from trainyard.instance.agent.watch.rule_processes import DRAIN_S, STOPPED_DRAIN_S, RuleProcesses
-from trainyard.instance.agent.watch.supervisor import RunEnd
+from trainyard.instance.agent.watch.supervisor import RunEnd, Watch
 from trainyard.instance.sandbox.contract import ML, Sandboxed
 from trainyard.instance.warm.worker_selection import WorkerSelection
 from trainyard.link.contract import INTERRUPTED, LEASE
@@ -31,9 +33,15 @@ class SandboxedTraining(InstanceTraining):
     """Runs the training program in a sandbox, in the environment that the job's image maps to."""
 
     def __init__(
-        self, context: InstanceContext, *, pipes: PipeChannels, network: InstanceNetwork, debugger: Debugger | None
+        self,
+        context: InstanceContext,
+        *,
+        pipes: PipeChannels,
+        network: InstanceNetwork,
+        debugger: Debugger | None,
+        watches: Sequence[Watch] = (),
     ) -> None:
-        super().__init__(context, pipes=pipes, network=network, debugger=debugger)
+        super().__init__(context, pipes=pipes, network=network, debugger=debugger, watches=watches)
         mounts = ChannelMounts(context.folder, context.spec.channels, owner=context.owner)
         self._runner = ProgramRunner(context, new_supervisor=self._new_supervisor, mounts=mounts, network=network)
         self._rule_processes = self._make_rule_processes()
@@ -56,13 +64,34 @@ class SandboxedTraining(InstanceTraining):
         mpirun = self._mpirun(overlay)
         if mpirun is None:
             require_launchable(self._spec, code)
+        begun_us = now_us()
+        try:
+            with PackageIndexes(self._spec, self._context.yard_environment).settings() as settings:
+                program = self._program(command, overlay, mpirun=mpirun, settings=settings)
+                end = self._runner.run(program, on_start=self._begin)
+            self._finish(end, begun_us)
+            self._conclude_rules(end)
+        finally:
+            if self._rule_processes is not None:
+                self._rule_processes.close()
+        return end
+
+    def _program(
+        self, command: ProgramCommand, overlay: Overlay | None, *, mpirun: str | None, settings: Mapping[str, str]
+    ) -> SandboxProgram:
         base = self._spec.program.interpreter or sys.executable
         interpreter: Callable[[str], str] = overlay.interpreter if overlay else lambda _: base
-        program = SandboxProgram(
+        return SandboxProgram(
             lambda seen_as: command.argv(interpreter(seen_as)),
             interpreter,
             self._spec.max_runtime_s,
-            read_only=overlay.binds if overlay else (),
+            environment=WritableEnvironment(
+                interpreter(ML),
+                Path(base),
+                mounts=overlay.binds if overlay else (),
+                uv=find_uv(),
+                settings=settings,
+            ),
             launcher=lambda seen_as: launcher_words(
                 self._spec,
                 self._folder,
@@ -73,15 +102,6 @@ class SandboxedTraining(InstanceTraining):
             ),
             worker_selection=self._select_worker(command, overlay) if mpirun is None else None,
         )
-        begun_us = now_us()
-        try:
-            end = self._runner.run(program, on_start=self._begin)
-            self._finish(end, begun_us)
-            self._conclude_rules(end)
-        finally:
-            if self._rule_processes is not None:
-                self._rule_processes.close()
-        return end
 
     def _mpirun(self, overlay: Overlay | None) -> str | None:
         """The mpirun that starts the program; None when the environment has none or the job needs none."""

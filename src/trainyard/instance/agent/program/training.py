@@ -12,7 +12,9 @@ from trainyard.instance.agent.watch.debugger import Debugger
 from trainyard.instance.agent.watch.hangs import HangDetector
 from trainyard.instance.agent.watch.metric_scan import FINAL_CPU_S, STOPPED_CPU_S, MetricScan
 from trainyard.instance.agent.watch.metric_series import MetricSeries
-from trainyard.instance.agent.watch.supervisor import ProgramSupervisor, RunEnd
+from trainyard.instance.agent.watch.profiling import Profiling
+from trainyard.instance.agent.watch.step_times import StepTimesCopy
+from trainyard.instance.agent.watch.supervisor import ProgramSupervisor, RunEnd, Watch
 from trainyard.instance.sandbox.contract import Sandboxed
 
 # After a kill command the last metric values may still be found for this long.
@@ -26,9 +28,16 @@ class InstanceTraining(ABC):
     """
 
     def __init__(
-        self, context: InstanceContext, *, pipes: PipeChannels, network: InstanceNetwork, debugger: Debugger | None
+        self,
+        context: InstanceContext,
+        *,
+        pipes: PipeChannels,
+        network: InstanceNetwork,
+        debugger: Debugger | None,
+        watches: Sequence[Watch] = (),
     ) -> None:
         self.command = ""
+        self._watches = watches
         self._context = context
         self._folder = context.folder
         self._spec = context.spec
@@ -36,6 +45,8 @@ class InstanceTraining(ABC):
         self._network = network
         self._debugger = debugger
         self._hangs = HangDetector(context)
+        self._profiling = Profiling(context)
+        self._step_times = StepTimesCopy(context) if context.spec.profiler is not None else None
         self._noted: set[str] = set()
         self._started_us = 0
 
@@ -52,8 +63,11 @@ class InstanceTraining(ABC):
         """
 
     def _new_supervisor(self, limit_s: float | None = None) -> ProgramSupervisor:
+        watches: list[Watch] = [self._hangs, self._profiling, *self._watches]
+        if self._step_times is not None:
+            watches.append(self._step_times)
         return ProgramSupervisor(
-            self._context, limit_s=limit_s, pipes=self._pipes, hangs=self._hangs, debugger=self._debugger
+            self._context, limit_s=limit_s, pipes=self._pipes, watches=watches, debugger=self._debugger
         )
 
     def _note_once(self, sentences: Sequence[str]) -> None:
@@ -75,11 +89,15 @@ class InstanceTraining(ABC):
             output.scan = MetricScan(self._spec.metrics, series, reports=reports, uid=self._spec.uid)
         output.first_us = None
         self._hangs.start(sandboxed.pid, boottime())
+        self._profiling.start(sandboxed.pid)
 
     def _finish(self, end: RunEnd, begun_us: int) -> None:
         """Report how the program ended and how long each phase since `begun_us` took."""
         reports, output = self._context.reports, self._context.output
         self._hangs.stop()
+        self._profiling.stop()
+        if self._step_times is not None:
+            self._step_times.copy()
         if output.scan is not None:
             is_stopped = end.is_killed or end.stop_reason is not None
             output.scan.finish(

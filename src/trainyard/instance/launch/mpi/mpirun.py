@@ -18,6 +18,15 @@ class UnsupportedMpirun(Exception):
     """This mpirun cannot start the ranks of a job; the message says why."""
 
 
+def missing_mpirun(size: int) -> str:
+    """Return why a program that calls MPI itself cannot run without mpirun as `size` processes."""
+    return (
+        f"The code imports mpi4py, with which each of its {size} processes would be alone: there is no mpirun of Open "
+        "MPI to start them. Add openmpi to requirements.txt, or use torch.distributed or horovod.torch, which do not "
+        "need it."
+    )
+
+
 def read_version(mpirun: str) -> int:
     """Return the major version of Open MPI; `UnsupportedMpirun` for other versions or implementations."""
     try:

@@ -16,6 +16,7 @@ from trainyard.instance.agent.program.environment import (
     program_environment,
     toolkit_variables,
 )
+from trainyard.instance.sandbox.contract import COMMANDS
 from trainyard.link.contract import LimitSpec, ProgramSpec
 
 IN_NAMESPACES = ProgramPaths("/opt/ml", "/tmp", Path("/usr/bin/python3"))
@@ -80,9 +81,13 @@ def test_a_share_of_a_processor_counts_as_one() -> None:
     assert cpu_count(changed(limits=LimitSpec(cpus=3.7))) == 3
 
 
-def test_the_jobs_python_is_the_first_on_the_path() -> None:
+def test_the_jobs_python_comes_before_those_of_the_system_on_the_path() -> None:
     surroundings = ProgramPaths("/opt/ml", "/tmp", Path("/environments/torch/bin/python"))
-    assert program_environment(SPEC, surroundings)["PATH"].split(":")[0] == "/environments/torch/bin"
+    assert program_environment(SPEC, surroundings)["PATH"].split(":")[:3] == [
+        COMMANDS,
+        "/tmp/.local/bin",
+        "/environments/torch/bin",
+    ]
 
 
 def test_without_namespaces_every_path_is_the_hosts() -> None:

@@ -169,6 +169,18 @@ def test_where_uv_cannot_run_pip_installs(code: Path) -> None:
     assert installed(code) == ["yardtoy-1.5.dist-info"]
 
 
+def test_without_large_packages_there_is_no_file_of_constraints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installer, "KEPT", ("yardtoy-of-nobody",))
+    assert installer.constraint_options(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+    monkeypatch.setattr(installer, "KEPT", ("pytest",))
+    assert installer.constraint_options(tmp_path) == ["--constraint", str(tmp_path / "constraints.txt")]
+    assert (tmp_path / "constraints.txt").read_text() == f"pytest=={pytest.__version__}\n"
+
+
 def test_settings_of_pip_are_passed_to_uv() -> None:
     told = {"index-url": "https://a/simple", "extra-index-url": "https://b https://c", "no-index": "no", "pre": "yes"}
     told |= {"find-links": "/w", "trusted-host": "b", "cert": "/ca.pem", "quiet": "1"}
