@@ -27,14 +27,15 @@ SPOT_PRICE_FRACTION = 0.3
 USD_PER_CPU = 0.06
 
 _PREFIX = "ml."
-_NUMBERS = ("cpus", "memory_gib", "gpus", "on_demand_usd", "spot_usd")
+_PRICES = ("on_demand_usd", "spot_usd")
+_NUMBERS = ("cpus", "memory_gib", "gpus", *_PRICES)
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceType:
     """What an instance of this type gets. None means all that the machine has; prices are per hour.
 
-    A derived type is unknown; its resources follow from its name.
+    A derived type is unknown; its resources follow from its name. The prices are approximations unless they are set.
     """
 
     name: str
@@ -44,6 +45,7 @@ class InstanceType:
     on_demand_usd: float
     spot_usd: float
     is_derived: bool = False
+    has_set_price: bool = False
 
     def price_usd(self, *, is_spot: bool) -> float:
         """Return the price of one instance for an hour."""
@@ -121,6 +123,7 @@ def _override_type(name: str, values: object, *, known: InstanceType | None, fil
             raise InvalidRequest(f'{file}: "{name}" has the unknown key "{key}"; the keys are {", ".join(_NUMBERS)}.')
         if type(value) not in (int, float) or not math.isfinite(value) or value < 0:
             raise InvalidRequest(f'{file}: {key} of "{name}" is {value!r}, which is not a number of 0 or more.')
+    values = {**values, "has_set_price": any(price in values for price in _PRICES)}
     if known is not None:
         return _with_spot(dataclasses.replace(known, **values), values)
     if "cpus" not in values or "memory_gib" not in values:

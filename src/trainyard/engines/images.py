@@ -39,10 +39,45 @@ FRAMEWORKS: Mapping[str, str] = {
     "sagemaker-tensorflow-scriptmode": "tensorflow",
     "huggingface-pytorch-training": "torch",
     "huggingface-pytorch-inference": "torch",
+    "huggingface-tensorflow-training": "tensorflow",
     "mxnet-training": "mxnet",
     "sagemaker-scikit-learn": "scikit-learn",
     "sagemaker-xgboost": "xgboost",
 }
+
+# The repositories of the built-in algorithms, and their names.
+ALGORITHMS: Mapping[str, str] = {
+    "blazingtext": "BlazingText",
+    "factorization-machines": "Factorization Machines",
+    "forecasting-deepar": "DeepAR",
+    "image-classification": "Image Classification",
+    "ipinsights": "IP Insights",
+    "kmeans": "K-Means",
+    "knn": "K-Nearest Neighbors",
+    "lda": "Latent Dirichlet Allocation",
+    "linear-learner": "Linear Learner",
+    "ntm": "Neural Topic Model",
+    "object-detection": "Object Detection",
+    "object2vec": "Object2Vec",
+    "pca": "Principal Component Analysis",
+    "randomcutforest": "Random Cut Forest",
+    "sagemaker-xgboost": "XGBoost",
+    "semantic-segmentation": "Semantic Segmentation",
+    "seq2seq": "Sequence-to-Sequence",
+    "xgboost": "XGBoost",
+}
+
+# Other distributions of the same package.
+_SAME_PACKAGES: Mapping[str, tuple[str, ...]] = {
+    "tensorflow": ("tensorflow-cpu",),
+    "xgboost": ("xgboost-cpu",),
+}
+
+# The image that stands for the yard's own Python, whatever is installed there.
+PLAIN_PYTHON = "trainyard-python"
+
+# What a script is run with if its user names no image: the first one that the yard has the package of.
+_DEFAULTS = ("pytorch-training", "tensorflow-training", "sagemaker-scikit-learn", "sagemaker-xgboost")
 
 # The tag of an image that is named without one.
 LATEST = "latest"
@@ -109,6 +144,7 @@ class _VersionCandidate:
     version: tuple[int, ...]
     python: str
     label: str
+    has_package: bool = True
 
 
 def installed_version(package: str) -> str | None:
@@ -119,10 +155,10 @@ def installed_version(package: str) -> str | None:
 @lru_cache(maxsize=64)
 def _installed_version(package: str, changes: tuple[int, ...]) -> str | None:  # noqa: ARG001 - part of the cache key
     # Cached because parsing the metadata took 2 ms of the 3 ms that it takes to create a job.
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+    for name in (package, *_SAME_PACKAGES.get(package, ())):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            return importlib.metadata.version(name)
+    return None
 
 
 def _packages_changed_at() -> tuple[int, ...]:
@@ -169,6 +205,12 @@ class Images:
             raise InvalidRequest(f"{notes[0]} This yard is strict about versions; {_how_to_map(wanted)}")
         return PythonEnvironment(_check_executable(nearest.python, image), notes)
 
+    def default_image(self) -> str:
+        """Return the image for a script whose user names none: of a framework that the yard has, or plain Python."""
+        mapped = {ImageReference.parse(image).repository for image in self._read_mappings()}
+        found = (each for each in _DEFAULTS if each in mapped or self._version_of(FRAMEWORKS[each]))
+        return f"{next(found, PLAIN_PYTHON)}:{LATEST}"
+
     def environment(self, image: str, *, strict: bool = False) -> PythonEnvironment:
         """Return the environment that an image maps to. Raises InvalidRequest also if it maps to a container image."""
         found = self.resolve(image, strict=strict)
@@ -190,6 +232,13 @@ class Images:
         if exact:
             return exact.removeprefix(CONTAINER) if exact.startswith(CONTAINER) else ""
         return "" if self._nearest(wanted, mapped) else image
+
+    def built_in_algorithm(self, image: str) -> str:
+        """Return the built-in algorithm that an image of Amazon's registries names; empty if the image is mapped."""
+        wanted = ImageReference.parse(image)
+        if not wanted.account or _exact_mapping(wanted, self._read_mappings()):
+            return ""
+        return ALGORITHMS.get(wanted.repository, "")
 
     def mappings(self) -> dict[str, str]:
         """Images mapped by the user, and the interpreter or container image of each, as written in the file."""
@@ -222,12 +271,14 @@ class Images:
         return min(candidates, key=lambda candidate: _distance(wanted.version, candidate.version), default=None)
 
     def _own_candidates(self, wanted: ImageReference) -> list[_VersionCandidate]:
+        if wanted.repository == PLAIN_PYTHON:
+            return [_VersionCandidate(wanted.version, self._python, "Python")]
         package = FRAMEWORKS.get(wanted.repository)
         if package is None:
             return []
         found = self._version_of(package)
-        label = f"{package} {found}" if found else f"no {package}"
-        return [_VersionCandidate(ImageReference("", found or "").version, self._python, label)]
+        label = f"{package} {found}" if found else f"no {package}; `{self._python} -m pip install {package}` brings it"
+        return [_VersionCandidate(ImageReference("", found or "").version, self._python, label, bool(found))]
 
     def _read_mappings(self) -> dict[str, str]:
         try:
@@ -282,9 +333,9 @@ def _distance(wanted: tuple[int, ...], there: tuple[int, ...]) -> tuple[bool, in
 
 def _difference(wanted: ImageReference, found: _VersionCandidate) -> tuple[str, ...]:
     """Describe how the version differs. It does not if all numbers that both name agree: 2.6 is 2.6.1."""
-    if not wanted.version or (
-        found.version and all(a == b for a, b in zip(wanted.version, found.version, strict=False))
-    ):
+    if found.has_package and not wanted.version:
+        return ()
+    if found.version and all(a == b for a, b in zip(wanted.version, found.version, strict=False)):
         return ()
     return (f"The image {wanted} maps to an environment with {found.label}.",)
 
@@ -292,8 +343,8 @@ def _difference(wanted: ImageReference, found: _VersionCandidate) -> tuple[str, 
 def _check_executable(python: str, image: str) -> str:
     if not os.access(python, os.X_OK) or not Path(python).is_file():
         raise InvalidRequest(
-            f'The image "{image}" is mapped to {python}, which is not an executable file; map it to another '
-            f"with `trainyard images map {ImageReference.parse(image)} PYTHON`."
+            f'{python}, the Python of the image "{image}", is not an executable file; name another with '
+            f"`trainyard images map {ImageReference.parse(image)} PYTHON`."
         )
     return python
 

@@ -26,6 +26,9 @@ _MIN_DISK_BYTES = 5 * 1024**3
 # cgroup v1 reports a number above this where there is no limit.
 _CGROUP_V1_UNLIMITED = 1 << 60
 
+# The frameworks whose images map to the yard's own Python.
+FRAMEWORK_PACKAGES = ("torch", "tensorflow", "scikit-learn", "xgboost")
+
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
@@ -71,6 +74,18 @@ def probe_machine(folder: Path) -> Iterator[Capability]:
     for question in PROBES:
         answer = question.run(existing)
         yield Capability(question.name, answer.ok, answer.detail, question.if_so if answer.ok else question.if_not)
+
+
+def probe_frameworks() -> Iterator[Capability]:
+    """Yield which frameworks the Python of this process has: that of the yard, in which jobs run by default."""
+    for package in FRAMEWORK_PACKAGES:
+        try:
+            version = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            how = f"`{sys.executable} -m pip install {package}` brings it."
+            yield Capability(package, ok=False, detail="not installed", consequence=how)
+        else:
+            yield Capability(package, ok=True, detail=version, consequence="Jobs find it without requirements.txt.")
 
 
 def measure_capacity(folder: Path) -> MachineCapacity:

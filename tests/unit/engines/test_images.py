@@ -1,3 +1,4 @@
+import importlib.metadata
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -80,8 +81,32 @@ def test_a_framework_that_is_not_installed_gets_a_note(images: Images) -> None:
     environment = images.environment("tensorflow-training:2.19.0-cpu-py312")
 
     assert environment.notes == (
-        "The image tensorflow-training:2.19.0-cpu-py312 maps to an environment with no tensorflow.",
+        "The image tensorflow-training:2.19.0-cpu-py312 maps to an environment with no tensorflow; "
+        f"`{sys.executable} -m pip install tensorflow` brings it.",
     )
+    assert images.environment("tensorflow-training:latest").notes, "the image promises it, whatever the version"
+
+
+@pytest.mark.parametrize(
+    ("installed", "image"),
+    [
+        (("torch", "scikit-learn"), "pytorch-training:latest"),
+        (("scikit-learn", "xgboost"), "sagemaker-scikit-learn:latest"),
+        ((), "trainyard-python:latest"),
+    ],
+)
+def test_the_default_image_is_one_whose_framework_is_there(
+    tmp_path: Path, installed: tuple[str, ...], image: str
+) -> None:
+    images = Images(tmp_path / "images.toml", version_of=lambda package: "1.0" if package in installed else None)
+    assert images.default_image() == image
+    assert images.environment(image).notes == ()
+
+
+def test_a_mapped_framework_comes_before_plain_python(tmp_path: Path) -> None:
+    images = Images(tmp_path / "images.toml", version_of=lambda _: None)
+    images.map("pytorch-training:2.6", sys.executable)
+    assert images.default_image() == "pytorch-training:latest"
 
 
 def test_numbers_that_only_one_side_names_do_not_differ(images: Images) -> None:
@@ -276,3 +301,7 @@ def test_a_wrong_file_is_refused_with_its_path(file: Path, images: Images, text:
 def test_the_version_of_an_installed_package_is_known() -> None:
     assert installed_version("pytest") == pytest.__version__
     assert installed_version("no-such-package") is None
+
+
+def test_xgboost_for_processors_alone_is_xgboost_too() -> None:
+    assert installed_version("xgboost") == importlib.metadata.version("xgboost-cpu")

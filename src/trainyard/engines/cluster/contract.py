@@ -50,7 +50,8 @@ class ClusterNode:
 class FileChunk:
     """Bytes of a file in an instance's folder, from `offset` on. Files there only grow, or are removed as a whole.
 
-    `path` is relative to the folder. `is_removed` says that the file is gone, as when a log exceeds its size limit.
+    The facts about programs are replaced as a whole; `offset` is their version then, see mirror.py. `path` is relative
+    to the folder. `is_removed` says that the file is gone, as when a log exceeds its size limit.
     """
 
     path: str
@@ -126,8 +127,8 @@ class InstanceRunner(Protocol):
     ) -> PullResult:
         """Renew the lease, put new commands into the mailbox, and return what is new.
 
-        `cursors` are the sizes of the files that the yard has. Waits up to `wait_s` for something new. A stamp from
-        before the machine's last boot, or an empty one, renews nothing.
+        `cursors` are the sizes of the files that the yard has, or the versions of those that are replaced. Waits up to
+        `wait_s` for something new. A stamp from before the machine's last boot, or an empty one, renews nothing.
         """
         ...
 

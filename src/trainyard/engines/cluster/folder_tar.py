@@ -22,8 +22,8 @@ from trainyard.foundation.disk import reserve_of
 from trainyard.foundation.errors import Corrupt
 
 PART_BYTES = 4 << 20
-# Limits on all files together. instance/agent/results/artifacts.py packs no more than this: it fails the job, and what
-# exceeds the limits has to be copied only so far that it notices.
+# Limits on all files together. instance/agent/results/merged_tree.py allows no more than this: it fails the job, and
+# what exceeds the limits has to be copied only so far that it notices.
 MAX_DEPTH = 200
 MAX_HOLE_BYTES = 64 * 1024**3
 MAX_ENTRIES = 500_000

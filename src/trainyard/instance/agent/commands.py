@@ -1,8 +1,8 @@
 """Reads the commands that the yard puts into the mailbox of an instance, and watches the lease if there is one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from trainyard.link.contract import INTERRUPTED, LEASE, CommandKind
+from trainyard.link.contract import INTERRUPTED, LEASE, Command, CommandKind
 from trainyard.link.lease import Lease
 from trainyard.link.mailbox import Mailbox
 
@@ -21,6 +21,7 @@ class CommandReader:
 
     `stop_reason` is None until the instance must stop; with `is_killed` everything must end at once. A lease stops the
     instance when only the grace period is left of it. When it has run out, `give_up` is called and does not return.
+    `profiler_changes` has what commands about profiling asked for last, by member.
     """
 
     def __init__(
@@ -42,6 +43,8 @@ class CommandReader:
         self.stop_reason: str | None = None
         self.is_killed = False
         self._killed_at = 0.0
+        self._profiling: list[Command] = []
+        self.profiler_changes: dict[str, object] = {}
 
     def poll(self) -> None:
         """Read the commands that have arrived since the last poll."""
@@ -54,6 +57,9 @@ class CommandReader:
             if command.kind is CommandKind.KILL:
                 self._killed_at = self._killed_at if self.is_killed else now
                 self.is_killed = True
+            elif command.kind is CommandKind.PROFILE:
+                self._profiling.append(command)
+                self.profiler_changes.update(command.payload)
             elif self.stop_reason in (None, INTERRUPTED):
                 # A user may also stop a job that is being interrupted.
                 self.stop_reason = str(command.payload.get("reason") or "user")
@@ -69,6 +75,11 @@ class CommandReader:
         if self._lease is None:
             return wanted_s
         return min(wanted_s, max(0.0, self._lease.left_s - self._lease_grace_s * _STORING_SHARE))
+
+    def take_profiling(self) -> Sequence[Command]:
+        """Return the commands about profiling that have arrived since the last call, in order."""
+        taken, self._profiling = self._profiling, []
+        return taken
 
     def is_killed_for(self, seconds: float) -> bool:
         """Whether a kill command arrived at least this long ago."""

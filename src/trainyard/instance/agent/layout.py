@@ -2,17 +2,18 @@
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from trainyard.foundation.confined import ConfinedFolder
 from trainyard.instance.agent.program.configuration import config_files
+from trainyard.instance.agent.program.platform_files import CHECKPOINTS, channel_manifests
 from trainyard.link.contract import InstanceSpec
-from trainyard.link.event_protocol import SOCKET
+from trainyard.link.event_protocol import SOCKET, STEP_TIMES
 from trainyard.link.folders import InstanceFolder, extra_folders
 
 _FOLDERS = (
     "code",
-    "checkpoints",
     "input/config",
     "input/data",
     "model",
@@ -54,11 +55,25 @@ def create_layout(folder: InstanceFolder, spec: InstanceSpec, owner: ProgramUser
         root.make_folder(folder.scratch.name).close()
         root.make_folder(folder.launch.name, owner=owner.uid).close()
         with root.make_folder(folder.ml.name, owner=owner.uid) as ml:
-            for name in (*_FOLDERS, *_DEBUGGER_FOLDERS) if spec.debugger else _FOLDERS:
+            for name in _folders(spec):
                 ml.make_folder(name, owner=owner.uid).close()
             with ml.open_folder("input/config") as config:
                 for name, values in config_files(spec).items():
                     config.replace_file(name, json.dumps(values).encode(), owner=owner.uid)
+            with ml.open_folder("input/data") as data:
+                for name, manifest in channel_manifests(spec):
+                    data.replace_file(name, manifest, owner=owner.uid)
         for path in extra_folders(folder, spec).values():
             with root.make_folder(str(path.parent.relative_to(folder.root))) as parent:
                 parent.make_folder(path.name, owner=owner.uid).close()
+
+
+def _folders(spec: InstanceSpec) -> Iterator[str]:
+    yield from _FOLDERS
+    # As on SageMaker, not if the checkpoints of the job are elsewhere.
+    if spec.checkpoint is None or spec.checkpoint.path == CHECKPOINTS:
+        yield "checkpoints"
+    if spec.debugger:
+        yield from _DEBUGGER_FOLDERS
+    if spec.profiler:
+        yield STEP_TIMES

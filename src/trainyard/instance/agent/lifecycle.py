@@ -16,6 +16,8 @@ from trainyard.instance.agent.data.channels import has_empty_shard, require_fold
 from trainyard.instance.agent.data.checkpoint_sync import SyncedFolders
 from trainyard.instance.agent.data.object_store import open_store
 from trainyard.instance.agent.data.pipes import PipeChannels
+from trainyard.instance.agent.data.profile_uploads import ProfileUploads
+from trainyard.instance.agent.data.progress import DownloadProgress
 from trainyard.instance.agent.data.remote_files.mounts import RemoteMounts, is_streamed
 from trainyard.instance.agent.layout import create_layout
 from trainyard.instance.agent.program.code import fetch_code
@@ -83,6 +85,7 @@ class Instance:
         self._pipes = PipeChannels(context.folder, context.spec, context.owner)
         self._remote = RemoteMounts(context.folder, context.spec, reports=context.reports)
         self._synced = SyncedFolders(context)
+        self._profiles = ProfileUploads(context, context.spec.profiler) if context.spec.profiler is not None else None
         self._debugger: Debugger | None = None
 
     def run(self) -> InstanceOutcome:
@@ -100,6 +103,8 @@ class Instance:
         finally:
             self._remote.close()
             self._synced.close()
+            if self._profiles is not None:
+                self._profiles.close()
             self._output.close()
             if self._debugger is not None:
                 self._debugger.close()
@@ -112,7 +117,11 @@ class Instance:
             self._prepare()
         self._reports.report_status("Training", "Training image download completed. Training in progress.")
         training = (SandboxedTraining if self._spec.container is None else ContainerTraining)(
-            self._context, pipes=self._pipes, network=self._network, debugger=self._debugger
+            self._context,
+            pipes=self._pipes,
+            network=self._network,
+            debugger=self._debugger,
+            watches=[self._profiles] if self._profiles is not None else [],
         )
         self._synced.start()
         self._remote.start()
@@ -121,6 +130,8 @@ class Instance:
         if not end.is_killed and end.stop_reason is None:
             self._note_unopened_pipes()
         sync_failure = self._finish_syncing()
+        if self._profiles is not None:
+            self._profiles.finish(self._check_kill)
         outcome = self._with_sync_failure(self._outcome(end, training), sync_failure)
         if outcome.reason in _CONTINUES_ELSEWHERE:
             return outcome
@@ -181,7 +192,11 @@ class Instance:
         with closing(open_store(spec.objects, check=check)) as store:
             channels, cache = self._mount_channels(), ChannelFileCache(spec, root)
             missing = [cache.link_cached_files(channel) for channel in channels]
-            stage_channels(store, missing, account=spec.account, root=root, check=check)
+            size_bytes = sum(sum(channel.sizes) for channel in missing)
+            progress = DownloadProgress(size_bytes, self._reports.report_download, check=check)
+            stage_channels(
+                store, missing, account=spec.account, root=root, check=progress.check, on_bytes=progress.count
+            )
             cache.store_files(channels)
             fetch_code(store, spec, self._folder.ml, check=check)
             self._fetch_debugger_files(store)
@@ -258,6 +273,7 @@ class Instance:
             rank=failed.rank if failed else only_rank(self._spec),
             is_server=failed is not None and failed.rank is None,
             at_us=failed.at_us if failed else end.at_us,
+            is_isolated=self._spec.is_isolated,
         )
 
 

@@ -21,6 +21,15 @@ def _call(module: str, function: str, *arguments: Any) -> None:
     names[function](*arguments)
 
 
+def _boot(module: str) -> list[str]:
+    """Return the command that runs the main function of a module of the agent's version of this package."""
+    package = os.path.dirname(os.path.dirname(_HERE))
+    names: dict[str, Any] = {"__file__": os.path.join(package, "foundation", "interpreter.py")}
+    with open(names["__file__"], "rb") as file:
+        exec(file.read(), names)
+    return [sys.executable, "-I", "-S", "-c", names["boot_code"](module), package]
+
+
 def _run_next() -> None:
     """Run the sitecustomize that the interpreter would have found without this folder."""
     spec = PathFinder.find_spec(__name__, [entry for entry in sys.path if os.path.abspath(entry) != _HERE])
@@ -35,6 +44,9 @@ def _run_next() -> None:
 if os.environ.get("TRAINYARD_STACKS"):
     _call("stacks", "dump_stacks_on_signal", os.environ["TRAINYARD_STACKS"])
 _call("gloo_exit", "wait_for_gloo_at_exit")
+_call("user_packages", "find_user_packages")
+if os.environ.get("SM_MASTER_PORT"):
+    _call("sdk_drivers", "adapt_driver", os.environ, _boot)
 if os.environ.get("TRAINYARD_HOOK"):
     _call("import_watcher", "attach_on_import", os.environ)
 _run_next()

@@ -155,7 +155,7 @@ class SimulatedEngine:
             if not agent.folder.spec.exists():
                 raise NotFound("instance", instance.name)
             command = Mailbox(agent.folder.mailbox).put(kind, payload)
-            if agent.is_alive:
+            if agent.is_alive and kind is not CommandKind.PROFILE:
                 agent.end("stopped", reason=str((payload or {}).get("reason", "")))
             return command
 

@@ -11,7 +11,7 @@ from trainyard.engines.cluster import folder_tar
 from trainyard.engines.cluster.folder_tar import FolderTar, unpack_folder
 from trainyard.foundation.confined import remove_tree
 from trainyard.foundation.errors import Corrupt
-from trainyard.instance.agent.results import artifacts
+from trainyard.instance.agent.results import merged_tree
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def nested(tmp_path: Path) -> Iterator[Path]:
 def test_endlessly_nested_folders_are_copied_deeper_than_they_are_packed(nested: Path, tmp_path: Path) -> None:
     unpack_folder(tar_of(nested).read, tmp_path / "there")
 
-    assert artifacts._MAX_DEPTH < depth_of(tmp_path / "there") < 2500
+    assert merged_tree._MAX_DEPTH < depth_of(tmp_path / "there") < 2500
 
 
 def nest(folder: Path, levels: int) -> None:
@@ -199,8 +199,8 @@ def test_holes_that_are_packed_are_copied_and_take_no_space(tmp_path: Path, monk
 
 
 def test_packing_refuses_the_same_holes() -> None:
-    assert folder_tar.MAX_HOLE_BYTES == artifacts._MAX_HOLE_BYTES
-    assert folder_tar.MAX_ENTRIES == artifacts._MAX_ENTRIES
+    assert folder_tar.MAX_HOLE_BYTES == merged_tree._MAX_HOLE_BYTES
+    assert folder_tar.MAX_ENTRIES == merged_tree._MAX_ENTRIES
 
 
 def test_nothing_is_unpacked_through_a_link(tmp_path: Path, canary: Path) -> None:

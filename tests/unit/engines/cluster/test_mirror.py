@@ -1,6 +1,8 @@
 """A mirror is what the node had at some moment, whoever dies."""
 
 import fcntl
+import json
+import os
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,12 +15,20 @@ from trainyard.engines.cluster.mirror import MirrorUpdate, apply_chunks, collect
 from trainyard.formats.logs import LogReader, LogWriter
 from trainyard.formats.logs.segments import RECORD_BYTES, segments_of
 from trainyard.formats.metrics import Point, PointsFile, series_file
+from trainyard.formats.profiles.contract import HardwareMetric, HardwareSeries
+from trainyard.formats.profiles.hardware_reader import read_hardware
+from trainyard.formats.profiles.hardware_segments import hardware_segments
+from trainyard.formats.profiles.hardware_writer import HardwareWriter
+from trainyard.formats.profiles.step_times import FACTS_SUFFIX, HEADER, TRAIN, StepRow, encode_row
 from trainyard.foundation.errors import Conflict, Corrupt
 from trainyard.link.contract import FrameKind
 from trainyard.link.folders import InstanceFolder
 from trainyard.link.spool import SpoolWriter, last_frame, read_frames
 
 SEGMENT = 4096
+
+SERIES = HardwareSeries(HardwareMetric.CPU_PERCENT)
+OTHER = HardwareSeries(HardwareMetric.MEMORY_PERCENT)
 
 
 @pytest.fixture
@@ -39,15 +49,17 @@ class Agent:
         self.folder = folder
         self.spool = SpoolWriter(folder.spool)
         self.log = LogWriter(folder.logs, segment_bytes=SEGMENT)
+        self.samples = HardwareWriter(folder.hardware, segment_bytes=SEGMENT)
         self._random = random_
         self._written = 0
 
     def work(self) -> None:
         self._written += 1
-        self._random.choice((self._report, self._print, self._measure, self._note))()
+        self._random.choice((self._report, self._print, self._measure, self._note, self._sample, self._step))()
 
     def end(self) -> None:
         self.log.close()
+        self.samples.close()
         self.spool.append(FrameKind.ENDED, {"outcome": "completed"}, at_us=self._written)
         self.spool.close()
 
@@ -60,6 +72,25 @@ class Agent:
     def _measure(self) -> None:
         series = series_file(self.folder.metrics, self._random.choice(("loss", "a/b c", "lr")))
         PointsFile(series).append([Point.of(float(self._written), self._written)], durable=False)
+
+    def _sample(self) -> None:
+        series = [SERIES, OTHER][: self._random.randrange(1, 3)]
+        self.samples.begin(series, 1_000_000)
+        self.samples.append(self._written, [float(self._written)] * len(series))
+        self.samples.flush()
+        PointsFile(series_file(self.folder.hardware, "CPUUtilization")).append(
+            [Point.of(float(self._written), self._written)], durable=False
+        )
+
+    def _step(self) -> None:
+        self.folder.steps.mkdir(exist_ok=True)
+        row = StepRow(self._written, 1, TRAIN, self._written, self._written + 1, [0] * 8)
+        with (self.folder.steps / "worker_0.steps").open("ab") as file:
+            file.write(encode_row(row) if file.tell() else HEADER + encode_row(row))
+        # As the agent copies facts: whole files, which take the place of the ones before.
+        new = self.folder.steps / "worker_0.json.part"
+        new.write_text(json.dumps({"threads": self._written % 10}))
+        new.replace(self.folder.steps / "worker_0.json")
 
     def _note(self) -> None:
         with self.folder.agent_log.open("a") as file:
@@ -77,9 +108,13 @@ def contents(folder: InstanceFolder) -> dict[str, bytes]:
 
 
 def interrupted(chunks: Sequence[FileChunk], random_: random.Random) -> list[FileChunk]:
-    """What is applied of chunks when the one who applies is killed: some, and a part of the next."""
+    """What is applied of chunks when the one who applies is killed: some, and a part of the next if it is appended."""
     count = random_.randrange(len(chunks) + 1)
-    cut = [replace(chunk, data=chunk.data[: random_.randrange(len(chunk.data) + 1)]) for chunk in chunks[count:][:1]]
+    cut = [
+        replace(chunk, data=chunk.data[: random_.randrange(len(chunk.data) + 1)])
+        for chunk in chunks[count:][:1]
+        if is_grown(chunk.path)
+    ]
     return [*chunks[:count], *cut]
 
 
@@ -94,12 +129,16 @@ def test_a_mirror_is_true_at_every_moment_and_whole_in_the_end(
             agent.work()
         found = collect_update(node, mirrored_sizes(mirror), limit_bytes=random_.choice((100, 2000, 1 << 20)))
         apply_chunks(mirror, interrupted(found.chunks, random_))
-        assert all(contents(node)[path].startswith(data) for path, data in contents(mirror).items())
+        assert all(contents(node)[path].startswith(data) for path, data in contents(mirror).items() if is_grown(path))
         assert_readable(mirror)
     agent.end()
     while not pull(node, mirror, limit_bytes=random_.choice((100, 2000))).is_all:
         assert_readable(mirror)
     assert contents(mirror) == contents(node)
+
+
+def is_grown(path: str) -> bool:
+    return not path.endswith(FACTS_SUFFIX)
 
 
 def assert_readable(mirror: InstanceFolder) -> None:
@@ -108,6 +147,8 @@ def assert_readable(mirror: InstanceFolder) -> None:
         assert segment.count == segment.index_file.stat().st_size // RECORD_BYTES
     for event in LogReader(mirror.logs).scan():
         assert event.text.startswith("line ")
+    samples = read_hardware(mirror.hardware)
+    assert samples.series.get(SERIES, samples.times_us).tolist() == samples.times_us.tolist()
     frames = read_frames(mirror.spool, 0).frames
     assert [frame.sequence for frame in frames] == list(range(1, len(frames) + 1))
 
@@ -189,6 +230,53 @@ def test_log_segments_dropped_by_the_limit_leave_the_mirror_too(node: InstanceFo
     assert [event.text[:6] for event in LogReader(mirror.logs).scan()] == [f"line {n}" for n in (0, 1, 2, 6, 7, 8, 9)]
 
 
+def test_samples_dropped_by_the_limit_leave_the_mirror_too(node: InstanceFolder, mirror: InstanceFolder) -> None:
+    with HardwareWriter(node.hardware, limit_bytes=4000, segment_bytes=400) as samples:
+        samples.begin([SERIES], 1_000_000)
+        for number in range(1, 500):
+            samples.append(number, [number])
+            samples.flush()
+            if number % 40 == 0:
+                pull(node, mirror)
+    pull(node, mirror)
+
+    assert contents(mirror) == contents(node)
+    assert len(read_hardware(mirror.hardware)) < 499
+
+
+def test_a_sample_that_is_being_written_is_not_copied(node: InstanceFolder, mirror: InstanceFolder) -> None:
+    with HardwareWriter(node.hardware) as samples:
+        samples.begin([SERIES], 1_000_000)
+        samples.append(1, [1.0])
+    (segment,) = hardware_segments(node.hardware)
+    whole = segment.file.read_bytes()
+    segment.file.write_bytes(whole + b"\x02\0\0\0\0")
+
+    assert pull(node, mirror).is_all
+
+    assert contents(mirror) == {f"hardware/{segment.file.name}": whole}
+
+
+def test_facts_are_replaced_when_they_change_even_by_no_byte_more(node: InstanceFolder, mirror: InstanceFolder) -> None:
+    node.steps.mkdir()
+    facts = node.steps / "worker_0.json"
+    for count, value in enumerate((b'{"threads": 1}', b'{"threads": 2}', b"{}", b""), 1):
+        facts.write_bytes(value)
+        os.utime(facts, ns=(count * 1_000_000, count * 1_000_000))
+        assert [chunk.path for chunk in pull(node, mirror).chunks] == ["steps/worker_0.json"]
+        assert contents(mirror) == {"steps/worker_0.json": value}
+        assert pull(node, mirror) == MirrorUpdate([], is_all=True)
+
+
+def test_facts_that_exceed_a_small_budget_come_in_the_end(node: InstanceFolder, mirror: InstanceFolder) -> None:
+    node.steps.mkdir()
+    (node.steps / "worker_0.steps").write_bytes(b"x" * 90)
+    (node.steps / "worker_0.json").write_bytes(b"y" * 500)
+    while not pull(node, mirror, limit_bytes=100).is_all:
+        pass
+    assert contents(mirror) == contents(node)
+
+
 def test_a_node_that_lost_everything_takes_nothing_from_the_mirror(
     node: InstanceFolder, mirror: InstanceFolder, tmp_path: Path
 ) -> None:
@@ -227,6 +315,12 @@ def test_a_piece_that_would_leave_a_gap_is_refused(mirror: InstanceFolder) -> No
         FileChunk("spec.json", 0, b"x"),
         FileChunk("logs/../spec.json", 0, b"x"),
         FileChunk("metrics/a/b.points", 0, b"x"),
+        FileChunk("hardware/a/b.points", 0, b"x"),
+        FileChunk("hardware/1.samples", 0, b"x"),
+        FileChunk("steps/../spec.json", 0, b"x"),
+        FileChunk("steps/worker_0/1.json", 0, b"x"),
+        FileChunk("steps/worker_0.json", 0, b"", is_removed=True),
+        FileChunk("hardware/CPUUtilization.points", 0, b"", is_removed=True),
         FileChunk("spool", 0, b"", is_removed=True),
     ],
 )

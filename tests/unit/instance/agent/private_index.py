@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import hashlib
 import threading
 from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,7 +25,7 @@ class PrivateIndex:
 
 @contextlib.contextmanager
 def private_index(files: Sequence[Path], *, link: str = "/packages/{name}") -> Iterator[PrivateIndex]:
-    """Serve some wheels; `link` builds the link to one on its pages."""
+    """Serve some wheels; `link` builds the link to one on its pages, from its name and digest."""
     expected = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
     stored = {file.name: file.read_bytes() for file in files}
 
@@ -38,7 +39,10 @@ def private_index(files: Sequence[Path], *, link: str = "/packages/{name}") -> I
                 wanted = self.path.removeprefix("/private/simple/").strip("/")
                 names = [name for name in stored if name.partition("-")[0] == wanted]
                 address = index.address
-                links = "".join(f'<a href="{link.format(name=name, address=address)}">{name}</a>' for name in names)
+                links = "".join(
+                    f'<a href="{link.format(name=name, address=address, digest=_digest(stored[name]))}">{name}</a>'
+                    for name in names
+                )
                 self._answer(200 if names else 404, f"<html><body>{links}</body></html>".encode())
             else:
                 self._answer(200, b"the secret of the index")
@@ -66,3 +70,7 @@ def private_index(files: Sequence[Path], *, link: str = "/packages/{name}") -> I
     finally:
         server.shutdown()
         server.server_close()
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

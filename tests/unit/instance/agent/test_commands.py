@@ -69,6 +69,23 @@ def test_a_kill_may_follow_a_stop(mailbox: Mailbox) -> None:
     assert orders.is_killed
 
 
+def test_commands_about_profiling_stop_nothing_and_are_taken_once(mailbox: Mailbox) -> None:
+    commands = CommandReader(mailbox, monotonic=Hands())
+    mailbox.put(CommandKind.PROFILE, {"interval_ms": 100})
+    mailbox.put(CommandKind.PROFILE, {"steps": 5})
+    commands.check()
+    assert [dict(each.payload) for each in commands.take_profiling()] == [{"interval_ms": 100}, {"steps": 5}]
+    assert commands.take_profiling() == []
+
+
+def test_the_latest_commands_say_how_to_profile(mailbox: Mailbox) -> None:
+    commands = CommandReader(mailbox, monotonic=Hands())
+    for payload in ({"interval_ms": 100, "is_exported": True}, {"interval_ms": 200}):
+        mailbox.put(CommandKind.PROFILE, payload)
+    commands.check()
+    assert commands.profiler_changes == {"interval_ms": 200, "is_exported": True}
+
+
 def test_the_mailbox_is_not_read_more_often_than_needed(mailbox: Mailbox) -> None:
     now = 100.0
     orders = CommandReader(mailbox, monotonic=lambda: now)

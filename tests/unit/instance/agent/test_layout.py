@@ -10,7 +10,7 @@ from tests.unit.instance.agent.samples import RECORDED, changed
 from trainyard.foundation.confined import ConfinedFolder
 from trainyard.instance.agent.layout import ProgramUser, create_layout
 from trainyard.instance.agent.program.configuration import config_files
-from trainyard.link.contract import DebuggerSpec, SyncSpec
+from trainyard.link.contract import ChannelSpec, DebuggerSpec, SyncSpec
 from trainyard.link.folders import InstanceFolder, extra_folders
 
 OTHER_USER = 50_001
@@ -23,6 +23,21 @@ def test_the_folders_of_the_contract_are_there(tmp_path: Path) -> None:
     found = {str(path.relative_to(tmp_path / "ml")) for path in (tmp_path / "ml").rglob("*") if path.is_dir()}
     assert {"code", "model", "input/config", "input/data", "output/data", "output/intermediate"} <= found
     assert {"checkpoints", "output/metrics/sagemaker"} <= found
+
+
+@pytest.mark.parametrize(("path", "is_there"), [("/state", False), ("/opt/ml/checkpoints", True)])
+def test_a_job_whose_checkpoints_are_elsewhere_has_no_folder_for_them(
+    tmp_path: Path, path: str, *, is_there: bool
+) -> None:
+    spec = changed(checkpoint=SyncSpec("s3://b/ck", path), extra_paths=("/state",))
+    create_layout(InstanceFolder(tmp_path), spec, ProgramUser(None))
+    assert (tmp_path / "ml" / "checkpoints").exists() == is_there
+
+
+def test_each_file_channel_has_its_manifest_beside_it(tmp_path: Path) -> None:
+    spec = changed(channels=[ChannelSpec("train", "File", "data", "set/", ["set/1"])])
+    create_layout(InstanceFolder(tmp_path), spec, ProgramUser(None))
+    assert (tmp_path / "ml/input/data/train-manifest").read_text() == "set/\ns3://data/set/1\n"
 
 
 def test_the_configuration_files_hold_json(tmp_path: Path) -> None:

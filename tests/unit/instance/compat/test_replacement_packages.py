@@ -128,8 +128,6 @@ def test_smdebug_that_is_installed_beside_ours_is_used(installed: Path) -> None:
     ("module", "sentence"),
     [
         ("mxnet", "MXNet has been retired"),
-        ("profiler", "not yet the profiler"),
-        ("profiler.analysis.notebook_utils.timeline_charts", "not yet the profiler"),
         ("tensorflow", "needs TensorFlow"),
     ],
 )

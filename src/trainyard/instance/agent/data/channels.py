@@ -1,8 +1,8 @@
 """Stages File and FastFile channels: their objects become files.
 
-The files are hard links to the store's own, so nothing is copied; those of a remote S3 are downloaded. They lie in a
-folder that no program sees: a sandbox shows it copy-on-write or read-only, see `channel_paths.py`. So a program can
-change its channels as it likes and never changes a stored object.
+The files are hard links to the store's own, so nothing is copied; encrypted objects are decrypted into new files, and
+those of a remote S3 are downloaded. They lie in a folder that no program sees: a sandbox shows it copy-on-write or
+read-only, see `channel_paths.py`. So a program can change its channels as it likes and never changes a stored object.
 """
 
 import errno
@@ -18,11 +18,13 @@ from trainyard.foundation.errors import NotFound
 from trainyard.foundation.locations import BucketRef, Location
 from trainyard.instance.agent.results.failure import CannotRun, FailureKind, absence
 from trainyard.link.contract import ChannelSpec
-from trainyard.objects.contract import ObjectAccess, ObjectReplaced
+from trainyard.objects.contract import HasLocalFile, ObjectAccess, ObjectReader, ObjectReplaced
+from trainyard.objects.encryption.keys import KeyUnusable
 from trainyard.objects.filesystem import FilesystemObjects, StoredFile
 
 _NAME_BYTES = 255
 _BATCH_OBJECTS = 1000
+_CHUNK_BYTES = 1 << 20
 _NO_PATH = "its key is not a path that a file can have"
 _CLASH = "the key of another object in the channel is a part of its key"
 _CANNOT_LINK = frozenset({errno.EXDEV, errno.EMLINK, errno.EPERM, errno.ENOENT, errno.EOPNOTSUPP})
@@ -30,9 +32,18 @@ _CANNOT_COPY_IN_KERNEL = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, err
 
 
 def stage_channels(
-    store: ObjectAccess, channels: Sequence[ChannelSpec], *, account: str, root: Path, check: Callable[[], None]
+    store: ObjectAccess,
+    channels: Sequence[ChannelSpec],
+    *,
+    account: str,
+    root: Path,
+    check: Callable[[], None],
+    on_bytes: Callable[[int], None] | None = None,
 ) -> None:
-    """Fill a folder below `root` for each channel; CannotRun when one cannot be staged or the disk is too small."""
+    """Fill a folder below `root` for each channel; CannotRun when one cannot be staged or the disk is too small.
+
+    Threads call `on_bytes` with the size of each piece that has been downloaded.
+    """
     if channels and not isinstance(store, FilesystemObjects):
         from trainyard.instance.agent.data.downloads import require_space
 
@@ -42,11 +53,17 @@ def stage_channels(
         require_space(root, size_bytes, what=f"the data of {'channels' if len(channels) > 1 else 'channel'} {names}")
     for channel in channels:
         bucket = BucketRef(account, channel.bucket)
-        stage_channel(store, channel, bucket=bucket, folder=root / channel.name, check=check)
+        stage_channel(store, channel, bucket=bucket, folder=root / channel.name, check=check, on_bytes=on_bytes)
 
 
 def stage_channel(
-    store: ObjectAccess, channel: ChannelSpec, *, bucket: BucketRef, folder: Path, check: Callable[[], None]
+    store: ObjectAccess,
+    channel: ChannelSpec,
+    *,
+    bucket: BucketRef,
+    folder: Path,
+    check: Callable[[], None],
+    on_bytes: Callable[[int], None] | None = None,
 ) -> None:
     """Create and fill the folder of a channel. Calls `check` now and then, which may raise.
 
@@ -55,13 +72,14 @@ def stage_channel(
     """
     folder.mkdir(parents=True, exist_ok=True)
     if not isinstance(store, FilesystemObjects):
-        _download(store, channel, bucket=bucket, folder=folder, check=check)
+        _download(store, channel, bucket=bucket, folder=folder, check=check, on_bytes=on_bytes)
         return
-    staging = _StagingFolder(store, str(folder))
+    staging = _StagingFolder(store, str(folder), check)
     for first in range(0, len(channel.keys), _BATCH_OBJECTS):
         keys = channel.keys[first : first + _BATCH_OBJECTS]
         etags = channel.etags[first : first + _BATCH_OBJECTS] or [""] * len(keys)
         files = store.stored_files(bucket, keys)
+        _require_space(channel, folder, files)
         for key, etag, file in zip(keys, etags, files, strict=True):
             check()
             _stage_object(staging, channel, Location(bucket, key), etag=etag, file=file)
@@ -134,12 +152,23 @@ def copy_file(descriptor: int, target: FileIO) -> None:
         shutil.copyfileobj(source, target, 1 << 20)
 
 
+def copy_object(reader: ObjectReader, target: FileIO, *, check: Callable[[], None]) -> None:
+    """Copy an open object to a new file, decrypted if the store keeps it encrypted."""
+    if isinstance(reader, HasLocalFile):
+        copy_file(reader.file.fileno(), target)
+        return
+    for offset in range(0, reader.info.size, _CHUNK_BYTES):
+        check()
+        target.write(reader.read(offset, _CHUNK_BYTES))
+
+
 class _StagingFolder:
     """Fills a folder with the objects of a channel. Paths are plain strings, because there are many."""
 
-    def __init__(self, store: FilesystemObjects, folder: str) -> None:
+    def __init__(self, store: FilesystemObjects, folder: str, check: Callable[[], None]) -> None:
         self._store = store
         self._folder = folder
+        self._check = check
         self._made = {""}
 
     def make_folder(self, path: str) -> None:
@@ -152,17 +181,27 @@ class _StagingFolder:
     def put(self, where: Location, path: str, *, etag: str, file: StoredFile | None) -> None:
         """Link or copy an object; Replaced when it does not have the given ETag.
 
-        A file that this user may not write is copied, because the program could not write to a link to it either.
+        A file that this user may not write is copied, because the program could not write to a link to it either. An
+        encrypted object is decrypted here: this folder is the job's own.
         """
         target = f"{self._folder}/{path}"
-        if file is not None and _is_own(file.path):
+        if file is not None and not file.is_sealed and _is_own(file.path):
             _require_etag(where, etag, file.etag)
             if link_file(file.path, target):
                 return
         with self._store.open(where) as reader:
             _require_etag(where, etag, reader.info.etag)
             with Path(target).open("xb", buffering=0) as copy:
-                copy_file(reader.file.fileno(), copy)
+                copy_object(reader, copy, check=self._check)
+
+
+def _require_space(channel: ChannelSpec, folder: Path, files: Sequence[StoredFile | None]) -> None:
+    """Raise CannotRun when the disk is too small for the decrypted copies of these files."""
+    size_bytes = sum(file.size for file in files if file is not None and file.is_sealed)
+    if size_bytes:
+        from trainyard.instance.agent.data.downloads import require_space
+
+        require_space(folder, size_bytes, what=f"the decrypted data of channel {channel.name}")
 
 
 def _require_etag(where: Location, expected: str, actual: str) -> None:
@@ -184,6 +223,8 @@ def _stage_object(
             staging.put(where, path, etag=etag, file=file)
     except NotFound as error:
         raise _unusable(where, channel, f"it {absence(was_listed=bool(etag))}") from error
+    except KeyUnusable as error:
+        raise _unusable(where, channel, f"it cannot be decrypted: {error.message.removesuffix('.')}") from error
     except ObjectReplaced as error:
         raise _unusable(where, channel, "it was replaced since the job began to read the channel") from error
     except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
@@ -191,7 +232,13 @@ def _stage_object(
 
 
 def _download(
-    store: ObjectAccess, channel: ChannelSpec, *, bucket: BucketRef, folder: Path, check: Callable[[], None]
+    store: ObjectAccess,
+    channel: ChannelSpec,
+    *,
+    bucket: BucketRef,
+    folder: Path,
+    check: Callable[[], None],
+    on_bytes: Callable[[int], None] | None,
 ) -> None:
     from trainyard.instance.agent.data.downloads import download_files
     from trainyard.objects.remote.downloads import DownloadRequest
@@ -205,7 +252,7 @@ def _download(
         else:
             wanted.append(DownloadRequest(where, folder / path, etags[position], sizes[position]))
     if wanted:
-        download_files(store, wanted, what=f"channel {channel.name}", check=check)
+        download_files(store, wanted, what=f"channel {channel.name}", check=check, on_bytes=on_bytes)
 
 
 def _remote_files(channel: ChannelSpec, bucket: BucketRef) -> Iterator[tuple[Location, str, int]]:

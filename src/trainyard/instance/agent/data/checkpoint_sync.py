@@ -14,6 +14,7 @@ from trainyard.instance.agent.context import InstanceContext
 from trainyard.instance.agent.data.object_store import open_store
 from trainyard.instance.agent.data.sync.folder import FolderSync
 from trainyard.instance.agent.data.sync.upload import SyncedPath, UploadIdentity, catch_lease_signals
+from trainyard.instance.agent.program.platform_files import checkpoint_manifest
 from trainyard.instance.agent.results.failure import CannotRun, FailureKind
 from trainyard.link.contract import SyncSpec
 from trainyard.link.folders import host_path
@@ -46,11 +47,14 @@ class SyncedFolders:
             self._checkpoints = self._folder_sync(self._spec.checkpoint)
             try:
                 with closing(open_store(self._spec.objects, check=check)) as store:
-                    self._checkpoints.restore(store, owner=self._owner, check=check)
+                    keys = self._checkpoints.restore(store, owner=self._owner, check=check)
             except NotFound as error:
                 raise CannotRun(
                     f"The checkpoints cannot be restored: {error.message}", FailureKind.USER_ERROR
                 ) from error
+            with ConfinedFolder.open(self._folder.ml, "input/data") as data:
+                for name, manifest in checkpoint_manifest(self._spec, keys).items():
+                    data.replace_file(name, manifest, owner=self._owner.uid)
         if self._spec.tensorboard is not None:
             self._others.append(self._folder_sync(self._spec.tensorboard))
         if self._spec.debugger is not None:
@@ -96,7 +100,9 @@ class SyncedFolders:
             path,
             _location(spec.uri, self._spec.account),
             seen_as=spec.path,
-            writer=UploadIdentity(self._spec.job_name, self._spec.instance, len(self._spec.hosts) == 1),
+            writer=UploadIdentity(
+                self._spec.job_name, self._spec.instance, len(self._spec.hosts) == 1, self._spec.output_key
+            ),
             open_store=self._store,
             note=self._reports.note,
             is_frequently_written=is_frequently_written,

@@ -10,7 +10,7 @@ from trainyard.foundation.errors import NotFound, Unavailable
 from trainyard.foundation.locations import Location
 from trainyard.instance.agent.results.failure import CannotRun, FailureKind, absence
 from trainyard.objects.contract import IsRemote, ObjectAccess, ObjectReplaced, ObjectVersions
-from trainyard.objects.remote.downloads import DownloadRequest, ResolvedDownload, download, resolve_versions
+from trainyard.objects.remote.downloads import DownloadRequest, OnBytes, ResolvedDownload, download, resolve_versions
 
 # Attempts to download an object that keeps being replaced.
 _ATTEMPTS = 5
@@ -46,7 +46,12 @@ class FileTree:
 
 
 def download_files(
-    store: ObjectAccess, wanted: Sequence[DownloadRequest], *, what: str, check: Callable[[], None]
+    store: ObjectAccess,
+    wanted: Sequence[DownloadRequest],
+    *,
+    what: str,
+    check: Callable[[], None],
+    on_bytes: OnBytes | None = None,
 ) -> None:
     """Download objects and create their folders; `what` names them in messages.
 
@@ -59,7 +64,7 @@ def download_files(
         found = resolve_versions(_versions(store), wanted, check=check)
         size_bytes = sum(each.version.size for each in found)
         require_space(wanted[0].place.parent, size_bytes, what=what)
-        download(found, check=check)
+        download(found, check=check, on_bytes=on_bytes)
     except NotFound as error:
         where = Location(wanted[0].where.bucket, error.name)
         missing = absence(was_listed=any(each.etag for each in wanted))

@@ -16,7 +16,12 @@ def open_store(objects: ObjectsSpec, *, check: Callable[[], None] | None = None)
     if not objects.url:
         from trainyard.objects.filesystem import FilesystemObjects
 
-        return FilesystemObjects(Path(objects.folder), reserve_bytes=objects.reserve_bytes)
+        return FilesystemObjects(
+            Path(objects.folder),
+            reserve_bytes=objects.reserve_bytes,
+            keys=Path(objects.keys) if objects.keys else None,
+            master_key_file=Path(objects.master_key_file) if objects.master_key_file else None,
+        )
     if objects.url == SERVED:
         return _open_served(objects)
     from trainyard.objects.remote.parallel import run_watched

@@ -35,6 +35,7 @@ from trainyard.instance.agent.data.pipe_objects import (
 from trainyard.instance.agent.results.failure import CannotRun, FailureKind, absence
 from trainyard.link.contract import ChannelSpec, InstanceSpec
 from trainyard.objects.contract import HasLocalFile, IsRemote, ObjectAccess, ObjectReader, ObjectReplaced
+from trainyard.objects.encryption.keys import KeyUnusable
 from trainyard.objects.filesystem import FilesystemObjects, StoredFile
 
 __all__ = ["FeedClosing", "FifoWriter", "PipeFeed"]
@@ -44,7 +45,7 @@ _CHUNK = 1 << 20
 _HELD_BYTES = 8 << 20
 _MAX_LINE_BYTES = 64 << 20
 _REFERENCE = "-ref"
-_OBJECT_ERRORS = (NotFound, Corrupt, Unavailable, OSError, EOFError, zlib.error)
+_OBJECT_ERRORS = (NotFound, Corrupt, Unavailable, KeyUnusable, OSError, EOFError, zlib.error)
 
 
 class PipeFeed:
@@ -97,8 +98,10 @@ class PipeFeed:
                         self._send_object(LocalPendingObject(store, self._ref(position), None), sink)
 
     def _send_file(self, folder: StoreFolder, file: StoredFile, position: int, sink: FifoWriter) -> bool:
-        """Send a file; False when it has been removed or is not the expected version."""
-        path, size, etag = file
+        """Send a file; False when it is encrypted, has been removed, or is not the expected version."""
+        path, size, etag, is_sealed = file
+        if is_sealed:
+            return False
         etags = self._channel.etags
         if etags[position] != etag if etags else self._objects.has_changed(position, etag):
             return False
@@ -157,6 +160,8 @@ class PipeFeed:
         """Turn an error into one that names the object and says what is wrong with it."""
         if isinstance(error, NotFound):
             return self._unusable(where, f"it {absence(was_listed=bool(self._channel.etags) or self._is_again)}")
+        if isinstance(error, KeyUnusable):
+            return self._unusable(where, f"it cannot be decrypted: {error.message}")
         if isinstance(error, ObjectReplaced):
             return self._unusable(where, "it was replaced since the job began to read the channel")
         if isinstance(error, (gzip.BadGzipFile, EOFError, zlib.error)):

@@ -10,13 +10,16 @@ from typing import Protocol, Self
 
 from trainyard.foundation.errors import Corrupt
 from trainyard.foundation.locations import Location
+from trainyard.objects.contract import HasLocalFile, ObjectReader
 from trainyard.objects.filesystem import FilesystemObjects, StoredFile
+from trainyard.objects.reader_files import ReaderFile
 
 # Objects that are looked up together.
 BATCH_OBJECTS = 500
 _READ = os.O_RDONLY | os.O_CLOEXEC
 # Bytes of other items in one batch.
 _BATCH_BYTES = 8 << 20
+_CHUNK_BYTES = 1 << 20
 
 
 class FeedClosing(Exception):
@@ -177,16 +180,19 @@ class LocalPendingObject:
         self._store = store
         self._file = file
 
-    def open(self) -> "LocalBody":
-        """Open that file, or the object anew if the file is gone."""
-        if self._file is not None:
+    def open(self) -> "LocalBody | DecryptedBody":
+        """Open that file, or the object anew if the file is gone or encrypted."""
+        if self._file is not None and not self._file.is_sealed:
             try:
                 descriptor = os.open(self._file.path, _READ)
             except FileNotFoundError:
                 pass
             else:
                 return LocalBody(descriptor, self._file.size, self._file.etag)
-        with self._store.open(self.ref.where) as reader:
+        reader = self._store.open(self.ref.where)
+        if not isinstance(reader, HasLocalFile):
+            return DecryptedBody(reader)
+        with reader:
             return LocalBody(os.dup(reader.file.fileno()), reader.info.size, reader.info.etag)
 
 
@@ -212,6 +218,33 @@ class LocalBody:
 
     def __exit__(self, *_: object) -> None:
         os.close(self._descriptor)
+
+
+class DecryptedBody:
+    """An encrypted object of the store, decrypted while it is sent."""
+
+    __slots__ = ("_reader", "_sent", "etag", "size")
+
+    def __init__(self, reader: ObjectReader) -> None:
+        self.size, self.etag = reader.info.size, reader.info.etag
+        self._reader = reader
+        self._sent = 0
+
+    def send(self, sink: FifoWriter, size: int) -> None:
+        end = self._sent + size
+        while self._sent < end:
+            data = self._reader.read(self._sent, min(_CHUNK_BYTES, end - self._sent))
+            sink.write(data)
+            self._sent += len(data)
+
+    def raw(self) -> io.RawIOBase:
+        return ReaderFile(self._reader)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._reader.close()
 
 
 def _next_batch(items: Iterator[bytes | ObjectRef]) -> list[bytes | ObjectRef | Exception]:

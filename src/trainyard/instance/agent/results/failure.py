@@ -1,6 +1,7 @@
 """Explains why an instance failed, in words a user can act on."""
 
 import errno
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -21,6 +22,18 @@ _TOO_MANY_TEXT = (
     "fork: retry: Resource temporarily",
 )
 _DISK_FULL_TEXT = ("[Errno 28]", "No space left on device", "[Errno 122]", "Disk quota exceeded")
+# What programs print that look for a host or a package, in a job that can reach neither.
+_UNREACHABLE_TEXT = (
+    "Name or service not known",
+    "Temporary failure in name resolution",
+    "failed to lookup address",
+    "Network is unreachable",
+    "No matching distribution found for",
+)
+_ISOLATION_ADVICE = (
+    "The job has EnableNetworkIsolation, so its program reaches no package index and no other host. Bring packages as "
+    "wheels in the code or in a channel, run it in an environment that has them, or leave the isolation out."
+)
 _INPUT_FOLDER = "/input/data"
 # What a rank prints when its peer is gone: c10d, gloo, NCCL and plain sockets.
 _PEER_GONE_TEXT = (
@@ -42,6 +55,22 @@ _PEER_GONE_TEXT = (
     "Watchdog caught collective operation timeout",
 )
 _CONSEQUENCE_LINES = 8
+# What the drivers of ModelTrainer write to output/failure when the program has failed.
+_DRIVER_ERROR, _DRIVER_FAILED = "/sm_drivers/common/utils.py", "Training Execution failed. For more details"
+# What they print last in that case.
+_DRIVER_LAST_LINE = "An error occurred with exit code"
+_NO_MODULE = re.compile(r"No module named '([\w.]+)'")
+# Modules that come in packages of other names.
+_PACKAGES: Mapping[str, str] = {
+    "PIL": "pillow",
+    "bs4": "beautifulsoup4",
+    "cv2": "opencv-python-headless",
+    "dateutil": "python-dateutil",
+    "pytorch_lightning": "pytorch-lightning",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "yaml": "PyYAML",
+}
 
 
 class FailureKind(StrEnum):
@@ -70,11 +99,12 @@ ADVICE: Mapping[FailureKind, str] = {
 
 
 class CannotRun(TrainyardError):
-    """The instance cannot run its program or store its results; `kind` says who can fix it."""
+    """The instance cannot run its program or store its results; `kind` says who can fix it, `advice` how."""
 
-    def __init__(self, message: str, kind: FailureKind) -> None:
+    def __init__(self, message: str, kind: FailureKind, advice: str = "") -> None:
         super().__init__(message)
         self.kind = kind
+        self.advice = advice or ADVICE[kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +132,7 @@ class ProgramEnd:
     rank: int | None = None
     is_server: bool = False
     at_us: int = 0
+    is_isolated: bool = False
 
 
 def is_consequence(tail: LogTail) -> bool:
@@ -118,7 +149,7 @@ def failure_of_program(end: ProgramEnd) -> InstanceFailure:
 def failure_before_program(error: CannotRun, *, instance: str, tail: LogTail) -> InstanceFailure:
     """Describe the failure of an instance whose program did not run or is not to blame."""
     reason = f"{_BLAME[error.kind]}: {error.message}"
-    card = {"kind": error.kind.value, "instance": instance, "summary": error.message, "advice": ADVICE[error.kind]}
+    card = {"kind": error.kind.value, "instance": instance, "summary": error.message, "advice": error.advice}
     return InstanceFailure(reason, {**card, "last_lines": tail.lines()})
 
 
@@ -174,7 +205,7 @@ _BLAME: Mapping[FailureKind, str] = {
 
 
 def _kind(end: ProgramEnd) -> FailureKind:
-    message = end.failure_file or (str(end.exception) if end.exception else "")
+    message = _told_by_program(end) or (str(end.exception) if end.exception else "")
     name = end.exception.type.rpartition(".")[2] if end.exception else ""
     if end.ended.is_oom or name in _OUT_OF_MEMORY or _any_in(_OUT_OF_MEMORY_TEXT, message):
         return FailureKind.OUT_OF_MEMORY
@@ -189,14 +220,30 @@ def _kind(end: ProgramEnd) -> FailureKind:
 
 def _reason(end: ProgramEnd, kind: FailureKind) -> str:
     status = exit_status(end.ended)
-    if end.failure_file is not None:
-        return f"AlgorithmError: {end.failure_file}, exit code: {status}"
+    if (told := _told_by_program(end)) is not None:
+        return f"AlgorithmError: {told}, exit code: {status}"
     if end.ended.is_oom:
         return f"ClientError: {_summary(end)} {ADVICE[kind]}, exit code: {status}"
     return (
         f'AlgorithmError: ExecuteUserScriptError:\nExitCode {status}\nErrorMessage "{_summary(end)}"\n'
         f'Command "{end.command}", exit code: {status}'
     )
+
+
+def _told_by_program(end: ProgramEnd) -> str | None:
+    """Return what the program wrote to output/failure, unless its log says more.
+
+    When a script fails, the drivers of the sagemaker SDK only write that their command has failed.
+    """
+    written = end.failure_file
+    if written is None or (end.exception is not None and _any_in((_DRIVER_ERROR, _DRIVER_FAILED), written)):
+        return None
+    return None if _DRIVER_FAILED in written and _last_line(end) else written
+
+
+def _last_line(end: ProgramEnd) -> str:
+    """Return the last line that the program printed, not the driver around it."""
+    return next((line for line in reversed(end.tail.lines()) if not line.startswith(_DRIVER_LAST_LINE)), "")
 
 
 def _summary(end: ProgramEnd) -> str:
@@ -208,14 +255,13 @@ def _summary(end: ProgramEnd) -> str:
 def _what_happened(end: ProgramEnd) -> str:
     if end.ended.is_oom:
         return "The program used more memory than its instance has, and was killed."
-    if end.failure_file is not None:
-        return end.failure_file
+    if (told := _told_by_program(end)) is not None:
+        return told
     if end.exception is not None:
         return f"{end.exception}{_source_location(end.exception)}"
     if end.ended.signal is not None:
         return f"The program was killed by {_signal_name(end.ended.signal)}."
-    last = end.tail.lines(1)
-    return last[0] if last else f"The program ended with exit code {end.ended.code}."
+    return _last_line(end) or f"The program ended with exit code {end.ended.code}."
 
 
 def _source_location(exception: RaisedException) -> str:
@@ -231,7 +277,7 @@ def _card(kind: FailureKind, end: ProgramEnd) -> Mapping[str, Any]:
         "command": end.command,
         "exit_code": end.ended.code,
         "signal": _signal_name(end.ended.signal) if end.ended.signal is not None else None,
-        "advice": ADVICE[kind],
+        "advice": _advice(kind, end),
         "last_lines": end.tail.lines(),
         "rank": end.rank,
         "at_us": end.at_us,
@@ -240,6 +286,28 @@ def _card(kind: FailureKind, end: ProgramEnd) -> Mapping[str, Any]:
     if end.exception is not None:
         card["exception"] = end.exception.as_payload()
     return card
+
+
+def _advice(kind: FailureKind, end: ProgramEnd) -> str:
+    if kind is FailureKind.USER_ERROR and end.is_isolated and _any_in(_UNREACHABLE_TEXT, end.tail.text):
+        return _ISOLATION_ADVICE
+    module = _missing_module(end)
+    if kind is not FailureKind.USER_ERROR or not module:
+        return ADVICE[kind]
+    package = _PACKAGES.get(module, module)
+    return (
+        f'Name "{package}" in a requirements.txt beside the script, or install it where the image maps to: '
+        f"`python -m pip install {package}` with the Python that `trainyard doctor` names. If {module} is a file of "
+        "yours, put it into the folder of the script."
+    )
+
+
+def _missing_module(end: ProgramEnd) -> str:
+    """Return the top-level module that the program failed to import, or an empty string."""
+    if end.exception is None or end.exception.type.rpartition(".")[2] != "ModuleNotFoundError":
+        return ""
+    found = _NO_MODULE.search(end.exception.message)
+    return found[1].partition(".")[0] if found else ""
 
 
 def _signal_name(number: int) -> str:

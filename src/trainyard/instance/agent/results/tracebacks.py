@@ -7,10 +7,13 @@ from typing import Any
 
 # A prefix of the header also precedes the lines that follow: "[rank0]: " of torchrun, "  | " of an exception group.
 _HEADER = re.compile(r"(?P<prefix>.*?)(?P<mark>\+ Exception Group |Original )?Traceback \(most recent call last\):\s*")
-_FRAME = re.compile(r'\s+File "(?P<file>.+?)", line (?P<line>\d+)(?:, in (?P<function>.*))?\s*')
+_FRAME = re.compile(r'(?P<indent>\s*)File "(?P<file>.+?)", line (?P<line>\d+)(?:, in (?P<function>.*))?\s*')
+_MARKERS = re.compile(r"[~^ ]+")
 _RAISED = re.compile(r"(?P<type>[^\W\d][\w.]*)(?:: (?P<message>.*))?\s*")
 _SYNTAX = re.compile(r"(?P<type>SyntaxError|IndentationError|TabError): (?P<message>.*)")
 _MAX_MESSAGE = 2000
+_DRIVERS = "/opt/ml/input/data/sm_drivers/"
+_CHILD_FAILED = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +46,27 @@ class RaisedException:
 
 
 def find_exception(text: str, code_folder: str) -> RaisedException | None:
-    """Return the last exception whose traceback is in the text; None when there is none."""
+    """Return the last exception whose traceback is in the text; None when there is none.
+
+    That a launcher's child has failed counts only if no other exception says why.
+    """
     lines = text.splitlines()
+    of_launcher = None
     for number in range(len(lines) - 1, -1, -1):
         header = _HEADER.fullmatch(lines[number])
         if header is None:
             continue
         found = _read_traceback(_remove_prefix(lines[number + 1 :], header), code_folder)
-        if found is not None:
+        if found is not None and not _is_of_launcher(found):
             return found
-    return _find_syntax_error(lines, code_folder)
+        of_launcher = of_launcher or found
+    return of_launcher or _find_syntax_error(lines, code_folder)
+
+
+def _is_of_launcher(exception: RaisedException) -> bool:
+    """Return whether torchrun or a driver of the sagemaker SDK raised this because its child had failed."""
+    is_of_driver = exception.where is not None and exception.where.file.startswith(_DRIVERS)
+    return is_of_driver or exception.type == _CHILD_FAILED
 
 
 def _remove_prefix(lines: Sequence[str], header: re.Match[str]) -> list[str]:
@@ -62,10 +76,15 @@ def _remove_prefix(lines: Sequence[str], header: re.Match[str]) -> list[str]:
 
 
 def _read_traceback(lines: Sequence[str], code_folder: str) -> RaisedException | None:
+    """Read the frames and the exception. A driver of the sagemaker SDK removes the indentation of all lines."""
     frames: list[SourceLine] = []
+    is_source = False
     for number, line in enumerate(lines):
         if frame := _FRAME.fullmatch(line):
             frames.append(_source_line(frame, lines[number + 1 : number + 2]))
+            is_source = not frame["indent"] and not frame["file"].startswith("<")
+        elif is_source or _MARKERS.fullmatch(line):
+            is_source = False
         elif line and not line[0].isspace():
             raised = _RAISED.fullmatch(line)
             return _exception_from(raised, frames, code_folder) if raised and frames else None

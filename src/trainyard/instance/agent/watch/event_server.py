@@ -107,8 +107,12 @@ class _EventConnection:
 
 def _listen(folder: InstanceFolder, owner: ProgramUser) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    with ConfinedFolder.open(folder.ml) as ml:
-        ml.bind_socket(listener, SOCKET, owner=owner.uid, mode=_MODE)
+    try:
+        with ConfinedFolder.open(folder.ml) as ml:
+            ml.bind_socket(listener, SOCKET, owner=owner.uid, mode=_MODE)
+    except OSError:
+        listener.close()
+        raise
     listener.listen(_BACKLOG)
     listener.setblocking(False)
     return listener

@@ -1,6 +1,7 @@
 """Stores the values of metrics as points, and reports their latest values to the yard."""
 
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -38,12 +39,12 @@ class MetricSeries:
         self._monotonic = monotonic
         self._max_points = max_points
         self._max_total_points = self._left = max_total_points
-        self._series: dict[str, _MetricPoints] = {}
+        self._series: dict[str, _PointsWriter] = {}
 
     def add(self, name: str, values: Sequence[float], at_us: int) -> None:
         """Add values of a metric, in order."""
         if name not in self._series:
-            self._series[name] = _MetricPoints(name, PointsFile(series_file(self._folder, name)))
+            self._series[name] = _PointsWriter(name, PointsFile(series_file(self._folder, name)))
         series = self._series[name]
         room = min(self._left, self._max_points - series.stored)
         self._left -= series.add(values, at_us, room=room)
@@ -76,7 +77,7 @@ class MetricSeries:
                 )
 
 
-class _MetricPoints:
+class _PointsWriter:
     def __init__(self, name: str, points: PointsFile) -> None:
         self.name = name
         self.count = 0
@@ -85,6 +86,7 @@ class _MetricPoints:
         self._points = points
         self._reported = 0
         self._value, self._at_us = 0.0, 0
+        self._lowest, self._highest = math.inf, -math.inf
         self._due_at = 0.0
 
     @property
@@ -98,6 +100,7 @@ class _MetricPoints:
         """Store as many values as there is room for; return how many."""
         self.count += len(values)
         self._value, self._at_us = values[-1], at_us
+        self._lowest, self._highest = min(self._lowest, *values), max(self._highest, *values)
         points = [Point.of(value, at_us) for value in values[:room]]
         self.dropped += len(values) - len(points)
         if not points:
@@ -110,6 +113,13 @@ class _MetricPoints:
         return len(points)
 
     def report(self, reports: Reports, now: float, *, has_lapsed: bool = False) -> None:
-        reports.report_metric(self.name, self._value, at_us=self._at_us, count=self.count, has_lapsed=has_lapsed)
+        reports.report_metric(
+            self.name,
+            self._value,
+            at_us=self._at_us,
+            count=self.count,
+            extremes=(self._lowest, self._highest),
+            has_lapsed=has_lapsed,
+        )
         self._reported = self.count
         self._due_at = now + REPORT_INTERVAL_S

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from trainyard.foundation.clock import boottime
 from trainyard.instance.agent.commands import POLL_S
@@ -15,7 +16,6 @@ from trainyard.instance.agent.data.pipes import PipeChannels
 from trainyard.instance.agent.reports import now_us
 from trainyard.instance.agent.watch.debugger import Debugger
 from trainyard.instance.agent.watch.disk import DiskWatch
-from trainyard.instance.agent.watch.hangs import HangDetector
 from trainyard.instance.agent.watch.metric_scan import PAUSE_S as SCAN_PAUSE_S
 from trainyard.instance.sandbox.contract import ProgramExit, Sandboxed
 
@@ -73,6 +73,12 @@ class OutputPipe:
         os.close(self.reader)
 
 
+class Watch(Protocol):
+    """Something that looks at the program now and then."""
+
+    def poll(self, now: float) -> None: ...
+
+
 class ProgramSupervisor:
     """Runs one program until it ends, is stopped, or reaches its time limit.
 
@@ -86,7 +92,7 @@ class ProgramSupervisor:
         *,
         limit_s: float | None,
         pipes: PipeChannels,
-        hangs: HangDetector,
+        watches: Sequence[Watch],
         debugger: Debugger | None,
     ) -> None:
         self._context = context
@@ -94,7 +100,7 @@ class ProgramSupervisor:
         self._commands = context.commands
         self._limit_s = limit_s
         self._pipes = pipes
-        self._hangs = hangs
+        self._watches = watches
         self._debugger = debugger
         self._limit_at: float | None = None
         self._kill_at: float | None = None
@@ -149,7 +155,8 @@ class ProgramSupervisor:
             self._check_disk(program, disk)
             self._check_pipes(program)
             self._check_rules(program)
-            self._hangs.poll(boottime())
+            for watch in self._watches:
+                watch.poll(boottime())
             self._output.flush()
             if self._output.scan is not None:
                 self._output.scan.step()

@@ -16,7 +16,7 @@ from trainyard.instance.agent.data import channels
 from trainyard.instance.agent.data.channels import channel_file_path, has_empty_shard, stage_channel
 from trainyard.instance.agent.results.failure import CannotRun, FailureKind
 from trainyard.link.contract import ChannelSpec
-from trainyard.objects.filesystem import FilesystemObjects
+from trainyard.objects.filesystem import FileReader, FilesystemObjects
 
 OBJECTS = {"data/train/a.csv": b"1,2\n" * 1000, "data/train/deep/er/b.bin": bytes(range(256)), "data/train/empty": b""}
 
@@ -65,6 +65,7 @@ def test_a_stored_file_of_another_user_is_copied_because_the_program_could_not_o
     store: FilesystemObjects, tmp_path: Path
 ) -> None:
     with store.open(Location(BUCKET, "data/train/a.csv")) as reader:
+        assert isinstance(reader, FileReader)
         os.fchown(reader.file.fileno(), 50_001, 50_001)
     bring(store, channel("data/train/a.csv"), tmp_path / "train")
     assert ((tmp_path / "train" / "a.csv").stat().st_nlink, (tmp_path / "train" / "a.csv").stat().st_uid) == (1, 0)
@@ -74,6 +75,7 @@ def test_a_stored_file_that_nobody_may_write_is_copied_because_the_program_may(
     store: FilesystemObjects, tmp_path: Path
 ) -> None:
     with store.open(Location(BUCKET, "data/train/a.csv")) as reader:
+        assert isinstance(reader, FileReader)
         os.fchmod(reader.file.fileno(), 0o444)
     assert bring(store, channel("data/train/a.csv"), tmp_path / "train") == {"a.csv": OBJECTS["data/train/a.csv"]}
     assert (tmp_path / "train" / "a.csv").stat().st_nlink == 1

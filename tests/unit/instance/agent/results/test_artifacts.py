@@ -14,11 +14,11 @@ from tests.unit.instance.agent.samples import BUCKET, SPEC, changed, make_bucket
 from trainyard.foundation.errors import NotFound
 from trainyard.foundation.locations import Location
 from trainyard.instance.agent.commands import StopRequested
-from trainyard.instance.agent.results.artifacts import StoredArtifact, model_location, output_location, store_folders
+from trainyard.instance.agent.results.artifacts import StoredArtifact, artifact_location, store_folders
 from trainyard.instance.agent.results.failure import CannotRun
 from trainyard.objects.filesystem import FilesystemObjects
 
-WHERE = model_location(SPEC)
+WHERE = artifact_location(SPEC, "model")
 
 
 @pytest.fixture
@@ -45,8 +45,12 @@ def unpacked(store: FilesystemObjects) -> dict[str, tarfile.TarInfo]:
 
 def test_the_locations_are_those_that_clients_fetch() -> None:
     assert str(WHERE) == "s3://yard/models/mnist-7/output/model.tar.gz"
-    assert str(output_location(SPEC)) == "s3://yard/models/mnist-7/output/output.tar.gz"
-    assert str(model_location(changed(output_path="s3://yard/"))) == "s3://yard/mnist-7/output/model.tar.gz"
+    assert str(artifact_location(SPEC, "output")) == "s3://yard/models/mnist-7/output/output.tar.gz"
+    at_root = changed(output_path="s3://yard/")
+    assert str(artifact_location(at_root, "model")) == "s3://yard/mnist-7/output/model.tar.gz"
+    uncompressed = changed(is_output_compressed=False)
+    assert str(artifact_location(uncompressed, "model")) == "s3://yard/models/mnist-7/output/model/"
+    assert str(artifact_location(uncompressed, "output")) == "s3://yard/models/mnist-7/output/output/"
 
 
 def test_files_folders_and_links_are_packed(store: FilesystemObjects, ml: Path) -> None:
@@ -204,7 +208,7 @@ def test_folders_nested_without_end_are_refused(store: FilesystemObjects, ml: Pa
 def test_holes_of_many_files_are_counted_together(
     store: FilesystemObjects, ml: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainyard.instance.agent.results.artifacts._MAX_HOLE_BYTES", 10 << 20)
+    monkeypatch.setattr("trainyard.instance.agent.results.merged_tree._MAX_HOLE_BYTES", 10 << 20)
     for name in ("a", "b", "c"):
         (ml / "model" / name).touch()
         os.truncate(ml / "model" / name, 4 << 20)
@@ -215,7 +219,7 @@ def test_holes_of_many_files_are_counted_together(
 def test_too_many_entries_are_refused_however_they_are_nested(
     store: FilesystemObjects, ml: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainyard.instance.agent.results.artifacts._MAX_ENTRIES", 5)
+    monkeypatch.setattr("trainyard.instance.agent.results.merged_tree._MAX_ENTRIES", 5)
     (ml / "model" / "inner").mkdir()
     for name in ("a", "b", "inner/c", "inner/d"):
         (ml / "model" / name).write_text("x")

@@ -37,6 +37,13 @@ def failure(
     return failure_of_program(ProgramEnd("algo-1", "python train.py --epochs 3", ended, written, tail, exception))
 
 
+def test_who_knows_better_advice_than_that_of_the_kind_gives_it() -> None:
+    usual = CannotRun("No code.", FailureKind.USER_ERROR)
+    better = CannotRun("No package.", FailureKind.USER_ERROR, "Correct requirements.txt.")
+    cards = [failure_before_program(each, instance="algo-1", tail=LogTail()).card for each in (usual, better)]
+    assert [card["advice"] for card in cards] == [ADVICE[FailureKind.USER_ERROR], "Correct requirements.txt."]
+
+
 def test_an_exception_is_reported_with_its_line_and_the_end_of_the_log(tmp_path: Path) -> None:
     text = written_by("print('epoch 1')\nraise ValueError('no such optimizer')", tmp_path)
     told = failure(text, code=str(tmp_path))
@@ -117,6 +124,35 @@ def test_what_the_program_wrote_as_its_reason_is_the_reason() -> None:
     assert told.card["summary"] == "the data is stale"
 
 
+DRIVER_TRACEBACK = """Traceback (most recent call last):
+  File "/opt/ml/input/data/sm_drivers/common/utils.py", line 193, in execute_commands
+    raise subprocess.CalledProcessError(exitcode, commands)
+subprocess.CalledProcessError: Command '['python3', 'train.py']' returned non-zero exit status 1.
+"""
+
+
+def test_the_exception_of_a_script_explains_more_than_what_the_driver_of_a_trainer_wrote() -> None:
+    log = (
+        "Traceback (most recent call last):\n"
+        'File "/opt/ml/input/data/code/train.py", line 7, in <module>\n'
+        "add()\n"
+        'File "/opt/ml/input/data/code/train.py", line 5, in add\n'
+        "raise\n"
+        "ValueError: the numbers do not add up\n"
+        f"Command failed with exit code 1. Traceback: {DRIVER_TRACEBACK}"
+    )
+    explanation = "ValueError: the numbers do not add up (/opt/ml/input/data/code/train.py, line 5)"
+    assert failure(log, written=DRIVER_TRACEBACK).card["summary"] == explanation
+    assert failure("no data\n", written=DRIVER_TRACEBACK).card["summary"] == DRIVER_TRACEBACK
+
+
+def test_the_last_line_of_a_command_explains_more_than_what_the_driver_of_a_trainer_wrote() -> None:
+    written = "Training Execution failed. For more details, see CloudWatch logs at 'aws/sagemaker/TrainingJobs'."
+    last = "ERROR: No matching distribution found for nosuch==9"
+    assert failure(f"{last}\nAn error occurred with exit code 1\n", written=written).card["summary"] == last
+    assert failure("An error occurred with exit code 1\n", written=written).card["summary"] == written
+
+
 def test_the_reason_a_program_wrote_decides_the_kind_too() -> None:
     assert failure(written="OSError: [Errno 28] No space left on device").card["kind"] == "disk full"
 
@@ -192,3 +228,20 @@ def test_a_rank_is_named_with_its_failure() -> None:
 )
 def test_a_rank_that_only_lost_a_connection_failed_because_of_another(last: str, is_consequence: bool) -> None:
     assert failure(f"step 7\n{last}\n").card["is_consequence"] is is_consequence
+
+
+@pytest.mark.parametrize("is_isolated", [False, True])
+def test_a_package_that_an_isolated_job_cannot_reach_is_explained_by_the_isolation(is_isolated: bool) -> None:
+    tail = LogTail()
+    tail.add(b"ERROR: No matching distribution found for emoji\n")
+    end = ProgramEnd("algo-1", "python train.py", FAILED, None, tail, None, is_isolated=is_isolated)
+    assert ("EnableNetworkIsolation" in failure_of_program(end).card["advice"]) is is_isolated
+
+
+@pytest.mark.parametrize(("module", "package"), [("torch.nn", "torch"), ("sklearn", "scikit-learn")])
+def test_a_missing_module_is_named_with_the_package_that_has_it(module: str, package: str) -> None:
+    place = '  File "/opt/ml/code/train.py", line 1, in <module>'
+    end = f"ModuleNotFoundError: No module named '{module}'"
+    told = failure(f"Traceback (most recent call last):\n{place}\n    import {module}\n{end}\n")
+    assert f"pip install {package}`" in told.card["advice"]
+    assert f'"{package}" in a requirements.txt' in told.card["advice"]

@@ -46,10 +46,11 @@ def test_every_value_is_a_point_with_the_time_it_came(made: MetricSeries, tmp_pa
     assert points(tmp_path, "train:acc/top 1") == [(1_000, 0.5)]
 
 
-def test_the_newest_value_is_reported_with_the_number_of_values(made: MetricSeries, tmp_path: Path) -> None:
-    made.add("loss", [1.0, 2.0], 1_000)
+def test_the_newest_value_is_reported_with_the_number_and_the_range_of_all(made: MetricSeries, tmp_path: Path) -> None:
+    made.add("loss", [1.0, 3.0], 1_000)
+    made.add("loss", [2.0], 2_000)
     made.report()
-    assert told(tmp_path) == [{"name": "loss", "value": 2.0, "at_us": 1_000, "count": 2}]
+    assert told(tmp_path) == [{"name": "loss", "value": 2.0, "at_us": 2_000, "count": 3, "lowest": 1.0, "highest": 3.0}]
 
 
 def test_a_flood_of_values_is_reported_ten_times_a_second_and_its_last_value_at_the_end(
@@ -62,7 +63,8 @@ def test_a_flood_of_values_is_reported_ten_times_a_second_and_its_last_value_at_
         made.report()
     assert 9 <= len(told(tmp_path)) <= 11
     made.finish()
-    assert told(tmp_path)[-1] == {"name": "loss", "value": 999.0, "at_us": 999, "count": 1000}
+    last = told(tmp_path)[-1]
+    assert (last["value"], last["at_us"], last["count"]) == (999.0, 999, 1000)
     assert len(points(tmp_path, "loss")) == 1000
 
 

@@ -9,7 +9,7 @@ from trainyard.instance.agent.data.sync.scan import FileStamp, FolderScan
 # A file that never stops changing is tried after this time.
 MAX_DELAY_S = 5.0
 # In a frequently written folder, a file is uploaded again after this time at the earliest, and not faster than this.
-MIN_REUPLOAD_S = 5.0
+MIN_REUPLOAD_S = 2.0
 REUPLOAD_BYTES_PER_S = 4 << 20
 # A file that has not changed for this long counts as complete even if a program has it open for writing.
 OPEN_FILE_REST_S = 60.0
@@ -49,7 +49,7 @@ class ChangeTracker:
     A file is due when two scans find it unchanged, and its deletion when two scans do not find it. Files are uploaded
     in the order of their last modification, so that an index of others comes after them, and before anything is
     deleted. With `is_frequently_written` the program writes files all the time, so a file that was uploaded waits for a
-    while.
+    while, and one that only grows is due even if no two scans find it unchanged.
     """
 
     def __init__(self, *, is_frequently_written: bool = False) -> None:
@@ -78,7 +78,8 @@ class ChangeTracker:
         due = [
             path
             for path, dirty in self._dirty.items()
-            if now >= self._not_before.get(path, now) and _is_due(dirty, before.get(path), now)
+            if now >= self._not_before.get(path, now)
+            and (_is_due(dirty, before.get(path), now) or (self._is_frequently_written and is_append_only(path)))
         ]
         gone = self._missing(scan)
         deletes = sorted(gone & self._gone)

@@ -76,7 +76,8 @@ class FolderSync:
 
     One thread calls `restore`, `start`, `finish` and `close`, in this order; between `start` and `finish` a second one
     works. `seen_as` is the path where the program sees the folder. With `is_frequently_written` the program writes its
-    files all the time. When `may_write` returns False, the sync gives up.
+    files all the time. When `may_write` returns False, the sync gives up. With `selects`, only files that it selects by
+    their paths are synced.
     """
 
     def __init__(
@@ -90,7 +91,9 @@ class FolderSync:
         note: Callable[[str], None],
         is_frequently_written: bool = False,
         may_write: Callable[[], bool] = lambda: True,
+        selects: Callable[[str], bool] | None = None,
     ) -> None:
+        self._selects = selects
         self._path = place
         self._location = location
         self._seen_as = seen_as
@@ -107,8 +110,9 @@ class FolderSync:
         self._check_lock = threading.Lock()
         self._thread = threading.Thread(target=self._work, name=f"sync of {seen_as}", daemon=True)
 
-    def restore(self, store: ObjectAccess, *, owner: ProgramUser, check: Callable[[], None]) -> None:
-        """Download every object of the location. Must be called before any program runs."""
+    def restore(self, store: ObjectAccess, *, owner: ProgramUser, check: Callable[[], None]) -> Sequence[str]:
+        """Download every object of the location, and return their keys. Must be called before any program runs."""
+        keys: list[str] = []
 
         def note_skipped(key: str) -> None:
             self._note(f"Some objects under {self._location} cannot be files, such as {key}; they are not restored.")
@@ -119,6 +123,8 @@ class FolderSync:
             ):
                 self._changes.mark_stored(each.path, each.stamp)
                 self._uploader.record_restored(each.path, each.info)
+                keys.append(each.info.where.key)
+        return keys
 
     def start(self) -> None:
         """Upload changes from now on."""
@@ -188,7 +194,7 @@ class FolderSync:
             return FolderScan(is_complete=False)
         with folder:
             room = _KEY_BYTES - len(self._location.key.encode())
-            scan = scan_folder(folder, key_bytes=room, on_folder=self._watcher.watch)
+            scan = scan_folder(folder, key_bytes=room, on_folder=self._watcher.watch, selects=self._selects)
         for kind, example in scan.skipped.items():
             self._note(f"{kind} in {self._seen_as} are not stored, such as {example}.", once_for=kind)
         if scan.has_too_many_files:

@@ -10,7 +10,7 @@ from trainyard.foundation.clock import to_micros
 from trainyard.foundation.confined import ConfinedFolder
 from trainyard.foundation.errors import NotFound
 from trainyard.foundation.locations import Location
-from trainyard.instance.agent.data.channels import copy_file
+from trainyard.instance.agent.data.channels import copy_object
 from trainyard.instance.agent.data.sync.scan import FileStamp
 from trainyard.instance.agent.layout import ProgramUser
 from trainyard.objects.contract import ObjectAccess, ObjectInfo
@@ -110,7 +110,7 @@ class _FolderRestore:
     def _copy(self, store: FilesystemObjects, where: Location, path: PurePosixPath) -> RestoredFile:
         self._make_folders(path.parent)
         with store.open(where) as reader, os.fdopen(self.folder.create_file(str(path)), "wb", buffering=0) as copy:
-            copy_file(reader.file.fileno(), copy)
+            copy_object(reader, copy, check=self.check)
             return self._set_owner_and_time(copy.fileno(), str(path), reader.info)
 
     def _path(self, key: str) -> PurePosixPath | None:

@@ -45,13 +45,20 @@ class FolderScan:
         self.skipped.setdefault(kind, os.fsencode(path)[:200].decode(errors="replace"))
 
 
-def scan_folder(folder: ConfinedFolder, *, key_bytes: int, on_folder: Callable[[int], None]) -> FolderScan:
+def scan_folder(
+    folder: ConfinedFolder,
+    *,
+    key_bytes: int,
+    on_folder: Callable[[int], None],
+    selects: Callable[[str], bool] | None = None,
+) -> FolderScan:
     """Scan everything below a folder without following links. `on_folder` gets a descriptor of each folder.
 
-    Files that vanish meanwhile are skipped. Paths of more than `key_bytes` cannot be keys.
+    Files that vanish meanwhile are skipped. Paths of more than `key_bytes` cannot be keys. With `selects`, only files
+    that it selects by their paths count, and nothing else is mentioned.
     """
     scan = FolderScan()
-    _FolderWalk(scan, key_bytes, on_folder).enter(folder, "", 0)
+    _FolderWalk(scan, key_bytes, on_folder, selects).enter(folder, "", 0)
     return scan
 
 
@@ -60,6 +67,7 @@ class _FolderWalk:
     scan: FolderScan
     key_bytes: int
     on_folder: Callable[[int], None]
+    selects: Callable[[str], bool] | None = None
 
     def enter(self, folder: ConfinedFolder, prefix: str, depth: int) -> None:
         self.on_folder(folder.fileno())
@@ -74,12 +82,14 @@ class _FolderWalk:
                     inner.append(entry.name)
                 elif stat.S_ISREG(status.st_mode):
                     self._add_file(prefix + entry.name, FileStamp.of(status))
-                else:
+                elif self.selects is None:
                     self.scan.skip(NOT_FILES, prefix + entry.name)
         for name in inner:
             self._descend(folder, name, prefix=prefix, depth=depth + 1)
 
     def _add_file(self, path: str, stamp: FileStamp) -> None:
+        if self.selects is not None and not self.selects(path):
+            return
         if len(self.scan.files) >= MAX_FILES:
             self.scan.is_complete, self.scan.has_too_many_files = False, True
         elif not _can_be_key(path, self.key_bytes):

@@ -27,6 +27,7 @@ from trainyard.objects.contract import (
     WriteResult,
     WritesBatches,
 )
+from trainyard.objects.encryption.headers import key_headers
 
 _CHUNK_BYTES = 1 << 20
 # Bytes of a sparse file that take no space on the disk, but would in the store.
@@ -47,11 +48,20 @@ class SyncedPath:
 
 @dataclass(frozen=True, slots=True)
 class UploadIdentity:
-    """The instance that uploads. With `is_alone` the job has no other, so everything it restored is its own."""
+    """The instance that uploads. With `is_alone` the job has no other, so everything it restored is its own.
+
+    `output_key` encrypts what it uploads; without one, the bucket decides.
+    """
 
     job: str
     instance: str
     is_alone: bool
+    output_key: str = ""
+
+    @property
+    def attributes(self) -> Attributes:
+        """What every object that it uploads has."""
+        return Attributes(key_headers(self.output_key), metadata={_JOB: self.job, _INSTANCE: self.instance})
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +101,7 @@ class FileUploader:
         self._identity = writer
         self._note = note
         self._check = check
-        self._attributes = Attributes(metadata={_JOB: writer.job, _INSTANCE: writer.instance})
+        self._attributes = writer.attributes
         self._known: dict[str, _StoredVersion] = {}
 
     def location_of(self, path: str) -> Location:

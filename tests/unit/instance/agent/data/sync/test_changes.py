@@ -149,13 +149,13 @@ def test_files_that_programs_append_to_are_known_by_their_names(path: str, expec
 
 def test_a_frequently_written_file_waits_after_it_was_stored() -> None:
     changes = ChangeTracker(is_frequently_written=True)
+    assert paths(changes.plan(FolderScan({"a.arrows": look(1)}), now=99.5)) == ["a.arrows"]
     changes.mark_stored("a.arrows", look(1), now=100.0)
-    grown = {"a.arrows": look(2)}
-    for now in (100.5, 101.0, 104.9):
-        plan = changes.plan(FolderScan(grown), now=now)
+    for number, now in enumerate((100.5, 101.0, 101.9)):
+        plan = changes.plan(FolderScan({"a.arrows": look(2 + number)}), now=now)
         assert paths(plan) == []
         assert plan.is_waiting
-    (candidate,) = changes.plan(FolderScan(grown), now=105.0).uploads
+    (candidate,) = changes.plan(FolderScan({"a.arrows": look(5)}), now=102.0).uploads
     assert candidate == UploadCandidate("a.arrows", even_if_open=True, even_if_changing=True)
 
 

@@ -83,3 +83,17 @@ def test_too_many_files_to_sync_are_refused(tmp_path: Path, monkeypatch: pytest.
         (tmp_path / name).write_text("")
     found = scan_at(tmp_path)
     assert (len(found.files), found.has_too_many_files, found.is_complete) == (2, True, False)
+
+
+def test_only_selected_files_count_and_nothing_else_is_mentioned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan, "MAX_FILES", 1)
+    (tmp_path / "deep").mkdir()
+    for name in ("a", "b", "deep/wanted"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "link").symlink_to("a")
+    with ConfinedFolder.open(tmp_path) as opened:
+        found = scan_folder(opened, key_bytes=1024, on_folder=lambda _: None, selects={"deep/wanted"}.__contains__)
+    assert list(found.files) == ["deep/wanted"]
+    assert (found.skipped, found.is_complete) == ({}, True)
