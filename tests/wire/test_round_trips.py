@@ -28,6 +28,7 @@ PROTOCOLS = [
     ("sagemaker-runtime", "rest-json"),
     ("sagemaker-metrics", "rest-json"),
     ("ecr", "json"),
+    ("kms", "json"),
     ("trainyard", "rest-json"),
 ]
 MODELS = Models()

@@ -240,6 +240,9 @@ def _is_dropped(connection: http.client.HTTPConnection) -> bool:
     """Whether the server closed an idle connection. Checked before a call is sent on it and lost."""
     if connection.sock is None:
         return False
+    # Windows has no poll. Elsewhere, select fails for descriptors above 1023.
+    if not hasattr(select, "poll"):
+        return bool(select.select([connection.sock], [], [], 0)[0])
     poll = select.poll()
     poll.register(connection.sock, select.POLLIN)
     return bool(poll.poll(0))

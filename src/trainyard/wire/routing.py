@@ -32,6 +32,7 @@ SCOPES: Final = {
     "monitoring": "cloudwatch",
     "tagging": "resourcegroupstaggingapi",
     "ecr": "ecr",
+    "kms": "kms",
     "ec2": "ec2",
     "trainyard": "trainyard",
 }
@@ -41,6 +42,7 @@ TARGETS: Final = {
     "GraniteServiceVersion20100801": "cloudwatch",
     "ResourceGroupsTaggingAPI_20170126": "resourcegroupstaggingapi",
     "AmazonEC2ContainerRegistry_V20150921": "ecr",
+    "TrentService": "kms",
 }
 VERSIONS: Final = {"2011-06-15": "sts", "2010-05-08": "iam", "2010-08-01": "cloudwatch", "2016-11-15": "ec2"}
 QUERY: Final = frozenset(VERSIONS.values())

@@ -148,6 +148,7 @@ def test_a_key_that_is_not_utf8_is_an_invalid_uri(router: Router) -> None:
         ("GraniteServiceVersion20100801.PutMetricData", "application/x-amz-json-1.0", "cloudwatch"),
         ("ResourceGroupsTaggingAPI_20170126.GetResources", "application/x-amz-json-1.1", "resourcegroupstaggingapi"),
         ("AmazonEC2ContainerRegistry_V20150921.DescribeRepositories", "application/x-amz-json-1.1", "ecr"),
+        ("TrentService.CreateKey", "application/x-amz-json-1.1", "kms"),
     ],
 )
 def test_a_target_header_names_a_json_operation(router: Router, target: str, content_type: str, service: str) -> None:

@@ -15,6 +15,7 @@ MODULES = {
     "logs": "trainyard.server.services.logs",
     "cloudwatch": "trainyard.server.services.cloudwatch",
     "resourcegroupstaggingapi": "trainyard.server.services.tagging",
+    "kms": "trainyard.server.services.kms",
     "ecr": "trainyard.server.services.ecr",
     "trainyard": "trainyard.server.services.trainyard",
 }

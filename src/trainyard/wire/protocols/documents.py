@@ -186,7 +186,8 @@ class DocumentWriter:
     def compile(self, shape: "ModelShape") -> Convert | None:
         kind = shape.type_name
         if kind == "structure":
-            return self._structure(shape)
+            # Any JSON, which no model describes.
+            return None if shape.is_document_type else self._structure(shape)
         if kind == "list":
             return _list_writer(self.compile(shape.member))
         if kind == "map":

@@ -33,6 +33,7 @@ TYPES = {
     "float": float,
     "boolean": bool,
     "timestamp": datetime,
+    "blob": bytes,
 }
 
 
@@ -113,6 +114,8 @@ def check_shape(value: Any, shape: ModelShape | None, where: str) -> None:
     """Check that an answer has all members that AWS's model requires, and no unknown ones."""
     if shape is None:
         assert not value, f"{where} answers nothing"
+    elif isinstance(shape, StructureShape) and shape.is_document_type:
+        assert isinstance(value, dict), where
     elif isinstance(shape, StructureShape):
         # Codecs leave out members that are None.
         value = {name: member for name, member in value.items() if member is not None}

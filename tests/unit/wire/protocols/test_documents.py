@@ -82,6 +82,14 @@ def _nested(depth: int) -> Any:
     return value
 
 
+def test_a_document_type_is_written_as_it_is(models: Models) -> None:
+    operation = models.service("trainyard").operation_model("DescribeProfile")
+    write = DocumentCompiler(JSON_READERS, json_scalar_writer).compile(operation).write
+    assert write is not None
+    verdict = {"summary": "It waits.", "others": [{"share": None}]}
+    assert write({"Verdict": verdict}) == {"Verdict": verdict}
+
+
 def test_a_value_can_nest_to_the_limit_and_no_further() -> None:
     check_nesting(_nested(MAX_DEPTH))
     with pytest.raises(ValueError, match="nested more than"):

@@ -4,7 +4,7 @@ Names are case sensitive; AWS refuses a name that differs from another only in c
 """
 
 from trainyard.server.services.contract import Operations
-from trainyard.server.services.iam import instance_profiles, policies, role_policies, roles, users
+from trainyard.server.services.iam import instance_profiles, policies, role_policies, roles, simulation, users
 from trainyard.server.services.iam.faults import FAULTS
 
 __all__ = ["FAULTS", "OPERATIONS"]
@@ -15,4 +15,5 @@ OPERATIONS: Operations = {
     **policies.OPERATIONS,
     **instance_profiles.OPERATIONS,
     **users.OPERATIONS,
+    **simulation.OPERATIONS,
 }

@@ -55,7 +55,7 @@ def filter_log_events(call: Call, shape: Shape) -> Shape:
             break
         if position.following is None:
             return _answer(results, position)
-        position = _SearchPosition(position.began, position.is_descending, after=position.following)
+        position = _FilterPosition(position.began, position.is_descending, after=position.following)
     return _answer(results, position) | {"nextToken": _token(position)}
 
 
@@ -63,7 +63,7 @@ OPERATIONS: Operations = {"FilterLogEvents": filter_log_events}
 
 
 @dataclass(frozen=True, slots=True)
-class _SearchPosition:
+class _FilterPosition:
     """Where a search continues: in which batch of streams, and after which of their events."""
 
     # When the search began; streams created later are not searched.
@@ -79,7 +79,7 @@ class _SearchPosition:
     stream: str = ""
     offset: int = 0
 
-    def moved_to(self, found: StreamEvent | None) -> "_SearchPosition":
+    def moved_to(self, found: StreamEvent | None) -> "_FilterPosition":
         if found is None:
             return self
         stream, event = found
@@ -123,17 +123,17 @@ class _Results:
         return last
 
 
-def _start_position(call: Call, shape: Shape) -> _SearchPosition:
+def _start_position(call: Call, shape: Shape) -> _FilterPosition:
     if "nextToken" in shape:
         return _parse_token(shape["nextToken"])
     # The records exclude what was created at exactly this time.
     began = to_micros(call.now + timedelta(microseconds=1))
-    return _SearchPosition(began, is_descending=not shape.get("startFromHead", True))
+    return _FilterPosition(began, is_descending=not shape.get("startFromHead", True))
 
 
 def _streams(
-    call: Call, group: Resource, shape: Shape, position: _SearchPosition
-) -> tuple[Sequence[Resource], _SearchPosition]:
+    call: Call, group: Resource, shape: Shape, position: _FilterPosition
+) -> tuple[Sequence[Resource], _FilterPosition]:
     """Return the batch of streams at a position: the same ones for every request, without those deleted since."""
     if "logStreamNames" in shape:
         return [load_stream(call, group, name) for name in sorted(set(shape["logStreamNames"]))], position
@@ -154,13 +154,13 @@ def _streams(
 
 
 def _merge_events(
-    call: Call, streams: Sequence[Resource], position: _SearchPosition, times: TimeRange
+    call: Call, streams: Sequence[Resource], position: _FilterPosition, times: TimeRange
 ) -> Iterator[StreamEvent]:
     sequences = [_scan(call, stream, position, times) for stream in streams]
     return heapq.merge(*sequences, key=_sort_key, reverse=position.is_descending)
 
 
-def _scan(call: Call, stream: Resource, position: _SearchPosition, times: TimeRange) -> Iterator[StreamEvent]:
+def _scan(call: Call, stream: Resource, position: _FilterPosition, times: TimeRange) -> Iterator[StreamEvent]:
     reader = LogReader(folder_of(call.yard.logs, stream))
     for event in reader.scan(times, descending=position.is_descending, **position.bounds_for(stream)):
         yield stream, event
@@ -171,7 +171,7 @@ def _sort_key(found: StreamEvent) -> tuple[int, str, int]:
     return event.peak_ms, stream.key.name, event.offset
 
 
-def _answer(results: _Results, position: _SearchPosition) -> Shape:
+def _answer(results: _Results, position: _FilterPosition) -> Shape:
     # Late events are stored where they arrived; within an answer they are sorted by their time.
     found = sorted(results.found, key=lambda found: found[1].ms, reverse=position.is_descending)
     return {"events": [_event_shape(stream, event) for stream, event in found], "searchedLogStreams": []}
@@ -187,17 +187,17 @@ def _event_shape(stream: Resource, event: LogEvent) -> Shape:
     }
 
 
-def _token(position: _SearchPosition) -> str:
+def _token(position: _FilterPosition) -> str:
     return base64.urlsafe_b64encode(json.dumps(astuple(position)).encode()).decode()
 
 
-def _parse_token(token: str) -> _SearchPosition:
+def _parse_token(token: str) -> _FilterPosition:
     try:
         values = json.loads(base64.b64decode(token, altchars=b"-_", validate=True))
         match values:
             case [int(), bool(), str(), str() | None, str() | None, int() | None, str(), int()]:
                 from_micros(values[0])
-                return _SearchPosition(*values)
+                return _FilterPosition(*values)
         raise ValueError("not a token of this operation")
     except (ValueError, OverflowError, RecursionError) as error:
         raise InvalidRequest("The specified nextToken is invalid.") from error

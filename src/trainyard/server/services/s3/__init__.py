@@ -2,6 +2,7 @@
 
 from trainyard.server.services.contract import Operations
 from trainyard.server.services.s3 import (
+    bucket_encryption,
     buckets,
     configurations,
     listing,
@@ -18,6 +19,7 @@ __all__ = ["FAULTS", "OPERATIONS"]
 
 OPERATIONS: Operations = {
     **buckets.OPERATIONS,
+    **bucket_encryption.OPERATIONS,
     **configurations.OPERATIONS,
     **ownership.OPERATIONS,
     **listing.OPERATIONS,

@@ -111,6 +111,12 @@ def require_bucket_name(name: str) -> str:
     return name
 
 
+def is_default_bucket(call: Call, name: str) -> bool:
+    """Whether a name is what SDKs choose for the default bucket of the caller's account."""
+    default = _SDK_DEFAULT_NAME.fullmatch(name)
+    return default is not None and default["account"] == call.account
+
+
 def refuse_foreign_account_name(call: Call, name: str) -> None:
     """Refuse to create a bucket whose name contains another account's number.
 

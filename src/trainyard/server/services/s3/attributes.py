@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from trainyard.objects.contract import Attributes
+from trainyard.objects.encryption.headers import ACCOUNT_KEY, ALGORITHM, BUCKET_KEY, KEY, STORE_KEY
 from trainyard.server.services.contract import Shape
+from trainyard.server.services.s3.faults import invalid_argument, not_served
 from trainyard.server.services.s3.tagging import parse_tagging_header
 from trainyard.wire.fault import Fault
 from trainyard.wire.http import FIELD_NAME
@@ -14,7 +16,6 @@ DEFAULT_TYPE = "binary/octet-stream"
 STANDARD = "STANDARD"
 
 _STORAGE_CLASS = "x-amz-storage-class"
-_BUCKET_KEY = "x-amz-server-side-encryption-bucket-key-enabled"
 
 _CONTENT = {
     "CacheControl": "cache-control",
@@ -25,9 +26,9 @@ _CONTENT = {
     "Expires": "expires",
 }
 _ENCRYPTION = {
-    "ServerSideEncryption": "x-amz-server-side-encryption",
-    "SSEKMSKeyId": "x-amz-server-side-encryption-aws-kms-key-id",
-    "BucketKeyEnabled": _BUCKET_KEY,
+    "ServerSideEncryption": ALGORITHM,
+    "SSEKMSKeyId": KEY,
+    "BucketKeyEnabled": BUCKET_KEY,
 }
 _STORAGE = {
     **_ENCRYPTION,
@@ -54,6 +55,7 @@ def content_headers(shape: Shape) -> dict[str, str]:
 def storage_headers(shape: Shape) -> dict[str, str]:
     """Return the headers that say how to store the object."""
     headers = _headers(shape, _STORAGE)
+    _require_encryption(headers)
     if headers.get(_STORAGE_CLASS) == STANDARD:
         del headers[_STORAGE_CLASS]
     return headers
@@ -98,17 +100,36 @@ def attribute_members(attributes: Attributes) -> Shape:
     return shape
 
 
-def encryption_members(attributes: Attributes) -> Shape:
-    """Return the requested encryption as members of the answer to a write."""
+def encryption_members(headers: Mapping[str, str]) -> Shape:
+    """Return the encryption of an object, which its headers describe, as members of the answer to a write."""
     return {
-        member: _PARSERS.get(header, str)(attributes.headers[header])
+        member: _PARSERS.get(header, str)(headers[header])
         for member, header in _ENCRYPTION.items()
-        if header in attributes.headers
+        if header in headers
     }
 
 
 def storage_class(attributes: Attributes) -> str:
     return attributes.headers.get(_STORAGE_CLASS, STANDARD)
+
+
+def require_served_encryption(algorithm: str) -> None:
+    if algorithm not in (STORE_KEY, ACCOUNT_KEY):
+        raise not_served(f"the encryption {algorithm}; use {STORE_KEY} or {ACCOUNT_KEY}")
+
+
+def _require_encryption(headers: Mapping[str, str]) -> None:
+    """Refuse a combination of encryption headers that S3 refuses too, and algorithms that the yard does not have."""
+    algorithm = headers.get(ALGORITHM)
+    if algorithm is not None:
+        require_served_encryption(algorithm)
+    if KEY in headers and algorithm != ACCOUNT_KEY:
+        raise invalid_argument(
+            "Server Side Encryption with AWS KMS managed key requires HTTP header x-amz-server-side-encryption : "
+            "aws:kms",
+            name=ALGORITHM,
+            value=algorithm or "",
+        )
 
 
 def _headers(shape: Shape, members: Mapping[str, str]) -> dict[str, str]:
@@ -128,4 +149,4 @@ def _without_chunking(encoding: str) -> str:
 
 
 # Parse the members that are not text.
-_PARSERS: dict[str, Callable[[str], Any]] = {_BUCKET_KEY: "true".__eq__}
+_PARSERS: dict[str, Callable[[str], Any]] = {BUCKET_KEY: "true".__eq__}

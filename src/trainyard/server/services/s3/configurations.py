@@ -66,9 +66,6 @@ OPERATIONS: Operations = {
     "GetBucketPolicy": _POLICY,
     "GetBucketPolicyStatus": _POLICY,
     "GetBucketCors": absent_configuration("NoSuchCORSConfiguration", "The CORS configuration does not exist"),
-    "GetBucketEncryption": absent_configuration(
-        "ServerSideEncryptionConfigurationNotFoundError", "The server side encryption configuration was not found"
-    ),
     "GetBucketReplication": absent_configuration(
         "ReplicationConfigurationNotFoundError", "The replication configuration was not found"
     ),
@@ -94,7 +91,6 @@ OPERATIONS: Operations = {
     "DeleteBucketLifecycle": empty_configuration,
     "DeleteBucketPolicy": empty_configuration,
     "DeleteBucketCors": empty_configuration,
-    "DeleteBucketEncryption": empty_configuration,
     "DeleteBucketReplication": empty_configuration,
     "DeleteBucketWebsite": empty_configuration,
     "DeletePublicAccessBlock": empty_configuration,

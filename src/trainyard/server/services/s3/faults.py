@@ -10,6 +10,7 @@ from trainyard.foundation.errors import (
     Unavailable,
 )
 from trainyard.objects.contract import DigestMismatch, InvalidPart, PartTooSmall, PreconditionFailed, StorageFull
+from trainyard.objects.encryption.keys import ALIAS_KIND, KEY_KIND, KeyDestroyed, KeyDisabled, KeyPendingDeletion
 from trainyard.server.services.contract import Shape
 from trainyard.wire.fault import Fault, FaultRow, FaultTable
 
@@ -27,10 +28,15 @@ FAULTS = FaultTable(
         DigestMismatch: FaultRow("BadDigest", 400),
         InvalidPart: FaultRow("InvalidPart", 400),
         PartTooSmall: FaultRow("EntityTooSmall", 400),
+        KeyDisabled: FaultRow("KMS.DisabledException", 400),
+        KeyDestroyed: FaultRow("KMS.NotFoundException", 400),
+        KeyPendingDeletion: FaultRow("KMS.KMSInvalidStateException", 400),
     },
     # The tests of clients compare these sentences; the members have the names.
     not_found={
         "bucket": FaultRow("NoSuchBucket", 404, "BucketName", words="The specified bucket does not exist"),
+        KEY_KIND: FaultRow("KMS.NotFoundException", 400, words="Key '{name}' does not exist"),
+        ALIAS_KIND: FaultRow("KMS.NotFoundException", 400, words="Alias {name} is not found."),
         "key": FaultRow("NoSuchKey", 404, "Key", words="The specified key does not exist."),
         "upload": FaultRow(
             "NoSuchUpload",
@@ -57,6 +63,7 @@ _UNSERVED = {
     "CopySourceSSECustomerAlgorithm": _CUSTOMER_KEYS,
     "CopySourceSSECustomerKey": _CUSTOMER_KEYS,
     "CopySourceSSECustomerKeyMD5": _CUSTOMER_KEYS,
+    "SSEKMSEncryptionContext": "an encryption context for objects",
     "GrantFullControl": GRANTS,
     "GrantRead": GRANTS,
     "GrantReadACP": GRANTS,

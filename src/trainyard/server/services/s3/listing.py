@@ -4,13 +4,15 @@ from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from urllib.parse import quote
 
+from trainyard.foundation.errors import NotFound
 from trainyard.foundation.locations import BucketRef
 from trainyard.objects.contract import Listing, ObjectSummary
 from trainyard.server.services.contract import Call, Operations, Shape
-from trainyard.server.services.s3.addressing import NULL_VERSION, bucket_of
+from trainyard.server.services.s3.addressing import NULL_VERSION, bucket_of, is_default_bucket
 from trainyard.server.services.s3.attributes import STANDARD
 from trainyard.server.services.s3.faults import invalid_argument
 from trainyard.server.services.s3.ownership import owner
+from trainyard.wire.fault import Fault
 
 MAX_PAGE = 1000
 
@@ -30,17 +32,14 @@ def list_objects(call: Call, shape: Shape) -> Shape:
 
 
 def list_objects_v2(call: Call, shape: Shape) -> Shape:
-    bucket, encode = bucket_of(call, shape), encoding_of(shape)
-    token, start = shape.get("ContinuationToken"), shape.get("StartAfter")
-    page = _page(call, bucket, shape=shape, after=parse_token(token) if token else start or "")
-    answer = _common_members(bucket, shape, page=page)
-    extra = {"Owner": owner(bucket.account)} if shape.get("FetchOwner") else {}
-    answer["Contents"] = [_entry(entry, encode) | extra for entry in page.objects]
-    answer["KeyCount"] = len(page.objects) + len(page.prefixes)
-    answer["ContinuationToken"] = token
-    answer["NextContinuationToken"] = format_token(page.next_after) if page.next_after is not None else None
-    answer["StartAfter"] = encode(start) if start is not None else None
-    return answer
+    try:
+        return _list_objects_v2(call, shape)
+    except NotFound:
+        # With a default_bucket_prefix, the sagemaker SDK looks for its default bucket by this operation, but creates
+        # it only after the error that HeadBucket gives. On AWS it fails.
+        if shape.get("ExpectedBucketOwner") == call.account and is_default_bucket(call, shape["Bucket"]):
+            raise Fault("404", "Not Found", status=404) from None
+        raise
 
 
 def list_object_versions(call: Call, shape: Shape) -> Shape:
@@ -141,6 +140,20 @@ def _entry(summary: ObjectSummary, encode: Encoding) -> Shape:
         entry["ChecksumAlgorithm"] = [summary.checksum.algorithm.value]
         entry["ChecksumType"] = summary.checksum.type.value
     return entry
+
+
+def _list_objects_v2(call: Call, shape: Shape) -> Shape:
+    bucket, encode = bucket_of(call, shape), encoding_of(shape)
+    token, start = shape.get("ContinuationToken"), shape.get("StartAfter")
+    page = _page(call, bucket, shape=shape, after=parse_token(token) if token else start or "")
+    answer = _common_members(bucket, shape, page=page)
+    extra = {"Owner": owner(bucket.account)} if shape.get("FetchOwner") else {}
+    answer["Contents"] = [_entry(entry, encode) | extra for entry in page.objects]
+    answer["KeyCount"] = len(page.objects) + len(page.prefixes)
+    answer["ContinuationToken"] = token
+    answer["NextContinuationToken"] = format_token(page.next_after) if page.next_after is not None else None
+    answer["StartAfter"] = encode(start) if start is not None else None
+    return answer
 
 
 def _percent_encode(text: str) -> str:

@@ -43,7 +43,7 @@ def create_multipart_upload(call: Call, shape: Shape) -> Shape:
         "Key": where.key,
         "UploadId": upload.id,
         **_algorithm_members(upload),
-        **encryption_members(upload.attributes),
+        **encryption_members(upload.attributes.headers),
     }
 
 
@@ -112,7 +112,7 @@ def upload_part_copy(call: Call, shape: Shape) -> Shape:
         writer = objects.part_writer(where, upload.id, number, algorithms=_algorithms(upload))
         written = _copy_range(reader, writer, byte_range=byte_range, now=call.now)
     result = {"ETag": f'"{written.etag}"', "LastModified": written.modified_at, **digest_member(written.checksum)}
-    return {"CopyPartResult": result, **encryption_members(upload.attributes)}
+    return {"CopyPartResult": result, **encryption_members(upload.attributes.headers)}
 
 
 OPERATIONS: Operations = {
@@ -197,7 +197,7 @@ class _PartUpload:
         return {
             "ETag": f'"{written.etag}"',
             **digest_member(written.checksum),
-            **encryption_members(self._upload.attributes),
+            **encryption_members(self._upload.attributes.headers),
         }
 
 

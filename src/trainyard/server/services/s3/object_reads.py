@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from trainyard.foundation.locations import Location
-from trainyard.objects.contract import HasLocalFile, IsLocal, ObjectInfo, ObjectPart, ObjectReader
+from trainyard.objects.contract import HasLocalFile, IsLocal, ObjectInfo, ObjectPart, ObjectReader, ReadsNow
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.server.services.s3.addressing import location_of
 from trainyard.server.services.s3.attributes import attribute_members, storage_class
@@ -142,7 +142,7 @@ async def _body(reader: ObjectReader, byte_range: ByteRange) -> "bytes | FileSli
             else ChunkedBody(reader, byte_range)
         )
     with reader:
-        data = reader.read_now(byte_range.offset, byte_range.size) if isinstance(reader, HasLocalFile) else None
+        data = reader.read_now(byte_range.offset, byte_range.size) if isinstance(reader, ReadsNow) else None
         return await asyncio.to_thread(reader.read, byte_range.offset, byte_range.size) if data is None else data
 
 

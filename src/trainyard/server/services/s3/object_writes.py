@@ -45,7 +45,9 @@ COPY_ATTEMPTS = 5
 MAX_DELETED_KEYS = 1000
 
 # Members of CopyObject that change the object.
-_CHANGES = frozenset({"StorageClass", "ServerSideEncryption", "WebsiteRedirectLocation", "ChecksumAlgorithm"})
+_CHANGES = frozenset(
+    {"StorageClass", "ServerSideEncryption", "SSEKMSKeyId", "WebsiteRedirectLocation", "ChecksumAlgorithm"}
+)
 
 
 async def put_object(call: Call, shape: Shape) -> Shape:
@@ -69,7 +71,7 @@ async def put_object(call: Call, shape: Shape) -> Shape:
     return {
         "ETag": f'"{written.etag}"',
         **checksum_members(written.checksum),
-        **encryption_members(attributes),
+        **encryption_members(written.encryption),
     }
 
 
@@ -165,7 +167,7 @@ def _replaces_metadata(shape: Shape) -> bool:
 
 def _copy_answer(copied: ObjectInfo) -> Shape:
     result = {"ETag": f'"{copied.etag}"', "LastModified": copied.modified_at, **checksum_members(copied.checksum)}
-    return {"CopyObjectResult": result, **encryption_members(copied.attributes)}
+    return {"CopyObjectResult": result, **encryption_members(copied.attributes.headers)}
 
 
 @dataclass(slots=True)

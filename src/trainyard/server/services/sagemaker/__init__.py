@@ -2,7 +2,7 @@
 
 from trainyard.foundation.errors import Conflict, InvalidRequest, LimitExceeded, NotFound, Unavailable
 from trainyard.server.services.contract import Operations
-from trainyard.server.services.sagemaker import search, tags, training, tuning
+from trainyard.server.services.sagemaker import search, tags, training, tuning, unserved_kinds
 from trainyard.wire.fault import FaultRow, FaultTable
 
 __all__ = ["FAULTS", "OPERATIONS"]
@@ -12,6 +12,7 @@ OPERATIONS: Operations = {
     **tuning.OPERATIONS,
     **search.OPERATIONS,
     **tags.OPERATIONS,
+    **unserved_kinds.OPERATIONS,
 }
 
 FAULTS = FaultTable(

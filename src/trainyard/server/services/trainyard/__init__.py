@@ -2,17 +2,48 @@
 
 from trainyard.foundation.errors import Conflict, InvalidRequest, NotFound, NotPermitted, Unavailable
 from trainyard.server.services.contract import Operations
-from trainyard.server.services.trainyard import adoption, engines, jobs, prices, quotas, yard
+from trainyard.server.services.trainyard import (
+    adoption,
+    advice_trials,
+    engines,
+    faults,
+    job_list,
+    jobs,
+    logs,
+    metrics,
+    prices,
+    profiles,
+    quotas,
+    rules,
+    sign_in_links,
+    storage,
+    tensors,
+    traces,
+    trials,
+    yard,
+)
 from trainyard.wire.fault import FaultRow, FaultTable
 
 __all__ = ["FAULTS", "OPERATIONS"]
 
 OPERATIONS: Operations = {
     **adoption.OPERATIONS,
+    **advice_trials.OPERATIONS,
     **engines.OPERATIONS,
+    **faults.OPERATIONS,
+    **job_list.OPERATIONS,
     **jobs.OPERATIONS,
+    **logs.OPERATIONS,
+    **metrics.OPERATIONS,
     **prices.OPERATIONS,
+    **profiles.OPERATIONS,
     **quotas.OPERATIONS,
+    **rules.OPERATIONS,
+    **sign_in_links.OPERATIONS,
+    **storage.OPERATIONS,
+    **tensors.OPERATIONS,
+    **trials.OPERATIONS,
+    **traces.OPERATIONS,
     **yard.OPERATIONS,
 }
 

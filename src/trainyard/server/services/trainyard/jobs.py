@@ -10,13 +10,16 @@ from trainyard.foundation.jobs.attempts import Attempt, InstanceState
 from trainyard.foundation.jobs.status import ON_INSTANCES, SecondaryStatus, Status
 from trainyard.foundation.jobs.training.job import TrainingJob
 from trainyard.foundation.jobs.training.transitions import interrupt
+from trainyard.server.jobs.summaries import summary_of
 from trainyard.server.jobs.training import KIND, change_to, job_of
 from trainyard.server.jobs.tuning import job_of as tuning_job_of
 from trainyard.server.records.contract import Resource
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.server.services.sagemaker.training.description import training_job_description
 from trainyard.server.services.sagemaker.tuning.lifecycle import load_tuning_job
-from trainyard.server.services.trainyard.queues import queue_position, shares_of
+from trainyard.server.services.trainyard.job_list.rows import metric_rows
+from trainyard.server.services.trainyard.job_list.waiting import WaitingJobs
+from trainyard.server.services.trainyard.queues import shares_of
 from trainyard.server.services.trainyard.rules import rules_of
 from trainyard.server.services.visibility import load_visible
 from trainyard.server.streaming import FollowCursor
@@ -29,9 +32,9 @@ _NOT_STARTED_ADVICE = (
 
 
 def describe_job(call: Call, shape: Shape) -> Shape:
-    """Describe one job: notes, shares, waterfall, attempts, failure card, rules, price and cost."""
+    """Describe one job: notes, shares, waterfall, attempts, failure card, rules, metrics, price and cost."""
     resource = load_visible(call, KIND, shape["TrainingJobName"])
-    job = job_of(resource)
+    job, summary = job_of(resource), summary_of(resource)
     return {
         "TrainingJobName": job.name,
         "TrainingJobArn": job.arn,
@@ -48,7 +51,9 @@ def describe_job(call: Call, shape: Shape) -> Shape:
         "Artifacts": _artifacts(job),
         **_costs(call, resource, job),
         "Rules": rules_of(call, resource, job),
-        "QueuePosition": queue_position(call.yard, job) if _is_queued(job) else None,
+        "Download": _download(job),
+        "Metrics": metric_rows(summary.metrics, sorted(summary.metrics)),
+        **(WaitingJobs(call.yard).describe(summary) if summary.is_queued else {}),
     }
 
 
@@ -104,10 +109,6 @@ OPERATIONS: Operations = {
 }
 
 
-def _is_queued(job: TrainingJob) -> bool:
-    return job.status is Status.IN_PROGRESS and job.attempt is None
-
-
 def waterfall(job: TrainingJob) -> Iterator[Shape]:
     """Yield the phases of the last attempt in order of start; queue and placement come first."""
     if not job.attempts:
@@ -143,6 +144,16 @@ def _missing_engine(call: Call, job: TrainingJob) -> Iterator[str]:
     engine = job.plan.engine
     if engine and not job.is_final and engine not in call.yard.compute.engines:
         yield f"This yard was started without the engine {engine}; the job continues when the yard has it again."
+
+
+def _download(job: TrainingJob) -> Shape | None:
+    """Return how much of their data the instances have, while they download it."""
+    attempt = job.attempt
+    if attempt is None or job.secondary is not SecondaryStatus.DOWNLOADING:
+        return None
+    total_bytes = sum(each.download_bytes for each in attempt.instances)
+    done_bytes = sum(each.downloaded_bytes for each in attempt.instances)
+    return {"DoneBytes": done_bytes, "TotalBytes": total_bytes} if total_bytes else None
 
 
 def _phase(name: str, started_at: datetime, ended_at: datetime | None) -> Shape:
@@ -211,9 +222,10 @@ def _artifacts(job: TrainingJob) -> list[Shape]:
 
 
 def _costs(call: Call, resource: Resource, job: TrainingJob) -> Shape:
-    types = (call.yard.compute.catalog[name] for name in job.plan.instance_types)
+    types = [call.yard.compute.catalog[name] for name in job.plan.instance_types]
     price = sum(each.price_usd(is_spot=job.plan.is_spot) for each in types)
-    return {"PricePerHour": price, "Cost": price * (_training_time(call, resource, job) / HOUR)}
+    cost = price * (_training_time(call, resource, job) / HOUR)
+    return {"PricePerHour": price, "Cost": cost, "PriceIsSet": any(each.has_set_price for each in types)}
 
 
 def _training_time(call: Call, resource: Resource, job: TrainingJob) -> timedelta:

@@ -3,13 +3,14 @@
 from math import fsum
 
 from trainyard.engines.catalog import Catalog
+from trainyard.engines.contract import Engine
 from trainyard.engines.placement import Demand, FreeResources, fit_demand
 from trainyard.engines.selection import SelectionRequest
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.foundation.jobs.attempts import Share
 from trainyard.server.jobs.spot import ALL, SpotUse, spot_uses
-from trainyard.server.services.contract import Call, Operations, Shape
-from trainyard.server.services.sagemaker.training.engine_assignment import is_spread, select_job_engine
+from trainyard.server.services.contract import Call, Compute, Operations, Shape
+from trainyard.server.services.sagemaker.training.engine_assignment import is_spread, notes_on_image, select_job_engine
 from trainyard.server.services.sagemaker.training.instances import groups_of
 from trainyard.server.services.trainyard.queues import current_capacity, load_queue, share_shape
 
@@ -21,9 +22,8 @@ def quote_job(call: Call, shape: Shape) -> Shape:
     compute = call.yard.compute
     types = [compute.catalog[group.instance_type] for group in groups_of(shape) for _ in range(group.count)]
     tags = {tag["Key"]: tag["Value"] for tag in shape.get("Tags", ())}
-    selection = select_job_engine(
-        compute, SelectionRequest(shape.get("Image", ""), [each.name for each in types], tags)
-    )
+    image = shape.get("Image") or compute.images.default_image()
+    selection = select_job_engine(compute, SelectionRequest(image, [each.name for each in types], tags))
     capacity = current_capacity(compute.engines[selection.engine])
     demand = Demand(tuple(types), shape.get("Spot", False), is_spread(tags))
     fitted, queue = fit_demand(demand, capacity), load_queue(call.yard, selection.engine)
@@ -34,15 +34,26 @@ def quote_job(call: Call, shape: Shape) -> Shape:
     return {
         "PricePerHour": price,
         "MostCost": price * max_runtime_s / SECONDS_PER_HOUR if max_runtime_s else None,
+        "PriceIsSet": any(each.has_set_price for each in types),
         "Currency": "USD",
         "Shares": [share_shape(f"algo-{number}", each.name, share=share) for number, (each, share) in numbered],
         "Notes": list(fitted.shortfalls),
+        "Image": image,
+        "ImageNotes": list(_image_notes(compute, image, engine=compute.engines[selection.engine])),
         "FreeSlots": max(0, capacity.slots - queue.instances),
         "QueuedJobs": queue.waiting,
         "Engine": selection.engine,
         "EngineReason": selection.why,
         "Obstacle": capacity.obstacle or None,
     }
+
+
+def _image_notes(compute: Compute, image: str, *, engine: Engine) -> tuple[str, ...]:
+    try:
+        return notes_on_image(compute, image, engine=engine)
+    except InvalidRequest:
+        # The creation of the job refuses the image; a quote also serves to look at engines.
+        return ()
 
 
 def describe_spot(call: Call, shape: Shape) -> Shape:  # noqa: ARG001 - the request has no members
@@ -56,6 +67,7 @@ def describe_spot(call: Call, shape: Shape) -> Shape:  # noqa: ARG001 - the requ
         "Types": [_use(use, saved) for use, saved in types],
         "Total": _use(total, fsum(saved for _, saved in types)),
         "Currency": "USD",
+        "PriceIsSet": any(each.has_set_price for each in catalog),
     }
 
 

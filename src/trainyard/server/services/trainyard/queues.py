@@ -9,8 +9,16 @@ from trainyard.foundation.jobs.attempts import InstanceState, Share
 from trainyard.foundation.jobs.training.job import TrainingJob
 from trainyard.server.control.scheduling.queue_order import engines_by_queue, record_queues_of
 from trainyard.server.jobs.training import KIND, job_of, priority_of
-from trainyard.server.records.contract import QueueState
+from trainyard.server.records.contract import QueueState, ResourceId
 from trainyard.server.services.contract import Shape, Yard
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJob:
+    """A job that has been placed, with the id of its record."""
+
+    id: ResourceId
+    job: TrainingJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +26,7 @@ class QueueSnapshot:
     """The running jobs of a queue, oldest first, and how many jobs wait."""
 
     engines: Sequence[str]
-    running: Sequence[TrainingJob]
+    running: Sequence[RunningJob]
     waiting: int
 
     @property
@@ -29,7 +37,7 @@ class QueueSnapshot:
     @property
     def shares(self) -> Sequence[Share]:
         """The shares of the running instances."""
-        return [each.share for job in self.running for each in job.attempts[-1].instances]
+        return [each.share for running in self.running for each in running.job.attempts[-1].instances]
 
 
 def current_capacity(engine: Engine) -> Capacity:
@@ -43,11 +51,13 @@ def current_capacity(engine: Engine) -> Capacity:
 def load_queues(yard: Yard) -> Sequence[QueueSnapshot]:
     """Return the queues as they are now. Running jobs are read, waiting jobs are counted by an index."""
     engines, found = yard.compute.engines, engines_by_queue(yard.compute.engines)
-    placed = map(job_of, yard.records.in_state(KIND, QueueState.PLACED))
-    running = [job for job in placed if job.attempt is not None]
+    placed = (RunningJob(each.id, job_of(each)) for each in yard.records.in_state(KIND, QueueState.PLACED))
+    running = [each for each in placed if each.job.attempt is not None]
     return [
         QueueSnapshot(
-            names, [job for job in running if engines.queue_of(job.plan.engine) == name], _count_waiting(yard, name)
+            names,
+            [each for each in running if engines.queue_of(each.job.plan.engine) == name],
+            _count_waiting(yard, name),
         )
         for name, names in found.items()
     ]

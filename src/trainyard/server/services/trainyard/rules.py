@@ -1,19 +1,45 @@
-"""The rules of a job in the form of the wire: their state, findings and actions."""
+"""The built-in debugger rules; and the rules of a job in the form of the wire: their state, findings and actions."""
 
 import json
 from collections.abc import Mapping, Sequence
 
+from trainyard.foundation.errors import InvalidRequest, Unavailable
 from trainyard.foundation.jobs.attempts import RuleState
 from trainyard.foundation.jobs.training.job import TrainingJob
 from trainyard.foundation.jobs.training.plan import RulePlan
 from trainyard.foundation.jobs.training.rules import rule_states
 from trainyard.server.jobs.rule_actions import KIND, action_of
 from trainyard.server.records.contract import Query, Resource
-from trainyard.server.services.contract import Call, Shape
+from trainyard.server.services.contract import Call, Operations, Shape
 
 # More than the rules of a job can have.
 _MAX_ACTIONS = 1000
 _TEXTS = ("Mode", "Worker", "Tensor", "Module", "Value", "Threshold", "Severity")
+
+
+def list_debugger_rules(call: Call, shape: Shape) -> Shape:  # noqa: ARG001 - the rules are the same for everyone
+    """List the built-in debugger rules with their parameters."""
+    try:
+        # Rules bring numpy, which not every yard has.
+        from trainyard.insight.rules.descriptions import built_in_rules
+    except ModuleNotFoundError as error:
+        raise Unavailable("This yard has no rules: pip install 'trainyard[debugger]' adds them.") from error
+    return {
+        "Rules": [
+            {
+                "Name": rule.name,
+                "About": rule.about,
+                "Parameters": [
+                    {"Name": each.name, "Default": each.default, "Advised": each.advised, "Help": each.help}
+                    for each in rule.parameters
+                ],
+            }
+            for rule in built_in_rules()
+        ]
+    }
+
+
+OPERATIONS: Operations = {"ListDebuggerRules": list_debugger_rules}
 
 
 def rules_of(call: Call, resource: Resource, job: TrainingJob) -> list[Shape]:
@@ -30,6 +56,7 @@ def _rule(rule: RulePlan, state: RuleState, actions: Sequence[Resource]) -> Shap
     return {
         "Name": rule.name,
         "Rule": rule.rule,
+        "Parameters": [{"Name": name, "Value": value} for name, value in _parameters(rule).items()],
         "Status": state.status,
         "Details": state.details or None,
         "LastModifiedTime": state.at,
@@ -61,3 +88,19 @@ def _action(resource: Resource) -> Shape:
         "Told": action.told or None,
         "LastTried": action.at,
     }
+
+
+def _parameters(rule: RulePlan) -> Mapping[str, str]:
+    """Return the parameters of a rule as they are used; of a custom rule, those of the request."""
+    try:
+        # Rules bring numpy, which only jobs with rules need.
+        from trainyard.insight.rules.catalog import rule_values
+
+        values = rule_values(rule.rule, rule.parameters)
+    except (ModuleNotFoundError, InvalidRequest):
+        return rule.parameters
+    return {name: _text(value) for name, value in values.items() if value is not None}
+
+
+def _text(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -1,16 +1,27 @@
 """DescribeYard: the machine and what runs on it."""
 
 from collections.abc import Sequence
+from datetime import timedelta
+from statistics import fmean
 
 from trainyard import __version__
 from trainyard.engines.contract import Node
+from trainyard.formats.profiles.contract import HardwareMetric
+from trainyard.formats.profiles.hardware_summary import latest_values
+from trainyard.foundation.clock import to_micros
 from trainyard.foundation.jobs.attempts import Share
-from trainyard.foundation.jobs.training.job import TrainingJob
+from trainyard.link.folders import AttemptRef, InstanceRef
 from trainyard.link.warm import WarmWorker, warm_workers
 from trainyard.objects.contract import CountsStorage
 from trainyard.server.jobs.quotas import ANY
 from trainyard.server.services.contract import Call, Operations, Shape
-from trainyard.server.services.trainyard.queues import QueueSnapshot, current_capacity, load_queues, shares_of
+from trainyard.server.services.trainyard.queues import (
+    QueueSnapshot,
+    RunningJob,
+    current_capacity,
+    load_queues,
+    shares_of,
+)
 
 
 def describe_yard(call: Call, shape: Shape) -> Shape:  # noqa: ARG001 - the request has no members
@@ -20,8 +31,8 @@ def describe_yard(call: Call, shape: Shape) -> Shape:  # noqa: ARG001 - the requ
     capacity = current_capacity(default)
     queue = next(queue for queue in queues if default.name in queue.engines)
     workers = warm_workers(compute.warm) if compute.warm else []
-    running = sorted((job for queue in queues for job in queue.running), key=lambda job: job.created_at)
-    visible = [job for job in running if call.caller.is_admin or job.account == call.account]
+    running = sorted((each for queue in queues for each in queue.running), key=lambda each: each.job.created_at)
+    visible = [each for each in running if call.caller.is_admin or each.job.account == call.account]
     return {
         "Version": __version__,
         "Engine": default.name,
@@ -33,7 +44,7 @@ def describe_yard(call: Call, shape: Shape) -> Shape:  # noqa: ARG001 - the requ
         "CpuUse": load.cpus,
         "MemoryUse": load.memory_bytes,
         "QueuedJobs": sum(queue.waiting for queue in queues),
-        "RunningJobs": [_running(call, job) for job in visible],
+        "RunningJobs": [_running(call, each) for each in visible],
         "Lines": [_queue(call, each) for each in queues],
         "Storage": _storage(call),
         "WarmWorkers": [_worker(each) for each in workers if call.caller.is_admin or each.account == call.account],
@@ -41,6 +52,15 @@ def describe_yard(call: Call, shape: Shape) -> Shape:  # noqa: ARG001 - the requ
 
 
 OPERATIONS: Operations = {"DescribeYard": describe_yard}
+
+# Samples of jobs with a longer interval are shown with their job only.
+_JUST_NOW = timedelta(seconds=10)
+_USES = {
+    HardwareMetric.JOB_CPU_PERCENT: "CpuPercent",
+    HardwareMetric.JOB_MEMORY_PERCENT: "MemoryPercent",
+    HardwareMetric.GPU_PERCENT: "GpuPercent",
+    HardwareMetric.GPU_MEMORY_PERCENT: "GpuMemoryPercent",
+}
 
 
 def _storage(call: Call) -> Shape | None:
@@ -94,7 +114,8 @@ def _node(node: Node, shares: Sequence[Share]) -> Shape:
     }
 
 
-def _running(call: Call, job: TrainingJob) -> Shape:
+def _running(call: Call, running: RunningJob) -> Shape:
+    job = running.job
     return {
         "TrainingJobName": job.name,
         "UserName": call.yard.records.user(job.account).name,
@@ -102,4 +123,18 @@ def _running(call: Call, job: TrainingJob) -> Shape:
         "StartTime": job.attempts[-1].placed_at,
         "Engine": job.plan.engine or call.yard.compute.engines.default.name,
         "Shares": shares_of(job),
+        **_hardware_use(call, running),
     }
+
+
+def _hardware_use(call: Call, running: RunningJob) -> Shape:
+    """Return the mean use of the hardware over the instances and their GPUs; only what was sampled just now."""
+    attempt = running.job.attempts[-1]
+    since_us = to_micros(call.now - _JUST_NOW)
+    values: dict[str, list[float]] = {}
+    for instance in attempt.instances:
+        ref = InstanceRef(AttemptRef(running.id, attempt.number), instance.name)
+        for series, value in latest_values(ref.folder(call.yard.compute.jobs).hardware, since_us=since_us).items():
+            if series.metric in _USES:
+                values.setdefault(_USES[series.metric], []).append(value)
+    return {member: fmean(found) for member, found in values.items()}

@@ -18,7 +18,6 @@ ANSWERS = {
 }
 ABSENCES = {
     "GetBucketCors": "NoSuchCORSConfiguration",
-    "GetBucketEncryption": "ServerSideEncryptionConfigurationNotFoundError",
     "GetBucketLifecycle": "NoSuchLifecycleConfiguration",
     "GetBucketLifecycleConfiguration": "NoSuchLifecycleConfiguration",
     "GetBucketPolicy": "NoSuchBucketPolicy",
@@ -33,7 +32,7 @@ ABSENCES = {
     "GetBucketMetricsConfiguration": "NoSuchConfiguration",
 }
 DELETES = [
-    *("DeleteBucketCors", "DeleteBucketEncryption", "DeleteBucketLifecycle", "DeleteBucketPolicy"),
+    *("DeleteBucketCors", "DeleteBucketLifecycle", "DeleteBucketPolicy"),
     *("DeleteBucketReplication", "DeleteBucketWebsite", "DeletePublicAccessBlock"),
 ]
 LOCKS = ["GetObjectLegalHold", "GetObjectRetention"]

@@ -196,3 +196,15 @@ def test_a_page_is_as_long_as_asked_for_but_no_longer_than_full(asked: int | Non
 def test_names_are_encoded_only_on_demand() -> None:
     assert encoding_of({})("a b/+ü\r") == "a b/+ü\r"
     assert encoding_of({"EncodingType": "url"})("a b/+ü\r") == "a%20b/%2B%C3%BC%0D"
+
+
+def test_a_default_bucket_that_the_sdk_looks_for_by_listing_is_missing_as_head_bucket_says_it(s3: Front) -> None:
+    default = f"sagemaker-eu-west-3-{OWNER}"
+    for request, code in (
+        ({"Bucket": default, "Prefix": "team", "ExpectedBucketOwner": OWNER}, "404"),
+        ({"Bucket": default, "Prefix": "team"}, "NoSuchBucket"),
+        ({"Bucket": "missing", "Prefix": "team", "ExpectedBucketOwner": OWNER}, "NoSuchBucket"),
+    ):
+        with pytest.raises(Fault) as caught:
+            s3("ListObjectsV2", **request)
+        assert (caught.value.code, caught.value.status) == (code, 404)

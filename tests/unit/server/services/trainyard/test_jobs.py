@@ -18,7 +18,7 @@ from tests.unit.server.services.sagemaker.tuning.requests import (
     study,
 )
 from trainyard.foundation.errors import InvalidRequest, NotFound
-from trainyard.foundation.jobs.attempts import Attempt, InstancePhase, InstanceState, OutcomeKind, Share
+from trainyard.foundation.jobs.attempts import Attempt, InstancePhase, InstanceState, MetricSummary, OutcomeKind, Share
 from trainyard.foundation.jobs.status import SecondaryStatus
 from trainyard.foundation.jobs.training.job import Artifact
 from trainyard.foundation.jobs.training.transitions import advance
@@ -66,12 +66,13 @@ def test_a_job_that_waits_has_a_place_in_line_and_costs_nothing(anna: As) -> Non
         create(anna.at(seconds(number)), f"job-{number}")
     told = describe(anna, "job-2")
     assert (told["Status"], told["SecondaryStatus"], told["QueuePosition"]) == ("InProgress", "Pending", 3)
+    assert told["WaitReason"].startswith("2 jobs are ahead of it in the queue of ")
     assert told["Waterfall"] == [{"Phase": "queue", "StartTime": seconds(2), "EndTime": None}]
     assert (told["Shares"], told["Attempts"], told["Cost"]) == ([], [], 0.0)
     assert "FailureCard" not in told
     start(anna, name="job-0")
     assert describe(anna, "job-2")["QueuePosition"] == 2
-    assert "QueuePosition" not in describe(anna, "job-0")
+    assert not {"QueuePosition", "WaitReason"} & set(describe(anna, "job-0"))
 
 
 def test_a_running_job_shows_its_share_and_its_cost_so_far(anna: As) -> None:
@@ -97,6 +98,26 @@ def test_the_cost_of_a_job_that_ended_is_that_of_its_billable_seconds(anna: As) 
     told = describe(anna.at(seconds(9999)))
     assert told["Cost"] == pytest.approx(told["PricePerHour"] * billed / 3600)
     assert billed == 10
+
+
+def test_a_job_has_the_summaries_of_its_metrics_by_name(anna: As) -> None:
+    create(anna)
+    loss = MetricSummary(0.5, seconds(4), 3, lowest=0.25, highest=2.0)
+    start(anna, InstanceState("algo-1", metrics={"loss": loss, "accuracy": replace(loss, value=0.75)}))
+    accuracy, loss_row = describe(anna)["Metrics"]
+    assert (accuracy["Name"], accuracy["Last"], accuracy["Best"]) == ("accuracy", 0.75, 2.0)
+    assert (loss_row["Name"], loss_row["Last"], loss_row["Best"], loss_row["Count"]) == ("loss", 0.5, 0.25, 3)
+
+
+def test_a_job_tells_how_much_of_its_data_it_has_while_it_downloads(anna: As) -> None:
+    create(anna, ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 1})
+    parts = [InstanceState(f"algo-{n}", downloaded_bytes=n * 100, download_bytes=1000) for n in (1, 2)]
+    attempt = Attempt(1, seconds(1), "KEY", tuple(parts))
+    job = advance(replace(load(anna), attempts=(attempt,)), S.STARTING, at=seconds(1))
+    remember(anna, advance(job, S.DOWNLOADING, at=seconds(2)))
+    assert describe(anna)["Download"] == {"DoneBytes": 300, "TotalBytes": 2000}
+    remember(anna, advance(load(anna), S.TRAINING, at=seconds(3)))
+    assert "Download" not in describe(anna)
 
 
 def test_the_waterfall_begins_with_the_queue_and_continues_in_order_of_time(anna: As) -> None:
@@ -125,6 +146,15 @@ def test_the_waterfall_is_of_the_last_attempt(anna: As) -> None:
     assert place == {"Phase": "place", "StartTime": seconds(8), "EndTime": None}
     told = [(each["Number"], each["FailureReason"]) for each in describe(anna)["Attempts"]]
     assert told == [(1, "It was lost."), (2, None)]
+
+
+def test_a_list_tells_what_went_wrong_without_what_sagemaker_says_around_it(anna: As) -> None:
+    create(anna)
+    start(anna)
+    failure = 'AlgorithmError: ExecuteUserScriptError:\nErrorMessage "ValueError: no"'
+    remember(anna, advance(replace(load(anna), failure=failure, card=CARD), S.FAILED, at=seconds(3)))
+    (row,) = anna("trainyard", "ListJobs", Filter='status:failed failure:"ValueError: no (train.py"')["Jobs"]
+    assert row["FailureReason"] == "ValueError: no (train.py, line 3)"
 
 
 def test_a_failure_card_is_described_in_full(anna: As) -> None:

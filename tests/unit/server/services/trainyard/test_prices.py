@@ -19,6 +19,7 @@ def test_a_quote_has_the_price_of_all_instances_and_the_most_it_can_come_to(anna
     told = anna("trainyard", "QuoteJob", **asked)
     assert (told["PricePerHour"], told["Currency"]) == (2 * price.on_demand_usd, "USD")
     assert told["MostCost"] == pytest.approx(price.on_demand_usd)
+    assert not told["PriceIsSet"]
     assert anna("trainyard", "QuoteJob", **asked, Spot=True)["PricePerHour"] == 2 * price.spot_usd
     assert [share["Instance"] for share in told["Shares"]] == ["algo-1", "algo-2"]
 

@@ -1,4 +1,5 @@
 import json
+import math
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +15,15 @@ from tests.unit.server.services.sagemaker.requests import create
 from tests.unit.server.services.sagemaker.training.test_description import load, remember
 from tests.unit.server.services.trainyard.test_jobs import SPOT, start
 from trainyard.engines.contract import Capacity, Node
+from trainyard.formats.profiles.contract import HardwareMetric, HardwareSeries
+from trainyard.formats.profiles.hardware_writer import HardwareWriter
+from trainyard.foundation.clock import to_micros
 from trainyard.foundation.home import process_start
 from trainyard.foundation.jobs.status import SecondaryStatus
 from trainyard.foundation.jobs.training.job import TrainingJob
 from trainyard.foundation.jobs.training.transitions import advance
-from trainyard.server.jobs.training import job_of
-from trainyard.server.records.contract import Resource
+from trainyard.server.jobs.training import KIND, job_of
+from trainyard.server.records.contract import Resource, ResourceKey
 from trainyard.server.services.trainyard import queues
 from trainyard.testing.engines import SimulatedEngine, run
 
@@ -80,7 +84,7 @@ def test_only_the_running_jobs_of_a_long_queue_are_read(
 
     monkeypatch.setattr(queues, "job_of", watched)
     (found,) = queues.load_queues(anna.yard)
-    assert [job.name for job in found.running] == ["job-0", "job-2"]
+    assert [each.job.name for each in found.running] == ["job-0", "job-2"]
     assert (found.waiting, found.instances) == (7, 2)
     assert read == ["job-0", "job-2"]
     assert queues.queue_position(anna.yard, load(anna, "job-8")) == 7
@@ -141,3 +145,26 @@ def test_warm_workers_are_seen_by_their_user(accounts: Accounts, anna: As, tmp_p
     assert worker["MemoryBytes"] > 0
     assert replace(accounts.ben, yard=yard)("trainyard", "DescribeYard")["WarmWorkers"] == []
     assert len(replace(accounts.admin, yard=yard)("trainyard", "DescribeYard")["WarmWorkers"]) == 1
+
+
+def test_a_running_job_shows_what_it_uses_of_its_hardware_now(anna: As) -> None:
+    create(anna, "job")
+    start(anna, name="job")
+    series = [
+        HardwareSeries(HardwareMetric.JOB_CPU_PERCENT),
+        HardwareSeries(HardwareMetric.GPU_PERCENT, "gpu0"),
+        HardwareSeries(HardwareMetric.GPU_PERCENT, "gpu1"),
+        HardwareSeries(HardwareMetric.JOB_MEMORY_PERCENT),
+    ]
+    job_id = anna.yard.records.load(ResourceKey(anna.account, KIND, "job")).id
+    with HardwareWriter(anna.yard.compute.jobs / job_id / "1" / "algo-1" / "hardware") as writer:
+        writer.begin(series, 1_000_000)
+        writer.append(to_micros(seconds(19)), [1.0, 1.0, 1.0, 1.0])
+        writer.append(to_micros(seconds(20)), [60.0, 90.0, 70.0, math.nan])
+
+    (now,) = anna.at(seconds(21))("trainyard", "DescribeYard")["RunningJobs"]
+    (later,) = anna.at(seconds(60))("trainyard", "DescribeYard")["RunningJobs"]
+
+    assert (now["CpuPercent"], now["GpuPercent"]) == (60.0, 80.0)
+    assert "MemoryPercent" not in now
+    assert "CpuPercent" not in later

@@ -18,7 +18,7 @@ from trainyard.server.records.contract import Query, Resource, SortBy
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.server.services.sagemaker.search.conditions import condition_of, values_of
 from trainyard.server.services.sagemaker.search.record_query import narrow_query
-from trainyard.server.services.sagemaker.search.resource_types import SEARCHABLE_TYPES, SearchableType
+from trainyard.server.services.sagemaker.search.resource_types import SearchableType, searchable_type
 
 PAGE = 10
 # Pages of the records read for one answer, which may then be short and have a token.
@@ -29,7 +29,8 @@ _BATCH = 100
 
 
 def search(call: Call, shape: Shape) -> Shape:
-    request = _SearchRequest(call, shape, _searchable_type(shape))
+    _require_own_account(shape)
+    request = _SearchRequest(call, shape, searchable_type(shape["Resource"]))
     sort_by = shape.get("SortBy", "LastModifiedTime")
     orders = request.searchable.orders
     found, token = _find_indexed(request, orders[sort_by]) if sort_by in orders else _find_sorted(request, sort_by)
@@ -40,16 +41,11 @@ def search(call: Call, shape: Shape) -> Shape:
 OPERATIONS: Operations = {"Search": search}
 
 
-def _searchable_type(shape: Shape) -> SearchableType:
+def _require_own_account(shape: Shape) -> None:
     if shape.get("CrossAccountFilterOption") == "CrossAccount" or shape.get("VisibilityConditions"):
         raise InvalidRequest(
             "Trainyard does not search across accounts; leave CrossAccountFilterOption and VisibilityConditions out."
         )
-    searchable = SEARCHABLE_TYPES.get(shape["Resource"])
-    if searchable is None:
-        known = " and ".join(SEARCHABLE_TYPES)
-        raise InvalidRequest(f"Trainyard does not search for {shape['Resource']} yet; search for {known}.")
-    return searchable
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trainyard.foundation.errors import InvalidRequest
 from trainyard.server.jobs import training, tuning
 from trainyard.server.records.contract import Resource, SortBy
 from trainyard.server.services.contract import Call
@@ -128,7 +129,14 @@ SEARCHABLE_TYPES: Mapping[str, SearchableType] = {
         status="TrainingJobStatus",
         properties=_TRAINING_PROPERTIES,
         hidden=frozenset(
-            {"ProfilingStatus", "ProfilerRuleConfigurations", "RemoteDebugConfig", "InfraCheckConfig", "Metrics"}
+            {
+                "ProfilingStatus",
+                "ProfilerRuleConfigurations",
+                "ProfilerRuleEvaluationStatuses",
+                "RemoteDebugConfig",
+                "InfraCheckConfig",
+                "Metrics",
+            }
         ),
         candidate=_training_job_candidate,
     ),
@@ -143,3 +151,12 @@ SEARCHABLE_TYPES: Mapping[str, SearchableType] = {
         has_lower_case_names=True,
     ),
 }
+
+
+def searchable_type(name: str) -> SearchableType:
+    """Return the type of resource that a request searches for; InvalidRequest if the yard does not search for it."""
+    searchable = SEARCHABLE_TYPES.get(name)
+    if searchable is None:
+        known = " and ".join(SEARCHABLE_TYPES)
+        raise InvalidRequest(f"Trainyard does not search for {name} yet; search for {known}.")
+    return searchable

@@ -9,9 +9,9 @@ from typing import Any
 from trainyard.engines.selection import SelectionRequest
 from trainyard.foundation.errors import AlreadyExists, InvalidRequest, NotFound
 from trainyard.foundation.jobs.training.job import TrainingJob
-from trainyard.foundation.jobs.training.plan import InstanceGroupPlan, MetricDefinition, TrainingPlan
+from trainyard.foundation.jobs.training.plan import InstanceGroupPlan, MetricDefinition, ProfilerPlan, TrainingPlan
 from trainyard.foundation.jobs.training.transitions import first_transition
-from trainyard.server import roles
+from trainyard.server.jobs.profile_evaluations import evaluations_of
 from trainyard.server.jobs.quotas import Quotas
 from trainyard.server.jobs.training import (
     KIND,
@@ -25,10 +25,15 @@ from trainyard.server.jobs.training import (
 from trainyard.server.log_streams import GROUP, ensure_group
 from trainyard.server.records.contract import CounterFull, Draft, NewEvent, Resource, ResourceKey
 from trainyard.server.services.contract import Call, Operations, Shape, Yard
+from trainyard.server.services.sagemaker.training.built_in_algorithms import refuse_built_in_algorithm
 from trainyard.server.services.sagemaker.training.debugger import (
     debugger_of,
     notes_on_debugger,
     require_debugger_locations,
+)
+from trainyard.server.services.sagemaker.training.encryption_keys import (
+    find_output_key,
+    require_encrypted_disks,
 )
 from trainyard.server.services.sagemaker.training.engine_assignment import (
     assignment_notes,
@@ -50,10 +55,18 @@ from trainyard.server.services.sagemaker.training.instances import (
     pool_key_of,
     require_known_groups,
 )
+from trainyard.server.services.sagemaker.training.job_role import JobRole, job_role_of
 from trainyard.server.services.sagemaker.training.launchers import launch_of
 from trainyard.server.services.sagemaker.training.local_paths import (
     checkpoints_of,
     tensorboard_of,
+)
+from trainyard.server.services.sagemaker.training.profiler import (
+    notes_on_profiler,
+    profiler_of,
+    require_enabled,
+    require_profiler_locations,
+    unavailable_rules,
 )
 from trainyard.server.services.sagemaker.training.program import (
     DIRECTORY,
@@ -92,8 +105,11 @@ def build_training_job(owner: JobOwner, shape: Shape) -> TrainingJob:
     """Return the job that a request asks for, not yet stored; InvalidRequest if it cannot run."""
     _require_members(shape)
     require_served(shape)
+    require_encrypted_disks(owner.yard.compute, shape)
     require_tags(_tags(shape))
-    plan = _plan(owner, shape)
+    refuse_built_in_algorithm(owner.yard.compute, shape["AlgorithmSpecification"], shape.get("HyperParameters", {}))
+    role = job_role_of(owner.yard.records, shape["RoleArn"], account=owner.account)
+    plan = _plan(owner, shape, role)
     compute = owner.yard.compute
     notes = assignment_notes(compute, plan)
     require_image(compute, plan.image, account=owner.account)
@@ -101,6 +117,7 @@ def build_training_job(owner: JobOwner, shape: Shape) -> TrainingJob:
     _require_locations(owner, plan)
     if plan.debugger:
         require_debugger_locations(plan.debugger, shape, owner.yard.objects, account=owner.account)
+    require_profiler_locations(shape, owner.yard.objects, account=owner.account)
     name = shape["TrainingJobName"]
     return TrainingJob(
         name=name,
@@ -111,7 +128,8 @@ def build_training_job(owner: JobOwner, shape: Shape) -> TrainingJob:
         created_at=owner.now,
         transitions=(first_transition(owner.now),),
         site=compute.site,
-        notes=(*notes, *notes_on(shape), *notes_on_debugger(shape)),
+        notes=(*notes, *role.notes, *notes_on(shape), *notes_on_debugger(shape), *notes_on_profiler(shape)),
+        profiler_rules=unavailable_rules(plan.profiler, now=owner.now) if plan.profiler else (),
     )
 
 
@@ -160,7 +178,7 @@ def _require_times(shape: Shape) -> None:
         )
 
 
-def _plan(owner: JobOwner, shape: Shape) -> TrainingPlan:
+def _plan(owner: JobOwner, shape: Shape, role: JobRole) -> TrainingPlan:
     algorithm, resources = shape["AlgorithmSpecification"], shape["ResourceConfig"]
     compute, tags = owner.yard.compute, _tags(shape)
     checkpoints, tensorboard = checkpoints_of(shape), tensorboard_of(shape)
@@ -175,8 +193,12 @@ def _plan(owner: JobOwner, shape: Shape) -> TrainingPlan:
         instance_type=groups[0].instance_type,
         instance_count=len(types),
         groups=groups if resources.get("InstanceGroups") else (),
-        role=_role_name(owner, shape["RoleArn"]),
+        role=role.name,
         output_path=shape["OutputDataConfig"]["S3OutputPath"],
+        is_output_compressed=shape["OutputDataConfig"].get("CompressionType") != "NONE",
+        output_key=find_output_key(
+            owner.yard.objects, shape, account=owner.account, region=owner.region, now=owner.now
+        ),
         hyperparameters=shape.get("HyperParameters", {}),
         environment=shape.get("Environment", {}),
         channels=channels,
@@ -195,10 +217,17 @@ def _plan(owner: JobOwner, shape: Shape) -> TrainingPlan:
         keep_alive_s=resources.get("KeepAlivePeriodInSeconds", 0),
         pool_key=pool_key_of(shape, engine=engine.name),
         debugger=debugger_of(shape, compute.gateways),
+        profiler=_profiler(owner, shape),
         engine=engine.name,
         is_spread=is_spread(tags),
     )
     return _with_program(plan, groups, program_of(algorithm, plan.hyperparameters, runs_image=runs_images(engine)))
+
+
+def _profiler(owner: JobOwner, shape: Shape) -> ProfilerPlan:
+    plan = profiler_of(shape, owner.yard.compute.gateways)
+    require_enabled(plan)
+    return plan
 
 
 def _with_program(plan: TrainingPlan, groups: Sequence[InstanceGroupPlan], program: TrainingProgram) -> TrainingPlan:
@@ -210,18 +239,6 @@ def _with_program(plan: TrainingPlan, groups: Sequence[InstanceGroupPlan], progr
         arguments=program.arguments,
         launch=launch_of(plan.hyperparameters, groups, program=program, image=plan.image),
     )
-
-
-def _role_name(owner: JobOwner, arn: str) -> str:
-    try:
-        role = roles.load_role(owner.yard.records, arn)
-    except NotFound:
-        role = None
-    if role is None or role.key.account != owner.account:
-        raise InvalidRequest(
-            f"Could not assume role {arn}: your account has no such role. `aws iam list-roles` lists its roles."
-        )
-    return role.key.name
 
 
 def _metric(definition: dict[str, Any]) -> MetricDefinition:
@@ -257,10 +274,10 @@ def _require_code(owner: JobOwner, plan: TrainingPlan) -> None:
 
 
 def _store_job(owner: JobOwner, job: TrainingJob, *, draft: Draft) -> Resource:
-    """Store the job and the timers of its time limits."""
+    """Store the job, the timers of its time limits, and the evaluation of its profiler rules."""
     records, quotas = owner.yard.records, Quotas(owner.yard.records)
     limits = quotas.limits(job.account, job.plan.instance_types, kind=capacity_kind_of(job))
-    timers = [records.create(timer, now=owner.now) for timer in reminders_of(job)]
+    timers = [records.create(timer, now=owner.now) for timer in (*reminders_of(job), *evaluations_of(job))]
     try:
         event = NewEvent("training-job.created", {"name": job.name})
         return records.create(draft, now=owner.now, event=event, limits=limits)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from trainyard.foundation.errors import InvalidRequest
+from trainyard.foundation.extras import YARD_PYTHON, require_extra
 from trainyard.foundation.jobs.training.plan import DebuggerPlan, RulePlan
 from trainyard.objects.contract import ObjectStore
 from trainyard.server.gateways import Gateways
@@ -23,16 +24,23 @@ from trainyard.server.services.sagemaker.training.hook_parameters import (
 from trainyard.server.services.sagemaker.training.inputs import require_bucket, require_object
 from trainyard.server.services.sagemaker.training.local_paths import tensors_of
 from trainyard.server.services.sagemaker.training.rule_actions import actions_of
-
-BUILT_IN_IMAGE = "sagemaker-debugger-rules"
-MAX_RULES = 20
+from trainyard.server.services.sagemaker.training.rule_configurations import (
+    ACTIONS,
+    DRY,
+    RESERVED,
+    RULE,
+    SOURCE,
+    has_built_in_image,
+    has_own_resources,
+    is_true,
+    parse_boolean,
+    require_rule_names,
+    rule_member,
+)
 
 _HOOK, _RULES = "DebugHookConfig", "DebugRuleConfigurations"
-_RULE, _SOURCE, _ACTIONS, _DRY = "rule_to_invoke", "source_s3_uri", "action_json", "dry_run"
-_RESERVED = (_RULE, _SOURCE, _ACTIONS, _DRY, "base_trial")
 _STOP_PARAMETER = "stop_training_on_fire"
 _OTHER_TRIAL = re.compile(r"other_trial_\d+")
-_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def debugger_of(shape: Shape, gateways: Gateways) -> DebuggerPlan | None:
@@ -58,10 +66,11 @@ def require_debugger_locations(plan: DebuggerPlan, shape: Shape, objects: Object
     """Raise InvalidRequest if a bucket or the file of a rule does not exist."""
     require_bucket(objects, plan.uri, account=account, member=f"{_HOOK}.S3OutputPath")
     for given, rule in zip(shape.get(_RULES, ()), plan.rules, strict=True):
+        member = rule_member(rule.name)
         if "S3OutputPath" in given:
-            require_bucket(objects, given["S3OutputPath"], account=account, member=f"{_member(rule.name)}.S3OutputPath")
+            require_bucket(objects, given["S3OutputPath"], account=account, member=f"{member}.S3OutputPath")
         if rule.source:
-            require_object(objects, rule.source, account=account, member=f"{_member(rule.name)}.{_SOURCE}")
+            require_object(objects, rule.source, account=account, member=f"{member}.{SOURCE}")
 
 
 def notes_on_debugger(shape: Shape) -> Iterator[str]:
@@ -69,7 +78,7 @@ def notes_on_debugger(shape: Shape) -> Iterator[str]:
     for name, parameters in _collections(shape.get(_HOOK, {})):
         if name not in BUILT_IN and not parameters.get("include_regex"):
             yield f'The collection "{name}" has no include_regex, so it has only the tensors that the script adds.'
-    if any({"InstanceType", "VolumeSizeInGB"} & rule.keys() for rule in shape.get(_RULES, ())):
+    if has_own_resources(shape.get(_RULES, ())):
         yield "InstanceType and VolumeSizeInGB of a rule are not used: the job's own instances evaluate it."
 
 
@@ -100,49 +109,42 @@ def _collections(hook: Mapping[str, Any]) -> list[tuple[str, Mapping[str, str]]]
 
 
 def _rules(given: list[dict[str, Any]], gateways: Gateways, *, has_checkpoints: bool) -> tuple[RulePlan, ...]:
-    if len(given) > MAX_RULES:
-        raise InvalidRequest(f"{_RULES} has {len(given)} rules; a job can have at most {MAX_RULES}.")
-    names = [rule["RuleConfigurationName"] for rule in given]
-    for name in names:
-        if names.count(name) > 1:
-            raise InvalidRequest(f'{_RULES} has the RuleConfigurationName "{name}" twice; give each rule its own name.')
+    if given:
+        require_extra("debugger", where=YARD_PYTHON)
+    require_rule_names(given, _RULES)
     return tuple(_rule(rule, gateways, has_checkpoints=has_checkpoints) for rule in given)
 
 
 def _rule(given: Mapping[str, Any], gateways: Gateways, *, has_checkpoints: bool) -> RulePlan:
     name, parameters = given["RuleConfigurationName"], given.get("RuleParameters", {})
-    member = _member(name)
+    member = rule_member(name)
     plan = RulePlan(
         name=name,
-        rule=parameters.get(_RULE, ""),
+        rule=parameters.get(RULE, ""),
         parameters=_rule_parameters(parameters),
         actions=actions_of(
-            parameters.get(_ACTIONS, ""), gateways, member=f"{member}.{_ACTIONS}", has_checkpoints=has_checkpoints
+            parameters.get(ACTIONS, ""), gateways, member=f"{member}.{ACTIONS}", has_checkpoints=has_checkpoints
         )
         + _stop_of(parameters),
-        source=parameters.get(_SOURCE, ""),
-        is_dry=_parse_boolean(parameters.get(_DRY, "false"), f"{member}.{_DRY}"),
+        source=parameters.get(SOURCE, ""),
+        is_dry=parse_boolean(parameters.get(DRY, "false"), f"{member}.{DRY}"),
     )
-    if _repository(given["RuleEvaluatorImage"]) == BUILT_IN_IMAGE:
+    if has_built_in_image(given):
         return _built_in(plan, member)
     _require_custom(plan, member, image=given["RuleEvaluatorImage"])
     return plan
 
 
-def _member(name: str) -> str:
-    return f'The rule "{name}"'
-
-
 def _rule_parameters(parameters: Mapping[str, str]) -> dict[str, str]:
     """Return the parameters of the rule itself. The SDK numbers other trials; rules take one list of them."""
-    own = {key: value for key, value in parameters.items() if key not in _RESERVED and not _OTHER_TRIAL.fullmatch(key)}
+    own = {key: value for key, value in parameters.items() if key not in RESERVED and not _OTHER_TRIAL.fullmatch(key)}
     others = sorted(key for key in parameters if _OTHER_TRIAL.fullmatch(key))
     return own | ({"other_trials": ",".join(parameters[key] for key in others)} if others else {})
 
 
 def _stop_of(parameters: Mapping[str, str]) -> tuple[Mapping[str, str], ...]:
     """Return the stop action that StalledTrainingRule takes as a parameter, which is older than actions."""
-    return ({"name": "stoptraining"},) if _BOOLEANS.get(parameters.get(_STOP_PARAMETER, "").lower()) else ()
+    return ({"name": "stoptraining"},) if is_true(parameters.get(_STOP_PARAMETER, "")) else ()
 
 
 def _built_in(plan: RulePlan, member: str) -> RulePlan:
@@ -153,10 +155,10 @@ def _built_in(plan: RulePlan, member: str) -> RulePlan:
 
     if plan.source:
         raise InvalidRequest(
-            f"{member} has a {_SOURCE} and the image of the built-in rules; a custom rule needs another image."
+            f"{member} has a {SOURCE} and the image of the built-in rules; a custom rule needs another image."
         )
     if not plan.rule:
-        raise InvalidRequest(f"{member} needs the parameter {_RULE}: the name of a built-in rule.")
+        raise InvalidRequest(f"{member} needs the parameter {RULE}: the name of a built-in rule.")
     try:
         rule = make_rule(plan.rule, plan.parameters)
     except InvalidRequest as error:
@@ -168,18 +170,7 @@ def _require_custom(plan: RulePlan, member: str, *, image: str) -> None:
     if not plan.source or not plan.rule:
         raise InvalidRequest(
             f'{member} has the image "{image}", which is not the image of the built-in rules. A custom rule needs the '
-            f"parameters {_SOURCE}, a Python file on S3, and {_RULE}, a class in it; its image is not run."
+            f"parameters {SOURCE}, a Python file on S3, and {RULE}, a class in it; its image is not run."
         )
     if not plan.rule.isidentifier():
-        raise InvalidRequest(f'{member} has the {_RULE} "{plan.rule}", which is not a valid class name.')
-
-
-def _repository(image: str) -> str:
-    """Return the last part of an image's name, without its tag."""
-    return image.rpartition("/")[2].partition(":")[0].partition("@")[0]
-
-
-def _parse_boolean(value: str, member: str) -> bool:
-    if value.lower() not in _BOOLEANS:
-        raise InvalidRequest(f'{member} is "{value}"; it must be "true" or "false".')
-    return _BOOLEANS[value.lower()]
+        raise InvalidRequest(f'{member} has the {RULE} "{plan.rule}", which is not a valid class name.')

@@ -5,13 +5,15 @@ from datetime import datetime
 from typing import Any
 
 from trainyard.foundation.jobs.attempts import MetricSummary, RuleState
+from trainyard.foundation.jobs.result_locations import MODEL, result_uri
 from trainyard.foundation.jobs.status import Transition
 from trainyard.foundation.jobs.training.job import TrainingJob, bill_of
-from trainyard.foundation.jobs.training.rules import rule_states
+from trainyard.foundation.jobs.training.rules import profiler_rule_states, rule_states
 from trainyard.server.jobs.training import job_of, outline_of, request_of, rule_job_arn
 from trainyard.server.records.contract import Resource
 from trainyard.server.services.contract import Shape
 from trainyard.server.services.sagemaker.training.instances import pool_shape
+from trainyard.server.services.sagemaker.training.profiler import DEFAULT_INTERVAL_MS
 
 # The longest reason on the wire; the records have the whole text.
 REASON_LENGTH = 1024
@@ -36,6 +38,7 @@ _ECHOED = (
     "InfraCheckConfig",
     "TuningJobArn",
 )
+_RULES = ("DebugRuleConfigurations", "ProfilerRuleConfigurations")
 _SWITCHES = ("EnableNetworkIsolation", "EnableInterContainerTrafficEncryption", "EnableManagedSpotTraining")
 
 
@@ -54,11 +57,23 @@ def training_job_description(resource: Resource, *, now: datetime) -> Shape:
         "StoppingCondition": {"MaxRuntimeInSeconds": job.plan.max_runtime_s, **request["StoppingCondition"]},
         "CreationTime": job.created_at,
         "LastModifiedTime": resource.modified_at,
-        "ProfilingStatus": _profiling(request),
+        "ProfilingStatus": "Enabled" if job.plan.profiler and job.plan.profiler.is_enabled else "Disabled",
         **{switch: request.get(switch, False) for switch in _SWITCHES},
         **{member: request[member] for member in _ECHOED if member in request},
+        **_with_defaults(request),
     }
     return shape | _times(job) | _results(job) | _pool(job, now)
+
+
+def _with_defaults(request: Mapping[str, Any]) -> Shape:
+    """Return members with what AWS adds to them when the request leaves it out."""
+    shape: Shape = {
+        member: [{"VolumeSizeInGB": 0, **rule} for rule in request[member]] for member in _RULES if member in request
+    }
+    if "ProfilerConfig" in request and not request["ProfilerConfig"].get("DisableProfiler"):
+        interval = {"ProfilingIntervalInMilliseconds": DEFAULT_INTERVAL_MS}
+        shape["ProfilerConfig"] = interval | request["ProfilerConfig"]
+    return shape
 
 
 def training_job_summary(resource: Resource, *, now: datetime) -> Shape:
@@ -77,19 +92,14 @@ def training_job_summary(resource: Resource, *, now: datetime) -> Shape:
 
 def _model(job: TrainingJob) -> str:
     """Return the location of the model. As on AWS, it is given whether or not the object exists."""
-    if "model" in job.artifacts:
-        return job.artifacts["model"].uri
-    return f"{job.plan.output_path.rstrip('/')}/{job.name}/output/model.tar.gz"
+    if MODEL in job.artifacts:
+        return job.artifacts[MODEL].uri
+    return result_uri(job.plan.output_path, job.name, MODEL, is_compressed=job.plan.is_output_compressed)
 
 
 def _transition(step: Transition) -> Shape:
     shape: Shape = {"Status": step.status, "StartTime": step.started_at, "StatusMessage": step.message}
     return shape | ({"EndTime": step.ended_at} if step.ended_at else {})
-
-
-def _profiling(request: Mapping[str, Any]) -> str:
-    config = request.get("ProfilerConfig")
-    return "Disabled" if config is None or config.get("DisableProfiler") else "Enabled"
 
 
 def _times(job: TrainingJob) -> Shape:
@@ -110,6 +120,8 @@ def _results(job: TrainingJob) -> Shape:
         shape["FailureReason"] = job.failure[:REASON_LENGTH]
     if states := rule_states(job):
         shape["DebugRuleEvaluationStatuses"] = [_rule(job, state) for state in states]
+    if states := profiler_rule_states(job):
+        shape["ProfilerRuleEvaluationStatuses"] = [_rule(job, state) for state in states]
     if metrics := [_final(name, metric) for name, metric in job.metrics.items() if metric.count]:
         shape["FinalMetricDataList"] = metrics
     return shape

@@ -43,7 +43,7 @@ def runs_images(engine: Engine) -> bool:
 def assignment_notes(compute: Compute, plan: TrainingPlan) -> tuple[str, ...]:
     """Return notes on how the engine provides a job's image and instance types; InvalidRequest if it cannot."""
     engine = compute.engines[plan.engine]
-    notes = _image_notes(compute, plan.image, engine=engine)
+    notes = notes_on_image(compute, plan.image, engine=engine)
     require_isolation(plan, engine)
     _require_reach(compute, engine)
     require_warm_workers(plan, engine)
@@ -104,7 +104,8 @@ def require_image(compute: Compute, image: str, *, account: str) -> None:
         compute.containers.full_name(container)
 
 
-def _image_notes(compute: Compute, image: str, *, engine: Engine) -> tuple[str, ...]:
+def notes_on_image(compute: Compute, image: str, *, engine: Engine) -> tuple[str, ...]:
+    """Return notes on the environment that an image maps to; InvalidRequest if the engine cannot run the image."""
     why_not = engine.capabilities().images
     if not why_not:
         return ()

@@ -1,15 +1,17 @@
-"""Paths on an instance, and the folders that are synced to S3 while a job runs: checkpoints, TensorBoard, tensors."""
+"""Paths on an instance, and the folders that are synced to S3 while a job runs: checkpoints, tensors, profiles."""
 
 import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trainyard.formats.profiles.parameters import DEFAULT_PATH
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.server.services.contract import Shape
 
 CHECKPOINTS = "/opt/ml/checkpoints"
 TENSORBOARD = "/opt/ml/output/tensorboard"
 TENSORS = "/opt/ml/output/tensors"
+PROFILES = DEFAULT_PATH
 
 # Where a synced folder can be. Outside of the first two, only names that no system uses are allowed.
 _PARENTS = ("/opt/ml", "/tmp")
@@ -54,6 +56,15 @@ def tensors_of(shape: Shape) -> SyncedFolder:
     config = shape["DebugHookConfig"]
     path = _path(config.get("LocalPath") or TENSORS, "DebugHookConfig.LocalPath")
     return SyncedFolder(f"{config['S3OutputPath'].rstrip('/')}/{shape['TrainingJobName']}/debug-output", path)
+
+
+def profiles_of(shape: Shape) -> SyncedFolder:
+    """Return the folder where the program writes profiles, and the location where clients look for them."""
+    config = shape.get("ProfilerConfig", {})
+    given = config.get("ProfilingParameters", {}).get("LocalPath") or PROFILES
+    path = _path(given, "ProfilerConfig.ProfilingParameters.LocalPath")
+    output = config.get("S3OutputPath") or shape["OutputDataConfig"]["S3OutputPath"]
+    return SyncedFolder(f"{output.rstrip('/')}/{shape['TrainingJobName']}/profiler-output", path)
 
 
 def require_path(given: str, member: str) -> None:

@@ -7,13 +7,22 @@ from typing import Any
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.foundation.jobs.status import SecondaryStatus, Status
 from trainyard.foundation.jobs.training.job import PoolEnd, TrainingJob
+from trainyard.foundation.jobs.training.plan import ProfilerPlan
 from trainyard.foundation.jobs.training.pools import PoolStatus, pool_of
 from trainyard.link.warm import dismiss_workers, extend_workers
+from trainyard.server.jobs.profile_evaluations import ensure_evaluation
 from trainyard.server.jobs.training import KIND, change_to, events_of, job_of, request_of
 from trainyard.server.records.contract import Resource
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.server.services.sagemaker.training.engine_assignment import require_warm_workers
-from trainyard.server.services.sagemaker.training.unsupported import notes_on, require_served
+from trainyard.server.services.sagemaker.training.profiler import (
+    notes_on_profiler,
+    profiler_of,
+    require_enabled,
+    require_profiler_locations,
+    unavailable_rules,
+)
+from trainyard.server.services.sagemaker.training.unsupported import require_served
 from trainyard.server.services.visibility import load_visible
 from trainyard.wire.fault import Fault
 
@@ -31,9 +40,11 @@ def update_training_job(call: Call, shape: Shape) -> Shape:
         job = job_of(resource)
         _require_state(job, shape)
         _require_warm_workers(call, job, shape)
-        if _apply(
-            call, resource, after=_updated_job(job, shape, now=call.now), request=_updated_request(resource, shape)
-        ):
+        request = _updated_request(resource, shape)
+        after = _updated_job(call, job, shape, request)
+        if after.plan.profiler != job.plan.profiler:
+            ensure_evaluation(call.yard.records, after, now=call.now)
+        if _apply(call, resource, after=after, request=request):
             call.yard.compute.wake(resource.id)
             _notify_warm_workers(call, job.account, shape)
             return {"TrainingJobArn": job.arn}
@@ -62,11 +73,43 @@ def _require_warm_workers(call: Call, job: TrainingJob, shape: Shape) -> None:
         require_warm_workers(replace(job.plan, keep_alive_s=seconds), engines[job.plan.engine])
 
 
-def _updated_job(job: TrainingJob, shape: Shape, *, now: datetime) -> TrainingJob:
-    with_notes = job.with_notes(*notes_on({member: shape[member] for member in _PROFILING if member in shape}))
-    if "ResourceConfig" not in shape:
-        return with_notes
-    return _with_keep_alive(with_notes, shape["ResourceConfig"]["KeepAlivePeriodInSeconds"], now=now)
+def _updated_job(call: Call, job: TrainingJob, shape: Shape, request: Shape) -> TrainingJob:
+    after = job
+    if any(member in shape for member in _PROFILING):
+        after = _with_profiler(call, job, shape, request)
+    if "ResourceConfig" in shape:
+        after = _with_keep_alive(after, shape["ResourceConfig"]["KeepAlivePeriodInSeconds"], now=call.now)
+    return after
+
+
+def _with_profiler(call: Call, job: TrainingJob, shape: Shape, request: Shape) -> TrainingJob:
+    """Return the job with the profiler that the updated request asks for. The controller tells running instances."""
+    known = job.plan.profiler
+    if known is None:
+        return job.with_notes("The job is not profiled: it was created by a version of the yard without a profiler.")
+    _require_same_location(known, job.name, shape)
+    require_profiler_locations(shape, call.yard.objects, account=job.account)
+    plan = profiler_of({**request, "TrainingJobName": job.name}, call.yard.compute.gateways)
+    if "ProfilerRuleConfigurations" in shape:
+        require_enabled(plan)
+    # The folder of the program was made when it started.
+    plan = replace(plan, path=known.path, version=known.version)
+    if plan == known:
+        return job
+    unavailable = {state.name: state for state in (*unavailable_rules(plan, now=call.now), *job.profiler_rules)}
+    changed = replace(plan, version=plan.version + 1)
+    after = replace(job, plan=replace(job.plan, profiler=changed), profiler_rules=tuple(unavailable.values()))
+    return after.with_notes(*notes_on_profiler({member: shape[member] for member in _PROFILING if member in shape}))
+
+
+def _require_same_location(plan: ProfilerPlan, name: str, shape: Shape) -> None:
+    """Raise InvalidRequest for another location of profiles: as on AWS, a job that has one keeps it."""
+    given = shape.get("ProfilerConfig", {}).get("S3OutputPath")
+    if given is not None and plan.is_exported and f"{given.rstrip('/')}/{name}/profiler-output" != plan.uri:
+        raise InvalidRequest(
+            f'ProfilerConfig.S3OutputPath is "{given}" and cannot be changed: profiles of the training job are stored '
+            f"at {plan.uri}."
+        )
 
 
 def _with_keep_alive(job: TrainingJob, seconds: int, *, now: datetime) -> TrainingJob:

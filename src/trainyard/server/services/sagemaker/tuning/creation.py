@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainyard.foundation.errors import AlreadyExists, InvalidRequest, LimitExceeded, NotFound
+from trainyard.foundation.extras import YARD_PYTHON, require_extra
 from trainyard.foundation.jobs.training.job import TrainingJob
 from trainyard.foundation.jobs.tuning import RangeKind, TuningDefinition, TuningJob, TuningPlan
 from trainyard.server.jobs.quotas import Quotas
@@ -11,6 +12,7 @@ from trainyard.server.jobs.training import capacity_kind_of, quota_counts_of
 from trainyard.server.jobs.tuning import draft_of, job_of, trial_name, tuning_job_arn, tuning_key
 from trainyard.server.records.contract import NewEvent, Resource
 from trainyard.server.services.contract import Call, Operations, Shape
+from trainyard.server.services.sagemaker.training.built_in_algorithms import refuse_built_in_algorithm
 from trainyard.server.services.sagemaker.training.creation import JobOwner, build_training_job
 from trainyard.server.services.sagemaker.tuning.autotune import is_autotuned, with_ranges
 from trainyard.server.services.sagemaker.tuning.definitions import definition_label, definitions_of
@@ -26,7 +28,9 @@ from trainyard.wire.fault import Fault
 def create_hyper_parameter_tuning_job(call: Call, shape: Shape) -> Shape:
     tags = {tag["Key"]: tag["Value"] for tag in shape.get("Tags", ())}
     require_tags(tags)
+    require_extra("tuning", where=YARD_PYTHON)
     request = with_ranges({member: value for member, value in shape.items() if member != "Tags"})
+    _refuse_built_in_algorithms(call, request)
     definitions = definitions_of(request)
     warm_start = warm_start_of(request, definitions, records=call.yard.records, account=call.account)
     plan = plan_of(
@@ -53,6 +57,15 @@ def create_hyper_parameter_tuning_job(call: Call, shape: Shape) -> Shape:
 
 
 OPERATIONS: Operations = {"CreateHyperParameterTuningJob": create_hyper_parameter_tuning_job}
+
+
+def _refuse_built_in_algorithms(call: Call, request: Shape) -> None:
+    """Refuse built-in algorithms first: they define their metrics themselves, so another error would mislead."""
+    one = [request["TrainingJobDefinition"]] if "TrainingJobDefinition" in request else []
+    for each in (*one, *request.get("TrainingJobDefinitions", ())):
+        refuse_built_in_algorithm(
+            call.yard.compute, each["AlgorithmSpecification"], each.get("StaticHyperParameters", {})
+        )
 
 
 def _notes(call: Call, request: Shape, *, plan: TuningPlan, tags: Mapping[str, str]) -> Iterator[str]:

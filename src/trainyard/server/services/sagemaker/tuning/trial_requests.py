@@ -6,7 +6,7 @@ from typing import Any
 
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.server.services.contract import Shape
-from trainyard.server.services.sagemaker.training.debugger import BUILT_IN_IMAGE
+from trainyard.server.services.sagemaker.training.rule_configurations import BUILT_IN_IMAGE
 
 # The hyperparameter in which AWS gives a program the name of the objective metric.
 OBJECTIVE = "_tuning_objective_metric"

@@ -240,6 +240,12 @@ def tuning_names(user: As, *filters: dict[str, Any], **asked: Any) -> list[str]:
     return [each["HyperParameterTuningJob"]["HyperParameterTuningJobName"] for each in found]
 
 
+def test_a_found_job_has_of_its_profiler_what_aws_tells(anna: As) -> None:
+    create(anna, ProfilerConfig={"S3OutputPath": "s3://data/p"}, ProfilerRuleConfigurations=[rule("ProfilerReport")])
+    (found,) = anna("sagemaker", "Search", Resource="TrainingJob")["Results"]
+    assert {member for member in found["TrainingJob"] if "Profil" in member} == {"ProfilerConfig"}
+
+
 def test_tuning_jobs_are_found_by_name_status_tags_and_results(accounts: Accounts, anna: As) -> None:
     create_tuning(anna, "First", Tags=[{"Key": "team", "Value": "a"}])
     create_tuning(anna.at(seconds(1)), "second", HyperParameterTuningJobConfig=config(Strategy="Bayesian"))
@@ -261,3 +267,29 @@ def test_training_jobs_are_found_by_their_tuning_job(anna: As) -> None:
     create(anna, "plain")
     TrainingJobLauncher(anna.yard).launch(resource(anna), trial(anna, 1), now=seconds(1))
     assert names(anna, where("TuningJobArn", "Equals", arn)) == [trial(anna, 1).job]
+
+
+def suggested(user: As, hint: str, resource: str = "TrainingJob") -> list[str]:
+    query = {"PropertyNameQuery": {"PropertyNameHint": hint}}
+    answer = user("sagemaker", "GetSearchSuggestions", Resource=resource, SuggestionQuery=query)
+    return [each["PropertyName"] for each in answer["PropertyNameSuggestions"]]
+
+
+def test_properties_that_begin_with_a_hint_are_suggested(filled: As) -> None:
+    assert suggested(filled, "TrainingJ") == ["TrainingJobArn", "TrainingJobName", "TrainingJobStatus"]
+    assert suggested(filled, "hyperparameters.e") == ["HyperParameters.epochs"]
+    assert suggested(filled, "Metrics.") == ["Metrics.loss"]
+    assert suggested(filled, "Tags.") == ["Tags.a.b", "Tags.team"]
+    assert suggested(filled, "nothing") == []
+    assert len(suggested(filled, "")) == 10
+
+
+def test_names_of_other_accounts_are_not_suggested(accounts: Accounts, filled: As) -> None:
+    assert suggested(accounts.ben, "Tags.") == []
+    assert suggested(accounts.admin, "Tags.") == ["Tags.a.b", "Tags.team"]
+
+
+def test_suggestions_are_only_for_what_search_finds(filled: As) -> None:
+    assert suggested(filled, "HyperParameterTuningJobN", "HyperParameterTuningJob") == ["HyperParameterTuningJobName"]
+    with pytest.raises(Fault, match="does not search for Endpoint yet"):
+        suggested(filled, "", "Endpoint")

@@ -1,5 +1,6 @@
 import json
 import re
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from trainyard.foundation.jobs.training.plan import LaunchPlan, TrainingPlan
 from trainyard.server.jobs.quotas import CapacityKind, Quota, Quotas
 from trainyard.server.jobs.training import KIND, job_of
 from trainyard.server.records.contract import Query, ResourceKey
+from trainyard.server.roles import SAGEMAKER_FULL_ACCESS
 from trainyard.testing.engines.simulated import SimulatedEngine
 from trainyard.wire.fault import Fault
 
@@ -177,7 +179,6 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("file system", {"InputDataConfig": [file_system("fs-00000000")]}, "file_systems.toml"),
     ("fast file system", {"InputDataConfig": [file_system("fs-00000000", InputMode="FastFile")]}, "input mode File"),
     ("regex", {"AlgorithmSpecification": algorithm(MetricDefinitions=[{"Name": "l", "Regex": "("}])}, 'metric "l"'),
-    ("role", {"RoleArn": "arn:aws:iam::123456789012:role/Nobody"}, "Could not assume role"),
     (
         "wait without spot",
         {"StoppingCondition": {"MaxRuntimeInSeconds": 9, "MaxWaitTimeInSeconds": 9}},
@@ -196,9 +197,32 @@ def test_a_request_that_is_sure_to_fail_is_refused_before_the_job_exists(
     assert job_count(anna) == 0
 
 
+@pytest.mark.parametrize("owner", ["anna", "ben"])
+def test_a_missing_role_of_an_account_of_this_yard_cannot_be_assumed(accounts: Accounts, anna: As, owner: str) -> None:
+    with pytest.raises(Fault, match="Could not assume role"):
+        create(anna, RoleArn=role_arn(getattr(accounts, owner).account, "Nobody"))
+
+
 def test_a_role_of_another_account_cannot_be_assumed(accounts: Accounts, anna: As) -> None:
     with pytest.raises(Fault, match="Could not assume role"):
         create(anna, RoleArn=role_arn(accounts.ben.account, accounts.ben.caller.role))
+
+
+@pytest.mark.parametrize("partition", ["aws", "aws-cn"])
+def test_the_default_role_stands_for_a_role_of_an_account_outside_the_yard(anna: As, partition: str) -> None:
+    arn = f"arn:{partition}:iam::123456789012:role/service-role/AmazonSageMaker-ExecutionRole"
+    create(anna, RoleArn=arn)
+    job = job_of(anna.yard.records.load(ResourceKey(anna.account, KIND, "mnist")))
+    assert job.plan.role == anna.caller.role
+    assert f"The account of {arn} is not one of this yard; the job has your default role TrainyardRole." in job.notes
+    assert describe(anna)["RoleArn"] == arn
+
+
+def test_without_the_default_role_nothing_stands_for_a_role_of_another_account(anna: As) -> None:
+    anna("iam", "DetachRolePolicy", RoleName=anna.caller.role, PolicyArn=SAGEMAKER_FULL_ACCESS)
+    anna("iam", "DeleteRole", RoleName=anna.caller.role)
+    with pytest.raises(Fault, match="your account's default role TrainyardRole was deleted"):
+        create(anna, RoleArn="arn:aws:iam::123456789012:role/Nobody")
 
 
 def test_a_spot_job_cannot_wait_for_less_than_it_may_run(anna: As) -> None:
@@ -217,17 +241,59 @@ def test_a_spot_job_is_planned_with_its_time_and_the_ratio_of_its_prices(anna: A
     assert (plan_of(anna, "own").is_spot, plan_of(anna, "own").billed_share) == (False, 1.0)
 
 
-UNSERVED: list[dict[str, Any]] = [
-    {"ResourceConfig": resources(TrainingPlanArn=PLAN)},
-    {"OutputDataConfig": {"S3OutputPath": "s3://data/x", "CompressionType": "NONE"}},
+AWS_ONLY: list[tuple[dict[str, Any], str]] = [
+    ({"ResourceConfig": resources(TrainingPlanArn=PLAN)}, "TrainingPlanArn names capacity that is reserved in AWS"),
+    (
+        {"ResourceConfig": resources(InstancePlacementConfig={"EnableMultipleJobs": True})},
+        "InstancePlacementConfig places instances on UltraServers.*trainyard:spread with the value strict",
+    ),
+    ({"RemoteDebugConfig": {"EnableRemoteDebug": True}}, "EnableRemoteDebug opens shells through AWS.*trainyard logs"),
+    ({"MlflowConfig": {"MlflowResourceArn": MLFLOW}}, "MlflowConfig names .* that AWS manages.*MLFLOW_TRACKING_URI"),
 ]
 
 
-@pytest.mark.parametrize("changed", UNSERVED, ids=lambda changed: next(iter(changed)))
-def test_unsupported_features_are_refused_by_name(anna: As, changed: dict[str, Any]) -> None:
-    with pytest.raises(Fault, match=f"does not serve .*{next(iter(changed))}"):
+@pytest.mark.parametrize(("changed", "words"), AWS_ONLY, ids=lambda value: next(iter(value)))
+def test_what_only_aws_has_is_refused_with_what_to_do_instead(anna: As, changed: dict[str, Any], words: str) -> None:
+    with pytest.raises(Fault, match=words):
         create(anna, **changed)
     assert job_count(anna) == 0
+
+
+ECR = "433757028032.dkr.ecr.us-west-2.amazonaws.com"
+
+
+@pytest.mark.parametrize(
+    ("image", "name"),
+    [("image-classification:1", "Image Classification"), ("sagemaker-xgboost:1.7-1", "XGBoost"), ("pca", "Principal")],
+)
+def test_a_built_in_algorithm_is_refused_by_its_name(anna: As, image: str, name: str) -> None:
+    asked: dict[str, Any] = {
+        "AlgorithmSpecification": algorithm(TrainingImage=f"{ECR}/{image}"),
+        "HyperParameters": {"k": "3"},
+    }
+    with pytest.raises(Fault, match=f"is the built-in algorithm {name}.*Trainyard has no built-in algorithms yet"):
+        create(anna, **asked)
+
+
+def test_an_image_of_an_algorithm_runs_a_script_or_what_it_is_mapped_to(anna: As) -> None:
+    create(anna, AlgorithmSpecification=algorithm(TrainingImage=f"{ECR}/sagemaker-xgboost:1.7-1"))
+    assert anna.yard.compute.images.built_in_algorithm(f"{ECR}/kmeans:1") == "K-Means"
+    anna.yard.compute.images.map("kmeans", sys.executable)
+    assert anna.yard.compute.images.built_in_algorithm(f"{ECR}/kmeans:1") == ""
+    assert anna.yard.compute.images.built_in_algorithm("localhost/knn:1") == ""
+
+
+def test_options_that_clients_switch_off_are_accepted(anna: As) -> None:
+    switched_off: dict[str, Any] = {
+        "ResourceConfig": resources(InstancePlacementConfig={"EnableMultipleJobs": False}),
+        "RemoteDebugConfig": {"EnableRemoteDebug": False},
+        "InfraCheckConfig": {"EnableInfraCheck": False},
+        "SessionChainingConfig": {"EnableSessionTagChaining": False},
+    }
+    create(anna, **switched_off)
+    assert describe(anna)["RemoteDebugConfig"] == {"EnableRemoteDebug": False}
+    notes = job_of(anna.yard.records.load(ResourceKey(anna.account, KIND, "mnist"))).notes
+    assert not any("Config has no effect" in note for note in notes)
 
 
 def test_the_input_mode_of_a_channel_is_its_own_or_that_of_the_job(anna: As) -> None:
@@ -288,25 +354,34 @@ def test_a_launcher_is_planned_as_the_hyperparameters_say(anna: As) -> None:
 
 def test_all_that_is_not_served_is_named_at_once(anna: As) -> None:
     asked: dict[str, Any] = {
-        "ResourceConfig": resources(TrainingPlanArn=PLAN),
-        "MlflowConfig": {"MlflowResourceArn": MLFLOW},
+        "ResourceConfig": resources(TrainingPlanArn=PLAN, InstancePreferences=[{"InstanceType": "ml.m5.large"}]),
+        "AlgorithmSpecification": {"AlgorithmName": "mine", "TrainingInputMode": "File"},
     }
-    with pytest.raises(Fault, match=r"does not serve ResourceConfig.TrainingPlanArn, MlflowConfig yet; .*out them"):
+    served = "does not serve AlgorithmSpecification.AlgorithmName, ResourceConfig.InstancePreferences yet; .*out them"
+    with pytest.raises(Fault, match=f"TrainingPlanArn names capacity .*{served}"):
         create(anna, **asked)
+
+
+@pytest.mark.parametrize(("gib", "count"), [(30, 0), (280, 1)])
+def test_the_size_of_a_volume_is_noted_if_somebody_chose_it(anna: As, gib: int, count: int) -> None:
+    create(anna, ResourceConfig=resources(VolumeSizeInGB=gib))
+    notes = job_of(anna.yard.records.load(ResourceKey(anna.account, KIND, "mnist"))).notes
+    assert sum("VolumeSizeInGB" in note for note in notes) == count
 
 
 def test_members_that_clients_send_by_default_are_accepted_returned_and_noted(anna: As) -> None:
     sent: dict[str, Any] = {
         "VpcConfig": {"SecurityGroupIds": ["sg-1"], "Subnets": ["subnet-1"]},
         "DebugHookConfig": {"S3OutputPath": "s3://data/debug"},
-        "ProfilerConfig": {"S3OutputPath": "s3://data/profile"},
+        "ProfilerConfig": {"S3OutputPath": "s3://data/profile", "ProfilingIntervalInMilliseconds": 1000},
         "ExperimentConfig": {"ExperimentName": "e"},
+        "InfraCheckConfig": {"EnableInfraCheck": True},
     }
-    create(anna, **sent)
+    create(anna, **sent, SessionChainingConfig={"EnableSessionTagChaining": True})
     told = describe(anna)
     assert {member: told[member] for member in sent} == sent
     notes = " ".join(job_of(anna.yard.records.load(ResourceKey(anna.account, KIND, "mnist"))).notes)
-    for word in ("VpcConfig", "ProfilerConfig", "ExperimentConfig", "VolumeSize"):
+    for word in ("VpcConfig", "ExperimentConfig", "InfraCheck", "SessionChaining"):
         assert word in notes
 
 
@@ -342,13 +417,6 @@ def test_the_code_may_come_by_a_channel(anna: As) -> None:
         create(anna, HyperParameters=hyperparameters)
     create(anna, HyperParameters=hyperparameters, InputDataConfig=[channel("code", "s3://data/train")])
     assert plan_of(anna).submit_directory == code
-
-
-def test_the_report_that_the_sdk_adds_does_not_count_as_a_rule(anna: As) -> None:
-    report = {"RuleConfigurationName": "ProfilerReport", "RuleEvaluatorImage": "i"}
-    create(anna, ProfilerRuleConfigurations=[report | {"RuleParameters": {"rule_to_invoke": "ProfilerReport"}}])
-    with pytest.raises(Fault, match="ProfilerRuleConfigurations"):
-        create(anna, "other", ProfilerRuleConfigurations=[report | {"RuleParameters": {"rule_to_invoke": "BatchSize"}}])
 
 
 def test_a_job_may_run_for_a_day_by_default(anna: As) -> None:

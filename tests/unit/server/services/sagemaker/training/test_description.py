@@ -28,11 +28,18 @@ def test_members_that_the_sdk_reads_are_always_present(anna: As) -> None:
     assert told["OutputDataConfig"] == {"KmsKeyId": "", "S3OutputPath": "s3://data/output"}
     assert told["ModelArtifacts"] == {"S3ModelArtifacts": "s3://data/output/mnist/output/model.tar.gz"}
     assert (told["EnableNetworkIsolation"], told["EnableManagedSpotTraining"]) == (False, False)
-    assert told["ProfilingStatus"] == "Disabled"
+    assert told["ProfilingStatus"] == "Enabled"
     for member in ("HyperParameters", "InputDataConfig", "ResourceConfig", "RoleArn", "AlgorithmSpecification"):
         assert member in told
     for member in ("TrainingStartTime", "TrainingEndTime", "TrainingTimeInSeconds", "FailureReason"):
         assert member not in told
+
+
+def test_a_model_without_compression_is_a_prefix(anna: As) -> None:
+    create(anna, OutputDataConfig={"S3OutputPath": "s3://data/output/", "CompressionType": "NONE"})
+    told = describe(anna)
+    assert told["ModelArtifacts"] == {"S3ModelArtifacts": "s3://data/output/mnist/output/model/"}
+    assert told["OutputDataConfig"]["CompressionType"] == "NONE"
 
 
 def test_transitions_are_described_with_their_ends(anna: As) -> None:

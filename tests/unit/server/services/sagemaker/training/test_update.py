@@ -9,16 +9,21 @@ from tests.unit.server.services.sagemaker.requests import create, describe
 from tests.unit.server.services.sagemaker.training.test_description import load, remember
 from trainyard.foundation.jobs.attempts import Attempt, InstanceState
 from trainyard.foundation.jobs.status import SecondaryStatus
+from trainyard.foundation.jobs.training.plan import ProfilerPlan
 from trainyard.foundation.jobs.training.transitions import advance
 from trainyard.server.records.contract import Change, Resource
 from trainyard.wire.fault import Fault
 
 S = SecondaryStatus
+RULES_IMAGE = "895741380848.dkr.ecr.us-west-2.amazonaws.com/sagemaker-debugger-rules:latest"
 REPORT = {
     "RuleConfigurationName": "ProfilerReport-1",
-    "RuleEvaluatorImage": "rules:latest",
+    "RuleEvaluatorImage": RULES_IMAGE,
     "RuleParameters": {"rule_to_invoke": "ProfilerReport"},
 }
+
+# What a description has for a rule without a volume.
+NO_VOLUME = {"VolumeSizeInGB": 0}
 
 
 def update(user: As, name: str = "mnist", **changed: Any) -> dict[str, Any]:
@@ -58,12 +63,96 @@ def test_profiling_is_changed_described_and_switched_off(anna: As) -> None:
     assert describe(anna)["ProfilingStatus"] == "Enabled"
 
 
-def test_profiling_can_be_switched_on_later_and_is_noted(anna: As) -> None:
+def profiler(user: As) -> ProfilerPlan:
+    plan = load(user).plan.profiler
+    assert plan is not None
+    return plan
+
+
+def test_an_update_of_the_profiler_changes_the_plan_under_the_next_version(anna: As) -> None:
     create(anna)
+    assert (profiler(anna).version, profiler(anna).interval_ms, profiler(anna).is_exported) == (0, 1000, False)
+    windows = {"DetailedProfilingConfig": '{"StartStep": 9, "NumSteps": 2, }'}
+    config = {"S3OutputPath": "s3://data/profile", "ProfilingIntervalInMilliseconds": 100}
+    update(anna, ProfilerConfig=config | {"ProfilingParameters": windows})
+    told = profiler(anna)
+    assert (told.version, told.interval_ms, told.is_exported) == (1, 100, True)
+    assert (told.uri, told.parameters) == ("s3://data/profile/mnist/profiler-output", windows)
+    update(anna, ProfilerConfig={"ProfilingParameters": {}})
+    assert profiler(anna) == replace(told, version=2, parameters={})
+
+
+def test_an_update_that_changes_nothing_of_the_profiler_has_no_new_version(anna: As) -> None:
+    create(anna, ProfilerConfig={"S3OutputPath": "s3://data/profile"})
+    for _ in range(2):
+        update(anna, ProfilerConfig={"ProfilingIntervalInMilliseconds": 200})
+    assert profiler(anna).version == 1
+
+
+def test_profiling_can_be_switched_on_later_with_rules(anna: As) -> None:
+    create(anna, ProfilerConfig={"DisableProfiler": True})
+    assert describe(anna)["ProfilingStatus"] == "Disabled"
     update(anna, ProfilerConfig={"S3OutputPath": "s3://data/profile"}, ProfilerRuleConfigurations=[REPORT])
     told = describe(anna)
-    assert (told["ProfilingStatus"], told["ProfilerRuleConfigurations"]) == ("Enabled", [REPORT])
-    assert any("ProfilerConfig has no effect" in note for note in load(anna).notes)
+    assert (told["ProfilingStatus"], told["ProfilerRuleConfigurations"]) == ("Enabled", [NO_VOLUME | REPORT])
+    assert [state["RuleConfigurationName"] for state in told["ProfilerRuleEvaluationStatuses"]] == ["ProfilerReport-1"]
+    assert profiler(anna).is_enabled
+
+
+def test_switching_the_profiler_off_keeps_its_rules(anna: As) -> None:
+    create(anna, ProfilerRuleConfigurations=[REPORT])
+    update(anna, ProfilerConfig={"DisableProfiler": True})
+    assert not profiler(anna).is_enabled
+    assert len(describe(anna)["ProfilerRuleEvaluationStatuses"]) == 1
+    with pytest.raises(Fault, match="has DisableProfiler; set that to false"):
+        update(anna, ProfilerRuleConfigurations=[REPORT | {"RuleConfigurationName": "another"}])
+
+
+def test_profiles_stay_where_they_are(anna: As) -> None:
+    create(anna, ProfilerConfig={"S3OutputPath": "s3://data/profile/"})
+    update(anna, ProfilerConfig={"S3OutputPath": "s3://data/profile"})
+    with pytest.raises(Fault, match=r"cannot be changed: profiles .* s3://data/profile/mnist/profiler-output"):
+        update(anna, ProfilerConfig={"S3OutputPath": "s3://data/other"})
+
+
+def test_the_folder_of_profiles_is_the_one_with_which_the_program_started(anna: As) -> None:
+    create(anna)
+    update(anna, ProfilerConfig={"ProfilingParameters": {"LocalPath": "/opt/ml/output/elsewhere"}})
+    assert profiler(anna).path == "/opt/ml/output/profiler"
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"ProfilingIntervalInMilliseconds": 150}, "is 150; it must be one of 100, 200, 500, 1000, 5000, 60000"),
+        ({"S3OutputPath": "s3://nowhere/profile"}, 'bucket "nowhere" of ProfilerConfig.S3OutputPath does not exist'),
+        ({"ProfilingParameters": {"StartStep": "5"}}, 'has the unknown parameter "StartStep"'),
+    ],
+)
+def test_an_invalid_update_of_the_profiler_is_refused_and_changes_nothing(
+    anna: As, config: dict[str, Any], message: str
+) -> None:
+    create(anna)
+    with pytest.raises(Fault, match=message):
+        update(anna, ProfilerConfig=config)
+    assert profiler(anna).version == 0
+    assert "ProfilerConfig" not in describe(anna)
+
+
+def test_a_job_of_a_yard_without_a_profiler_stays_as_it_is(anna: As) -> None:
+    create(anna)
+    remember(anna, replace(load(anna), plan=replace(load(anna).plan, profiler=None)))
+    update(anna, ProfilerConfig={"ProfilingIntervalInMilliseconds": 100})
+    assert load(anna).plan.profiler is None
+    assert any("version of the yard without a profiler" in note for note in load(anna).notes)
+    assert describe(anna)["ProfilingStatus"] == "Disabled"
+
+
+def test_a_profiler_without_an_interval_is_described_with_the_default(anna: As) -> None:
+    create(anna, ProfilerConfig={"S3OutputPath": "s3://data/profile"})
+    assert describe(anna)["ProfilerConfig"]["ProfilingIntervalInMilliseconds"] == 500
+    create(anna, "unprofiled", ProfilerConfig={"DisableProfiler": True})
+    assert describe(anna, "unprofiled")["ProfilerConfig"] == {"DisableProfiler": True}
 
 
 def test_a_rule_replaces_the_one_of_its_name(anna: As) -> None:
@@ -71,15 +160,21 @@ def test_a_rule_replaces_the_one_of_its_name(anna: As) -> None:
     other = REPORT | {"RuleConfigurationName": "other"}
     changed = REPORT | {"VolumeSizeInGB": 5}
     update(anna, ProfilerRuleConfigurations=[other, changed])
-    assert describe(anna)["ProfilerRuleConfigurations"] == [changed, other]
+    assert describe(anna)["ProfilerRuleConfigurations"] == [changed, NO_VOLUME | other]
+
+
+def test_updates_add_rules_up_to_the_limit(anna: As) -> None:
+    create(anna, ProfilerRuleConfigurations=[REPORT | {"RuleConfigurationName": f"r{number}"} for number in range(20)])
+    with pytest.raises(Fault, match="has 21 rules; a job can have at most 20"):
+        update(anna, ProfilerRuleConfigurations=[REPORT])
 
 
 def test_an_unsupported_update_is_refused_and_changes_nothing(anna: As) -> None:
     create(anna)
-    rule = REPORT | {"RuleParameters": {"rule_to_invoke": "BatchSize"}}
-    with pytest.raises(Fault, match="does not serve ProfilerRuleConfigurations yet; update the training job without"):
+    rule = REPORT | {"RuleEvaluatorImage": "mine:latest"}
+    with pytest.raises(Fault, match="a profiler rule must be one of the built-in ones"):
         update(anna, ProfilerRuleConfigurations=[rule], ProfilerConfig={"DisableProfiler": False})
-    with pytest.raises(Fault, match=r"does not serve RemoteDebugConfig\.EnableRemoteDebug"):
+    with pytest.raises(Fault, match=r"RemoteDebugConfig\.EnableRemoteDebug opens shells through AWS"):
         update(anna, RemoteDebugConfig={"EnableRemoteDebug": True})
     assert "ProfilerConfig" not in describe(anna)
 

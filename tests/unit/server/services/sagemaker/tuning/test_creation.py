@@ -1,3 +1,4 @@
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +31,13 @@ def refusal(user: As, **changed: Any) -> str:
     assert caught.value.code == "ValidationException"
     assert not user("sagemaker", "ListHyperParameterTuningJobs")["HyperParameterTuningJobSummaries"]
     return caught.value.message
+
+
+def test_without_scipy_a_tuning_job_is_refused_with_the_command_that_brings_it(
+    anna: As, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    assert "pip install 'trainyard[tuning]'" in refusal(anna)
 
 
 def test_a_tuning_job_is_accepted_with_its_arn_and_a_plan(anna: As) -> None:
@@ -77,6 +85,13 @@ def test_random_seeds_differ_and_a_given_seed_is_stored(anna: As) -> None:
     assert study(anna, "c").plan.seed == 7
 
 
+def test_a_built_in_algorithm_is_refused_by_its_name_and_not_for_its_metrics(anna: As) -> None:
+    image = "433757028032.dkr.ecr.us-west-2.amazonaws.com/image-classification:1"
+    algorithm = {"TrainingImage": image, "TrainingInputMode": "File"}
+    given = definition(anna, AlgorithmSpecification=algorithm, StaticHyperParameters={"epochs": "3"})
+    assert "is the built-in algorithm Image Classification" in refusal(anna, TrainingJobDefinition=given)
+
+
 def test_a_definition_whose_training_jobs_would_fail_is_refused(anna: As) -> None:
     where = {"S3OutputPath": "s3://nowhere/x"}
     message = refusal(anna, TrainingJobDefinition=definition(anna, OutputDataConfig=where))
@@ -86,7 +101,7 @@ def test_a_definition_whose_training_jobs_would_fail_is_refused(anna: As) -> Non
     )
     image = {"TrainingImage": "mine:1", "TrainingInputMode": "File", "MetricDefinitions": [LOSS]}
     assert "mine:1" in refusal(anna, TrainingJobDefinition=definition(anna, AlgorithmSpecification=image))
-    role = "arn:aws:iam::123456789012:role/other"
+    role = f"arn:aws:iam::{anna.account}:role/other"
     assert "Could not assume role" in refusal(anna, TrainingJobDefinition=definition(anna, RoleArn=role))
     outside = {"S3Uri": "s3://data/ck", "LocalPath": "/.host/etc"}
     message = refusal(anna, TrainingJobDefinition=definition(anna, CheckpointConfig=outside))
