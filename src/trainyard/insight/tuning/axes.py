@@ -10,7 +10,8 @@ import numpy as np
 
 from trainyard.foundation.jobs.tuning import HyperparameterRange, RangeKind
 from trainyard.insight.tuning.contract import Value
-from trainyard.insight.tuning.scales import Floats, Scale, scale_between, scaling_of
+from trainyard.insight.tuning.scales import Floats, Scale, scale_between
+from trainyard.insight.tuning.scaling import scaling_of
 
 
 class SearchAxis(Protocol):

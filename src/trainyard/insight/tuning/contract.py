@@ -17,6 +17,9 @@ from typing import Protocol
 # The value of a continuous, integer or categorical hyperparameter.
 Value = float | int | str
 
+# Fewer measured trials say nothing about what the hyperparameters do to the objective.
+MIN_FITTED_TRIALS = 5
+
 
 class State(Enum):
     # It is running or about to start.

@@ -84,6 +84,11 @@ class Hyperband:
                 return bracket
         return len(self._shares) - 1
 
+    @property
+    def all_rungs(self) -> tuple[int, ...]:
+        """The rungs of bracket 0."""
+        return self._rungs
+
     def rungs(self, number: int) -> tuple[int, ...]:
         """Return after how many reports a trial is compared with others."""
         return self._rungs[self.bracket(number) :]

@@ -6,15 +6,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from trainyard.foundation.jobs.tuning import HyperparameterRange, RangeKind, Scaling
+from trainyard.foundation.jobs.tuning import Scaling
 
 Floats = NDArray[np.float64]
-
-# Auto is logarithmic if the ratio of the bounds is at least this. A real number that varies by a factor of 100, such as
-# a learning rate from 0.001 to 0.1, is meant in orders of magnitude: on a linear scale nine of ten trials would fall
-# into the upper one. The lower bound of an integer is more often just the smallest sensible value (1 to 100 trees), and
-# on a logarithmic scale a fifth of all trials would be spent on it; so integers need a factor of 1000.
-_MIN_LOGARITHMIC_RATIO = {RangeKind.CONTINUOUS: 100.0, RangeKind.INTEGER: 1000.0}
 
 
 class Scale(Protocol):
@@ -35,17 +29,6 @@ def scale_between(low: float, high: float, scaling: Scaling) -> Scale:
     if scaling is Scaling.REVERSE_LOGARITHMIC and low >= 0 and high < 1 and np.log1p(-high) < np.log1p(-low):
         return ReverseLogarithmicScale(low, high)
     return LinearScale(low, high)
-
-
-def scaling_of(parameter_range: HyperparameterRange) -> Scaling:
-    """Return the scaling of a range; Auto depends on the ratio of the bounds."""
-    if parameter_range.scaling is not Scaling.AUTO:
-        return parameter_range.scaling
-    is_wide = (
-        parameter_range.low > 0
-        and parameter_range.high / parameter_range.low >= _MIN_LOGARITHMIC_RATIO[parameter_range.kind]
-    )
-    return Scaling.LOGARITHMIC if is_wide else Scaling.LINEAR
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,9 @@ from trainyard.insight.tuning.bayesian.kernel import kernel_geometry
 from trainyard.insight.tuning.bayesian.likelihood import fit_process
 from trainyard.insight.tuning.bayesian.prior import Prior
 from trainyard.insight.tuning.chart_axes import ChartAxis
+from trainyard.insight.tuning.contract import MIN_FITTED_TRIALS
 from trainyard.insight.tuning.scales import Floats
 from trainyard.insight.tuning.space import Space
-
-MIN_TRIALS = 5
 
 # Points of the space from which the shares of variance are estimated.
 _SOBOL_SAMPLES = 1024
@@ -39,6 +38,14 @@ class Importance:
     name: str
     alone: float
     with_others: float
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The objective that a trial is expected to have, and the standard deviation of that, noise included."""
+
+    mean: float
+    deviation: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +96,16 @@ class Surface:
             alone = 1.0 - _half_mean_square(of_second - of_mixed, variance)
             found.append(_importance(axis.name, alone, _half_mean_square(of_first - of_mixed, variance)))
         return sorted(found, key=lambda each: -each.with_others)
+
+    def predict(self, values: Mapping[str, str]) -> Prediction | None:
+        """Predict the objective of a trial with these values; None if one of them is missing or invalid."""
+        row = self.space.encode(self.space.values(values))
+        if row is None:
+            return None
+        posterior = self._process.posterior(row[None])
+        noise = float(np.exp(self._process.hyperparameters.log_noise_variance))
+        mean = float(posterior.mean[0]) * self._deviation + self._mean
+        return Prediction(mean, float(np.sqrt(max(float(posterior.variance[0]), 0.0) + noise)) * self._deviation)
 
     def partial_dependence(self, name: str, *, positions: int = 41) -> PartialDependence:
         """Return the partial dependence of the objective on one hyperparameter."""
@@ -143,7 +160,7 @@ def surface_of(
     encoded = [space.encode(space.values(point)) for point in points]
     known = [(row, value) for row, value in zip(encoded, values, strict=True) if row is not None]
     measured = np.array([value for _, value in known], dtype=np.float64)
-    if space.dimension == 0 or len(known) < MIN_TRIALS or np.ptp(measured) == 0.0:
+    if space.dimension == 0 or len(known) < MIN_FITTED_TRIALS or np.ptp(measured) == 0.0:
         return None
     return Surface(space, np.stack([row for row, _ in known]), _clip_divergent(measured, is_maximized=is_maximized))
 

@@ -92,6 +92,13 @@ class BayesianStrategy:
             return self._suggest_initial(arrays, generator)
         return self._suggest_by_model(arrays, generator, number=number)
 
+    def chooses_initially(self, history: Sequence[Observation]) -> bool:
+        """Whether the next trial is one of the initial design, which no model chooses."""
+        arrays = history_arrays(
+            self._space, history, direction=self._direction, same_task_sources=self._same_task_sources
+        )
+        return bool(self._space.dimension) and self._needs_initial_design(arrays)
+
     def _needs_initial_design(self, arrays: HistoryArrays) -> bool:
         if not np.all(arrays.is_target):
             return False

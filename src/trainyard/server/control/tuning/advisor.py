@@ -1,9 +1,6 @@
 """Asks the strategy process what to try next and which trials to stop, with a fallback if it fails."""
 
-import contextlib
-import json
 import logging
-import subprocess
 import sys
 import threading
 from collections import OrderedDict
@@ -13,11 +10,12 @@ from typing import Any
 
 from trainyard.foundation.errors import TrainyardError, Unavailable
 from trainyard.foundation.jobs.tuning import EarlyStopping, StrategyKind, TuningPlan, TuningTrial
-from trainyard.foundation.plain import to_plain
+from trainyard.foundation.plain import from_plain, to_plain
 from trainyard.insight.tuning.contract import TrialCurve
 from trainyard.insight.tuning.pruning import pruner_of
-from trainyard.server.control.tuning.contract import Question, Suggestion
+from trainyard.server.control.tuning.contract import ExplainedSuggestion, Question, Suggestion
 from trainyard.server.control.tuning.suggestions import suggest_at_random
+from trainyard.server.control.worker_process import AnswerTimeout, WorkerProcess
 
 log = logging.getLogger(__name__)
 
@@ -28,84 +26,11 @@ _MAX_STUDIES = 64
 _TRIES = 2  # per question; the process is started again if it has ended
 
 
-class _AnswerTimeout(Unavailable):
-    """There was no answer in time. Another try would take as long."""
-
-
-class StrategyProcess:
-    """The strategy process: started for the first question, and again after it ended. One thread at a time may ask.
-
-    `generation` counts the starts. A new process knows nothing of what an earlier one was sent.
-    """
+class StrategyProcess(WorkerProcess):
+    """The strategy process of a yard."""
 
     def __init__(self, command: Sequence[str] = (sys.executable, "-m", _PROGRAM)) -> None:
-        self._command = command
-        self._process: subprocess.Popen[bytes] | None = None
-        self._is_retired = False
-        self.generation = 0
-
-    @property
-    def pid(self) -> int | None:
-        return self._process.pid if self._process is not None else None
-
-    def begin(self) -> None:
-        """Start the process if it does not run."""
-        if self._is_retired:
-            raise Unavailable("The yard is closing.")
-        if self._process is not None and self._process.poll() is None:
-            return
-        self.end()
-        try:
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise Unavailable(f"{self._command[0]} cannot be started: {error.strerror}.") from error
-        self.generation += 1
-        # Reaps a process that ends by itself, without waiting for the next question.
-        threading.Thread(target=self._process.wait, name="advisor", daemon=True).start()
-
-    def ask(self, line: Mapping[str, Any], limit: timedelta) -> Mapping[str, Any]:
-        """Send a question and return the answer. Unavailable if the process has died or takes too long."""
-        process = self._process
-        assert process is not None, "begin comes first"
-        assert process.stdin is not None, "it has pipes"
-        assert process.stdout is not None, "it has pipes"
-        # Also ends a write that nobody reads.
-        cut = threading.Timer(limit.total_seconds(), process.kill)
-        cut.daemon = True
-        cut.start()
-        try:
-            process.stdin.write(json.dumps(line).encode() + b"\n")
-            process.stdin.flush()
-            answer: Mapping[str, Any] = json.loads(process.stdout.readline())
-        except (OSError, ValueError) as error:
-            is_late = not cut.is_alive()
-            self.end()
-            if is_late:
-                raise _AnswerTimeout(f"The strategy took longer than {limit.total_seconds():g} s.") from error
-            raise Unavailable("The strategy process ended without an answer.") from error
-        finally:
-            cut.cancel()
-        return answer
-
-    def retire(self) -> None:
-        """Kill the process for good. May be called while another thread asks it."""
-        self._is_retired, process = True, self._process
-        if process is not None:
-            process.kill()
-
-    def end(self) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.kill()
-        # Closing tries once more to write what the process did not read.
-        with contextlib.suppress(OSError), process:
-            process.wait()
+        super().__init__(command, role="strategy process")
 
 
 class _SentStudy:
@@ -126,11 +51,13 @@ class _StrategyClient:
         self._generation = 0
         self._lock = threading.Lock()
 
-    def suggest(self, question: Question) -> Mapping[str, Any]:
+    def suggest(self, question: Question, **asked: Any) -> Mapping[str, Any]:
+        """Ask about the next trial; `asked` are members of the message that ask for something else."""
+
         def make_line(sent: _SentStudy) -> dict[str, Any]:
             new = [trial for trial in question.trials if sent.trials.get(trial.number) is not trial]
             sent.trials.update({trial.number: trial for trial in new})
-            return {"number": question.number, "trials": to_plain(new)}
+            return {"number": question.number, "trials": to_plain(new), **asked}
 
         return self._ask_with_retry(question.study, make_line, plan=question.plan, parents=question.parents)
 
@@ -163,7 +90,7 @@ class _StrategyClient:
                 try:
                     answer = self._exchange(study, make_line, plan=plan, parents=parents)
                 except Unavailable as error:
-                    if attempt == _TRIES or isinstance(error, _AnswerTimeout):
+                    if attempt == _TRIES or isinstance(error, AnswerTimeout):
                         raise
                     continue
                 if not answer.get("is_unknown"):
@@ -251,3 +178,34 @@ class ProcessPruner:
 
     def close(self) -> None:
         self._client.close()
+
+
+class ProcessAnalyst:
+    """Answers users' questions about a search. It has a process of its own, so that no trial waits for them."""
+
+    def __init__(self, process: StrategyProcess | None = None, *, limit: timedelta = ANSWER_TIMEOUT) -> None:
+        self._client = _StrategyClient(process or StrategyProcess(), limit)
+
+    def explain(self, question: Question) -> ExplainedSuggestion | None:
+        """Return what the strategy would try next, and why; None when nothing is left to try.
+
+        Unavailable if the process cannot answer.
+        """
+        answer = self._ask(question, explains=True)
+        return from_plain(ExplainedSuggestion, answer["explained"]) if "explained" in answer else None
+
+    def survey(self, question: Question, *, definition: str, names: Sequence[str] = ()) -> Mapping[str, Any] | None:
+        """Return a Survey of `insight.tuning.explanation` as plain JSON; None if there are too few trials."""
+        answer = self._ask(question, survey={"definition": definition, "names": list(names)})
+        found: Mapping[str, Any] | None = answer["survey"]
+        return found
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _ask(self, question: Question, **asked: Any) -> Mapping[str, Any]:
+        answer = self._client.suggest(question, **asked)
+        if "error" in answer:
+            log.warning("a question about a search failed", extra={"id": question.study, "why": answer["error"]})
+            raise Unavailable(f"The search could not be explained: {answer['error'].strip().splitlines()[-1]}")
+        return answer

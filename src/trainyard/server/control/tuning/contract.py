@@ -44,6 +44,18 @@ class Suggestion:
     cpu_s: float | None = field(default=None, compare=False)  # of choosing the values
 
 
+@dataclass(frozen=True, slots=True)
+class ExplainedSuggestion:
+    """What the next trial would be, and why; see `insight.tuning.explanation`, which loads what the yard does not."""
+
+    definition: str
+    values: Mapping[str, str]
+    reasons: Sequence[str]
+    expected: float | None = None
+    deviation: float | None = None
+    chance: float | None = None
+
+
 class Advisor(Protocol):
     """Suggests what to try next. Blocks; may be called from any thread.
 

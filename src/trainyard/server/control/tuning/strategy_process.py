@@ -5,52 +5,28 @@ studies, so that a later question needs only what is new. It ends when its input
 The yard itself never loads the libraries that strategies compute with.
 """
 
-import json
-import os
-import select
 import sys
 import time
 import traceback
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
 
 from trainyard.foundation.jobs.tuning import TuningPlan, TuningTrial
-from trainyard.foundation.plain import from_plain
+from trainyard.foundation.plain import from_plain, to_plain
 from trainyard.insight.tuning.contract import TrialCurve
 from trainyard.insight.tuning.pruning import pruner_of
+from trainyard.server.control.worker_process import Message, serve_questions
 
 IDLE_S = 120.0
 # Below the priority of the tuned programs, but high enough to answer before a short one of them ends.
 NICENESS = 5
 MAX_STUDIES = 64  # in memory
 
-# More threads would take processors away from the tuned programs. Libraries read these when they are loaded.
-_ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB_MAXIMUM")}
-
-Message = Mapping[str, Any]
-
 
 def main() -> int:
-    os.nice(NICENESS)
-    os.environ.update(_ONE_THREAD)
-    answers = os.fdopen(os.dup(1), "wb")
-    # What a library prints must not get between the answers.
-    os.dup2(2, 1)
-    serve(sys.stdin.buffer, answers, idle_s=IDLE_S)
+    serve_questions(StudyStates().answer, niceness=NICENESS, idle_s=IDLE_S)
     return 0
-
-
-def serve(questions: BinaryIO, answers: BinaryIO, *, idle_s: float) -> None:
-    """Answer questions until the input ends or no question comes for `idle_s` seconds."""
-    studies = StudyStates()
-    while select.select([questions], [], [], idle_s)[0]:
-        line = questions.readline()
-        if not line.endswith(b"\n"):
-            return
-        answers.write(json.dumps(studies.answer(json.loads(line))).encode() + b"\n")
-        answers.flush()
 
 
 @dataclass(slots=True)
@@ -78,7 +54,11 @@ class StudyStates:
                 return {"is_unknown": True}
             known = self._known[line["study"]]
             self._known.move_to_end(line["study"])
-            return _check_trial(known, line) if "definition" in line else _suggest(known, line)
+            if "survey" in line:
+                return _survey(known, line)
+            if "definition" in line:
+                return _check_trial(known, line)
+            return _explain(known, line) if line.get("explains") else _suggest(known, line)
         except Exception:
             # The edge of the process: whatever a strategy does, the next question must be answered.
             return {"error": traceback.format_exc()}
@@ -90,20 +70,42 @@ class StudyStates:
             self._known.popitem(last=False)
 
 
+def _learn(known: _StudyState, line: Message) -> Sequence[TuningTrial]:
+    """Add the trials of a question to those that are known, and return all."""
+    for plain in line["trials"]:
+        trial = from_plain(TuningTrial, plain)
+        known.trials[trial.number] = trial
+    return [known.trials[number] for number in sorted(known.trials)]
+
+
 def _suggest(known: _StudyState, line: Message) -> Message:
     # Imported only here, because simple pruning rules need no numpy.
     from trainyard.insight.tuning.advice import advise
 
     started = time.process_time()
-    for plain in line["trials"]:
-        trial = from_plain(TuningTrial, plain)
-        known.trials[trial.number] = trial
-    trials = [known.trials[number] for number in sorted(known.trials)]
+    trials = _learn(known, line)
     advice = advise(known.plan, trials, parents=known.parents, number=line["number"])
     if advice is None:
         return {"is_exhausted": True}
     cpu_s = time.process_time() - started
     return {"definition": advice.definition, "values": dict(advice.values), "cpu_s": cpu_s}
+
+
+def _explain(known: _StudyState, line: Message) -> Message:
+    from trainyard.insight.tuning.explanation import explain_advice
+
+    trials = _learn(known, line)
+    explained = explain_advice(known.plan, trials, parents=known.parents, number=line["number"])
+    return {"is_exhausted": True} if explained is None else {"explained": to_plain(explained)}
+
+
+def _survey(known: _StudyState, line: Message) -> Message:
+    from trainyard.insight.tuning.explanation import survey_trials
+
+    trials, asked = _learn(known, line), line["survey"]
+    names = (asked["names"][0], asked["names"][1]) if asked["names"] else None
+    survey = survey_trials(known.plan, trials, definition=asked["definition"], names=names)
+    return {"survey": to_plain(survey) if survey is not None else None}
 
 
 def _check_trial(known: _StudyState, line: Message) -> Message:

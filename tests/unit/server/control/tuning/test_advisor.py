@@ -1,6 +1,7 @@
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -23,7 +24,7 @@ from trainyard.foundation.jobs.tuning import (
 )
 from trainyard.foundation.plain import to_plain
 from trainyard.insight.tuning.contract import TrialCurve
-from trainyard.server.control.tuning.advisor import ProcessAdvisor, ProcessPruner, StrategyProcess
+from trainyard.server.control.tuning.advisor import ProcessAdvisor, ProcessAnalyst, ProcessPruner, StrategyProcess
 from trainyard.server.control.tuning.contract import Question
 from trainyard.server.control.tuning.strategy_process import StudyStates
 from trainyard.server.control.tuning.suggestions import suggest_at_random
@@ -152,3 +153,66 @@ def test_a_trial_continues_when_its_rule_does_not_answer() -> None:
     searched = plan(StrategyKind.BAYESIAN, early_stopping=EarlyStopping.CURVE)
     with closing(ProcessPruner(broken("raise SystemExit(1)"))) as pruner:
         assert pruner.stop_reason("s", searched, definition="", run=TrialCurve(1, (1.0,)), others=[]) is None
+
+
+RATE = HyperparameterRange("rate", RangeKind.CONTINUOUS, low=0.0, high=1.0)
+
+
+def searched_rate(count: int) -> tuple[TuningPlan, list[TuningTrial]]:
+    """A study of one hyperparameter that is best at 0.6."""
+    definition = TuningDefinition("", Objective("loss", Direction.MINIMIZE), (RATE, LETTERS))
+    study = TuningPlan(StrategyKind.BAYESIAN, (definition,), max_parallel=2, max_trials=1000)
+    trials = []
+    for number in range(1, count + 1):
+        values = {"rate": repr(number * 0.37 % 1), "letter": "abc"[number % 3]}
+        loss = (float(values["rate"]) - 0.6) ** 2
+        trials.append(TuningTrial(number, f"job-{number}", "", values, TrialStatus.COMPLETED, objective=loss))
+    return study, trials
+
+
+def test_an_analyst_explains_the_trial_that_an_advisor_suggests(process: StrategyProcess) -> None:
+    study, trials = searched_rate(20)
+    question = Question(study, 21, trials, study="explained")
+    suggestion = ProcessAdvisor(process).suggest(question)
+    explained = ProcessAnalyst(process).explain(question)
+    assert suggestion is not None
+    assert explained is not None
+    assert explained.values == suggestion.values
+    assert explained.expected == pytest.approx(0.0, abs=0.05)
+    assert explained.chance is not None
+    assert explained.reasons[0].startswith("The model expects loss")
+
+
+def test_an_analyst_surveys_what_is_measured_and_learns_what_is_new(process: StrategyProcess) -> None:
+    study, trials = searched_rate(40)
+    analyst = ProcessAnalyst(process)
+    assert analyst.survey(Question(study, 3, trials[:2], study="surveyed"), definition="") is None
+    survey = analyst.survey(Question(study, 41, trials, study="surveyed"), definition="", names=("letter", "rate"))
+    assert survey is not None
+    assert survey["importances"][0]["name"] == "rate"
+    assert survey["joint_names"] == ["letter", "rate"]
+    assert survey["fitted_trials"] == 40
+
+
+def test_a_study_of_500_trials_is_explained_and_surveyed_within_seconds(process: StrategyProcess) -> None:
+    study, trials = searched_rate(500)
+    question, analyst = Question(study, 501, trials, study="long"), ProcessAnalyst(process)
+    began = time.monotonic()
+    assert analyst.explain(question) is not None
+    assert analyst.survey(question, definition="") is not None
+    # Each takes 0.3 s on an idle machine.
+    assert time.monotonic() - began < 10
+
+
+def test_an_analyst_says_why_it_cannot_answer() -> None:
+    study, trials = searched_rate(3)
+    with closing(ProcessAnalyst(broken("raise SystemExit(1)"))) as analyst, pytest.raises(Unavailable):
+        analyst.explain(Question(study, 4, trials, study="s"))
+    failing = 'import sys; sys.stdin.readline(); print(\'{"error": "ZeroDivisionError"}\', flush=True); input()'
+    with closing(ProcessAnalyst(broken(failing))) as analyst, pytest.raises(Unavailable, match="ZeroDivisionError"):
+        analyst.survey(Question(study, 4, trials, study="s"), definition="")
+
+
+def test_a_grid_that_was_tried_whole_has_nothing_to_explain(process: StrategyProcess) -> None:
+    trials = [trial(number, letter) for number, letter in enumerate("abc", 1)]
+    assert ProcessAnalyst(process).explain(Question(plan(), 4, trials, study="whole")) is None
