@@ -1,7 +1,7 @@
 """The data of a step: the statistics of all tensors, and the interface of its subscribers.
 
 Each worker (rank) of a training has a table of its tensors and, for every step, one row of eight statistics for each
-tensor. Statistics of parts can be joined: `Column` says how. A table never changes; if the set of tensors changes, a
+tensor. Statistics of parts can be joined: `Statistic` says how. A table never changes; if the set of tensors changes, a
 new table begins. What a rule needs beyond the eight is a measure: a probe of one tensor, one number per step.
 """
 
@@ -33,7 +33,7 @@ class Mode(StrEnum):
     GLOBAL = "GLOBAL"
 
 
-class Column(IntEnum):
+class Statistic(IntEnum):
     """The statistics of a tensor, as 32-bit floats.
 
     They cover all elements, so the mean of a tensor with a NaN is NaN; the counts are exact up to 2**24. The standard

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from trainyard.formats.tensorboard import EventFile, Histogram, Scalar
-from trainyard.formats.tensors.contract import ABSENT, Column, HistogramSubscriber, Kind, Mode, Step, TensorInfo
+from trainyard.formats.tensors.contract import ABSENT, HistogramSubscriber, Kind, Mode, Statistic, Step, TensorInfo
 from trainyard.formats.tensors.statistics.histograms import Counts, buckets
 
 FIRST_WORKER = "worker_0"
@@ -54,7 +54,7 @@ class TensorBoardSubscriber(HistogramSubscriber):
 def _scalars(step: Step) -> Iterator[Scalar]:
     tensors = step.table.tensors
     for value, place in zip(step.scalars, step.table.scalars, strict=True):
-        if _is_scalar(tensors[place]) and step.statistics[place, Column.NANS] != ABSENT:
+        if _is_scalar(tensors[place]) and step.statistics[place, Statistic.NANS] != ABSENT:
             yield Scalar(tensors[place].name, float(value))
 
 
@@ -64,8 +64,8 @@ def _is_scalar(tensor: TensorInfo) -> bool:
 
 def _histogram(step: Step, place: int, counts: Counts) -> Histogram:
     tensor, row = step.table.tensors[place], np.asarray(step.statistics[place], np.float64)
-    low, high = float(row[Column.MIN]), float(row[Column.MAX])
-    mean, std, size = row[Column.MEAN], row[Column.STD], tensor.size
+    low, high = float(row[Statistic.MIN]), float(row[Statistic.MAX])
+    mean, std, size = row[Statistic.MEAN], row[Statistic.STD], tensor.size
     shown = buckets(counts, low, high)
     return Histogram(
         tag=f"{_collection(tensor)}/{tensor.name}",

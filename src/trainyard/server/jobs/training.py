@@ -3,7 +3,7 @@
 import hashlib
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,19 +12,29 @@ from trainyard.foundation.clock import to_micros
 from trainyard.foundation.jobs.attempts import RuleState
 from trainyard.foundation.jobs.status import FINAL
 from trainyard.foundation.jobs.training.job import TrainingJob
-from trainyard.foundation.jobs.training.rules import rule_states
+from trainyard.foundation.jobs.training.rules import profiler_rule_states, rule_states
 from trainyard.foundation.plain import from_plain, to_plain
 from trainyard.server.jobs.queues import queue_name
 from trainyard.server.jobs.quotas import CapacityKind, quota_counts
 from trainyard.server.jobs.spot import spot_counts
-from trainyard.server.records.contract import Change, Draft, NewEvent, Priority, QueueState, Resource, ResourceKey
+from trainyard.server.records.contract import (
+    Change,
+    Draft,
+    NewEvent,
+    Priority,
+    QueueState,
+    Records,
+    Resource,
+    ResourceId,
+    ResourceKey,
+)
 
 KIND = "training-job"
 # The kind of resource that becomes due when a job has reached its limit of waiting or total time.
 PENDING_LIMIT = "pending-limit"
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 
-_NOT_OUTLINED = frozenset({"attempts", "artifacts", "notes", "card", "failure"})
+_NOT_OUTLINED = frozenset({"attempts", "artifacts", "notes", "card", "failure", "profiler_rules"})
 
 
 def training_job_arn(region: str, account: str, name: str) -> str:
@@ -91,6 +101,13 @@ def request_of(resource: Resource) -> Mapping[str, Any]:
     return request
 
 
+def tagged_request(records: Records, job_id: ResourceId) -> Mapping[str, Any]:
+    """Return the request of the create call with the tags that the job has now, in wire terms."""
+    resource = records.load_by_id(job_id)
+    tags = records.tags(resource.key.account, resource.body["job"]["arn"])
+    return {**request_of(resource), "Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
+
+
 def change_to(resource: Resource, job: TrainingJob) -> Change:
     """Return the change that stores the job as it is now.
 
@@ -136,7 +153,16 @@ def events_of(before: TrainingJob, after: TrainingJob) -> list[NewEvent]:
 
 
 def _rule_events(before: TrainingJob, after: TrainingJob) -> list[NewEvent]:
-    known = rule_states(before)
+    # A rule of the debugger and one of the profiler may have the same name.
+    return [
+        event
+        for states in (rule_states, profiler_rule_states)
+        for event in _events_of_states(states(before), states(after))
+    ]
+
+
+def _events_of_states(before: Sequence[RuleState], after: Sequence[RuleState]) -> list[NewEvent]:
+    known = {state.name: state for state in before}
     return [
         NewEvent(
             "training-job.rule",
@@ -146,11 +172,11 @@ def _rule_events(before: TrainingJob, after: TrainingJob) -> list[NewEvent]:
                 "details": state.details,
                 "judged": state.judged,
                 "dropped": state.dropped,
-                "findings": list(state.findings[len(was.findings) :]),
+                "findings": list(state.findings[len(known[state.name].findings) :]),
             },
         )
-        for was, state in zip(known, rule_states(after), strict=True)
-        if _is_news(was, state)
+        for state in after
+        if state.name in known and _is_news(known[state.name], state)
     ]
 
 

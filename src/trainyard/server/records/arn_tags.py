@@ -8,6 +8,8 @@ from trainyard.server.records.contract import TaggedArn
 from trainyard.server.records.schema import Word, prefix_range
 from trainyard.server.records.schema import tags as table
 
+# SQLite accepts 32,766 parameters in a statement.
+_LOADED_AT_ONCE = 1000
 _PUT = text(
     "INSERT INTO tags (account, arn, key, value) VALUES (:account, :arn, :key, :value) "
     "ON CONFLICT (account, arn, key) DO UPDATE SET value = excluded.value"
@@ -17,6 +19,11 @@ _PUT = text(
 def load(connection: Connection, account: str, arn: str) -> Mapping[str, str]:
     statement = select(table.c.key, table.c.value).where(table.c.account == account, table.c.arn == arn)
     return {row.key: row.value for row in connection.execute(statement.order_by(table.c.key))}
+
+
+def load_many(connection: Connection, arns: Sequence[str]) -> Sequence[TaggedArn]:
+    batches = (arns[first : first + _LOADED_AT_ONCE] for first in range(0, len(arns), _LOADED_AT_ONCE))
+    return [tagged for batch in batches for tagged in _with_tags(connection, None, batch)]
 
 
 def put(connection: Connection, account: str, arn: str, tags: Mapping[str, str]) -> None:

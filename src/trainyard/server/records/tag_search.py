@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, select
 
-from trainyard.server.records.contract import Page, Query, TagFilter
+from trainyard.server.records.contract import Page, Query, ResourceRevision, RevisionPage, TagFilter
 from trainyard.server.records.listing import conditions, conditions_after, in_direction, order_columns, token_after
 from trainyard.server.records.resources import resource_of
 from trainyard.server.records.schema import RESOURCE_COLUMNS, tags
@@ -25,12 +25,19 @@ WINDOW = 50
 
 def find(connection: Connection, query: Query) -> Page:
     """Return one page of the resources with all tags of the query. The connection must see one snapshot."""
-    assert query.tags, "listing.find reads a list without tags"
-    arns = min((_arns(connection, query, each) for each in query.tags), key=len)
-    found = _select_among(connection, query, arns) if len(arns) <= RARE else _select_window(connection, query)
+    found = _find_rows(connection, query)
     resources = select(*RESOURCE_COLUMNS).where(table.c.id.in_([row.id for row in found.rows]))
     by_id = {row.id: resource_of(row) for row in connection.execute(resources)}
     return Page([by_id[row.id] for row in found.rows], None if found.end is None else token_after(query, found.end))
+
+
+def find_revisions(connection: Connection, query: Query) -> RevisionPage:
+    """Return one page of the resources with all tags of the query, without bodies."""
+    found = _find_rows(connection, query)
+    revisions = select(table.c.id, table.c.revision).where(table.c.id.in_([row.id for row in found.rows]))
+    by_id = {row.id: ResourceRevision(row.id, row.revision) for row in connection.execute(revisions)}
+    end = None if found.end is None else token_after(query, found.end)
+    return RevisionPage([by_id[row.id] for row in found.rows], end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +46,12 @@ class _PageRows:
 
     rows: Sequence[Row[Any]]
     end: Row[Any] | None
+
+
+def _find_rows(connection: Connection, query: Query) -> _PageRows:
+    assert query.tags, "listing reads a list without tags"
+    arns = min((_arns(connection, query, each) for each in query.tags), key=len)
+    return _select_among(connection, query, arns) if len(arns) <= RARE else _select_window(connection, query)
 
 
 def _arns(connection: Connection, query: Query, wanted: TagFilter) -> Sequence[str]:

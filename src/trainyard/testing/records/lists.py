@@ -17,6 +17,37 @@ class ResourceListContract:
         made = records.create(draft("a", status="x", body={"y": 1}), now=NOON)
         assert records.find(Query(KIND)) == Page([made], None)
 
+    def test_revisions_are_listed_in_the_same_pages_as_resources(self, records: Records) -> None:
+        for number in range(5):
+            made = records.create(
+                draft(f"job-{number}", arn=f"arn:{number}", tags={"k": "v"} if number % 2 else {}), now=minutes(number)
+            )
+            if number == 3:
+                records.apply(made, Change(status="x"), now=minutes(9))
+        for sort_by, descending in ALL_ORDERS:
+            for tags in ((), (TagFilter("k"),)):
+                query = Query(KIND, tags=tags, sort_by=sort_by, descending=descending, limit=2)
+                full, brief = records.find(query), records.find_revisions(query)
+                assert [(each.id, each.revision) for each in full.resources] == [
+                    (each.id, each.revision) for each in brief.revisions
+                ]
+                assert brief.next_after == full.next_after
+
+    def test_resources_are_loaded_by_their_ids(self, records: Records) -> None:
+        made = [records.create(draft(str(number)), now=NOON) for number in range(3)]
+        gone = records.create(draft("gone"), now=NOON)
+        assert records.delete(gone, now=NOON)
+        found = records.load_many([made[0].id, gone.id, made[2].id])
+        assert sorted(found, key=lambda each: each.key.name) == [made[0], made[2]]
+        assert records.load_many([]) == []
+
+    def test_words_of_names_are_found_in_any_order_and_case(self, records: Records) -> None:
+        for name in ("Mnist-Large", "mnist-small", "large"):
+            records.create(draft(name), now=NOON)
+        assert list_names(records, Query(KIND, name_words=("large", "mnist"))) == ["Mnist-Large"]
+        assert sorted(list_names(records, Query(KIND, name_words=("mnist",)))) == ["Mnist-Large", "mnist-small"]
+        assert list_names(records, Query(KIND, name_words=("nist_",))) == []
+
     def test_a_list_of_nothing_is_empty(self, records: Records) -> None:
         assert records.find(Query(KIND)) == Page([], None)
 

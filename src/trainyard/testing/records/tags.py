@@ -23,6 +23,16 @@ class TagContract:
         records.set_tags(ALICE, BUCKET, {"b": "3", "c": "Zürich 🚂"})
         assert records.tags(ALICE, BUCKET) == {"a": "1", "b": "3", "c": "Zürich 🚂"}
 
+    def test_the_tags_of_many_arns_are_read_at_once(self, records: Records) -> None:
+        records.set_tags(ALICE, job_arn("a"), {"k": "1"})
+        records.set_tags(BOB, job_arn("a"), {"k": "2"})
+        records.set_tags(ALICE, job_arn("b"), {"k": "3"})
+        found = records.tags_of_arns([job_arn("a"), job_arn("none")])
+        assert sorted(found, key=lambda each: each.account) == [
+            TaggedArn(account, job_arn("a"), {"k": value}) for account, value in sorted({ALICE: "1", BOB: "2"}.items())
+        ]
+        assert records.tags_of_arns([]) == []
+
     def test_setting_no_tags_changes_nothing(self, records: Records) -> None:
         records.set_tags(ALICE, BUCKET, {})
         assert records.tagged_arns(None) == []

@@ -10,11 +10,11 @@ import numpy as np
 from trainyard.formats.tensors.contract import (
     ABSENT,
     CollectionInfo,
-    Column,
     Kind,
     Measure,
     Mode,
     Probe,
+    Statistic,
     Step,
     TensorInfo,
     TensorTable,
@@ -67,7 +67,7 @@ def step_of(
 ) -> Step:
     statistics = np.stack([statistics_of(values_at(number, TABLE.places[each.name])) for each in table.tensors])
     statistics[list(absent)] = 0
-    statistics[list(absent), Column.NANS] = ABSENT
+    statistics[list(absent), Statistic.NANS] = ABSENT
     return Step(
         number,
         mode,

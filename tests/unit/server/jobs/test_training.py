@@ -7,7 +7,19 @@ from pathlib import Path
 import pytest
 
 from tests.unit.server.control.bench import Bench, open_bench
-from trainyard.server.jobs.training import change_to, draft_of, job_of, outline_of, priority_of, queue_state, release_of
+from tests.unit.server.services.sagemaker.rules import rule
+from trainyard.foundation.jobs.attempts import RuleState
+from trainyard.foundation.jobs.status import RuleStatus
+from trainyard.server.jobs.training import (
+    change_to,
+    draft_of,
+    events_of,
+    job_of,
+    outline_of,
+    priority_of,
+    queue_state,
+    release_of,
+)
 from trainyard.server.records.contract import Priority, QueueState
 
 
@@ -69,3 +81,27 @@ def test_a_job_is_placed_while_it_has_an_attempt_and_is_unqueued_when_it_has_end
         assert change.due_at == release.due_at == job.created_at
         assert change.is_settling == release.is_settling == (job is ended)
         assert release.is_quiet
+
+
+def test_those_who_follow_a_job_are_told_what_its_profiler_rules_find(bench: Bench) -> None:
+    bench.start(ProfilerRuleConfigurations=[rule("ProfilerReport"), rule("BatchSize")])
+    before, at = bench.job(), bench.watch()
+    found = RuleState("BatchSize", RuleStatus.ISSUES_FOUND, at, details="Small.", findings=({"message": "Small."},))
+    after = replace(before, profiler_rules=(found,))
+
+    (event,) = events_of(before, after)
+
+    assert (event.kind, event.body["rule"], event.body["status"]) == ("training-job.rule", "BatchSize", "IssuesFound")
+    assert event.body["findings"] == [{"message": "Small."}]
+    assert events_of(after, after) == []
+
+
+def test_a_job_of_an_earlier_version_can_be_read(bench: Bench) -> None:
+    bench.start()
+    resource = bench.resource()
+    plain = resource.body["job"]
+    plan = {name: value for name, value in plain["plan"].items() if name != "profiler"}
+    job = job_of(replace(resource, body={**resource.body, "job": {**plain, "plan": plan}}))
+
+    assert job.plan.profiler is None
+    assert job == replace(bench.job(), plan=replace(bench.job().plan, profiler=None))

@@ -36,7 +36,7 @@ _DTYPES = {*_FLOAT_NAMES.values(), *(f"{sign}int{8 * size}" for sign in ("", "u"
 
 _MAX_METADATA_BYTES = 1 << 31
 
-Column = NDArray[Any]
+Statistic = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def encode_schema(schema: Schema) -> bytes:
     return _message(builder, _SCHEMA, header, body_bytes=0)
 
 
-def encode_batch(schema: Schema, columns: Sequence[Column]) -> list[bytes | memoryview]:
+def encode_batch(schema: Schema, columns: Sequence[Statistic]) -> list[bytes | memoryview]:
     """Encode the columns of a batch, as pieces to be written one after another."""
     rows = len(columns[0])
     pieces: list[bytes | memoryview] = [_batch_metadata(schema.fields, rows)]
@@ -149,7 +149,7 @@ class Scanner:
         return BatchRun(layout, start, stride=_PREFIX.size + len(metadata) + layout.body_bytes)
 
 
-def column(buffer: memoryview, run: BatchRun, place: int, *, of: Field) -> Column:
+def column(buffer: memoryview, run: BatchRun, place: int, *, of: Field) -> Statistic:
     """Return a view of a column over the batches of a run: batches x rows, and x width for lists."""
     dtype = np.dtype(of.dtype).newbyteorder("<")
     row_bytes = dtype.itemsize * max(1, of.width)

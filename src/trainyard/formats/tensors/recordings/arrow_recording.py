@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from trainyard.formats.tensors.contract import (
     ABSENT,
     CollectionInfo,
-    Column,
     Mode,
     Scalars,
+    Statistic,
     Statistics,
     Step,
     TensorInfo,
@@ -24,6 +24,7 @@ from trainyard.formats.tensors.encoding.json_documents import read_json_object
 from trainyard.formats.tensors.encoding.safetensors import RawTensor
 from trainyard.formats.tensors.recordings import layout
 from trainyard.formats.tensors.recordings.contract import Reductions, RowValues, StatisticsBlock
+from trainyard.formats.tensors.recordings.live_writers import flush_writers
 from trainyard.formats.tensors.recordings.raw_values import RawValues
 from trainyard.formats.tensors.recordings.segments import Block, FileMaps, SegmentLog
 from trainyard.formats.tensors.recordings.step_index import Numbers, StepIndex
@@ -42,6 +43,7 @@ class ArrowRecording:
 
     def __init__(self, source: ByteSource) -> None:
         self._source, self.is_near = source, isinstance(source, HasLocalFiles)
+        self._folder = source.path("") if isinstance(source, HasLocalFiles) else None
         self._maps = FileMaps()
         self._workers: dict[str, ArrowWorker] = {}
         self._states: dict[str, WorkerState] = {}
@@ -69,6 +71,8 @@ class ArrowRecording:
         return self.has_ended or (state is not None and state.has_ended and self._is_all_here(state))
 
     def refresh(self, *, is_thorough: bool = False) -> None:
+        if self._folder is not None:
+            flush_writers(self._folder)
         if is_thorough or len(self._states) < max(1, self.num_workers):
             self._find_workers()
         for worker in self._states:
@@ -135,7 +139,7 @@ class ArrowWorker:
         if saved:
             bits = block.at("saved", row)
             return [] if bits is None else _saved_tensor_names(block.table, bits)
-        nans = self._statistics(block, row)[:, Column.NANS]
+        nans = self._statistics(block, row)[:, Statistic.NANS]
         return [block.table.tensors[place].name for place in np.flatnonzero(nans != ABSENT)]
 
     def saved_rows(self, name: str) -> Numbers:
@@ -153,12 +157,21 @@ class ArrowWorker:
     def raw(self, name: str, row: int) -> RawTensor | None:
         return self._values.read(int(self.index.numbers[row]), name) if self.index.is_saved[row] else None
 
+    def raw_part(self, name: str, row: int, first: int, count: int) -> RawTensor | None:
+        if not self.index.is_saved[row]:
+            return None
+        return self._values.read_part(int(self.index.numbers[row]), name, first, count)
+
+    def raw_bytes(self, name: str, row: int) -> int | None:
+        entry = self._values.location(int(self.index.numbers[row]), name) if self.index.is_saved[row] else None
+        return None if entry is None else entry.end - entry.start
+
     def scalar(self, name: str, row: int) -> float | None:
         block = self._steps.block_of(row)
         place = block.table.places.get(name)
         if place is None or place not in block.table.scalars:
             return None
-        if self._statistics(block, row)[place, Column.NANS] == ABSENT:
+        if self._statistics(block, row)[place, Statistic.NANS] == ABSENT:
             return None
         scalars = block.at("scalars", row)
         return None if scalars is None else float(scalars[block.table.scalars.index(place)])
@@ -175,7 +188,7 @@ class ArrowWorker:
         found: list[NDArray[Any]] = [np.empty(0, np.float32)]
         for block, place in self._blocks_with(name):
             values = self._values_of(block, place, statistic)
-            nans = block.column("statistics", place * len(Column) + Column.NANS)
+            nans = block.column("statistics", place * len(Statistic) + Statistic.NANS)
             if values is not None and nans is not None:
                 here = np.flatnonzero(nans != ABSENT)
                 rows.append(block.first + here)
@@ -186,7 +199,7 @@ class ArrowWorker:
         for block in self._steps.blocks:
             for part in block.parts(rows):
                 statistics, tensors = part.column("statistics"), part.table.tensors
-                shape = (part.rows, len(tensors), len(Column))
+                shape = (part.rows, len(tensors), len(Statistic))
                 shaped = np.empty(shape, np.float32) if statistics is None else statistics.reshape(shape)
                 yield StatisticsBlock(slice(part.first, part.end), tensors, shaped)
 
@@ -252,17 +265,17 @@ class ArrowWorker:
         statistics = block.at("statistics", row)
         # There are no tensors.
         if statistics is None:
-            return np.empty((0, len(Column)), np.float32)
-        return statistics.reshape(len(block.table.tensors), len(Column))
+            return np.empty((0, len(Statistic)), np.float32)
+        return statistics.reshape(len(block.table.tensors), len(Statistic))
 
     def _values_of(self, block: Block, place: int, statistic: str) -> Values | Scalars | None:
         table = block.table
         if statistic == "value":
             return block.column("scalars", table.scalars.index(place)) if place in table.scalars else None
         if statistic in reductions.COLUMNS:
-            return block.column("statistics", place * len(Column) + reductions.COLUMNS.index(statistic))
+            return block.column("statistics", place * len(Statistic) + reductions.COLUMNS.index(statistic))
         if statistic in reductions.STATISTICS:
-            statistics = block.column("statistics", slice(place * len(Column), (place + 1) * len(Column)))
+            statistics = block.column("statistics", slice(place * len(Statistic), (place + 1) * len(Statistic)))
             return (
                 None if statistics is None else reductions.derive(statistics, statistic, size=table.tensors[place].size)
             )

@@ -61,6 +61,14 @@ class WorkerRecording(Protocol):
         """Return the raw tensor; None if it was not saved, or only its reductions."""
         ...
 
+    def raw_part(self, name: str, row: int, first: int, count: int) -> RawTensor | None:
+        """Return some consecutive elements of the raw tensor, or as many as it has; None as for `raw`."""
+        ...
+
+    def raw_bytes(self, name: str, row: int) -> int | None:
+        """Return the size of the raw tensor, without reading it; None as for `raw`."""
+        ...
+
     def scalar(self, name: str, row: int) -> float | None:
         """Return the exact value of a tensor with one element; None if it has more or was not captured."""
         ...

@@ -12,7 +12,7 @@ checkpoint and repeats steps, the newer file replaces the older ones from its fi
 
 from typing import Final
 
-from trainyard.formats.tensors.contract import Column, Mode, TensorTable
+from trainyard.formats.tensors.contract import Mode, Statistic, TensorTable
 from trainyard.formats.tensors.encoding.arrow_stream import Field
 from trainyard.formats.tensors.statistics.histograms import BINS
 
@@ -54,7 +54,7 @@ def step_fields(table: TensorTable) -> tuple[Field, ...]:
         Field("saved", "uint8", -(-len(table.tensors) // 8)),
         Field("scalars", "float64", len(table.scalars)),
         Field("measures", "float32", len(table.measures)),
-        Field("statistics", "float32", len(table.tensors) * len(Column)),
+        Field("statistics", "float32", len(table.tensors) * len(Statistic)),
     )
     return fields[:5] + tuple(each for each in fields[5:] if each.width)
 

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from math import prod
 from typing import Any
 
 from numpy.typing import NDArray
@@ -34,6 +35,24 @@ class RawValues:
         if len(data) != size:
             raise Corrupt(f'The tensor "{name}" of step {step} in {self._source.place} is truncated.')
         return RawTensor(entry.dtype, entry.shape, data)
+
+    def read_part(self, step: int, name: str, first: int, count: int) -> RawTensor | None:
+        """Read some consecutive elements of a tensor, as a flat one; None if it was not saved."""
+        entry = self.entries(step).get(name)
+        if entry is None:
+            return None
+        size = prod(entry.shape)
+        width = (entry.end - entry.start) // size if size else 0
+        first = min(first, size)
+        count = min(count, size - first)
+        data = self._source.read(self._name(step), start=entry.start + first * width, size=count * width)
+        if len(data) != count * width:
+            raise Corrupt(f'The tensor "{name}" of step {step} in {self._source.place} is truncated.')
+        return RawTensor(entry.dtype, (count,), data)
+
+    def location(self, step: int, name: str) -> TensorLocation | None:
+        """Return where a tensor is in the file of its step; None if it was not saved."""
+        return self.entries(step).get(name)
 
     def values_of(self, step: int) -> Mapping[str, NDArray[Any]]:
         """Return the tensors of a step by name; each is read on access."""

@@ -154,7 +154,9 @@ class SegmentLog:
         last = self._segments[-1] if self._segments else None
         if last is not None and not last.is_sealed and newest == last.name and not is_thorough:
             yield from self._grow(last, self._files.size(last.name))
-            return
+            # The next segment is not announced yet.
+            if not last.is_sealed:
+                return
         settled = self._segments[-_MAX_LATE_SEGMENTS - 1].name if len(self._segments) > _MAX_LATE_SEGMENTS else ""
         for name, size in self._files.after(settled):
             known = next((each for each in self._segments[-_MAX_LATE_SEGMENTS:] if each.name == name), None)

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from trainyard.formats.tensors.contract import (
     CollectionInfo,
-    Column,
     Kind,
     Mode,
+    Statistic,
     Statistics,
     Step,
     TensorInfo,
@@ -183,6 +183,16 @@ class SmdebugWorker:
         saved = self._rows[row]
         return self._read(saved.file, saved.spans[name]) if name in saved.spans else None
 
+    def raw_part(self, name: str, row: int, first: int, count: int) -> RawTensor | None:
+        whole = self.raw(name, row)
+        if whole is None or whole.dtype == TEXT:
+            return None
+        return RawTensor.of(whole.array().reshape(-1)[first : first + count])
+
+    def raw_bytes(self, name: str, row: int) -> int | None:
+        spans = self._rows[row].spans
+        return spans[name].length if name in spans else None
+
     def scalar(self, name: str, row: int) -> float | None:
         values = self._numbers(name, row)
         return None if values is None or values.size != 1 else float(values.reshape(-1)[0])
@@ -218,7 +228,7 @@ class SmdebugWorker:
             self._table = table
         content = [self._statistics(info.name, row, arrays.get(info.name)) for info in table.tensors]
         # The mean of one element is the element.
-        scalars = [content[place][Column.MEAN] for place in table.scalars]
+        scalars = [content[place][Statistic.MEAN] for place in table.scalars]
         return Step(
             int(self.index.numbers[row]),
             self.index.mode(row),
@@ -226,7 +236,7 @@ class SmdebugWorker:
             0,
             self.name,
             self._table,
-            np.stack(content) if content else np.empty((0, len(Column)), np.float32),
+            np.stack(content) if content else np.empty((0, len(Statistic)), np.float32),
             np.empty(0, np.float32),
             np.array(scalars, np.float64),
             saved=np.ones(len(table.tensors), bool),

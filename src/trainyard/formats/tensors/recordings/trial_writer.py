@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from trainyard.formats.tensors.contract import CollectionInfo, Step, TensorTable, WorkerState
 from trainyard.formats.tensors.encoding import safetensors
-from trainyard.formats.tensors.encoding.arrow_stream import END, Column, Field, Schema, encode_batch, encode_schema
+from trainyard.formats.tensors.encoding.arrow_stream import END, Field, Schema, Statistic, encode_batch, encode_schema
 from trainyard.formats.tensors.encoding.json_documents import encode_table
 from trainyard.formats.tensors.encoding.safetensors import RawTensor
 from trainyard.formats.tensors.recordings import layout
@@ -127,6 +127,10 @@ class TrialWriter:
         if self._manifest_at is None or self._clock() - self._manifest_at >= MANIFEST_EVERY:
             self._write_manifest()
 
+    def report(self) -> None:
+        """Write the manifest now, whether it is due or not."""
+        self._write_manifest()
+
     def close(self) -> None:
         """Write the rest and mark the worker as ended. Closing again does nothing."""
         if self._state.has_ended:
@@ -209,7 +213,7 @@ class _HistogramRows(_Rows):
     def __init__(self, table: TensorTable, segments: "_Segments") -> None:
         super().__init__(table, segments)
         self._schema = Schema(layout.HISTOGRAM_FIELDS, _metadata(table))
-        self._pending: list[list[Column]] = []
+        self._pending: list[list[Statistic]] = []
         self._rows = 0
 
     @property
@@ -219,7 +223,7 @@ class _HistogramRows(_Rows):
     def append(self, step: Step, places: Sequence[int], counts: Counts) -> None:
         assert counts.shape == (len(places), BINS), f"{len(places)} histograms have {BINS} bins each"
         same = (step.number, _MODES[step.mode], step.mode_step, step.at_us)
-        columns: list[Column] = [np.full(len(places), each, np.int64) for each in same]
+        columns: list[Statistic] = [np.full(len(places), each, np.int64) for each in same]
         self._pending.append([*columns, np.asarray(places, np.int32), counts.copy()])
         self._rows += len(places)
 
@@ -238,7 +242,7 @@ class _Segments:
         self._size, self._made_at, self._made_at_ms = 0, clock(), 0
         self.name = ""
 
-    def write(self, schema: Schema, columns: Sequence[Column]) -> None:
+    def write(self, schema: Schema, columns: Sequence[Statistic]) -> None:
         """Append a batch. If that fails, the segment is closed as it is: readers stop at an incomplete batch."""
         if self._file is None:
             self._open(first_step=int(columns[0][0]))
@@ -294,7 +298,7 @@ def _metadata(table: TensorTable) -> dict[str, str]:
     }
 
 
-def _allocate(field: Field, rows: int) -> Column:
+def _allocate(field: Field, rows: int) -> Statistic:
     return np.zeros((rows, field.width) if field.width else rows, field.dtype)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from trainyard.formats.tensors.contract import ABSENT, Column, Mode, Statistics, TensorInfo
+from trainyard.formats.tensors.contract import ABSENT, Mode, Statistic, Statistics, TensorInfo
 from trainyard.formats.tensors.recordings.contract import WorkerRecording
 from trainyard.formats.tensors.recordings.layout import MODES
 from trainyard.formats.tensors.recordings.step_index import Numbers
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class StatisticsTable:
     """Statistics of one worker: steps x tensors x statistics; all NaN if a tensor was not captured.
 
     Stored statistics are 32-bit floats; if any is derived, all are 64-bit.
@@ -111,7 +111,9 @@ class Table:
         return int(table.num_rows)
 
 
-def tabulate(worker: WorkerRecording, rows: Numbers, *, names: Sequence[str], statistics: Sequence[str]) -> Table:
+def tabulate(
+    worker: WorkerRecording, rows: Numbers, *, names: Sequence[str], statistics: Sequence[str]
+) -> StatisticsTable:
     """Return the statistics of some tensors in some rows, which ascend."""
     index = worker.index
     is_plain = all(word in reductions.COLUMNS for word in statistics)
@@ -124,7 +126,7 @@ def tabulate(worker: WorkerRecording, rows: Numbers, *, names: Sequence[str], st
             selection = _select(block.tensors, names, statistics)
         first, end = np.searchsorted(rows, [block.rows.start, block.rows.stop])
         is_known[first:end] = selection.fill(values[first:end], block.statistics, rows[first:end] - block.rows.start)
-    return Table(
+    return StatisticsTable(
         index.numbers[rows],
         index.modes_of(rows),
         index.mode_steps[rows],
@@ -162,7 +164,7 @@ class _TensorMapping:
             for place, word in enumerate(self.statistics):
                 values[:, self.table_indices, place] = _column(statistics_rows, word, self.sizes)
         is_known = np.zeros(values.shape[:2], bool)
-        is_known[:, self.table_indices] = statistics_rows[..., Column.NANS] != ABSENT
+        is_known[:, self.table_indices] = statistics_rows[..., Statistic.NANS] != ABSENT
         if not is_known.all():
             values[~is_known] = np.nan
         return is_known
@@ -185,7 +187,7 @@ def _select(tensors: Sequence[TensorInfo], names: Sequence[str], statistics: Seq
 
 def _column(statistics_rows: Statistics, word: str, sizes: NDArray[np.int64]) -> NDArray[np.floating]:
     if word in reductions.COLUMNS:
-        return statistics_rows[..., Column[word.upper()]]
+        return statistics_rows[..., Statistic[word.upper()]]
     return reductions.derive(statistics_rows, word, size=sizes)
 
 

@@ -22,13 +22,21 @@ from trainyard.formats.tensors.errors import MissingCollectionFiles, NoMoreData,
 from trainyard.formats.tensors.recordings import layout
 from trainyard.formats.tensors.recordings.arrow_recording import ArrowRecording
 from trainyard.formats.tensors.recordings.contract import Recording, WorkerRecording
+from trainyard.formats.tensors.recordings.live_writers import flush_writers
 from trainyard.formats.tensors.recordings.step_index import Numbers, merge_steps
 from trainyard.formats.tensors.statistics import reductions
-from trainyard.formats.tensors.trials.statistics_table import Table, tabulate
+from trainyard.formats.tensors.trials.excerpts import (
+    Distributions,
+    Rectangle,
+    read_distributions,
+    read_rectangle,
+)
+from trainyard.formats.tensors.trials.statistics_grid import StatisticsGrid, reduce_to_grid
+from trainyard.formats.tensors.trials.statistics_table import StatisticsTable, tabulate
 from trainyard.formats.tensors.trials.step_view import REMOTE_POLL_S, Range, StepView, WorkerStep
 from trainyard.formats.tensors.trials.tensor import Tensor
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.foundation.sources import ByteSource, FolderSource
+from trainyard.foundation.sources import ByteSource, FolderSource, HasLocalFiles
 
 LOCAL_POLL_S = 0.1
 
@@ -68,11 +76,14 @@ def create_trial(
         if time.monotonic() >= deadline:
             raise MissingCollectionFiles(source.place, "no hook has written anything there")
         pause(LOCAL_POLL_S)
-    return Trial(recording, name or Path(source.place).name, range_steps=range_steps, pause=pause)
+    name = name or Path(source.place).name
+    return Trial(recording, name, range_steps=range_steps, pause=pause, source=source)
 
 
 def find_recording(source: ByteSource) -> Recording | None:
     """Return the recording of a source, in either layout; None if there is none."""
+    if isinstance(source, HasLocalFiles):
+        flush_writers(source.path(""))
     if any(entry.name.endswith(layout.MANIFEST_SUFFIX) for entry in source.entries()):
         return ArrowRecording(source)
     # Few trials need this import.
@@ -85,7 +96,7 @@ class Trial:
     """The captured tensors of a training, as far as they are written. For one thread at a time.
 
     A step is complete when every worker has recorded or passed it. Raises Unavailable while a remote trial cannot be
-    reached.
+    reached. With the `source` that the recording reads, a notebook can follow the trial in a thread of its own.
     """
 
     def __init__(
@@ -95,10 +106,29 @@ class Trial:
         *,
         range_steps: Range | None = None,
         pause: Callable[[float], None] = time.sleep,
+        source: ByteSource | None = None,
     ) -> None:
         self.name = name
-        self._view, self._pause = StepView(recording, range_steps), pause
+        self._view, self._pause, self._source = StepView(recording, range_steps), pause, source
         self.refresh()
+
+    def __repr__(self) -> str:
+        return f"<trial {self.name}>"
+
+    def _repr_html_(self) -> str:
+        from trainyard.formats.tensors.trials.notebook import trial_html
+
+        return trial_html(self)
+
+    def _ipython_display_(self) -> None:
+        from trainyard.formats.tensors.trials.notebook import view_trial
+        from trainyard.foundation.notebook_live import show_live
+
+        # A trial is for one thread at a time, but any number of trials can read one source.
+        if self._source is None:
+            raise NotImplementedError
+        own = create_trial(self._source, self.name, self.range_steps)
+        show_live(lambda: view_trial(own))
 
     @property
     def range_steps(self) -> Range | None:
@@ -280,7 +310,7 @@ class Trial:
         statistics: Sequence[str] = reductions.COLUMNS,
         mode: Mode = Mode.GLOBAL,
         worker: str | None = None,
-    ) -> Table:
+    ) -> StatisticsTable:
         """Return the statistics of all or some tensors of one worker at every step."""
         self._view.maybe_refresh()
         chosen = self._view.worker(worker)
@@ -293,6 +323,60 @@ class Trial:
         if unknown:
             raise InvalidRequest(f"Unknown statistics {unknown}; known are {', '.join(reductions.STATISTICS)}.")
         return tabulate(chosen, self._view.rows(chosen, mode), names=names, statistics=statistics)
+
+    def grid(
+        self,
+        names: Sequence[str],
+        statistic: str,
+        *,
+        max_groups: int,
+        mode: Mode = Mode.GLOBAL,
+        worker: str | None = None,
+        steps: Range = (None, None),
+    ) -> StatisticsGrid:
+        """Return a statistic of some tensors of one worker, in at most `max_groups` groups of steps.
+
+        The statistic is one of those of `series`. `steps` has the first step and the one before which to end. Steps
+        have their numbers among the steps of all modes, whatever mode is chosen.
+        """
+        self._view.maybe_refresh()
+        chosen = self._view.worker(worker)
+        rows, labels = self._rows_between(chosen, mode, steps)
+        return reduce_to_grid(chosen, rows, labels, names=names, statistic=statistic, max_groups=max_groups)
+
+    def distributions(
+        self,
+        name: str,
+        *,
+        max_steps: int,
+        mode: Mode = Mode.GLOBAL,
+        worker: str | None = None,
+        steps: Range = (None, None),
+    ) -> Distributions:
+        """Return the histograms of a tensor at up to `max_steps` steps, as recorded or computed from saved values."""
+        self._view.maybe_refresh()
+        chosen = self._holders(name, worker)[0]
+        rows, labels = self._rows_between(chosen, mode, steps)
+        return read_distributions(chosen, name, rows, labels, max_steps=max_steps)
+
+    def rectangle(
+        self,
+        name: str,
+        step: int,
+        *,
+        worker: str | None = None,
+        first_row: int = 0,
+        first_column: int = 0,
+        rows: int = 20,
+        columns: int = 20,
+    ) -> Rectangle | None:
+        """Return some elements of a tensor in a step as a matrix; None if its values were not saved there."""
+        self._view.maybe_refresh()
+        chosen = self._holders(name, worker)[0]
+        found = self._view.require(step, Mode.GLOBAL, chosen.name)[0]
+        return read_rectangle(
+            chosen, name, found.row, first_row=first_row, first_column=first_column, rows=rows, columns=columns
+        )
 
     def statistics(
         self, step: int, *, mode: Mode = Mode.GLOBAL, worker: str | None = None
@@ -331,6 +415,15 @@ class Trial:
     def predictions(self, step: int, mode: Mode = Mode.GLOBAL) -> list[NDArray[Any]]:
         """Return the saved tensors of the collection "predictions" in a step."""
         return self._values_of("predictions", step, mode)
+
+    def _rows_between(self, worker: WorkerRecording, mode: Mode, steps: Range) -> tuple[Numbers, Numbers]:
+        """Return the rows of a worker in a range of steps, and the numbers of these steps among all steps."""
+        rows = self._view.rows(worker, mode)
+        labels = worker.index.numbers[rows]
+        first, end = steps
+        start = 0 if first is None else int(np.searchsorted(labels, first))
+        stop = len(rows) if end is None else int(np.searchsorted(labels, end))
+        return rows[start:stop], labels[start:stop]
 
     def _first(self, step: int, mode: Mode) -> WorkerStep | None:
         self._view.maybe_refresh()

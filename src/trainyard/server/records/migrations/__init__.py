@@ -20,6 +20,18 @@ def prepare(database: RecordsDatabase) -> None:
         database.write(lambda connection: _create_or_upgrade(connection, database.title))
 
 
+def pending_migrations(database: RecordsDatabase) -> list[str]:
+    """Return the migrations that `prepare` would run, each by its revision and its title. Raises as `prepare` does."""
+    found = database.read(lambda connection: _read_revision(connection, database.title))
+    if found is None or found == REVISION:
+        return []
+    from alembic.script import ScriptDirectory
+
+    # Alembic reads from the newest to the oldest.
+    scripts = reversed(list(ScriptDirectory(str(Path(__file__).parent)).walk_revisions(found, REVISION)))
+    return [f"{each.revision} {each.doc.rstrip('.')}" for each in scripts if each.revision != found]
+
+
 def _read_revision(connection: Connection, title: str) -> str | None:
     """Return the revision of the database, or None when it is empty. Raise if this code cannot use it."""
     tables = set(inspect(connection).get_table_names())

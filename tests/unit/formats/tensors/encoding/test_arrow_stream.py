@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from trainyard.formats.tensors.encoding.arrow_stream import (
     END,
     BatchRun,
-    Column,
     Field,
     Scanner,
     Schema,
+    Statistic,
     column,
     encode_batch,
     encode_schema,
@@ -34,13 +34,13 @@ schemas = st.builds(
 SMALL = Schema((Field("step", "int64"), Field("saved", "uint8", 3), Field("statistics", "float32", 4)), {"table": "ä"})
 
 
-def columns_of(schema: Schema, rows: int, seed: int = 0) -> list[Column]:
+def columns_of(schema: Schema, rows: int, seed: int = 0) -> list[Statistic]:
     random = np.random.default_rng(seed)
     shapes = [(rows, each.width) if each.width else (rows,) for each in schema.fields]
     return [(random.random(shape) * 100).astype(each.dtype) for each, shape in zip(schema.fields, shapes, strict=True)]
 
 
-def stream_of(schema: Schema, batches: list[list[Column]], *, end: bytes = END) -> bytes:
+def stream_of(schema: Schema, batches: list[list[Statistic]], *, end: bytes = END) -> bytes:
     pieces = [encode_schema(schema), *(bytes(piece) for each in batches for piece in encode_batch(schema, each))]
     return b"".join(pieces) + end
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainyard.formats.tensors.contract import Column, Kind, Mode
+from trainyard.formats.tensors.contract import Kind, Mode, Statistic
 from trainyard.formats.tensors.errors import ShapeUnavailableForStep, TensorUnavailableForStep
 from trainyard.formats.tensors.trials.trial import StepState, Trial, create_trial
 from trainyard.foundation.errors import Corrupt
@@ -72,10 +72,10 @@ def test_a_step_has_the_statistics_of_its_values(trial: Trial) -> None:
     step = trial.step(2)
     place = step.table.places[WEIGHT]
     assert step.table.tensors[place].kind is Kind.WEIGHT
-    assert step.statistics[place, Column.MAX] == step.values[WEIGHT].max()
+    assert step.statistics[place, Statistic.MAX] == step.values[WEIGHT].max()
     gradient = step.table.places[GRADIENT]
-    assert not np.isnan(step.statistics[gradient, [Column.MEAN, Column.MIN, Column.MEAN_ABS]]).any()
-    assert np.isnan(step.statistics[gradient, Column.MAX])
+    assert not np.isnan(step.statistics[gradient, [Statistic.MEAN, Statistic.MIN, Statistic.MEAN_ABS]]).any()
+    assert np.isnan(step.statistics[gradient, Statistic.MAX])
     assert [each.number for each in trial.read_steps(after=3)] == [5, 7, 9]
 
 

@@ -17,7 +17,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from tests.unit.formats.tensors.runs import COLLECTIONS, NOON, TABLE, WEIGHT, Clock, step_of, values_at, write_run
-from trainyard.formats.tensors.contract import Column, Mode, Step, TensorTable
+from trainyard.formats.tensors.contract import Mode, Statistic, Step, TensorTable
 from trainyard.formats.tensors.errors import TensorUnavailableForStep
 from trainyard.formats.tensors.recordings.trial_writer import BATCH_STEPS, SEGMENT_AGE, TrialWriter, mark_ended
 from trainyard.formats.tensors.statistics.histograms import count
@@ -49,8 +49,8 @@ def test_arrow_reads_the_statistics_and_the_library_the_values(tmp_path: Path) -
     (segment,) = segments(tmp_path)
     table = arrow.ipc.open_stream(segment.read_bytes()).read_all()
     assert table.column("step").to_pylist() == list(range(20))
-    told = np.array(table.column("statistics").to_pylist()).reshape(20, len(TABLE.tensors), len(Column))
-    assert told[7, 0, Column.MAX] == values_at(7, 0).max()
+    told = np.array(table.column("statistics").to_pylist()).reshape(20, len(TABLE.tensors), len(Statistic))
+    assert told[7, 0, Statistic.MAX] == values_at(7, 0).max()
     assert [each["name"] for each in json.loads(table.schema.metadata[b"trainyard.table"])["tensors"]] == [
         tensor.name for tensor in TABLE.tensors
     ]
@@ -126,7 +126,7 @@ def test_an_equal_table_is_the_same_table(tmp_path: Path) -> None:
 def test_a_step_without_tensors_is_a_step(tmp_path: Path) -> None:
     writer = TrialWriter(tmp_path, clock=Clock())
     empty = np.empty(0, np.float32)
-    nothing = np.empty((0, len(Column)), np.float32)
+    nothing = np.empty((0, len(Statistic)), np.float32)
     writer.append(Step(0, Mode.TRAIN, 0, 0, "worker_0", TensorTable(()), nothing, empty, np.empty(0)))
     writer.append(step_of(1))
     writer.close()

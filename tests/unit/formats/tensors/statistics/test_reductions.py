@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
-from trainyard.formats.tensors.contract import ABSENT, Column
+from trainyard.formats.tensors.contract import ABSENT, Statistic
 from trainyard.formats.tensors.statistics.reductions import STATISTICS, derive, join, known_reductions, statistics_of
 
 numbers = st.floats(-1e6, 1e6, width=32)
@@ -28,6 +28,7 @@ def wanted(array: NDArray[np.float32]) -> dict[str, float]:
         "l1": np.abs(wide).sum(),
         "l2": np.sqrt((wide**2).sum()),
         "zeros": np.count_nonzero(wide == 0),
+        "zero_share": np.mean(wide == 0),
         "nans": 0,
         "infs": 0,
         "mean_abs": np.abs(wide).mean(),
@@ -62,20 +63,24 @@ def test_parts_are_joined_to_the_statistics_of_the_whole(array: NDArray[np.float
     joined = join([statistics_of(part) for part in parts], [len(part) for part in parts])
     whole = statistics_of(array)
     assert (
-        joined[[Column.MIN, Column.MAX, Column.ZEROS]].tolist()
-        == whole[[Column.MIN, Column.MAX, Column.ZEROS]].tolist()
+        joined[[Statistic.MIN, Statistic.MAX, Statistic.ZEROS]].tolist()
+        == whole[[Statistic.MIN, Statistic.MAX, Statistic.ZEROS]].tolist()
     )
-    for column in (Column.MEAN, Column.STD, Column.MEAN_ABS):
+    for column in (Statistic.MEAN, Statistic.STD, Statistic.MEAN_ABS):
         assert joined[column] == pytest.approx(whole[column], rel=1e-4, abs=2e-6 * float(np.abs(array).max()) + 1e-30)
 
 
 def test_a_nan_in_a_part_is_in_the_whole_and_a_part_that_was_left_out_is_not() -> None:
     parts = [statistics_of(np.array([1.0, np.nan])), statistics_of(np.array([5.0, np.inf]))]
     joined = join([*parts, ABSENT_ROW], [2, 2, 7])
-    assert joined[[Column.NANS, Column.INFS]].tolist() == [1, 1]
-    assert np.isnan(joined[[Column.MEAN, Column.MIN, Column.MAX]]).all()
-    assert join([parts[1], ABSENT_ROW], [2, 7])[Column.MIN] == 5
+    assert joined[[Statistic.NANS, Statistic.INFS]].tolist() == [1, 1]
+    assert np.isnan(joined[[Statistic.MEAN, Statistic.MIN, Statistic.MAX]]).all()
+    assert join([parts[1], ABSENT_ROW], [2, 7])[Statistic.MIN] == 5
     assert join([ABSENT_ROW, ABSENT_ROW], [2, 7]).tolist() == ABSENT_ROW.tolist()
+
+
+def test_a_tensor_without_elements_has_no_share_of_zeros() -> None:
+    assert np.isnan(derive(np.zeros(8, np.float32), "zero_share", size=0))
 
 
 def test_a_tensor_that_was_left_out_has_no_reductions() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.unit.formats.tensors.runs import GRADIENT, LOSS, TABLE, WEIGHT, Clock, step_of
-from trainyard.formats.tensors.contract import Column, Mode, Step, TensorTable
+from trainyard.formats.tensors.contract import Mode, Statistic, Step, TensorTable
 from trainyard.formats.tensors.recordings.trial_writer import TrialWriter
 from trainyard.formats.tensors.trials.comparison import compare
 from trainyard.formats.tensors.trials.trial import Trial, create_trial
@@ -26,7 +26,7 @@ def run(
 
 def test_a_run_is_the_same_as_itself(tmp_path: Path) -> None:
     def poison(step: Step) -> None:
-        step.statistics[1, Column.MEAN] = np.nan
+        step.statistics[1, Statistic.MEAN] = np.nan
 
     result = compare(run(tmp_path / "a", 700, poison), run(tmp_path / "b", 500, poison))
     assert result.is_same
@@ -36,7 +36,7 @@ def test_a_run_is_the_same_as_itself(tmp_path: Path) -> None:
 def test_the_first_step_and_in_it_the_first_tensor_are_named(tmp_path: Path) -> None:
     def change(step: Step) -> None:
         if step.number >= 333:
-            step.statistics[1:, Column.MEAN] += 0.25
+            step.statistics[1:, Statistic.MEAN] += 0.25
 
     result = compare(run(tmp_path / "a", 400), run(tmp_path / "b", 400, change))
     assert result.first is not None
@@ -49,7 +49,7 @@ def test_the_first_step_and_in_it_the_first_tensor_are_named(tmp_path: Path) -> 
 
 def test_small_differences_can_be_let_pass(tmp_path: Path) -> None:
     def change(step: Step) -> None:
-        step.statistics[0, Column.STD] *= 1.0001
+        step.statistics[0, Statistic.STD] *= 1.0001
 
     left, right = run(tmp_path / "a", 10), run(tmp_path / "b", 10, change)
     assert not compare(left, right).is_same
@@ -60,7 +60,7 @@ def test_small_differences_can_be_let_pass(tmp_path: Path) -> None:
 def test_what_one_run_left_out_tells_nothing(tmp_path: Path) -> None:
     def leave_out(step: Step) -> None:
         step.statistics[2] = 0
-        step.statistics[2, Column.NANS] = -1
+        step.statistics[2, Statistic.NANS] = -1
 
     assert compare(run(tmp_path / "a", 10), run(tmp_path / "b", 10, leave_out)).is_same
 
@@ -76,10 +76,10 @@ def test_tensors_of_only_one_run_are_listed(tmp_path: Path) -> None:
 
 def test_the_earliest_worker_to_differ_is_named(tmp_path: Path) -> None:
     def late(step: Step) -> None:
-        step.statistics[0, Column.MAX] += step.number >= 7
+        step.statistics[0, Statistic.MAX] += step.number >= 7
 
     def early(step: Step) -> None:
-        step.statistics[0, Column.MAX] += step.number >= 4
+        step.statistics[0, Statistic.MAX] += step.number >= 4
 
     for worker, change in (("worker_0", late), ("worker_1", early)):
         run(tmp_path / "a", 10, worker=worker)
