@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trainyard.formats.tensors.contract import Kind, Mode, Step, TensorInfo
+from trainyard.formats.tensors.recordings.live_writers import add_writer, remove_writer
 from trainyard.formats.tensors.recordings.trial_writer import TrialWriter
 from trainyard.instance.hook import process
 from trainyard.instance.hook.configuration import HookConfig, Workers
@@ -37,6 +38,9 @@ class HookRecording:
 
     It implements `contract.StepRecording`. The methods from `relabel` on are for adapters that reduce tensors
     themselves, as the torch adapter does. Any failure ends the recording and is noted; nothing is raised.
+
+    `before_flush` is called when a reader in this process wants every finished step: an adapter that keeps finished
+    steps open can finish them then.
     """
 
     def __init__(
@@ -53,6 +57,8 @@ class HookRecording:
         self._number, self._mode_steps = 0, dict.fromkeys(Mode, 0)
         self._has_begun = False
         self._noted: set[str] = set()
+        self._last: OpenStep | None = None
+        self.before_flush: Callable[[], None] = lambda: None
         process.bind(self)
 
     @property
@@ -113,9 +119,17 @@ class HookRecording:
         step, self.open_step = self.open_step, None
         if step is None or self.is_off:
             return
-        self._number += 1
-        self._mode_steps[step.mode] += 1
+        if not step.amends:
+            self._number += 1
+            self._mode_steps[step.mode] += 1
+        self._last = step if step.may_be_amended else None
         self._ensure_writer().submit(step, self.table.current)
+
+    def flush(self) -> None:
+        """Write all finished steps now. Any thread may call it; `before_flush` must allow for that."""
+        self.before_flush()
+        if self._writer is not None:
+            self._writer.flush()
 
     def close(self) -> None:
         process.release(self)
@@ -127,10 +141,12 @@ class HookRecording:
         self.is_off = True
         if self._writer is not None:
             self._writer.close()
+        remove_writer(self.config.folder, self)
 
     def forget(self) -> None:
         """Stop without writing, in a forked child: its writer thread is gone, and the files are its parent's."""
         self.is_off, self.open_step, self._writer = True, None, None
+        remove_writer(self.config.folder, self)
 
     def fail(self, error: BaseException) -> None:
         """Stop capturing after an error; the training continues."""
@@ -148,6 +164,23 @@ class HookRecording:
             self.context.send_event(AgentEventKind.NOTE, {"text": text})
         else:
             log.warning("%s", text)
+
+    def reopen(self) -> OpenStep | None:
+        """Open the last step again if it may be amended, and return it: what it gets now is added to what it had."""
+        last, self._last = self._last, None
+        if last is not None and self.open_step is None:
+            self.open_step = OpenStep(
+                last.number,
+                last.mode,
+                last.mode_step,
+                last.at_us,
+                last.due,
+                last.is_full,
+                calls=last.calls,
+                may_be_amended=True,
+                amends=True,
+            )
+        return self.open_step
 
     def relabel(self, mode: Mode) -> None:
         """Change the mode of the open step."""
@@ -196,8 +229,10 @@ class HookRecording:
         if not self.is_writing and not self.context.subscribers:
             self.is_off = True
             return
+        self._last = None
         if not self._has_begun:
             self._resume()
+            add_writer(self.config.folder, self)
         now_ns = time.perf_counter_ns()
         mode_step = self._mode_steps[mode]
         self.open_step = OpenStep(

@@ -7,10 +7,12 @@ else.
 
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from threading import Lock, Thread, current_thread
+from threading import Event, Lock, Thread, current_thread
 
 from trainyard.formats.tensors.contract import (
     HistogramSubscriber,
@@ -20,21 +22,48 @@ from trainyard.formats.tensors.contract import (
     UrgentSubscriber,
 )
 from trainyard.formats.tensors.recordings.trial_writer import TrialWriter
-from trainyard.instance.hook.steps import OpenStep, RawCopy, ResolvedStep, StepResolver
+from trainyard.instance.hook.flush_schedule import MIN_DELAY_S, FlushSchedule
+from trainyard.instance.hook.steps import OpenStep, RawCopy, ResolvedStep, StepResolver, amend
 
 log = logging.getLogger(__name__)
 
 MAX_QUEUED_STEPS = 512
 MAX_QUEUED_RAW_BYTES = 2 << 30
-_FLUSH_INTERVAL_S = 1.0
+# Between two reports of progress, in the manifest and to `progress`.
+_REPORT_INTERVAL_S = 1.0
+# How long a reader waits for the writer thread, which may wait for a device.
+_FLUSH_TIMEOUT_S = 5.0
 # Not shorter, as each poll takes the interpreter lock from the training thread.
 _POLL_INTERVAL_S = 0.005
 _DEVICE_TIMEOUT_S = 60.0
 _REOPEN_DELAY_S = 5.0
 
 
+@dataclass(slots=True)
+class _AmendableStep:
+    """A step to which the program may still add, with all its values so far.
+
+    What is added soon costs nothing: until `due_at`, the step is not written. What is added later is written again.
+    """
+
+    resolved: ResolvedStep
+    values: Mapping[str, RawCopy]
+    has_new_values: bool
+    is_written: bool = False
+    due_at: float = field(default_factory=lambda: time.monotonic() + MIN_DELAY_S)
+
+    def amend(self, addition: ResolvedStep, values: Mapping[str, RawCopy]) -> None:
+        self.resolved = amend(self.resolved, addition)
+        self.has_new_values = bool(values) or (self.has_new_values and not self.is_written)
+        self.values = {**self.values, **values}
+        self.is_written = False
+
+
 class StepWriter:
     """Owns the writer thread, which starts with the first step. The training thread calls `submit` and `has_room`.
+
+    A step that may be amended is written soon, but subscribers get it when it can no longer change: when the next step
+    arrives.
 
     `note` receives what the user should know, `progress` the last step written and the count of dropped ones, and
     `on_resolved` every resolved step with the open step it came from. None of them may raise.
@@ -54,8 +83,12 @@ class StepWriter:
         self._output = _TrialOutput(open_trial, note) if open_trial else None
         self._subscribers = list(subscribers)
         self._note, self._progress, self._on_resolved = note, progress, on_resolved
-        # None marks the end.
-        self._queue: SimpleQueue[tuple[OpenStep, TensorTable] | None] = SimpleQueue()
+        # None marks the end, an event a request to flush.
+        self._queue: SimpleQueue[tuple[OpenStep, TensorTable] | Event | None] = SimpleQueue()
+        self._schedule = FlushSchedule()
+        self._reported_at, self._is_report_due = -math.inf, False
+        self._amendable: _AmendableStep | None = None
+        self._submitted, self._flushed = 0, 0
         self._raw_bytes = 0
         self._raw_lock = Lock()
         self._is_closing = False
@@ -73,10 +106,22 @@ class StepWriter:
             return
         if step.values:
             self._count_raw(step.size_bytes)
+        self._submitted += 1
         self._queue.put((step, table))
         if self._thread is None:
             self._thread = Thread(target=self._run, name="trainyard-hook", daemon=True)
             self._thread.start()
+
+    def flush(self) -> None:
+        """Write all submitted steps now. Returns when that is done, or when the writer takes too long."""
+        if self._thread is None or self._thread is current_thread() or self._flushed == self._submitted:
+            return
+        if self._is_closing:
+            self._thread.join(_FLUSH_TIMEOUT_S)
+            return
+        is_flushed = Event()
+        self._queue.put(is_flushed)
+        is_flushed.wait(_FLUSH_TIMEOUT_S)
 
     def close(self, timeout_s: float = 10.0) -> None:
         """Write the queued steps and mark the end. Returns when that is done or `timeout_s` has passed."""
@@ -87,17 +132,31 @@ class StepWriter:
             self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        flushed_at = time.monotonic()
+        handled = 0
         while True:
             with contextlib.suppress(Empty):
-                queued = self._queue.get(timeout=max(flushed_at + _FLUSH_INTERVAL_S - time.monotonic(), 0))
+                queued = self._queue.get(timeout=self._patience_s())
                 if queued is None:
                     break
-                self._handle(*queued)
-            if time.monotonic() - flushed_at >= _FLUSH_INTERVAL_S:
-                flushed_at = time.monotonic()
-                self._flush()
+                if isinstance(queued, Event):
+                    self._write_amendable()
+                    self._flush(handled)
+                    queued.set()
+                else:
+                    handled += 1
+                    self._handle(*queued)
+            if time.monotonic() >= self._amendable_due_at:
+                self._write_amendable()
+            if self._patience_s() == 0:
+                self._flush(handled)
         self._end()
+        self._release_readers()
+
+    def _patience_s(self) -> float | None:
+        """Return how long to wait for the next step before something else is due; None for any time."""
+        report_at = self._reported_at + _REPORT_INTERVAL_S if self._is_report_due else math.inf
+        due_at = min(self._schedule.due_at, self._amendable_due_at, report_at)
+        return None if due_at == math.inf else max(due_at - time.monotonic(), 0)
 
     def _handle(self, step: OpenStep, table: TensorTable) -> None:
         try:
@@ -106,14 +165,39 @@ class StepWriter:
                 self.dropped += 1
                 return
             self._on_resolved(resolved.step, step)
-            self._publish(resolved)
-            if self._output is not None:
-                self.dropped += self._output.write(resolved, step.values)
-                if any(isinstance(each, UrgentSubscriber) and each.needs_flush() for each in self._subscribers):
-                    self._flush()
+            if step.amends and self._amendable is not None and self._amendable.resolved.step.number == step.number:
+                self._amendable.amend(resolved, step.values)
+            else:
+                self._complete()
+                self._amendable = _AmendableStep(resolved, step.values, has_new_values=bool(step.values))
+            if not step.may_be_amended:
+                self._complete()
         finally:
             if step.values:
                 self._count_raw(-step.size_bytes)
+
+    @property
+    def _amendable_due_at(self) -> float:
+        return math.inf if self._amendable is None or self._amendable.is_written else self._amendable.due_at
+
+    def _complete(self) -> None:
+        """Publish the amendable step, which does not change any more, and write it if that is not done."""
+        if self._amendable is None:
+            return
+        self._publish(self._amendable.resolved)
+        if any(isinstance(each, UrgentSubscriber) and each.needs_flush() for each in self._subscribers):
+            self._schedule.expedite()
+        self._write_amendable()
+        self._amendable = None
+
+    def _write_amendable(self) -> None:
+        step = self._amendable
+        if step is None or step.is_written:
+            return
+        if self._output is not None:
+            self.dropped += self._output.write(step.resolved, step.values if step.has_new_values else {})
+        step.is_written = True
+        self._schedule.add_step(time.monotonic())
 
     def _resolve(self, step: OpenStep, table: TensorTable) -> ResolvedStep | None:
         try:
@@ -142,12 +226,31 @@ class StepWriter:
                     f"{type(subscriber).__name__} has failed at step {step.number} and gets no more steps: {error!r}."
                 )
 
-    def _flush(self) -> None:
+    def _flush(self, handled: int) -> None:
+        """Write all steps handled so far."""
+        started = time.monotonic()
         if self._output is not None:
             self.dropped += self._output.flush()
+        is_held = self._amendable is not None and not self._amendable.is_written
+        self._flushed = handled - is_held
+        now = time.monotonic()
+        self._schedule.record_flush(now - started)
+        self._is_report_due = self._output is not None
+        if self._output is not None and now - self._reported_at >= _REPORT_INTERVAL_S:
+            self._reported_at, self._is_report_due = now, False
+            self.dropped += self._output.report()
             self._progress(self._output.last_step, self.dropped)
 
+    def _release_readers(self) -> None:
+        """Wake readers whose requests came after the end."""
+        with contextlib.suppress(Empty):
+            while True:
+                left = self._queue.get_nowait()
+                if isinstance(left, Event):
+                    left.set()
+
     def _end(self) -> None:
+        self._complete()
         if self._output is not None:
             self._output.close(self.dropped)
             self._progress(self._output.last_step, self.dropped)
@@ -159,7 +262,7 @@ class StepWriter:
 
 
 class _TrialOutput:
-    """A trial on a disk that may fail at any time; `write` and `flush` return how many steps were lost."""
+    """A trial on a disk that may fail at any time. `write`, `flush` and `report` return how many times it did."""
 
     def __init__(self, open_trial: Callable[[], TrialWriter], note: Callable[[str], None]) -> None:
         self._open_trial, self._note = open_trial, note
@@ -184,12 +287,10 @@ class _TrialOutput:
         return 0
 
     def flush(self) -> int:
-        try:
-            if self._writer is not None:
-                self._writer.flush()
-        except Exception as error:
-            return self._note_failure(error)
-        return 0
+        return self._attempt(TrialWriter.flush)
+
+    def report(self) -> int:
+        return self._attempt(TrialWriter.report)
 
     def close(self, dropped: int) -> None:
         if self._writer is None:
@@ -199,6 +300,14 @@ class _TrialOutput:
             self._writer.close()
         except Exception as error:
             self._note_failure(error)
+
+    def _attempt(self, work: Callable[[TrialWriter], None]) -> int:
+        try:
+            if self._writer is not None:
+                work(self._writer)
+        except Exception as error:
+            return self._note_failure(error)
+        return 0
 
     def _open(self) -> TrialWriter | None:
         if self._writer is None and time.monotonic() >= self._not_before:

@@ -1,19 +1,19 @@
 """A step on its way from the training thread, where it is opened, to the writer, which resolves its numbers."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainyard.formats.tensors.contract import ABSENT, Column, Mode, Scalars, Statistics, Step, TensorTable, Values
+from trainyard.formats.tensors.contract import ABSENT, Mode, Scalars, Statistic, Statistics, Step, TensorTable, Values
 from trainyard.formats.tensors.encoding.safetensors import RawTensor
 from trainyard.formats.tensors.statistics.histograms import Counts
 
-COLUMNS = len(Column)
-_LINEAR = (Column.MEAN, Column.STD, Column.MEAN_ABS, Column.MIN, Column.MAX)
-_COUNTED = (Column.ZEROS, Column.NANS, Column.INFS)
+COLUMNS = len(Statistic)
+_LINEAR = (Statistic.MEAN, Statistic.STD, Statistic.MEAN_ABS, Statistic.MIN, Statistic.MAX)
+_COUNTED = (Statistic.ZEROS, Statistic.NANS, Statistic.INFS)
 
 
 class ReducedNumbers(Protocol):
@@ -99,6 +99,9 @@ class OpenStep:
     device_ns: list[Callable[[], int]] = field(default_factory=list)
     # How many tensors the budget excluded.
     lacks: int = 0
+    # Whether the program may still add to the step after it was handed over, and whether this is such an addition.
+    may_be_amended: bool = False
+    amends: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -116,6 +119,27 @@ class ResolvedStep:
     step: Step
     histogram_places: tuple[int, ...] = ()
     histograms: Counts | None = None
+
+
+def amend(resolved: ResolvedStep, addition: ResolvedStep) -> ResolvedStep:
+    """Add what the program recorded after it had handed a step over. The addition's table has the step's places."""
+    before, late = resolved.step, addition.step
+    tensors = len(before.table.tensors)
+    statistics, saved = late.statistics.copy(), late.saved.copy()
+    is_kept = statistics[:tensors, Statistic.NANS] == ABSENT
+    statistics[:tensors][is_kept] = before.statistics[is_kept]
+    saved[:tensors] |= before.saved
+    scalars = dict(zip(before.table.scalars, before.scalars, strict=True))
+    measures = dict(zip(before.table.measures, before.measures, strict=True))
+    step = replace(
+        late,
+        statistics=statistics,
+        measures=_fill(late.measures, [measures.get(each, np.nan) for each in late.table.measures]),
+        scalars=_fill(late.scalars, [scalars.get(place, np.nan) for place in late.table.scalars]),
+        lacks=before.lacks + late.lacks,
+        saved=saved,
+    )
+    return replace(addition, step=step)
 
 
 class StepResolver:
@@ -182,6 +206,11 @@ def _row_of_number(value: float) -> TensorRow:
         return TensorRow(np.array(row, np.float64).astype(np.float32), value)
 
 
+def _fill(values: NDArray[Any], defaults: list[Any]) -> NDArray[Any]:
+    """Return values with those that are not a number replaced."""
+    return np.where(np.isnan(values), np.array(defaults, values.dtype), values)
+
+
 class _TablePositions:
     """Where scalars and measures are stored in the steps of a table."""
 
@@ -197,7 +226,7 @@ class _MergedNumbers:
     def __init__(self, positions: _TablePositions) -> None:
         self._positions = positions
         self.statistics = np.zeros((len(positions.table.tensors), COLUMNS), np.float32)
-        self.statistics[:, Column.NANS] = ABSENT
+        self.statistics[:, Statistic.NANS] = ABSENT
         self.measures = np.full(len(positions.table.measures), np.nan, np.float32)
         self.scalars = np.full(len(positions.scalars), np.nan, np.float64)
         self.histogram_places: list[int] = []
@@ -206,7 +235,7 @@ class _MergedNumbers:
     def add(self, part: PendingPart) -> None:
         numbers = part.pending.result()
         places = np.arange(len(part.table.tensors)) if part.places is None else np.array(part.places, np.intp)
-        present = numbers.statistics[:, Column.NANS] != ABSENT
+        present = numbers.statistics[:, Statistic.NANS] != ABSENT
         self.statistics[places[present]] = numbers.statistics[present]
         for value, place in zip(numbers.scalars, part.table.scalars, strict=True):
             if present[place]:
@@ -224,7 +253,7 @@ class _MergedNumbers:
         self._set_scalar(place, row.scalar)
 
     def multiply(self, place: int, factor: float) -> None:
-        if self.statistics[place, Column.NANS] == ABSENT:
+        if self.statistics[place, Statistic.NANS] == ABSENT:
             return
         self.statistics[place, _LINEAR] *= factor
         position = self._positions.scalars.get(place)
@@ -234,7 +263,7 @@ class _MergedNumbers:
     def fit(self, sizes: Mapping[int, int]) -> None:
         """Rescale counts of tensors whose size differs from the table's, as in a last, smaller batch."""
         for place, size in sizes.items():
-            if size and self.statistics[place, Column.NANS] != ABSENT:
+            if size and self.statistics[place, Statistic.NANS] != ABSENT:
                 self.statistics[place, _COUNTED] *= self._positions.table.tensors[place].size / size
 
     def _set_scalar(self, place: int, value: float) -> None:

@@ -54,9 +54,11 @@ def evaluate_rules(orders: Mapping[str, Any]) -> None:
             traceback.print_exc()
             client.send_rule(Evaluation(rule.name, RuleStatus.ERROR, last_line(error)), None, worker=WORKER)
     if made:
-        evaluate_recording(
-            source, RuleEvaluator(made, on_change=lambda *change: client.send_rule(*change, worker=WORKER))
-        )
+        evaluator = RuleEvaluator(made, on_change=lambda *change: client.send_rule(*change, worker=WORKER))
+        evaluate_recording(source, evaluator)
+        # Once more, with the final numbers of steps.
+        for evaluation in evaluator.evaluations:
+            client.send_rule(evaluation, None, worker=WORKER)
         write_files(made, Path(orders["output"]))
     client.flush(_FLUSH_S)
     sys.exit(0)

@@ -22,7 +22,7 @@ from trainyard.link.contract import RuleSpec
 # Time on the hook's own thread per rule and step.
 _RULE_BUDGET_S = 0.002
 # Between two reports of how many steps were evaluated.
-_PROGRESS_INTERVAL_US = 5_000_000
+_PROGRESS_INTERVAL_US = 1_000_000
 
 OnFinding = Callable[[int, str], None]
 
@@ -44,7 +44,8 @@ def make_hook_context(ml: Path, framework: str, *, environment: Mapping[str, str
 class RuleSubscriber(StepSubscriber):
     """Evaluates rules on the steps of this process and reports to the agent; before that, `fire` gets each finding.
 
-    The findings of all rules in a step are sent together, since the agent may stop the program after the first.
+    The agent may stop the program after the first finding, before it reaches `end`. So the findings of all rules in a
+    step are sent together, and before them how many steps the other rules have evaluated.
     """
 
     def __init__(self, rules: Mapping[str, DebuggerRule], *, client: EventClient, fire: OnFinding) -> None:
@@ -65,22 +66,27 @@ class RuleSubscriber(StepSubscriber):
     def take(self, step: Step) -> None:
         self._worker = step.worker
         self._evaluator.take(step)
-        self._report_changes()
-        if step.at_us - self._reported_us >= _PROGRESS_INTERVAL_US:
+        if self._changes or step.at_us - self._reported_us >= _PROGRESS_INTERVAL_US:
             self._reported_us = step.at_us
-            for evaluation in self._evaluator.evaluations:
-                self._client.send_rule(evaluation, None, worker=self._worker)
+            self._report_progress()
+        self._report_changes()
 
     def end(self) -> None:
         self._evaluator.end()
         self._report_changes()
         # Once more, with the final numbers of steps.
-        for evaluation in self._evaluator.evaluations:
-            self._client.send_rule(evaluation, None, worker=self._worker)
+        self._report_progress()
         self._client.flush(1.0)
 
     def _collect_change(self, evaluation: Evaluation, finding: Finding | None) -> None:
         self._changes.append((evaluation, finding))
+
+    def _report_progress(self) -> None:
+        """Send the states of the rules that have not changed in this step."""
+        changed = {evaluation.rule for evaluation, _ in self._changes}
+        for evaluation in self._evaluator.evaluations:
+            if evaluation.rule not in changed:
+                self._client.send_rule(evaluation, None, worker=self._worker)
 
     def _report_changes(self) -> None:
         changes, self._changes = self._changes, []

@@ -11,15 +11,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainyard.formats.tensors.contract import ABSENT, Column, Kind, Mode, Step
+from trainyard.formats.tensors.contract import ABSENT, Kind, Mode, Statistic, Step
 from trainyard.formats.tensors.recordings.trial_writer import TrialWriter
 from trainyard.formats.tensors.trials.trial import create_trial
-from trainyard.instance.hook import step_writer
+from trainyard.foundation.sources import FolderSource
+from trainyard.instance.hook import flush_schedule, step_writer
 from trainyard.instance.hook.configuration import parse_config
 from trainyard.instance.hook.contract import HookContext, ResumePoint, TensorRequest
 from trainyard.instance.hook.recording import HookRecording
 from trainyard.instance.hook.worker import WorkerRank
 from trainyard.testing.eventually import eventually
+
+
+class Elsewhere:
+    """A folder as another process sees it: what this process holds back is not there."""
+
+    def __init__(self, folder: Path) -> None:
+        files = FolderSource(folder)
+        self.place, self.entries, self.folders = files.place, files.entries, files.folders
+        self.size, self.read = files.size, files.read
 
 
 class Follower:
@@ -78,7 +88,7 @@ def test_observed_tensors_are_written_and_published(tmp_path: Path) -> None:
     np.testing.assert_array_equal(trial.tensor("out").value(2), np.arange(6.0).reshape(2, 3) * 2)
     assert trial.loaded_all_steps
     assert not trial.has_tensor("weight")
-    assert follower.steps[3].statistics[follower.steps[3].table.places["out"], Column.MAX] == 15.0
+    assert follower.steps[3].statistics[follower.steps[3].table.places["out"], Statistic.MAX] == 15.0
 
 
 def test_an_open_step_is_finished_when_the_next_begins(tmp_path: Path) -> None:
@@ -119,15 +129,70 @@ def test_a_step_in_which_a_subscriber_found_something_is_written_at_once(
         def needs_flush(self) -> bool:
             return self.steps[-1].number == 1
 
-    monkeypatch.setattr(step_writer, "_FLUSH_INTERVAL_S", 3600.0)
+    for delay in ("MIN_DELAY_S", "MAX_DELAY_S"):
+        monkeypatch.setattr(flush_schedule, delay, 3600.0)
     recording = record(tmp_path, Alarmed())
     for _ in range(2):
         recording.begin(Mode.TRAIN)
         recording.observe_scalar("loss", 1.0, kind=Kind.LOSS)
     recording.finish()
     eventually(lambda: any(tmp_path.glob("steps/*/*.arrows")))
-    eventually(lambda: list(create_trial(tmp_path).series("loss").steps) == [0, 1])
+    eventually(lambda: list(create_trial(Elsewhere(tmp_path)).series("loss").steps) == [0, 1])
     recording.close()
+
+
+def test_a_reader_in_the_same_process_sees_every_finished_step(tmp_path: Path) -> None:
+    recording = record(tmp_path, Follower())
+    trial = None
+    for number in range(30):
+        recording.begin(Mode.TRAIN)
+        recording.observe_scalar("loss", 1.0, kind=Kind.LOSS)
+        recording.finish()
+        trial = trial or create_trial(tmp_path)
+        assert list(trial.series("loss").steps) == list(range(number + 1))
+    assert trial is not None
+    assert "in progress" in trial._repr_html_()
+    recording.close()
+    assert trial.loaded_all_steps
+    assert all(text in trial._repr_html_() for text in ("30, the last is 29", "has ended", "loss", "<polyline"))
+
+
+def test_a_reader_elsewhere_sees_a_finished_step_while_the_program_pauses(tmp_path: Path) -> None:
+    recording = record(tmp_path, Follower())
+    made = 0
+
+    def are_all_seen() -> bool:
+        return len(create_trial(Elsewhere(tmp_path)).series("loss").steps) == made
+
+    for made in range(1, 70):
+        recording.begin(Mode.TRAIN)
+        recording.observe_scalar("loss", 1.0, kind=Kind.LOSS)
+        recording.finish()
+        if made in (1, 2, 40, 69):
+            eventually(lambda: any(tmp_path.glob("*.manifest.json")))
+            eventually(are_all_seen)
+    recording.close()
+
+
+def test_an_addition_to_a_step_that_was_read_is_recorded_with_it(tmp_path: Path) -> None:
+    recording = record(tmp_path, Follower(), save_interval="1")
+    for number in range(3):
+        recording.begin(Mode.TRAIN)
+        recording.observe_scalar("loss", float(number), kind=Kind.LOSS)
+        recording.observe("out", np.arange(4.0))
+        assert recording.open_step is not None
+        recording.open_step.may_be_amended = True
+        recording.finish()
+        assert create_trial(tmp_path).steps()[-1] == number
+        assert recording.reopen() is not None
+        recording.observe("more", np.arange(2.0))
+        recording.observe_scalar("scalar/late", float(number))
+    recording.close()
+    trial = create_trial(tmp_path)
+    assert trial.steps() == [0, 1, 2]
+    assert list(trial.series("loss").values) == list(trial.series("scalar/late").values) == [0, 1, 2]
+    assert trial.tensor("out").value(2).tolist() == [0, 1, 2, 3]
+    assert trial.tensor("more").value(2).tolist() == [0, 1]
 
 
 def test_statistics_are_those_of_numpy_for_values_of_every_sort(tmp_path: Path) -> None:
@@ -143,9 +208,9 @@ def test_statistics_are_those_of_numpy_for_values_of_every_sort(tmp_path: Path) 
     (step,) = follower.steps
     row = step.statistics[step.table.places["out_a"]]
     np.testing.assert_allclose(row[:5], [0.9, values.std(), 1.3, -1.0, 3.0], rtol=1e-6)
-    assert row[Column.ZEROS] == 2
+    assert row[Statistic.ZEROS] == 2
     assert list(step.statistics[step.table.places["out_b"]][5:]) == [1, 1, 1]
-    assert step.statistics[step.table.places["out_c"], Column.NANS] == ABSENT
+    assert step.statistics[step.table.places["out_c"], Statistic.NANS] == ABSENT
 
 
 def test_reductions_that_need_the_values_are_saved_beside_them(tmp_path: Path) -> None:
@@ -285,7 +350,7 @@ def test_text_is_saved_without_statistics(tmp_path: Path) -> None:
     recording.close()
     (step,) = follower.steps
     assert step.table.tensors[0].dtype == "str"
-    assert step.statistics[0, Column.NANS] == ABSENT
+    assert step.statistics[0, Statistic.NANS] == ABSENT
 
 
 def test_progress_is_sent_at_the_end(tmp_path: Path) -> None:

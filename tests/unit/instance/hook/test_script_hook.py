@@ -17,6 +17,7 @@ from trainyard.formats.tensors.trials.trial import create_trial
 from trainyard.instance.hook import attachment
 from trainyard.instance.hook.attachment import attach
 from trainyard.instance.hook.contract import HookContext
+from trainyard.testing.eventually import eventually
 
 
 class Follower:
@@ -48,6 +49,20 @@ def train(model: nn.Module, criterion: nn.Module, *, steps: int = 3) -> None:
         optimizer.step()
 
 
+def steps_elsewhere(folder: Path) -> list[int]:
+    """The steps that another process finds now."""
+    code = "import sys; from trainyard.trial import create_trial; print(create_trial(sys.argv[1]).steps())"
+    answer = subprocess.run(
+        [sys.executable, "-c", code, str(folder)], check=True, capture_output=True, text=True, timeout=60
+    )
+    found: list[int] = json.loads(answer.stdout)
+    return found
+
+
+def scalar(step: Step, name: str) -> float:
+    return float(step.scalars[step.table.scalars.index(step.table.places[name])])
+
+
 def configure(ml: Path, content: Any) -> None:
     file = ml / "input/config/debughookconfig.json"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -69,6 +84,59 @@ def test_three_lines_record_a_training_whose_parts_were_made_before(tmp_path: Pa
     }
     assert trial.tensor("Linear_weight").steps() == [0, 2]
     assert trial.loaded_all_steps
+
+
+def test_a_program_reads_every_step_it_has_made_and_still_adds_to_the_last(tmp_path: Path) -> None:
+    model, criterion = nn.Linear(6, 2), nn.MSELoss()
+    everything: dict[str, str | int | bool] = {"save_interval": 1, "overhead_budget": "none"}
+    hook = trainyard.hook.Hook(tmp_path, collections=["weights"], parameters=everything)
+    hook.watch(model)
+    for made in range(1, 6):
+        train(model, criterion, steps=1)
+        trial = create_trial(str(tmp_path))
+        assert trial.steps() == list(range(made))
+        hook.save_scalar("late", made)
+        hook.save_tensor("picture", torch.full((2,), float(made)))
+    hook.close()
+    trial = create_trial(str(tmp_path))
+    assert trial.steps() == [0, 1, 2, 3, 4]
+    assert list(trial.series("scalar/late").values) == [1, 2, 3, 4, 5]
+    assert trial.tensor("picture").value(4).tolist() == [5, 5]
+    assert trial.tensor("Linear_weight").steps() == [0, 1, 2, 3, 4]
+    assert trial.tensor("Linear_weight").value(4).shape == (2, 6)
+
+
+def test_another_process_sees_the_last_step_before_the_next_begins(tmp_path: Path) -> None:
+    model, criterion = nn.Linear(6, 2), nn.MSELoss()
+    everything: dict[str, str | int | bool] = {"save_interval": 1, "overhead_budget": "none"}
+    hook = trainyard.hook.Hook(tmp_path, parameters=everything)
+    hook.watch(model)
+    train(model, criterion, steps=1)
+    eventually(lambda: any(tmp_path.glob("*.manifest.json")))
+    eventually(lambda: steps_elsewhere(tmp_path) == [0])
+    hook.save_scalar("late", 1)
+    train(model, criterion, steps=10)
+    eventually(lambda: steps_elsewhere(tmp_path) == list(range(11)))
+    hook.save_scalar("late", 10)
+    hook.close()
+    trial = create_trial(str(tmp_path))
+    assert trial.steps() == list(range(11))
+    late = trial.tensor("scalar/late")
+    assert {step: late.value(step) for step in late.steps()} == {0: 1, 10: 10}
+
+
+def test_rules_get_each_step_once_with_what_the_program_saved_afterwards(tmp_path: Path, follower: Follower) -> None:
+    configure(tmp_path, {"LocalPath": str(tmp_path / "jobs")})
+    attach(tmp_path, HookContext([follower], send_event=follower.send_event))
+    model, criterion = nn.Linear(6, 2), nn.MSELoss()
+    with trainyard.hook.Hook(tmp_path / "own", parameters={"save_interval": 1}) as hook:
+        hook.watch(model)
+        for number in range(3):
+            train(model, criterion, steps=1)
+            assert create_trial(str(tmp_path / "own")).steps()[-1] == number
+            assert [step.number for step in follower.steps] == list(range(number))
+            hook.save_scalar("late", number)
+    assert [(step.number, scalar(step, "scalar/late")) for step in follower.steps] == [(0, 0.0), (1, 1.0), (2, 2.0)]
 
 
 def test_only_watched_models_are_followed(tmp_path: Path) -> None:

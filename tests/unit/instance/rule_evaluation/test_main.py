@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from trainyard.formats.tensors.contract import Column, Kind, Mode, Step, TensorInfo, TensorTable
+from trainyard.formats.tensors.contract import Kind, Mode, Statistic, Step, TensorInfo, TensorTable
 from trainyard.formats.tensors.recordings.layout import ENDED
 from trainyard.formats.tensors.recordings.trial_writer import TrialWriter
 from trainyard.foundation.jobs.status import RuleStatus
@@ -53,7 +53,7 @@ def write(folder: Path, worker: str, steps: range, *, closes: bool = True) -> Tr
 
 
 def append(writer: TrialWriter, worker: str, number: int) -> None:
-    statistics = np.zeros((1, len(Column)), np.float32)
+    statistics = np.zeros((1, len(Statistic)), np.float32)
     scalars, nothing = np.array([1.0]), np.empty(0, np.float32)
     writer.append(Step(number, Mode.TRAIN, number, number, worker, TABLE, statistics, nothing, scalars))
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from trainyard.formats.tensors.contract import Column, TensorInfo, TensorTable
+from trainyard.formats.tensors.contract import Statistic, TensorInfo, TensorTable
 from trainyard.formats.tensors.statistics.histograms import Counts
 from trainyard.instance.hook.pytorch import values
 from trainyard.instance.hook.pytorch.layers import Layer
@@ -18,7 +18,7 @@ from trainyard.instance.hook.recording import HookRecording
 from trainyard.instance.hook.steps import OpenStep, PendingPart
 
 # The position of the element count in a slot.
-_SIZE = len(Column)
+_SIZE = len(Statistic)
 # A layer that was neither called nor compiled in this many reads is dropped.
 _MAX_EMPTY_READS = 8
 
@@ -90,7 +90,7 @@ class _SlotRows:
     def __init__(self, rows: torch.Tensor, selected: list[int], table: TensorTable) -> None:
         self._rows, self._selected, self._table = rows, selected, table
         self._wait = values.completion_of(rows)
-        self.statistics = np.empty((0, len(Column)), np.float32)
+        self.statistics = np.empty((0, len(Statistic)), np.float32)
         self.measures = np.empty(0, np.float32)
         self.scalars = np.empty(0, np.float64)
 
@@ -100,6 +100,6 @@ class _SlotRows:
 
     def result(self) -> "_SlotRows":
         self._wait()
-        self.statistics = self._rows.cpu().numpy()[self._selected, : len(Column)].astype(np.float32)
-        self.scalars = self.statistics[self._table.scalars, Column.MEAN].astype(np.float64)
+        self.statistics = self._rows.cpu().numpy()[self._selected, : len(Statistic)].astype(np.float32)
+        self.scalars = self.statistics[self._table.scalars, Statistic.MEAN].astype(np.float64)
         return self

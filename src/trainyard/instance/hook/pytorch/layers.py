@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from trainyard.formats.tensors.contract import ABSENT, Column, Kind
+from trainyard.formats.tensors.contract import ABSENT, Kind, Statistic
 from trainyard.instance.hook.pytorch import naming
 from trainyard.instance.hook.pytorch.patches import InertHook
 from trainyard.instance.hook.pytorch.roots import Root
@@ -65,7 +65,7 @@ class Layer:
         return any(self._selection.is_selected(self.tensor(number).name) for number in range(_CHECKED_TENSORS))
 
     def make_slot(self, device: torch.device) -> None:
-        self.empty = torch.full((len(Column) + 1,), ABSENT, device=device)
+        self.empty = torch.full((len(Statistic) + 1,), ABSENT, device=device)
         self.slot = self.empty.clone()
 
 

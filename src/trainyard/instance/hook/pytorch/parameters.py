@@ -8,7 +8,7 @@ import torch
 
 from trainyard.formats.tensors.contract import Kind, TensorInfo
 from trainyard.instance.hook.pytorch import naming, values
-from trainyard.instance.hook.pytorch.roots import Root
+from trainyard.instance.hook.pytorch.roots import Root, parameters_of
 from trainyard.instance.hook.recording import HookRecording
 from trainyard.instance.hook.selection import SaveRequest, TensorSettings
 from trainyard.instance.hook.steps import OpenStep
@@ -129,10 +129,6 @@ def signature(optimizer: torch.optim.Optimizer, *, has_state: bool) -> tuple[int
     sizes = (len(group["params"]) for group in optimizer.param_groups)
     first = id(optimizer.param_groups[0]["params"][0]) if optimizer.param_groups[0]["params"] else 0
     return (*sizes, first, len(optimizer.state) if has_state else -1)
-
-
-def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def _named_parameters(roots: Sequence[Root], stepped: Sequence[torch.Tensor]) -> Iterator[NamedParameter]:

@@ -5,12 +5,13 @@ they stay out of the graph and cause no graph break.
 """
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Protocol
 
 import torch
 from torch import nn
+from torch.compiler import is_compiling
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 Closure = Callable[[], Any]
@@ -49,12 +50,16 @@ class TorchListener(Protocol):
     def skip_step(self) -> None:
         """Observe the end of a gradient scaler's iteration, in which its optimizer may not have stepped."""
 
-    def observe_loss(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+    def observe_loss(self, module: nn.Module, args: tuple[Any, ...], output: Any, /) -> None:
         """Observe the call of a module that computes a loss."""
 
-    def before_backward(self, loss: torch.Tensor) -> None: ...
+    def before_backward(self, losses: Sequence[torch.Tensor], /) -> None:
+        """Observe a backward about to begin, from these losses: tensors with one element, without what scaled them."""
 
     def after_backward(self) -> None: ...
+
+    def abandon_backward(self) -> None:
+        """Observe a backward that raised; `after_backward` is not called."""
 
 
 def attach(listener: TorchListener) -> None:
@@ -74,16 +79,18 @@ def attach_to_loss(module: nn.Module) -> None:
         module.register_forward_hook(_LossCall())
 
 
+# How many backwards are running, one in the other.
+backward_depth = 0
+
 _listeners: tuple[TorchListener, ...] = ()
 _is_installed: list[bool] = []
-_backward_depth = 0
 
 
 class _LossCall(InertHook):
     """The forward hook of a loss module."""
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        if torch.compiler.is_compiling():
+        if is_compiling():
             return
         for listener in _listeners:
             listener.observe_loss(module, args, output)
@@ -120,7 +127,7 @@ def _observe_module(module: nn.Module, _name: str, _part: object) -> None:
 def _before_step(
     optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return None
     given = closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
     for listener in _listeners:
@@ -139,7 +146,7 @@ def _with_closure(
 
 
 def _after_step(optimizer: torch.optim.Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return
     for listener in _listeners:
         listener.after_step(optimizer)
@@ -165,33 +172,37 @@ def _with_attached_loss(original: Callable[..., None]) -> Callable[..., None]:
 
 def _with_observed_backward(original: Callable[..., None]) -> Callable[..., None]:
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
-        global _backward_depth
-        if torch.compiler.is_compiling() or not _listeners or _backward_depth:
+        global backward_depth
+        if is_compiling() or not _listeners or backward_depth:
             original(tensors, *args, **kwargs)
             return
-        _notify_losses(tensors)
+        # One loss is what most programs have, at each of their steps.
+        given = (tensors,) if isinstance(tensors, torch.Tensor) else tensors if isinstance(tensors, Iterable) else ()
+        losses = [
+            getattr(each, "_trainyard_loss", each)
+            for each in given
+            if isinstance(each, torch.Tensor) and each.numel() == 1
+        ]
+        for listener in _listeners:
+            listener.before_backward(losses)
         # Lets listeners ignore the forwards that torch.utils.checkpoint repeats during backward.
-        _backward_depth += 1
+        backward_depth += 1
         try:
             original(tensors, *args, **kwargs)
+        except BaseException:
+            for listener in _listeners:
+                listener.abandon_backward()
+            raise
         finally:
-            _backward_depth -= 1
+            backward_depth -= 1
         for listener in _listeners:
             listener.after_backward()
 
     return backward
 
 
-def _notify_losses(tensors: Any) -> None:
-    losses = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors) if isinstance(tensors, Iterable) else []
-    for loss in losses:
-        if isinstance(loss, torch.Tensor) and loss.numel() == 1:
-            for listener in _listeners:
-                listener.before_backward(getattr(loss, "_trainyard_loss", loss))
-
-
 def is_in_backward() -> bool:
-    return _backward_depth > 0
+    return backward_depth > 0
 
 
 def _with_unscaled_loss(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import nn
+from torch.compiler import is_compiling
 
 from trainyard.instance.hook.pytorch import naming
 from trainyard.instance.hook.pytorch.patches import InertHook
@@ -27,16 +28,16 @@ class ForwardListener(Protocol):
 class Root:
     """A model that the program calls, with its wrappers.
 
-    Only the outermost wrapper that the program calls counts, not the calls that it makes in turn.
+    Only the outermost wrapper that the program calls counts, not the calls that it makes in turn. `wrappers` begins
+    with the outermost one, and `active` is the position of the one that is running, -1 if none is.
     """
 
-    def __init__(self, top: nn.Module, name: str, watcher: ForwardListener, *, is_first: bool) -> None:
-        self._wrappers: list[weakref.ref[nn.Module]] = []
+    def __init__(self, top: nn.Module, name: str, listener: ForwardListener, *, is_first: bool) -> None:
+        self.wrappers: list[weakref.ref[nn.Module]] = []
         self._handles: list[torch.utils.hooks.RemovableHandle] = []
         self._inner = weakref.ref(naming.chain(top)[-1])
-        self._watcher = watcher
-        # The position of the wrapper that is running.
-        self._active = -1
+        self.listener = listener
+        self.active = -1
         self.name = name
         self.is_first = is_first
         self.calls = 0
@@ -47,6 +48,11 @@ class Root:
     def model(self) -> nn.Module | None:
         """The model itself, or None once the program has dropped it."""
         return self._inner()
+
+    @property
+    def outermost(self) -> nn.Module | None:
+        """The outermost wrapper, or the model itself if nothing wraps it."""
+        return self.wrappers[0]()
 
     def prefix(self, path: str) -> str:
         """Return the name prefix of a layer's tensors: its path, with the model's name if there are several models."""
@@ -59,8 +65,8 @@ class Root:
         for handle in self._handles:
             handle.remove()
         modules = naming.chain(top)
-        self._wrappers = [weakref.ref(module) for module in modules]
-        self._handles, self._active = [], -1
+        self.wrappers = [weakref.ref(module) for module in modules]
+        self._handles, self.active = [], -1
         for position, module in enumerate(modules):
             entering, leaving = _EnterHook(self, position), _LeaveHook(self, position)
             self._handles.append(module.register_forward_pre_hook(entering, with_kwargs=True))
@@ -72,19 +78,6 @@ class Root:
     def detach(self) -> None:
         for handle in self._handles:
             handle.remove()
-
-    def enter(self, position: int, module: nn.Module, *, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        # A wrapper that raised never left: it is called again, or one further out is.
-        if self._wrappers[position]() is not module or (0 <= self._active < position):
-            return
-        self._active = position
-        self.calls += 1
-        self._watcher.enter(self, args, kwargs)
-
-    def leave(self, position: int, module: nn.Module, output: Any) -> None:
-        if self._active == position and self._wrappers[position]() is module:
-            self._active = -1
-            self._watcher.leave(self, output)
 
 
 class ModuleRegistry:
@@ -114,6 +107,12 @@ class ModuleRegistry:
             outermost = _outermost(self._alive(), wanted)
         return outermost
 
+    def tops_with_gradients(self) -> list[nn.Module]:
+        """Return the outermost of the modules that were created and hold parameters with gradients."""
+        alive = self._alive()
+        parameters = {parameter for module in alive for parameter in module._parameters.values()}
+        return _outermost(alive, {id(each) for each in parameters if each is not None and each.grad is not None})
+
     def wrapper_of(self, module: nn.Module) -> nn.Module:
         """Return the outermost module that wraps this one and nothing else."""
         for outer in self._alive():
@@ -125,28 +124,44 @@ class ModuleRegistry:
         return [module for reference in list(self._modules.values()) if (module := reference()) is not None]
 
 
+def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
 def trained_children(module: nn.Module, parameters: Iterable[torch.Tensor]) -> list[nn.Module]:
     """Return the children that hold any of these parameters."""
     wanted = {id(parameter) for parameter in parameters}
     return [child for child in module.children() if wanted & _held_by([child])]
 
 
-class _EnterHook(InertHook):
+class _RootHook(InertHook):
+    """A hook of one of the modules of a root. It runs at each forward, so it calls little besides the listener."""
+
     def __init__(self, root: Root, position: int) -> None:
         self._root, self._position = root, position
 
+
+class _EnterHook(_RootHook):
     def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if not torch.compiler.is_compiling():
-            self._root.enter(self._position, module, args=args, kwargs=kwargs)
+        if is_compiling():
+            return
+        root = self._root
+        # A wrapper that raised never left: it is called again, or one further out is.
+        if 0 <= root.active < self._position or root.wrappers[self._position]() is not module:
+            return
+        root.active = self._position
+        root.calls += 1
+        root.listener.enter(root, args, kwargs)
 
 
-class _LeaveHook(InertHook):
-    def __init__(self, root: Root, position: int) -> None:
-        self._root, self._position = root, position
-
+class _LeaveHook(_RootHook):
     def __call__(self, module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
-        if not torch.compiler.is_compiling():
-            self._root.leave(self._position, module, output)
+        if is_compiling():
+            return
+        root = self._root
+        if root.active == self._position and root.wrappers[self._position]() is module:
+            root.active = -1
+            root.listener.leave(root, output)
 
 
 class _CompiledCall:
@@ -158,7 +173,7 @@ class _CompiledCall:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         module = self._module()
-        if module is None or torch.compiler.is_compiling():
+        if module is None or is_compiling():
             return self._call(*args, **kwargs)
         self._entering(module, args, kwargs)
         output = self._call(*args, **kwargs)

@@ -10,7 +10,8 @@ between, as in adversarial training, each has its own.
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -41,15 +42,16 @@ _current_transform: Callable[[], object] = getattr(torch._C._functorch, "peek_in
 class TorchHook:
     """Captures a training. Everything it does on the program's thread is timed, and no error reaches the program.
 
-    `finds_models` finds models automatically. `waits_for_more` keeps a step open until the next begins, so that the
-    program can add to it after its optimizer has stepped.
+    `finds_models` finds models automatically. With `waits_for_more`, the program can add to a step after its optimizer
+    has stepped, until the next step begins.
     """
 
     def __init__(self, recording: HookRecording, *, finds_models: bool = True, waits_for_more: bool = False) -> None:
         self.recording = recording
         self._capture = TensorCapture(recording)
         self._observers = StepObservers(recording)
-        self._waits = waits_for_more
+        # A step that may be amended is handed over before the program adds to it.
+        self._is_amendable, self._waits = waits_for_more, waits_for_more
         self._handles: list[torch.utils.hooks.RemovableHandle] = []
         self._mode: Mode | None = None
         self._thread: int | None = None
@@ -62,7 +64,9 @@ class TorchHook:
         self._has_stepped = False
         # Whether the program changes its parameters without an optimizer.
         self._is_manual = False
-        self._reset_step()
+        self._forwards, self._backwards, self._steps = 0, 0, 0
+        self._version = -1
+        recording.before_flush = self._hand_over_to_reader
         self._models = WatchedModels(recording, self, finds=finds_models, attach=self._attach)
         # From now on, `close` closes the recording, after finishing the open step.
         process.release(recording)
@@ -119,9 +123,12 @@ class TorchHook:
         if self._is_ours():
             self._guard(lambda: self._observe_loss(module, args, output))
 
-    def before_backward(self, loss: torch.Tensor) -> None:
-        if self._is_ours():
-            self._guard(lambda: self._before_backward(loss))
+    def before_backward(self, losses: Sequence[torch.Tensor]) -> None:
+        for loss in losses if self._is_ours() else ():
+            self._guard(partial(self._before_backward, loss))
+
+    def abandon_backward(self) -> None:
+        """Ignore it: what was observed before it stays."""
 
     def after_backward(self) -> None:
         if not self._has_stepped and self._is_ours():
@@ -156,6 +163,25 @@ class TorchHook:
             self.recording.fail(error)
         finally:
             self.recording.throttle.spend(time.perf_counter_ns() - began)
+
+    def _hand_over_to_reader(self) -> None:
+        """Hand over a step whose optimizer has stepped, because the program is about to read it."""
+        step = self.recording.open_step
+        if step is not None and self._steps and self._thread == threading.get_ident():
+            self._guard(lambda: self._hand_over(step))
+
+    def _hand_over(self, step: OpenStep) -> None:
+        """Finish a step to which the program may still add."""
+        step.may_be_amended = True
+        self._finish()
+
+    def _reopen(self) -> OpenStep | None:
+        """Return the open step, or the one that was handed over early."""
+        step = self.recording.open_step or self.recording.reopen()
+        if step is not None and step.amends:
+            # The next forward begins another step.
+            self._steps = max(self._steps, 1)
+        return step
 
     def _is_ours(self) -> bool:
         """Whether this is the training thread, outside of any trace or functional transform."""
@@ -233,7 +259,7 @@ class TorchHook:
     def _finish(self) -> None:
         step = self.recording.open_step
         if step is not None:
-            if step.mode is Mode.TRAIN and self._steps:
+            if step.mode is Mode.TRAIN and self._steps and not step.amends:
                 self._steady = self._steady + 1 if self._steps == 1 else 0
                 self._waits = self._waits or self._steps > 1
             elif step.mode is not Mode.TRAIN:
@@ -328,7 +354,7 @@ class TorchHook:
         if not self._models.observe_step(optimizer):
             return
         self._has_stepped = True
-        step = self.recording.open_step
+        step = self._reopen()
         if step is None:
             # A second optimizer may have stepped after the step was handed over: from now on, steps wait for it.
             self._waits = self._waits or self._steady >= _STEADY_STEPS
@@ -355,7 +381,9 @@ class TorchHook:
         self._observers.notify(lambda observer: observer.end_step(step.number))
         if not self._forwards:
             self._models.retry_attaching(optimizer)
-        if not self._waits and self._steady >= _STEADY_STEPS:
+        if self._is_amendable:
+            self._hand_over(step)
+        elif not self._waits and self._steady >= _STEADY_STEPS:
             self._finish()
 
     def _skip_step(self) -> None:
@@ -372,14 +400,14 @@ class TorchHook:
         except (TypeError, ValueError, RuntimeError):
             self.recording.note(f'The scalar "{name}" is not a single number and is not saved.')
             return
-        step = self.recording.open_step
+        step = self._reopen()
         if step is None:
             self._early_scalars.append((name, number))
         else:
             self.recording.set_scalar(step, f"{SCALAR_PREFIX}{name}", number, kind=Kind.SCALAR)
 
     def _save_tensor(self, name: str, value: Any) -> None:
-        step = self.recording.open_step
+        step = self._reopen()
         try:
             tensor = value if isinstance(value, torch.Tensor) else torch.as_tensor(value)
         except (TypeError, ValueError, RuntimeError):

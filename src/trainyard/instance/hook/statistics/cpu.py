@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trainyard.formats.tensors.contract import Column
+from trainyard.formats.tensors.contract import Statistic
 from trainyard.formats.tensors.statistics.histograms import BINS, LOWEST, OCTAVES, ZERO, count
 from trainyard.instance.hook.statistics.contract import DeviceStatistics, TensorGroup
 from trainyard.instance.hook.statistics.elements import is_dense
@@ -52,7 +52,7 @@ class CpuReducer:
     """Computes the numbers of a step as soon as it receives the tensors."""
 
     def __init__(self, *, tensors: int, measures: int) -> None:
-        self._shape = (tensors, len(Column))
+        self._shape = (tensors, len(Statistic))
         self._measures = measures
         self._reduction = CpuReduction()
         self._begin()
@@ -177,18 +177,18 @@ def sum_of_squares(values: Floats) -> float:
 
 def statistics_of(sums: Sums, sizes: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return the statistics of tensors from their sums, and which of them need `exact_statistics`."""
-    rows = np.zeros((len(sums), len(Column)))
+    rows = np.zeros((len(sums), len(Statistic)))
     least, greatest = sums[:, LEAST], sums[:, GREATEST]
     means = sums[:, SUM] / sizes
     squares = sums[:, SQUARES] / sizes
     variances = squares - means * means
     is_constant = least == greatest
-    rows[:, Column.MEAN] = np.where(is_constant, least, means)
-    rows[:, Column.STD] = np.where(is_constant, 0.0, np.sqrt(np.maximum(variances, 0.0)))
-    rows[:, Column.MEAN_ABS] = sums[:, MAGNITUDES] / sizes
-    rows[:, Column.MIN] = least
-    rows[:, Column.MAX] = greatest
-    rows[:, Column.ZEROS] = sums[:, ZEROS]
+    rows[:, Statistic.MEAN] = np.where(is_constant, least, means)
+    rows[:, Statistic.STD] = np.where(is_constant, 0.0, np.sqrt(np.maximum(variances, 0.0)))
+    rows[:, Statistic.MEAN_ABS] = sums[:, MAGNITUDES] / sizes
+    rows[:, Statistic.MIN] = least
+    rows[:, Statistic.MAX] = greatest
+    rows[:, Statistic.ZEROS] = sums[:, ZEROS]
     is_cancelled = (variances < CANCELLATION_SHARE * squares) | (np.maximum(-least, greatest) < UNDERFLOW_MAGNITUDE)
     is_not_finite = ~np.isfinite(sums[:, SUM] + sums[:, SQUARES] + sums[:, MAGNITUDES])
     return rows, is_not_finite | (is_cancelled & ~is_constant)
@@ -196,21 +196,25 @@ def statistics_of(sums: Sums, sizes: NDArray[np.int64]) -> tuple[NDArray[np.floa
 
 def exact_statistics(values: Floats) -> NDArray[np.float64]:
     """Return the statistics of a tensor with NaNs or infinities, or whose sums are too inaccurate for a variance."""
-    row = np.zeros(len(Column))
-    row[Column.MIN], row[Column.MAX] = values.min(), values.max()
-    row[Column.ZEROS] = len(values) - np.count_nonzero(values)
-    row[Column.NANS] = np.count_nonzero(np.isnan(values))
-    row[Column.INFS] = np.count_nonzero(np.isinf(values))
+    row = np.zeros(len(Statistic))
+    row[Statistic.MIN], row[Statistic.MAX] = values.min(), values.max()
+    row[Statistic.ZEROS] = len(values) - np.count_nonzero(values)
+    row[Statistic.NANS] = np.count_nonzero(np.isnan(values))
+    row[Statistic.INFS] = np.count_nonzero(np.isinf(values))
     # In blocks, as a 64-bit copy of the whole may not fit in memory; and scaled, as the square of 1e-200 underflows.
-    largest = max(-row[Column.MIN], row[Column.MAX])
-    scale = 1.0 if row[Column.NANS] or row[Column.INFS] or not largest else float(np.ldexp(1.0, -np.frexp(largest)[1]))
+    largest = max(-row[Statistic.MIN], row[Statistic.MAX])
+    scale = (
+        1.0
+        if row[Statistic.NANS] or row[Statistic.INFS] or not largest
+        else float(np.ldexp(1.0, -np.frexp(largest)[1]))
+    )
     blocks = [values[start : start + BLOCK] for start in range(0, len(values), BLOCK)]
     wide = (block.astype(np.float64) * scale for block in blocks)
     totals = np.array([(block.sum(), np.abs(block).sum()) for block in wide]).sum(axis=0) / len(values)
     wide = (block.astype(np.float64) * scale - totals[0] for block in blocks)
     squares = sum(float(np.square(block).sum()) for block in wide)
-    row[Column.MEAN], row[Column.MEAN_ABS] = totals / scale
-    row[Column.STD] = np.sqrt(squares / len(values)) / scale
+    row[Statistic.MEAN], row[Statistic.MEAN_ABS] = totals / scale
+    row[Statistic.STD] = np.sqrt(squares / len(values)) / scale
     return row
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trainyard.formats.tensors.contract import Column
+from trainyard.formats.tensors.contract import Statistic
 
 PLAIN_TYPES = frozenset((torch.Tensor, torch.nn.Parameter))
 PLAIN_DTYPES = frozenset(
@@ -81,12 +81,12 @@ def add_zeros(row: NDArray[np.float64], stored: int, *, zeros: int) -> None:
     share = stored / (stored + zeros)
     if not stored:
         row[:] = 0.0
-        row[Column.ZEROS] = zeros
+        row[Statistic.ZEROS] = zeros
         return
-    mean = row[Column.MEAN]
-    row[Column.STD] = np.sqrt(share * (row[Column.STD] ** 2 + (1 - share) * mean**2))
-    row[Column.MEAN] *= share
-    row[Column.MEAN_ABS] *= share
-    row[Column.MIN] = np.minimum(row[Column.MIN], 0.0)
-    row[Column.MAX] = np.maximum(row[Column.MAX], 0.0)
-    row[Column.ZEROS] += zeros
+    mean = row[Statistic.MEAN]
+    row[Statistic.STD] = np.sqrt(share * (row[Statistic.STD] ** 2 + (1 - share) * mean**2))
+    row[Statistic.MEAN] *= share
+    row[Statistic.MEAN_ABS] *= share
+    row[Statistic.MIN] = np.minimum(row[Statistic.MIN], 0.0)
+    row[Statistic.MAX] = np.maximum(row[Statistic.MAX], 0.0)
+    row[Statistic.ZEROS] += zeros

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trainyard.formats.tensors.contract import ABSENT, Column, TensorTable
+from trainyard.formats.tensors.contract import ABSENT, Statistic, TensorTable
 from trainyard.formats.tensors.statistics.histograms import ZERO
 from trainyard.instance.hook.statistics.contract import (
     DevicePending,
@@ -236,8 +236,8 @@ class StepPending:
 
     def result(self) -> StepStatistics:
         parts = [pending.result() for pending in self._pendings]
-        statistics = np.full((len(self._table.tensors), len(Column)), np.nan)
-        statistics[:, Column.NANS] = ABSENT
+        statistics = np.full((len(self._table.tensors), len(Statistic)), np.nan)
+        statistics[:, Statistic.NANS] = ABSENT
         measures = np.full(len(self._table.measures), np.nan)
         for part in parts:
             statistics[part.places] = part.statistics[part.places]
@@ -250,7 +250,7 @@ class StepPending:
         return StepStatistics(
             statistics=narrow,
             measures=measures.astype(np.float32),
-            scalars=statistics[self._table.scalars, Column.MEAN],
+            scalars=statistics[self._table.scalars, Statistic.MEAN],
             histogram_places=tuple(histograms),
             histograms=np.stack(list(histograms.values())) if histograms else None,
         )

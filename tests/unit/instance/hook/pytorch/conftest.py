@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from trainyard.formats.tensors.contract import ABSENT, Column, Mode, Step
+from trainyard.formats.tensors.contract import ABSENT, Mode, Statistic, Step
 from trainyard.instance.hook.configuration import parse_config
 from trainyard.instance.hook.contract import HookContext, StepObserver, TensorRequest
 from trainyard.instance.hook.pytorch.torch_hook import TorchHook
@@ -86,11 +86,11 @@ def seeded() -> None:
 
 def names(step: Step) -> set[str]:
     """Return the tensors that were observed in a step."""
-    taken = step.statistics[:, Column.NANS] != ABSENT
+    taken = step.statistics[:, Statistic.NANS] != ABSENT
     return {tensor.name for tensor, is_taken in zip(step.table.tensors, taken, strict=True) if is_taken}
 
 
-def value(step: Step, name: str, column: Column = Column.MEAN) -> float:
+def value(step: Step, name: str, column: Statistic = Statistic.MEAN) -> float:
     assert name in names(step), f"{name} is not among {sorted(names(step))}"
     return float(step.statistics[step.table.places[name], column])
 

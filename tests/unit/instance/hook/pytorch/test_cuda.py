@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from tests.unit.instance.hook.pytorch.conftest import Watch, mean, names, scalar, value
 from tests.unit.instance.hook.pytorch.programs import train
-from trainyard.formats.tensors.contract import Column, Mode
+from trainyard.formats.tensors.contract import Mode, Statistic
 from trainyard.formats.tensors.trials.trial import create_trial
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA GPU")
@@ -34,7 +34,7 @@ def test_losses_statistics_and_values_arrive_and_change_nothing(watch: Watch) ->
     assert train(watched, batch, steps=6) == expected
     steps = seen.close()
     assert [scalar(step, "CrossEntropyLoss_output_0") for step in steps] == pytest.approx(expected, rel=1e-6)
-    assert value(steps[3], "1_output_0", Column.MIN) == 0.0
+    assert value(steps[3], "1_output_0", Statistic.MIN) == 0.0
     trial = create_trial(str(seen.folder))
     assert trial.tensor("Sequential_0.weight").steps() == [0, 2, 4]
     assert (trial.tensor("Sequential_0.weight").value(4) != trial.tensor("Sequential_0.weight").value(2)).any()
@@ -71,7 +71,7 @@ def test_gradients_that_a_fused_optimizer_unscales_are_recorded_unscaled(watch: 
     scaler.step(optimizer)
     scaler.update()
     (step,) = seen.close()
-    assert value(step, "gradient/Sequential_0.weight", Column.MEAN_ABS) == pytest.approx(scaled / 256.0, rel=1e-4)
+    assert value(step, "gradient/Sequential_0.weight", Statistic.MEAN_ABS) == pytest.approx(scaled / 256.0, rel=1e-4)
     assert scalar(step, "loss_output_0") == pytest.approx(loss.item())
 
 
@@ -82,8 +82,8 @@ def test_a_model_compiled_by_inductor_keeps_the_statistics_of_its_layers(watch: 
     train(compiled, batch, steps=4)
     steps = seen.close()
     assert [step.mode for step in steps] == [Mode.TRAIN] * 4
-    assert value(steps[3], "1_output_0", Column.MAX) > 0
-    assert not math.isnan(value(steps[3], "gradient/Sequential_0.weight", Column.STD))
+    assert value(steps[3], "1_output_0", Statistic.MAX) > 0
+    assert not math.isnan(value(steps[3], "gradient/Sequential_0.weight", Statistic.STD))
 
 
 def test_the_time_of_the_device_is_paid_from_the_budget(watch: Watch) -> None:

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from tests.unit.instance.hook.pytorch.conftest import Watch, mean, names, scalar, value
 from tests.unit.instance.hook.pytorch.programs import Net, batch
-from trainyard.formats.tensors.contract import Column, Kind, Mode
+from trainyard.formats.tensors.contract import Kind, Mode, Statistic
 
 PARAMETERS: dict[str, dict[str, str]] = {"weights": {}, "biases": {}, "gradients": {}}
 
@@ -36,7 +36,7 @@ def test_every_step_has_the_loss_and_the_parameters_with_gradients_as_they_are_b
     assert all(step.mode is Mode.TRAIN for step in steps)
     assert [scalar(step, "CrossEntropyLoss_output_0") for step in steps] == losses
     assert [value(step, "Net_hidden.weight") for step in steps] == pytest.approx(weights, rel=1e-5)
-    told = [value(step, "gradient/Net_out.bias", Column.MEAN_ABS) for step in steps]
+    told = [value(step, "gradient/Net_out.bias", Statistic.MEAN_ABS) for step in steps]
     assert told == pytest.approx(gradients, rel=1e-5)
     kinds = {tensor.name: tensor.kind for tensor in steps[0].table.tensors}
     assert kinds["Net_out.bias"] is Kind.BIAS
@@ -63,7 +63,7 @@ def test_accumulated_gradients_are_one_step_with_a_loss_for_each_forward(watch: 
     steps = seen.close()
     assert len(steps) == 2
     assert {f"CrossEntropyLoss_output_{number}" for number in range(3)} <= names(steps[1])
-    assert value(steps[1], "gradient/Net_out.weight", Column.MEAN_ABS) == pytest.approx(total, rel=1e-5)
+    assert value(steps[1], "gradient/Net_out.weight", Statistic.MEAN_ABS) == pytest.approx(total, rel=1e-5)
 
 
 def test_a_loss_that_is_a_function_is_named_loss(watch: Watch) -> None:
@@ -108,7 +108,7 @@ def test_a_scaled_loss_and_its_gradients_are_recorded_unscaled(watch: Watch) -> 
     scaler.update()
     (step,) = seen.close()
     assert scalar(step, "loss_output_0") == pytest.approx(loss.item())
-    assert value(step, "gradient/Net_out.weight", Column.MEAN_ABS) == pytest.approx(scaled / 1024.0, rel=1e-5)
+    assert value(step, "gradient/Net_out.weight", Statistic.MEAN_ABS) == pytest.approx(scaled / 1024.0, rel=1e-5)
 
 
 def test_gradients_of_an_optimizer_that_unscales_itself_are_recorded_unscaled(watch: Watch) -> None:
@@ -122,7 +122,7 @@ def test_gradients_of_an_optimizer_that_unscales_itself_are_recorded_unscaled(wa
     scaler.step(optimizer)
     scaler.update()
     (step,) = seen.close()
-    assert value(step, "gradient/Net_out.weight", Column.MEAN_ABS) == pytest.approx(scaled / 512.0, rel=1e-5)
+    assert value(step, "gradient/Net_out.weight", Statistic.MEAN_ABS) == pytest.approx(scaled / 512.0, rel=1e-5)
 
 
 def test_a_step_that_a_scaler_skips_is_not_counted(watch: Watch) -> None:
@@ -201,7 +201,7 @@ def test_outputs_are_found_in_whatever_a_model_returns(watch: Watch, wrap: Calla
     optimizer.step()
     (step,) = seen.close()
     assert value(step, "Wrapping_output_0") == pytest.approx(logits.mean().item(), abs=1e-6)
-    assert value(step, "relu_output_0", Column.MIN) >= 0
+    assert value(step, "relu_output_0", Statistic.MIN) >= 0
     assert ("Wrapping_output_1" in names(step)) == isinstance(output, tuple)
 
 
@@ -243,8 +243,8 @@ def test_an_input_is_as_it_was_before_a_layer_changed_it_in_place(watch: Watch) 
     seen = watch({"relus": {"include_regex": "relu_input,hidden_output"}})
     train(InPlace(), steps=1)
     (step,) = seen.close()
-    assert value(step, "relu_input_0", Column.MIN) < 0
-    assert value(step, "hidden_output_0", Column.MIN) < 0
+    assert value(step, "relu_input_0", Statistic.MIN) < 0
+    assert value(step, "hidden_output_0", Statistic.MIN) < 0
 
 
 def test_a_recomputed_forward_is_not_counted(watch: Watch) -> None:
@@ -352,7 +352,7 @@ def test_a_closure_runs_unchanged_and_its_first_gradients_are_recorded(watch: Wa
         optimizer.step(closure)
     steps = seen.close()
     assert len(steps) == 2
-    told = [value(step, "gradient/Net_out.weight", Column.MEAN_ABS) for step in steps]
+    told = [value(step, "gradient/Net_out.weight", Statistic.MEAN_ABS) for step in steps]
     assert told == pytest.approx(first, rel=1e-5)
     assert [value(step, "Net_out.weight") for step in steps] == pytest.approx(weights, rel=1e-5)
     assert scalar(steps[0], "loss_output_1") < scalar(steps[0], "loss_output_0")
@@ -437,7 +437,7 @@ def test_a_batch_of_another_size_keeps_the_shares_of_elements_right(watch: Watch
         optimizer.step()
     steps = seen.close()
     info = steps[1].table.tensors[steps[1].table.places["relu_output_0"]]
-    assert [value(step, "relu_output_0", Column.ZEROS) / info.size for step in steps] == pytest.approx([1.0, 1.0])
+    assert [value(step, "relu_output_0", Statistic.ZEROS) / info.size for step in steps] == pytest.approx([1.0, 1.0])
 
 
 def test_parameters_that_change_without_a_gradient_to_reset_end_a_step_too(watch: Watch) -> None:

@@ -12,7 +12,7 @@ from torch.distributed.tensor import DTensor, Shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils.checkpoint import checkpoint
 
-from trainyard.formats.tensors.contract import ABSENT, Column, Kind, Measure, Probe, TensorInfo, TensorTable
+from trainyard.formats.tensors.contract import ABSENT, Kind, Measure, Probe, Statistic, TensorInfo, TensorTable
 from trainyard.formats.tensors.statistics import histograms, probes
 from trainyard.instance.hook.statistics import cuda
 from trainyard.instance.hook.statistics.contract import StepStatistics
@@ -70,12 +70,14 @@ def expected(tensor: torch.Tensor) -> NDArray[np.float64]:
 
 def assert_right(row: NDArray[np.float32], tensor: torch.Tensor) -> None:
     wanted = expected(tensor)
-    exact = [Column.MIN, Column.MAX, Column.ZEROS, Column.NANS, Column.INFS]
+    exact = [Statistic.MIN, Statistic.MAX, Statistic.ZEROS, Statistic.NANS, Statistic.INFS]
     np.testing.assert_array_equal(row[exact], wanted[exact].astype(np.float32))
-    np.testing.assert_allclose(row[[Column.STD, Column.MEAN_ABS]], wanted[[Column.STD, Column.MEAN_ABS]], rtol=1e-4)
+    np.testing.assert_allclose(
+        row[[Statistic.STD, Statistic.MEAN_ABS]], wanted[[Statistic.STD, Statistic.MEAN_ABS]], rtol=1e-4
+    )
     # A mean near zero is a difference of large sums, right to a few digits of what was summed.
-    slack = 1e-5 * wanted[Column.MEAN_ABS] if np.isfinite(wanted[Column.MEAN_ABS]) else 0.0
-    np.testing.assert_allclose(row[Column.MEAN], wanted[Column.MEAN], rtol=1e-5, atol=slack)
+    slack = 1e-5 * wanted[Statistic.MEAN_ABS] if np.isfinite(wanted[Statistic.MEAN_ABS]) else 0.0
+    np.testing.assert_allclose(row[Statistic.MEAN], wanted[Statistic.MEAN], rtol=1e-5, atol=slack)
 
 
 SIZES = (1, 2, 127, 8192, 8193, 131_072, 300_001)
@@ -166,15 +168,15 @@ def test_tensors_without_statistics_are_absent_for_a_stated_reason(device: str) 
     complex_numbers = torch.randn(4, dtype=torch.complex64, device=device)
     nowhere = torch.empty(4, device="meta")
     reduced = reduce(None, complex_numbers, nowhere, torch.ones(2, device=device))
-    assert reduced.statistics[:, Column.NANS].tolist() == [ABSENT, ABSENT, ABSENT, 0]
+    assert reduced.statistics[:, Statistic.NANS].tolist() == [ABSENT, ABSENT, ABSENT, 0]
     assert "complex" in obstacle(complex_numbers)
     assert obstacle(nowhere)
 
 
 def test_an_empty_tensor_has_no_mean_and_counts_nothing(device: str) -> None:
     (row,) = reduce(torch.empty(0, 5, device=device)).statistics
-    assert np.isnan(row[: Column.ZEROS]).all()
-    assert row[Column.ZEROS :].tolist() == [0, 0, 0]
+    assert np.isnan(row[: Statistic.ZEROS]).all()
+    assert row[Statistic.ZEROS :].tolist() == [0, 0, 0]
 
 
 def test_a_tensor_of_one_element_has_its_exact_value(device: str) -> None:
@@ -195,7 +197,7 @@ def test_a_tensor_may_change_right_after_reduce_returns(device: str) -> None:
     assert pending is not None
     reduced = pending.result()
     assert_right(reduced.statistics[0], before)
-    assert reduced.statistics[1, Column.MAX] == 7
+    assert reduced.statistics[1, Statistic.MAX] == 7
 
 
 def test_each_step_stands_for_itself(device: str) -> None:
@@ -212,7 +214,7 @@ def test_each_step_stands_for_itself(device: str) -> None:
     assert nothing is not None
     assert_right(both.result().statistics[1], second)
     assert_right(one.result().statistics[0], second)
-    assert (nothing.result().statistics[:, Column.NANS] == ABSENT).all()
+    assert (nothing.result().statistics[:, Statistic.NANS] == ABSENT).all()
 
 
 def test_a_size_may_change_from_step_to_step(device: str) -> None:
