@@ -1,0 +1,1 @@
+"""Writes the report on the profile of a job: a page, a notebook, and a file for each rule."""

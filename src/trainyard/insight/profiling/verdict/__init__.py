@@ -1,0 +1,1 @@
+"""What limits a job, what to change, what that will gain, and what a step costs."""
