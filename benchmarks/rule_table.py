@@ -117,7 +117,7 @@ def main() -> None:
     for examined in _all_examined(subjects, seeds=arguments.seeds, fault_seeds=arguments.fault_seeds):
         keep(examined)
         print(f"{examined.subject.name} took {examined.cpu_s:.0f} s", flush=True)
-    TABLE.write_text(page(kept()))
+    TABLE.write_text(page(load_findings()))
     print(f"wrote {TABLE}")
 
 
@@ -153,7 +153,7 @@ def examine(subject: Subject, seeds: int) -> Examined:
         others = [*folders[1:], folders[0]] if seeds > 1 else [None]
         found: list[Found] = []
         for seed, (folder, other) in enumerate(zip(folders, others, strict=True)):
-            found += _judged(subject, seed, folder, other=other)
+            found += _evaluate(subject, seed, folder, other=other)
         return Examined(subject, seeds, time.process_time() - started, found)
     finally:
         for folder in folders:
@@ -167,7 +167,7 @@ def keep(examined: Examined) -> None:
     file.write_text(json.dumps({**asdict(examined), "subject": examined.subject.name}, indent=1))
 
 
-def kept() -> list[Examined]:
+def load_findings() -> list[Examined]:
     """Return the last findings of every subject that was ever examined."""
     files = {subject: KEPT / f"{subject.name}.json" for subject in all_subjects()}
     read = {subject: json.loads(file.read_bytes()) for subject, file in files.items() if file.exists()}
@@ -243,17 +243,17 @@ def _training(subject: Subject) -> Runnable:
     return BOOSTED[subject.of] if subject.of in BOOSTED else TRAININGS[subject.of]
 
 
-def _judged(subject: Subject, seed: int, folder: Path, *, other: Path | None) -> Iterator[Found]:
+def _evaluate(subject: Subject, seed: int, folder: Path, *, other: Path | None) -> Iterator[Found]:
     trained = _training_steps(folder)
     rules = {name: rule for name, rule in rules_for(subject).items() if other or not rule.needs.other_runs}
     for evaluation in evaluate_rules(folder, rules, other=other):
         assert evaluation.status in (RuleStatus.ISSUES_FOUND, RuleStatus.NO_ISSUES_FOUND), evaluation.details
         assert evaluation.steps_dropped == 0, f"{evaluation.rule} did not evaluate every step of {subject.name}"
         if evaluation.status is RuleStatus.ISSUES_FOUND:
-            yield _found(subject, seed, evaluation, trained=trained)
+            yield _describe_finding(subject, seed, evaluation, trained=trained)
 
 
-def _found(subject: Subject, seed: int, evaluation: Evaluation, *, trained: Sequence[int]) -> Found:
+def _describe_finding(subject: Subject, seed: int, evaluation: Evaluation, *, trained: Sequence[int]) -> Found:
     rule, _, defaults = evaluation.rule.partition("/")
     first = evaluation.findings[0]
     step = int(np.searchsorted(trained, first.step, side="right")) - 1
@@ -308,10 +308,10 @@ def _healthy(examined: Sequence[Examined]) -> Iterator[str]:
         alarming = [(each.subject.name, each.by(rule, Defaults.AWS)) for each in judging]
         firsts = [f"{name} {min(each.step for each in found)}" for name, found in alarming if found]
         if runs:
-            yield f"| {_link(rule)} | {_counted(aws, runs)} | {', '.join(firsts)} | {_counted(advised, runs)} |"
+            yield f"| {_link(rule)} | {_alarm_share(aws, runs)} | {', '.join(firsts)} | {_alarm_share(advised, runs)} |"
 
 
-def _counted(alarms: int, runs: int) -> str:
+def _alarm_share(alarms: int, runs: int) -> str:
     return f"{alarms} of {runs}" if alarms else "none"
 
 
@@ -324,11 +324,11 @@ def _faulty(examined: Sequence[Examined]) -> Iterator[str]:
         subject = each.subject
         for number, rule in enumerate(subject.wanted):
             about = (subject.name, subject.of, subject.summary, str(subject.step)) if not number else ("", "", "", "")
-            cells = [_detected(each, rule, defaults) for defaults in Defaults]
+            cells = [_first_detection(each, rule, defaults) for defaults in Defaults]
             yield f"| {' | '.join(about)} | {_link(rule)} | {' | '.join(cells)} |"
 
 
-def _detected(examined: Examined, rule: str, defaults: Defaults) -> str:
+def _first_detection(examined: Examined, rule: str, defaults: Defaults) -> str:
     steps = [each.step for each in examined.by(rule, defaults)]
     if not steps:
         return "missed"

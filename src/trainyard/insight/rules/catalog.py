@@ -78,10 +78,20 @@ RULES: Final[Mapping[str, type[DebuggerRule]]] = MappingProxyType(
 
 def make_rule(word: str, parameters: Mapping[str, str]) -> DebuggerRule:
     """Make a rule for one run. InvalidRequest names an unknown rule or a parameter that is unknown or invalid."""
+    rule = _rule_named(word)
+    return cast(Callable[..., DebuggerRule], rule)(**parse_parameters(rule.name, rule.parameters, parameters))
+
+
+def rule_values(word: str, parameters: Mapping[str, str]) -> dict[str, object]:
+    """Return the value of each parameter of a rule: the given ones, and the defaults of the others."""
+    rule = _rule_named(word)
+    return parse_parameters(rule.name, rule.parameters, parameters)
+
+
+def _rule_named(word: str) -> type[DebuggerRule]:
     rule = RULES.get(word)
     if rule is None:
         near = get_close_matches(word, RULES, n=1)
         meant = f"; did you mean {near[0]}?" if near else "."
         raise InvalidRequest(f'There is no built-in rule "{word}"{meant} There are: {", ".join(sorted(RULES))}.')
-    values = parse_parameters(rule.name, rule.parameters, parameters)
-    return cast(Callable[..., DebuggerRule], rule)(**values)
+    return rule

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from trainyard.formats.tensors.contract import (
     ABSENT,
-    Column,
     Kind,
     Mode,
     Probe,
+    Statistic,
     Statistics,
     Step,
     TensorInfo,
@@ -88,15 +88,15 @@ class Reading:
     @property
     def is_seen(self) -> Flags:
         """Which of the tensors were observed in this step."""
-        return np.asarray(self.rows[:, Column.NANS] != ABSENT)
+        return np.asarray(self.rows[:, Statistic.NANS] != ABSENT)
 
-    def column(self, column: Column) -> Numbers:
+    def column(self, column: Statistic) -> Numbers:
         """Return a statistic of each tensor; NaN for those not observed."""
         return np.where(self.is_seen, self.rows[:, column], np.nan).astype(np.float64)
 
     def values(self) -> Numbers:
         """Return the exact value of tensors with one element, and the mean of others; NaN for those not observed."""
-        means = self.column(Column.MEAN)
+        means = self.column(Statistic.MEAN)
         places = self.chosen.scalars
         exact = (places >= 0) & self.is_seen
         means[exact] = self.step.scalars[places[exact]]

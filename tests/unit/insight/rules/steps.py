@@ -9,11 +9,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from trainyard.formats.tensors.contract import (
     ABSENT,
-    Column,
     Kind,
     Measure,
     Mode,
     Probe,
+    Statistic,
     Step,
     TensorInfo,
     TensorTable,
@@ -228,16 +228,16 @@ def _scalar(array: NDArray[np.generic] | None) -> float:
 
 
 def _statistics(array: NDArray[np.generic] | None) -> list[float]:
-    row = dict.fromkeys(Column, 0.0)
+    row = dict.fromkeys(Statistic, 0.0)
     if array is None:
-        row[Column.NANS] = ABSENT
+        row[Statistic.NANS] = ABSENT
         return list(row.values())
     numbers = np.asarray(array, np.float64)
     with np.errstate(all="ignore"):
-        row[Column.MEAN], row[Column.STD] = float(numbers.mean()), float(numbers.std())
-        row[Column.MEAN_ABS] = float(np.abs(numbers).mean())
-        row[Column.MIN], row[Column.MAX] = float(numbers.min()), float(numbers.max())
-    row[Column.ZEROS] = float(np.count_nonzero(numbers == 0))
-    row[Column.NANS] = float(np.count_nonzero(np.isnan(numbers)))
-    row[Column.INFS] = float(np.count_nonzero(np.isinf(numbers)))
+        row[Statistic.MEAN], row[Statistic.STD] = float(numbers.mean()), float(numbers.std())
+        row[Statistic.MEAN_ABS] = float(np.abs(numbers).mean())
+        row[Statistic.MIN], row[Statistic.MAX] = float(numbers.min()), float(numbers.max())
+    row[Statistic.ZEROS] = float(np.count_nonzero(numbers == 0))
+    row[Statistic.NANS] = float(np.count_nonzero(np.isnan(numbers)))
+    row[Statistic.INFS] = float(np.count_nonzero(np.isinf(numbers)))
     return list(row.values())

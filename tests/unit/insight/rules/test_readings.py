@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.unit.insight.rules.steps import Run
-from trainyard.formats.tensors.contract import ABSENT, Column, Kind, Mode, Probe, Step, TensorInfo, TensorTable
+from trainyard.formats.tensors.contract import ABSENT, Kind, Mode, Probe, Statistic, Step, TensorInfo, TensorTable
 from trainyard.formats.tensors.statistics.probes import UPDATE_RATIO, VALUE_SHARE
 from trainyard.insight.rules.catalog import make_rule
 from trainyard.insight.rules.contract import Need
@@ -22,7 +22,7 @@ def test_a_tensor_is_read_by_its_collection_its_kind_or_its_name() -> None:
 
 def test_what_was_not_looked_at_is_nan() -> None:
     reading = Reader(Need(collections=("weights", "losses"))).read(Run().step({WEIGHT: None, LOSS: 0.1}))
-    assert np.isnan(reading.column(Column.MEAN)[0])
+    assert np.isnan(reading.column(Statistic.MEAN)[0])
     assert reading.values()[1] == 0.1  # exactly, not as the nearest 32-bit float
 
 
@@ -88,8 +88,8 @@ def test_a_thousand_tensors_take_a_rule_well_under_a_millisecond() -> None:
         tuple(TensorInfo(name, Kind.GRADIENT, (8, 8), "float32", ("gradients",), name) for name in names)
     )
     rows = np.random.default_rng(0).uniform(0.1, 1, (1000, 8)).astype(np.float32)
-    rows[:, Column.NANS] = 0
-    rows[::7, Column.NANS] = ABSENT
+    rows[:, Statistic.NANS] = 0
+    rows[::7, Statistic.NANS] = ABSENT
     step = Step(0, Mode.TRAIN, 0, 0, "worker_0", table, rows, np.empty(0, np.float32), np.empty(0))
     rule = make_rule("VanishingGradient", {})
     assert list(rule.check(step)) == []
@@ -149,9 +149,9 @@ def test_what_is_kept_follows_tensors_into_another_table() -> None:
     assert np.isnan(kept.rows(first)).all()
     kept.keep(first, first.rows)
     again = reader.read(run.step({"Net_a.weight": 5.0, "Net_b.weight": 6.0}))
-    assert list(kept.rows(again)[:, Column.MEAN]) == [1.0, 2.0]
+    assert list(kept.rows(again)[:, Statistic.MEAN]) == [1.0, 2.0]
     other = reader.read(run.step({"Net_b.weight": 7.0, "Net_c.weight": 8.0}))
-    assert list(kept.rows(other)[:, Column.MEAN]) == [2.0, pytest.approx(np.nan, nan_ok=True)]
+    assert list(kept.rows(other)[:, Statistic.MEAN]) == [2.0, pytest.approx(np.nan, nan_ok=True)]
 
 
 def test_what_trains_has_a_gradient_where_there_are_any() -> None:

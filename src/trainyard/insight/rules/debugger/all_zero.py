@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from trainyard.formats.tensors.contract import Column, Step
+from trainyard.formats.tensors.contract import Statistic, Step
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter
 from trainyard.insight.rules.parameters import COLLECTION_NAMES, TENSOR_REGEX, tensors_to_inspect
 from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, Streaks, others_text, worst
@@ -45,7 +45,7 @@ class AllZero(DebuggerRule):
 
     def check(self, step: Step) -> Iterator[Finding]:
         reading = self._reader.read(step)
-        shares = 100 * reading.column(Column.ZEROS) / reading.chosen.sizes
+        shares = 100 * reading.column(Statistic.ZEROS) / reading.chosen.sizes
         self._history.add(reading, shares)
         hits = self._streaks.count(reading, shares >= self._threshold) >= self._patience
         for index in worst(hits, shares):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from trainyard.formats.tensors.contract import Column, Step
+from trainyard.formats.tensors.contract import Statistic, Step
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter, Severity
 from trainyard.insight.rules.parameters import COLLECTION_NAMES, TENSOR_REGEX, tensors_to_inspect
 from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, others_text, worst
@@ -33,11 +33,11 @@ class ExplodingTensor(DebuggerRule):
 
     def check(self, step: Step) -> Iterator[Finding]:
         reading = self._reader.read(step)
-        counts = reading.column(Column.NANS)
+        counts = reading.column(Statistic.NANS)
         if not self._only_nan:
-            counts = counts + reading.column(Column.INFS)
+            counts = counts + reading.column(Statistic.INFS)
         hits = counts > 0
-        self._history.add(reading, reading.column(Column.MEAN_ABS))
+        self._history.add(reading, reading.column(Statistic.MEAN_ABS))
         for index in worst(hits, -reading.chosen.places.astype(float)):
             yield self._finding(reading, index, hits=hits, counts=counts)
 

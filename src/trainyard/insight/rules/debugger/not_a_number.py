@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from trainyard.formats.tensors.contract import Column, Kind, Step, TensorInfo
+from trainyard.formats.tensors.contract import Kind, Statistic, Step, TensorInfo
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter, Severity
 from trainyard.insight.rules.readings import ChosenTensors, Flags, Places, Reader, Reading, Track
 
@@ -44,7 +44,7 @@ class NotANumber(DebuggerRule):
         order = self._tensor_order(reading.chosen)
         for loss in reading.values()[order.is_kind(Kind.LOSS)][:1]:
             self._losses[step.worker].add(step.number, float(loss))
-        nans, infs = reading.column(Column.NANS) > 0, reading.column(Column.INFS) > 0
+        nans, infs = reading.column(Statistic.NANS) > 0, reading.column(Statistic.INFS) > 0
         # Activations such as masked scores are infinite on purpose. Once something is NaN, they may be its cause.
         bad = nans | (infs & ~order.is_kind(Kind.INPUT, Kind.OUTPUT))
         self._count[step.worker] = self._count[step.worker] + 1 if bad.any() else 0
@@ -59,7 +59,7 @@ class NotANumber(DebuggerRule):
 
     def _finding(self, reading: Reading, cause: "_Cause") -> Finding:
         step, tensor = reading.step, reading.tensors[cause.index]
-        count = int(reading.rows[cause.index, Column.NANS] + reading.rows[cause.index, Column.INFS])
+        count = int(reading.rows[cause.index, Statistic.NANS] + reading.rows[cause.index, Statistic.INFS])
         return Finding(
             step.number,
             step.mode,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from trainyard.formats.tensors.contract import Column, Kind, Probe, Step
+from trainyard.formats.tensors.contract import Kind, Probe, Statistic, Step
 from trainyard.formats.tensors.statistics.probes import QUANTILE_RANGE
 from trainyard.insight.rules.contract import DebuggerRule, Evidence, Finding, Need, Parameter, Severity
 from trainyard.insight.rules.readings import Reader, Reading, Streaks, Track, is_matrix, trains, worst
@@ -92,7 +92,7 @@ class PoorWeightInitialization(DebuggerRule):
         yield from self._check_losses(self._losses.read(step), beginning)
 
     def _check_weights(self, reading: Reading) -> Iterator[Finding]:
-        least, most = reading.column(Column.MIN), reading.column(Column.MAX)
+        least, most = reading.column(Statistic.MIN), reading.column(Statistic.MAX)
         for index in worst((least == most) & (least != 0) & (reading.chosen.sizes > 1), reading.chosen.sizes):
             tensor, value = reading.tensors[index], float(least[index])
             yield Finding.at(
@@ -106,7 +106,7 @@ class PoorWeightInitialization(DebuggerRule):
             )
 
     def _check_variances(self, reading: Reading, beginning: _Beginning) -> Iterator[Finding]:
-        variances = reading.column(Column.STD) ** 2
+        variances = reading.column(Statistic.STD) ** 2
         if np.count_nonzero(np.isfinite(variances)) < 2:
             return
         least, most = int(np.nanargmin(variances)), int(np.nanargmax(variances))
@@ -127,7 +127,7 @@ class PoorWeightInitialization(DebuggerRule):
         )
 
     def _check_gradients(self, reading: Reading, beginning: _Beginning) -> Iterator[Finding]:
-        zeros = reading.column(Column.ZEROS) / reading.chosen.sizes
+        zeros = reading.column(Statistic.ZEROS) / reading.chosen.sizes
         ranges = np.where((zeros >= SPARSE) & (zeros < 1), np.nan, reading.measure(RANGE))
         ranges = np.where(zeros == 1, 0.0, ranges)
         is_narrow = self._narrow.count(reading, ranges < self._range) >= self._range_patience

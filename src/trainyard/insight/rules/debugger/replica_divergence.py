@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from trainyard.formats.tensors.contract import Column, Mode, Probe, Statistics, Step, TensorInfo
+from trainyard.formats.tensors.contract import Mode, Probe, Statistic, Statistics, Step, TensorInfo
 from trainyard.formats.tensors.statistics.probes import CHECKSUM
 from trainyard.insight.rules.contract import DebuggerRule, Evidence, Finding, Need, Severity
 from trainyard.insight.rules.parameters import COLLECTION_NAMES, TENSOR_REGEX, tensors_to_inspect
@@ -24,7 +24,7 @@ from trainyard.insight.rules.readings import (
 
 BYTES = Probe(CHECKSUM)
 # These are the same to the last bit, in whichever order a kernel processes a tensor.
-EXACT = [Column.MIN, Column.MAX, Column.ZEROS, Column.NANS, Column.INFS]
+EXACT = [Statistic.MIN, Statistic.MAX, Statistic.ZEROS, Statistic.NANS, Statistic.INFS]
 # How far a worker may be behind the first one.
 MAX_LAG_STEPS = 256
 
@@ -84,20 +84,20 @@ class ReplicaDivergence(DebuggerRule):
         if not trains(step):
             return
         reading = self._reader.read(step)
-        self._history.add(reading, reading.column(Column.MEAN))
+        self._history.add(reading, reading.column(Statistic.MEAN))
         first = self._replicas.first(reading)
         if first.step.worker == step.worker or not len(reading.tensors):
             return
         places = self._replicas.places(reading, first)
         hits = _differ(reading, first, places)
-        sizes = np.abs(reading.column(Column.MEAN) - _select(first.column(Column.MEAN), places))
+        sizes = np.abs(reading.column(Statistic.MEAN) - _select(first.column(Statistic.MEAN), places))
         for index in worst(hits, np.nan_to_num(sizes, nan=np.inf)):
             yield self._finding(reading, first, index=index, place=int(places[index]), hits=hits)
 
     def _finding(self, reading: Reading, first: Reading, *, index: int, place: int, hits: Flags) -> Finding:
         tensor, step = reading.tensors[index], reading.step
         rank = first.step.worker
-        ours, theirs = (float(each.rows[at, Column.MEAN]) for each, at in ((reading, index), (first, place)))
+        ours, theirs = (float(each.rows[at, Statistic.MEAN]) for each, at in ((reading, index), (first, place)))
         series = [(step.worker, reading, index), (rank, first, place)]
         evidence = [(worker, self._history.evidence(each, at, label="")) for worker, each, at in series]
         return Finding.at(

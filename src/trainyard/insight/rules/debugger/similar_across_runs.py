@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from trainyard.formats.tensors.contract import Column, Step
+from trainyard.formats.tensors.contract import Statistic, Step
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter, Severity, StepsOf
 from trainyard.insight.rules.parameters import COLLECTION_NAMES, TENSOR_REGEX, tensors_to_inspect
 from trainyard.insight.rules.readings import Flags, History, Numbers, Reader, Reading, Streaks, others_text, worst
 
-COMPARED = (Column.MEAN, Column.STD, Column.MEAN_ABS, Column.MIN, Column.MAX)
+COMPARED = (Statistic.MEAN, Statistic.STD, Statistic.MEAN_ABS, Statistic.MIN, Statistic.MAX)
 # The defaults of numpy.allclose.
 RTOL, ATOL = 1e-5, 1e-8
 

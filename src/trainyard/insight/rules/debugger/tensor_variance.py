@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trainyard.formats.tensors.contract import Column, Step
+from trainyard.formats.tensors.contract import Statistic, Step
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter
 from trainyard.insight.rules.parameters import COLLECTION_NAMES, TENSOR_REGEX, tensors_to_inspect
@@ -43,7 +43,7 @@ class TensorVariance(DebuggerRule):
 
     def check(self, step: Step) -> Iterator[Finding]:
         reading = self._reader.read(step)
-        variances = reading.column(Column.STD) ** 2
+        variances = reading.column(Statistic.STD) ** 2
         self._history.add(reading, variances)
         over, under = variances > self._most, variances < self._least
         for index in worst(over, variances):

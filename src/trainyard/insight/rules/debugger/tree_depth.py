@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trainyard.formats.tensors.contract import Column, Step
+from trainyard.formats.tensors.contract import Statistic, Step
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter
 from trainyard.insight.rules.readings import History, Reader, Reading
 
@@ -27,7 +27,7 @@ class TreeDepth(DebuggerRule):
 
     def check(self, step: Step) -> Iterator[Finding]:
         reading = self._reader.read(step)
-        largest = reading.column(Column.MAX)
+        largest = reading.column(Statistic.MAX)
         depths = np.floor(np.log2(largest + 1))
         self._history.add(reading, depths)
         for index in np.flatnonzero(depths > self._depth):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from trainyard.formats.tensors.contract import Column, Kind, Statistics, Step
+from trainyard.formats.tensors.contract import Kind, Statistic, Statistics, Step
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter
 from trainyard.insight.rules.parameters import COLLECTION_NAMES, TENSOR_REGEX, tensors_to_inspect
 from trainyard.insight.rules.readings import (
@@ -21,8 +21,8 @@ from trainyard.insight.rules.readings import (
 )
 
 LEARNED = (Kind.WEIGHT, Kind.BIAS, Kind.OPTIMIZER)
-COMPARED = [Column.MEAN, Column.STD, Column.MEAN_ABS, Column.MIN, Column.MAX]
-COUNTED = [Column.NANS, Column.INFS]
+COMPARED = [Statistic.MEAN, Statistic.STD, Statistic.MEAN_ABS, Statistic.MIN, Statistic.MAX]
+COUNTED = [Statistic.NANS, Statistic.INFS]
 
 
 class UnchangedTensor(DebuggerRule):
@@ -69,7 +69,7 @@ class UnchangedTensor(DebuggerRule):
         first = self._kept.rows(reading)
         is_same = self._is_close(reading.rows, first) & reading.is_seen
         self._kept.keep(reading, np.where((is_same | ~reading.is_seen)[:, None], first, reading.rows))
-        self._history.add(reading, reading.column(Column.MEAN))
+        self._history.add(reading, reading.column(Statistic.MEAN))
         streaks = self._streaks.count(reading, is_same) + 1
         hits = streaks >= self._num_steps
         if self._only_trained:
@@ -80,7 +80,7 @@ class UnchangedTensor(DebuggerRule):
     def _is_close(self, now: Statistics, before: Statistics) -> Flags:
         """Return whether each row fits a tensor with all elements close to the previous ones, as in numpy.allclose."""
         scales = np.abs(before[:, COMPARED])
-        scales[:, :3] = np.hypot(before[:, [Column.MEAN]], before[:, [Column.STD]])
+        scales[:, :3] = np.hypot(before[:, [Statistic.MEAN]], before[:, [Statistic.STD]])
         with np.errstate(invalid="ignore"):
             is_near = np.abs(now[:, COMPARED] - before[:, COMPARED]) <= self._atol + self._rtol * scales
         is_near |= now[:, COMPARED] == before[:, COMPARED]

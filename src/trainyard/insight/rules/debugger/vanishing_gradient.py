@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trainyard.formats.tensors.contract import Column, Step
+from trainyard.formats.tensors.contract import Statistic, Step
 from trainyard.insight.rules.contract import DebuggerRule, Finding, Need, Parameter
 from trainyard.insight.rules.readings import (
     Flags,
@@ -41,7 +41,7 @@ class VanishingGradient(DebuggerRule):
         if not trains(step):
             return
         reading = self._reader.read(step)
-        means = np.where(reading.chosen.is_leading, reading.column(Column.MEAN_ABS), np.nan)
+        means = np.where(reading.chosen.is_leading, reading.column(Statistic.MEAN_ABS), np.nan)
         self._history.add(reading, means)
         hits = self._streaks.count(reading, means < self._threshold) >= self._patience
         for index in worst(hits, -means):
