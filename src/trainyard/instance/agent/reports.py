@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,16 @@ def now_us() -> int:
 
 
 # These may be lost when the disk is full: a job must not fail because a figure about it cannot be written.
-_DISPENSABLE = frozenset({FrameKind.PHASE, FrameKind.NOTE, FrameKind.METRIC, FrameKind.RULE})
+_DISPENSABLE = frozenset(
+    {
+        FrameKind.DOWNLOAD,
+        FrameKind.PHASE,
+        FrameKind.NOTE,
+        FrameKind.METRIC,
+        FrameKind.RULE,
+        FrameKind.HARDWARE,
+    }
+)
 # Users wait for these, so they ring the yard's doorbell.
 _AWAITED = frozenset({FrameKind.STATUS, FrameKind.RULE, FrameKind.ENDED})
 
@@ -55,16 +64,36 @@ class Reports:
     def report_status(self, status: str, message: str) -> None:
         self._append(FrameKind.STATUS, {"status": status, "message": message})
 
+    def report_download(self, done_bytes: int, total_bytes: int) -> None:
+        """Report how much of its data the instance has."""
+        self._append(FrameKind.DOWNLOAD, {"done_bytes": done_bytes, "total_bytes": total_bytes})
+
     def note(self, text: str) -> None:
         self._append(FrameKind.NOTE, {"text": text})
 
-    def report_metric(self, name: str, value: float, *, at_us: int, count: int, has_lapsed: bool = False) -> None:
-        lapse = {"has_lapsed": True} if has_lapsed else {}
-        self._append(FrameKind.METRIC, {"name": name, "value": value, "at_us": at_us, "count": count, **lapse})
+    def report_metric(
+        self,
+        name: str,
+        value: float,
+        *,
+        at_us: int,
+        count: int,
+        extremes: tuple[float, float] | None = None,
+        has_lapsed: bool = False,
+    ) -> None:
+        """Report the latest value of a metric, and the lowest and the highest so far."""
+        payload: dict[str, Any] = {"name": name, "value": value, "at_us": at_us, "count": count}
+        if extremes is not None:
+            payload |= {"lowest": extremes[0], "highest": extremes[1]}
+        self._append(FrameKind.METRIC, payload | ({"has_lapsed": True} if has_lapsed else {}))
 
     def report_rule(self, payload: Mapping[str, Any]) -> None:
         """Report the state of a rule; see FrameKind.RULE for the members."""
         self._append(FrameKind.RULE, payload)
+
+    def report_hardware(self, metrics: Sequence[str]) -> None:
+        """Report which CloudWatch metrics of the host have points."""
+        self._append(FrameKind.HARDWARE, {"metrics": list(metrics)})
 
     def report_exit(self, ended: ProgramExit) -> None:
         payload = {"code": ended.code, "signal": ended.signal, "is_oom": ended.is_oom}

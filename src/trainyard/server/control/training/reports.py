@@ -24,6 +24,14 @@ MAX_RULES = 20  # of a job
 MAX_TEXT = 4096  # characters
 MAX_FINDINGS_WITH_EVIDENCE = 3  # per rule
 MAX_SERIES, MAX_POINTS = 4, 256  # of the evidence of a finding
+# As on AWS. An agent knows no others.
+HOST_METRICS = (
+    "CPUUtilization",
+    "MemoryUtilization",
+    "DiskUtilization",
+    "GPUUtilization",
+    "GPUMemoryUtilization",
+)
 MAX_PHASES = 100  # of an instance; about a dozen is normal
 
 _SCALARS = ("step", "mode", "worker", "tensor", "message", "value", "threshold", "severity", "module")
@@ -52,6 +60,12 @@ def apply_reports(job: TrainingJob, reports: Sequence[InstanceReport]) -> Traini
     return job
 
 
+def host_metrics(report: InstanceReport) -> Sequence[str]:
+    """Return the names of CloudWatch metrics of its host that an instance reported."""
+    given = [frame.payload.get("metrics") for frame in report.frames if frame.kind is FrameKind.HARDWARE]
+    return [name for name in HOST_METRICS if any(isinstance(names, list) and name in names for names in given)]
+
+
 def live_attempt(job: TrainingJob) -> Attempt:
     attempt = job.attempt
     assert attempt is not None, "only a placed job has a live attempt"
@@ -78,10 +92,23 @@ def _apply_phase(state: InstanceState, frame: Frame) -> InstanceState:
     return replace(state, phases=(*state.phases, phase)[-MAX_PHASES:])
 
 
+def _apply_download(state: InstanceState, frame: Frame) -> InstanceState:
+    done, total = (_clean_count(frame.payload.get(name)) for name in ("done_bytes", "total_bytes"))
+    return replace(state, downloaded_bytes=min(done, total), download_bytes=total)
+
+
 def _apply_metric(state: InstanceState, frame: Frame) -> InstanceState:
     payload = frame.payload
     at, has_lapsed = from_micros(payload["at_us"]), bool(payload.get("has_lapsed"))
-    summary = MetricSummary(payload["value"], at, payload["count"], has_lapsed=has_lapsed)
+    # Agents of earlier versions report no range.
+    summary = MetricSummary(
+        payload["value"],
+        at,
+        payload["count"],
+        has_lapsed=has_lapsed,
+        lowest=payload.get("lowest"),
+        highest=payload.get("highest"),
+    )
     return replace(state, metrics={**state.metrics, payload["name"]: summary})
 
 
@@ -210,6 +237,7 @@ def _is_earlier_cause(card: Mapping[str, object], other: Mapping[str, object]) -
 
 _INSTANCE_FRAMES: Mapping[FrameKind, Callable[[InstanceState, Frame], InstanceState]] = {
     FrameKind.STATUS: _apply_status,
+    FrameKind.DOWNLOAD: _apply_download,
     FrameKind.PHASE: _apply_phase,
     FrameKind.METRIC: _apply_metric,
     FrameKind.RULE: _apply_rule,

@@ -102,6 +102,20 @@ def test_phases_metrics_exits_artifacts_and_notes_are_kept() -> None:
     assert job.notes == ("memory is not limited",)
 
 
+def test_the_progress_of_a_download_is_the_last_that_was_reported() -> None:
+    job = heard(
+        placed(),
+        algo_1=frames(
+            (1, FrameKind.DOWNLOAD, {"done_bytes": 10, "total_bytes": 100}),
+            (2, FrameKind.DOWNLOAD, {"done_bytes": 500, "total_bytes": 100}),
+        ),
+    )
+    instance = job.attempts[0].instances[0]
+    assert (instance.downloaded_bytes, instance.download_bytes) == (100, 100), "no more than all"
+    unusable = heard(placed(), algo_1=frames((1, FrameKind.DOWNLOAD, {"done_bytes": "x"})))
+    assert unusable.attempts[0].instances[0].download_bytes == 0
+
+
 def test_a_talkative_instance_cannot_fill_the_records_with_notes() -> None:
     notes = [(1.0, FrameKind.NOTE, {"text": f"note {number}"}) for number in range(500)]
     assert len(heard(placed(), algo_1=frames(*notes)).notes) == MAX_NOTES
