@@ -1,7 +1,7 @@
 """Configurations of the built-in rules, and actions for when a rule finds an issue.
 
-The names are those of `smdebug_rulesconfig`; scripts use them as `trainyard.debugger.rule_configs`. The last of the
-rules and the last of the actions are Trainyard's own. `trainyard rules` lists all rules with their parameters.
+The names are those of `smdebug_rulesconfig`; scripts use them as `trainyard.debugger.rule_configs`. Those from
+LossSpike on, and the last of the actions, are Trainyard's own. `trainyard rules` lists all rules with their parameters.
 """
 
 import json
@@ -9,6 +9,19 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+# Exported: the rules on profiles.
+from trainyard._sdk.profiling.rule_configs import BatchSize as BatchSize
+from trainyard._sdk.profiling.rule_configs import CPUBottleneck as CPUBottleneck
+from trainyard._sdk.profiling.rule_configs import Dataloader as Dataloader
+from trainyard._sdk.profiling.rule_configs import GPUMemoryIncrease as GPUMemoryIncrease
+from trainyard._sdk.profiling.rule_configs import IOBottleneck as IOBottleneck
+from trainyard._sdk.profiling.rule_configs import LoadBalancing as LoadBalancing
+from trainyard._sdk.profiling.rule_configs import LowGPUUtilization as LowGPUUtilization
+from trainyard._sdk.profiling.rule_configs import MaxInitializationTime as MaxInitializationTime
+from trainyard._sdk.profiling.rule_configs import OverallFrameworkMetrics as OverallFrameworkMetrics
+from trainyard._sdk.profiling.rule_configs import OverallSystemUsage as OverallSystemUsage
+from trainyard._sdk.profiling.rule_configs import ProfilerReport as ProfilerReport
+from trainyard._sdk.profiling.rule_configs import StepOutlier as StepOutlier
 from trainyard.foundation.errors import InvalidRequest
 
 RuleConfig = dict[str, Any]
@@ -17,16 +30,6 @@ _SELDOM, _OFTEN = {"save_interval": "500"}, {"save_interval": "5"}
 _PREFIX = re.compile(r"[A-Za-z0-9\-]+")
 _ADDRESS = re.compile(r"[^@\s<>\",;]+@[^@\s<>\",;]+")
 _PHONE = re.compile(r"\+\d{1,15}")
-_PROFILER_RULES = (
-    *("BatchSize", "CPUBottleneck", "GPUMemoryIncrease", "IOBottleneck", "LoadBalancing", "LowGPUUtilization"),
-    *("MaxInitializationTime", "OverallSystemUsage", "ProfilerReport", "StepOutlier"),
-)
-
-
-def __getattr__(name: str) -> object:
-    if name in _PROFILER_RULES:
-        raise InvalidRequest(f"Trainyard does not support the profiler rule {name} yet; leave it out.")
-    raise AttributeError(f"module 'trainyard._sdk.rule_configs' has no attribute '{name}'")
 
 
 def vanishing_gradient() -> RuleConfig:

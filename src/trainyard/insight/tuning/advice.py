@@ -45,6 +45,21 @@ def advise(
     return None
 
 
+def chooses_initially(
+    plan: TuningPlan,
+    definition: TuningDefinition,
+    trials: Sequence[TuningTrial],
+    *,
+    parents: Mapping[str, Sequence[TuningTrial]],
+) -> bool:
+    """Whether the next trial of a definition is chosen without a model, because too little is known."""
+    space = Space(definition.ranges)
+    strategy = strategy_of(plan, definition, space=space, parents=parents)
+    own = to_observations((each for each in trials if each.definition == definition.name), space)
+    history = own + _from_parents(plan, definition, space=space, parents=parents)
+    return isinstance(strategy, BayesianStrategy) and strategy.chooses_initially(history)
+
+
 def strategy_of(
     plan: TuningPlan, definition: TuningDefinition, *, space: Space, parents: Collection[str] = ()
 ) -> Strategy:

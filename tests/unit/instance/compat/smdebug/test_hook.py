@@ -24,7 +24,7 @@ from smdebug.exceptions import (
 from torch import nn
 
 from tests.unit.instance.compat.smdebug.programs import Net, every, registered, train
-from trainyard.formats.tensors.contract import Column, Mode, Probe, Step
+from trainyard.formats.tensors.contract import Mode, Probe, Statistic, Step
 from trainyard.formats.tensors.statistics.probes import ZERO_ROWS
 from trainyard.instance.hook import attachment
 from trainyard.instance.hook.contract import HookContext, TensorRequest
@@ -412,7 +412,7 @@ def test_rules_of_a_job_follow_the_hook_that_a_script_makes(followed: Follower, 
     assert [(step.number, step.mode) for step in followed.steps] == [(number, Mode.TRAIN) for number in range(3)]
     last = followed.steps[-1]
     place = last.table.places["gradient/Net_fc.weight"]
-    assert last.statistics[place, Column.MEAN_ABS] > 0, "statistics of every step, whatever is saved"
+    assert last.statistics[place, Statistic.MEAN_ABS] > 0, "statistics of every step, whatever is saved"
     assert last.measures.tolist() == [0]
     assert followed.seen[:4] == ["begin 0", "batch of 1", "MSELoss_output_0", "end 0"]
     assert followed.seen[-1] == "end"

@@ -5,7 +5,7 @@ Weights are those before the call. Gradients are those of each backward, before 
 
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -133,8 +133,11 @@ class ModelCapture:
     def observe_loss(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         """Ignore it: only registered losses are observed."""
 
-    def before_backward(self, loss: torch.Tensor) -> None:
+    def before_backward(self, losses: Sequence[torch.Tensor]) -> None:
         """Ignore it: only registered losses are observed."""
+
+    def abandon_backward(self) -> None:
+        """Ignore it: there are no gradients to observe."""
 
     # Everything below runs inside a step.
 

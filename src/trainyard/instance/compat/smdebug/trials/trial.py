@@ -57,7 +57,7 @@ def create_trial(
 
 def profiler_error() -> SMDebugNotImplementedError:
     return SMDebugNotImplementedError(
-        "Profiler trials are not available: this version of Trainyard has the debugger, but not yet the profiler."
+        "Profiler trials are not available: read the profile of a job with smdebug.profiler, in a notebook."
     )
 
 

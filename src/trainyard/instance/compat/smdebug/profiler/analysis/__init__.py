@@ -1,0 +1,1 @@
+"""What notebooks compute and draw of a profile."""

@@ -1,0 +1,1 @@
+"""Tables of a profile, their statistics, and its timeline."""
