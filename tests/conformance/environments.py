@@ -20,12 +20,17 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "main": ("sagemaker==2.257.7", "boto3==1.44.0", "sagemaker-experiments==0.1.45", "awscli==1.46.2"),
     # simple-sagemaker calls a private function that sagemaker changed in 2.148, hence an environment of its own.
     "ssm": ("sagemaker==2.140.0", "simple-sagemaker==0.9.24", "boto3==1.44.0", "setuptools<70"),
+    # Version 3 has no estimators: ModelTrainer and remote functions are all that it shares with 2.257. Jobs of remote
+    # functions run in this environment too.
+    "sagemaker3": ("sagemaker==3.27.0", "boto3==1.44.0"),
     # The last minor versions before botocore spoke JSON to CloudWatch, and before checksums were on by default.
     "boto3-old": ("boto3==1.35.99",),
     "s3fs": ("s3fs==2026.9.0",),
     "obstore": ("obstore==0.12.1",),
     # Without TensorFlow, TensorBoard reads s3:// through boto3; pkg_resources left setuptools in version 81.
     "tensorboard": ("tensorboard==2.21.0", "boto3==1.44.0", "setuptools<81"),
+    # The peer of the tuning page in benchmarks/dashboard_peers.py.
+    "optuna-dashboard": ("optuna-dashboard==0.21.0", "optuna==5.0.0"),
     # AWS's own library for tensors. It declares none of the next three, and breaks with later versions of the others.
     "smdebug": (
         "smdebug==1.0.34",
@@ -58,6 +63,20 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "psutil==7.2.2",
         "sortedcontainers==2.4.0",
         "tqdm==4.70.1",
+    ),
+    # Peers of benchmarks/sampler.py and benchmarks/trace_tables.py.
+    "psutil": ("psutil==7.2.2",),
+    "torch-tb-profiler": ("torch-tb-profiler==0.4.3", "tensorboard==2.21.0", "pandas==2.3.3", "setuptools<81"),
+    # A kernel, the client that executes notebooks in it, and what our SDK imports; test_notebooks.py has it read src.
+    "jupyter": (
+        "ipykernel==7.4.0",
+        "ipython==9.18.1",
+        "nbclient==0.11.0",
+        "nbformat==5.11.1",
+        "botocore==1.44.0",
+        "regex==2026.11.15",
+        "cbor2==6.2.1",
+        "numpy==2.4.6",
     ),
     # For `make demo`; small, so that it installs quickly.
     "demo": ("awscli==1.46.2", "boto3==1.44.0"),

@@ -6,6 +6,7 @@ One flow per client is quick and part of `make test`; `make conformance` runs th
 import pytest
 
 from tests.conformance.conftest import Person
+from tests.conformance.environments import interpreter
 
 QUICK = [
     ("objects_with_boto3", "main"),
@@ -45,6 +46,15 @@ def test_a_client_works_over_https_and_trusts_the_exported_authority(
 def test_the_sagemaker_sdk_works_once_connected(person: Person) -> None:
     person.trainyard("connect", "--yes")
     person.run("session_with_sagemaker", "main", person.bare_environment())
+
+
+def test_doctor_tries_a_session_of_the_sagemaker_sdk(person: Person) -> None:
+    python = str(interpreter("main"))
+    # Without `connect`, the SDK would call Amazon: the trial stops before it does.
+    with pytest.raises(AssertionError, match="addresses"):
+        person.trainyard("doctor", "--sdk", "--python", python)
+    person.trainyard("connect", "--yes")
+    assert "list jobs" in person.trainyard("doctor", "--sdk", "--python", python)
 
 
 def test_the_sagemaker_sdk_trains_once_connected(person: Person) -> None:

@@ -34,7 +34,27 @@ def test_estimators_ask_for_the_same_jobs(tmp_path: Path) -> None:
         assert without(mine, unasked) == without(asked, unasked), name
 
 
-def asked_by(package: str, python: Path, home: Path) -> dict[str, Any]:
+@pytest.mark.slow
+def test_the_profiler_is_asked_for_the_same(tmp_path: Path) -> None:
+    theirs = asked_by("sagemaker", interpreter("main"), tmp_path, flow="profiling_of_estimators")
+    ours = asked_by("trainyard", Path(sys.executable), tmp_path, flow="profiling_of_estimators")
+    assert theirs.keys() == ours.keys()
+    for part, values in theirs.items():
+        mine = [without_the_report(value) for value in ours[part]]
+        assert [pair for pair in zip(values, mine, strict=True) if pair[0] != pair[1]] == [], part
+
+
+def without_the_report(value: Any) -> Any:
+    """Leave out the rule that ours asks for if the user names none, as earlier versions of the SDK did."""
+    if not isinstance(value, dict) or "ProfilerRuleConfigurations" not in value:
+        return value
+    rules = value["ProfilerRuleConfigurations"]
+    others = [rule for rule in rules if not rule["RuleConfigurationName"].startswith("ProfilerReport-")]
+    rest = {name: each for name, each in value.items() if name != "ProfilerRuleConfigurations"}
+    return rest | ({"ProfilerRuleConfigurations": others} if others else {})
+
+
+def asked_by(package: str, python: Path, home: Path, *, flow: str = "requests_of_estimators") -> dict[str, Any]:
     config = home / "config.yaml"
     config.write_text(OPT_OUT)
     variables = {
@@ -44,7 +64,7 @@ def asked_by(package: str, python: Path, home: Path) -> dict[str, Any]:
         "SAGEMAKER_SUPPRESS_V2_WARNING": "1",
     }
     run = subprocess.run(
-        [python, FLOWS / "requests_of_estimators.py", package],
+        [python, FLOWS / f"{flow}.py", package],
         env=variables,
         cwd=home,
         capture_output=True,

@@ -31,6 +31,22 @@ IMAGES: list[dict[str, str]] = [
     {"framework": "xgboost", "version": "1.7-1"},
     {"framework": "sklearn", "version": "1.2-1"},
     *(
+        {
+            "framework": "huggingface",
+            "version": version,
+            "base_framework_version": base,
+            "py_version": python,
+            "instance_type": "ml.g4dn.xlarge",
+            "image_scope": "training",
+        }
+        for version, base, python in (
+            ("4.56.2", "pytorch2.8.0", "py312"),
+            ("4.36", "pytorch2.1", "py310"),
+            ("4.10.2", "pytorch1.8.1", "py36"),
+            ("4.17", "tensorflow2.6", "py38"),
+        )
+    ),
+    *(
         {"framework": framework, "version": version, "instance_type": kind, "image_scope": scope}
         for framework, version in (("pytorch", "1.9"), ("pytorch", "2.3.0"), ("tensorflow", "2.12"))
         for kind in ("ml.m5.large", "ml.g4dn.xlarge", "ml.p3.2xlarge", "local", "local_gpu")
@@ -51,7 +67,7 @@ Asked = list[tuple[str, dict[str, Any]]]
 
 def main(package: str) -> None:
     asked: Asked = []
-    session = _sagemaker_session(asked) if package == "sagemaker" else _trainyard_session(asked)
+    session = sagemaker_session(asked) if package == "sagemaker" else trainyard_session(asked)
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "src")
         source.mkdir()
@@ -74,6 +90,9 @@ def _estimators(package: str, session: Any, source: str) -> list[tuple[str, Any,
     estimators, inputs = (importlib.import_module(f"{package}.{module}") for module in ("estimator", "inputs"))
     torch = importlib.import_module(f"{package}.pytorch").PyTorch
     tensorflow = importlib.import_module(f"{package}.tensorflow").TensorFlow
+    huggingface = importlib.import_module(f"{package}.huggingface").HuggingFace
+    sklearn = importlib.import_module(f"{package}.sklearn").SKLearn
+    xgboost = importlib.import_module(f"{package}.xgboost").XGBoost
     image = f"433757028032.dkr.ecr.{REGION}.amazonaws.com/image-classification:1"
     plain = {"role": ROLE, "sagemaker_session": session, "source_dir": source, "entry_point": "train.py"}
     algorithm = estimators.Estimator(
@@ -181,6 +200,41 @@ def _estimators(package: str, session: Any, source: str) -> list[tuple[str, Any,
                 distribution={"parameter_server": {"enabled": True}},
             ),
             None,
+        ),
+        (
+            "transformers",
+            huggingface(
+                **plain,
+                py_version="py311",
+                transformers_version="4.49.0",
+                pytorch_version="2.5.1",
+                instance_count=2,
+                instance_type="ml.p3.16xlarge",
+                hyperparameters={"model_name": "distilbert-base-uncased", "epochs": 1},
+                distribution={"torch_distributed": {"enabled": True}},
+            ),
+            {"train": "s3://bucket/train"},
+        ),
+        (
+            "scikit-learn",
+            sklearn(
+                "train.py", "1.2-1", "py3", source, role=ROLE, sagemaker_session=session, instance_type="ml.m5.large"
+            ),
+            "s3://bucket/d",
+        ),
+        (
+            "boosting",
+            xgboost(
+                "train.py",
+                "1.7-1",
+                source,
+                {"max_depth": 5, "objective": "reg:squarederror"},
+                role=ROLE,
+                sagemaker_session=session,
+                instance_count=2,
+                instance_type="ml.m5.large",
+            ),
+            {"train": inputs.TrainingInput("s3://bucket/d", content_type="text/csv")},
         ),
         (
             "isolated",
@@ -338,7 +392,8 @@ def _regions(image: dict[str, str]) -> list[str]:
     return ["eu-west-1"] if image["framework"] == "lda" else [REGION]
 
 
-def _sagemaker_session(asked: Asked) -> Any:
+def sagemaker_session(asked: Asked) -> Any:
+    """Return a session of the sagemaker SDK that records calls."""
     import boto3
     import botocore.client
     import sagemaker
@@ -353,7 +408,8 @@ def _sagemaker_session(asked: Asked) -> Any:
     )
 
 
-def _trainyard_session(asked: Asked) -> Any:
+def trainyard_session(asked: Asked) -> Any:
+    """Return a session of the trainyard SDK that records calls."""
     from trainyard.session import Session
 
     class Api:

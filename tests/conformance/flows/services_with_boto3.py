@@ -1,4 +1,4 @@
-"""The small services with boto3: identity, roles, log events, metrics, tags, and image repositories."""
+"""The small services with boto3: identity, roles, log events, metrics, tags, image repositories, and keys."""
 
 import json
 import time
@@ -25,6 +25,7 @@ def main() -> None:
     log_events()
     metrics()
     repositories(account)
+    keys(account)
 
 
 def identity() -> str:
@@ -63,12 +64,40 @@ def repositories(account: str) -> None:
     ecr.delete_repository(repositoryName=name)
 
 
+def keys(account: str) -> None:
+    kms, s3, name = boto3.client("kms"), boto3.client("s3"), f"alias/{uuid.uuid4().hex[:12]}"
+    made = kms.create_key(Description="for a test", Tags=[{"TagKey": "team", "TagValue": "red"}])["KeyMetadata"]
+    assert made["Arn"].split(":")[2:5:2] == ["kms", account]
+    kms.create_alias(AliasName=name, TargetKeyId=made["KeyId"])
+    assert kms.describe_key(KeyId=name)["KeyMetadata"] == made
+    listed = [each for page in kms.get_paginator("list_aliases").paginate() for each in page["Aliases"]]
+    assert {each["AliasName"]: each.get("TargetKeyId") for each in listed}[name] == made["KeyId"]
+    data_key = kms.generate_data_key(KeyId=name, KeySpec="AES_256", EncryptionContext={"job": "a"})
+    opened = kms.decrypt(CiphertextBlob=data_key["CiphertextBlob"], EncryptionContext={"job": "a"})
+    assert opened["Plaintext"] == data_key["Plaintext"]
+    bucket = f"encrypted-{uuid.uuid4().hex[:12]}"
+    s3.create_bucket(Bucket=bucket)
+    put = s3.put_object(Bucket=bucket, Key="k", Body=b"text", ServerSideEncryption="aws:kms", SSEKMSKeyId=name)
+    assert put["SSEKMSKeyId"] == made["Arn"]
+    assert s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b"text"
+    kms.disable_key(KeyId=made["KeyId"])
+    assert code(lambda: s3.get_object(Bucket=bucket, Key="k")) == "KMS.DisabledException"
+    assert code(lambda: kms.decrypt(CiphertextBlob=data_key["CiphertextBlob"])) == "DisabledException"
+    assert code(lambda: kms.describe_key(KeyId=f"{name}-absent")) == "NotFoundException"
+    kms.schedule_key_deletion(KeyId=made["KeyId"], PendingWindowInDays=7)
+    assert kms.describe_key(KeyId=made["KeyId"])["KeyMetadata"]["KeyState"] == "PendingDeletion"
+
+
 def roles(account: str) -> None:
     iam = boto3.client("iam")
     name = f"role-{uuid.uuid4().hex[:12]}"
     made = iam.create_role(RoleName=name, AssumeRolePolicyDocument=TRUST, Description="for a test")["Role"]
     assert made["Arn"] == f"arn:aws:iam::{account}:role/{name}"
     got = iam.get_role(RoleName=name)["Role"]
+    question = {"PolicySourceArn": made["Arn"], "ActionNames": ["s3:PutObject", "ecr:GetAuthorizationToken"]}
+    pages = iam.get_paginator("simulate_principal_policy").paginate(**question, PaginationConfig={"PageSize": 1})
+    decisions = [each["EvalDecision"] for page in pages for each in page["EvaluationResults"]]
+    assert decisions == ["allowed", "allowed"]
     assert (got["Arn"], got["AssumeRolePolicyDocument"]) == (made["Arn"], json.loads(TRUST))
     assert name in [each["RoleName"] for page in iam.get_paginator("list_roles").paginate() for each in page["Roles"]]
     policy = "arn:aws:iam::aws:policy/AmazonSageMakerFullAccess"

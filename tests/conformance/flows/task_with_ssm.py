@@ -1,4 +1,5 @@
-"""A task with simple-sagemaker's command line: a script on one instance, and its logs, state and model downloaded."""
+"""A task with simple-sagemaker's command line: a script on one instance, and its logs, state and model downloaded,
+then again by `ssm data`."""
 
 import subprocess
 import sys
@@ -29,6 +30,10 @@ def main() -> None:
         # ssm unpacks model.tar.gz.
         assert (output / "model" / "weights.txt").read_text() == "0.5"
         assert (output / "state" / "step.txt").read_text() == "7"
+        fetched, task = Path(folder) / "fetched", ("-p", project, "-t", "task")
+        ssm("data", *task, "-o", fetched, "--download_state", "--download_model")
+        assert (fetched / "state" / "step.txt").read_text() == "7"
+        assert (fetched / "model" / "weights.txt").read_text() == "0.5"
 
 
 def ssm(*arguments: str | Path) -> None:

@@ -1,0 +1,1 @@
+"""Remote functions: a pickled call that a job runs."""
