@@ -37,7 +37,7 @@ def test_a_run_shows_the_plan_and_then_what_the_script_writes(trainyard: Command
     plan, _, life = run.stderr.partition('Training job "proj-a-first-')
     assert "script      train.py" in plan
     assert "1 x ml.m5.large" in plan
-    assert re.search(r"price +\$0\.\d+ per hour, at most \$\d+\.\d+ within the time limit", plan)
+    assert "price" not in plan
     assert "Completed" in life
 
 
@@ -102,7 +102,7 @@ def test_data_goes_in_and_results_come_out(trainyard: CommandLine) -> None:
         "open(os.path.join(os.environ['SM_OUTPUT_DATA_DIR'], 'o.txt'), 'w').write('output')\n"
     )
 
-    run = trainyard("run", script, "-i", "data", "FullyReplicated", "sub", "-d", "library", "-o", "results")
+    run = trainyard("run", script, "-i", "data", "FullyReplicated", "sub", "--dependencies", "library", "-o", "results")
 
     assert run.returncode == 0, run.stderr
     assert run.stdout == "imported content\n"
@@ -112,6 +112,21 @@ def test_data_goes_in_and_results_come_out(trainyard: CommandLine) -> None:
         assert [name for name in archive.getnames() if name.endswith("m.txt")]
     with tarfile.open(results / "output" / "output.tar.gz") as archive:
         assert [name for name in archive.getnames() if name.endswith("o.txt")]
+
+
+def test_a_script_gets_the_modules_beside_it_that_it_imports(trainyard: CommandLine) -> None:
+    (trainyard.folder / "nets").mkdir()
+    (trainyard.folder / "nets" / "layers.py").write_text("depth = 3")
+    trainyard.script("from nets import layers", "model.py")
+    trainyard.script("", "unrelated.py")
+    script = trainyard.script("import model, os; print(model.layers.depth, os.path.exists('unrelated.py'))")
+
+    run = trainyard("run", script)
+
+    assert run.returncode == 0, run.stderr
+    assert "with        model.py, nets/ (1 file)" in run.stderr
+    assert run.stdout == "3 False\n"
+    assert trainyard("run", script, "--script-only").returncode == 1
 
 
 def test_the_flags_of_ssm_reach_the_job(trainyard: CommandLine) -> None:
@@ -124,10 +139,12 @@ def test_the_flags_of_ssm_reach_the_job(trainyard: CommandLine) -> None:
 
     run = trainyard(
         *("run", "-p", "proj", "-t", "flags", "-e", script, "--iis", "more", brought, "ShardedByS3Key"),
-        *("--it", "ml.c5.xlarge", "--ic", "1", "-v", "7", "--no_spot", "--md", "x", "x=(.)", "--keep_alive", "60"),
+        *("--instance_type", "ml.c5.xlarge", "--ic", "1", "-v", "7", "--no_spot", "--md", "x", "x=(.)"),
+        *("--keep-alive", "60", "--prices"),
     )
 
     assert (run.returncode, run.stdout) == (0, "a.txt\n")
+    assert re.search(r"price +\$0\.\d+ per hour, at most \$\d+\.\d+ within the time limit", run.stderr)
     told = trainyard.read("describe", "proj-flags")
     resources, (channel,) = told["ResourceConfig"], told["InputDataConfig"]
     assert (resources["InstanceType"], resources["InstanceCount"], resources["VolumeSizeInGB"]) == (
@@ -160,15 +177,15 @@ def test_a_run_provides_inputs_by_their_modes_and_resumes_from_checkpoints_and_a
     brought = trainyard.read("describe", "unkept")["InputDataConfig"][0]["DataSource"]["S3DataSource"]["S3Uri"]
     kept = f"s3://{brought.split('/')[2]}/kept"
     words = (
-        *("run", script, "--iis", "data", brought, "--input_mode", "Pipe", "--checkpoint_s3_uri", kept),
-        *("--checkpoint_local_path", "/state", "--use_spot_instances", "--max_run_mins", "5"),
+        *("run", script, "--iis", "data", brought, "--input-mode", "Pipe", "--checkpoint-s3-uri", kept),
+        *("--checkpoint-local-path", "/state", "--use-spot-instances", "--max-run-mins", "5"),
     )
 
     run = trainyard(*words, "-t", "begun")
     assert (run.returncode, run.stdout) == (0, "0 content count\n"), run.stderr
     assert f"checkpoints {kept}" in run.stderr
     model = trainyard.read("describe", "begun")["ModelArtifacts"]["S3ModelArtifacts"]
-    again = trainyard(*words, "-t", "again", "--model_uri", model, "-o", "results", "--download_state")
+    again = trainyard(*words, "-t", "again", "--model-uri", model, "-o", "results", "--download-state")
 
     assert (again.returncode, again.stdout) == (0, "1 content model.tar.gz\n"), again.stderr
     results = trainyard.folder / "results"
@@ -232,39 +249,111 @@ def test_a_detached_run_prints_only_the_name(trainyard: CommandLine) -> None:
     assert (described["TrainingJobName"], described["TrainingJobStatus"]) == (name, "Completed")
 
 
+def test_a_detached_run_says_that_it_downloads_nothing(trainyard: CommandLine) -> None:
+    run = trainyard("run", trainyard.script("print('later')"), "--detach", "-o", "results")
+    assert run.returncode == 0
+    assert "Nothing is downloaded to results, because --detach does not wait for the results." in run.stderr
+
+
 @pytest.mark.flow
 def test_jobs_are_listed_described_and_removed(trainyard: CommandLine) -> None:
     script = trainyard.script("print('done')")
     for task in ("list-one", "list-two"):
         assert trainyard("run", script, "-t", task).returncode == 0
 
-    listed = trainyard.read("ls", "--name", "list-", "--status", "completed")["jobs"]
-    assert [job["name"].startswith(("list-two", "list-one")) for job in listed] == [True, True]
-    assert listed[0]["name"].startswith("list-two")
+    listed = trainyard.read("ls", "--name", "list-", "--status", "completed")["Jobs"]
+    assert [job["TrainingJobName"].startswith(("list-two", "list-one")) for job in listed] == [True, True]
+    assert listed[0]["TrainingJobName"].startswith("list-two")
     table = trainyard("ls", "-n", "1").stdout
-    assert table.count("\n") == 1
+    assert table.count("\n") == 2
+    assert table.startswith("job  ")
     described = trainyard("describe", "list-one").stdout
     assert "status          Completed" in described
     assert "Downloading" in described
     ambiguous = trainyard("describe", "list-")
     assert (ambiguous.returncode, "Several training jobs have names" in ambiguous.stderr) == (2, True)
 
-    assert trainyard("rm", "list-one", "list-two").returncode == 0
+    assert trainyard("rm", "list-*", "--status", "failed", "--yes").returncode == 0
+    unconfirmed = trainyard("rm", "list-*")
+    assert (unconfirmed.returncode, "Remove 2 training jobs" in unconfirmed.stderr) == (2, True)
+    removed = trainyard("rm", "list-*", "--older-than", "0s", "--yes", "--json", "TrainingJobStatus")
+    assert json.loads(removed.stdout)["Jobs"] == [{"TrainingJobStatus": "Completed"}] * 2
     assert trainyard("describe", "list-one").returncode == 4
-    assert trainyard.read("ls", "--name", "list-")["jobs"] == []
+    assert trainyard.read("ls", "--name", "list-")["Jobs"] == []
+
+
+def test_a_job_has_exactly_the_name_that_is_given(trainyard: CommandLine) -> None:
+    script = trainyard.script("print('named')")
+    assert trainyard("run", script, "--name", "exact-name").returncode == 0
+    assert trainyard.read("describe", "exact-name")["TrainingJobName"] == "exact-name"
+    again = trainyard("run", script, "--name", "exact-name")
+    assert (again.returncode, again.stdout) == (1, "")
+    assert again.stderr.startswith('error: There is already a training job named "exact-name".')
+    assert 'Did you mean "exact-name"?' in trainyard("logs", "exat-name").stderr
+
+
+def test_a_shell_completes_the_names_of_jobs(trainyard: CommandLine) -> None:
+    assert trainyard("run", trainyard.script("print('done')"), "--name", "complete-me").returncode == 0
+    trainyard.environment |= {
+        "_TRAINYARD_COMPLETE": "bash_complete",
+        "COMP_WORDS": "trainyard logs -f comp",
+        "COMP_CWORD": "3",
+    }
+    assert trainyard().stdout.split() == ["plain,complete-me"]
+
+
+def test_a_yard_elsewhere_is_named_by_its_address(trainyard: CommandLine, yard: RunningYard) -> None:
+    assert trainyard("run", trainyard.script("print('there')"), "--name", "elsewhere").returncode == 0
+    anna = json.loads(trainyard("user", "add", "remote", "--json").stdout)["Variables"]
+    keys = {name: anna[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")}
+    trainyard.environment["TRAINYARD_HOME"] = str(trainyard.folder / "none")
+    refused = trainyard("ls", "--endpoint", "http://127.0.0.1:9")
+    assert (refused.returncode, "There are no keys for http://127.0.0.1:9" in refused.stderr) == (5, True)
+    trainyard.environment |= keys
+    assert trainyard("logs", "elsewhere", "--endpoint", yard.http).returncode == 4
+    trainyard.environment["TRAINYARD_ENDPOINT"] = yard.http
+    assert trainyard("status").stdout.startswith(f"endpoint  {yard.http}\n")
+    assert trainyard.read("ls")["Jobs"] == []
+    assert trainyard("status", "--endpoint", "http://127.0.0.1:9").returncode == 4
+
+
+def test_a_run_prints_its_result_as_json(trainyard: CommandLine) -> None:
+    script = trainyard.script("print('to stderr')")
+    fields = "TrainingJobStatus,FailureReason"
+    run = trainyard("run", script, "--json", fields)
+    assert json.loads(run.stdout) == {"TrainingJobStatus": "Completed", "FailureReason": None}
+    assert "to stderr\n" in run.stderr
+    detached = json.loads(trainyard("run", script, "--detach", "--json").stdout)
+    assert trainyard("logs", "-f", detached["TrainingJobName"]).stdout == "to stderr\n"
+
+
+def test_a_run_on_a_terminal_shows_its_statuses_and_leaves_the_log_as_it_is(trainyard: CommandLine) -> None:
+    script = trainyard.script("print('[bold]not markup[/bold]', flush=True)")
+    with trainyard.terminal("run", script) as terminal:
+        terminal.read_until("Pending")
+        terminal.read_until("[bold]not markup[/bold]\r\n")
+        terminal.read_until("Completed")
+        terminal.read_to_end()
+    assert terminal.exit_code == 0
 
 
 def test_metrics_are_shown_and_can_be_read_again(trainyard: CommandLine) -> None:
     script = trainyard.script("for loss in (3, 1, 2): print(f'loss: {loss} other: {loss * 10}')")
     assert trainyard("run", script, "--md", "loss", "loss: ([0-9.]+)", "-t", "measured").returncode == 0
 
-    (metric,) = trainyard.read("metrics", "measured")["metrics"]
-    assert (metric["name"], metric["count"], metric["last"], metric["min"], metric["max"]) == ("loss", 3, 2, 1, 3)
-    (anew,) = trainyard.read("metrics", "measured", "--define", "other=other: ([0-9.]+)")["metrics"]
-    assert (anew["name"], anew["count"], anew["last"], anew["max"]) == ("other", 3, 20, 30)
+    (metric,) = trainyard.read("metrics", "measured")["Metrics"]
+    assert (metric["MetricName"], metric["SampleCount"], metric["Value"], metric["Minimum"], metric["Maximum"]) == (
+        "loss",
+        3,
+        2,
+        1,
+        3,
+    )
+    (anew,) = trainyard.read("metrics", "measured", "--define", "other=other: ([0-9.]+)")["Metrics"]
+    assert (anew["MetricName"], anew["SampleCount"], anew["Value"], anew["Maximum"]) == ("other", 3, 20, 30)
     read = trainyard.read("metrics", "measured", "--define", "other=other: ([0-9.]+)", "--define", "word=(loss|none)")
-    assert [metric["name"] for metric in read["metrics"]] == ["other"]
-    assert read["notes"] == [
+    assert [metric["MetricName"] for metric in read["Metrics"]] == ["other"]
+    assert read["Notes"] == [
         'Metric word captured something that is not a finite number 3 times, such as "loss".',
     ]
     broken = trainyard("metrics", "measured", "--define", "other=([")
@@ -276,9 +365,9 @@ def test_a_metric_is_read_from_a_job_that_still_writes(trainyard: CommandLine) -
     run = trainyard.start("run", script, "-t", "drawing")
     until_line(run, "30%")
 
-    (metric,) = trainyard.read("metrics", "drawing", "--define", "progress=([0-9]+)%")["metrics"]
+    (metric,) = trainyard.read("metrics", "drawing", "--define", "progress=([0-9]+)%")["Metrics"]
 
-    assert (metric["count"], metric["last"], metric["min"]) == (3, 30, 10)
+    assert (metric["SampleCount"], metric["Value"], metric["Minimum"]) == (3, 30, 10)
     assert trainyard("stop", "drawing", "--wait").returncode == 0
     run.communicate(timeout=LIMIT_S)
 
@@ -291,7 +380,7 @@ def test_logs_of_several_instances_are_distinguishable(trainyard: CommandLine) -
 
     assert trainyard("logs", "several", "--instance", "algo-2", "--tail", "1").stdout == "from algo-2\n"
     lines = [json.loads(line) for line in trainyard("logs", "several", "--json").stdout.splitlines()]
-    assert [(line["instance"], line["message"]) for line in lines] == [
+    assert [(line["Instance"], line["Message"]) for line in lines] == [
         ("algo-1", "first"),
         ("algo-1", "from algo-1"),
         ("algo-2", "first"),
@@ -349,7 +438,7 @@ def test_the_yard_can_be_looked_at_once_and_watched(trainyard: CommandLine) -> N
     assert [line.split()[0] for line in look.splitlines()[1:5]] == ["slots", "cpu", "memory", "queue"]
     # Without a terminal, it prints the state once.
     assert trainyard("top").stdout.splitlines()[0].startswith("trainyard ")
-    assert trainyard.read("top")["SlotsInUse"] == trainyard.read("status")["yard"]["SlotsInUse"] == 1
+    assert trainyard.read("top")["SlotsInUse"] == trainyard.read("status")["Yard"]["SlotsInUse"] == 1
     with trainyard.terminal("top", "--interval", "0.2") as terminal:
         terminal.read_until("watched-")
         terminal.read_until("\x1b[H")
@@ -365,9 +454,9 @@ def test_the_yard_can_be_looked_at_once_and_watched(trainyard: CommandLine) -> N
 def test_a_user_reaches_only_their_own_jobs(trainyard: CommandLine) -> None:
     assert trainyard("run", trainyard.script("print('mine')"), "-t", "private").returncode == 0
     anna = json.loads(trainyard("user", "add", "anna", "--json").stdout)
-    trainyard.environment |= anna["variables"]
+    trainyard.environment |= anna["Variables"]
 
-    assert trainyard.read("ls")["jobs"] == []
+    assert trainyard.read("ls")["Jobs"] == []
     assert trainyard("logs", "private").returncode == 4
     assert trainyard("run", trainyard.script("print('hers')")).stdout == "hers\n"
     trainyard.environment["AWS_SECRET_ACCESS_KEY"] = "wrong"
@@ -378,29 +467,29 @@ def test_a_user_reaches_only_their_own_jobs(trainyard: CommandLine) -> None:
     ("arguments", "code", "said"),
     [
         (("run",), 2, "The script is missing"),
-        (("run", "missing.py"), 1, 'entry_point "missing.py" does not exist'),
+        (("run", "missing.py"), 2, 'no script "missing.py"'),
         (("run", "train.py", "-i", "nowhere"), 2, "neither a local file or folder nor an S3 location"),
         (("run", "train.py", "--", "--flag"), 2, '"--flag" is not a hyperparameter'),
-        (("run", "train.py", "--image_uri", "nothing/known:1"), 1, "images map"),
-        (("run", "train.py", "--it", "ml.unknown.large"), 1, "ml.unknown.large"),
-        (("run", "train.py", "--max_wait_mins", "5"), 2, "--max_wait_mins is only for spot jobs"),
+        (("run", "train.py", "--image-uri", "nothing/known:1"), 1, "images map"),
+        (("run", "train.py", "--it", "ml.unknown.large"), 2, "ml.unknown.large"),
+        (("run", "train.py", "--max-wait-mins", "5"), 2, "--max-wait-mins is only for spot jobs"),
         (
-            ("run", "train.py", "--use_spot_instances", "--max_run_mins", "9", "--max_wait_mins", "5"),
+            ("run", "train.py", "--use-spot-instances", "--max-run-mins", "9", "--max-wait-mins", "5"),
             2,
-            "--max_wait_mins is 5 and --max_run_mins 9; waiting includes the run",
+            "--max-wait-mins is 5 and --max-run-mins 9; waiting includes the run",
         ),
-        (("run", "train.py", "--input_mode", "fastfile"), 2, "'fastfile' is not one of 'File', 'FastFile', 'Pipe'"),
+        (("run", "train.py", "--input-mode", "fastfile"), 2, "'fastfile' is not one of 'File', 'FastFile', 'Pipe'"),
         (("run", "train.py", "--iis", "train", "s3://nowhere/at/all"), 1, 'The bucket "nowhere"'),
-        (("run", "train.py", "--checkpoint_s3_uri", "s3://nowhere/kept"), 1, "CheckpointConfig.S3Uri does not exist"),
-        (("run", "train.py", "--checkpoint_s3_uri", "kept"), 1, "it must be a location on S3"),
+        (("run", "train.py", "--checkpoint-s3-uri", "s3://nowhere/kept"), 1, "CheckpointConfig.S3Uri does not exist"),
+        (("run", "train.py", "--checkpoint-s3-uri", "kept"), 1, "it must be a location on S3"),
         (
-            ("run", "train.py", "--checkpoint_local_path", "/kept"),
+            ("run", "train.py", "--checkpoint-local-path", "/kept"),
             1,
             "without a checkpoint_s3_uri nothing in it is saved",
         ),
-        (("run", "train.py", "--model_uri", "model.tar.gz"), 1, 'model_uri is "model.tar.gz"; it must be a location'),
-        (("run", "train.py", "--download_state"), 2, "--download_state needs -o"),
-        (("run", "train.py", "--download_state", "-o", "x"), 2, "set their location with --checkpoint_s3_uri"),
+        (("run", "train.py", "--model-uri", "model.tar.gz"), 1, 'model_uri is "model.tar.gz"; it must be a location'),
+        (("run", "train.py", "--download-state"), 2, "--download-state needs -o"),
+        (("run", "train.py", "--download-state", "-o", "x"), 2, "set their location with --checkpoint-s3-uri"),
         (("logs", "no-such-job"), 4, "There is no training job named"),
     ],
 )
@@ -416,7 +505,7 @@ def test_failures_have_messages_and_exit_codes(
 @pytest.mark.parametrize(
     ("given", "code", "said"),
     [
-        ("torchdistributed", 1, "distribution has torchdistributed; it can have mpi"),
+        ("torchdistributed", 2, "distribution has torchdistributed; it can have mpi"),
         ("[1]", 2, "must be a name or a JSON object"),
         ("{x", 2, "neither a name, such as torch_distributed, nor JSON"),
     ],
@@ -424,6 +513,6 @@ def test_failures_have_messages_and_exit_codes(
 def test_a_distribution_that_nobody_knows_is_refused_before_anything_is_sent(
     trainyard: CommandLine, given: str, code: int, said: str
 ) -> None:
-    run = trainyard("run", "train.py", "--distribution", given)
+    run = trainyard("run", trainyard.script("print('never')"), "--distribution", given)
     assert (run.returncode, run.stdout) == (code, "")
     assert said in run.stderr

@@ -6,13 +6,18 @@ import sys
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 from trainyard import __version__
-from trainyard.cli.terminal.console import say, write_examples
+from trainyard.cli.terminal.console import CONTEXT_SETTINGS, say, write_examples
 from trainyard.cli.terminal.failure import ExitCode, Failure, exit_code
 from trainyard.foundation.errors import TrainyardError
+from trainyard.foundation.extras import extra_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +33,21 @@ COMMANDS = {
     "up": CommandEntry("yard.up", "Start a yard."),
     "down": CommandEntry("yard.down", "Stop the yard."),
     "status": CommandEntry("yard.status", "Show whether a yard is running, and its resources."),
+    "init": CommandEntry("run.init", "Write a small project to start from."),
     "run": CommandEntry("run.command", "Train a script."),
     "tune": CommandEntry("tuning.tune", "Tune the hyperparameters of a script."),
     "ls": CommandEntry("jobs.ls", "List training jobs."),
     "describe": CommandEntry("jobs.describe", "Show all details of a training job."),
     "logs": CommandEntry("jobs.logs", "Show the log of a training job."),
     "metrics": CommandEntry("jobs.metrics", "Show the metrics of a training job."),
+    "tensorboard": CommandEntry("jobs.tensorboard", "Start TensorBoard on the files of training jobs."),
+    "compare": CommandEntry("jobs.compare", "Show in what training jobs differ."),
     "rules": CommandEntry("debugger.rules", "Show debugger rules, and evaluate them again."),
+    "profile": CommandEntry("profiling.profile", "Show where the time of a training job goes."),
+    "advise": CommandEntry("profiling.advise", "Show what to change in a training job, and measure the gain."),
     "tensors": CommandEntry("debugger.tensors", "Show, compare and export the tensors of jobs."),
     "replay": CommandEntry("debugger.replay", "Replay a recorded step of a job."),
+    "open": CommandEntry("yard.open_dashboard", "Open the dashboard in a browser."),
     "top": CommandEntry("yard.top", "Watch the jobs and the machine."),
     "stop": CommandEntry("jobs.stop", "Stop training jobs."),
     "interrupt": CommandEntry("jobs.spot", "Interrupt a spot job."),
@@ -46,14 +57,21 @@ COMMANDS = {
     "env": CommandEntry("yard.shell", "Print the exports that make AWS clients use the yard."),
     "connect": CommandEntry("yard.connect", "Make AWS clients and the sagemaker SDK use the yard."),
     "disconnect": CommandEntry("yard.connect", "Restore the files that `connect` replaced."),
+    "login": CommandEntry("yard.login", "Log in to a yard on another machine."),
+    "logout": CommandEntry("yard.login", "Forget a yard on another machine."),
+    "yards": CommandEntry("yard.login", "Show the yards you have logged in to, and choose one."),
     "user": CommandEntry("admin.user", "Add, list and remove users."),
     "quota": CommandEntry("admin.quota", "Limit the instances and the storage of users."),
     "images": CommandEntry("admin.images", "Map images to Python interpreters or to container images."),
     "engines": CommandEntry("admin.engines", "Show the engines and which jobs they run."),
+    "config": CommandEntry("yard.config", "Show and change the settings of the yard."),
+    "df": CommandEntry("yard.df", "Show what uses the disk, by user and job."),
     "backup": CommandEntry("yard.maintenance", "Back up all data of the yard."),
     "restore": CommandEntry("yard.maintenance", "Restore a backup to an empty home folder."),
     "gc": CommandEntry("yard.maintenance", "Remove unused data."),
     "doctor": CommandEntry("yard.doctor", "Check this machine and the home folder."),
+    "upgrade-check": CommandEntry("yard.upgrade_check", "Check whether this version can open the home folder."),
+    "service": CommandEntry("yard.service", "Start the yard with the machine, by systemd."),
     "completion": CommandEntry("yard.shell", "Print the completion script of a shell."),
 }
 
@@ -78,10 +96,22 @@ SYNONYMS = {
     "get": "describe",
     "cancel": "stop",
     "kill": "stop",
+    "diff": "compare",
     "delete": "rm",
     "remove": "rm",
+    "upgrade": "upgrade-check",
+    "systemd": "service",
+    "du": "df",
+    "settings": "config",
+    "set": "config",
+    "new": "init",
+    "create": "init",
+    "profiler": "profile",
+    "advice": "advise",
     "nodes": "engines",
     "queue": "top",
+    "dashboard": "open",
+    "ui": "open",
 }
 
 
@@ -95,9 +125,17 @@ class LazyGroup(click.Group):
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return None
-        command = getattr(importlib.import_module(f"trainyard.cli.{entry.module}"), cmd_name)
+        command = getattr(importlib.import_module(f"trainyard.cli.{entry.module}"), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command), f"trainyard.cli.{entry.module} has no command {cmd_name}"
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list["CompletionItem[str]"]:
+        """Complete the commands without importing them, and the options."""
+        from click.shell_completion import CompletionItem
+
+        names = [name for name in COMMANDS if name.startswith(incomplete)]
+        commands = [CompletionItem(name, help=COMMANDS[name].summary) for name in names]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
         """List the commands without importing them."""
@@ -114,6 +152,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command. Errors are printed here, where the context knows whether to use colour."""
+        ctx.color = _wants_color(ctx.params["color"], ctx.obj or {})
         try:
             return super().invoke(ctx)
         except (click.exceptions.Exit, click.Abort, BrokenPipeError):
@@ -131,7 +170,7 @@ class LazyGroup(click.Group):
     cls=LazyGroup,
     name="trainyard",
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={**CONTEXT_SETTINGS, "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="trainyard")
 @click.option(
@@ -139,15 +178,17 @@ class LazyGroup(click.Group):
 )
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.pass_context
-def trainyard(ctx: click.Context, color: str, debug: bool) -> None:  # noqa: ARG001 - read from the context
+def trainyard(ctx: click.Context, color: str, debug: bool) -> None:  # noqa: ARG001 - `invoke` reads them
     """A managed training service on your own machines with the Amazon SageMaker API."""
-    ctx.color = _wants_color(color, ctx.obj or {})
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
 
 def main() -> None:
     """Run one command and exit with its exit code."""
+    # botocore would load the native library of the CRT, which takes a third of the time of a short command. It does
+    # without, as nothing here needs what that adds.
+    sys.modules.setdefault("awscrt.auth", None)  # type: ignore[arg-type]
     sys.exit(run(sys.argv[1:], os.environ))
 
 
@@ -164,7 +205,9 @@ def run(arguments: list[str], environment: Mapping[str, str]) -> int:
         return ExitCode.INTERRUPTED
     # Raised for the arguments before the command.
     except click.ClickException as error:
-        return _report(error, show_traceback=False)
+        with click.Context(trainyard) as ctx:
+            ctx.color = _wants_color("auto", environment)
+            return _report(error, show_traceback=False)
     return result if isinstance(result, int) else ExitCode.OK
 
 
@@ -182,7 +225,7 @@ def _report(error: Exception, *, show_traceback: bool) -> int:
         traceback.print_exception(error)
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "trainyard"
-        _print_error(error.format_message(), next_step=f"{path} -h")
+        _print_error(_usage_text(error), next_step=f"{path} -h")
         return ExitCode.USAGE
     if isinstance(error, click.ClickException):
         _print_error(error.format_message())
@@ -193,6 +236,9 @@ def _report(error: Exception, *, show_traceback: bool) -> int:
     if isinstance(error, TrainyardError):
         _print_error(error.message, why=str(error.__cause__ or ""))
         return exit_code(error)
+    if isinstance(error, ModuleNotFoundError) and (missing := extra_of(error)):
+        _print_error(missing.message)
+        return ExitCode.FAILED
     if isinstance(error, OSError) and error.filename:
         _print_error(f"{error.filename}: {error.strerror}.")
         return ExitCode.FAILED
@@ -202,6 +248,16 @@ def _report(error: Exception, *, show_traceback: bool) -> int:
         next_step=f"trainyard --debug {' '.join(sys.argv[1:])}",
     )
     return ExitCode.FAILED
+
+
+def _usage_text(error: click.UsageError) -> str:
+    """Return click's message in the words and the form of the other messages: one line, without names of types."""
+    text = " ".join(error.format_message().split())
+    return (
+        text.replace("is not a valid integer range.", "is not a whole number.")
+        .replace("is not a valid integer.", "is not a whole number.")
+        .replace("is not a valid float range.", "is not a number.")
+    )
 
 
 def _print_error(what: str, *, why: str = "", next_step: str = "") -> None:
@@ -216,6 +272,6 @@ def _wants_color(choice: str, environment: Mapping[str, str]) -> bool | None:
     """Return whether to use colour; None to use it only on a terminal."""
     if choice != "auto":
         return choice == "always"
-    if environment.get("NO_COLOR"):
+    if environment.get("NO_COLOR") or environment.get("TERM") == "dumb":
         return False
     return True if environment.get("FORCE_COLOR") else None

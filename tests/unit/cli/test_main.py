@@ -39,6 +39,13 @@ def test_every_command_has_help_with_a_summary_and_examples(trainyard: Trainyard
     assert without_examples <= set(GROUPS)
 
 
+def test_the_summaries_of_a_group_are_whole_sentences(trainyard: Trainyard) -> None:
+    for group in ("user", "images", "yards", "tune", "tensors"):
+        listed = trainyard(group, "-h").out.partition("Commands:")[2]
+        assert listed
+        assert "..." not in listed
+
+
 def test_an_unknown_command_is_a_usage_error_that_says_what_to_type(trainyard: Trainyard) -> None:
     result = trainyard("upp")
 
@@ -57,6 +64,21 @@ def test_an_unknown_command_has_a_guess_at_what_was_meant(trainyard: Trainyard, 
 def test_synonyms_are_not_commands_and_lead_to_commands() -> None:
     assert not main.SYNONYMS.keys() & main.COMMANDS.keys()
     assert set(main.SYNONYMS.values()) <= main.COMMANDS.keys()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("ls", "-n", "x"), "'x' is not a whole number."),
+        (("run", "train.py", "-v", "x"), "'x' is not a whole number."),
+        (("top", "--interval", "x"), "'x' is not a number."),
+        (("completion",), "Choose from: bash, zsh, fish"),
+    ],
+)
+def test_a_usage_error_is_one_line_in_plain_words(trainyard: Trainyard, arguments: tuple[str, ...], said: str) -> None:
+    result = trainyard(*arguments)
+    assert result.code == 2
+    assert said in result.err.splitlines()[0]
 
 
 def test_an_unknown_option_points_to_the_help_of_its_command(trainyard: Trainyard) -> None:

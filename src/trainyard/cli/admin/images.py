@@ -5,11 +5,22 @@ from pathlib import Path
 
 import click
 
-from trainyard.cli.terminal.console import CommandWithExamples, home_option, json_option, print_json, say, select_home
+from trainyard.cli.completion.values import complete_mapped_images
+from trainyard.cli.terminal.console import (
+    CommandGroup,
+    CommandWithExamples,
+    home_option,
+    json_option,
+    result_option,
+    say,
+    select_home,
+)
+from trainyard.cli.terminal.json_output import JsonFields, print_json
+from trainyard.cli.terminal.tables import print_table
 from trainyard.cli.yard.maintenance import maintain
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup)
 def images() -> None:
     """Map images to Python interpreters or to container images."""
 
@@ -17,16 +28,17 @@ def images() -> None:
 @images.command(cls=CommandWithExamples, examples=("trainyard images ls", "trainyard images ls --json"))
 @home_option
 @json_option
-def ls(folder: Path | None, as_json: bool) -> None:
+def ls(folder: Path | None, as_json: JsonFields | None) -> None:
     """List the mapped images. Other framework images use the Python of the yard."""
     mapped = maintain("images", select_home(folder))
     if as_json:
-        print_json(mapped)
+        rows = [{"Image": image, "Target": target} for image, target in mapped["images"].items()]
+        print_json({"Images": rows}, as_json, items="Images")
         return
-    for image, target in mapped["images"].items():
-        click.echo(f"{image:<40}  {target}")
     if not mapped["images"]:
         say("No images are mapped.")
+        return
+    print_table(("image", "target"), list(mapped["images"].items()))
 
 
 @images.command(
@@ -42,7 +54,10 @@ def ls(folder: Path | None, as_json: bool) -> None:
 @click.argument("python", type=click.Path(path_type=Path), required=False)
 @click.option("--container", metavar="LOCAL_IMAGE", help="A local container image of podman or docker.")
 @home_option
-def map_image(image: str, python: Path | None, container: str | None, folder: Path | None) -> None:
+@result_option("Image", "Target")
+def map_image(
+    image: str, python: Path | None, container: str | None, folder: Path | None, as_json: JsonFields | None
+) -> None:
     """Run jobs of IMAGE with the interpreter PYTHON, or in a container image.
 
     The registry in the name of the image is ignored.
@@ -53,15 +68,22 @@ def map_image(image: str, python: Path | None, container: str | None, folder: Pa
         maintain("images", select_home(folder), "--map", image, str(python.expanduser().absolute()))
     else:
         maintain("images", select_home(folder), "--map-container", image, str(container))
+    if as_json:
+        print_json({"Image": image, "Target": str(python.expanduser().absolute()) if python else container}, as_json)
+        return
     say(f"Jobs of {image} now run {f'with {python}' if python else f'in {container}'}.")
 
 
 @images.command(cls=CommandWithExamples, examples=("trainyard images rm my-algorithm",))
-@click.argument("image")
+@click.argument("image", shell_complete=complete_mapped_images)
 @home_option
-def rm(image: str, folder: Path | None) -> None:
+@result_option("Image")
+def rm(image: str, folder: Path | None, as_json: JsonFields | None) -> None:
     """Remove the mapping of IMAGE."""
     maintain("images", select_home(folder), "--unmap", image)
+    if as_json:
+        print_json({"Image": image}, as_json)
+        return
     say(f"{image} is no longer mapped.")
 
 
@@ -82,7 +104,15 @@ def rm(image: str, folder: Path | None) -> None:
 @click.argument("source", metavar="FOLDER", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.argument("options", nargs=-1)
 @home_option
-def build(name: str, file: Path | None, source: Path, options: Sequence[str], folder: Path | None) -> None:
+@result_option("Image", "Target")
+def build(
+    name: str,
+    file: Path | None,
+    source: Path,
+    options: Sequence[str],
+    folder: Path | None,
+    as_json: JsonFields | None,
+) -> None:
     """Build a Dockerfile with podman or docker, and map NAME to the image.
 
     FROM can name an image that is mapped to a local container image. OPTIONS are passed to the build command of podman
@@ -91,4 +121,7 @@ def build(name: str, file: Path | None, source: Path, options: Sequence[str], fo
     named = ["--file", str(file)] if file else []
     passed = [f"--option={option}" for option in options]
     built = maintain("images", select_home(folder), "--build", name, str(source), *named, *passed)["built"]
+    if as_json:
+        print_json({"Image": name, "Target": built}, as_json)
+        return
     say(f"Jobs of {name} now run in {built}.")

@@ -1,13 +1,25 @@
 """`trainyard quota`: limit the instances and the storage of users."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
+from trainyard.cli.completion.values import complete_instance_types
 from trainyard.cli.jobs.lookup import open_api, to_json
-from trainyard.cli.terminal.console import CommandWithExamples, home_option, json_option, print_json, say, size_text
+from trainyard.cli.terminal.console import (
+    CommandGroup,
+    CommandWithExamples,
+    json_option,
+    result_option,
+    say,
+    size_text,
+    yard_option,
+)
+from trainyard.cli.terminal.json_output import JsonFields, print_json
+from trainyard.cli.terminal.tables import Column, Row, print_table
 
 _UNITS = {"": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]IB)?B?", re.IGNORECASE)
@@ -25,12 +37,15 @@ class _SizeParameter(click.ParamType[int]):
         return int(float(match[1]) * _UNITS[(match[2] or "").upper()])
 
 
+_COLUMNS = ("user", "type", "kind", Column("limit", "right"), Column("in use", "right"))
+_STORAGE_COLUMNS = ("user", Column("storage", "right"), Column("in use", "right"))
+
 _user = click.argument("user_name", metavar="USER")
-_type = click.argument("instance_type", metavar="TYPE")
+_type = click.argument("instance_type", metavar="TYPE", shell_complete=complete_instance_types)
 _spot = click.option("--spot", is_flag=True, help="For spot instances. Without it: for on-demand instances.")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup)
 def quota() -> None:
     """Limit how many instances users can have at the same time, and how much they can store. Default: no limit."""
 
@@ -40,22 +55,24 @@ def quota() -> None:
     examples=("trainyard quota ls", "trainyard quota ls --user anna", "trainyard quota ls --json"),
 )
 @click.option("--user", "user_name", metavar="USER", help="Only the quotas of one user.")
-@home_option
+@yard_option
 @json_option
-def ls(user_name: str | None, folder: Path | None, as_json: bool) -> None:
+def ls(user_name: str | None, folder: Path | None, as_json: JsonFields | None) -> None:
     """List the quotas and their use."""
     request = {"UserName": user_name} if user_name else {}
     with open_api(folder) as api:
         found = api.call("trainyard", "ListQuotas", **request)
     if as_json:
-        print_json(to_json(found))
+        print_json(to_json(found), as_json, items="Quotas")
         return
     limited = [each for each in found["StorageQuotas"] if each.get("LimitBytes") is not None]
     if not found["Quotas"] and not limited:
         say("There are no quotas; `trainyard quota set USER TYPE N` and `trainyard quota storage USER SIZE` set one.")
         return
-    for line in [*_table(found["Quotas"]), *_storage_table(limited)]:
-        click.echo(line)
+    if found["Quotas"]:
+        print_table(_COLUMNS, [_row(each) for each in found["Quotas"]])
+    if limited:
+        print_table(_STORAGE_COLUMNS, [_storage_row(each) for each in limited])
 
 
 @quota.command(
@@ -71,8 +88,11 @@ def ls(user_name: str | None, folder: Path | None, as_json: bool) -> None:
 @_type
 @click.argument("limit", metavar="N", type=click.IntRange(min=0))
 @_spot
-@home_option
-def set_quota(user_name: str, instance_type: str, limit: int, spot: bool, folder: Path | None) -> None:
+@yard_option
+@result_option("UserName", "InstanceType", "Kind", "Limit")
+def set_quota(
+    user_name: str, instance_type: str, limit: int, spot: bool, folder: Path | None, as_json: JsonFields | None
+) -> None:
     """Limit USER to N instances of TYPE at the same time. As USER, '*' is each user; as TYPE, all types together.
 
     Running jobs continue.
@@ -80,7 +100,10 @@ def set_quota(user_name: str, instance_type: str, limit: int, spot: bool, folder
     key = _quota_key(user_name, instance_type, spot=spot)
     with open_api(folder) as api:
         api.call("trainyard", "PutQuota", **key, Limit=limit)
-    say(f"Limited {_user_text(user_name)} to {limit} {_instances_text(key)} at the same time.")
+    if as_json:
+        print_json({**key, "Limit": limit}, as_json)
+        return
+    say(f"Limited {_user_text(user_name)} to {limit} {_instances_text(key, limit)} at the same time.")
 
 
 @quota.command(
@@ -89,12 +112,16 @@ def set_quota(user_name: str, instance_type: str, limit: int, spot: bool, folder
 @_user
 @_type
 @_spot
-@home_option
-def rm(user_name: str, instance_type: str, spot: bool, folder: Path | None) -> None:
+@yard_option
+@result_option("UserName", "InstanceType", "Kind")
+def rm(user_name: str, instance_type: str, spot: bool, folder: Path | None, as_json: JsonFields | None) -> None:
     """Remove the quota of USER for TYPE."""
     key = _quota_key(user_name, instance_type, spot=spot)
     with open_api(folder) as api:
         api.call("trainyard", "DeleteQuota", **key)
+    if as_json:
+        print_json(key, as_json)
+        return
     say(f"Removed the limit of {_user_text(user_name)} on {_instances_text(key)}.")
 
 
@@ -109,8 +136,11 @@ def rm(user_name: str, instance_type: str, spot: bool, folder: Path | None) -> N
 @_user
 @click.argument("limit_bytes", metavar="[SIZE]", type=_SizeParameter(), required=False)
 @click.option("--remove", is_flag=True, help="Remove the limit.")
-@home_option
-def storage(user_name: str, limit_bytes: int | None, remove: bool, folder: Path | None) -> None:
+@yard_option
+@result_option("UserName", "LimitBytes")
+def storage(
+    user_name: str, limit_bytes: int | None, remove: bool, folder: Path | None, as_json: JsonFields | None
+) -> None:
     """Limit the objects of USER to SIZE. '*' is each user.
 
     Existing objects are kept. Parts of unfinished uploads count too. Each object or part counts as 4 KiB more than its
@@ -123,7 +153,9 @@ def storage(user_name: str, limit_bytes: int | None, remove: bool, folder: Path 
             api.call("trainyard", "DeleteStorageQuota", UserName=user_name)
         else:
             api.call("trainyard", "PutStorageQuota", UserName=user_name, LimitBytes=limit_bytes)
-    if limit_bytes is None:
+    if as_json:
+        print_json({"UserName": user_name, "LimitBytes": limit_bytes}, as_json)
+    elif limit_bytes is None:
         say(f"Removed the storage limit of {_user_text(user_name)}.")
     else:
         say(f"Limited the storage of {_user_text(user_name)} to {size_text(limit_bytes)}.")
@@ -137,31 +169,15 @@ def _user_text(user_name: str) -> str:
     return "each user" if user_name == "*" else user_name
 
 
-def _instances_text(key: dict[str, Any]) -> str:
-    types = "instances of any type" if key["InstanceType"] == "*" else f"instances of {key['InstanceType']}"
+def _instances_text(key: dict[str, Any], count: int = 0) -> str:
+    instances = "instance" if count == 1 else "instances"
+    types = f"{instances} of any type" if key["InstanceType"] == "*" else f"{instances} of {key['InstanceType']}"
     return f"{key['Kind']} {types}"
 
 
-def _storage_table(quotas: list[dict[str, Any]]) -> list[str]:
-    if not quotas:
-        return []
-    names = max(len("user"), *(len(each["UserName"]) for each in quotas))
-    rows = (
-        f"{each['UserName']:<{names}}  {size_text(each['LimitBytes']):>10}  {size_text(each['UsedBytes']):>10}"
-        for each in quotas
-    )
-    return [f"{'user':<{names}}  {'storage':>10}  {'in use':>10}", *rows]
+def _row(quota: Mapping[str, Any]) -> Row:
+    return quota["UserName"], quota["InstanceType"], quota["Kind"], str(quota["Limit"]), str(quota["Use"])
 
 
-def _table(quotas: list[dict[str, Any]]) -> list[str]:
-    if not quotas:
-        return []
-    names = max(len("user"), *(len(each["UserName"]) for each in quotas))
-    types = max(len("type"), *(len(each["InstanceType"]) for each in quotas))
-    head = f"{'user':<{names}}  {'type':<{types}}  {'kind':<9}  {'limit':>6}  {'in use':>6}"
-    rows = (
-        f"{each['UserName']:<{names}}  {each['InstanceType']:<{types}}  {each['Kind']:<9}"
-        f"  {each['Limit']:>6}  {each['Use']:>6}"
-        for each in quotas
-    )
-    return [head, *rows]
+def _storage_row(quota: Mapping[str, Any]) -> Row:
+    return quota["UserName"], size_text(quota["LimitBytes"]), size_text(quota["UsedBytes"])

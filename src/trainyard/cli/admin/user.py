@@ -10,15 +10,19 @@ import click
 
 from trainyard._sdk.connection import KeyPair, YardConnection, client_environment
 from trainyard.cli.terminal.console import (
+    CommandGroup,
     CommandWithExamples,
     environment,
     home_option,
     json_option,
-    print_json,
+    result_option,
     running_yard,
     say,
 )
 from trainyard.cli.terminal.failure import ExitCode, Failure
+from trainyard.cli.terminal.json_output import JsonFields, print_json
+from trainyard.cli.terminal.tables import print_table
+from trainyard.cli.yard.reachability import authority_fingerprint, login_lines
 from trainyard.cli.yard.shell import SYNTAX, exports
 from trainyard.foundation.errors import TrainyardError
 
@@ -34,7 +38,7 @@ _CODES = {
 }
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup)
 def user() -> None:
     """Add, list and remove users."""
 
@@ -52,7 +56,7 @@ def user() -> None:
 @home_option
 @click.option("--shell", type=click.Choice(list(SYNTAX)), default="posix", help="Syntax of the exports.")
 @json_option
-def add(name: str, admin: bool, folder: Path | None, shell: str, as_json: bool) -> None:
+def add(name: str, admin: bool, folder: Path | None, shell: str, as_json: JsonFields | None) -> None:
     """Add a user with an account and a key pair, and print the exports for its clients.
 
     The secret is shown only this time.
@@ -67,35 +71,41 @@ def add(name: str, admin: bool, folder: Path | None, shell: str, as_json: bool) 
             call("DeleteUser", UserName=name)
             raise
     keys = KeyPair(key["AccessKeyId"], key["SecretAccessKey"])
-    variables = client_environment(connection, keys=keys, current=environment())
+    variables = client_environment(connection.target, keys=keys, current=environment())
     if as_json:
-        secrets = {"access_key_id": key["AccessKeyId"], "secret_access_key": key["SecretAccessKey"]}
-        print_json(_description(created) | secrets | {"variables": dict(variables.variables)})
+        secrets = {"AccessKeyId": key["AccessKeyId"], "SecretAccessKey": key["SecretAccessKey"]}
+        described = _description(created) | secrets | {"Variables": dict(variables.variables)}
+        login = {"LoginUrl": connection.runtime.reachable, "Fingerprint": authority_fingerprint(connection.home)}
+        print_json(described | login, as_json)
         return
     click.echo(exports(variables, shell))
     say(f'Added user "{name}". The secret above will not be shown again.')
+    for line in login_lines(connection):
+        say(line)
 
 
 @user.command(cls=CommandWithExamples, examples=("trainyard user ls", "trainyard user ls --json"))
 @home_option
 @json_option
-def ls(folder: Path | None, as_json: bool) -> None:
+def ls(folder: Path | None, as_json: JsonFields | None) -> None:
     """List the users."""
     with _open_iam(running_yard(folder)) as call:
         users = [_description(entry) for entry in _all_users(call)]
     if as_json:
-        print_json({"users": users})
+        print_json({"Users": users}, as_json, items="Users")
         return
-    for entry in users:
-        click.echo(
-            f"{entry['name']:<24} {entry['account']}  {entry['created_at']}  {'admin' if entry['admin'] else ''}"
-        )
+    rows = [
+        (entry["UserName"], entry["Account"], _local_time(entry), "yes" if entry["IsAdministrator"] else "")
+        for entry in users
+    ]
+    print_table(("user", "account", "created", "administrator"), rows)
 
 
 @user.command(cls=CommandWithExamples, examples=("trainyard user rm anna",))
 @click.argument("name")
 @home_option
-def rm(name: str, folder: Path | None) -> None:
+@result_option("UserName")
+def rm(name: str, folder: Path | None, as_json: JsonFields | None) -> None:
     """Remove a user and its keys. Its jobs and objects are kept, and administrators can see them."""
     connection = running_yard(folder)
     if name == connection.credentials.user:
@@ -105,6 +115,9 @@ def rm(name: str, folder: Path | None) -> None:
         )
     with _open_iam(connection) as call:
         call("DeleteUser", UserName=name)
+    if as_json:
+        print_json({"UserName": name}, as_json)
+        return
     say(f'Removed user "{name}". Its jobs and objects are kept, and administrators can see them.')
 
 
@@ -122,6 +135,10 @@ class _IamCalls:
         except CallFailed as error:
             raise Failure(error.message, code=_CODES.get(error.code, ExitCode.FAILED)) from error
         return response
+
+
+def _local_time(entry: Mapping[str, Any]) -> str:
+    return f"{datetime.fromisoformat(entry['CreationTime']).astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def _all_users(call: _IamCalls) -> Iterator[Mapping[str, Any]]:
@@ -144,8 +161,8 @@ def _open_iam(connection: YardConnection) -> Iterator[_IamCalls]:
 def _description(entry: Mapping[str, Any]) -> dict[str, Any]:
     created: datetime = entry["CreateDate"]
     return {
-        "name": entry["UserName"],
-        "account": entry["Arn"].split(":")[4],
-        "admin": entry["Path"] == ADMINISTRATORS,
-        "created_at": created.isoformat(),
+        "UserName": entry["UserName"],
+        "Account": entry["Arn"].split(":")[4],
+        "IsAdministrator": entry["Path"] == ADMINISTRATORS,
+        "CreationTime": created.isoformat(),
     }

@@ -1,5 +1,6 @@
 """`trainyard replay`: replay a recorded step of a training job."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,8 +10,14 @@ from trainyard._sdk.job_names import base_of, create_named
 from trainyard._sdk.training.job import TrainingJobHandle
 from trainyard._sdk.training.replay import recorded_steps, replay_request
 from trainyard.cli.jobs.lookup import exit_code_of, find_job, job_argument, open_api
-from trainyard.cli.terminal.console import CommandWithExamples, home_option, say
+from trainyard.cli.terminal.console import (
+    CommandWithExamples,
+    result_option,
+    say,
+    yard_option,
+)
 from trainyard.cli.terminal.failure import ExitCode, Failure
+from trainyard.cli.terminal.json_output import JsonFields, print_json
 
 
 @click.command(
@@ -22,8 +29,9 @@ from trainyard.cli.terminal.failure import ExitCode, Failure
 )
 @job_argument
 @click.option("--step", metavar="N", type=click.IntRange(min=0), help="The step. Default: list the recorded steps.")
-@home_option
-def replay(job: str, step: int | None, folder: Path | None) -> int:
+@yard_option
+@result_option("TrainingJobName", "TrainingJobStatus", "Step", "Steps")
+def replay(job: str, step: int | None, folder: Path | None, as_json: JsonFields | None) -> int:
     """Replay a step of JOB that the flight recorder saved when a rule found an issue.
 
     This starts a new job with the script, the image and the data of JOB. It ends after the step; its last log lines
@@ -39,7 +47,7 @@ def replay(job: str, step: int | None, folder: Path | None) -> int:
                 code=ExitCode.NOT_FOUND,
             )
         if step is None:
-            click.echo("\n".join(map(str, steps)))
+            _print_steps(name, steps, as_json)
             return ExitCode.OK
         if step not in steps:
             raise Failure(
@@ -53,5 +61,18 @@ def replay(job: str, step: int | None, folder: Path | None) -> int:
 
         again = TrainingJobHandle(api, create_named(base_of(request["TrainingJobName"]), create))
         say(f"{again.name} replays step {step} of {name}.")
-        again.logs()
-        return exit_code_of(again.describe())
+        if not as_json:
+            again.logs()
+            return exit_code_of(again.describe())
+        ended = again.wait_for_end()
+        values = {"TrainingJobName": again.name, "TrainingJobStatus": ended["TrainingJobStatus"], "Step": step}
+        print_json({**values, "Steps": steps}, as_json)
+        return exit_code_of(ended)
+
+
+def _print_steps(name: str, steps: Sequence[int], as_json: JsonFields | None) -> None:
+    if as_json:
+        values = {"TrainingJobName": name, "TrainingJobStatus": None, "Step": None, "Steps": list(steps)}
+        print_json(values, as_json)
+    else:
+        click.echo("\n".join(map(str, steps)))

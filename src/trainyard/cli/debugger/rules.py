@@ -10,16 +10,17 @@ from trainyard._sdk.connection import Api
 from trainyard._sdk.storage.bucket_owner import api_for_job_buckets
 from trainyard._sdk.training.console import terminal_safe
 from trainyard._sdk.training.job import TrainingJobHandle
+from trainyard.cli.completion.values import complete_jobs, complete_rules
 from trainyard.cli.jobs.lookup import find_job, job_argument, open_api, to_json
 from trainyard.cli.terminal.console import (
     CommandWithExamples,
     DefaultCommandGroup,
-    home_option,
     json_option,
-    print_json,
     say,
+    yard_option,
 )
 from trainyard.cli.terminal.failure import ExitCode, Failure
+from trainyard.cli.terminal.json_output import JsonFields, pascal_case_keys, print_json
 
 if TYPE_CHECKING:
     from trainyard.trial import Trial
@@ -41,10 +42,10 @@ def rules() -> None:
 
 
 @rules.command(cls=CommandWithExamples, examples=("trainyard rules show", "trainyard rules show @last --json"))
-@click.argument("job", metavar="[JOB]", required=False)
-@home_option
+@click.argument("job", metavar="[JOB]", required=False, shell_complete=complete_jobs)
+@yard_option
 @json_option
-def show(job: str | None, folder: Path | None, as_json: bool) -> int:
+def show(job: str | None, folder: Path | None, as_json: JsonFields | None) -> int:
     """List the built-in rules or, given a JOB, its rules and their findings. Exit code 1 if a rule found an issue."""
     if job is None:
         _print_built_in_rules(as_json=as_json)
@@ -66,7 +67,14 @@ def show(job: str | None, folder: Path | None, as_json: bool) -> int:
     ),
 )
 @job_argument
-@click.option("--rule", "words", metavar="NAME", multiple=True, help="A built-in rule. Can be given several times.")
+@click.option(
+    "--rule",
+    "words",
+    metavar="NAME",
+    multiple=True,
+    shell_complete=complete_rules,
+    help="A built-in rule. Can be given several times.",
+)
 @click.option(
     "--parameter",
     "given",
@@ -74,9 +82,11 @@ def show(job: str | None, folder: Path | None, as_json: bool) -> int:
     multiple=True,
     help="A parameter of the rules. Can be given several times.",
 )
-@home_option
+@yard_option
 @json_option
-def replay(job: str, words: tuple[str, ...], given: tuple[str, ...], folder: Path | None, as_json: bool) -> int:
+def replay(
+    job: str, words: tuple[str, ...], given: tuple[str, ...], folder: Path | None, as_json: JsonFields | None
+) -> int:
     """Evaluate rules on the captured tensors of JOB, on this machine. Exit code 1 if a rule finds an issue.
 
     The rules use the statistics of all captured steps, and raw values where the job saved them.
@@ -130,9 +140,9 @@ def rule_lines(rules: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield from (f"  {_action(action)}" for action in rule["Actions"])
 
 
-def _print_rules(name: str, found: Sequence[Mapping[str, Any]], *, as_json: bool) -> ExitCode:
+def _print_rules(name: str, found: Sequence[Mapping[str, Any]], *, as_json: JsonFields | None) -> ExitCode:
     if as_json:
-        print_json(to_json({"TrainingJobName": name, "Rules": list(found)}))
+        print_json(to_json({"TrainingJobName": name, "Rules": list(found)}), as_json, items="Rules")
     for line in () if as_json else rule_lines(found):
         click.echo(line)
     return ExitCode.FAILED if any(rule["Status"] == _FOUND for rule in found) else ExitCode.OK
@@ -151,14 +161,14 @@ def _action(action: Mapping[str, Any]) -> str:
     return terminal_safe(f"{action['Name']}{to} is {action['Status']}{tries}{response}")
 
 
-def _print_built_in_rules(*, as_json: bool) -> None:
+def _print_built_in_rules(*, as_json: JsonFields | None) -> None:
     from dataclasses import asdict
 
     from trainyard._sdk.training.rule_run import built_in_rules
 
     known = built_in_rules()
     if as_json:
-        print_json({"rules": [asdict(rule) for rule in known]})
+        print_json({"Rules": [pascal_case_keys(asdict(rule)) for rule in known]}, as_json, items="Rules")
         return
     for rule in known:
         click.echo(f"{rule.name}: {rule.about}")

@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trainyard.cli.completion.values import complete_jobs
 from trainyard.cli.debugger.rules import trial_of
 from trainyard.cli.jobs.lookup import find_job, job_argument, open_api
 from trainyard.cli.terminal.charts import bar, block
 from trainyard.cli.terminal.console import (
     CommandWithExamples,
     DefaultCommandGroup,
-    home_option,
     json_option,
-    print_json,
+    result_option,
     say,
+    yard_option,
 )
 from trainyard.cli.terminal.failure import ExitCode, Failure
+from trainyard.cli.terminal.json_output import JsonFields, pascal_case_keys, print_json
+from trainyard.cli.terminal.tables import print_table
+from trainyard.cli.terminal.word_choice import WordChoice
 
 if TYPE_CHECKING:
     from trainyard.trial import Series, Trial
@@ -29,7 +33,7 @@ _BAR_WIDTH = 40
 
 mode_option = click.option(
     "--mode",
-    type=click.Choice(["GLOBAL", "TRAIN", "EVAL", "PREDICT"], case_sensitive=False),
+    type=WordChoice(["GLOBAL", "TRAIN", "EVAL", "PREDICT"]),
     default="GLOBAL",
     show_default=True,
     help="Mode of the steps.",
@@ -60,7 +64,7 @@ def tensors() -> None:
 @click.option("--statistic", help="mean, std, min, max, l2 … Default: the value of a scalar, else mean_abs.")
 @mode_option
 @click.option("--worker", help="A rank, such as worker_1. Default: all ranks merged, or the first.")
-@home_option
+@yard_option
 @json_option
 def show(
     job: str,
@@ -70,7 +74,7 @@ def show(
     mode: str,
     worker: str | None,
     folder: Path | None,
-    as_json: bool,
+    as_json: JsonFields | None,
 ) -> None:
     """List the tensors of JOB or, given the NAME of one, draw a statistic of it over the steps."""
     with open_api(folder) as api:
@@ -84,7 +88,8 @@ def show(
         series = trial.series(found, word, mode=_mode(mode), worker=worker)
     if as_json:
         values = [None if math.isnan(value) else float(value) for value in series.values]
-        print_json({"tensor": found, "statistic": word, "steps": series.steps.tolist(), "values": values})
+        document = {"Tensor": found, "Statistic": word, "Steps": series.steps.tolist(), "Values": values}
+        print_json(document, as_json)
         return
     click.echo(f"{word} of {found} at {len(series.steps)} steps")
     for line in chart_lines(series, filled=block()):
@@ -95,19 +100,19 @@ def show(
     cls=CommandWithExamples,
     examples=("trainyard tensors compare mnist-1 mnist-2", "trainyard tensors compare mnist-1 mnist-2 --rtol 1e-5"),
 )
-@click.argument("first", metavar="JOB")
-@click.argument("second", metavar="JOB")
+@click.argument("first", metavar="JOB", shell_complete=complete_jobs)
+@click.argument("second", metavar="JOB", shell_complete=complete_jobs)
 @click.option("--rtol", type=click.FloatRange(min=0), default=0.0, show_default=True, help="Relative tolerance.")
-@home_option
+@yard_option
 @json_option
-def compare(first: str, second: str, rtol: float, folder: Path | None, as_json: bool) -> int:
+def compare(first: str, second: str, rtol: float, folder: Path | None, as_json: JsonFields | None) -> int:
     """Find the first step and the first tensor in which two runs differ. Exit code 1 if they differ."""
     from trainyard.trial import compare as compare_trials
 
     with open_api(folder) as api:
         found = compare_trials(trial_of(api, find_job(api, first)), trial_of(api, find_job(api, second)), rtol=rtol)
     if as_json:
-        print_json(_comparison_shape(found))
+        print_json(pascal_case_keys(_comparison_shape(found)), as_json)
     elif found.first is None:
         click.echo(f"The runs are the same in the {found.steps} steps and {found.tensors} tensors that both have.")
     else:
@@ -130,15 +135,21 @@ def compare(first: str, second: str, rtol: float, folder: Path | None, as_json: 
 @click.argument("target", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--regex", help="Only tensors whose names match.")
 @click.option("--worker", help="A rank, such as worker_1. Default: the first.")
-@home_option
-def export(job: str, target: Path, regex: str | None, worker: str | None, folder: Path | None) -> None:
+@yard_option
+@result_option("File", "Rows")
+def export(
+    job: str, target: Path, regex: str | None, worker: str | None, folder: Path | None, as_json: JsonFields | None
+) -> None:
     """Write the statistics of the tensors of JOB to FILE, as CSV or Parquet depending on its suffix."""
     if target.suffix not in (".csv", ".parquet"):
         raise click.UsageError(f"{target} must have the suffix .csv or .parquet.")
     with open_api(folder) as api:
         table = trial_of(api, find_job(api, job)).table(regex=regex, worker=worker)
     rows = table.write_parquet(target) if target.suffix == ".parquet" else table.write_csv(target)
-    say(f"Wrote {rows} rows to {target}.")
+    if as_json:
+        print_json({"File": str(target), "Rows": rows}, as_json)
+    else:
+        say(f"Wrote {rows} rows to {target}.")
 
 
 def chart_lines(series: "Series", *, filled: str) -> Iterator[str]:
@@ -163,7 +174,7 @@ def _spaced_indexes(count: int) -> list[int]:
     return [round(number * (count - 1) / (_CHART_ROWS - 1)) for number in range(_CHART_ROWS)]
 
 
-def _print_tensors(trial: "Trial", regex: str | None, *, as_json: bool) -> None:
+def _print_tensors(trial: "Trial", regex: str | None, *, as_json: JsonFields | None) -> None:
     known = trial.tensors()
     names = [name for name in known if regex is None or re.search(regex, name)]
     rows: list[dict[str, Any]] = [
@@ -179,13 +190,19 @@ def _print_tensors(trial: "Trial", regex: str | None, *, as_json: bool) -> None:
     steps = trial.steps(known=True)
     if as_json:
         saved = trial.steps()
-        print_json({"tensors": rows, "steps": len(steps), "saved_steps": saved, "workers": trial.workers()})
+        document = {"tensors": rows, "steps": len(steps), "saved_steps": saved, "workers": trial.workers()}
+        print_json(pascal_case_keys(document), as_json, items="Tensors")
         return
-    width = max((len(name) for name in names), default=4)
-    for row in rows:
-        shape = "x".join(map(str, known[row["name"]].shape)) or "scalar"
-        collections = ", ".join(known[row["name"]].collections)
-        click.echo(f"{row['name']:<{width}}  {row['kind']:<9}  {shape:<14}  {collections}".rstrip())
+    cells = [
+        (
+            name,
+            str(known[name].kind),
+            "x".join(map(str, known[name].shape)) or "scalar",
+            ", ".join(known[name].collections),
+        )
+        for name in names
+    ]
+    print_table(("tensor", "kind", "shape", "collections"), cells)
     last = f" up to {steps[-1]}" if steps else ""
     workers = len(trial.workers())
     say(f"{len(rows)} tensors, {len(steps)} steps{last}, {workers} {'worker' if workers == 1 else 'workers'}")

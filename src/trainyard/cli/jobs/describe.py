@@ -10,14 +10,26 @@ import click
 
 from trainyard._sdk.training.console import duration_text, price_text, terminal_safe
 from trainyard._sdk.training.job import TrainingJobHandle, hyperparameter
-from trainyard._sdk.training.outcomes import Details, card_lines, card_log_lines
+from trainyard._sdk.training.outcomes import Details, card_lines, card_log_lines, training_time_s
 from trainyard._sdk.training.stream import Description
 from trainyard.cli.debugger.rules import rule_lines
 from trainyard.cli.jobs.lookup import find_job, job_argument, open_api, to_json
 from trainyard.cli.terminal.charts import block, waterfall_lines
-from trainyard.cli.terminal.console import CommandWithExamples, home_option, json_option, print_json, size_text
+from trainyard.cli.terminal.console import (
+    CommandWithExamples,
+    json_option,
+    size_text,
+    yard_option,
+)
+from trainyard.cli.terminal.json_output import JsonFields, print_json
 from trainyard.cli.yard.yard_text import shares_text
 
+# Fields of --json that only some jobs have.
+_OPTIONAL_FIELDS = (
+    *("FailureReason", "FailureCard", "TrainingStartTime", "TrainingEndTime", "TrainingTimeInSeconds"),
+    *("BillableTimeInSeconds", "ModelArtifacts", "FinalMetricDataList", "HyperParameters", "InputDataConfig"),
+    *("CheckpointConfig", "DebugHookConfig", "QueuePosition"),
+)
 _MAX_BAR_WIDTH = 40
 # The width of a line of the waterfall without its bar.
 _LABEL_WIDTH = 52
@@ -32,9 +44,12 @@ _LABEL_WIDTH = 52
     ),
 )
 @job_argument
-@home_option
+@click.option(
+    "--prices", is_flag=True, help="Show the cost at approximate prices of AWS, even if catalog.toml sets no prices."
+)
+@yard_option
 @json_option
-def describe(job: str, folder: Path | None, as_json: bool) -> None:
+def describe(job: str, prices: bool, folder: Path | None, as_json: JsonFields | None) -> None:
     """Show a training job: its status, resources, times, cost, results and failure."""
     with open_api(folder) as api:
         description = find_job(api, job)
@@ -42,15 +57,16 @@ def describe(job: str, folder: Path | None, as_json: bool) -> None:
     if as_json:
         # Status has the same value as TrainingJobStatus.
         own_details = {name: value for name, value in details.items() if name != "Status"}
-        print_json(to_json(description | own_details))
+        print_json(to_json(description | own_details), as_json, optional=_OPTIONAL_FIELDS)
         return
-    for line in job_lines(description, details, now=datetime.now(UTC)):
+    shows_cost = prices or details.get("PriceIsSet", False)
+    for line in job_lines(description, details, now=datetime.now(UTC), shows_cost=shows_cost):
         click.echo(line)
 
 
-def job_lines(description: Description, details: Details, *, now: datetime) -> Iterator[str]:
+def job_lines(description: Description, details: Details, *, now: datetime, shows_cost: bool) -> Iterator[str]:
     """Yield the description of a job, line by line."""
-    for title, value in _rows(description, details):
+    for title, value in _rows(description, details, shows_cost=shows_cost):
         yield f"{title:<16}{terminal_safe(value)}"
     width = min(_MAX_BAR_WIDTH, max(shutil.get_terminal_size().columns - _LABEL_WIDTH, 10))
     yield from _section("failure", _failure(details))
@@ -68,14 +84,15 @@ def _section(title: str, lines: Iterator[str] | list[str]) -> Iterator[str]:
         yield from (f"  {line}".rstrip() for line in content)
 
 
-def _rows(description: Description, details: Details) -> Iterator[tuple[str, str]]:
+def _rows(description: Description, details: Details, *, shows_cost: bool) -> Iterator[tuple[str, str]]:
     status, secondary = description["TrainingJobStatus"], description["SecondaryStatus"]
     yield "name", description["TrainingJobName"]
     yield "status", (status if status == secondary else f"{status} ({secondary})") + _queue_position(details)
     if not details.get("FailureCard"):
         yield from _with_title("reason", details.get("FailureReason", "").splitlines())
-    yield from _times(description)
-    yield "cost", f"{price_text(details['Cost'])} at {price_text(details['PricePerHour'])} per hour"
+    yield from _times(description, details)
+    if shows_cost:
+        yield "cost", f"{price_text(details['Cost'])} at {price_text(details['PricePerHour'])} per hour"
     yield from _with_title("instances", _instances(description["ResourceConfig"]))
     yield "engine", details["Engine"]
     yield from _with_title("share", shares_text(details["Shares"]))
@@ -104,13 +121,14 @@ def _queue_position(details: Details) -> str:
     return f", number {position} in the queue" if position else ""
 
 
-def _times(description: Description) -> Iterator[tuple[str, str]]:
+def _times(description: Description, details: Details) -> Iterator[tuple[str, str]]:
     titles = {"created": "CreationTime", "started": "TrainingStartTime", "ended": "TrainingEndTime"}
     for title, member in titles.items():
         if time := description.get(member):
             yield title, f"{time.astimezone():%Y-%m-%d %H:%M:%S}"
-    if (seconds := description.get("TrainingTimeInSeconds")) is not None:
-        yield "training", f"{seconds} s, {description.get('BillableTimeInSeconds', seconds)} s billable"
+    if (seconds := training_time_s(description, details)) is not None:
+        billable = description.get("BillableTimeInSeconds", description["TrainingTimeInSeconds"])
+        yield "training", f"{duration_text(seconds)}, {billable} s billable"
 
 
 def _program(description: Description) -> Iterator[tuple[str, str]]:
@@ -164,7 +182,7 @@ def _attempts(details: Details) -> Iterator[str]:
 
 def _resume_text(attempt: Mapping[str, Any]) -> str:
     seconds = attempt.get("ResumedAfterInSeconds")
-    return "" if seconds is None else f" Resumed after {duration_text(round(seconds, 1))}."
+    return "" if seconds is None else f" Resumed after {duration_text(seconds)}."
 
 
 def _instance_outcome(instance: Mapping[str, Any]) -> str:
@@ -179,6 +197,6 @@ def _instance_outcome(instance: Mapping[str, Any]) -> str:
 def _transition(transition: Mapping[str, Any]) -> str:
     started: datetime = transition["StartTime"]
     ended: datetime | None = transition.get("EndTime")
-    duration = duration_text(round((ended - started).total_seconds(), 1)) if ended else ""
+    duration = duration_text((ended - started).total_seconds()) if ended else ""
     message = terminal_safe(transition.get("StatusMessage", ""))
     return f"{started.astimezone():%H:%M:%S}  {duration:>9}  {transition['Status']:<12} {message}".rstrip()

@@ -1,10 +1,10 @@
 """`trainyard logs`: the log of a training job."""
 
-import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -14,8 +14,14 @@ from trainyard._sdk.training.console import EventPrinter
 from trainyard._sdk.training.job import detached_message, instance_count
 from trainyard._sdk.training.stream import follow_job
 from trainyard.cli.jobs.lookup import find_job, job_argument, open_api
-from trainyard.cli.terminal.console import CommandWithExamples, home_option, json_option, say
-from trainyard.cli.terminal.failure import ExitCode
+from trainyard.cli.terminal.console import (
+    CommandWithExamples,
+    json_option,
+    say,
+    yard_option,
+)
+from trainyard.cli.terminal.failure import ExitCode, Failure
+from trainyard.cli.terminal.json_output import JsonFields, json_line
 
 
 @click.command(
@@ -37,28 +43,43 @@ from trainyard.cli.terminal.failure import ExitCode
 )
 @click.option("--tail", type=click.IntRange(0, 10_000), metavar="N", help="Only the last N lines of each instance.")
 @click.option("--instance", metavar="NAME", help="Only lines of one instance, such as algo-1.")
-@home_option
+@yard_option
 @json_option
 def logs(
-    job: str, follows: bool, tail: int | None, instance: str | None, folder: Path | None, as_json: bool
+    job: str, follows: bool, tail: int | None, instance: str | None, folder: Path | None, as_json: JsonFields | None
 ) -> ExitCode:
     """Show the log of a training job, instance by instance."""
     with open_api(folder) as api:
         description = find_job(api, job)
         name = description["TrainingJobName"]
+        _require_instance(description, instance)
         printer = EventPrinter(sys.stdout, sys.stderr, instance_count=1 if instance else instance_count(description))
+        is_empty = True
         try:
             for line in _lines(api, name, tail=tail, follows=follows):
                 if instance not in (None, line.instance):
                     continue
+                is_empty = False
                 if as_json:
-                    click.echo(_as_json(line))
+                    click.echo(_as_json(line, as_json))
                 else:
                     printer.print_line(line)
         except KeyboardInterrupt:
             say(f"\n{detached_message(name)}" if follows else "interrupted")
             return ExitCode.INTERRUPTED
+    if is_empty and tail != 0:
+        say(f'The log of training job "{name}" is empty{f" for {instance}" if instance else ""}.')
     return ExitCode.OK
+
+
+def _require_instance(description: Mapping[str, Any], instance: str | None) -> None:
+    names = [f"algo-{number}" for number in range(1, instance_count(description) + 1)]
+    if instance is not None and instance not in names:
+        raise Failure(
+            f'Training job "{description["TrainingJobName"]}" has no instance "{instance}".',
+            why=f"It has {names[0]}." if len(names) == 1 else f"It has {names[0]} to {names[-1]}.",
+            code=ExitCode.NOT_FOUND,
+        )
 
 
 def _lines(api: Api, name: str, *, tail: int | None, follows: bool) -> Iterator[LogLine]:
@@ -67,6 +88,6 @@ def _lines(api: Api, name: str, *, tail: int | None, follows: bool) -> Iterator[
     return read_log(api, name) if tail is None else read_log_tail(api, name, tail)
 
 
-def _as_json(line: LogLine) -> str:
+def _as_json(line: LogLine, fields: JsonFields) -> str:
     at = datetime.fromtimestamp(line.at_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    return json.dumps({"instance": line.instance, "time": at, "message": line.text})
+    return json_line({"Instance": line.instance, "Time": at, "Message": line.text}, fields)

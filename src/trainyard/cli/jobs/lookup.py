@@ -1,20 +1,33 @@
 """Find the yard of a command, and training jobs by name, by prefix or as @last."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from trainyard._sdk.connection import Access, Api, access_from_environment, find_yard, start_yard
-from trainyard.cli.terminal.console import command_line, environment, running_yard, say, select_home
+from trainyard._sdk.connection import (
+    Access,
+    Api,
+    access_from_environment,
+    endpoint_access,
+    find_yard,
+    start_yard,
+)
+from trainyard._sdk.job_names import base_of
+from trainyard.cli.completion.values import complete_jobs
+from trainyard.cli.terminal.console import command_line, environment, running_yard, say, select_home, selected_endpoint
 from trainyard.cli.terminal.failure import ExitCode, Failure
+from trainyard.cli.terminal.progress import spinner
 from trainyard.foundation.errors import NotFound, NotPermitted
 
-LAST = "@last"
+_LATEST = re.compile(r"@last(?:~(\d{1,2}))?")
 _MAX_SHOWN = 5
+# How many of the latest jobs are searched for a name like a mistyped one.
+MAX_SIMILAR = 100
 
 _CODES = {
     "ResourceNotFound": ExitCode.NOT_FOUND,
@@ -29,18 +42,20 @@ _CODES = {
     "InvalidSignatureException": ExitCode.AUTH,
     "UnrecognizedClientException": ExitCode.AUTH,
 }
+# What a FailureReason starts with if there was no room for the job.
+_NO_CAPACITY = ("CapacityError", "ResourceLimitExceeded")
 
-job_argument = click.argument("job", metavar="JOB")
+job_argument = click.argument("job", metavar="JOB", shell_complete=complete_jobs)
 
 
 def find_access(folder: Path | None, *, starts: bool = False) -> Access:
-    """Return the access to a yard: that of --home, else of AWS_ENDPOINT_URL, else of the default home folder.
+    """Return the access to a yard: of --endpoint or --home, else of the environment, else of the default home folder.
 
     With `starts`, start a yard if none is running.
     """
-    known = None if folder else access_from_environment(environment())
-    if known is not None:
-        return known
+    remote = find_remote_access(folder)
+    if remote is not None:
+        return remote
     if not starts:
         return running_yard(folder).access
     home = select_home(folder)
@@ -48,9 +63,20 @@ def find_access(folder: Path | None, *, starts: bool = False) -> Access:
     try:
         return find_yard(home).access
     except NotFound:
-        connection = start_yard(home)
+        with spinner("Starting a yard"):
+            connection = start_yard(home)
     say(f"Started a yard at {connection.runtime.http}; `{command_line('down', home)}` stops it.")
     return connection.access
+
+
+def find_remote_access(folder: Path | None) -> Access | None:
+    """Return the access that --endpoint or the environment gives; None for the yard of a home folder."""
+    endpoint = selected_endpoint()
+    if endpoint is None:
+        return None if folder else access_from_environment(environment())
+    if folder is not None:
+        raise click.UsageError("--endpoint and --home name two yards; leave one of them out.")
+    return endpoint_access(endpoint, environment())
 
 
 @contextlib.contextmanager
@@ -78,18 +104,32 @@ def translate_failures() -> Iterator[None]:
 
 
 def find_job(api: Api, given: str) -> dict[str, Any]:
-    """Return the description of a job given by its name, by a prefix of it, or as @last."""
+    """Return the description of a job given by its name, by a prefix of it, or as @last or, before that, @last~1."""
+    if given.startswith("@"):
+        return _describe(api, _latest(api, given))
+    return describe_if_present(api, given) or _describe(api, _match_prefix(api, given))
+
+
+def age_of(given: str) -> int:
+    """Return how many jobs are newer than the one that @last or @last~N names."""
+    match = _LATEST.fullmatch(given)
+    if match is None:
+        message = f'"{given}" means no job; @last is the latest one, @last~1 the one before it.'
+        raise Failure(message, code=ExitCode.USAGE)
+    return int(match[1] or 0)
+
+
+def describe_if_present(api: Api, name: str) -> dict[str, Any] | None:
+    """Return the description of a job with this name; None if there is none."""
     from trainyard.wire.client import CallFailed
 
-    if given == LAST:
-        return _describe(api, _latest(api))
     try:
-        return _describe(api, given)
+        return _describe(api, name)
     except CallFailed as error:
-        # The code with which AWS reports that a job does not exist.
+        # The code with which AWS reports that a job does not exist, and that a text can be no name.
         if error.code != "ValidationException":
             raise
-    return _describe(api, _match_prefix(api, given))
+    return None
 
 
 def exit_code_of(description: Mapping[str, Any]) -> ExitCode:
@@ -98,7 +138,9 @@ def exit_code_of(description: Mapping[str, Any]) -> ExitCode:
         return ExitCode.OK
     if description.get("SecondaryStatus") in ("MaxRuntimeExceeded", "MaxWaitTimeExceeded"):
         return ExitCode.TIME_LIMIT
-    return ExitCode.STOPPED if description["TrainingJobStatus"] == "Stopped" else ExitCode.FAILED
+    if description["TrainingJobStatus"] == "Stopped":
+        return ExitCode.STOPPED
+    return ExitCode.QUOTA if description.get("FailureReason", "").startswith(_NO_CAPACITY) else ExitCode.FAILED
 
 
 def to_json(value: Any) -> Any:
@@ -116,13 +158,21 @@ def _describe(api: Api, name: str) -> dict[str, Any]:
     return api.call("sagemaker", "DescribeTrainingJob", TrainingJobName=name)
 
 
-def _latest(api: Api) -> str:
-    request = {"SortBy": "CreationTime", "SortOrder": "Descending", "MaxResults": 1}
-    found = api.call("sagemaker", "ListTrainingJobs", **request)["TrainingJobSummaries"]
+def _latest(api: Api, given: str) -> str:
+    age = age_of(given)
+    found = _latest_names(api, age + 1)
     if not found:
         raise Failure("There is no training job yet.", next_step="trainyard run SCRIPT", code=ExitCode.NOT_FOUND)
-    name: str = found[0]["TrainingJobName"]
-    return name
+    if age >= len(found):
+        message = f'There is no job "{given}": there are only {len(found)}.'
+        raise Failure(message, next_step="trainyard ls", code=ExitCode.NOT_FOUND)
+    return found[age]
+
+
+def _latest_names(api: Api, limit: int) -> list[str]:
+    request = {"SortBy": "CreationTime", "SortOrder": "Descending", "MaxResults": limit}
+    found = api.call("sagemaker", "ListTrainingJobs", **request)["TrainingJobSummaries"]
+    return [summary["TrainingJobName"] for summary in found]
 
 
 def _match_prefix(api: Api, prefix: str) -> str:
@@ -130,13 +180,26 @@ def _match_prefix(api: Api, prefix: str) -> str:
     if len(names) == 1:
         return names[0]
     if not names:
+        similar = similar_name(prefix, _latest_names(api, MAX_SIMILAR), base_of=base_of)
         raise Failure(
-            f'There is no training job named "{prefix}", and none whose name starts with it.',
+            f'There is no training job named "{prefix}", and none whose name starts with it.'
+            + (f' Did you mean "{similar}"?' if similar else ""),
             next_step="trainyard ls",
             code=ExitCode.NOT_FOUND,
         )
     shown = ", ".join(names[:_MAX_SHOWN]) + (" …" if len(names) > _MAX_SHOWN else "")
     raise Failure(f'Several training jobs have names that start with "{prefix}".', why=shown, code=ExitCode.USAGE)
+
+
+def similar_name(given: str, names: Sequence[str], *, base_of: Callable[[str], str]) -> str:
+    """Return the first name that is like a mistyped one, with or without the time in it; empty if none is."""
+    # Imported here: only a mistake needs it.
+    from difflib import get_close_matches
+
+    by_base = {base_of(name): name for name in reversed(names)}
+    candidates = by_base | {name: name for name in names}
+    found = get_close_matches(given, candidates, 1, cutoff=0.7)
+    return candidates[found[0]] if found else ""
 
 
 def _names(api: Api, prefix: str) -> list[str]:

@@ -8,9 +8,19 @@ from typing import Any
 import click
 
 from trainyard._sdk.connection import Api
+from trainyard._sdk.training.console import duration_text
 from trainyard.cli.jobs.lookup import open_api, to_json
-from trainyard.cli.terminal.console import CommandWithExamples, home_option, json_option, print_json, say
+from trainyard.cli.terminal.console import (
+    CommandWithExamples,
+    json_option,
+    say,
+    yard_option,
+)
+from trainyard.cli.terminal.json_output import JsonFields, print_json
+from trainyard.cli.terminal.tables import Column, Row, print_table
+from trainyard.cli.terminal.word_choice import WordChoice
 
+_COLUMNS = ("job", "status", "created", Column("duration", "right"))
 _STATUSES = ("InProgress", "Completed", "Failed", "Stopping", "Stopped")
 
 
@@ -22,28 +32,31 @@ _STATUSES = ("InProgress", "Completed", "Failed", "Stopping", "Stopped")
         "trainyard ls --name mnist --json      jobs with mnist in their names",
     ),
 )
-@click.option("--status", type=click.Choice(_STATUSES, case_sensitive=False), help="Only jobs with this status.")
+@click.option(
+    "--status",
+    metavar="STATUS",
+    type=WordChoice(_STATUSES),
+    help=f"Only jobs with this status: {', '.join(_STATUSES)}.",
+)
 @click.option("--name", metavar="TEXT", help="Only jobs with this text in their names.")
 @click.option(
     "-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Maximum number of jobs."
 )
-@home_option
+@yard_option
 @json_option
-def ls(status: str | None, name: str | None, limit: int, folder: Path | None, as_json: bool) -> None:
+def ls(status: str | None, name: str | None, limit: int, folder: Path | None, as_json: JsonFields | None) -> None:
     """List training jobs, newest first."""
     filters = {"StatusEquals": status} if status else {}
     filters |= {"NameContains": name} if name else {}
     with open_api(folder) as api:
         jobs = list(_latest(api, limit, filters))
     if as_json:
-        print_json({"jobs": [_values(job) for job in jobs]})
+        print_json({"Jobs": [_values(job) for job in jobs]}, as_json, items="Jobs")
         return
     if not jobs:
         say("No training job matches." if filters else "There are no training jobs; `trainyard run SCRIPT` starts one.")
         return
-    width = max(len(job["TrainingJobName"]) for job in jobs)
-    for job in jobs:
-        click.echo(_row(job, width, now=datetime.now(UTC)))
+    print_table(_COLUMNS, [_row(job, now=datetime.now(UTC)) for job in jobs])
 
 
 def _latest(api: Api, limit: int, filters: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -59,19 +72,17 @@ def _latest(api: Api, limit: int, filters: Mapping[str, Any]) -> Iterator[Mappin
 
 def _values(job: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "name": job["TrainingJobName"],
-        "arn": job["TrainingJobArn"],
-        "status": job["TrainingJobStatus"],
-        "created_at": to_json(job["CreationTime"]),
-        "ended_at": to_json(job.get("TrainingEndTime")),
+        "TrainingJobName": job["TrainingJobName"],
+        "TrainingJobArn": job["TrainingJobArn"],
+        "TrainingJobStatus": job["TrainingJobStatus"],
+        "SecondaryStatus": job["SecondaryStatus"],
+        "CreationTime": to_json(job["CreationTime"]),
+        "TrainingEndTime": to_json(job.get("TrainingEndTime")),
     }
 
 
-def _row(job: Mapping[str, Any], width: int, *, now: datetime) -> str:
+def _row(job: Mapping[str, Any], *, now: datetime) -> Row:
     created: datetime = job["CreationTime"]
-    seconds = int(((job.get("TrainingEndTime") or now) - created).total_seconds())
-    duration = f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    local = created.astimezone()
-    return (
-        f"{job['TrainingJobName']:<{width}}  {job['TrainingJobStatus']:<10}  {local:%Y-%m-%d %H:%M:%S}  {duration:>9}"
-    )
+    seconds = max(((job.get("TrainingEndTime") or now) - created).total_seconds(), 0.0)
+    created_text = f"{created.astimezone():%Y-%m-%d %H:%M:%S}"
+    return job["TrainingJobName"], job["TrainingJobStatus"], created_text, duration_text(seconds)

@@ -11,8 +11,14 @@ from trainyard._sdk.resume_drill.jobs import find_drill_jobs, remove_drill_job
 from trainyard._sdk.resume_drill.verdict import GOOD, UNDECIDED
 from trainyard._sdk.training.console import terminal_safe
 from trainyard.cli.jobs.lookup import find_access, find_job, job_argument, translate_failures
-from trainyard.cli.terminal.console import CommandWithExamples, home_option, json_option, print_json, say
+from trainyard.cli.terminal.console import (
+    CommandWithExamples,
+    json_option,
+    say,
+    yard_option,
+)
 from trainyard.cli.terminal.failure import ExitCode, Failure
+from trainyard.cli.terminal.json_output import JsonFields, print_json
 from trainyard.session import Session
 
 
@@ -37,9 +43,11 @@ from trainyard.session import Session
 )
 @click.option("--rm", "removes", is_flag=True, help="At the end, remove the jobs of the drill and their files.")
 @click.option("--clean", is_flag=True, help="Run no drill; remove the jobs of earlier drills and their files.")
-@home_option
+@yard_option
 @json_option
-def drill(job: str, seed: int, tolerance: float, removes: bool, clean: bool, folder: Path | None, as_json: bool) -> int:
+def drill(
+    job: str, seed: int, tolerance: float, removes: bool, clean: bool, folder: Path | None, as_json: JsonFields | None
+) -> int:
     """Run JOB twice more, once with an interruption in the middle, and report whether its script resumes.
 
     The drill compares the two models byte by byte and, where they differ, tensor by tensor. The metrics or the log show
@@ -92,9 +100,9 @@ def drill_shape(result: DrillResult) -> dict[str, Any]:
     }
 
 
-def _print_result(result: DrillResult, *, as_json: bool) -> None:
+def _print_result(result: DrillResult, *, as_json: JsonFields | None) -> None:
     if as_json:
-        print_json(drill_shape(result))
+        print_json(drill_shape(result), as_json)
         return
     verdict = result.verdict
     click.echo(f"{verdict.outcome}. {terminal_safe(verdict.sentence)}")

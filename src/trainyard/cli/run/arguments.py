@@ -11,13 +11,13 @@ from typing import Any
 
 import click
 
-from trainyard.cli.terminal.console import CommandWithExamples
+from trainyard.cli.terminal.console import CommandWithExamples, kebab_case
 from trainyard.inputs import DISTRIBUTIONS, MODES
 from trainyard.instance_group import InstanceGroup
 
 # The number of words of each flag before the optional mode, distribution and subfolder.
-_INPUTS = {"-i": 1, "--input_path": 1, "--iis": 2, "--input_s3": 2}
-_LISTS = ("-d", "--dependencies")
+_INPUTS = {"-i": 1, "--input-path": 1, "--iis": 2, "--input-s3": 2}
+_LISTS = ("--dependencies",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,9 @@ class RunCommand(CommandWithExamples):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         cut = args.index("--") if "--" in args else len(args)
-        ctx.meta[HYPERPARAMETERS] = hyperparameters(args[cut + 1 :])
-        return super().parse_args(ctx, list(_join_words(args[:cut])))
+        # A shell that completes a command line passes one that is not finished.
+        ctx.meta[HYPERPARAMETERS] = {} if ctx.resilient_parsing else hyperparameters(args[cut + 1 :])
+        return super().parse_args(ctx, list(join_words(args[:cut])))
 
 
 HYPERPARAMETERS = "trainyard.hyperparameters"
@@ -111,13 +112,13 @@ def _value(word: str) -> Any:
     return word
 
 
-def _join_words(args: Sequence[str]) -> Iterator[str]:
+def join_words(args: Sequence[str]) -> Iterator[str]:
     """Yield the arguments, with the words of each option that takes several joined into one."""
     position = 0
     while position < len(args):
-        option = args[position]
+        option = kebab_case(args[position])
+        yield args[position]
         position += 1
-        yield option
         if option in _INPUTS:
             count = _input_words(args[position:], _INPUTS[option])
         elif option in _LISTS:

@@ -1,9 +1,12 @@
 """The plan of a job and its cost, which `trainyard run` prints before it starts the job."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from trainyard._sdk.training.console import price_text
+from trainyard._sdk.training.local_modules import find_local_code
 from trainyard.cli.run.arguments import InputArgument
 from trainyard.cli.yard.yard_text import shares_text
 from trainyard.estimator import Framework
@@ -12,21 +15,34 @@ from trainyard.foundation.engine_names import LOCAL
 # The response of QuoteJob.
 Quote = Mapping[str, Any]
 
+_MAX_SHOWN = 8
+
 
 def plan_lines(
-    estimator: Framework, inputs: Sequence[InputArgument], *, hyperparameters: Mapping[str, Any], quote: Quote
+    estimator: Framework,
+    inputs: Sequence[InputArgument],
+    *,
+    hyperparameters: Mapping[str, Any],
+    quote: Quote,
+    shows_price: bool = False,
 ) -> Iterator[str]:
-    """Yield the plan of a job, one property per line."""
+    """Yield the plan of a job, one property per line. The price is among them if it is set, or with `shows_price`."""
     arguments = " ".join(f"--{name} {value}" for name, value in hyperparameters.items())
     folder = f" in {estimator.source_dir}" if estimator.source_dir else ""
-    facts = (("script", f"{estimator.entry_point}{folder}"), ("arguments", arguments))
-    for title, value in (*facts, *_rows(estimator, inputs, quote)):
+    facts = (
+        ("script", f"{estimator.entry_point}{folder}"),
+        ("with", _local_code(estimator)),
+        ("arguments", arguments),
+    )
+    price = _price(quote) if shows_price or quote.get("PriceIsSet") else ""
+    for title, value in (*facts, *_rows(estimator, inputs, quote), ("price", price), ("queue", _queue(quote))):
         if value:
             yield f"  {title:<12}{value}"
 
 
 def _rows(estimator: Framework, inputs: Sequence[InputArgument], quote: Quote) -> Iterator[tuple[str, str]]:
     yield "image", estimator.training_image_uri()
+    yield from (("note", note) for note in quote.get("ImageNotes", ()))
     spot = ", spot" if estimator.use_spot_instances else ""
     isolated = ", without network access" if estimator.enable_network_isolation else ""
     yield "instances", f"{_instances(estimator)}{spot}{isolated}"
@@ -44,8 +60,21 @@ def _rows(estimator: Framework, inputs: Sequence[InputArgument], quote: Quote) -
     yield "checkpoints", estimator.checkpoint_s3_uri or ""
     yield "output", f"s3://{estimator.session.default_bucket()}/"
     yield "time limit", _limit(estimator.max_run)
-    yield "price", _price(quote)
-    yield "queue", _queue(quote)
+
+
+def _local_code(estimator: Framework) -> str:
+    """Return what is packed beside the script: its requirements and modules; a folder stands for its files."""
+    if not estimator.entry_point or not estimator.include_local_modules or estimator.source_dir:
+        return ""
+    code = find_local_code(Path(estimator.entry_point))
+    counts = Counter(file.parts[0] for file in code.files)
+    shown = [f"{name}/ ({_count(counts[name], 'file')})" if (code.folder / name).is_dir() else name for name in counts]
+    rest = len(shown) - _MAX_SHOWN
+    return ", ".join(shown[:_MAX_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 def _instances(estimator: Framework) -> str:

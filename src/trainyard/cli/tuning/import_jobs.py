@@ -5,8 +5,15 @@ from pathlib import Path
 import click
 
 from trainyard._sdk.tuning.import_jobs import import_jobs
+from trainyard.cli.completion.values import complete_jobs
 from trainyard.cli.jobs.lookup import open_api
-from trainyard.cli.terminal.console import CommandWithExamples, home_option, say
+from trainyard.cli.terminal.console import (
+    CommandWithExamples,
+    result_option,
+    say,
+    yard_option,
+)
+from trainyard.cli.terminal.json_output import JsonFields, print_json
 from trainyard.cli.tuning.arguments import ranges_of
 
 
@@ -21,7 +28,14 @@ from trainyard.cli.tuning.arguments import ranges_of
     ),
 )
 @click.argument("name")
-@click.option("--job", "jobs", metavar="JOB", multiple=True, help="A training job. Can be given several times.")
+@click.option(
+    "--job",
+    "jobs",
+    metavar="JOB",
+    multiple=True,
+    shell_complete=complete_jobs,
+    help="A training job. Can be given several times.",
+)
 @click.option("--prefix", metavar="TEXT", help="Instead of --job: all usable training jobs with this name prefix.")
 @click.option("--range", "ranges", metavar="NAME=LOW..HIGH", multiple=True, help="A number that differs between them.")
 @click.option(
@@ -33,7 +47,8 @@ from trainyard.cli.tuning.arguments import ranges_of
 )
 @click.option("--objective", metavar="METRIC", required=True, help="The metric to compare them by.")
 @click.option("--maximize/--minimize", required=True, default=None, help="Whether a higher or a lower value is better.")
-@home_option
+@yard_option
+@result_option("HyperParameterTuningJobName")
 def adopt(
     name: str,
     jobs: tuple[str, ...],
@@ -43,6 +58,7 @@ def adopt(
     objective: str,
     maximize: bool,
     folder: Path | None,
+    as_json: JsonFields | None,
 ) -> None:
     """Import ended training jobs as the study NAME, so that other studies can learn from it.
 
@@ -59,4 +75,7 @@ def adopt(
             objective={"MetricName": objective, "Type": kind},
             ranges=ranges_of(ranges, choices),
         )
+    if as_json:
+        print_json({"HyperParameterTuningJobName": name}, as_json)
+        return
     say(f'Created tuning job "{name}"; `trainyard tune show {name}` shows it.')

@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from trainyard._sdk.connection import Api
-from trainyard._sdk.training.distribution import launcher_hyperparameters
 from trainyard._sdk.training.request import require_consistent
 from trainyard._sdk.tuning.configs import (
     HyperbandStrategyConfig,
@@ -17,6 +16,8 @@ from trainyard._sdk.tuning.configs import (
     WarmStartConfig,
     WarmStartTypes,
 )
+from trainyard._sdk.tuning.job import TuningJobHandle
+from trainyard.cli.completion.values import complete_rules, complete_studies
 from trainyard.cli.jobs.lookup import find_access, translate_failures
 from trainyard.cli.run.arguments import HYPERPARAMETERS
 from trainyard.cli.run.plan import plan_lines
@@ -25,12 +26,17 @@ from trainyard.cli.run.script import (
     estimator_of,
     inputs_of,
     quote_of,
-    require_consistent_options,
+    require_usable_options,
     script_options,
     upload_inputs,
 )
-from trainyard.cli.terminal.console import home_option, say
+from trainyard.cli.terminal.console import (
+    result_option,
+    say,
+    yard_option,
+)
 from trainyard.cli.terminal.failure import ExitCode
+from trainyard.cli.terminal.json_output import JsonFields, print_json
 from trainyard.cli.tuning.arguments import TuneCommand, metrics_of, ranges_of, resource_of
 from trainyard.cli.tuning.studies import find_study
 from trainyard.cli.tuning.watch import watch_study
@@ -70,6 +76,7 @@ class TuneOptions(ScriptOptions):
     autotune: bool
     name: str | None
     detach: bool
+    as_json: JsonFields | None
 
 
 @click.command(
@@ -133,10 +140,18 @@ class TuneOptions(ScriptOptions):
     help="Which trials to stop early: those worse than the median, or those with hopeless learning curves.",
 )
 @click.option(
-    "--prune-on", metavar="RULE", multiple=True, help="A debugger rule that stops a trial when it finds an issue."
+    "--prune-on",
+    metavar="RULE",
+    multiple=True,
+    shell_complete=complete_rules,
+    help="A debugger rule that stops a trial when it finds an issue.",
 )
 @click.option(
-    "--warm-start", metavar="STUDY", multiple=True, help="An ended study to learn from. Can be given several times."
+    "--warm-start",
+    metavar="STUDY",
+    multiple=True,
+    shell_complete=complete_studies,
+    help="An ended study to learn from. Can be given several times.",
 )
 @click.option("--transfer", is_flag=True, help="With --warm-start: the data or the script has changed.")
 @click.option("--target", metavar="VALUE", type=float, help="Stop the study when the objective reaches this value.")
@@ -148,8 +163,9 @@ class TuneOptions(ScriptOptions):
 @click.option("--seed", metavar="N", type=click.IntRange(0), help="Seed of the search, to repeat it.")
 @click.option("--autotune", is_flag=True, help="Choose ranges for the hyperparameters after --, and other settings.")
 @click.option("--name", metavar="NAME", help="Name of the study, up to 32 characters. Default: SCRIPT and the time.")
-@click.option("--detach", is_flag=True, help="Print the name of the study and return at once.")
-@home_option
+@click.option("-d", "--detach", is_flag=True, help="Print the name of the study and return at once.")
+@yard_option
+@result_option("HyperParameterTuningJobName", "HyperParameterTuningJobStatus", "BestTrainingJobName")
 @click.pass_context
 def start(ctx: click.Context, /, folder: Path | None, **given: Any) -> int:
     """Search for the best hyperparameters of SCRIPT. Each trial is a training job.
@@ -157,6 +173,8 @@ def start(ctx: click.Context, /, folder: Path | None, **given: Any) -> int:
     Words after -- are hyperparameters with fixed values. Ctrl-C leaves the study running.
     """
     options = TuneOptions(**given)
+    _require_consistent_options(options)
+    require_usable_options(options, folder)
     access = find_access(folder, starts=True)
     client = access.client()
     try:
@@ -168,15 +186,13 @@ def start(ctx: click.Context, /, folder: Path | None, **given: Any) -> int:
 
 
 def _start(session: Session, options: TuneOptions, hyperparameters: Mapping[str, Any]) -> int:
-    _require_consistent_options(options)
     estimator = estimator_of(session, options, hyperparameters)
     tuner, inputs = tuner_of(estimator, options, session.api), inputs_of(options)
     # Check the options before any data is uploaded.
     require_consistent(estimator, None)
-    launcher_hyperparameters(estimator.distribution, estimator.instance_type, groups=estimator.instance_groups or ())
     quote = quote_of(session.api, estimator)
     say("Each trial:")
-    for line in plan_lines(estimator, inputs, hyperparameters=hyperparameters, quote=quote):
+    for line in plan_lines(estimator, inputs, hyperparameters=hyperparameters, quote=quote, shows_price=options.prices):
         say(line)
     say("The study:")
     for line in _study_plan(tuner, options):
@@ -186,10 +202,24 @@ def _start(session: Session, options: TuneOptions, hyperparameters: Mapping[str,
     job = tuner.latest_tuning_job
     assert job is not None, "fit creates a tuning job"
     if options.detach:
-        click.echo(job.name)
+        _print_result(job, options.as_json)
         return ExitCode.OK
     say(f'Tuning job "{job.name}"')
-    return watch_study(job)
+    code = watch_study(job, shows_trials=not options.as_json)
+    if options.as_json:
+        _print_result(job, options.as_json)
+    return code
+
+
+def _print_result(job: TuningJobHandle, as_json: JsonFields | None) -> None:
+    """Print the name of the tuning job or, with --json, what it has come to so far."""
+    if as_json is None:
+        click.echo(job.name)
+        return
+    found = job.describe()
+    members = ("HyperParameterTuningJobName", "HyperParameterTuningJobStatus")
+    best = found.get("BestTrainingJob", {}).get("TrainingJobName")
+    print_json({**{name: found[name] for name in members}, "BestTrainingJobName": best}, as_json)
 
 
 def tuner_of(estimator: Framework, options: TuneOptions, api: Api) -> HyperparameterTuner:
@@ -217,7 +247,6 @@ def tuner_of(estimator: Framework, options: TuneOptions, api: Api) -> Hyperparam
 
 
 def _require_consistent_options(options: TuneOptions) -> None:
-    require_consistent_options(options)
     if not options.objective:
         raise click.UsageError("The metric to optimize is missing; name it with --objective.")
     if options.maximize is None:
@@ -225,7 +254,7 @@ def _require_consistent_options(options: TuneOptions) -> None:
     if not options.range and not options.choice and not options.autotune:
         raise click.UsageError("There is nothing to tune; give a --range or a --choice, or --autotune.")
     if options.keep_alive:
-        raise click.UsageError("Trials share warm workers anyway; leave --keep_alive out.")
+        raise click.UsageError("Trials share warm workers anyway; leave --keep-alive out.")
     if options.transfer and not options.warm_start:
         raise click.UsageError("--transfer needs --warm-start, the studies to learn from.")
     if options.resource and options.strategy != "hyperband":

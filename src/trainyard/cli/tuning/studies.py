@@ -2,33 +2,41 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from trainyard._sdk.connection import Api
+from trainyard._sdk.job_names import base_of_study
 from trainyard._sdk.training.console import duration_text
 from trainyard._sdk.training.stream import Description
 from trainyard._sdk.tuning.job import TuningJobHandle, ended_count
 from trainyard._sdk.tuning.text import aim_of, counts_text, number_text, value_of, value_text, values_text, why_text
-from trainyard.cli.jobs.lookup import LAST
+from trainyard.cli.jobs.lookup import MAX_SIMILAR, age_of, similar_name
+from trainyard.cli.terminal.blocks import Block, Table
 from trainyard.cli.terminal.failure import ExitCode, Failure
 
 _MAX_SHOWN = 5
 
 
 def find_study(api: Api, given: str) -> TuningJobHandle:
-    """Return a tuning job given by its name, by a prefix of it, or as @last."""
-    if given == LAST:
-        latest = next(studies(api, limit=1), None)
+    """Return a tuning job given by its name, by a prefix of it, or as @last or, before that, @last~1."""
+    if given.startswith("@"):
+        age = age_of(given)
+        latest = next(islice(studies(api, limit=age + 1), age, None), None)
         if latest is None:
-            raise Failure("There is no tuning job yet.", next_step="trainyard tune SCRIPT", code=ExitCode.NOT_FOUND)
+            message = "There are not so many tuning jobs yet." if age else "There is no tuning job yet."
+            raise Failure(message, next_step="trainyard tune SCRIPT", code=ExitCode.NOT_FOUND)
         return TuningJobHandle(api, latest["HyperParameterTuningJobName"])
     names = [each["HyperParameterTuningJobName"] for each in studies(api, NameContains=given)]
     fitting = [name for name in names if name == given] or [name for name in names if name.startswith(given)]
     if len(fitting) == 1:
         return TuningJobHandle(api, fitting[0])
     if not fitting:
+        latest_names = [each["HyperParameterTuningJobName"] for each in studies(api, limit=MAX_SIMILAR)]
+        similar = similar_name(given, latest_names, base_of=base_of_study)
         raise Failure(
-            f'There is no tuning job named "{given}", and none whose name starts with it.',
+            f'There is no tuning job named "{given}", and none whose name starts with it.'
+            + (f' Did you mean "{similar}"?' if similar else ""),
             next_step="trainyard tune ls",
             code=ExitCode.NOT_FOUND,
         )
@@ -50,7 +58,7 @@ def studies(api: Api, *, limit: int | None = None, **filters: Any) -> Iterator[d
         request["NextToken"] = page["NextToken"]
 
 
-def study_lines(description: Description, trials: Sequence[Description], *, now: datetime) -> Iterator[str]:
+def study_blocks(description: Description, trials: Sequence[Description], *, now: datetime) -> Iterator[Block]:
     """Yield the status of a tuning job and its best trial, then all trials, newest first."""
     limit = description["HyperParameterTuningJobConfig"]["ResourceLimits"].get("MaxNumberOfTrainingJobs")
     end = description.get("HyperParameterTuningEndTime") or now
@@ -66,17 +74,14 @@ def study_lines(description: Description, trials: Sequence[Description], *, now:
         yield f"best  {metric} not reported yet"
     yield ""
     numbered = list(enumerate(trials, start=1))
-    yield from trial_table(numbered[::-1], metric=metric, best=best["TrainingJobName"] if best else "", now=now)
+    yield trial_table(numbered[::-1], metric=metric, best=best["TrainingJobName"] if best else "", now=now)
 
 
-def trial_table(trials: Sequence[tuple[int, Description]], *, metric: str, best: str, now: datetime) -> Iterator[str]:
-    """Yield a table of trials with a column for each hyperparameter; the best trial is marked."""
+def trial_table(trials: Sequence[tuple[int, Description]], *, metric: str, best: str, now: datetime) -> Table:
+    """Return a table of trials with a column for each hyperparameter; the best trial is marked."""
     names = sorted({name for _, trial in trials for name in trial.get("TunedHyperParameters", {})})
-    rows = [["", "#", "status", metric, "time", *names, ""]]
-    rows += [_row(number, trial, names, best=best, now=now) for number, trial in trials]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        yield "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+    columns = ("", "#", "status", metric, "time", *names, "")
+    return Table(columns, [_row(number, trial, names, best=best, now=now) for number, trial in trials])
 
 
 def _row(number: int, trial: Description, names: Sequence[str], *, best: str, now: datetime) -> list[str]:
@@ -89,7 +94,7 @@ def _row(number: int, trial: Description, names: Sequence[str], *, best: str, no
         str(number),
         trial["TrainingJobStatus"],
         number_text(value),
-        duration_text(round((end - start).total_seconds(), 1)) if start else "",
+        duration_text((end - start).total_seconds()) if start else "",
         *(value_text(tuned[name]) if name in tuned else "" for name in names),
         why_text(trial) if is_over and value is None else "",
     ]

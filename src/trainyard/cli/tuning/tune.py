@@ -10,23 +10,30 @@ import click
 from trainyard._sdk.training.job import TrainingJobHandle, hyperparameter
 from trainyard._sdk.training.outcomes import model_uri
 from trainyard._sdk.training.stream import FINAL, Description
+from trainyard._sdk.tuning.job import TuningJobHandle
 from trainyard._sdk.tuning.text import aim_of, best_lines, details_lines, summary, value_of
+from trainyard.cli.completion.values import complete_studies
 from trainyard.cli.jobs.lookup import open_api, to_json
 from trainyard.cli.terminal.console import (
     CommandWithExamples,
     DefaultCommandGroup,
-    home_option,
     json_option,
-    print_json,
+    result_option,
     say,
+    yard_option,
 )
 from trainyard.cli.terminal.failure import ExitCode, Failure
+from trainyard.cli.terminal.json_output import JsonFields, print_json
+from trainyard.cli.terminal.progress import spinner
+from trainyard.cli.terminal.tables import Column, Row, print_table
 from trainyard.cli.tuning.import_jobs import adopt
 from trainyard.cli.tuning.start import start
 from trainyard.cli.tuning.studies import find_study, studies, trial_table
 from trainyard.cli.tuning.watch import watch_study
 
-study_argument = click.argument("study", metavar="STUDY")
+_STUDY_COLUMNS = ("study", "status", "created", "strategy", Column("trials with an objective", "right"))
+
+study_argument = click.argument("study", metavar="STUDY", shell_complete=complete_studies)
 
 
 @click.group(
@@ -53,20 +60,19 @@ tune.add_command(start)
 @click.option(
     "-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Maximum number of tuning jobs."
 )
-@home_option
+@yard_option
 @json_option
-def ls(limit: int, folder: Path | None, as_json: bool) -> None:
+def ls(limit: int, folder: Path | None, as_json: JsonFields | None) -> None:
     """List tuning jobs, newest first."""
     with open_api(folder) as api:
         found = list(studies(api, limit=limit))
     if as_json:
-        print_json({"studies": to_json(found)})
+        print_json({"Studies": to_json(found)}, as_json, items="Studies")
         return
     if not found:
         say("There are no tuning jobs; `trainyard tune SCRIPT` starts one.")
-    width = max((len(study["HyperParameterTuningJobName"]) for study in found), default=0)
-    for study in found:
-        click.echo(_study_line(study, width))
+        return
+    print_table(_STUDY_COLUMNS, [_study_row(study) for study in found])
 
 
 @tune.command(
@@ -80,15 +86,15 @@ def ls(limit: int, folder: Path | None, as_json: bool) -> None:
     show_default=True,
     help="Order of the trials: by number, or the best first.",
 )
-@home_option
+@yard_option
 @json_option
-def show(study: str, sort: str, folder: Path | None, as_json: bool) -> None:
+def show(study: str, sort: str, folder: Path | None, as_json: JsonFields | None) -> None:
     """Show the status of STUDY and its trials."""
     with open_api(folder) as api:
         job = find_study(api, study)
         description, details, trials = job.describe(), job.details(), job.trials()
     if as_json:
-        print_json(to_json({**description, "TrainingJobSummaries": trials, "Details": details}))
+        print_json(to_json({**description, "TrainingJobSummaries": trials, "Details": details}), as_json)
         return
     click.echo(summary(description))
     for line in details_lines(details):
@@ -98,13 +104,13 @@ def show(study: str, sort: str, folder: Path | None, as_json: bool) -> None:
     if sort == "value":
         numbered.sort(key=lambda each: _rank(each[1], description))
     best = description.get("BestTrainingJob", {}).get("TrainingJobName", "")
-    for line in trial_table(numbered, metric=aim_of(description).metric, best=best, now=datetime.now(UTC)):
-        click.echo(line)
+    table = trial_table(numbered, metric=aim_of(description).metric, best=best, now=datetime.now(UTC))
+    print_table(table.columns, table.rows)
 
 
 @tune.command(cls=CommandWithExamples, examples=("trainyard tune watch @last",))
 @study_argument
-@home_option
+@yard_option
 def watch(study: str, folder: Path | None) -> int:
     """Watch STUDY until it has ended. q or Ctrl-C quits and leaves the study running."""
     with open_api(folder) as api:
@@ -120,9 +126,9 @@ def watch(study: str, folder: Path | None) -> int:
 )
 @study_argument
 @click.option("--arguments", is_flag=True, help="Print only the tuned hyperparameters, as arguments of a script.")
-@home_option
+@yard_option
 @json_option
-def best(study: str, arguments: bool, folder: Path | None, as_json: bool) -> None:
+def best(study: str, arguments: bool, folder: Path | None, as_json: JsonFields | None) -> None:
     """Show the best trial of STUDY: its hyperparameters, its objective value and its model."""
     with open_api(folder) as api:
         description = find_study(api, study).describe()
@@ -133,7 +139,7 @@ def best(study: str, arguments: bool, folder: Path | None, as_json: bool) -> Non
         click.echo(" ".join(f"--{name} {hyperparameter(text)}" for name, text in sorted(tuned.items())))
         return
     if as_json:
-        print_json(to_json({**found, "ModelUri": model_uri(details)}))
+        print_json(to_json({**found, "ModelUri": model_uri(details)}), as_json)
         return
     for line in best_lines(found, aim_of(description).metric):
         click.echo(line)
@@ -143,28 +149,34 @@ def best(study: str, arguments: bool, folder: Path | None, as_json: bool) -> Non
 @tune.command(cls=CommandWithExamples, examples=("trainyard tune stop @last", "trainyard tune stop @last --wait"))
 @study_argument
 @click.option("--wait", is_flag=True, help="Wait until the study has ended.")
-@home_option
-def stop(study: str, wait: bool, folder: Path | None) -> None:
+@yard_option
+@result_option("HyperParameterTuningJobName", "HyperParameterTuningJobStatus")
+def stop(study: str, wait: bool, folder: Path | None, as_json: JsonFields | None) -> None:
     """Stop STUDY and its running trials. The results are kept."""
     with open_api(folder) as api:
         job = find_study(api, study)
         status = job.describe()["HyperParameterTuningJobStatus"]
         if status in FINAL:
-            say(f'Tuning job "{job.name}" is already {status}.')
-            return
-        job.stop()
-        if not wait:
-            say(f'Tuning job "{job.name}" is stopping.')
-            return
-        for _ in job.ended_trials():
-            pass
-        say(summary(job.describe()))
+            outcome = f'Tuning job "{job.name}" is already {status}.'
+        else:
+            job.stop()
+            outcome = f'Tuning job "{job.name}" is stopping.'
+            if wait:
+                with spinner("Stopping the study"):
+                    for _ in job.ended_trials():
+                        pass
+                outcome = summary(job.describe())
+        if as_json:
+            _print_status(job, as_json)
+        else:
+            say(outcome)
 
 
 @tune.command(cls=CommandWithExamples, examples=("trainyard tune rm @last",))
 @study_argument
-@home_option
-def rm(study: str, folder: Path | None) -> None:
+@yard_option
+@result_option("HyperParameterTuningJobName", "HyperParameterTuningJobStatus")
+def rm(study: str, folder: Path | None, as_json: JsonFields | None) -> None:
     """Remove STUDY, which must have ended. Its training jobs are kept."""
     with open_api(folder) as api:
         job = find_study(api, study)
@@ -175,6 +187,9 @@ def rm(study: str, folder: Path | None) -> None:
                 next_step=f"trainyard tune stop {job.name} --wait",
             )
         api.call("sagemaker", "DeleteHyperParameterTuningJob", HyperParameterTuningJobName=job.name)
+    if as_json:
+        print_json({"HyperParameterTuningJobName": job.name, "HyperParameterTuningJobStatus": status}, as_json)
+    else:
         say(f'Removed tuning job "{job.name}"; its training jobs are kept.')
 
 
@@ -187,8 +202,9 @@ def rm(study: str, folder: Path | None) -> None:
     type=click.Path(path_type=Path, dir_okay=False),
     help="File to write. Default: STUDY.html in the current folder.",
 )
-@home_option
-def plot(study: str, output: Path | None, folder: Path | None) -> None:
+@yard_option
+@result_option("HyperParameterTuningJobName", "File")
+def plot(study: str, output: Path | None, folder: Path | None, as_json: JsonFields | None) -> None:
     """Write charts of STUDY to a self-contained HTML page. Needs Bokeh: trainyard[plots]."""
     from trainyard._sdk.tuning.plots import Plots
     from trainyard.analytics import HyperparameterTuningJobAnalytics
@@ -198,10 +214,19 @@ def plot(study: str, output: Path | None, folder: Path | None) -> None:
         name = find_study(api, study).name
         path = output or Path(f"{name}.html")
         Plots.of(HyperparameterTuningJobAnalytics(name, Session(api=api))).save(path)
-    say(f"Wrote the charts to {path}.")
+    if as_json:
+        print_json({"HyperParameterTuningJobName": name, "File": str(path)}, as_json)
+    else:
+        say(f"Wrote the charts to {path}.")
 
 
 tune.add_command(adopt)
+
+
+def _print_status(job: TuningJobHandle, as_json: JsonFields) -> None:
+    members = ("HyperParameterTuningJobName", "HyperParameterTuningJobStatus")
+    found = job.describe()
+    print_json({name: found[name] for name in members}, as_json)
 
 
 def _best_of(description: Description) -> Description:
@@ -225,9 +250,8 @@ def _rank(trial: Description, description: Description) -> tuple[bool, float]:
     return False, -value if aim_of(description).is_maximized else value
 
 
-def _study_line(study: Mapping[str, Any], width: int) -> str:
+def _study_row(study: Mapping[str, Any]) -> Row:
     succeeded = study["ObjectiveStatusCounters"].get("Succeeded", 0)
-    trials = f"{succeeded} {'trial' if succeeded == 1 else 'trials'} with an objective"
-    local: datetime = study["CreationTime"].astimezone()
+    created: datetime = study["CreationTime"].astimezone()
     name, status = study["HyperParameterTuningJobName"], study["HyperParameterTuningJobStatus"]
-    return f"{name:<{width}}  {status:<10}  {local:%Y-%m-%d %H:%M:%S}  {study['Strategy']:<9}  {trials}"
+    return name, status, f"{created:%Y-%m-%d %H:%M:%S}", study["Strategy"], str(succeeded)

@@ -8,20 +8,23 @@ import click
 from trainyard._sdk.training.stream import FINAL
 from trainyard._sdk.tuning.job import TuningJobHandle, detached_message
 from trainyard._sdk.tuning.text import TuningProgress, summary
-from trainyard.cli.terminal.console import environment, say
+from trainyard.cli.terminal.blocks import Block, Title
+from trainyard.cli.terminal.console import say
 from trainyard.cli.terminal.failure import ExitCode
-from trainyard.cli.terminal.screen import Screen, can_draw
-from trainyard.cli.tuning.studies import study_lines
+from trainyard.cli.terminal.live import QUIT_KEYS, LiveView, can_draw
+from trainyard.cli.tuning.studies import study_blocks
 from trainyard.foundation.errors import Unavailable
 
-_QUIT_KEYS = ("q", "Q", "\x1b", "\x04")
 _REFRESH_S = 1.0
 
 
-def watch_study(job: TuningJobHandle) -> ExitCode:
-    """Show a tuning job until it has ended, and return the exit code."""
+def watch_study(job: TuningJobHandle, *, shows_trials: bool = True) -> ExitCode:
+    """Show a tuning job until it has ended, and return the exit code. The trials are data, and can be left out."""
     try:
-        if can_draw(environment()):
+        if not shows_trials:
+            for _ in job.ended_trials():
+                pass
+        elif can_draw():
             _draw(job)
         else:
             progress = TuningProgress(job.describe())
@@ -38,17 +41,18 @@ def watch_study(job: TuningJobHandle) -> ExitCode:
 
 def _draw(job: TuningJobHandle) -> None:
     """Redraw the table until the tuning job has ended. A quit key raises KeyboardInterrupt."""
-    lines: list[str] = []
+    last: list[Block] = []
     is_over = False
-    with Screen(sys.stdin.fileno(), sys.stdout) as screen:
+    with LiveView(sys.stdin.fileno(), sys.stdout) as view:
         while not is_over:
             try:
                 description = job.describe()
-                lines = [*study_lines(description, job.trials(), now=datetime.now(UTC)), "", "q quits"]
+                last = list(study_blocks(description, job.trials(), now=datetime.now(UTC)))
+                shown = [*last, "", "q quits"]
                 is_over = description["HyperParameterTuningJobStatus"] in FINAL
             # The yard may be restarting, which takes a second or two.
             except Unavailable as error:
-                lines = [f"! {error.message}", *[line for line in lines if not line.startswith("! ")]]
-            screen.draw(lines)
-            if not is_over and screen.wait(_REFRESH_S) in _QUIT_KEYS:
+                shown = [Title(error.message), *last]
+            view.draw(shown)
+            if not is_over and view.wait(_REFRESH_S) in QUIT_KEYS:
                 raise KeyboardInterrupt

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from trainyard._sdk.connection import YardConnection
+from trainyard._sdk.connection import ClientTarget
 from trainyard.cli.terminal.failure import Failure
-from trainyard.foundation.arns import role_arn
 
 _SECTION = re.compile(r"\s*\[\s*(?:profile\s+)?([^\]]+?)\s*\]")
 
@@ -30,18 +29,18 @@ class ClientFile:
     compose: Callable[[str], str]
 
 
-def client_files(connection: YardConnection, *, user_home: Path, environment: Mapping[str, str]) -> list[ClientFile]:
+def client_files(target: ClientTarget, *, user_home: Path, environment: Mapping[str, str]) -> list[ClientFile]:
     """Return the files to write, with the paths where the clients of this user look for them."""
     aws = user_home / ".aws"
     config_home = Path(environment.get("XDG_CONFIG_HOME") or user_home / ".config")
     return [
-        ClientFile(_path(environment, "AWS_CONFIG_FILE", aws / "config"), lambda text: _config(text, connection)),
+        ClientFile(_path(environment, "AWS_CONFIG_FILE", aws / "config"), lambda text: _config(text, target)),
         ClientFile(
             _path(environment, "AWS_SHARED_CREDENTIALS_FILE", aws / "credentials"),
-            lambda text: _credentials(text, connection),
+            lambda text: _credentials(text, target),
         ),
-        ClientFile(aws / "models" / "endpoints.json", lambda _: endpoints(connection.runtime.https)),
-        ClientFile(config_home / "sagemaker" / "config.yaml", lambda _: _sagemaker_config(connection)),
+        ClientFile(aws / "models" / "endpoints.json", lambda _: endpoints(target.https)),
+        ClientFile(config_home / "sagemaker" / "config.yaml", lambda _: _sagemaker_config(target)),
     ]
 
 
@@ -106,19 +105,16 @@ def _path(environment: Mapping[str, str], variable: str, default: Path) -> Path:
     return Path(os.path.expandvars(configured)).expanduser() if configured else default
 
 
-def _config(text: str, connection: YardConnection) -> str:
-    values = {
-        "region": connection.credentials.region,
-        "endpoint_url": connection.runtime.http,
-        "ca_bundle": str(connection.home.ca_bundle),
-    }
+def _config(text: str, target: ClientTarget) -> str:
+    values = {"region": target.region, "endpoint_url": target.http or target.https}
+    values |= {"ca_bundle": str(target.ca_bundle)} if target.ca_bundle else {}
     return with_default_profile(text, values)
 
 
-def _credentials(text: str, connection: YardConnection) -> str:
+def _credentials(text: str, target: ClientTarget) -> str:
     values = {
-        "aws_access_key_id": connection.credentials.access_key_id,
-        "aws_secret_access_key": connection.credentials.secret_access_key,
+        "aws_access_key_id": target.keys.access_key_id,
+        "aws_secret_access_key": target.keys.secret_access_key,
     }
     return with_default_profile(text, values)
 
@@ -131,9 +127,9 @@ def _redirect(partition: dict[str, Any], service: str, hostname: str) -> None:
         known[region] = {"hostname": hostname} | ({"credentialScope": scope} if scope else {})
 
 
-def _sagemaker_config(connection: YardConnection) -> str:
+def _sagemaker_config(target: ClientTarget) -> str:
     """Return a configuration that turns telemetry to AWS off and sets the default role of jobs."""
-    role = role_arn(connection.credentials.account, connection.credentials.role)
+    role = target.role
     return f"""\
 SchemaVersion: '1.0'
 SageMaker:

@@ -9,24 +9,32 @@ from pathlib import Path
 
 import click
 
-from trainyard._sdk.connection import YardConnection, client_environment
+from trainyard._sdk.connection import ClientTarget, profile_target
+from trainyard._sdk.profiles import profiles_of
 from trainyard.cli.terminal.console import (
     CommandWithExamples,
+    ask,
     command_line,
     environment,
     home_option,
-    running_yard,
+    profile_option,
     say,
     select_home,
+    select_target,
 )
 from trainyard.cli.terminal.failure import Failure
 from trainyard.cli.yard.client_files import client_files, default_endpoints, sts_endpoints
-from trainyard.cli.yard.file_replacements import FileChange, load_replacements, read_if_present, replace_files
+from trainyard.cli.yard.file_replacements import (
+    FileChange,
+    Replacements,
+    load_replacements,
+    read_if_present,
+    replace_files,
+)
+from trainyard.cli.yard.overrides import find_overrides
 from trainyard.foundation.files import lock_folder
 
 _SECRET = re.compile(r"(aws_secret_access_key|aws_session_token)(\s*=\s*)(\S+)")
-# Variables that clients read before any file.
-_OVERRIDING_VARIABLES = ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_CA_BUNDLE")
 # The limit of one printed diff. The list of endpoints has many thousand lines.
 _MAX_DIFF_LINES = 24
 
@@ -47,23 +55,39 @@ class _FileWrite:
     ),
 )
 @home_option
+@profile_option
 @click.option("-y", "--yes", is_flag=True, help="Write without asking.")
 def connect(folder: Path | None, yes: bool) -> None:
     """Write the files that make boto3, the aws CLI and the sagemaker SDK use this yard, in every shell.
 
     The command replaces the default profile in ~/.aws/config and ~/.aws/credentials, ~/.aws/models/endpoints.json, and
-    the config.yaml of the sagemaker SDK. The originals are saved in the home folder of the yard.
+    the config.yaml of the sagemaker SDK. The originals are saved in the home folder of the yard or, after `trainyard
+    login`, beside the profiles.
     """
-    connection = running_yard(folder)
-    replacements = load_replacements(connection.home.connection)
+    target = select_target(folder)
+    if not target.https:
+        raise Failure(
+            "Cannot connect to a yard by its http address.",
+            why="The sagemaker SDK calls one service over https, whatever is configured.",
+            next_step="trainyard login URL, with the https address of the yard",
+        )
+    store, others = _stores(folder)
+    if others:
+        raise Failure(
+            "AWS clients are connected to another yard already.",
+            why=f"The files that it replaced are in {others[0].folder}.",
+            next_step="trainyard disconnect",
+        )
+    replacements = load_replacements(store)
     _require_no_changes(replacements.changes(), "connect")
-    files = client_files(connection, user_home=Path.home(), environment=environment())
+    files = client_files(target, user_home=Path.home(), environment=environment())
     writes = []
     for file in files:
         own = (replacements.original(file.path) or b"").decode(errors="surrogateescape")
         writes.append(_FileWrite(file.path, _text_of(file.path), file.compose(own)))
     if all(write.before == write.after for write in writes):
         say("Already connected; there is nothing to change.")
+        _print_overrides(target, folder)
         return
     _print_changes(writes)
     _confirm(yes)
@@ -73,13 +97,12 @@ def connect(folder: Path | None, yes: bool) -> None:
         replacements.undo()
         contents = [(write.path, write.after.encode(errors="surrogateescape")) for write in writes]
         try:
-            replace_files(connection.home.connection, contents)
+            replace_files(store, contents)
         except OSError as error:
             why = f"{error.strerror}. Nothing was changed."
             raise Failure(f"{error.filename} cannot be written.", why=why) from error
-    say(f"Connected. `{command_line('disconnect', connection.home)}` restores the original files.")
-    for name in _overriding_variables(connection):
-        say(f"{name} is set in this shell and overrides these files: unset {name}")
+    say(f"Connected. `{command_line('disconnect', select_home(folder))}` restores the original files.")
+    _print_overrides(target, folder)
 
 
 @click.command(
@@ -87,14 +110,16 @@ def connect(folder: Path | None, yes: bool) -> None:
     examples=("trainyard disconnect",),
 )
 @home_option
+@profile_option
 @click.option(
     "--force", is_flag=True, help="Restore the originals even over later changes, and save a copy of each changed file."
 )
 def disconnect(folder: Path | None, force: bool) -> None:
     """Restore the files that `trainyard connect` replaced, byte for byte."""
-    home = select_home(folder)
     with lock_folder(Path.home()):
-        replacements = load_replacements(home.connection)
+        store, others = _stores(folder)
+        # Only one of them has replaced files.
+        replacements = others[0] if others else load_replacements(store)
         if not replacements.files:
             say("Not connected; there is nothing to restore.")
             return
@@ -122,14 +147,25 @@ def _text_of(path: Path) -> str:
     return (read_if_present(path) or b"").decode(errors="surrogateescape")
 
 
-def _overriding_variables(connection: YardConnection) -> list[str]:
-    """Return the variables of this shell that override the files and do not point to the yard."""
-    current = environment()
-    ours = client_environment(connection, current=current)
-    differing = [
-        name for name in _OVERRIDING_VARIABLES if current.get(name, ours.variables[name]) != ours.variables[name]
-    ]
-    return sorted(differing + [name for name in ours.unset if name in current])
+def _stores(folder: Path | None) -> tuple[Path, list[Replacements]]:
+    """Return the folder for the originals of the selected yard, and what was replaced for another one.
+
+    A yard on this machine has the folder in its home; all profiles share one.
+    """
+    local, remote = select_home(folder).connection, profiles_of(environment()).connection
+    ours, other = (local, remote) if folder or profile_target(environment()) is None else (remote, local)
+    return ours, [found for found in (load_replacements(other),) if found.files]
+
+
+def certificates_folder(folder: Path | None) -> Path:
+    """Return the folder for bundles of certificates: of the yard on this machine, or of the profiles."""
+    return _stores(folder)[0].parent / "certificates"
+
+
+def _print_overrides(target: ClientTarget, folder: Path | None) -> None:
+    for override in find_overrides(target, environment(), bundles=certificates_folder(folder)):
+        say(f"{override.name} is set in this shell and overrides these files. {override.consequence}")
+        say(f"  next: {override.remedy}")
 
 
 def _require_no_changes(changes: Sequence[FileChange], command: str) -> None:
@@ -169,7 +205,7 @@ def _confirm(yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise Failure("Not connected.", why="There is no terminal for the question.", next_step="trainyard connect -y")
-    click.confirm("Write these files?", abort=True, err=True)
+    ask("Write these files?")
 
 
 def _save_copy(change: FileChange) -> Path:

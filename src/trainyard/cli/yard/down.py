@@ -7,8 +7,17 @@ from pathlib import Path
 
 import click
 
-from trainyard.cli.terminal.console import CommandWithExamples, command_line, home_option, say, select_home
+from trainyard.cli.terminal.console import (
+    CommandWithExamples,
+    command_line,
+    home_option,
+    result_option,
+    say,
+    select_home,
+)
 from trainyard.cli.terminal.failure import ExitCode, Failure
+from trainyard.cli.terminal.json_output import JsonFields, print_json
+from trainyard.cli.terminal.progress import spinner
 from trainyard.foundation.errors import NotPermitted
 from trainyard.foundation.home import Home, Runtime
 
@@ -22,16 +31,21 @@ from trainyard.foundation.home import Home, Runtime
     show_default=True,
     help="Seconds to wait until it has stopped.",
 )
-def down(folder: Path | None, timeout: float) -> None:
+@result_option("Pid", "Stopped")
+def down(folder: Path | None, timeout: float, as_json: JsonFields | None) -> None:
     """Stop the yard and wait until it has stopped. No acknowledged data is lost; `trainyard up` starts it again."""
     home = select_home(folder)
     home.check()
     runtime = home.runtime()
-    if runtime is None:
+    if runtime is not None:
+        with spinner("Stopping the yard"):
+            _stop(home, runtime, timeout_s=timeout)
+    if as_json:
+        print_json({"Pid": runtime.pid if runtime else None, "Stopped": runtime is not None}, as_json)
+    elif runtime is None:
         say(f"No yard is running on {home.root}.")
-        return
-    _stop(home, runtime, timeout_s=timeout)
-    say(f"Stopped the yard (process {runtime.pid}).")
+    else:
+        say(f"Stopped the yard (process {runtime.pid}).")
 
 
 def _stop(home: Home, runtime: Runtime, *, timeout_s: float) -> None:

@@ -16,19 +16,24 @@ from trainyard.cli.terminal.console import (
     command_line,
     home_option,
     json_option,
-    print_json,
+    result_option,
     say,
     select_home,
     size_text,
 )
 from trainyard.cli.terminal.failure import ExitCode, Failure
+from trainyard.cli.terminal.json_output import JsonFields, pascal_case_keys, print_json
+from trainyard.cli.terminal.tables import Column, print_table
 from trainyard.foundation.home import Home
 
 _CODES = {"NotFound": ExitCode.NOT_FOUND, "NotPermitted": ExitCode.AUTH, "LimitExceeded": ExitCode.QUOTA}
 
 
-def maintain(command: str, home: Home, *arguments: str) -> dict[str, Any]:
-    """Run a command of trainyard.server.upkeep.maintenance and return its result. Its errors become failures."""
+def maintain(command: str, home: Home, *arguments: str, invalid: ExitCode = ExitCode.FAILED) -> dict[str, Any]:
+    """Run a command of trainyard.server.upkeep.maintenance and return its result. Its errors become failures.
+
+    `invalid` is the exit code for what is invalid, such as an argument that only the server understands.
+    """
     program = [
         sys.executable,
         "-m",
@@ -46,7 +51,8 @@ def maintain(command: str, home: Home, *arguments: str) -> dict[str, Any]:
             f"`{command}` failed.", why=f"Its process exited with {ended.returncode} and printed no result."
         ) from error
     if "error" in result:
-        raise Failure(result["error"], code=_CODES.get(result["kind"], ExitCode.FAILED))
+        code = invalid if result["kind"] == "InvalidRequest" else _CODES.get(result["kind"], ExitCode.FAILED)
+        raise Failure(result["error"], code=code)
     return result
 
 
@@ -58,20 +64,30 @@ def maintain(command: str, home: Home, *arguments: str) -> dict[str, Any]:
     ),
 )
 @click.argument("target", type=click.Path(path_type=Path))
+@click.option(
+    "--with-master-key",
+    is_flag=True,
+    help="Include the master key. Whoever has the backup can then read encrypted objects.",
+)
 @home_option
 @json_option
-def backup(target: Path, folder: Path | None, as_json: bool) -> None:
+def backup(target: Path, with_master_key: bool, folder: Path | None, as_json: JsonFields | None) -> None:
     """Copy all data of the yard to TARGET, which must not exist. The yard can keep running."""
     home = select_home(folder)
     home.check()
-    result = maintain("backup", home, str(target.absolute()))
+    result = maintain("backup", home, str(target.absolute()), *["--with-master-key"] * with_master_key)
     if as_json:
-        print_json(result)
+        print_json(pascal_case_keys(result), as_json)
         return
     say(
         f"Copied {result['objects']} objects, {result['records']} records and {result['files']} files, "
         f"{size_text(result['bytes'])}, to {result['target']}"
     )
+    if result["lacks_master_key"]:
+        say(
+            "The master key is not in it. Keep a copy of that file elsewhere: without it, encrypted objects cannot be "
+            "read after a restore."
+        )
     say(f"To restore it: {command_line(f'restore {target}', home)}")
 
 
@@ -84,10 +100,15 @@ def backup(target: Path, folder: Path | None, as_json: bool) -> None:
 )
 @click.argument("source", type=click.Path(path_type=Path, exists=True))
 @home_option
-def restore(source: Path, folder: Path | None) -> None:
+@result_option("Home", "Objects", "Records", "Files", "Bytes")
+def restore(source: Path, folder: Path | None, as_json: JsonFields | None) -> None:
     """Restore a backup to an empty home folder, after checking that the backup is complete."""
     home = select_home(folder)
     result = maintain("restore", home, str(source.absolute()))
+    if as_json:
+        counts = {name: result[name] for name in ("objects", "records", "files", "bytes")}
+        print_json({"Home": str(home.root)} | pascal_case_keys(counts), as_json)
+        return
     say(
         f"Restored {result['objects']} objects, {result['records']} records and {result['files']} files, "
         f"{size_text(result['bytes'])}, to {home.root}"
@@ -102,7 +123,7 @@ def restore(source: Path, folder: Path | None) -> None:
 @home_option
 @click.option("-n", "--dry-run", is_flag=True, help="Only show what would be removed.")
 @json_option
-def gc(folder: Path | None, dry_run: bool, as_json: bool) -> None:
+def gc(folder: Path | None, dry_run: bool, as_json: JsonFields | None) -> None:
     """Remove data that no bucket, log stream or user owns any more, and uploaded inputs that no job needs.
 
     The yard can be running.
@@ -111,8 +132,8 @@ def gc(folder: Path | None, dry_run: bool, as_json: bool) -> None:
     home.check()
     result = maintain("gc", home, *(["--dry-run"] if dry_run else []))
     if as_json:
-        print_json(result)
+        print_json(pascal_case_keys(result), as_json)
         return
-    for row in result["swept"]:
-        click.echo(f"{row['count']:>8}  {size_text(row['bytes']):>10}  {row['what']}")
+    rows = [(str(row["count"]), size_text(row["bytes"]), row["what"]) for row in result["swept"]]
+    print_table((Column("count", "right"), Column("size", "right"), "what"), rows)
     say("Nothing was removed." if dry_run else "Done.")

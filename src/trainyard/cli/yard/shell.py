@@ -12,9 +12,10 @@ from trainyard.cli.terminal.console import (
     environment,
     home_option,
     json_option,
-    print_json,
-    running_yard,
+    profile_option,
+    select_target,
 )
+from trainyard.cli.terminal.json_output import JsonFields, print_json
 
 
 @click.command(
@@ -27,14 +28,15 @@ from trainyard.cli.terminal.console import (
     ),
 )
 @home_option
+@profile_option
 @click.option("--https", is_flag=True, help="Use the https address.")
 @click.option("--shell", type=click.Choice(["posix", "fish", "powershell"]), default="posix", help="Syntax to print.")
 @json_option
-def env(folder: Path | None, https: bool, shell: str, as_json: bool) -> None:
-    """Print the exports that make AWS clients use this yard as its administrator."""
-    client = client_environment(running_yard(folder), https=https, current=environment())
+def env(folder: Path | None, https: bool, shell: str, as_json: JsonFields | None) -> None:
+    """Print the exports that make AWS clients use the yard of the current profile or of this machine."""
+    client = client_environment(select_target(folder), https=https, current=environment())
     if as_json:
-        print_json({"variables": dict(client.variables), "unset": list(client.unset)})
+        print_json({"Variables": dict(client.variables), "Unset": list(client.unset)}, as_json)
         return
     click.echo(exports(client, shell))
 

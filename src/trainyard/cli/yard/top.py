@@ -12,13 +12,16 @@ import click
 
 from trainyard._sdk.connection import Api
 from trainyard.cli.jobs.lookup import open_api, to_json
-from trainyard.cli.terminal.charts import block
-from trainyard.cli.terminal.console import CommandWithExamples, environment, home_option, json_option, print_json
-from trainyard.cli.terminal.screen import Screen, can_draw
-from trainyard.cli.yard.yard_text import yard_lines
+from trainyard.cli.terminal.blocks import Block, Title, print_blocks
+from trainyard.cli.terminal.console import (
+    CommandWithExamples,
+    json_option,
+    yard_option,
+)
+from trainyard.cli.terminal.json_output import JsonFields, print_json
+from trainyard.cli.terminal.live import QUIT_KEYS, LiveView, can_draw
+from trainyard.cli.yard.yard_text import yard_blocks
 from trainyard.foundation.errors import Unavailable
-
-_QUIT_KEYS = ("q", "Q", "\x1b", "\x04")
 
 
 @click.command(
@@ -39,42 +42,41 @@ _QUIT_KEYS = ("q", "Q", "\x1b", "\x04")
     metavar="SECONDS",
     help="Seconds between updates.",
 )
-@home_option
+@yard_option
 @json_option
-def top(once: bool, interval_s: float, folder: Path | None, as_json: bool) -> None:
+def top(once: bool, interval_s: float, folder: Path | None, as_json: JsonFields | None) -> None:
     """Watch the yard: its jobs with status, time and resources, the queue, slots, CPU and memory."""
     with open_api(folder) as api:
         if as_json:
-            print_json(to_json(_describe_yard(api)))
-        elif once or not can_draw(environment()):
-            for line in _read_lines(api):
-                click.echo(line)
+            print_json(to_json(_describe_yard(api)), as_json)
+        elif once or not can_draw():
+            print_blocks(_read_blocks(api))
         else:
             with contextlib.suppress(KeyboardInterrupt):
-                _watch(lambda: _read_lines(api), interval_s)
+                _watch(lambda: _read_blocks(api), interval_s)
 
 
-def _watch(read_lines: Callable[[], Sequence[str]], interval_s: float) -> None:
-    lines: Sequence[str] = ()
-    with Screen(sys.stdin.fileno(), sys.stdout) as screen:
+def _watch(read_blocks: Callable[[], Sequence[Block]], interval_s: float) -> None:
+    last: Sequence[Block] = ()
+    with LiveView(sys.stdin.fileno(), sys.stdout) as view:
         while True:
             started = time.monotonic()
             try:
-                lines = [*read_lines(), "", "q quits"]
+                last = read_blocks()
+                shown = [*last, "", "q quits"]
             # The yard may be restarting, which takes a second or two.
             except Unavailable as error:
-                lines = [*[line for line in lines if not line.startswith("! ")], f"! {error.message}"]
-            screen.draw(lines)
+                shown = [*last, "", Title(error.message)]
+            view.draw(shown)
             while (left := started + interval_s - time.monotonic()) > 0:
-                key = screen.wait(left)
-                if key in _QUIT_KEYS:
+                if view.wait(left) in QUIT_KEYS:
                     return
-                screen.draw(lines)
+                view.draw(shown)
 
 
-def _read_lines(api: Api) -> list[str]:
+def _read_blocks(api: Api) -> list[Block]:
     waiting = [job for job in _in_progress(api) if job["SecondaryStatus"] in ("Pending", "Interrupted")]
-    return yard_lines(_describe_yard(api), waiting, now=datetime.now(UTC), filled=block())
+    return yard_blocks(_describe_yard(api), waiting, now=datetime.now(UTC))
 
 
 def _describe_yard(api: Api) -> dict[str, Any]:

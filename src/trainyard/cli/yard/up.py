@@ -12,12 +12,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import click
 
-from trainyard.cli.terminal.console import CommandWithExamples, command_line, home_option, say, select_home
+from trainyard._sdk.connection import access_from_environment
+from trainyard.cli.terminal.console import (
+    CommandWithExamples,
+    command_line,
+    environment,
+    home_option,
+    result_option,
+    say,
+    select_home,
+)
 from trainyard.cli.terminal.failure import ExitCode, Failure
+from trainyard.cli.terminal.json_output import JsonFields, pascal_case_keys, print_json
+from trainyard.cli.terminal.progress import spinner
+from trainyard.cli.yard.reachability import authority_fingerprint
 from trainyard.foundation.files import PRIVATE_FOLDER
 from trainyard.foundation.home import Home, Runtime
 from trainyard.foundation.journal import MAX_LOG_BYTES, open_log, rotate_log
@@ -54,8 +66,22 @@ _ERROR_PREFIX = "error: "
     "jobs. Default: local.",
 )
 @click.option("-d", "--detach", is_flag=True, help="Run in the background.")
-def up(folder: Path | None, host: str | None, port: int | None, engines: str | None, detach: bool) -> int:
+@result_option("Http", "Https", "Pid", "Version", "Home")
+def up(
+    folder: Path | None,
+    host: str | None,
+    port: int | None,
+    engines: str | None,
+    detach: bool,
+    as_json: JsonFields | None,
+) -> int:
     """Start a yard. The first start creates the home folder, an account, a role and a key pair."""
+    if sys.platform != "linux":
+        raise Failure(
+            "A yard runs on Linux only.",
+            why="Its jobs run in sandboxes of the Linux kernel. This machine can use a yard that runs elsewhere.",
+            next_step="trainyard login URL",
+        )
     home = select_home(folder)
     home.check()
     running = home.runtime()
@@ -67,9 +93,9 @@ def up(folder: Path | None, host: str | None, port: int | None, engines: str | N
         )
     command = _command(home, host=host, port=port, engines=engines)
     if detach:
-        _print_addresses(home, _start_detached(home, command))
+        _print_addresses(home, _start_detached(home, command), as_json)
         return ExitCode.OK
-    return _run_in_foreground(home, command)
+    return _run_in_foreground(home, command, as_json)
 
 
 def _command(home: Home, *, host: str | None, port: int | None, engines: str | None) -> list[str]:
@@ -86,9 +112,9 @@ def _start_detached(home: Home, command: list[str]) -> Runtime:
         child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd="/", start_new_session=True
         )
-    say("Starting the yard …")
     try:
-        return _wait_until_it_answers(home, child)
+        with spinner("Starting the yard"):
+            return _wait_until_it_answers(home, child)
     except Failure as failure:
         lines = _last_log_lines(home, log.start)
         if lines and lines[-1].startswith(_ERROR_PREFIX):
@@ -99,12 +125,12 @@ def _start_detached(home: Home, command: list[str]) -> Runtime:
         raise
 
 
-def _run_in_foreground(home: Home, command: list[str]) -> int:
+def _run_in_foreground(home: Home, command: list[str], as_json: JsonFields | None) -> int:
     """Run a yard as a child process that prints to this terminal. Signals stop it; return when it has ended."""
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0, preexec_fn=_parent_death_signal())
     with _forward_signals(child):
         try:
-            _print_addresses(home, _wait_until_it_answers(home, child))
+            _print_addresses(home, _wait_until_it_answers(home, child), as_json)
             say("Press Ctrl-C to stop it.")
         except Failure:
             if child.poll() is None:
@@ -165,11 +191,25 @@ def _answers(runtime: Runtime) -> bool:
         connection.close()
 
 
-def _print_addresses(home: Home, runtime: Runtime) -> None:
+def _print_addresses(home: Home, runtime: Runtime, as_json: JsonFields | None) -> None:
+    if as_json:
+        values = {name: getattr(runtime, name) for name in ("http", "https", "pid", "version", "home")}
+        print_json(pascal_case_keys(values), as_json)
+        return
     say(f"The yard is running at {runtime.http} and {runtime.https}")
     say(f"  home      {runtime.home}")
     say(f'  use it    eval "$({command_line("env", home)})"')
+    if runtime.sign_in:
+        say(f"  dashboard {urljoin(runtime.http, runtime.sign_in)}")
+        say(f"            works once; {command_line('open', home)} makes another link")
     say(f"  stop it   {command_line('down', home)}")
+    if runtime.reachable:
+        say(f"  add users {command_line('user add NAME', home)}")
+        say(f"  log in    trainyard login {runtime.reachable}, on another machine")
+        say(f"            SHA-256 fingerprint {authority_fingerprint(home)}")
+    other = access_from_environment(environment())
+    if other is not None and other.url not in (runtime.http, runtime.https):
+        say(f"Commands in this shell use another yard, {other.url}; `trainyard yards ls` shows which you know.")
 
 
 @dataclass(frozen=True, slots=True)

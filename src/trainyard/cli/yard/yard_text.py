@@ -5,20 +5,25 @@ from datetime import datetime
 from typing import Any
 
 from trainyard._sdk.training.console import duration_text, terminal_safe
-from trainyard.cli.terminal.charts import bar
+from trainyard.cli.terminal.blocks import Bar, Block, Table, Title
+from trainyard.cli.terminal.charts import bar, block
 from trainyard.cli.terminal.console import size_text
 
 # The response of DescribeYard, and a job in it.
 Yard = Mapping[str, Any]
 Job = Mapping[str, Any]
 
-_BAR_WIDTH = 24
+_JOB_COLUMNS = ("job", "user", "status", "elapsed", "instances", "share of each")
+# Gauges of what the running jobs use, each shown if one of them has it.
+_GAUGES = {"cpu": "CpuPercent", "memory": "MemoryPercent", "gpu": "GpuPercent", "gpu memory": "GpuMemoryPercent"}
+_GAUGE_WIDTH = 8
+_NODE_COLUMNS = ("node", "slots", "cores", "memory", "gpus", "kind")
 _MAX_NAME_WIDTH = 45
 
 
-def yard_lines(yard: Yard, waiting: Sequence[Job], *, now: datetime, filled: str) -> list[str]:
-    """Return lines for the machine, for the running jobs, and for the waiting jobs."""
-    return [*_machine(yard, now=now, filled=filled), "", *_jobs(yard, waiting, now=now)]
+def yard_blocks(yard: Yard, waiting: Sequence[Job], *, now: datetime) -> list[Block]:
+    """Return the machine, the running jobs, and the waiting jobs."""
+    return [*_machine(yard, now=now), "", _jobs(yard, waiting, now=now)]
 
 
 def warm_text(yard: Yard) -> str:
@@ -32,40 +37,45 @@ def warm_text(yard: Yard) -> str:
     )
 
 
-def _machine(yard: Yard, *, now: datetime, filled: str) -> Iterator[str]:
-    yield f"trainyard {yard['Version']} on the {yard['Engine']} engine, {now.astimezone():%H:%M:%S}"
-    yield _slots(yard["Slots"], yard["SlotsInUse"], filled=filled)
+def _machine(yard: Yard, *, now: datetime) -> Iterator[Block]:
+    yield Title(f"trainyard {yard['Version']} on the {yard['Engine']} engine, {now.astimezone():%H:%M:%S}")
+    yield _slots(yard["Slots"], yard["SlotsInUse"])
     for line in yard["Lines"]:
         if yard["Engine"] not in line["Engines"]:
             slots, used = (sum(node[name] for node in line["Nodes"]) for name in ("Slots", "SlotsInUse"))
-            yield f"{_slots(slots, used, filled=filled)} on {' and '.join(line['Engines'])}"
+            yield _slots(slots, used, where=f" on {' and '.join(line['Engines'])}")
     if (busy := yard.get("CpuUse")) is not None:
-        yield f"cpu     {bar(busy / yard['Cpus'], _BAR_WIDTH, filled=filled)}  {busy:.1f} of {yard['Cpus']:g} cores"
+        yield Bar("cpu", busy / yard["Cpus"], f"{busy:.1f} of {yard['Cpus']:g} cores")
     if (taken := yard.get("MemoryUse")) is not None:
         whole = yard["MemoryBytes"]
-        yield f"memory  {bar(taken / whole, _BAR_WIDTH, filled=filled)}  {size_text(taken)} of {size_text(whole)}"
+        yield Bar("memory", taken / whole, f"{size_text(taken)} of {size_text(whole)}")
     if yard["Gpus"]:
         held = sum(len(share.get("Gpus") or ()) for job in yard["RunningJobs"] for share in job["Shares"])
-        yield f"gpus    {bar(held / len(yard['Gpus']), _BAR_WIDTH, filled=filled)}  {held} of {len(yard['Gpus'])}"
+        yield Bar("gpus", held / len(yard["Gpus"]), f"{held} of {len(yard['Gpus'])}")
     queued = yard["QueuedJobs"]
     yield f"queue   {queued} {'job' if queued == 1 else 'jobs'} waiting; warm: {warm_text(yard)}"
 
 
-def _slots(slots: int, used: int, *, filled: str) -> str:
-    return f"slots   {bar(used / slots if slots else 0, _BAR_WIDTH, filled=filled)}  {used} of {slots}"
+def _slots(slots: int, used: int, *, where: str = "") -> Bar:
+    return Bar("slots", used / slots if slots else 0, f"{used} of {slots}{where}")
 
 
-def _jobs(yard: Yard, waiting: Sequence[Job], *, now: datetime) -> Iterator[str]:
-    first = yard["Engine"]
-    running = (_running_row(job, now, names_engine=job["Engine"] != first) for job in yard["RunningJobs"])
-    rows = [*running, *(_waiting_row(job, now) for job in waiting)]
-    if not rows:
-        yield "No jobs are running."
-        return
-    table = [("job", "user", "status", "elapsed", "instances", "share of each"), *rows]
-    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-    for row in table:
-        yield "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+def _jobs(yard: Yard, waiting: Sequence[Job], *, now: datetime) -> Block:
+    first, running = yard["Engine"], yard["RunningJobs"]
+    gauges = {title: member for title, member in _GAUGES.items() if any(member in job for job in running)}
+    rows = [
+        (*_running_row(job, now, names_engine=job["Engine"] != first), *(_gauge(job, each) for each in gauges.values()))
+        for job in running
+    ]
+    rows += [(*_waiting_row(job, now), *("" for _ in gauges)) for job in waiting]
+    return Table((*_JOB_COLUMNS, *gauges), rows) if rows else "No jobs are running."
+
+
+def _gauge(job: Job, member: str) -> str:
+    if member not in job:
+        return ""
+    share = job[member] / 100
+    return f"{bar(min(share, 1.0), _GAUGE_WIDTH, filled=block())} {share:4.0%}"
 
 
 def _running_row(job: Job, now: datetime, *, names_engine: bool) -> tuple[str, ...]:
@@ -101,20 +111,18 @@ Line = Mapping[str, Any]
 Node = Mapping[str, Any]
 
 
-def node_lines(yard: Mapping[str, Any]) -> Iterator[str]:
+def node_blocks(yard: Mapping[str, Any]) -> Iterator[Block]:
     """Yield each queue with its nodes; nothing if the yard's own machine is the only node."""
     lines = yard["Lines"]
     if all(node["Name"] == "" for line in lines for node in line["Nodes"]) and len(lines) == 1:
         return
     for line in lines:
         yield ""
-        yield _title(line)
+        yield Title(_title(line))
         if line.get("Obstacle"):
-            yield f"  {terminal_safe(line['Obstacle'])}"
-        rows = [(terminal_safe(node["Name"]) or "this machine", *_uses(node)) for node in line["Nodes"]]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for row in rows:
-            yield "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+            yield line["Obstacle"]
+        if line["Nodes"]:
+            yield Table(_NODE_COLUMNS, [(node["Name"] or "this machine", *_uses(node)) for node in line["Nodes"]])
 
 
 def _title(line: Line) -> str:
@@ -127,12 +135,12 @@ def _uses(node: Node) -> tuple[str, ...]:
     """Return the resources of a node with their use. Shared cores and memory are shown without it."""
     cpus, memory = node.get("CpusInUse"), node.get("MemoryBytesInUse")
     return (
-        f"{node['SlotsInUse']} of {node['Slots']} slots",
-        f"{node['Cpus']:g} cores" if cpus is None else f"{cpus:g} of {node['Cpus']:g} cores",
+        f"{node['SlotsInUse']} of {node['Slots']}",
+        f"{node['Cpus']:g}" if cpus is None else f"{cpus:g} of {node['Cpus']:g}",
         size_text(node["MemoryBytes"])
         if memory is None
         else f"{size_text(memory)} of {size_text(node['MemoryBytes'])}",
-        f"{node['GpusInUse']} of {node['Gpus']} GPUs" if node["Gpus"] else "",
+        f"{node['GpusInUse']} of {node['Gpus']}" if node["Gpus"] else "",
         "spot" if node["Spot"] else "",
     )
 

@@ -61,16 +61,19 @@ def test_engines_are_listed_with_what_they_cannot_do_and_their_machines(trainyar
 @pytest.mark.usefixtures("api")
 def test_rules_are_listed_in_their_order_with_what_happens_to_other_jobs(trainyard: Trainyard) -> None:
     assert trainyard("engines", "rules").out.splitlines() == [
-        "  1  ray         instance_type = ml.p4d.* and tag team = vision",
-        "  2  slurm       every job  (this yard does not have the engine and rejects such jobs)",
-        "  -  local       any other job, unless its tag trainyard:engine names an engine",
+        "rule  engine  jobs",
+        "1     ray     instance_type = ml.p4d.* and tag team = vision",
+        "2     slurm   every job  (this yard does not have the engine and rejects such jobs)",
+        "-     local   any other job, unless its tag trainyard:engine names an engine",
     ]
 
 
 def test_unreadable_rules_are_reported_as_such(trainyard: Trainyard, api: RecordingApi) -> None:
     api.answers["ListEngines"] = {"Engines": [LOCAL], "Rules": [], "RulesProblem": "engines.toml is not valid TOML."}
 
-    assert trainyard("engines", "rules").out == "engines.toml is not valid TOML.\n"
+    result = trainyard("engines", "rules")
+
+    assert (result.code, result.out, result.err) == (1, "", "error: engines.toml is not valid TOML.\n")
 
 
 @pytest.mark.parametrize(

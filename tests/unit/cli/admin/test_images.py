@@ -18,10 +18,10 @@ def home(tmp_path: Path) -> str:
 def test_an_image_is_mapped_listed_and_forgotten(home: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["images", "map", "registry.example/mine:2", sys.executable, "--home", home], os.environ) == 0
     assert run(["images", "ls", "--json", "--home", home], os.environ) == 0
-    assert json.loads(capsys.readouterr().out) == {"images": {"mine:2": sys.executable}}
+    assert json.loads(capsys.readouterr().out) == {"Images": [{"Image": "mine:2", "Target": sys.executable}]}
     assert run(["images", "rm", "mine:2", "--home", home], os.environ) == 0
     assert run(["images", "ls", "--json", "--home", home], os.environ) == 0
-    assert json.loads(capsys.readouterr().out) == {"images": {}}
+    assert json.loads(capsys.readouterr().out) == {"Images": []}
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_an_image_is_mapped_to_a_container_image_that_is_there(
     assert run(["images", "map", "other", "--container", "other:1", "--home", home], os.environ) == 1
     assert 'no image "other:1"' in capsys.readouterr().err
     assert run(["images", "ls", "--home", home], os.environ) == 0
-    assert capsys.readouterr().out.split() == ["mine", "container:localhost/mine:1"]
+    assert capsys.readouterr().out.split() == ["image", "target", "mine", "container:localhost/mine:1"]
 
 
 def test_an_image_is_built_and_its_name_stands_for_it(
@@ -56,7 +56,9 @@ def test_an_image_is_built_and_its_name_stands_for_it(
 
     assert tool.built[1:3] == ["--tag", "localhost/mine:1"]
     assert tool.built[-3:-1] == ["--build-arg", "A=1"]
-    assert json.loads(capsys.readouterr().out) == {"images": {"mine:1": "container:localhost/mine:1"}}
+    assert json.loads(capsys.readouterr().out) == {
+        "Images": [{"Image": "mine:1", "Target": "container:localhost/mine:1"}]
+    }
 
 
 @pytest.mark.parametrize("places", [[], [sys.executable, "--container", "mine:1"]])
@@ -71,7 +73,7 @@ def test_a_program_that_is_not_python_is_refused_and_nothing_is_mapped(
     assert run(["images", "map", "mine", str(tmp_path / "absent"), "--home", home], os.environ) == 1
     assert "absent" in capsys.readouterr().err
     assert run(["images", "ls", "--json", "--home", home], os.environ) == 0
-    assert json.loads(capsys.readouterr().out) == {"images": {}}
+    assert json.loads(capsys.readouterr().out) == {"Images": []}
 
 
 def test_forgetting_what_was_never_mapped_is_not_found(home: str) -> None:

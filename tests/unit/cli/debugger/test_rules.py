@@ -98,8 +98,8 @@ def test_all_rules_are_listed_with_their_parameters(trainyard: Trainyard) -> Non
     assert said.code == 0
     assert "VanishingGradient: " in said.out
     assert "threshold                    1e-07" in said.out
-    listed = json.loads(trainyard("rules", "--json").out)["rules"]
-    assert "VanishingGradient" in [rule["name"] for rule in listed]
+    listed = json.loads(trainyard("rules", "--json").out)["Rules"]
+    assert "VanishingGradient" in [rule["Name"] for rule in listed]
 
 
 def test_the_rules_of_a_job_are_shown_with_what_they_found_and_what_was_done(
@@ -172,15 +172,16 @@ def test_tensors_are_listed_and_drawn(
     trials += [write_trial(tmp_path / "trial", gradients=[4.0, 2.0])] * 3
     listed = trainyard("tensors", "mnist")
     assert listed.out.splitlines() == [
-        "gradient/Net_fc.weight  gradient   4               gradients",
-        "Loss_output_0           loss       scalar          losses",
+        "tensor                  kind      shape   collections",
+        "gradient/Net_fc.weight  gradient  4       gradients",
+        "Loss_output_0           loss      scalar  losses",
     ]
     assert "2 tensors, 2 steps up to 1, 1 worker" in listed.err
     drawn = trainyard("tensors", "mnist", "fc.weight")
     assert drawn.out.splitlines()[0] == "mean_abs of gradient/Net_fc.weight at 2 steps"
     assert drawn.out.splitlines()[-1] == "lowest 2, highest 4"
     told = json.loads(trainyard("tensors", "mnist", "Loss_output_0", "--json").out)
-    assert (told["steps"], told["values"]) == ([0, 1], [1.0, 0.5])
+    assert (told["Steps"], told["Values"]) == ([0, 1], [1.0, 0.5])
 
 
 def test_a_part_of_several_names_is_refused(

@@ -38,7 +38,7 @@ def details(**more: Any) -> dict[str, Any]:
 
 
 def shown(described: dict[str, Any], told: dict[str, Any]) -> list[str]:
-    return "\n".join(job_lines(described, told, now=NOON)).splitlines()
+    return "\n".join(job_lines(described, told, now=NOON, shows_cost=True)).splitlines()
 
 
 def section(lines: list[str], title: str) -> list[str]:
@@ -62,6 +62,12 @@ def test_a_job_is_shown_with_its_share_its_price_and_its_artifacts() -> None:
     ]
     assert "hyperparameters epochs=3" in lines
     assert section(lines, "statuses")[0].endswith("2.0 s  Training     is on")
+
+
+def test_the_duration_of_a_short_status_is_not_rounded() -> None:
+    starting = {"Status": "Starting", "StartTime": NOON, "EndTime": NOON + timedelta(milliseconds=116)}
+    lines = shown(description(SecondaryStatusTransitions=[starting]), details())
+    assert section(lines, "statuses")[0].endswith("0.12 s  Starting")
 
 
 def test_groups_of_instances_are_shown_one_by_one() -> None:

@@ -26,6 +26,9 @@ def list_jobs(asked: dict[str, Any]) -> dict[str, Any]:
     return page | ({"NextToken": str(start + 1)} if start + 1 < len(found) else {})
 
 
+ALL: dict[str, Any] = {"TrainingJobSummaries": [{"TrainingJobName": name} for name in NAMES]}
+
+
 @pytest.fixture
 def api() -> RecordingApi:
     return RecordingApi(DescribeTrainingJob=describe, ListTrainingJobs=list_jobs)
@@ -37,6 +40,26 @@ def api() -> RecordingApi:
 )
 def test_a_job_is_meant_by_name_by_beginning_or_as_the_last(api: RecordingApi, given: str, meant: str) -> None:
     assert find_job(api, given)["TrainingJobName"] == meant
+
+
+def test_a_number_after_last_goes_back_in_time() -> None:
+    names = [{"TrainingJobName": name} for name in ("newest", "middle", "oldest")]
+    api = RecordingApi(
+        DescribeTrainingJob=lambda asked: asked,
+        ListTrainingJobs=lambda asked: {"TrainingJobSummaries": names[: asked["MaxResults"]]},
+    )
+    assert find_job(api, "@last~0")["TrainingJobName"] == "newest"
+    assert find_job(api, "@last~2")["TrainingJobName"] == "oldest"
+    with pytest.raises(Failure, match=r'no job "@last~3": there are only 3') as raised:
+        find_job(api, "@last~3")
+    assert raised.value.code == ExitCode.NOT_FOUND
+
+
+@pytest.mark.parametrize("given", ["@2", "@", "@last~", "@last~x", "@latest"])
+def test_other_words_for_jobs_are_refused_with_those_that_exist(api: RecordingApi, given: str) -> None:
+    with pytest.raises(Failure, match=f'"{given}" means no job; @last is') as raised:
+        find_job(api, given)
+    assert raised.value.code == ExitCode.USAGE
 
 
 def test_a_beginning_of_several_names_is_not_guessed(api: RecordingApi) -> None:
@@ -51,6 +74,16 @@ def test_no_such_job_is_not_found(api: RecordingApi) -> None:
         find_job(api, "imagenet")
     assert raised.value.code == ExitCode.NOT_FOUND
     assert raised.value.next_step == "trainyard ls"
+
+
+@pytest.mark.parametrize(("given", "meant"), [("mnst-1", "mnist-1"), ("cifar1", "cifar-1"), ("imagenet", "")])
+def test_the_name_that_a_mistyped_one_is_like_is_suggested(api: RecordingApi, given: str, meant: str) -> None:
+    api.answers["ListTrainingJobs"] = lambda asked: (
+        list_jobs(asked | {"MaxResults": 9}) if "NameContains" in asked else ALL
+    )
+    with pytest.raises(Failure) as raised:
+        find_job(api, given)
+    assert raised.value.message.endswith(f'Did you mean "{meant}"?' if meant else "starts with it.")
 
 
 def test_the_last_of_no_jobs_is_not_found() -> None:

@@ -8,7 +8,8 @@ import pytest
 from tests.unit.cli.conftest import Trainyard
 from tests.unit.recording import RecordingApi
 from trainyard.cli.jobs import spot as module
-from trainyard.cli.jobs.spot import spot_lines
+from trainyard.cli.jobs.spot import spot_table
+from trainyard.cli.terminal.tables import table_lines
 from trainyard.wire.client import CallFailed
 
 USE: dict[str, Any] = {
@@ -24,6 +25,11 @@ USE: dict[str, Any] = {
 }
 
 
+def spot_lines(found: dict[str, Any], *, shows_price: bool = True) -> list[str]:
+    table = spot_table(found, shows_price=shows_price)
+    return list(table_lines(table.columns, table.rows))
+
+
 def test_one_type_is_a_line_without_a_sum() -> None:
     head, line = spot_lines({"Types": [USE], "Total": USE | {"InstanceType": "*"}})
     assert head.split() == [
@@ -36,8 +42,14 @@ def test_one_type_is_a_line_without_a_sum() -> None:
         "training",
         "billed",
         "saved",
+        "in",
+        "dollars",
     ]
     assert line.split() == ["ml.m5.large", "12", "3", "1.2", "s", "1:15", "1:06:40", "20:00", "70%", "$0.0894"]
+
+
+def test_without_prices_there_are_no_dollars() -> None:
+    assert "$" not in "".join(spot_lines({"Types": [USE], "Total": USE}, shows_price=False))
 
 
 def test_several_types_have_a_sum_below() -> None:
@@ -60,7 +72,7 @@ def test_before_the_first_spot_job_the_command_says_how_to_start_one(
     monkeypatch.setattr(module, "open_api", calls)
     said = trainyard("spot")
     assert (said.code, said.out) == (0, "")
-    assert "`trainyard run SCRIPT --use_spot_instances`" in said.err
+    assert "`trainyard run SCRIPT --use-spot-instances`" in said.err
 
 
 @pytest.mark.parametrize("wrong", [("--every", "0"), ("--every", "soon"), ("--every", "1", "--times", "0")])

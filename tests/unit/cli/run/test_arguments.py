@@ -90,7 +90,7 @@ def test_a_script_may_follow_an_input() -> None:
 
 
 def test_dependencies_are_all_words_up_to_the_next_flag() -> None:
-    context = parsed("train.py", "-d", "a", "b", "--ic", "2")
+    context = parsed("train.py", "--dependencies", "a", "b", "--ic", "2")
     assert words_of(context.params["dependencies"]) == ["a", "b"]
     assert context.params["ic"] == 2
 
@@ -103,11 +103,11 @@ def test_an_input_on_s3_must_be_there() -> None:
 def test_every_flag_of_ssm_that_is_promised_is_there() -> None:
     assert isinstance(run, CommandWithExamples)
     known = {flag for parameter in run.params for flag in [*parameter.opts, *parameter.secondary_opts]}
-    assert {"-p", "-t", "-e", "-i", "--iis", "--it", "--ic", "-v", "--md", "--no_spot", "-o", "-s", "-d"} <= known
+    assert {"-p", "-t", "-e", "-i", "--iis", "--it", "--ic", "-v", "--md", "--no-spot", "-o", "-s"} <= known
 
 
 def test_metrics_and_tags_are_pairs() -> None:
-    context = parsed("train.py", "--md", "loss", "l=(.*)", "--md", "acc", "a=(.*)", "--tag", "k", "v", "--no_spot")
+    context = parsed("train.py", "--md", "loss", "l=(.*)", "--md", "acc", "a=(.*)", "--tag", "k", "v", "--no-spot")
     assert context.params["md"] == (("loss", "l=(.*)"), ("acc", "a=(.*)"))
     assert context.params["tag"] == (("k", "v"),)
     assert context.params["spot"] is False

@@ -1,3 +1,4 @@
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ def quote(**more: Any) -> dict[str, Any]:
     } | more
 
 
-def plan(told: dict[str, Any], **options: Any) -> dict[str, str]:
+def plan(told: dict[str, Any], *, shows_price: bool = False, **options: Any) -> dict[str, str]:
     estimator = PyTorch(
         "train.py",
         image_uri="image:1",
@@ -33,12 +34,13 @@ def plan(told: dict[str, Any], **options: Any) -> dict[str, str]:
         **({"instance_type": "ml.m5.large"} | options),
     )
     inputs = [InputArgument("data", "s3://b/data")]
-    lines = plan_lines(estimator, inputs, hyperparameters={"epochs": 3, "name": "x y"}, quote=told)
+    values = {"epochs": 3, "name": "x y"}
+    lines = plan_lines(estimator, inputs, hyperparameters=values, quote=told, shows_price=shows_price)
     return {line[:14].strip(): line[14:] for line in lines}
 
 
 def test_a_plan_says_what_runs_on_what_and_what_it_may_cost() -> None:
-    assert plan(quote(), source_dir="src") == {
+    assert plan(quote(PriceIsSet=True), source_dir="src") == {
         "script": "train.py in src",
         "arguments": "--epochs 3 --name x y",
         "image": "image:1",
@@ -48,6 +50,11 @@ def test_a_plan_says_what_runs_on_what_and_what_it_may_cost() -> None:
         "time limit": "24 h",
         "price": "$0.1150 per hour, at most $2.76 within the time limit",
     }
+
+
+def test_a_price_that_nobody_set_is_shown_only_on_request() -> None:
+    assert "price" not in plan(quote())
+    assert plan(quote(), shows_price=True)["price"].startswith("$0.1150 per hour")
 
 
 def test_a_plan_says_which_engine_runs_it_and_why_unless_that_is_the_usual_one() -> None:
@@ -106,3 +113,16 @@ def test_isolation_is_said() -> None:
 
 def test_spot_is_said() -> None:
     assert plan(quote(), use_spot_instances=True)["instances"] == "1 x ml.m5.large, spot"
+
+
+def test_a_plan_shows_what_is_packed_beside_the_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("import model, nets")
+    (tmp_path / "model.py").write_text("")
+    (tmp_path / "requirements.txt").write_text("emoji")
+    (tmp_path / "nets").mkdir()
+    for name in ("__init__.py", "cnn.py"):
+        (tmp_path / "nets" / name).write_text("")
+
+    assert plan(quote(), include_local_modules=True)["with"] == "requirements.txt, model.py, nets/ (2 files)"
+    assert "with" not in plan(quote())

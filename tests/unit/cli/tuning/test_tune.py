@@ -8,9 +8,10 @@ from tests.unit.recording import RecordingApi
 from tests.unit.tuning_answers import NOON, TRIALS, description, trial
 from trainyard._sdk.tuning.job import TuningJobHandle
 from trainyard.cli.run.script import estimator_of
+from trainyard.cli.terminal.blocks import plain_lines
 from trainyard.cli.terminal.failure import ExitCode, Failure
 from trainyard.cli.tuning.start import TuneOptions, start, tuner_of
-from trainyard.cli.tuning.studies import find_study, study_lines
+from trainyard.cli.tuning.studies import find_study, study_blocks
 from trainyard.cli.tuning.watch import watch_study
 from trainyard.foundation.home import Home
 from trainyard.session import Session
@@ -61,7 +62,8 @@ def test_an_unknown_or_ambiguous_study_is_reported() -> None:
 
 def test_a_study_is_shown_with_its_best_and_its_trials_the_latest_first() -> None:
     told = description("InProgress", BestTrainingJob=TRIALS[1])
-    lines = list(study_lines(told, [*TRIALS, trial(5, None, "InProgress")], now=NOON + timedelta(seconds=75)))
+    blocks = study_blocks(told, [*TRIALS, trial(5, None, "InProgress")], now=NOON + timedelta(seconds=75))
+    lines = list(plain_lines(list(blocks), filled="#"))
     assert lines == [
         "study  InProgress  1:15  4 of 4 trials ended: 2 completed, 1 stopped, 1 failed",
         "best  acc 0.9  layers=2 lr=0.01235 opt=adam  study-002-0123abcd",
@@ -157,7 +159,7 @@ def test_limits_replace_the_usual_number_of_trials() -> None:
         (("train.py", "--objective", "loss", "--minimize"), "There is nothing to tune"),
         (("train.py", *USUAL, "--transfer"), "--transfer needs --warm-start"),
         (("train.py", *USUAL, "--resource", "1..9"), "is only for --strategy hyperband"),
-        (("train.py", *USUAL, "--keep_alive", "60"), "leave --keep_alive out"),
+        (("train.py", *USUAL, "--keep-alive", "60"), "leave --keep-alive out"),
     ],
 )
 def test_contradictory_options_are_reported_before_any_call(

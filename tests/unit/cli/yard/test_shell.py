@@ -14,7 +14,7 @@ def test_a_shell_that_evaluates_it_has_the_yards_credentials(trainyard: Trainyar
 
     result = subprocess.run(["/bin/sh", "-c", script], env=stale, capture_output=True, text=True, check=True)
 
-    found = dict(line.split("=", 1) for line in result.stdout.split("\0") if line.startswith("AWS_"))
+    found = dict(line.split("=", 1) for line in result.stdout.split("\0") if line.startswith(("AWS_", "SAGEMAKER_")))
     assert found == {
         "AWS_ENDPOINT_URL": "http://127.0.0.1:4780",
         "AWS_ACCESS_KEY_ID": "AKIAEXAMPLE",
@@ -24,6 +24,7 @@ def test_a_shell_that_evaluates_it_has_the_yards_credentials(trainyard: Trainyar
         "AWS_ALLOW_HTTP": "true",
         "AWS_CA_BUNDLE": str(yard.ca_bundle),
         "AWS_EC2_METADATA_DISABLED": "true",
+        "SAGEMAKER_VALIDATE_ROLE": "false",
     }
 
 
@@ -37,8 +38,8 @@ def test_https_has_the_other_address_and_allows_no_http(trainyard: Trainyard, ya
 def test_json_is_one_object(trainyard: Trainyard, yard: Home) -> None:
     values = json.loads(trainyard("env", "--json").out)
 
-    assert values["variables"]["AWS_SECRET_ACCESS_KEY"] == "it's/secret+"
-    assert "AWS_SESSION_TOKEN" in values["unset"]
+    assert values["Variables"]["AWS_SECRET_ACCESS_KEY"] == "it's/secret+"
+    assert "AWS_SESSION_TOKEN" in values["Unset"]
 
 
 def test_endpoints_of_single_services_in_this_environment_are_unset(

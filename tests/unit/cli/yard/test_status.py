@@ -23,6 +23,8 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The response of DescribeYard. No server is listening at the address of this fake yard."""
     told: dict[str, Any] = dict(YARD)
     monkeypatch.setattr("trainyard.cli.yard.status.describe_yard", lambda _: told or None)
+    # Nor has it a certificate.
+    monkeypatch.setattr("trainyard.cli.yard.status.authority_fingerprint", lambda _: "5A:0C")
     return told
 
 
@@ -30,26 +32,29 @@ def test_json_tells_where_the_yard_is_and_what_it_has(trainyard: Trainyard, yard
     result = trainyard("status", "--json")
 
     values = json.loads(result.out)
-    capacity, told = values.pop("capacity"), values.pop("yard")
+    capacity, told = values.pop("Capacity"), values.pop("Yard")
     assert result.code == 0
     assert values == {
-        "running": True,
-        "pid": os.getpid(),
-        "http": "http://127.0.0.1:4780",
-        "https": "https://127.0.0.1:4781",
-        "home": str(yard.root),
-        "version": "0.1.0",
+        "Running": True,
+        "Pid": os.getpid(),
+        "Http": "http://127.0.0.1:4780",
+        "Https": "https://127.0.0.1:4781",
+        "Home": str(yard.root),
+        "Reachable": "",
+        "Version": "0.1.0",
     }
     assert told == YARD
-    assert set(capacity) == {"cores", "memory_bytes", "gpus", "disk_free_bytes"}
+    assert set(capacity) == {"Cores", "MemoryBytes", "Gpus", "DiskFreeBytes"}
 
 
 def test_text_has_one_line_for_each_fact(trainyard: Trainyard, yard: Home) -> None:
     lines = trainyard("status").out.splitlines()
 
-    titles = ["http", "https", "pid", "home", "version", "capacity", "slots", "jobs", "warm"]
+    titles = ["http", "https", "pid", "home", "version", "capacity", "sha-256", "slots", "jobs", "warm"]
     assert [line.split()[0] for line in lines] == titles
     assert lines[0].split()[1] == "http://127.0.0.1:4780"
+    # What a user who logs in over ssh compares.
+    assert "sha-256   5A:0C, of the certificate authority" in lines
     assert lines[-3:] == ["slots     1 of 2 in use", "jobs      1 running, 3 waiting", "warm      no workers"]
 
 
@@ -66,7 +71,7 @@ def test_a_yard_that_does_not_answer_is_said(trainyard: Trainyard, yard: Home, a
 
     result = trainyard("status")
 
-    assert result.out.splitlines()[-1].startswith("capacity")
+    assert result.out.splitlines()[-1].startswith("sha-256")
     assert "does not answer" in result.err
     assert str(yard.server_log) in result.err
 
@@ -77,7 +82,7 @@ def test_without_a_yard_the_exit_code_says_so(trainyard: Trainyard, user_home: P
     assert text.code == as_json.code == 4
     assert text.out == ""
     assert "No yard is running" in text.err
-    assert json.loads(as_json.out) == {"running": False, "home": str(user_home / ".trainyard")}
+    assert json.loads(as_json.out) == {"Running": False, "Home": str(user_home / ".trainyard")}
 
 
 def test_the_home_comes_from_the_variable_and_the_option_wins(
@@ -88,8 +93,8 @@ def test_the_home_comes_from_the_variable_and_the_option_wins(
     by_variable = json.loads(trainyard("status", "--json").out)
     by_option = json.loads(trainyard("status", "--json", "--home", str(tmp_path / "option")).out)
 
-    assert by_variable["home"] == str(tmp_path / "variable")
-    assert by_option["home"] == str(tmp_path / "option")
+    assert by_variable["Home"] == str(tmp_path / "variable")
+    assert by_option["Home"] == str(tmp_path / "option")
 
 
 def test_asking_makes_no_home(trainyard: Trainyard, user_home: Path) -> None:

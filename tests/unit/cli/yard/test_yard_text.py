@@ -3,7 +3,8 @@ from typing import Any
 
 import pytest
 
-from trainyard.cli.yard.yard_text import node_lines, share_text, shares_text, warm_text, yard_lines
+from trainyard.cli.terminal.blocks import plain_lines
+from trainyard.cli.yard.yard_text import node_blocks, share_text, shares_text, warm_text, yard_blocks
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 GIB = 1024**3
@@ -37,6 +38,14 @@ def running(name: str, **more: Any) -> dict[str, Any]:
         "Engine": "local",
         "Shares": [share],
     } | more
+
+
+def yard_lines(told: dict[str, Any], waiting: list[dict[str, Any]], *, now: datetime, filled: str) -> list[str]:
+    return list(plain_lines(yard_blocks(told, waiting, now=now), filled=filled))
+
+
+def node_lines(told: dict[str, Any]) -> list[str]:
+    return list(plain_lines(list(node_blocks(told)), filled="#"))
 
 
 def test_the_machine_is_shown_in_bars() -> None:
@@ -121,11 +130,13 @@ def test_each_engine_is_listed_with_its_nodes_and_their_use() -> None:
     assert list(node_lines({"Lines": [here, ray]})) == [
         "",
         "local and container: 1 node, 0 jobs waiting",
-        "  this machine  0 of 2 slots  16 cores  64.0 GiB",
+        "node          slots   cores  memory    gpus  kind",
+        "this machine  0 of 2  16     64.0 GiB",
         "",
         "ray: 2 nodes, 1 job waiting",
-        "  10.0.0.1  3 of 16 slots  8.5 of 16 cores  16.0 GiB of 64.0 GiB  2 of 8 GPUs",
-        "  10.0.0.2  0 of 16 slots  0 of 16 cores    0 B of 64.0 GiB                    spot",
+        "node      slots    cores      memory                gpus    kind",
+        "10.0.0.1  3 of 16  8.5 of 16  16.0 GiB of 64.0 GiB  2 of 8",
+        "10.0.0.2  0 of 16  0 of 16    0 B of 64.0 GiB               spot",
     ]
 
 
@@ -133,7 +144,7 @@ def test_an_engine_that_cannot_be_reached_says_why() -> None:
     away = line(engines=("ray",), QueuedJobs=2, Obstacle="The cluster does not answer.")
     assert list(node_lines({"Lines": [line(node("")), away]}))[-2:] == [
         "ray: 0 nodes, 2 jobs waiting",
-        "  The cluster does not answer.",
+        "The cluster does not answer.",
     ]
 
 
@@ -162,3 +173,14 @@ def test_equal_shares_are_shown_once() -> None:
 def test_unequal_shares_are_shown_one_by_one() -> None:
     other = SHARE | {"Instance": "algo-2", "Cpus": 1.0}
     assert shares_text([SHARE, other]) == ["algo-1  2 cores, 4.0 GiB", "algo-2  1 core, 4.0 GiB"]
+
+
+def test_running_jobs_have_gauges_of_what_any_of_them_uses() -> None:
+    jobs = [running("busy", CpuPercent=50.0, GpuPercent=100.0), running("quiet", CpuPercent=0.0), running("new")]
+    waiting = [{"TrainingJobName": "later", "SecondaryStatus": "Pending", "CreationTime": NOON}]
+    lines = yard_lines(yard(RunningJobs=jobs), waiting, now=NOON, filled="█")[-5:]
+    assert lines[0].split()[-2:] == ["cpu", "gpu"]
+    assert f"{'█' * 4}{'·' * 4}  50%  {'█' * 8} 100%" in lines[1]
+    assert lines[2].endswith(f"{'·' * 8}   0%")
+    assert lines[3].endswith("1 core, 1.0 GiB")
+    assert lines[4].startswith("later")

@@ -161,5 +161,5 @@ def _completion(call: Call, info: ObjectInfo) -> Shape:
         "Key": info.where.key,
         "ETag": f'"{info.etag}"',
         **checksum_members(info.checksum),
-        **encryption_members(info.attributes),
+        **encryption_members(info.attributes.headers),
     }

@@ -1,34 +1,40 @@
-"""A full-screen terminal that is redrawn in place and reads single keys."""
+"""A live view: takes over the terminal, is drawn again and again, and reads single keys."""
 
 import os
 import select
 import signal
 import sys
-import termios
-import tty
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-# Switch to the alternate screen, which keeps the content of the terminal, and hide the cursor.
-_ENTER = "\x1b[?1049h\x1b[?25l"
-_LEAVE = "\x1b[?25h\x1b[?1049l"
-_HOME, _TO_LINE_END, _TO_SCREEN_END = "\x1b[H", "\x1b[K", "\x1b[J"
+from trainyard.cli.terminal.blocks import Block, rich_blocks
+from trainyard.cli.terminal.drawing import is_terminal, rich_console
+
+QUIT_KEYS = ("q", "Q", "\x1b", "\x04")
 
 
-def can_draw(environment: Mapping[str, str]) -> bool:
-    """Return whether this process has a terminal that can be redrawn."""
-    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    return is_terminal and environment.get("TERM", "dumb") != "dumb"
+def can_draw() -> bool:
+    """Return whether this process has a terminal for a live view. Windows has none that reads single keys."""
+    try:
+        import termios  # noqa: F401
+    except ModuleNotFoundError:
+        return False
+    return sys.stdin.isatty() and is_terminal(sys.stdout)
 
 
-class Screen:
+class LiveView:
     """Takes over the whole terminal for a block. A resize ends a wait at once."""
 
     def __init__(self, keys: int, output: TextIO) -> None:
         self._keys, self._output = keys, output
 
     def __enter__(self) -> Self:
+        import termios
+        import tty
+
+        from rich.live import Live
+
         self._before: list[Any] = termios.tcgetattr(self._keys)
         self._resized, self._bell = os.pipe()
         for end in (self._resized, self._bell):
@@ -36,26 +42,31 @@ class Screen:
         self._handler = signal.signal(signal.SIGWINCH, lambda *_: None)
         self._wakeup = signal.set_wakeup_fd(self._bell, warn_on_full_buffer=False)
         tty.setcbreak(self._keys)
-        self._write(_ENTER)
+        self._live = Live(
+            console=rich_console(self._output),
+            screen=True,
+            auto_refresh=False,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._live.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._write(_LEAVE)
+        import termios
+
+        self._live.stop()
         termios.tcsetattr(self._keys, termios.TCSADRAIN, self._before)
         signal.set_wakeup_fd(self._wakeup)
         signal.signal(signal.SIGWINCH, self._handler)
         os.close(self._resized)
         os.close(self._bell)
 
-    def draw(self, lines: Sequence[str]) -> None:
-        """Draw lines from the top, cut to the size of the terminal. Overwriting avoids flicker."""
-        terminal = os.get_terminal_size(self._output.fileno())
-        # The last column stays free, because clearing to the end of a full line would erase its last character.
-        # Terminals that do not know their size report 0.
-        shown = [line[: (terminal.columns or 80) - 1] for line in lines[: terminal.lines or 24]]
-        self._write(_HOME + f"{_TO_LINE_END}\n".join(shown) + _TO_LINE_END + _TO_SCREEN_END)
+    def draw(self, blocks: Sequence[Block]) -> None:
+        """Draw from the top, cut to the size of the terminal."""
+        self._live.update(rich_blocks(blocks), refresh=True)
 
     def wait(self, seconds: float) -> str | None:
         """Return the next key; None after a timeout or a resize."""
@@ -65,7 +76,3 @@ class Screen:
         if self._keys not in ready:
             return None
         return os.read(self._keys, 1024).decode(errors="replace")[:1] or "\x04"
-
-    def _write(self, text: str) -> None:
-        self._output.write(text)
-        self._output.flush()
