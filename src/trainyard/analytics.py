@@ -1,15 +1,19 @@
 """Results of training and tuning jobs as tables. Only `dataframe` and `export_csv` need pandas."""
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from trainyard._sdk.training.cloudwatch import metric_datapoints
+from trainyard._sdk.training.metrics import read_points
 from trainyard._sdk.training.stream import Description
 from trainyard._sdk.tuning.job import TuningJobHandle
 from trainyard._sdk.tuning.text import value_of
+from trainyard.foundation.clock import to_micros
 from trainyard.foundation.errors import Unavailable
+from trainyard.foundation.notebook_html import card, curve, table
 from trainyard.session import Session
 
 if TYPE_CHECKING:
@@ -87,6 +91,9 @@ class HyperparameterTuningJobAnalytics(AnalyticsMetricsBase):
     def __repr__(self) -> str:
         return f"<trainyard.HyperparameterTuningJobAnalytics for {self.name}>"
 
+    def _repr_html_(self) -> str:
+        return self._job()._repr_html_()
+
     def records(self) -> list[Record]:
         return [_record(summary) for summary in self.training_job_summaries()]
 
@@ -132,7 +139,9 @@ class HyperparameterTuningJobAnalytics(AnalyticsMetricsBase):
 
 
 class TrainingJobAnalytics(AnalyticsMetricsBase):
-    """The metrics of a training job: the mean of each period, with the seconds since the first one.
+    """The metrics of a training job: all points, or with a `period` the mean of each, and the seconds since the first.
+
+    The points of several instances are in the order of their times.
 
     Args:
         training_job_name: Name of the job.
@@ -140,8 +149,8 @@ class TrainingJobAnalytics(AnalyticsMetricsBase):
         sagemaker_session: The session to use. Default: a new one, created at the first use.
         start_time: Start of the time range. Default: the start of the training.
         end_time: End of the time range. Default: the end of the training, or now.
-        period: Length of a period in seconds. Default: a minute, or more for a job of over a day, because one response
-            holds 1,440 values.
+        period: Length of a period in seconds, with which CloudWatch returns means. Default: every point that the job
+            has reported.
     """
 
     def __init__(
@@ -162,13 +171,41 @@ class TrainingJobAnalytics(AnalyticsMetricsBase):
     def __repr__(self) -> str:
         return f"<trainyard.TrainingJobAnalytics for {self.name}>"
 
+    def _repr_html_(self) -> str:
+        found: dict[str, list[float]] = {}
+        for record in self.records():
+            found.setdefault(record["metric_name"], []).append(record["value"])
+        rows = [
+            (name, str(len(values)), f"{values[-1]:.6g}", f"{min(values):.6g}", f"{max(values):.6g}", curve(values))
+            for name, values in found.items()
+        ]
+        columns = ("metric", "points", "last", "lowest", "highest", "")
+        return card(
+            f"Metrics of training job {self.name}", {} if rows else {"metrics": "none yet"}, table(columns, rows)
+        )
+
     def records(self) -> list[Record]:
         description = self.session.describe_training_job(self.name)
         defined = description["AlgorithmSpecification"].get("MetricDefinitions", ())
         names = self._metric_names or [each["Name"] for each in defined]
-        return [record for name in names for record in self._series(name, description)]
+        series = self._points if self._period_s is None else functools.partial(self._means, description)
+        return [record for name in names for record in series(name)]
 
-    def _series(self, metric: str, description: Description) -> list[Record]:
+    def _points(self, metric: str) -> list[Record]:
+        start_us, end_us = (to_micros(each) if each else None for each in (self._start_time, self._end_time))
+        found = [
+            (at_us, value)
+            for points in read_points(self.session.api, self.name, metric)
+            for at_us, value in zip(points.at_us, points.values, strict=True)
+            if (start_us is None or at_us >= start_us) and (end_us is None or at_us <= end_us)
+        ]
+        found.sort(key=lambda point: point[0])
+        return [
+            {"timestamp": (at_us - found[0][0]) / 1_000_000, "metric_name": metric, "value": value}
+            for at_us, value in found
+        ]
+
+    def _means(self, description: Description, metric: str) -> list[Record]:
         start = self._start_time or description.get("TrainingStartTime") or description["CreationTime"]
         end = self._end_time or description.get("TrainingEndTime") or datetime.now(UTC)
         # CloudWatch leaves out the minute of the end time.

@@ -13,7 +13,6 @@ channel, each iteration reads all files in the order of their paths. No framewor
 channel, but only the first worker reads a Pipe, which can have one reader.
 """
 
-import fcntl
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -163,6 +162,9 @@ def next_epoch(channel: str, state_dir: AnyPath) -> int:
         channel: Name of the channel.
         state_dir: The folder with the state of the channels.
     """
+    # Imported here: Windows lacks it, and has no Pipe channels.
+    import fcntl
+
     state = Path(state_dir)
     state.mkdir(parents=True, exist_ok=True)
     with (state / f".{channel}-pipe_mode-lock").open("a") as lock:

@@ -1,26 +1,61 @@
-"""The debugger of a training job: rules, collections of tensors to capture, and TensorBoard output."""
+"""The debugger of a training job: rules, collections of tensors to capture, and TensorBoard output.
+
+What concerns the profiler is that of `trainyard.profiler`; `sagemaker.debugger` has both.
+"""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 from trainyard._sdk import rule_configs
+from trainyard._sdk.profiling.configuration import (
+    DataloaderProfilingConfig,
+    DetailedProfilingConfig,
+    FrameworkProfile,
+    HorovodProfilingConfig,
+    Profiler,
+    ProfilerConfig,
+    PythonProfiler,
+    PythonProfilingConfig,
+    SMDataParallelProfilingConfig,
+    cProfileTimer,
+)
+from trainyard._sdk.profiling.profiler_rule import ProfilerRule, get_default_profiler_processing_job, rule_image
 from trainyard._sdk.rule_configs import Action, ActionList, RuleConfig
+from trainyard._sdk.rule_request import SOURCE, RuleBase
 from trainyard.foundation.errors import InvalidRequest
 
 __all__ = [
+    "DEBUGGER_FLAG",
     "CollectionConfig",
+    "DataloaderProfilingConfig",
     "DebuggerHookConfig",
+    "DetailedProfilingConfig",
+    "FrameworkProfile",
+    "HorovodProfilingConfig",
+    "Profiler",
+    "ProfilerConfig",
     "ProfilerRule",
+    "PythonProfiler",
+    "PythonProfilingConfig",
     "Rule",
+    "RuleBase",
+    "SMDataParallelProfilingConfig",
     "TensorBoardOutputConfig",
+    "cProfileTimer",
+    "framework_name",
+    "get_default_profiler_processing_job",
     "get_rule_container_image_uri",
     "rule_configs",
 ]
 
+# The name of the images of built-in rules, and the environment variable by which AWS's images turn the hook off.
+framework_name = "debugger"
+DEBUGGER_FLAG = "USE_SMDEBUG"
+
 Shape = dict[str, Any]
 
-# Parameters by which a request names the file of a custom rule, the rule, and its actions.
-_SOURCE, _RULE, _ACTIONS = "source_s3_uri", "rule_to_invoke", "action_json"
+# Parameters by which a request names the class of a custom rule, and the actions of a rule.
+_RULE, _ACTIONS = "rule_to_invoke", "action_json"
 
 
 class CollectionConfig:
@@ -146,7 +181,7 @@ class TensorBoardOutputConfig:
         return {"S3OutputPath": self.s3_output_path, **local}
 
 
-class Rule:
+class Rule(RuleBase):
     """A rule that is evaluated on the tensors of a training. `sagemaker` and `custom` create rules.
 
     Args:
@@ -173,9 +208,15 @@ class Rule:
         collections_to_save: Sequence[CollectionConfig],
         actions: Action | ActionList | None = None,
     ) -> None:
-        self.name, self.image_uri, self.instance_type = name, image_uri, instance_type
-        self.container_local_output_path, self.s3_output_path = container_local_output_path, s3_output_path
-        self.volume_size_in_gb, self.rule_parameters = volume_size_in_gb, dict(rule_parameters)
+        super().__init__(
+            name,
+            image_uri,
+            instance_type,
+            container_local_output_path,
+            s3_output_path,
+            volume_size_in_gb,
+            rule_parameters,
+        )
         self.collection_configs, self.actions = list(collections_to_save), actions
 
     @classmethod
@@ -267,7 +308,7 @@ class Rule:
         if bool(source) != bool(rule_to_invoke):
             raise InvalidRequest("A custom rule needs both a source, its file, and rule_to_invoke, the class in it.")
         _require_actions(actions)
-        own = {_SOURCE: source, _RULE: rule_to_invoke} if source and rule_to_invoke else {}
+        own = {SOURCE: source, _RULE: rule_to_invoke} if source and rule_to_invoke else {}
         return cls(
             name,
             image_uri,
@@ -302,11 +343,6 @@ class Rule:
             actions=rule_configs.parse_actions(actions, training_job_name) if actions else None,
         )
 
-    @property
-    def source(self) -> str:
-        """The file of a custom rule; empty for a built-in rule."""
-        return self.rule_parameters.get(_SOURCE, "")
-
     def shape(self, job_name: str, *, image_uri: str, source_uri: str) -> Shape:
         """Return the rule as an entry of DebugRuleConfigurations.
 
@@ -317,42 +353,23 @@ class Rule:
         """
         parameters = {key: str(value) for key, value in self.rule_parameters.items() if key != _ACTIONS}
         if source_uri:
-            parameters[_SOURCE] = source_uri
+            parameters[SOURCE] = source_uri
         if self.actions is not None:
             self.actions.update_training_job_prefix_if_not_specified(job_name)
             parameters[_ACTIONS] = self.actions.serialize()
-        given = {
-            "InstanceType": self.instance_type,
-            "VolumeSizeInGB": self.volume_size_in_gb,
-            "LocalPath": self.container_local_output_path,
-            "S3OutputPath": self.s3_output_path,
-            "RuleParameters": parameters,
-        }
-        shape: Shape = {"RuleConfigurationName": self.name, "RuleEvaluatorImage": self.image_uri or image_uri}
-        return shape | {member: value for member, value in given.items() if value}
+        return self._configuration(parameters, image_uri=image_uri)
 
 
-class ProfilerRule:
-    """A rule on how a training uses its machine. Trainyard has none yet; both constructors raise InvalidRequest."""
-
-    @classmethod
-    def sagemaker(cls, *_arguments: object, **_options: object) -> NoReturn:
-        """Raise InvalidRequest, because Trainyard has no profiler rules yet."""
-        raise InvalidRequest("Trainyard does not support ProfilerRule yet; leave profiler rules out of `rules`.")
-
-    custom = sagemaker
-
-
-def get_rule_container_image_uri(name: str | None, region: str) -> str:  # noqa: ARG001 - the SDK's signature
-    """Return the image of the built-in rules.
+def get_rule_container_image_uri(name: str | None, region: str) -> str:
+    """Return the image of a built-in rule.
 
     Args:
-        name: Name of the rule. It makes no difference.
+        name: Name of the rule.
         region: The region.
     """
     from trainyard import image_uris
 
-    return image_uris.retrieve("debugger", region)
+    return rule_image(name, image_uris.retrieve("debugger", region))
 
 
 def _require_actions(actions: object) -> None:

@@ -7,25 +7,46 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from trainyard import image_uris
 from trainyard._sdk.job_names import base_of, base_of_image, create_named
+from trainyard._sdk.profiling.profiler_rule import default_rule, get_default_profiler_processing_job
+from trainyard._sdk.rule_request import RuleBase
 from trainyard._sdk.storage.transfers import join_key
 from trainyard._sdk.training.distribution import Distribution, launcher_hyperparameters
 from trainyard._sdk.training.job import TrainingJobHandle, hyperparameter
+from trainyard._sdk.training.local_modules import LocalCode, find_local_code
 from trainyard._sdk.training.options import TrainingOptions, full_signature, name_positional, require_known
-from trainyard._sdk.training.request import ResolvedJob, require_consistent, training_request
+from trainyard._sdk.training.request import (
+    ResolvedJob,
+    debugger_rules,
+    profiler_rules,
+    require_consistent,
+    training_request,
+)
 from trainyard._sdk.training.source_code import ARCHIVE, pack
 from trainyard._sdk.training.stream import Description
-from trainyard.debugger import DebuggerHookConfig, Rule, TensorBoardOutputConfig
+from trainyard.debugger import (
+    DebuggerHookConfig,
+    FrameworkProfile,
+    ProfilerConfig,
+    ProfilerRule,
+    Rule,
+    TensorBoardOutputConfig,
+)
 from trainyard.foundation.engine_names import ENGINE_TAG
 from trainyard.foundation.errors import InvalidRequest
+from trainyard.foundation.later_modules import LaterMembers
 from trainyard.foundation.locations import parse_s3_uri
-from trainyard.inputs import Inputs, Shape
+from trainyard.inputs import Inputs, Shape, upload_local
 from trainyard.instance_group import InstanceGroup
 from trainyard.session import Session, get_execution_role
 from trainyard.wire.client import CallFailed
+
+if TYPE_CHECKING:
+    from trainyard.analytics import TrainingJobAnalytics
 
 __all__ = ["Estimator", "EstimatorBase", "Framework", "TrainingOptions"]
 
@@ -36,7 +57,7 @@ _LOG_LEVEL = "sagemaker_container_log_level"
 _ISOLATED_CODE = f"/opt/ml/input/data/code/{ARCHIVE}"
 
 
-class EstimatorBase(TrainingOptions, ABC):
+class EstimatorBase(LaterMembers, TrainingOptions, ABC):
     """The base of all estimators. Creating one does not call the yard; `fit` does.
 
     Args:
@@ -95,7 +116,7 @@ class EstimatorBase(TrainingOptions, ABC):
 
         Args:
             inputs: The channels: an S3 location or a `TrainingInput` for the channel `training`, or several of these
-                by channel name.
+                by channel name. A local file or folder, such as `file://data`, is uploaded first.
             wait: Whether to wait until the job has ended.
             logs: Which lines to show: `All`, `Training`, `Rules` or `None`, several of these, or whether to show any.
             job_name: Name of the job. Default: `base_job_name` and the time.
@@ -120,6 +141,15 @@ class EstimatorBase(TrainingOptions, ABC):
         if wait:
             self.latest_training_job.wait(logs=shows_log)
 
+    def _repr_html_(self) -> str | None:
+        # Notebooks show the text instead of None.
+        return None if self.latest_training_job is None else self.latest_training_job._repr_html_()
+
+    def _ipython_display_(self) -> None:
+        if self.latest_training_job is None:
+            raise NotImplementedError
+        self.latest_training_job._ipython_display_()
+
     def request_of(self, name: str, inputs: Inputs | None = None) -> Shape:
         """Upload the code of a job and return its CreateTrainingJob request.
 
@@ -128,44 +158,81 @@ class EstimatorBase(TrainingOptions, ABC):
             inputs: The channels, as `fit` takes them.
         """
         require_consistent(self, inputs)
-        return training_request(self, self._resolve(name), inputs)
+        request = training_request(self, self._resolve(name), inputs)
+        if "InputDataConfig" in request:
+            request["InputDataConfig"] = upload_local(request["InputDataConfig"], self.session.upload_input)
+        return request
 
     def logs(self) -> None:
         """Show the log of the latest job until the job has ended."""
         self._latest().logs()
 
     def enable_default_profiling(self) -> None:
-        """Turn the default profiling of the latest job on. The job must be running."""
-        self._latest().update(ProfilerConfig={"S3OutputPath": self._output_path(), "DisableProfiler": False})
+        """Turn the profiling of the latest job on, with samples of the hardware and a report.
+
+        The job must be running, and its profiling off.
+
+        Raises:
+            InvalidRequest: The job is profiled already.
+        """
+        job = self._latest()
+        description = job.describe()
+        if description.get("ProfilingStatus") == "Enabled":
+            raise InvalidRequest(
+                f'Training job "{job.name}" is profiled already; update_profiler changes what is profiled.'
+            )
+        path = description.get("ProfilerConfig", {}).get("S3OutputPath") or self._output_path()
+        self.profiler_config = ProfilerConfig(s3_output_path=path)
+        self._update_profiling(self.profiler_config, [default_rule()])
 
     def disable_profiling(self) -> None:
-        """Turn the profiling of the latest job off. The job must be running."""
-        self._latest().update(ProfilerConfig={"DisableProfiler": True})
+        """Turn the profiling of the latest job off. The job must be running.
+
+        Raises:
+            InvalidRequest: The profiling is off already.
+        """
+        job = self._latest()
+        if job.describe().get("ProfilingStatus") == "Disabled":
+            raise InvalidRequest(f'Training job "{job.name}" is not profiled.')
+        job.update(ProfilerConfig={"DisableProfiler": True})
 
     def update_profiler(
         self,
-        *,
+        rules: Sequence[ProfilerRule] | None = None,
         system_monitor_interval_millis: int | None = None,
         s3_output_path: str | None = None,
+        framework_profile_params: FrameworkProfile | None = None,
         disable_framework_metrics: bool = False,
     ) -> None:
-        """Change how the latest job is profiled. The job must be running; what is not given stays as it is.
+        """Change how the latest job is profiled, and turn its profiling on. The job must be running.
+
+        What is not given stays as it is.
 
         Args:
+            rules: Profiler rules to add to the job.
             system_monitor_interval_millis: Interval of the hardware samples, in milliseconds.
-            s3_output_path: S3 location of the profiler's output.
-            disable_framework_metrics: Whether to turn framework metrics off.
+            s3_output_path: S3 location of the profiles. It cannot be changed once the job has one.
+            framework_profile_params: Which profiles the program takes of itself from now on.
+            disable_framework_metrics: Whether to turn those profiles off.
 
         Raises:
-            InvalidRequest: There is nothing to change.
+            InvalidRequest: There is nothing to change, or the arguments contradict each other.
         """
-        options = {"ProfilingIntervalInMilliseconds": system_monitor_interval_millis, "S3OutputPath": s3_output_path}
-        changes: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-        if disable_framework_metrics:
-            changes["ProfilingParameters"] = {}
-        if not changes:
+        given = (rules, system_monitor_interval_millis, s3_output_path, framework_profile_params)
+        if not any((*given, disable_framework_metrics)):
             raise InvalidRequest("update_profiler has nothing to change; give at least one argument.")
-        self._latest().update(ProfilerConfig=changes)
+        if disable_framework_metrics and framework_profile_params:
+            raise InvalidRequest("disable_framework_metrics and framework_profile_params contradict each other.")
+        for rule in rules or ():
+            if not isinstance(rule, ProfilerRule):
+                raise InvalidRequest(f"rules has a {type(rule).__name__}; update_profiler takes profiler rules.")
+        chosen = FrameworkProfile.from_parameters({}) if disable_framework_metrics else framework_profile_params
+        self.profiler_config = ProfilerConfig(s3_output_path, system_monitor_interval_millis, chosen)
+        self._update_profiling(self.profiler_config, rules or ())
+
+    def latest_job_profiler_artifacts_path(self) -> str:
+        """Return the S3 location of the profiles of the latest job."""
+        return self._artifacts("ProfilerConfig", "profiler-output", option="profiler_config")
 
     def latest_job_debugger_artifacts_path(self) -> str:
         """Return the S3 location of the tensors that the latest job captured."""
@@ -184,6 +251,13 @@ class EstimatorBase(TrainingOptions, ABC):
         if not uri or status not in ("Completed", "Stopped"):
             raise InvalidRequest(f'Training job "{name}" is {status} and has no model.')
         return uri
+
+    @property
+    def training_job_analytics(self) -> "TrainingJobAnalytics":
+        """The metrics of the latest job as a table."""
+        from trainyard.analytics import TrainingJobAnalytics
+
+        return TrainingJobAnalytics(self._latest().name, sagemaker_session=self.session)
 
     @property
     def session(self) -> Session:
@@ -239,9 +313,15 @@ class EstimatorBase(TrainingOptions, ABC):
             raise InvalidRequest("This estimator has no training job yet; call fit first.")
         return self.latest_training_job
 
+    def _update_profiling(self, config: ProfilerConfig, rules: Sequence[ProfilerRule]) -> None:
+        changes: dict[str, Any] = {"ProfilerConfig": config.shape(None)}
+        if rules:
+            changes["ProfilerRuleConfigurations"] = self._profiler_rule_shapes(rules)
+        self._latest().update(**changes)
+
     def _artifacts(self, member: str, folder: str, *, option: str) -> str:
         description = self._latest().describe()
-        if member not in description:
+        if "S3OutputPath" not in description.get(member, {}):
             name = description["TrainingJobName"]
             raise InvalidRequest(f'Training job "{name}" was created without {option}; set it on the estimator.')
         return f"{description[member]['S3OutputPath'].rstrip('/')}/{description['TrainingJobName']}/{folder}"
@@ -264,15 +344,33 @@ class EstimatorBase(TrainingOptions, ABC):
             self._output_path(),
             hyperparameters | {key: json.dumps(value) for key, value in more.items()},
             rules=self._rule_shapes(name),
+            profiler_rules=self._profiler_rule_shapes(self._profiler_rules()),
             code_uri=code.uri if code and self.enable_network_isolation else None,
         )
 
     def _rule_shapes(self, name: str) -> list[dict[str, Any]]:
         """Return the rules as the request has them; the files of custom rules are uploaded."""
-        built_in = image_uris.retrieve("debugger", self.session.boto_region_name) if self.rules else ""
-        return [rule.shape(name, image_uri=built_in, source_uri=self._upload_rule(rule)) for rule in self.rules or ()]
+        rules = debugger_rules(self)
+        image = self._rule_image(rules)
+        return [rule.shape(name, image_uri=image, source_uri=self._upload_rule(rule)) for rule in rules]
 
-    def _upload_rule(self, rule: Rule) -> str:
+    def _profiler_rules(self) -> list[ProfilerRule]:
+        """Return the profiler rules of the next job: with a `profiler_config`, a report, unless rules say otherwise."""
+        rules, config = profiler_rules(self), self.profiler_config
+        if rules or config is None or self.disable_profiler or self.rules == []:
+            return rules
+        report = [] if config.disable_profiler else [default_rule()]
+        return [*report, *([get_default_profiler_processing_job()] if config.profile_params else [])]
+
+    def _profiler_rule_shapes(self, rules: Sequence[ProfilerRule]) -> list[dict[str, Any]]:
+        image = self._rule_image(rules)
+        return [rule.shape(image_uri=image, source_uri=self._upload_rule(rule)) for rule in rules]
+
+    def _rule_image(self, rules: Sequence[RuleBase]) -> str:
+        """Return the image of the built-in rules; empty without rules, which need none."""
+        return image_uris.retrieve("debugger", self.session.boto_region_name) if rules else ""
+
+    def _upload_rule(self, rule: RuleBase) -> str:
         if not rule.source or rule.source.startswith("s3://"):
             return rule.source
         session = self.session
@@ -284,11 +382,16 @@ class EstimatorBase(TrainingOptions, ABC):
             return None
         if self.source_dir and self.source_dir.startswith("s3://"):
             return _UploadedCode(self.source_dir, self.entry_point)
-        packed = pack(self.entry_point, self.source_dir, self.dependencies or ())
+        packed = pack(self.entry_point, self.source_dir, self.dependencies or (), self._find_local_code())
         bucket, prefix = self._code_location()
         return _UploadedCode(
             self._upload_archive(packed.archive, bucket, join_key(prefix, name, "source")), packed.script
         )
+
+    def _find_local_code(self) -> LocalCode | None:
+        if self.entry_point and self.include_local_modules and not self.source_dir:
+            return find_local_code(Path(self.entry_point))
+        return None
 
     def _upload_archive(self, archive: bytes, bucket: str, prefix: str) -> str:
         """Upload the code under a prefix that only jobs of one name use, and return its location.
@@ -376,7 +479,7 @@ class Framework(EstimatorBase):
         entry_point: The script to run: a path, or a path in `source_dir`.
         source_dir: A local folder with the script, or an S3 location of its archive.
         hyperparameters: Hyperparameters, which the script gets as arguments.
-        framework_version: Version of the framework. Default: the newest known.
+        framework_version: Version of the framework. Default: the one that the yard has.
         py_version: Python of the image, such as `py312`. Default: that of the framework version.
         image_uri: An image to use instead of that of the framework.
         distribution: How to launch a distributed job, such as `{"torch_distributed": {"enabled": True}}`.
@@ -388,6 +491,8 @@ class Framework(EstimatorBase):
     """
 
     framework: ClassVar[str]
+    # Of its images.
+    repository: ClassVar[str]
 
     def __init__(
         self,
@@ -409,10 +514,15 @@ class Framework(EstimatorBase):
         self.image_uri, self.distribution = image_uri, distribution
 
     def training_image_uri(self) -> str:
-        if self.image_uri:
-            return self.image_uri
+        known = self.image_uri or self._installed_image_uri()
+        if known:
+            return known
         region, version = self.session.boto_region_name, self.framework_version
         return image_uris.retrieve(self.framework, region, version, self.py_version, self._image_instance_type())
+
+    def _installed_image_uri(self) -> str | None:
+        """Return the image that stands for the version that the yard has, if no version was asked for."""
+        return None if self.framework_version or self.py_version else f"{self.repository}:latest"
 
     def _image_instance_type(self) -> str | None:
         """Return the instance type that decides between the CPU and the GPU image: of groups, the first with GPUs."""
@@ -497,7 +607,10 @@ def _options_from_description(description: Description, model_channel_name: str)
     algorithm, output = description["AlgorithmSpecification"], description["OutputDataConfig"]
     network, checkpoints = description.get("VpcConfig", {}), description.get("CheckpointConfig", {})
     hook, tensorboard = description.get("DebugHookConfig"), description.get("TensorBoardOutputConfig")
-    name = description["TrainingJobName"]
+    name, profiler = description["TrainingJobName"], description.get("ProfilerConfig", {})
+    members = ("DebugRuleConfigurations", "ProfilerRuleConfigurations")
+    debugging, profiling = (description.get(member, ()) for member in members)
+    config = ProfilerConfig.from_job_desc(profiler, output_path=output["S3OutputPath"])
     return {
         "role": description["RoleArn"],
         "instance_count": resources.get("InstanceCount", 1),
@@ -531,13 +644,15 @@ def _options_from_description(description: Description, model_channel_name: str)
         "environment": description.get("Environment"),
         "max_retry_attempts": description.get("RetryStrategy", {}).get("MaximumRetryAttempts"),
         "rules": [
-            Rule.from_job_desc(rule, training_job_name=name) for rule in description.get("DebugRuleConfigurations", ())
+            *(Rule.from_job_desc(each, training_job_name=name) for each in debugging),
+            *(ProfilerRule.from_job_desc(each) for each in profiling),
         ],
         "debugger_hook_config": DebuggerHookConfig.from_job_desc(hook, output_path=output["S3OutputPath"])
         if hook
         else None,
         "tensorboard_output_config": TensorBoardOutputConfig.from_job_desc(tensorboard) if tensorboard else None,
-        "disable_profiler": description.get("ProfilerConfig", {}).get("DisableProfiler", False),
+        "profiler_config": config,
+        "disable_profiler": config is None and profiler.get("DisableProfiler", False),
         "enable_sagemaker_metrics": algorithm.get("EnableSageMakerMetricsTimeSeries"),
         "container_log_level": _container_log_level(description),
     }

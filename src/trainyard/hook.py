@@ -10,7 +10,13 @@ that request them. `trainyard.trial.create_trial` reads them, during the trainin
 torch only when a hook is created. A job whose request has a DebugHookConfig gets a hook without any of this code.
 """
 
-from trainyard.formats.tensors.contract import Mode
-from trainyard.instance.hook.script_hook import Hook
+from trainyard.foundation.extras import extra_of
+
+try:
+    from trainyard.formats.tensors.contract import Mode
+    from trainyard.instance.hook.script_hook import Hook
+except ModuleNotFoundError as error:
+    # Without numpy, say how to install it.
+    raise (extra_of(error) or error) from error
 
 __all__ = ["Hook", "Mode"]

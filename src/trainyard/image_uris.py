@@ -3,7 +3,7 @@
 import functools
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from trainyard.foundation.errors import InvalidRequest
@@ -29,6 +29,42 @@ _PYTHONS: dict[str, tuple[tuple[str, str], ...]] = {
         ("2.8", "py39"),
         ("2.12", "py310"),
         ("2.19", "py312"),
+    ),
+}
+# Of each version of transformers: the frameworks it comes with, newest first, each with its Python and its CUDA. AWS
+# publishes them for GPUs only.
+_TRANSFORMERS: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "4.56.2": (("pytorch2.8.0", "py312", "cu129-ubuntu22.04"),),
+    "4.55.0": (("pytorch2.7.1", "py312", "cu128-ubuntu22.04"),),
+    "4.49.0": (("pytorch2.5.1", "py311", "cu124-ubuntu22.04"),),
+    "4.48.0": (("pytorch2.3.0", "py311", "cu121-ubuntu20.04"),),
+    "4.46.1": (("pytorch2.3.0", "py311", "cu121-ubuntu20.04"),),
+    "4.36.0": (("pytorch2.1.0", "py310", "cu121-ubuntu20.04"),),
+    "4.28.1": (("pytorch2.0.0", "py310", "cu118-ubuntu20.04"),),
+    "4.26.0": (("pytorch1.13.1", "py39", "cu117-ubuntu20.04"),),
+    "4.17.0": (
+        ("pytorch1.10.2", "py38", "cu113-ubuntu20.04"),
+        ("tensorflow2.6.3", "py38", "cu112-ubuntu20.04"),
+    ),
+    "4.12.3": (
+        ("pytorch1.9.1", "py38", "cu111-ubuntu20.04"),
+        ("tensorflow2.5.1", "py37", "cu112-ubuntu18.04"),
+    ),
+    "4.11.0": (
+        ("pytorch1.9.0", "py38", "cu111-ubuntu20.04"),
+        ("tensorflow2.5.1", "py37", "cu112-ubuntu18.04"),
+    ),
+    "4.10.2": (
+        ("pytorch1.9.0", "py38", "cu111-ubuntu20.04"),
+        ("pytorch1.8.1", "py36", "cu110-ubuntu18.04"),
+        ("tensorflow2.5.1", "py37", "cu112-ubuntu18.04"),
+        ("tensorflow2.4.1", "py37", "cu110-ubuntu18.04"),
+    ),
+    "4.6.1": (
+        ("pytorch1.8.1", "py36", "cu111-ubuntu18.04"),
+        ("pytorch1.7.1", "py36", "cu110-ubuntu18.04"),
+        ("pytorch1.6.0", "py36", "cu110-ubuntu18.04"),
+        ("tensorflow2.4.1", "py37", "cu110-ubuntu18.04"),
     ),
 }
 _NEWEST = {"pytorch": "2.8.0", "tensorflow": "2.19.0", "xgboost": "3.0-5", "sklearn": "1.4-2"}
@@ -61,6 +97,7 @@ def retrieve(
     instance_type: str | None = None,
     *,
     image_scope: str | None = None,
+    base_framework_version: str | None = None,
 ) -> str:
     """Return the URI of the image of a framework or of a built-in algorithm.
 
@@ -71,6 +108,8 @@ def retrieve(
         py_version: Python of a framework image. `py3` or nothing selects the Python of the framework version.
         instance_type: Instance type, which decides between the CPU and the GPU image of a framework.
         image_scope: `training` or `inference`, for frameworks. Default: `training`.
+        base_framework_version: For `huggingface`, whose version is that of transformers: the framework and its version,
+            such as `pytorch2.8.0`. Default: the newest that comes with the version.
 
     Raises:
         InvalidRequest: There is no such image.
@@ -79,6 +118,8 @@ def retrieve(
         repository = f"{framework}-{image_scope or 'training'}"
         tag = _framework_tag(framework, version or _NEWEST[framework], py_version, instance_type)
         return _uri("frameworks", region, repository, tag=tag)
+    if framework == "huggingface":
+        return _uri("frameworks", region, **_huggingface(version, base_framework_version, py_version))
     if framework == "debugger":
         return _uri("rules", region, "sagemaker-debugger-rules", tag="latest")
     if framework == "sklearn":
@@ -87,7 +128,7 @@ def retrieve(
         return _uri("toolkits", region, "sagemaker-xgboost", tag=_xgboost_tag(version or _NEWEST[framework]))
     if framework in _ALGORITHMS:
         return _uri(_ALGORITHMS[framework], region, framework, tag=version if framework == "xgboost" else "1")
-    known = ", ".join(sorted([*_PYTHONS, *_ALGORITHMS, "sklearn", "debugger"]))
+    known = ", ".join(sorted([*_PYTHONS, *_ALGORITHMS, "sklearn", "debugger", "huggingface"]))
     raise InvalidRequest(f'There is no image for "{framework}"; the known ones are {known}.')
 
 
@@ -114,6 +155,32 @@ def _framework_tag(framework: str, version: str, py_version: str | None, instanc
     default = _default_python(framework, version)
     python = default if py_version in (None, "py3") else py_version
     return f"{version}-{processor(instance_type)}-{python}"
+
+
+def _huggingface(version: str | None, base: str | None, py_version: str | None) -> dict[str, str]:
+    """Return repository and tag of an image with transformers."""
+    transformers = _complete(version or next(iter(_TRANSFORMERS)), _TRANSFORMERS)
+    known = {framework: rest for framework, *rest in _TRANSFORMERS.get(transformers, ())}
+    if not known:
+        versions = ", ".join(_TRANSFORMERS)
+        raise InvalidRequest(f"There is no image with transformers {version}; the known versions are {versions}.")
+    framework = _complete(base or next(iter(known)), known)
+    if framework not in known:
+        raise InvalidRequest(
+            f"There is no image with transformers {transformers} and {base}; that version comes with "
+            f"{', '.join(known)}."
+        )
+    python, system = known[framework]
+    name = framework.rstrip("0123456789.")
+    # AWS tags its images with short versions too.
+    numbers = (base or framework).removeprefix(name)
+    tag = f"{numbers}-transformers{version or transformers}-gpu-{py_version or python}-{system}"
+    return {"repository": f"huggingface-{name}-training", "tag": tag}
+
+
+def _complete(version: str, known: Iterable[str]) -> str:
+    """Return the first known version that begins with the given one, as 4.56.2 does with 4.56; else the given one."""
+    return next((each for each in known if each == version or each.startswith(f"{version}.")), version)
 
 
 def _default_python(framework: str, version: str) -> str:

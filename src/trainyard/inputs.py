@@ -1,7 +1,9 @@
-"""Inputs of a training job: channels on S3 or on a file system."""
+"""Inputs of a training job: channels on S3, on this machine, or on a file system."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from trainyard.foundation.errors import InvalidRequest
 
@@ -17,6 +19,9 @@ _WRAPPINGS = ("None", "RecordIO")
 _DATA_TYPES = ("S3Prefix", "ManifestFile", "AugmentedManifestFile")
 _FILE_SYSTEM_TYPES = ("EFS", "FSxLustre")
 _ACCESS_MODES = ("ro", "rw")
+
+# Begins the location of a local file or folder, which is uploaded when the job is created.
+_LOCAL = "file://"
 
 Shape = dict[str, Any]
 
@@ -38,7 +43,8 @@ class TrainingInput:
     `config` has the channel in the form of the SageMaker API, without its name.
 
     Args:
-        s3_data: S3 location of the data: a prefix or, depending on `s3_data_type`, a manifest.
+        s3_data: S3 location of the data: a prefix or, depending on `s3_data_type`, a manifest. A `file://` location is
+            uploaded when the job is created.
         distribution: `FullyReplicated` gives every instance all objects, `ShardedByS3Key` gives each a part of them.
             Default: `FullyReplicated`.
         compression: `None` or `Gzip`. Only a Pipe channel can decompress.
@@ -52,7 +58,8 @@ class TrainingInput:
         shuffle_config: How to shuffle the objects.
 
     Raises:
-        InvalidRequest: `s3_data` is not on S3, or an argument has a value that the API does not accept.
+        InvalidRequest: `s3_data` is neither on S3 nor an existing local path, or an argument has a value that the API
+            does not accept.
     """
 
     def __init__(
@@ -205,9 +212,31 @@ def _inputs_by_channel(inputs: Inputs) -> list[tuple[str, Input]]:
     return [(each.channel, each.file_system_input) for each in sets]
 
 
+def upload_local(shapes: Sequence[Shape], upload: Callable[[str], str]) -> list[Shape]:
+    """Return channels with local files and folders replaced by what `upload` returns for their paths."""
+    return [_upload_channel(shape, upload) for shape in shapes]
+
+
+def _upload_channel(shape: Shape, upload: Callable[[str], str]) -> Shape:
+    source = shape["DataSource"].get("S3DataSource", {})
+    uri = source.get("S3Uri", "")
+    if not uri.startswith(_LOCAL):
+        return shape
+    return {**shape, "DataSource": {"S3DataSource": {**source, "S3Uri": upload(_local_path(uri))}}}
+
+
+def _local_path(uri: str) -> str:
+    """Return the path of a local location: that of file:///data is /data, that of file://data is relative."""
+    return unquote(uri.removeprefix(_LOCAL))
+
+
 def _location(uri: str) -> str:
+    if uri.startswith(_LOCAL):
+        if not Path(_local_path(uri)).exists():
+            raise InvalidRequest(f'"{uri}" is a local location, and there is no file or folder "{_local_path(uri)}".')
+        return uri
     if not uri.startswith("s3://"):
-        raise InvalidRequest(f'"{uri}" is not on S3; Session.upload_input uploads it and returns its location.')
+        raise InvalidRequest(f'"{uri}" is not on S3; write {_LOCAL}{uri} to upload a local file or folder.')
     return uri
 
 

@@ -7,13 +7,16 @@ from trainyard.estimator import Framework, Hyperparameters
 
 __all__ = ["PyTorch"]
 
+# As that of a package without files, so that Python asks the finder for `trainyard.pytorch.estimator` and the like.
+__path__: list[str] = []
+
 
 class PyTorch(Framework):
     """Trains your own script with PyTorch.
 
     Args:
         entry_point: The script to run: a path, or a path in `source_dir`.
-        framework_version: Version of PyTorch. Default: the newest known.
+        framework_version: Version of PyTorch. Default: the one that the yard has.
         py_version: Python of the image, such as `py312`. Default: that of the framework version.
         source_dir: A local folder with the script, or an S3 location of its archive.
         hyperparameters: Hyperparameters, which the script gets as arguments.
@@ -27,6 +30,7 @@ class PyTorch(Framework):
     """
 
     framework: ClassVar[str] = "pytorch"
+    repository: ClassVar[str] = "pytorch-training"
 
     def __init__(
         self,

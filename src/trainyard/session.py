@@ -3,7 +3,7 @@
 import os
 import sys
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,7 +18,6 @@ from trainyard._sdk.connection import (
     find_yard,
     start_yard,
 )
-from trainyard._sdk.storage.file_digests import cache_folder
 from trainyard._sdk.storage.input_uploads import InputUploads
 from trainyard._sdk.storage.transfers import (
     download_object,
@@ -31,8 +30,10 @@ from trainyard._sdk.storage.transfers import (
 from trainyard._sdk.training.job import TrainingJobHandle, require_no_failure
 from trainyard._sdk.training.stream import Description
 from trainyard._sdk.tuning.job import TuningJobHandle
+from trainyard._sdk.user_folders import cache_folder
 from trainyard.foundation.arns import role_arn
 from trainyard.foundation.errors import InvalidRequest, NotFound
+from trainyard.inputs import require_word
 from trainyard.wire.client import CallFailed
 
 __all__ = ["Session", "get_execution_role"]
@@ -124,13 +125,22 @@ class Session:
             self._has_default_bucket = True
         return self._default_bucket
 
-    def upload_data(self, path: str, bucket: str | None = None, key_prefix: str = "data") -> str:
+    def upload_data(
+        self,
+        path: str,
+        bucket: str | None = None,
+        key_prefix: str = "data",
+        callback: Callable[[int], None] | None = None,
+        extra_args: Mapping[str, str] | None = None,
+    ) -> str:
         """Upload a file, or everything in a folder, to S3 and return its S3 location.
 
         Args:
             path: The local file or folder.
             bucket: The bucket. Default: the default bucket of the session.
             key_prefix: Prefix of the keys.
+            callback: Function that is called with the number of bytes sent, part by part.
+            extra_args: More members of the requests, such as `{"ServerSideEncryption": "aws:kms"}`.
 
         Raises:
             InvalidRequest: The path does not exist.
@@ -140,11 +150,12 @@ class Session:
             raise InvalidRequest(f'There is no file or folder "{path}" to upload.')
         prefix = key_prefix if bucket else join_key(self.default_bucket_prefix or "", key_prefix)
         bucket = bucket or self.default_bucket()
+        after_part = callback or (lambda _size: None)
         if source.is_dir():
-            upload_folder(self.api, source, bucket=bucket, prefix=prefix)
+            upload_folder(self.api, source, bucket=bucket, prefix=prefix, extra=extra_args, after_part=after_part)
             return f"s3://{bucket}/{prefix}"
         key = join_key(prefix, source.name)
-        upload_file(self.api, source, bucket=bucket, key=key)
+        upload_file(self.api, source, bucket=bucket, key=key, extra=extra_args, after_part=after_part)
         return f"s3://{bucket}/{key}"
 
     def upload_input(self, path: str) -> str:
@@ -162,15 +173,17 @@ class Session:
         """Return a context manager that uploads local inputs for the jobs created in its block."""
         return InputUploads(self.api, self.default_bucket(), cache=cache_folder(os.environ))
 
-    def upload_string_as_file_body(self, body: str, bucket: str, key: str) -> str:
+    def upload_string_as_file_body(self, body: str, bucket: str, key: str, kms_key: str | None = None) -> str:
         """Write a string to an object on S3 and return its S3 location.
 
         Args:
             body: The text.
             bucket: The bucket.
             key: The key of the object.
+            kms_key: ID of the KMS key to encrypt with.
         """
-        self.api.call("s3", "PutObject", Bucket=bucket, Key=key, Body=body.encode())
+        encryption = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": kms_key} if kms_key else {}
+        self.api.call("s3", "PutObject", Bucket=bucket, Key=key, Body=body.encode(), **encryption)
         return f"s3://{bucket}/{key}"
 
     def download_data(self, path: str, bucket: str, key_prefix: str = "") -> list[str]:
@@ -242,28 +255,48 @@ class Session:
         changes = {"ProfilerConfig": profiler_config, "ResourceConfig": resource_config}
         TrainingJobHandle(self.api, job_name).update(**{name: dict(value) for name, value in changes.items() if value})
 
-    def wait_for_job(self, job: str) -> Description:
+    def wait_for_job(self, job: str, poll: float = 5) -> Description:
         """Wait for a training job without output, and return its description.
 
         Args:
             job: Name of the job.
+            poll: Ignored: the yard says at once that a job has ended.
 
         Raises:
             UnexpectedStatusException: The job has failed.
         """
+        del poll
         found = TrainingJobHandle(self.api, job)
         description = found.wait_for_end()
         require_no_failure(description, found.details())
         return description
 
-    def logs_for_job(self, job_name: str, wait: bool = False) -> None:
+    def logs_for_job(
+        self,
+        job_name: str,
+        wait: bool = False,
+        poll: float = 10,
+        log_type: str = "All",
+    ) -> None:
         """Show the log of a training job.
 
         Args:
             job_name: Name of the job.
             wait: Whether to follow the log until the job has ended.
+            poll: Ignored: the yard sends each line as soon as it is written.
+            log_type: `All` or `Training` for the log, `Rules` or `None` for nothing.
+
+        Raises:
+            InvalidRequest: There is no such kind of log.
+            UnexpectedStatusException: With `wait`, the job has failed.
         """
-        TrainingJobHandle(self.api, job_name).logs(wait)
+        del poll
+        require_word("log_type", log_type, ("All", "Training", "Rules", "None"))
+        job = TrainingJobHandle(self.api, job_name)
+        if log_type in ("All", "Training"):
+            job.logs(wait)
+        if wait:
+            require_no_failure(job.wait_for_end(), job.details())
 
     def describe_tuning_job(self, job_name: str) -> dict[str, Any]:
         """Return the DescribeHyperParameterTuningJob response of a tuning job.
@@ -281,15 +314,17 @@ class Session:
         """
         TuningJobHandle(self.api, name).stop()
 
-    def wait_for_tuning_job(self, job: str) -> Description:
+    def wait_for_tuning_job(self, job: str, poll: float = 5) -> Description:
         """Wait for a tuning job without output, and return its description.
 
         Args:
             job: Name of the tuning job.
+            poll: Ignored: the yard says at once that a tuning job has ended.
 
         Raises:
             UnexpectedStatusException: The tuning job has failed.
         """
+        del poll
         found = TuningJobHandle(self.api, job)
         found.wait(logs=False)
         return found.describe()

@@ -8,13 +8,16 @@ from trainyard.estimator import Framework, Hyperparameters
 
 __all__ = ["TensorFlow"]
 
+# As that of a package without files, so that Python asks the finder for `trainyard.tensorflow.estimator` and the like.
+__path__: list[str] = []
+
 
 class TensorFlow(Framework):
     """Trains your own script with TensorFlow.
 
     Args:
         py_version: Python of the image, such as `py312`. Default: that of the framework version.
-        framework_version: Version of TensorFlow. Default: the newest known.
+        framework_version: Version of TensorFlow. Default: the one that the yard has.
         model_dir: Where the script may store checkpoints of the model; it gets the location as a hyperparameter.
             `False` passes none. Default: a location below the output path of the job.
         image_uri: An image to use instead of that of TensorFlow.
@@ -30,6 +33,7 @@ class TensorFlow(Framework):
     """
 
     framework: ClassVar[str] = "tensorflow"
+    repository: ClassVar[str] = "tensorflow-training"
 
     def __init__(
         self,

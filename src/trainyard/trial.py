@@ -8,23 +8,29 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainyard.formats.tensors.contract import CollectionInfo, Column, Kind, Mode, Step, TensorInfo, TensorTable
-from trainyard.formats.tensors.errors import (
-    InvalidWorker,
-    MissingCollectionFiles,
-    NoMoreData,
-    ShapeUnavailableForStep,
-    StepNotYetAvailable,
-    StepUnavailable,
-    TensorUnavailable,
-    TensorUnavailableForStep,
-)
-from trainyard.formats.tensors.trials import trial as _trial
-from trainyard.formats.tensors.trials.comparison import Comparison, Divergence, compare
-from trainyard.formats.tensors.trials.statistics_table import Table
-from trainyard.formats.tensors.trials.tensor import Tensor
-from trainyard.formats.tensors.trials.trial import Series, StepState, Trial
+from trainyard.foundation.extras import extra_of
 from trainyard.foundation.sources import ByteSource
+
+try:
+    from trainyard.formats.tensors.contract import CollectionInfo, Kind, Mode, Statistic, Step, TensorInfo, TensorTable
+    from trainyard.formats.tensors.errors import (
+        InvalidWorker,
+        MissingCollectionFiles,
+        NoMoreData,
+        ShapeUnavailableForStep,
+        StepNotYetAvailable,
+        StepUnavailable,
+        TensorUnavailable,
+        TensorUnavailableForStep,
+    )
+    from trainyard.formats.tensors.trials import trial as _trial
+    from trainyard.formats.tensors.trials.comparison import Comparison, Divergence, compare
+    from trainyard.formats.tensors.trials.statistics_table import StatisticsTable
+    from trainyard.formats.tensors.trials.tensor import Tensor
+    from trainyard.formats.tensors.trials.trial import Series, StepState, Trial
+except ModuleNotFoundError as error:
+    # Without numpy, say how to install it.
+    raise (extra_of(error) or error) from error
 
 if TYPE_CHECKING:
     # The copy of the package inside a job does not have this module.
@@ -32,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CollectionInfo",
-    "Column",
     "Comparison",
     "Divergence",
     "InvalidWorker",
@@ -42,11 +47,12 @@ __all__ = [
     "NoMoreData",
     "Series",
     "ShapeUnavailableForStep",
+    "Statistic",
+    "StatisticsTable",
     "Step",
     "StepNotYetAvailable",
     "StepState",
     "StepUnavailable",
-    "Table",
     "Tensor",
     "TensorInfo",
     "TensorTable",

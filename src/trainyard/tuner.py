@@ -38,6 +38,7 @@ from trainyard._sdk.tuning.text import definitions_of
 from trainyard.analytics import HyperparameterTuningJobAnalytics
 from trainyard.estimator import ESTIMATOR_CLASS, TUNING_HYPERPARAMETERS, Estimator, EstimatorBase, Framework
 from trainyard.foundation.errors import InvalidRequest
+from trainyard.foundation.later_modules import LaterMembers
 from trainyard.inputs import Inputs, Shape
 from trainyard.parameter import (
     CategoricalParameter,
@@ -73,7 +74,7 @@ _ONLY = ""
 _FRAMEWORKS: dict[str, type[EstimatorBase]] = {"PyTorch": PyTorch, "TensorFlow": TensorFlow, "Estimator": Estimator}
 
 
-class HyperparameterTuner(TuningOptions):
+class HyperparameterTuner(LaterMembers, TuningOptions):
     """Searches for the hyperparameters with which the training jobs of an estimator reach the best objective.
 
     Creating a tuner does not call the yard; `fit` does. The order of the arguments is that of the sagemaker SDK.
@@ -277,6 +278,15 @@ class HyperparameterTuner(TuningOptions):
         """Wait until the latest tuning job has ended."""
         self._latest().wait()
 
+    def _repr_html_(self) -> str | None:
+        # Notebooks show the text instead of None.
+        return None if self.latest_tuning_job is None else self.latest_tuning_job._repr_html_()
+
+    def _ipython_display_(self) -> None:
+        if self.latest_tuning_job is None:
+            raise NotImplementedError
+        self.latest_tuning_job._ipython_display_()
+
     def describe(self) -> dict[str, Any]:
         """Return the DescribeHyperParameterTuningJob response of the latest tuning job."""
         return self._latest().describe()
@@ -316,12 +326,6 @@ class HyperparameterTuner(TuningOptions):
         best = best_training_job or self._best()
         algorithm = self._algorithms.get(best.get("TrainingJobDefinitionName", _ONLY)) or self._first()
         return type(algorithm.estimator).attach(best["TrainingJobName"], self.sagemaker_session)
-
-    def deploy(self, *_arguments: Any, **_options: Any) -> None:
-        """Raise InvalidRequest, because Trainyard cannot host models yet."""
-        raise InvalidRequest(
-            "Trainyard cannot host models yet; best_estimator().model_data is the location of the best model."
-        )
 
     def override_resource_config(
         self, instance_configs: Sequence[InstanceConfig] | Mapping[str, Sequence[InstanceConfig]] | None

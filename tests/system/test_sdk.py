@@ -12,6 +12,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import boto3
@@ -26,6 +27,7 @@ from trainyard.exceptions import UnexpectedStatusException
 from trainyard.foundation.errors import TrainyardError
 from trainyard.foundation.home import Home
 from trainyard.inputs import FileSystemInput, TrainingInput
+from trainyard.profiler import TrainingJob
 from trainyard.pytorch import PyTorch
 from trainyard.session import Session, get_execution_role
 from trainyard.tensorflow import TensorFlow
@@ -237,17 +239,29 @@ def test_a_running_job_is_profiled_otherwise_and_kept_warm_longer(write: Callabl
     assert job is not None
     eventually(lambda: bool(job.describe()["SecondaryStatus"] == "Training"))
 
-    estimator.enable_default_profiling()
-    estimator.update_profiler(system_monitor_interval_millis=500)
-    described = job.describe()
-    assert described["ProfilingStatus"] == "Enabled"
-    assert described["ProfilerConfig"]["ProfilingIntervalInMilliseconds"] == 500
+    # A job is profiled unless it says otherwise.
     estimator.disable_profiling()
     assert job.describe()["ProfilingStatus"] == "Disabled"
+    estimator.enable_default_profiling()
+    (report,) = job.profiler_rule_job_summary()
+    assert report["RuleConfigurationName"].startswith("ProfilerReport-")
+    estimator.update_profiler(system_monitor_interval_millis=100)
+    described = job.describe()
+    assert described["ProfilingStatus"] == "Enabled"
+    assert described["ProfilerConfig"]["ProfilingIntervalInMilliseconds"] == 100
+    eventually(lambda: _shortest_interval_us(job.name) < 500_000)
     estimator.session.update_training_job(job.name, resource_config={"KeepAlivePeriodInSeconds": 120})
     assert job.describe()["ResourceConfig"]["KeepAlivePeriodInSeconds"] == 120
     job.stop()
     assert job.wait_for_end()["TrainingJobStatus"] == "Stopped"
+
+
+def _shortest_interval_us(job_name: str) -> int:
+    """Return the shortest time between two samples that a notebook reads of a running job."""
+    reader = TrainingJob(job_name).get_systems_metrics_reader()
+    events = reader.get_events(0, reader.get_timestamp_of_latest_available_file(), event_type="memory")
+    times_us = sorted({round(event.timestamp * 1e6) for event in events})
+    return min((after - before for before, after in pairwise(times_us)), default=10**9)
 
 
 def test_attaching_restores_a_job(write: Callable[[str], str], capsys: pytest.CaptureFixture[str]) -> None:

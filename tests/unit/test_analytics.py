@@ -8,6 +8,7 @@ import pytest
 from tests.unit.recording import RecordingApi
 from tests.unit.tuning_answers import NOON, RANGES, TRIALS, definition, description
 from trainyard.analytics import HyperparameterTuningJobAnalytics, TrainingJobAnalytics
+from trainyard.foundation.clock import to_micros
 from trainyard.foundation.errors import Unavailable
 from trainyard.session import Session
 
@@ -95,8 +96,7 @@ def test_without_pandas_it_is_said_what_to_install(
     assert analytics.records()[1]["FinalObjectiveValue"] == 0.9
 
 
-@pytest.mark.parametrize(("period", "asked_s"), [(None, 180), (3600, 3600)])
-def test_a_job_of_more_than_a_day_is_asked_for_in_longer_periods(period: int | None, asked_s: int) -> None:
+def test_a_period_is_asked_for_as_it_is_given() -> None:
     api = RecordingApi(
         DescribeTrainingJob={
             "AlgorithmSpecification": {"MetricDefinitions": [{"Name": "loss", "Regex": "."}]},
@@ -106,9 +106,9 @@ def test_a_job_of_more_than_a_day_is_asked_for_in_longer_periods(period: int | N
         GetMetricStatistics={"Datapoints": []},
     )
 
-    TrainingJobAnalytics("job", sagemaker_session=Session(api=api), period=period).records()
+    TrainingJobAnalytics("job", sagemaker_session=Session(api=api), period=3600).records()
 
-    assert api.only("GetMetricStatistics")["Period"] == asked_s
+    assert api.only("GetMetricStatistics")["Period"] == 3600
 
 
 def test_pandas_and_bokeh_are_imported_only_when_they_are_needed() -> None:
@@ -117,7 +117,38 @@ def test_pandas_and_bokeh_are_imported_only_when_they_are_needed() -> None:
     assert not {"pandas", "bokeh", "numpy", "scipy"} & set(run.stdout.split())
 
 
-def test_the_metrics_of_a_training_job_are_by_the_seconds_since_the_first() -> None:
+def with_points() -> RecordingApi:
+    """A yard with a job whose two instances have reported three points of its only metric."""
+    start = to_micros(NOON)
+    lines = [
+        {"instance": "algo-1", "attempt": 1, "at_us": [start, start + 500_000], "values": [0.9, 0.5]},
+        {"instance": "algo-2", "attempt": 1, "at_us": [start + 250_000], "values": [0.7]},
+    ]
+    description = {"AlgorithmSpecification": {"MetricDefinitions": [{"Name": "<loss>", "Regex": "."}]}}
+    return RecordingApi(DescribeTrainingJob=description, ReadMetric={"Lines": [*lines, {}]})
+
+
+def test_every_point_of_a_metric_is_returned_in_the_order_of_time() -> None:
+    records = TrainingJobAnalytics("job", sagemaker_session=Session(api=with_points())).records()
+    assert [(each["timestamp"], each["value"]) for each in records] == [(0.0, 0.9), (0.25, 0.7), (0.5, 0.5)]
+    assert {each["metric_name"] for each in records} == {"<loss>"}
+
+
+def test_points_outside_the_range_of_time_are_left_out() -> None:
+    after = NOON + timedelta(milliseconds=100)
+    analytics = TrainingJobAnalytics("job", ["<loss>"], Session(api=with_points()), start_time=after)
+    assert [(each["timestamp"], each["value"]) for each in analytics.records()] == [(0.0, 0.7), (0.25, 0.5)]
+
+
+def test_a_notebook_shows_each_metric_with_a_curve() -> None:
+    html = TrainingJobAnalytics("job", sagemaker_session=Session(api=with_points()))._repr_html_()
+    assert "&lt;loss&gt;" in html
+    assert "<loss>" not in html
+    assert all(f">{value}</td>" in html for value in ("3", "0.5", "0.9"))
+    assert "<polyline" in html
+
+
+def test_the_means_of_a_period_are_by_the_seconds_since_the_first() -> None:
     minute = timedelta(minutes=1)
     points = [{"Timestamp": NOON + minute, "Average": 0.5}, {"Timestamp": NOON, "Average": 0.9}]
     api = RecordingApi(
@@ -129,7 +160,7 @@ def test_the_metrics_of_a_training_job_are_by_the_seconds_since_the_first() -> N
         GetMetricStatistics={"Datapoints": points},
     )
 
-    frame = TrainingJobAnalytics("job", sagemaker_session=Session(api=api)).dataframe()
+    frame = TrainingJobAnalytics("job", sagemaker_session=Session(api=api), period=60).dataframe()
 
     assert frame.to_dict("records") == [
         {"timestamp": 0.0, "metric_name": "loss", "value": 0.9},

@@ -92,8 +92,7 @@ def test_the_file_of_a_custom_rule_is_uploaded_to_s3(tmp_path: Path) -> None:
         (lambda: configs.StopTraining("a_b"), "letters, digits and hyphens"),
         (lambda: configs.Email("anna"), "you@example.com"),
         (lambda: configs.SMS("0151"), r"\+49"),
-        (lambda: ProfilerRule.sagemaker(object()), "does not support ProfilerRule"),
-        (lambda: configs.ProfilerReport, "profiler rule ProfilerReport"),
+        (lambda: ProfilerRule.sagemaker(NO_ACTION), "profiler rule, such as"),
     ],
 )
 def test_invalid_arguments_are_refused_where_they_are_written(make: Any, message: str) -> None:

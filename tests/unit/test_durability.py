@@ -34,6 +34,7 @@ from trainyard.link.ledger import Ledger, LedgerKind
 from trainyard.link.mailbox import Mailbox
 from trainyard.link.spool import SpoolWriter, read_frames
 from trainyard.objects.contract import Attributes, CompletedPart, NewObject
+from trainyard.objects.encryption.headers import ALGORITHM
 from trainyard.objects.filesystem import FilesystemObjects
 from trainyard.server.records.sqlite import SqliteDatabase
 from trainyard.server.upkeep.archive import new_archive, open_archive
@@ -306,6 +307,11 @@ def put_new(store: FilesystemObjects) -> None:
     put(store, location("key"), b"new")
 
 
+def put_encrypted(store: FilesystemObjects) -> None:
+    """Put an object whose key, and the master key, are created for it."""
+    put(store, location("key"), b"new", attributes=Attributes({ALGORITHM: "aws:kms"}))
+
+
 def put_many(store: FilesystemObjects) -> None:
     new = [NewObject(location(key), b"new", Attributes()) for key in ("key", "second", "third")]
     assert not any(isinstance(each, TrainyardError) for each in store.put_batch(new, now=NOON))
@@ -335,6 +341,17 @@ def has_object(body: bytes) -> Callable[[Path], None]:
 
 def has_whole_store(folder: Path) -> None:
     with_store(assert_whole)(folder)
+
+
+def has_readable_store(folder: Path) -> None:
+    """Assert that the keys of everything in the index are there."""
+
+    def check(store: FilesystemObjects) -> None:
+        assert_whole(store)
+        for summary in store.list_objects(BUCKET).objects:
+            assert body_of(store, location(summary.key)) in (b"old", b"new")
+
+    with_store(check)(folder)
 
 
 def assert_whole(store: FilesystemObjects) -> None:
@@ -474,6 +491,14 @@ PROMISES = [
         prepare_store(put_old),
     ),
     Promise(
+        "put the first encrypted object",
+        ["objects/encryption/keyring.py", "objects/encryption/master_key.py ensure_master_key"],
+        with_store(put_encrypted),
+        has_object(b"new"),
+        has_readable_store,
+        prepare_store(put_old),
+    ),
+    Promise(
         "copy an object",
         [],
         with_store(copy),
@@ -504,6 +529,7 @@ ELSEWHERE = {
     "engines/local/code.py _create_copy": "engines/local/test_code.py",
     "engines/ray/code_bundle.py _pack": "engines/ray/test_code_bundle.py",
     "engines/ray/node_code.py _unpack": "engines/ray/test_node_code.py",
+    "formats/profiles/hardware_segments.py": "formats/profiles/test_hardware.py",
     "server/services/logs/events.py _append": "server/services/logs/test_events.py",
 }
 NO_PROMISES = {

@@ -14,7 +14,15 @@ import pytest
 from tests.unit.recording import RecordingApi
 from trainyard._sdk import rule_configs
 from trainyard._sdk.training.options import TrainingOptions
-from trainyard.debugger import CollectionConfig, DebuggerHookConfig, Rule, TensorBoardOutputConfig
+from trainyard.debugger import (
+    CollectionConfig,
+    DebuggerHookConfig,
+    FrameworkProfile,
+    ProfilerConfig,
+    ProfilerRule,
+    Rule,
+    TensorBoardOutputConfig,
+)
 from trainyard.estimator import Estimator
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.instance_group import InstanceGroup
@@ -290,6 +298,7 @@ TOLD: dict[str, dict[str, Any]] = {
                 actions=rule_configs.ActionList(rule_configs.StopTraining("other"), rule_configs.Email("a@b.example")),
             ),
             Rule.custom("own", "image:2", "ml.t3.medium", 3, "s3://b/rule.py", "Own", "/opt/ml/rule", "s3://b/rules"),
+            ProfilerRule.sagemaker(rule_configs.StepOutlier(stddev=5), name="Steps", s3_output_path="s3://b/steps"),
         ]
     },
     "debugger_hook_config": {
@@ -298,6 +307,10 @@ TOLD: dict[str, dict[str, Any]] = {
         )
     },
     "tensorboard_output_config": {"tensorboard_output_config": TensorBoardOutputConfig("s3://b/tb", "/opt/ml/tb")},
+    "profiler_config": {
+        "profiler_config": ProfilerConfig("s3://b/profiles", 500, FrameworkProfile(start_step=3)),
+        "rules": [ProfilerRule.sagemaker(rule_configs.ProfilerReport(StepOutlier_stddev=4))],
+    },
     "disable_profiler": {"disable_profiler": True},
     "enable_sagemaker_metrics": {"enable_sagemaker_metrics": True},
     "environment": {"environment": {"A": "b"}},
@@ -309,7 +322,7 @@ TOLD: dict[str, dict[str, Any]] = {
     "engine": {"engine": "ray", "tags": {"a": "b"}},
 }
 # Options that only affect how a job is created: its name, its session, and the upload of its code.
-NOT_TOLD = {"base_job_name", "sagemaker_session", "code_location", "dependencies"}
+NOT_TOLD = {"base_job_name", "sagemaker_session", "code_location", "dependencies", "include_local_modules"}
 
 
 def test_every_option_is_in_a_description_or_in_the_request_of_a_job() -> None:
@@ -445,15 +458,92 @@ def test_profiling_of_a_running_job_is_changed(api: RecordingApi, session: Sessi
     estimator.disable_profiling()
     estimator.enable_default_profiling()
     estimator.update_profiler(system_monitor_interval_millis=500, disable_framework_metrics=True)
+    estimator.update_profiler([ProfilerRule.sagemaker(rule_configs.IOBottleneck())])
 
-    asked = [params["ProfilerConfig"] for operation, params in api.asked if operation == "UpdateTrainingJob"]
-    assert asked == [
+    asked = [params for operation, params in api.asked if operation == "UpdateTrainingJob"]
+    assert [params["ProfilerConfig"] for params in asked] == [
         {"DisableProfiler": True},
         {"S3OutputPath": "s3://b/out", "DisableProfiler": False},
-        {"ProfilingIntervalInMilliseconds": 500, "ProfilingParameters": {}},
+        {"ProfilingIntervalInMilliseconds": 500, "ProfilingParameters": {}, "DisableProfiler": False},
+        {"DisableProfiler": False},
     ]
+    rules = [
+        [rule["RuleConfigurationName"] for rule in params.get("ProfilerRuleConfigurations", ())] for params in asked
+    ]
+    assert [len(names) for names in rules] == [0, 1, 0, 1]
+    assert re.fullmatch(r"ProfilerReport-\d+", rules[1][0])
+    assert rules[3] == ["IOBottleneck"]
+
+
+def test_a_change_of_the_profiling_that_changes_nothing_or_contradicts_itself_is_refused(
+    api: RecordingApi, session: Session
+) -> None:
+    estimator = Estimator(IMAGE, ROLE, 1, "ml.m5.large", output_path="s3://b/out", sagemaker_session=session)
+    estimator.fit(wait=False)
     with pytest.raises(InvalidRequest, match="nothing to change"):
         estimator.update_profiler()
+    with pytest.raises(InvalidRequest, match="contradict"):
+        estimator.update_profiler(framework_profile_params=FrameworkProfile(), disable_framework_metrics=True)
+    with pytest.raises(InvalidRequest, match="takes profiler rules"):
+        estimator.update_profiler(rules=TOLD["rules"]["rules"][:1])
+    api.answers["DescribeTrainingJob"] = description(ProfilingStatus="Enabled")
+    with pytest.raises(InvalidRequest, match="profiled already"):
+        estimator.enable_default_profiling()
+    api.answers["DescribeTrainingJob"] = description(ProfilingStatus="Disabled")
+    with pytest.raises(InvalidRequest, match="not profiled"):
+        estimator.disable_profiling()
+
+
+def test_profiling_that_is_on_again_stores_where_it_did(api: RecordingApi, session: Session) -> None:
+    estimator = Estimator(IMAGE, ROLE, 1, "ml.m5.large", output_path="s3://b/out", sagemaker_session=session)
+    estimator.fit(wait=False)
+    told = {"S3OutputPath": "s3://b/profiles", "DisableProfiler": True}
+    api.answers["DescribeTrainingJob"] = description(ProfilingStatus="Disabled", ProfilerConfig=told)
+    estimator.enable_default_profiling()
+    assert api.only("UpdateTrainingJob")["ProfilerConfig"]["S3OutputPath"] == "s3://b/profiles"
+    job = description()["TrainingJobName"]
+    assert estimator.latest_job_profiler_artifacts_path() == f"s3://b/profiles/{job}/profiler-output"
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({}, None),
+        ({"profiler_config": ProfilerConfig()}, [r"ProfilerReport-\d+"]),
+        ({"profiler_config": ProfilerConfig(), "rules": []}, None),
+        ({"profiler_config": ProfilerConfig(disable_profiler=True)}, None),
+        ({"profiler_config": ProfilerConfig(), "rules": TOLD["rules"]["rules"][:1]}, [r"ProfilerReport-\d+"]),
+        ({"rules": [ProfilerRule.sagemaker(rule_configs.BatchSize())]}, ["BatchSize"]),
+    ],
+)
+def test_a_job_whose_profile_is_wanted_has_a_report_unless_rules_say_otherwise(
+    session: Session, options: dict[str, Any], names: list[str] | None
+) -> None:
+    request = Estimator(IMAGE, ROLE, 1, "ml.m5.large", sagemaker_session=session, **options).request_of("job")
+    if names is None:
+        assert "ProfilerRuleConfigurations" not in request
+        return
+    (rule,) = request["ProfilerRuleConfigurations"]
+    assert re.fullmatch(names[0], rule["RuleConfigurationName"])
+    assert request["ProfilerConfig"]["S3OutputPath"] == request["OutputDataConfig"]["S3OutputPath"]
+
+
+def test_profiler_rules_alone_capture_no_tensors(session: Session) -> None:
+    rules = [ProfilerRule.sagemaker(rule_configs.BatchSize())]
+    estimator = Estimator(
+        IMAGE, ROLE, 1, "ml.m5.large", sagemaker_session=session, rules=rules, debugger_hook_config=False
+    )
+    assert not {"DebugHookConfig", "DebugRuleConfigurations"} & estimator.request_of("job").keys()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"profiler_config": ProfilerConfig()}, {"rules": [ProfilerRule.sagemaker(rule_configs.BatchSize())]}],
+)
+def test_profiling_that_is_wanted_and_disabled_is_refused(session: Session, options: dict[str, Any]) -> None:
+    estimator = Estimator(IMAGE, ROLE, 1, "ml.m5.large", sagemaker_session=session, disable_profiler=True, **options)
+    with pytest.raises(InvalidRequest, match="leave one"):
+        estimator.request_of("job")
 
 
 def test_making_an_estimator_asks_nobody() -> None:

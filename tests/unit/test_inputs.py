@@ -1,10 +1,11 @@
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from trainyard.amazon.amazon_estimator import FileSystemRecordSet
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.inputs import FileSystemInput, Input, ShuffleConfig, TrainingInput, channels, s3_input
+from trainyard.inputs import FileSystemInput, Input, ShuffleConfig, TrainingInput, channels, s3_input, upload_local
 
 
 def test_a_location_alone_is_the_training_channel() -> None:
@@ -84,7 +85,7 @@ def test_a_file_system_is_a_source_of_its_own_kind() -> None:
 
 
 def test_the_error_for_a_local_path_says_how_to_upload_it() -> None:
-    with pytest.raises(InvalidRequest, match=r'"data/train" is not on S3; Session\.upload_input'):
+    with pytest.raises(InvalidRequest, match=r'"data/train" is not on S3; write file://data/train'):
         channels("data/train")
 
 
@@ -140,3 +141,20 @@ def test_two_record_sets_cannot_share_a_channel() -> None:
 def test_the_error_for_an_invalid_input_says_what_a_valid_one_is(inputs: Any) -> None:
     with pytest.raises(InvalidRequest, match="give an S3 location, a TrainingInput or a FileSystemInput"):
         channels(inputs)
+
+
+def test_local_files_are_uploaded_for_the_job(tmp_path: Path) -> None:
+    (tmp_path / "my data").mkdir()
+    local = TrainingInput(f"file://{tmp_path}/my%20data", content_type="text/csv")
+    shapes = channels({"train": local, "test": "s3://b/test"})
+    uploaded = upload_local(shapes, lambda path: f"s3://uploads/{Path(path).name}")
+    assert uploaded[0]["DataSource"]["S3DataSource"]["S3Uri"] == "s3://uploads/my data"
+    assert uploaded[0]["ContentType"] == "text/csv"
+    assert uploaded[1] == shapes[1]
+    # The input can be used again, when the folder has changed.
+    assert local.config["DataSource"]["S3DataSource"]["S3Uri"].startswith("file://")
+
+
+def test_a_local_path_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match='there is no file or folder "nowhere/data"'):
+        channels("file://nowhere/data")

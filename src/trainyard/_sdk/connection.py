@@ -1,5 +1,8 @@
 """How a client finds a yard: the home folder, the address, and the credentials."""
 
+import contextlib
+import dataclasses
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -9,13 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
-from trainyard.foundation.errors import NotFound, Unavailable
+from trainyard._sdk.profiles import Profile, current_profile, profiles_of, selected_profile
+from trainyard._sdk.user_folders import cache_folder
+from trainyard.foundation.arns import role_arn
+from trainyard.foundation.errors import NotFound, NotPermitted, Unavailable
 from trainyard.foundation.home import Credentials, Home, Runtime
 
 if TYPE_CHECKING:
     from trainyard._sdk.storage.bucket_owner import OwnerCheckedClient
 
 HOME_VARIABLE = "TRAINYARD_HOME"
+# The address of a yard for Trainyard alone; AWS_ENDPOINT_URL is that for all AWS clients.
+ENDPOINT_VARIABLE = "TRAINYARD_ENDPOINT"
 # Used if neither the user nor the yard sets a region.
 DEFAULT_REGION = "us-east-1"
 
@@ -34,7 +42,7 @@ CONFLICTING_VARIABLES = (
     "AWS_USE_FIPS_ENDPOINT",
 )
 
-_PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 
 class Api(Protocol):
@@ -47,7 +55,10 @@ class Api(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The address of a yard, and the credentials for it. `models` is the folder with its cached service models."""
+    """The address of a yard, and the credentials for it.
+
+    `models` is the folder with cached service models, which the client adds to if it `owns_models`.
+    """
 
     url: str
     access_key_id: str
@@ -56,6 +67,7 @@ class Access:
     session_token: str | None = field(default=None, repr=False)
     ca_bundle: Path | None = None
     models: Path | None = None
+    owns_models: bool = False
 
     def client(self) -> "OwnerCheckedClient":
         """Return a client of the yard. The caller closes it."""
@@ -70,9 +82,33 @@ class Access:
             self.region,
             session_token=self.session_token,
             ca_bundle=self.ca_bundle,
-            models=Models(self.models, writes=False),
+            models=Models(self.models, writes=self.owns_models),
         )
         return OwnerCheckedClient(client)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """The key pair of a user."""
+
+    access_key_id: str
+    secret_access_key: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTarget:
+    """What AWS clients need to know to use a yard as one user.
+
+    `role` is the ARN of the role for the user's jobs. `ca_bundle` is None if the certificate of the yard is trusted
+    anyway. An address is empty if it is not known.
+    """
+
+    http: str
+    https: str
+    keys: KeyPair
+    region: str
+    role: str
+    ca_bundle: Path | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +127,16 @@ class YardConnection:
             self.runtime.http, keys.access_key_id, keys.secret_access_key, keys.region, models=self.home.cache
         )
 
+    @property
+    def target(self) -> ClientTarget:
+        """What AWS clients need to know to use the yard as the administrator."""
+        known = self.credentials
+        keys, role = KeyPair(known.access_key_id, known.secret_access_key), role_arn(known.account, known.role)
+        return ClientTarget(self.runtime.http, self.runtime.https, keys, known.region, role, self.home.ca_bundle)
+
     def client(self) -> "OwnerCheckedClient":
         """Return a client with the credentials of the administrator. The caller closes it."""
         return self.access.client()
-
-
-@dataclass(frozen=True, slots=True)
-class KeyPair:
-    """The key pair of a user."""
-
-    access_key_id: str
-    secret_access_key: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +162,76 @@ def find_yard(home: Home) -> YardConnection:
 
 
 def access_from_environment(environment: Mapping[str, str]) -> Access | None:
-    """Return the access that the AWS variables of an environment give; None if they are incomplete."""
-    names = ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-    url, access_key_id, secret = (environment.get(name) for name in names)
+    """Return the access to a yard that an environment names; None for the yard on this machine.
+
+    The profile in TRAINYARD_PROFILE comes first, then the address in TRAINYARD_ENDPOINT, then the AWS variables if they
+    are complete, then the current profile.
+    """
+    if (selected := selected_profile(environment)) is not None:
+        return profile_access(selected, environment)
+    if endpoint := environment.get(ENDPOINT_VARIABLE):
+        return endpoint_access(endpoint, environment)
+    access = _access_from_variables(environment, environment.get("AWS_ENDPOINT_URL"))
+    if access is None and (current := current_profile(environment)) is not None:
+        return profile_access(current, environment)
+    return access
+
+
+def endpoint_access(url: str, environment: Mapping[str, str]) -> Access:
+    """Return the access to the yard at an address, with keys of a profile, of the environment, or of the home folder.
+
+    Raises NotPermitted if none of these has keys for it.
+    """
+    profiles = profiles_of(environment)
+    for profile in map(profiles.load, profiles.names()):
+        if profile.url.rstrip("/") == url.rstrip("/"):
+            return profile_access(profile, environment)
+    access = _access_from_variables(environment, url)
+    if access is not None:
+        return access
+    with contextlib.suppress(NotFound):
+        local = find_yard(find_home(None, environment))
+        if url.rstrip("/") in (local.runtime.http, local.runtime.https):
+            return dataclasses.replace(local.access, url=url, ca_bundle=local.home.ca_bundle)
+    raise NotPermitted(
+        f"There are no keys for {url}: no profile has this address, and AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY "
+        f"are not set; `trainyard login {url}` makes a profile."
+    )
+
+
+def profile_access(profile: Profile, environment: Mapping[str, str]) -> Access:
+    """Return the access of a profile. Its client trusts no other authority than that of the yard."""
+    authority = profiles_of(environment).authority(profile.name)
+    return Access(
+        profile.url,
+        profile.access_key_id,
+        profile.secret_access_key,
+        profile.region,
+        ca_bundle=authority if authority.exists() else None,
+        models=cache_folder(environment) / "models",
+        owns_models=True,
+    )
+
+
+def profile_target(environment: Mapping[str, str]) -> ClientTarget | None:
+    """Return the yard of the selected or the current profile for AWS clients; None for the yard on this machine."""
+    profile = selected_profile(environment) or current_profile(environment)
+    if profile is None:
+        return None
+    bundle = profiles_of(environment).bundle(profile.name)
+    is_secure = urlsplit(profile.url).scheme == "https"
+    return ClientTarget(
+        "" if is_secure else profile.url,
+        profile.url if is_secure else "",
+        KeyPair(profile.access_key_id, profile.secret_access_key),
+        profile.region,
+        profile.role,
+        bundle if bundle.exists() else None,
+    )
+
+
+def _access_from_variables(environment: Mapping[str, str], url: str | None) -> Access | None:
+    access_key_id, secret = (environment.get(name) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"))
     if not url or not access_key_id or not secret:
         return None
     ca_bundle = environment.get("AWS_CA_BUNDLE")
@@ -140,6 +242,8 @@ def access_from_environment(environment: Mapping[str, str]) -> Access | None:
         environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or DEFAULT_REGION,
         session_token=environment.get("AWS_SESSION_TOKEN") or None,
         ca_bundle=Path(ca_bundle) if ca_bundle else None,
+        models=cache_folder(environment) / "models",
+        owns_models=True,
     )
 
 
@@ -150,39 +254,49 @@ def start_yard(home: Home) -> YardConnection:
     try:
         # Look for the yard even if the start failed, because another process may have started it first.
         return find_yard(home)
-    except NotFound as error:
-        raise Unavailable(f"No yard runs on {home.root}, and none could be started:\n{run.stderr.strip()}") from error
+    except NotFound:
+        # That there is none says nothing more than the message.
+        raise Unavailable(f"No yard runs on {home.root}, and none could be started. {_as_text(run.stderr)}") from None
+
+
+def _as_text(error: str) -> str:
+    """Return what a command printed as its error, without the labels of the lines and on one line."""
+    return " ".join(re.sub(r"^\s*(error|why|next): ", "", line).strip() for line in error.splitlines())
 
 
 def client_environment(
-    connection: YardConnection,
+    target: ClientTarget,
     *,
     keys: KeyPair | None = None,
     https: bool = False,
     current: Mapping[str, str],
 ) -> ClientEnvironment:
-    """Return the environment of a client that uses the credentials of the administrator or a given key pair.
+    """Return the environment of a client that uses a yard with its keys or a given key pair.
 
-    With a key pair, no variable names a file in the home folder, because other users may not be able to read it.
+    With a key pair, no variable names a file of this user, because other users may not be able to read it.
     `current` is the environment that the result extends: if it sets a proxy, the address of the yard becomes an
     exception; endpoints of single services are unset.
     """
-    runtime, credentials = connection.runtime, connection.credentials
+    used = keys or target.keys
+    url = target.https if target.https and (https or not target.http) else target.http
     variables = {
-        "AWS_ENDPOINT_URL": runtime.https if https else runtime.http,
-        "AWS_ACCESS_KEY_ID": keys.access_key_id if keys else credentials.access_key_id,
-        "AWS_SECRET_ACCESS_KEY": keys.secret_access_key if keys else credentials.secret_access_key,
-        "AWS_DEFAULT_REGION": credentials.region,
-        "AWS_REGION": credentials.region,
+        "AWS_ENDPOINT_URL": url,
+        "AWS_ACCESS_KEY_ID": used.access_key_id,
+        "AWS_SECRET_ACCESS_KEY": used.secret_access_key,
+        "AWS_DEFAULT_REGION": target.region,
+        "AWS_REGION": target.region,
         "AWS_EC2_METADATA_DISABLED": "true",
+        # Version 3 of the sagemaker SDK looks up the role of a job, and refuses one of another account. The yard checks
+        # it when a job is created, and lets the default role stand for roles of accounts that it does not know.
+        "SAGEMAKER_VALIDATE_ROLE": "false",
     }
-    if keys is None:
+    is_secure = url.startswith("https:")
+    if keys is None and target.ca_bundle is not None:
         # Needed even with http: the sagemaker SDK calls STS over https.
-        variables["AWS_CA_BUNDLE"] = str(connection.home.ca_bundle)
-    if keys is None and https:
+        variables["AWS_CA_BUNDLE"] = str(target.ca_bundle)
         # obstore reads this variable only.
-        variables["SSL_CERT_FILE"] = str(connection.home.ca_bundle)
-    if not https:
+        variables |= {"SSL_CERT_FILE": str(target.ca_bundle)} if is_secure else {}
+    if not is_secure:
         # Without it, obstore refuses plain http.
         variables["AWS_ALLOW_HTTP"] = "true"
     variables |= _proxy_exceptions(variables["AWS_ENDPOINT_URL"], current)
@@ -192,10 +306,13 @@ def client_environment(
 
 def _proxy_exceptions(address: str, current: Mapping[str, str]) -> dict[str, str]:
     names_set = {name.lower() for name, value in current.items() if value}
-    if not names_set.intersection(_PROXIES):
+    if not names_set.intersection(PROXIES):
         return {}
     host = urlsplit(address).hostname or ""
     known = current.get("no_proxy") or current.get("NO_PROXY") or ""
     names = [name.strip() for name in known.split(",") if name.strip()]
+    if names == ["*"]:
+        # All addresses are exceptions already; beside another name, the asterisk would mean nothing.
+        return {}
     joined = ",".join(names if host in names else [*names, host])
     return {"no_proxy": joined, "NO_PROXY": joined}

@@ -10,9 +10,11 @@ from trainyard.wire.client import CallFailed
 
 MAX_LENGTH = 63
 MAX_STUDY_LENGTH = 32
+# What a name may be, as in the API's own model.
+JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 
 _MAX_ATTEMPTS = 6
-_JOB_NAME = re.compile(r"(?P<base>.+)-\d{4}(-\d{2}){5}-\d{3}")
+_TIMED_NAME = re.compile(r"(?P<base>.+)-\d{4}(-\d{2}){5}-\d{3}")
 # The sagemaker SDK leaves the seconds out.
 _STUDY_NAME = re.compile(r"(?P<base>.+)-\d{6}-\d{4}(\d{2})?")
 
@@ -35,7 +37,7 @@ def create_study_named(base: str, create: Callable[[str], object]) -> str:
 
 def base_of(name: str) -> str:
     """Return the base of a generated name, or the name itself."""
-    match = _JOB_NAME.fullmatch(name)
+    match = _TIMED_NAME.fullmatch(name)
     return match["base"] if match else name
 
 

@@ -45,21 +45,21 @@ def test_no_yard_is_not_found(home: Home) -> None:
 
 
 def test_the_administrators_environment_trusts_the_yards_authority(yard: Home) -> None:
-    variables = client_environment(find_yard(yard), current={}).variables
+    variables = client_environment(find_yard(yard).target, current={}).variables
 
     assert variables["AWS_ACCESS_KEY_ID"] == "AKIAEXAMPLE"
     assert variables["AWS_CA_BUNDLE"] == str(yard.ca_bundle)
 
 
 def test_over_https_clients_that_read_only_their_own_variable_trust_it_too(yard: Home) -> None:
-    variables = client_environment(find_yard(yard), https=True, current={}).variables
+    variables = client_environment(find_yard(yard).target, https=True, current={}).variables
 
     assert variables["AWS_ENDPOINT_URL"] == "https://127.0.0.1:2"
     assert variables["SSL_CERT_FILE"] == str(yard.ca_bundle)
 
 
 def test_anothers_environment_has_their_keys_and_no_path_into_this_home(yard: Home) -> None:
-    variables = client_environment(find_yard(yard), keys=KeyPair("AKIAANNA", "hers"), current={}).variables
+    variables = client_environment(find_yard(yard).target, keys=KeyPair("AKIAANNA", "hers"), current={}).variables
 
     assert variables["AWS_ACCESS_KEY_ID"] == "AKIAANNA"
     assert variables["AWS_SECRET_ACCESS_KEY"] == "hers"
@@ -73,7 +73,7 @@ def test_anothers_environment_has_their_keys_and_no_path_into_this_home(yard: Ho
 def test_exceptions_of_a_proxy_are_extended_once(yard: Home, known: str, then: str) -> None:
     current = {"HTTP_PROXY": "http://proxy:3128", "NO_PROXY": known}
 
-    assert client_environment(find_yard(yard), current=current).variables["NO_PROXY"] == then
+    assert client_environment(find_yard(yard).target, current=current).variables["NO_PROXY"] == then
 
 
 def test_the_variables_of_an_environment_lead_to_a_yard() -> None:
@@ -85,15 +85,20 @@ def test_the_variables_of_an_environment_lead_to_a_yard() -> None:
             "AWS_SESSION_TOKEN": "token",
             "AWS_DEFAULT_REGION": "eu-west-3",
             "AWS_CA_BUNDLE": "/ca.pem",
+            "XDG_CACHE_HOME": "/cache",
         }
     )
-    assert access == Access("https://yard:4781", "AKIAANNA", "hers", "eu-west-3", "token", Path("/ca.pem"))
+    models = Path("/cache/trainyard/models")
+    assert access == Access(
+        "https://yard:4781", "AKIAANNA", "hers", "eu-west-3", "token", Path("/ca.pem"), models, True
+    )
 
 
 @pytest.mark.parametrize("missing", ["AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"])
-def test_half_of_the_variables_lead_nowhere(missing: str) -> None:
+def test_half_of_the_variables_lead_nowhere(missing: str, tmp_path: Path) -> None:
     names = ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-    assert access_from_environment({name: "" if name == missing else "x" for name in names}) is None
+    variables = {name: "" if name == missing else "x" for name in names}
+    assert access_from_environment({**variables, "HOME": str(tmp_path)}) is None
 
 
 def test_an_access_does_not_show_its_secrets() -> None:
@@ -105,5 +110,8 @@ def test_an_access_does_not_show_its_secrets() -> None:
 def test_a_yard_that_cannot_be_started_says_why(tmp_path: Path) -> None:
     (tmp_path / "occupied").mkdir()
     (tmp_path / "occupied" / "something").write_text("else")
-    with pytest.raises(Unavailable, match="not a home folder of Trainyard"):
+    with pytest.raises(Unavailable, match="not a home folder of Trainyard") as raised:
         start_yard(Home(tmp_path / "occupied"))
+    # One message on one line, without the labels of the command that failed.
+    assert raised.value.message.startswith(f"No yard runs on {tmp_path / 'occupied'}, and none could be started. ")
+    assert not [label for label in ("error:", "why:", "\n") if label in raised.value.message]

@@ -6,7 +6,7 @@ import hashlib
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -112,13 +112,6 @@ class FileDigests:
                 "INSERT OR REPLACE INTO digests VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (*_identity(status), checksum, int(time.time())),
             )
-
-
-def cache_folder(environment: Mapping[str, str]) -> Path:
-    """Return the cache folder of Trainyard clients."""
-    configured = environment.get("XDG_CACHE_HOME", "")
-    root = Path(configured) if Path(configured).is_absolute() else Path.home() / ".cache"
-    return root / "trainyard"
 
 
 _COLUMNS = ("device", "inode", "size", "modified_ns", "changed_ns")

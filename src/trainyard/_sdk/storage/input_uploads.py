@@ -20,6 +20,7 @@ from typing import Self
 
 from trainyard._sdk.connection import Api
 from trainyard._sdk.storage.file_digests import FileDigest, FileDigests, encode_digest
+from trainyard._sdk.storage.progress import ByteProgress, ShowProgress, ignore_progress
 from trainyard._sdk.storage.transfers import ListedObject, ObjectAddress, copy_content, list_objects, upload_content
 from trainyard.foundation.errors import InvalidRequest, Unavailable
 from trainyard.foundation.input_trees import (
@@ -74,9 +75,10 @@ class InputUploads:
             for hold in self._holds:
                 hold.release()
 
-    def upload(self, path: Path) -> UploadedInput:
+    def upload(self, path: Path, *, show: ShowProgress = ignore_progress) -> UploadedInput:
         """Upload a file or the content of a folder, unless the same content is there already.
 
+        `show` is called with the bytes that are done and with their total, by several threads.
         Raises InvalidRequest for what cannot be uploaded, and FileChanged if a file changes during the upload.
         """
         found = dict(_walk(path))
@@ -86,7 +88,7 @@ class InputUploads:
             contents = {name: _content(digests, file) for name, file in found.items()}
         tree = _InputTree(_digest_of(contents), contents, found)
         committed = self._find_committed(tree)
-        return committed or self._store(tree)
+        return committed or self._store(tree, ByteProgress(tree.size, show))
 
     def _find_committed(self, tree: "_InputTree") -> UploadedInput | None:
         """Return a complete upload of the same content and hold it; None if there is none."""
@@ -106,7 +108,7 @@ class InputUploads:
                 return None
         raise Unavailable(f"The commits {COMMITS}{tree.digest}-… in {self._bucket} keep changing; try again.")
 
-    def _store(self, tree: "_InputTree") -> UploadedInput:
+    def _store(self, tree: "_InputTree", progress: ByteProgress) -> UploadedInput:
         upload = new_tree(tree.digest)
         hold = self._hold(upload)
         self._write_manifest(upload, tree, etags={})
@@ -121,10 +123,14 @@ class InputUploads:
                 response = self._api.call("s3", "PutObject", Bucket=target.bucket, Key=target.key, Body=b"")
                 return str(response["ETag"])
             etag = copy_content(self._api, source, content, target=target) if source else None
-            if etag is None:
-                etag = upload_content(self._api, path, content, target=target, before_part=hold.renew_if_due)
-                # Appending to a list is safe between threads.
-                sent.append(content.size)
+            if etag is not None:
+                progress.add(content.size)
+                return etag
+            etag = upload_content(
+                self._api, path, content, target=target, before_part=hold.renew_if_due, after_part=progress.add
+            )
+            # Appending to a list is safe between threads.
+            sent.append(content.size)
             return etag
 
         etags = dict(zip(tree.paths, _in_parallel(store, list(tree.paths)), strict=True))
@@ -222,6 +228,10 @@ class _InputTree:
     digest: str
     contents: Mapping[str, FileDigest]
     paths: Mapping[str, Path | None]
+
+    @property
+    def size(self) -> int:
+        return sum(content.size for content in self.contents.values())
 
 
 @dataclass(frozen=True, slots=True)

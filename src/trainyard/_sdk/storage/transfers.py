@@ -2,7 +2,7 @@
 
 import hashlib
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,6 +24,9 @@ from trainyard.wire.client import CallFailed
 
 # The limit of S3 for one CopyObject call.
 _MAX_COPY_BYTES = 5 * 1024**3
+
+# More members of the requests that create objects, such as SSEKMSKeyId.
+ExtraArguments = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,38 +51,57 @@ class ListedObject:
     modified_at: datetime
 
 
-def upload_file(api: Api, path: Path, *, bucket: str, key: str) -> None:
-    """Upload one file, completely or not at all."""
+def upload_file(
+    api: Api,
+    path: Path,
+    *,
+    bucket: str,
+    key: str,
+    extra: ExtraArguments | None = None,
+    after_part: Callable[[int], None] = lambda _size: None,
+) -> None:
+    """Upload one file, completely or not at all. `after_part` is called with each part's size."""
     with path.open("rb") as file:
         first = file.read(PART_BYTES)
         if len(first) < PART_BYTES:
-            api.call("s3", "PutObject", Bucket=bucket, Key=key, Body=first)
+            api.call("s3", "PutObject", Bucket=bucket, Key=key, Body=first, **(extra or {}))
+            after_part(len(first))
             return
         file.seek(0)
-        with _multipart_upload(api, ObjectAddress(bucket, key)) as upload:
+        with _multipart_upload(api, ObjectAddress(bucket, key), **(extra or {})) as upload:
             for part in iter(lambda: file.read(PART_BYTES), b""):
                 upload.send(part)
+                after_part(len(part))
 
 
 def upload_content(
-    api: Api, path: Path, content: FileDigest, *, target: ObjectAddress, before_part: Callable[[], None]
+    api: Api,
+    path: Path,
+    content: FileDigest,
+    *,
+    target: ObjectAddress,
+    before_part: Callable[[], None],
+    after_part: Callable[[int], None],
 ) -> str:
     """Upload one file with a known digest and return the ETag. Raises FileChanged if the content has changed.
 
-    `before_part` is called before each part.
+    `before_part` is called before each part, `after_part` with its size.
     """
     sizes, digests = part_sizes(content.size), []
     with path.open("rb") as file:
         if len(sizes) == 1:
             before_part()
             body = file.read(content.size + 1)
-            return _put_content(api, path, body, content=content, target=target)
+            etag = _put_content(api, path, body, content=content, target=target)
+            after_part(content.size)
+            return etag
         with _multipart_upload(api, target, ChecksumAlgorithm="SHA256") as upload:
             for size in sizes:
                 before_part()
                 part = file.read(size)
                 digests.append(hashlib.sha256(part).digest())
                 upload.send(part, ChecksumSHA256=encode_digest(digests[-1]))
+                after_part(size)
             if file.read(1) or checksum_of(digests, content.size) != content.checksum:
                 raise FileChanged(path)
         return upload.etag
@@ -100,15 +122,26 @@ def copy_content(api: Api, source: ObjectAddress, content: FileDigest, *, target
     return etag if copied.get("ChecksumSHA256") == content.checksum else None
 
 
-def upload_folder(api: Api, folder: Path, *, bucket: str, prefix: str) -> None:
+def upload_folder(
+    api: Api,
+    folder: Path,
+    *,
+    bucket: str,
+    prefix: str,
+    extra: ExtraArguments | None = None,
+    after_part: Callable[[int], None] = lambda _size: None,
+) -> None:
     """Upload every file below a folder, with its path in the folder as the key."""
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            upload_file(api, path, bucket=bucket, key=join_key(prefix, path.relative_to(folder).as_posix()))
+            key = join_key(prefix, path.relative_to(folder).as_posix())
+            upload_file(api, path, bucket=bucket, key=key, extra=extra, after_part=after_part)
 
 
-def download_object(api: Api, target: Path, *, bucket: str, key: str) -> None:
-    """Download one object. The file appears only when it is complete."""
+def download_object(
+    api: Api, target: Path, *, bucket: str, key: str, after_part: Callable[[int], None] = lambda _size: None
+) -> None:
+    """Download one object. The file appears only when it is complete. `after_part` is called with each part's size."""
     head = api.call("s3", "HeadObject", Bucket=bucket, Key=key)
     target.parent.mkdir(parents=True, exist_ok=True)
     # Two downloads of one object may run at the same time, so each has its own temporary file.
@@ -119,6 +152,7 @@ def download_object(api: Api, target: Path, *, bucket: str, key: str) -> None:
                 span = f"bytes={start}-{start + PART_BYTES - 1}"
                 part = api.call("s3", "GetObject", Bucket=bucket, Key=key, Range=span, IfMatch=head["ETag"])
                 file.write(part["Body"])
+                after_part(len(part["Body"]))
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)

@@ -36,7 +36,7 @@ class EventPrinter:
             if isinstance(event, LogLine):
                 self.print_line(event)
             elif isinstance(event, NoteAdded):
-                self._print_progress("", "note", event.text)
+                self.print_progress("", "note", event.text)
             elif not isinstance(event, JobEnded):
                 self.print_status(event.status, event.message, at=event.at)
 
@@ -49,9 +49,10 @@ class EventPrinter:
     def print_status(self, status: str, message: str, *, at: datetime) -> None:
         """Print a status with the time since the job was created."""
         self._created_at = self._created_at or at
-        self._print_progress(duration_text(max((at - self._created_at).total_seconds(), 0.0)), status, message)
+        self.print_progress(duration_text(max((at - self._created_at).total_seconds(), 0.0)), status, message)
 
-    def _print_progress(self, elapsed: str, word: str, text: str) -> None:
+    def print_progress(self, elapsed: str, word: str, text: str) -> None:
+        """Print a line that is not of the log: a status with the time, or a note without one."""
         self._progress.write(f"{elapsed:>8}  {word:<12} {terminal_safe(text)}".rstrip() + "\n")
         self._progress.flush()
 
@@ -64,9 +65,11 @@ def terminal_safe(text: str) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration as text: `4 s`, or `4.0 s` for a float; from a minute on `1:15` or `2:03:09`."""
+    """Return a duration as text: `4 s`, or `0.14 s` or `4.0 s` for a float; from a minute on `1:15` or `2:03:09`."""
+    if isinstance(seconds, int) and seconds < 60:
+        return f"{seconds} s"
     if seconds < 60:
-        return f"{seconds} s" if isinstance(seconds, int) else f"{seconds:.1f} s"
+        return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -41,7 +41,7 @@ def launcher_hyperparameters(
     if "mpi" in given:
         found |= _mpi(given["mpi"])
     if "smdistributed" in given:
-        found |= _smdistributed(given["smdistributed"])
+        found |= _options_of_smdistributed(given["smdistributed"])
     if instance_type and ("smdistributed" in given or _TORCH in found):
         found["sagemaker_instance_type"] = instance_type
     return found | _chosen_groups(chosen, groups, is_launched=any(value is True for value in found.values()))
@@ -95,7 +95,7 @@ def _mpi(given: Mapping[str, Any]) -> dict[str, Any]:
     return found | {"sagemaker_mpi_custom_mpi_options": given.get("custom_mpi_options", "")}
 
 
-def _smdistributed(given: Mapping[str, Any]) -> dict[str, Any]:
+def _options_of_smdistributed(given: Mapping[str, Any]) -> dict[str, Any]:
     data = given.get("dataparallel", {})
     model = given.get("modelparallel", {})
     found: dict[str, Any] = {"sagemaker_distributed_dataparallel_enabled": _is_on(data)}

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainyard._sdk.connection import Api
 from trainyard._sdk.training.cloudwatch import LogLine, read_log
@@ -12,12 +12,29 @@ from trainyard._sdk.training.outcomes import Details, failure, summary
 from trainyard._sdk.training.stream import Description, follow_job
 from trainyard.exceptions import CapacityError, UnexpectedStatusException
 
+if TYPE_CHECKING:
+    from trainyard._sdk.profiling.profiled_job import ProfiledJob
+
 
 class TrainingJobHandle:
     """A training job by name. Creating a handle does not call the yard."""
 
     def __init__(self, api: Api, name: str) -> None:
         self._api, self._name = api, name
+
+    def __repr__(self) -> str:
+        return f"<training job {self._name}>"
+
+    def _repr_html_(self) -> str:
+        from trainyard._sdk.training.notebook import job_html
+
+        return job_html(self.describe())
+
+    def _ipython_display_(self) -> None:
+        from trainyard._sdk.training.notebook import view_job
+        from trainyard.foundation.notebook_live import show_live
+
+        show_live(lambda: view_job(self._api, self._name))
 
     @property
     def name(self) -> str:
@@ -42,6 +59,21 @@ class TrainingJobHandle:
         description = self.describe()
         members = ("DebugRuleEvaluationStatuses", "ProfilerRuleEvaluationStatuses")
         return [dict(status) for member in members for status in description.get(member, ())]
+
+    def profiler_rule_job_summary(self) -> list[dict[str, Any]]:
+        """Return the profiler rules of the job, each with its name, status and details."""
+        return [dict(status) for status in self.describe().get("ProfilerRuleEvaluationStatuses", ())]
+
+    def profile(self) -> "ProfiledJob":
+        """Return what the profile of the job means now: the bottleneck, advice, costs, and the profiler rules."""
+        from trainyard._sdk.profiling.profiled_job import read_profile
+
+        return read_profile(self._api, self._name)
+
+    def profile_steps(self, steps: int = 5) -> str:
+        """Ask the running program for a detailed profile of its next steps, and return where on S3 it will be."""
+        answer = self._api.call("trainyard", "ProfileJob", TrainingJobName=self._name, Steps=steps)
+        return str(answer["ProfilerOutput"])
 
     def stop(self) -> None:
         """Stop the job. The call returns at once; the job is Stopped when its script has ended."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from trainyard.debugger import DebuggerHookConfig, Rule, TensorBoardOutputConfig
+from trainyard.debugger import DebuggerHookConfig, ProfilerConfig, ProfilerRule, Rule, TensorBoardOutputConfig
 from trainyard.instance_group import InstanceGroup
 from trainyard.session import Session
 
@@ -24,11 +24,11 @@ class TrainingOptions:
         instance_type: Type of the instances, such as `ml.m5.large`.
         keep_alive_period_in_seconds: How long the instances stay in a warm pool after the job has ended.
         volume_size: Size of the volume of each instance, in GB.
-        volume_kms_key: KMS key for the volumes. Accepted, and not used for encryption.
+        volume_kms_key: KMS key for the volumes. Refused unless the yard's disks are stated to be encrypted.
         max_run: Time limit of the job, in seconds.
         input_mode: How channels are delivered: `File`, `FastFile` or `Pipe`. A `TrainingInput` can override it.
         output_path: S3 location of the model and the other outputs. Default: the default bucket of the session.
-        output_kms_key: KMS key for the outputs. Accepted, and not used for encryption.
+        output_kms_key: KMS key, by id, ARN or alias, that encrypts everything the job stores.
         base_job_name: Prefix of generated job names. Default: the name of the image.
         sagemaker_session: The session to use. Default: a new `Session()`, created at the first call.
         tags: Tags of the job: a mapping, or a list of `{"Key": …, "Value": …}`.
@@ -43,9 +43,12 @@ class TrainingOptions:
         checkpoint_s3_uri: S3 location with which the checkpoint folder of the job is synced.
         checkpoint_local_path: The checkpoint folder. Default: `/opt/ml/checkpoints`.
         enable_network_isolation: Whether to run the job without any network.
-        rules: Debugger rules to evaluate, created by `Rule.sagemaker` or `Rule.custom`.
+        rules: Rules to evaluate, created by `Rule.sagemaker`, `Rule.custom` or `ProfilerRule.sagemaker`. Default: with
+            a `profiler_config`, the rule that writes a report.
         debugger_hook_config: Which tensors to capture. `False` captures none. Default: what `rules` need.
         tensorboard_output_config: Where to write what TensorBoard reads.
+        profiler_config: What to profile, how often, and where to store it. Default: the yard keeps samples of the
+            hardware and the times of steps, and stores nothing on S3.
         disable_profiler: Whether to run the job without the profiler.
         enable_sagemaker_metrics: Whether to keep the time series of the metrics. Default: left to the yard.
         environment: Environment variables of the script.
@@ -58,6 +61,8 @@ class TrainingOptions:
         disable_output_compression: Whether to store the outputs as single objects instead of one archive.
         instance_groups: Groups of instances of different types, instead of `instance_type` and `instance_count`.
         engine: Name of the engine that runs the job. Default: the rules of the yard choose one.
+        include_local_modules: Without `source_dir`: whether to pack the `requirements.txt` beside the script, and the
+            modules beside it that it imports.
     """
 
     role: str | None = None
@@ -84,9 +89,10 @@ class TrainingOptions:
     checkpoint_s3_uri: str | None = None
     checkpoint_local_path: str | None = None
     enable_network_isolation: bool = False
-    rules: Sequence[Rule] | None = None
+    rules: Sequence[Rule | ProfilerRule] | None = None
     debugger_hook_config: DebuggerHookConfig | bool | None = None
     tensorboard_output_config: TensorBoardOutputConfig | None = None
+    profiler_config: ProfilerConfig | None = None
     disable_profiler: bool = False
     enable_sagemaker_metrics: bool | None = None
     environment: Mapping[str, str] | None = None
@@ -99,6 +105,7 @@ class TrainingOptions:
     disable_output_compression: bool = False
     instance_groups: Sequence[InstanceGroup] | None = None
     engine: str | None = None
+    include_local_modules: bool = False
 
 
 _NAMES = tuple(field.name for field in fields(TrainingOptions))

@@ -14,9 +14,12 @@ Card = Mapping[str, Any]
 _CODE = "/opt/ml/code/"
 
 
-def summary(description: Description, details: Details) -> str:
-    """Return the end of a job in a few lines: time and cost, then the model or the failure card."""
-    lines = [_end(description, details)]
+def summary(description: Description, details: Details, *, shows_price: bool = False) -> str:
+    """Return the end of a job in a few lines: time and cost, then the model or the failure card.
+
+    The cost is left out if no price is set, because the prices are approximations then; `shows_price` includes it.
+    """
+    lines = [_end(description, details, shows_price=shows_price)]
     if description["TrainingJobStatus"] != "Failed":
         lines.append(_model(details))
     if card := details.get("FailureCard"):
@@ -30,7 +33,7 @@ def failure(description: Description, details: Details) -> str:
     """Return the message of an error: the reason in the words of AWS, which programs search for, then the card."""
     card: Card | None = details.get("FailureCard")
     lines = (f"  {line}" for line in card_lines(card)) if card else ()
-    return "\n".join([_end(description, details), *_reason(description), *lines])
+    return "\n".join([_end(description, details, shows_price=False), *_reason(description), *lines])
 
 
 def model_uri(details: Details) -> str | None:
@@ -49,14 +52,27 @@ def card_log_lines(card: Card) -> Sequence[str]:
     return [terminal_safe(line) for line in card.get("LastLines", ())]
 
 
-def _end(description: Description, details: Details) -> str:
+def training_time_s(description: Description, details: Details) -> float | None:
+    """Return how long a job trained: exactly if it had one attempt, else in whole seconds; None before it trained."""
+    seconds: int | None = description.get("TrainingTimeInSeconds")
+    start, end = description.get("TrainingStartTime"), description.get("TrainingEndTime")
+    if seconds is None or len(details.get("Attempts", ())) > 1 or not (start and end):
+        return seconds
+    exact: float = (end - start).total_seconds()
+    return exact
+
+
+def _end(description: Description, details: Details, *, shows_price: bool) -> str:
     name, status = description["TrainingJobName"], description["TrainingJobStatus"]
     seconds, billable = description.get("TrainingTimeInSeconds"), description.get("BillableTimeInSeconds")
     text = f'Training job "{name}" is {status}'
-    if not seconds:
+    trained_s = training_time_s(description, details)
+    if trained_s is None:
         return f"{text}."
-    text += f" after {duration_text(seconds)} of training, which cost {price_text(details['Cost'])}."
-    if description.get("EnableManagedSpotTraining") and billable is not None:
+    has_price = shows_price or details.get("PriceIsSet")
+    text += f" after {duration_text(trained_s)} of training"
+    text += f", which cost {price_text(details['Cost'])}." if has_price else "."
+    if seconds and description.get("EnableManagedSpotTraining") and billable is not None:
         text += f" Spot saved {1 - billable / seconds:.0%}."
     return text
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainyard._sdk.training.options import TrainingOptions
-from trainyard.debugger import DebuggerHookConfig, Rule
+from trainyard.debugger import DebuggerHookConfig, ProfilerConfig, ProfilerRule, Rule
 from trainyard.foundation.engine_names import ENGINE_TAG
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.inputs import (
@@ -32,6 +32,7 @@ class ResolvedJob:
     output_path: str
     hyperparameters: Mapping[str, str]
     rules: Sequence[Shape] = ()
+    profiler_rules: Sequence[Shape] = ()
     # Set only for jobs without a network, which get their code through a channel.
     code_uri: str | None = None
 
@@ -46,6 +47,7 @@ def require_consistent(options: TrainingOptions, inputs: Inputs | None) -> None:
     _require_times(options)
     _require_checkpoints(options)
     _require_rules(options)
+    _require_profiler(options)
     _require_model(options, names=[each["ChannelName"] for each in channels(inputs)])
 
 
@@ -72,7 +74,8 @@ def training_request(options: TrainingOptions, resolved: ResolvedJob, inputs: In
         DebugHookConfig=_hook(options, resolved),
         DebugRuleConfigurations=list(resolved.rules),
         TensorBoardOutputConfig=options.tensorboard_output_config and options.tensorboard_output_config.shape,
-        ProfilerConfig={"DisableProfiler": True} if options.disable_profiler else None,
+        ProfilerConfig=_profiler(options, resolved),
+        ProfilerRuleConfigurations=list(resolved.profiler_rules),
         RetryStrategy=_drop_empty(MaximumRetryAttempts=options.max_retry_attempts),
     )
 
@@ -108,14 +111,24 @@ def _require_checkpoints(options: TrainingOptions) -> None:
 
 def _require_rules(options: TrainingOptions) -> None:
     for rule in options.rules or ():
-        if not isinstance(rule, Rule):
+        if not isinstance(rule, Rule | ProfilerRule):
             raise InvalidRequest(
-                f"rules has a {type(rule).__name__}; it takes rules created by Rule.sagemaker and Rule.custom."
+                f"rules has a {type(rule).__name__}; it takes rules created by Rule.sagemaker, Rule.custom and "
+                "ProfilerRule.sagemaker."
             )
-    if options.rules and options.debugger_hook_config is False:
+    if debugger_rules(options) and options.debugger_hook_config is False:
         raise InvalidRequest(
             "rules evaluate tensors, and debugger_hook_config=False captures none; leave one of them out."
         )
+
+
+def _require_profiler(options: TrainingOptions) -> None:
+    if not options.disable_profiler:
+        return
+    if options.profiler_config and not options.profiler_config.disable_profiler:
+        raise InvalidRequest("disable_profiler and profiler_config contradict each other; leave one of them out.")
+    if profiler_rules(options):
+        raise InvalidRequest("rules has profiler rules, and disable_profiler=True profiles nothing; leave one out.")
 
 
 def _require_model(options: TrainingOptions, *, names: Sequence[str]) -> None:
@@ -198,11 +211,31 @@ def _network(options: TrainingOptions) -> Shape | None:
 
 def _hook(options: TrainingOptions, resolved: ResolvedJob) -> Shape | None:
     """Return the hook configuration where rules or a configuration ask for one; other jobs have no hook."""
-    config, rules = options.debugger_hook_config, options.rules or ()
+    config, rules = options.debugger_hook_config, debugger_rules(options)
     if config is False or (config is None and not rules):
         return None
     chosen = config if isinstance(config, DebuggerHookConfig) else DebuggerHookConfig()
     return chosen.shape(resolved.output_path, rules)
+
+
+def debugger_rules(options: TrainingOptions) -> list[Rule]:
+    """Return the rules that evaluate tensors."""
+    return [rule for rule in options.rules or () if isinstance(rule, Rule)]
+
+
+def profiler_rules(options: TrainingOptions) -> list[ProfilerRule]:
+    """Return the rules that evaluate profiles."""
+    return [rule for rule in options.rules or () if isinstance(rule, ProfilerRule)]
+
+
+def _profiler(options: TrainingOptions, resolved: ResolvedJob) -> Shape | None:
+    """Return the profiler's configuration where one or a profiler rule asks for it; others are left to the yard."""
+    config = options.profiler_config
+    if config is None and resolved.profiler_rules:
+        config = ProfilerConfig()
+    if config is None:
+        return {"DisableProfiler": True} if options.disable_profiler else None
+    return config.shape(resolved.output_path)
 
 
 def _checkpoints(options: TrainingOptions) -> Shape | None:

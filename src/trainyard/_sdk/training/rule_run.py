@@ -10,11 +10,20 @@ from typing import Any
 
 from trainyard._sdk.training.stream import Description
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.insight.rules.catalog import RULES, make_rule
-from trainyard.insight.rules.contract import Evaluation, Finding, Parameter
+from trainyard.insight.rules.catalog import make_rule
+from trainyard.insight.rules.contract import Evaluation, Finding
+from trainyard.insight.rules.descriptions import built_in_rules
 from trainyard.insight.rules.evaluation import RuleEvaluator
-from trainyard.insight.rules.parameters import Defaults, default_value
 from trainyard.trial import Step, Trial
+
+__all__ = [
+    "RequestedRule",
+    "built_in_rules",
+    "evaluate_rules",
+    "parse_parameters",
+    "rule_state",
+    "rules_of_job",
+]
 
 # Parameters of a rule configuration that are not parameters of the rule itself.
 _CONFIG_PARAMETERS = ("rule_to_invoke", "source_s3_uri", "action_json", "dry_run", "base_trial")
@@ -26,33 +35,6 @@ class RequestedRule:
 
     word: str
     parameters: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class ParameterHelp:
-    """A parameter of a built-in rule. `default` is that of AWS, `advised` is ours."""
-
-    name: str
-    default: str
-    advised: str
-    help: str
-
-
-@dataclass(frozen=True, slots=True)
-class RuleHelp:
-    """A built-in rule and its parameters."""
-
-    name: str
-    about: str
-    parameters: tuple[ParameterHelp, ...]
-
-
-def built_in_rules() -> list[RuleHelp]:
-    """Return the built-in rules, sorted by name."""
-    return [
-        RuleHelp(name, _first_line(rule.__doc__), tuple(map(_parameter_help, rule.parameters)))
-        for name, rule in sorted(RULES.items())
-    ]
 
 
 def rules_of_job(description: Description) -> dict[str, RequestedRule]:
@@ -116,18 +98,3 @@ def _steps(trial: Trial) -> Iterator[Step]:
     """Yield the steps of all workers in the order of their numbers."""
     streams = [trial.read_steps(worker=worker) for worker in trial.workers()]
     return heapq.merge(*streams, key=lambda step: (step.number, step.worker))
-
-
-def _first_line(text: str | None) -> str:
-    return (text or "").strip().partition("\n")[0]
-
-
-def _parameter_help(parameter: Parameter) -> ParameterHelp:
-    aws = "required" if parameter.is_required else _value_text(default_value(parameter, Defaults.AWS))
-    return ParameterHelp(parameter.name, aws, _value_text(default_value(parameter, Defaults.ADVISED)), parameter.help)
-
-
-def _value_text(value: object) -> str:
-    if isinstance(value, tuple):
-        return ",".join(map(str, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from trainyard._sdk.training.local_modules import LocalCode
 from trainyard.foundation.errors import InvalidRequest
 
 ARCHIVE = "sourcedir.tar.gz"
@@ -21,40 +22,68 @@ class SourceCode:
     script: str
 
 
-def pack(entry_point: str, source_dir: str | None, dependencies: Sequence[str] = ()) -> SourceCode:
-    """Pack the content of `source_dir`, or the script alone, together with the dependencies.
+def pack(
+    entry_point: str, source_dir: str | None, dependencies: Sequence[str] = (), local_code: LocalCode | None = None
+) -> SourceCode:
+    """Pack the content of `source_dir`, or the script with its local code, together with the dependencies.
 
     With a `source_dir`, the entry point is a path in it. Links are followed, so that the archive is complete. A link
     to a parent folder raises InvalidRequest.
     """
     script = _script_in(Path(source_dir), entry_point) if source_dir else _script_alone(entry_point)
     roots = sorted(Path(source_dir).iterdir()) if source_dir else [Path(entry_point)]
-    members: dict[str, Path] = {}
+    members = _members_of(local_code) if local_code else {}
     for root in [*roots, *(_require_path(path) for path in dependencies)]:
         members |= dict(_members(root, PurePosixPath(root.name or root.resolve().name), above=()))
     return SourceCode(_archive(members), script)
 
 
+def require_files(entry_point: str, source_dir: str | None, dependencies: Sequence[str]) -> None:
+    """Raise InvalidRequest if a file to pack does not exist."""
+    _ = _script_in(Path(source_dir), entry_point) if source_dir else _script_alone(entry_point)
+    for path in dependencies:
+        _require_path(path)
+
+
 def _script_in(folder: Path, entry_point: str) -> str:
     if not folder.is_dir():
-        raise InvalidRequest(f'source_dir "{folder}" is not a folder.')
+        raise InvalidRequest(f'The source directory "{folder}" is not a folder.')
     inside = PurePosixPath(entry_point)
     if inside.is_absolute() or ".." in inside.parts or not (folder / entry_point).is_file():
-        raise InvalidRequest(f'There is no file "{entry_point}" in source_dir "{folder}"; entry_point is a path in it.')
+        raise InvalidRequest(
+            f'There is no script "{entry_point}" in the source directory "{folder}"; the script is a path in it.'
+            + _similar_file(folder / entry_point)
+        )
     return str(inside)
 
 
 def _script_alone(entry_point: str) -> str:
     if not Path(entry_point).is_file():
-        raise InvalidRequest(f'entry_point "{entry_point}" does not exist or is not a file.')
+        raise InvalidRequest(f'There is no script "{entry_point}".' + _similar_file(Path(entry_point)))
     return Path(entry_point).name
+
+
+def _similar_file(missing: Path) -> str:
+    """Return the question whether a file with a similar name was meant; empty if there is none beside it."""
+    # Imported here: only a mistake needs it.
+    from difflib import get_close_matches
+
+    names = [path.name for path in missing.parent.iterdir()] if missing.parent.is_dir() else []
+    found = get_close_matches(missing.name, names, 1, cutoff=0.7)
+    return f' Did you mean "{missing.with_name(found[0])}"?' if found else ""
 
 
 def _require_path(dependency: str) -> Path:
     path = Path(dependency)
     if not path.exists():
-        raise InvalidRequest(f'dependencies has "{dependency}", which does not exist.')
+        raise InvalidRequest(f'The dependency "{dependency}" does not exist.')
     return path
+
+
+def _members_of(code: LocalCode) -> dict[str, Path]:
+    """Return the files of local code and the folders around them."""
+    folders = {parent for file in code.files for parent in file.parents if parent.name}
+    return {str(path): code.folder / path for path in sorted([*folders, *code.files])}
 
 
 def _members(path: Path, name: PurePosixPath, *, above: tuple[Path, ...]) -> Iterator[tuple[str, Path]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from trainyard._sdk.connection import Api
 from trainyard._sdk.training.stream import FINAL, Description, ReconnectBackoff
-from trainyard._sdk.tuning.text import TuningProgress, summary
+from trainyard._sdk.tuning.text import TuningProgress, aim_of, summary
 from trainyard.exceptions import UnexpectedStatusException
 from trainyard.foundation.errors import Unavailable
 from trainyard.wire.client import CallFailed
@@ -17,6 +17,8 @@ from trainyard.wire.client import CallFailed
 POLL_S = 0.5
 
 _PAGE_SIZE = 100
+# In a notebook.
+_SHOWN_TRIALS = 10
 
 
 class TuningJobHandle:
@@ -24,6 +26,20 @@ class TuningJobHandle:
 
     def __init__(self, api: Api, name: str) -> None:
         self._api, self._name = api, name
+
+    def __repr__(self) -> str:
+        return f"<tuning job {self._name}>"
+
+    def _repr_html_(self) -> str:
+        from trainyard._sdk.tuning.notebook import study_html
+
+        return study_html(self.describe(), self.best_trials(_SHOWN_TRIALS))
+
+    def _ipython_display_(self) -> None:
+        from trainyard._sdk.tuning.notebook import view_study
+        from trainyard.foundation.notebook_live import show_live
+
+        show_live(lambda: view_study(self, max_trials=_SHOWN_TRIALS))
 
     @property
     def name(self) -> str:
@@ -46,6 +62,19 @@ class TuningJobHandle:
     def trials(self) -> list[dict[str, Any]]:
         """Return the summaries of its training jobs, oldest first."""
         return sorted(self._pages(), key=lambda trial: (trial["CreationTime"], trial["TrainingJobName"]))
+
+    def best_trials(self, count: int) -> list[dict[str, Any]]:
+        """Return the summaries of the best training jobs, the best first."""
+        page = self._api.call(
+            "sagemaker",
+            "ListTrainingJobsForHyperParameterTuningJob",
+            HyperParameterTuningJobName=self._name,
+            SortBy="FinalObjectiveMetricValue",
+            SortOrder="Descending" if aim_of(self.describe()).is_maximized else "Ascending",
+            MaxResults=count,
+        )
+        trials: list[dict[str, Any]] = page["TrainingJobSummaries"]
+        return trials
 
     def stop(self) -> None:
         """Stop the tuning job and its running training jobs. An ended tuning job stays unchanged."""

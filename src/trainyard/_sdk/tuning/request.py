@@ -48,7 +48,7 @@ _UNSUPPORTED = {
     "DebugRuleConfigurations": "rules",
     "DebugHookConfig": "debugger_hook_config",
     "TensorBoardOutputConfig": "tensorboard_output_config",
-    "ProfilerConfig": "disable_profiler",
+    "ProfilerConfig": "profiler_config or disable_profiler",
 }
 _OWN_PACKAGE, _MIRRORED_PACKAGE = "trainyard.", "sagemaker."
 

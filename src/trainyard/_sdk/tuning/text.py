@@ -92,7 +92,7 @@ def number_text(value: float | None) -> str:
 def trial_duration_text(trial: Description) -> str:
     """Return how long a training job ran; empty if it has not ended."""
     start, end = trial.get("TrainingStartTime"), trial.get("TrainingEndTime")
-    return duration_text(round((end - start).total_seconds(), 1)) if start and end else ""
+    return duration_text((end - start).total_seconds()) if start and end else ""
 
 
 def why_text(trial: Description) -> str:

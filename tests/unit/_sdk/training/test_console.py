@@ -29,7 +29,7 @@ def test_lines_and_progress_go_their_own_ways() -> None:
 
     assert lines.getvalue() == "hello\n"
     assert progress.getvalue().splitlines() == [
-        "   0.0 s  Starting     Launching",
+        "  0.00 s  Starting     Launching",
         "          note         The volume size is not enforced.",
         "    1:15  Training",
     ]
@@ -73,7 +73,8 @@ def test_terminal_control_characters_are_removed(text: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0 s"), (0.0, "0.0 s"), (0.42, "0.4 s"), (59, "59 s"), (75, "1:15"), (7389, "2:03:09")]
+    ("seconds", "text"),
+    [(0, "0 s"), (0.0, "0.00 s"), (0.14, "0.14 s"), (4.0, "4.0 s"), (59, "59 s"), (75, "1:15"), (7389, "2:03:09")],
 )
 def test_times_are_written_as_people_read_them(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text

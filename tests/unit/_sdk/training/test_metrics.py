@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 import pytest
 
 from trainyard._sdk.training.cloudwatch import LogLine
-from trainyard._sdk.training.metrics import MetricStatistics, read_metrics
+from trainyard._sdk.training.metrics import MetricPoints, MetricStatistics, in_time_order, read_metrics
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.foundation.jobs.training.plan import MetricDefinition
 
@@ -61,3 +61,24 @@ def test_an_expression_that_is_too_slow_is_stopped_and_reported(monkeypatch: pyt
     reading = read_metrics(lines(*["a" * 60 + "!"] * 12), [slow, MetricDefinition("marks", "(!)")])
     assert reading.metrics == []
     assert "Metric slow is no longer extracted: its regular expression is too slow." in reading.notes
+
+
+def test_the_points_of_a_log_are_kept_by_instance() -> None:
+    reading = read_metrics([*lines("loss: 1", "loss: 2"), LogLine("algo-2", 500, "loss: 7")], [LOSS])
+
+    points = [(each.instance, list(each.at_us), list(each.values)) for each in reading.points("loss")]
+    assert points == [("algo-1", [0, 1_000_000], [1, 2]), ("algo-2", [500_000], [7])]
+    assert list(reading.points("other")) == []
+
+
+def test_fewer_points_of_a_log_keep_its_extremes() -> None:
+    reading = read_metrics(lines(*(f"loss: {number % 10}" for number in range(1000))), [LOSS])
+
+    (points,) = reading.points("loss", max_points=10)
+    assert len(points.values) == len(points.at_us) == 10
+    assert set(points.values) == {0, 9}
+
+
+def test_points_of_one_moment_keep_their_order() -> None:
+    first, second = MetricPoints("algo-1", 1, [5, 5, 7], [0.9, 0.1, 0.5]), MetricPoints("algo-2", 1, [6], [0.3])
+    assert in_time_order([first, second]) == [(5, 0.9), (5, 0.1), (6, 0.3), (7, 0.5)]

@@ -1,3 +1,4 @@
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -16,12 +17,24 @@ def details(**more: Any) -> dict[str, Any]:
     return {"Artifacts": [], "Cost": 0.0} | more
 
 
-def test_a_summary_names_the_model_and_the_cost_of_a_completed_job() -> None:
-    text = summary(description(TrainingTimeInSeconds=90), details(Artifacts=[MODEL], Cost=0.0029))
-    assert text.splitlines() == [
+def test_a_summary_names_the_model_of_a_completed_job_and_its_cost_where_prices_are_set() -> None:
+    told, found = description(TrainingTimeInSeconds=90), details(Artifacts=[MODEL], Cost=0.0029)
+    with_cost = [
         'Training job "job" is Completed after 1:30 of training, which cost $0.0029.',
         "model: s3://b/m.tar.gz",
     ]
+    assert summary(told, found | {"PriceIsSet": True}).splitlines() == with_cost
+    assert summary(told, found, shows_price=True).splitlines() == with_cost
+    assert summary(told, found).startswith('Training job "job" is Completed after 1:30 of training.\n')
+
+
+def test_a_short_training_is_told_to_the_hundredth_of_a_second() -> None:
+    start = datetime(2026, 7, 1, tzinfo=UTC)
+    times: dict[str, Any] = {"TrainingStartTime": start, "TrainingEndTime": start + timedelta(milliseconds=140)}
+    told = description(TrainingTimeInSeconds=1, **times)
+    assert "after 0.14 s of training" in summary(told, details(Attempts=[{}]))
+    # Of several attempts, the time between them is not training.
+    assert "after 1 s of training" in summary(told, details(Attempts=[{}, {}]))
 
 
 def test_a_job_that_saved_no_model_has_none_to_name() -> None:

@@ -85,9 +85,9 @@ def test_a_folder_that_leads_back_to_itself_is_refused(source: Path) -> None:
 @pytest.mark.parametrize(
     ("entry_point", "complaint"),
     [
-        ("missing.py", 'There is no file "missing.py" in source_dir'),
-        ("../src/train.py", "entry_point is a path in it"),
-        ("package", 'There is no file "package"'),
+        ("missing.py", 'There is no script "missing.py" in the source directory'),
+        ("../src/train.py", "the script is a path in it"),
+        ("package", 'There is no script "package"'),
     ],
 )
 def test_an_entry_point_must_be_a_file_of_the_folder(source: Path, entry_point: str, complaint: str) -> None:
@@ -98,7 +98,7 @@ def test_an_entry_point_must_be_a_file_of_the_folder(source: Path, entry_point: 
 def test_a_missing_file_is_named(source: Path) -> None:
     with pytest.raises(InvalidRequest, match="is not a folder"):
         pack("train.py", str(source / "nothing"))
-    with pytest.raises(InvalidRequest, match=r'entry_point "nothing\.py" does not exist'):
+    with pytest.raises(InvalidRequest, match=r'no script "nothing\.py"'):
         pack("nothing.py", None)
-    with pytest.raises(InvalidRequest, match='dependencies has "nothing", which does not exist'):
+    with pytest.raises(InvalidRequest, match='The dependency "nothing" does not exist'):
         pack("train.py", str(source), ["nothing"])
