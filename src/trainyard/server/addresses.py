@@ -34,6 +34,15 @@ def advertised_host(settings: ServerSettings) -> str:
     return address.hostname
 
 
+def reachable_address(settings: ServerSettings, https_port: int) -> str:
+    """Return the https address for clients on other machines, or "" if they cannot reach this yard."""
+    if unreachable_reason(settings):
+        return ""
+    named = settings.hostnames.partition(",")[0].strip() or advertised_host(settings)
+    host = named or (_own_address() if settings.host in ("0.0.0.0", "::") else settings.host)
+    return f"https://[{host}]:{https_port}" if ":" in host else f"https://{host}:{https_port}"
+
+
 def unreachable_reason(settings: ServerSettings) -> str:
     """Return why other machines cannot reach this yard, as a clause, or "" if they can."""
     host = advertised_host(settings) or settings.host

@@ -38,9 +38,12 @@ log = logging.getLogger(__name__)
 
 Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-# The name of a bucket cannot start with an underscore.
-HEALTH = "/_trainyard/health"
+# Addresses of the yard itself. The name of a bucket starts with neither an underscore nor a dash.
+# Answered without a signature. A client that logs in compares the fingerprint of the authority before it trusts it.
+HEALTH, AUTHORITY = "/_trainyard/health", "/_trainyard/ca.pem"
+PAGES = "/-/"
 
 _READ_BYTES = 256 * 1024
 # A body up to this size is parsed on the loop, in 2 ms at worst.
@@ -76,6 +79,14 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
+class AboutYard:
+    """What anyone may know of a yard: its region, and the certificate of its authority."""
+
+    region: str = ""
+    authority: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
 class App:
     """The ASGI callable. Blocking work runs in the default executor of its loop."""
 
@@ -85,11 +96,20 @@ class App:
     body_limit_bytes: int
     bodies: BodyIntake = field(default_factory=BodyIntake)
     parsing: ParserThread = field(default_factory=ParserThread)
+    about: AboutYard = field(default_factory=AboutYard)
+    # The pages for browsers; None if the yard has none.
+    pages: AsgiApp | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http", "the listeners use neither lifespan nor websockets"
         if scope["path"] == HEALTH:
-            await _send_response(scope, send, health(), receive=receive)
+            await _send_response(scope, send, health(self.about), receive=receive)
+            return
+        if scope["path"] == AUTHORITY:
+            await _send_response(scope, send, _content("application/x-pem-file", self.about.authority), receive=receive)
+            return
+        if self.pages is not None and _is_for_pages(scope):
+            await self.pages(scope, receive, send)
             return
         http = _http_request(scope)
         connection = _connection(scope)
@@ -273,9 +293,24 @@ FAULT = (refusal_to_fault, known_error_to_fault, unknown_error_to_internal_failu
 RESPONSE = (serialise_fault, close_when_body_is_unread, log_call)
 
 
-def health() -> HttpResponse:
-    body = json.dumps({"service": "trainyard", "version": __version__, "pid": os.getpid()}).encode()
-    return HttpResponse(200, [("content-type", "application/json"), ("content-length", str(len(body)))], body)
+def health(about: AboutYard) -> HttpResponse:
+    facts = {"service": "trainyard", "version": __version__, "pid": os.getpid(), "region": about.region}
+    return _content("application/json", json.dumps(facts).encode())
+
+
+def _content(kind: str, body: bytes) -> HttpResponse:
+    return HttpResponse(200, [("content-type", kind), ("content-length", str(len(body)))], body)
+
+
+def _is_for_pages(scope: Scope) -> bool:
+    """Whether a browser asks for a page: one of the dashboard, or the yard's address itself without a signature."""
+    path: str = scope["path"]
+    if path.startswith(PAGES) or path == PAGES.rstrip("/"):
+        return True
+    if path != "/" or scope["method"] != "GET" or scope["query_string"]:
+        return False
+    headers = dict(scope["headers"])
+    return b"authorization" not in headers and b"text/html" in headers.get(b"accept", b"")
 
 
 def _http_request(scope: Scope) -> HttpRequest:

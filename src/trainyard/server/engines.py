@@ -36,6 +36,13 @@ def engine_names(settings: ServerSettings) -> tuple[str, ...]:
     return names
 
 
+def require_known_engines(text: str) -> None:
+    """Raise InvalidRequest for a value of the setting `engines` that names none, or one that does not exist."""
+    for name in engine_names(ServerSettings(engines=text)):
+        if name not in _OPENERS and ":" not in name:
+            raise _unknown_engine_error(name)
+
+
 def open_engine(name: str, home: Home, *, settings: ServerSettings) -> Engine:
     """Open an engine. InvalidRequest when it is unknown or this machine lacks something that it needs."""
     if name in _OPENERS:

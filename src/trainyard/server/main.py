@@ -13,6 +13,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +25,20 @@ from trainyard.engines.images import Images
 from trainyard.engines.selection import EngineRules
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.errors import NotFound, TrainyardError, Unavailable
-from trainyard.foundation.hidden_paths import hidden_paths
+from trainyard.foundation.hidden_paths import hidden_paths, outermost
 from trainyard.foundation.journal import write_journal
-from trainyard.foundation.settings import read_settings
+from trainyard.foundation.settings import read_settings, setting_values
 from trainyard.link.contract import ObjectsSpec
 from trainyard.link.doorbell import Doorbell
 from trainyard.link.warm import dismiss_workers
-from trainyard.server.addresses import advertised_address, advertised_host, unreachable_reason
-from trainyard.server.app import App
+from trainyard.objects.contract import EncryptsObjects
+from trainyard.server.addresses import advertised_address, advertised_host, reachable_address, unreachable_reason
+from trainyard.server.app import AboutYard, App
 from trainyard.server.control.actions.kind import RuleActionKind
 from trainyard.server.control.controller import Controller, WakeSignal
+from trainyard.server.control.profiling.conclusions import ProfileConclusions
+from trainyard.server.control.profiling.kind import ProfileEvaluationKind
+from trainyard.server.control.profiling.report_storage import ReportStorage
 from trainyard.server.control.scheduling.scheduler import Scheduler
 from trainyard.server.control.training.demand import SchedulableTrainingJobs
 from trainyard.server.control.training.kind import TrainingJobKind
@@ -41,12 +46,14 @@ from trainyard.server.control.training.limits import WaitingLimitKind
 from trainyard.server.control.training.specs import SpecMaker, YardContext
 from trainyard.server.control.training.views import JobViews
 from trainyard.server.control.training.work import TrainingWork
-from trainyard.server.control.tuning.advisor import ProcessAdvisor, ProcessPruner
+from trainyard.server.control.tuning.advisor import ProcessAdvisor, ProcessAnalyst, ProcessPruner
 from trainyard.server.control.tuning.kind import TuningJobKind
 from trainyard.server.control.tuning.work import TuningWork
+from trainyard.server.dashboard.lazy import LazyDashboard
 from trainyard.server.engines import open_engines, open_image_store
 from trainyard.server.gateways import Gateways, parse_gateways
 from trainyard.server.home import Credentials, Home, Runtime, lock_home, open_home
+from trainyard.server.http.body import BodyIntake
 from trainyard.server.http.certificates import ensure_certificates
 from trainyard.server.http.connections import ConnectionTable, connection_limit
 from trainyard.server.http.listeners import Listener, bind, listener, serve
@@ -54,11 +61,15 @@ from trainyard.server.identity import Identities
 from trainyard.server.jobs.training import KIND as TRAINING_JOB
 from trainyard.server.records.contract import Records
 from trainyard.server.records.sql import open_records
-from trainyard.server.services.contract import Compute, Yard
+from trainyard.server.services.contract import Compute, ServerFacts, Yard
 from trainyard.server.services.sagemaker.tuning.trial_launch import TrainingJobLauncher
 from trainyard.server.settings import PREFIX, ServerSettings
-from trainyard.server.storage import open_objects
+from trainyard.server.sign_in_links import create_link, sign_in_path
+from trainyard.server.storage import master_key_file, open_objects
 from trainyard.server.streaming import Followers
+from trainyard.server.tensors.reader import TensorReader
+from trainyard.server.traces.reader import TraceReader
+from trainyard.server.upkeep.retention import remove_expired_files
 from trainyard.wire.models import Models
 from trainyard.wire.routing import Router
 
@@ -95,12 +106,14 @@ def _run(folder: Path, given: Mapping[str, Any]) -> None:
         # This module already logs the start and the stop.
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
         wake_signal = WakeSignal()
-        with _open_yard(home, settings, wake_signal=wake_signal) as yard:
+        with _open_yard(home, settings, given, wake_signal=wake_signal) as yard:
             asyncio.run(_serve(home, settings, yard=yard, wake_signal=wake_signal))
 
 
 @contextlib.contextmanager
-def _open_yard(home: Home, settings: ServerSettings, *, wake_signal: WakeSignal) -> Iterator[Yard]:
+def _open_yard(
+    home: Home, settings: ServerSettings, given: Mapping[str, Any], *, wake_signal: WakeSignal
+) -> Iterator[Yard]:
     with contextlib.ExitStack() as stack:
         records = open_records(settings.records or f"sqlite:///{home.records_file}")
         stack.callback(records.close)
@@ -121,14 +134,53 @@ def _open_yard(home: Home, settings: ServerSettings, *, wake_signal: WakeSignal)
             wake=wake_signal.send,
             gateways=_gateways(settings),
             strict=settings.strict,
+            has_encrypted_disks=settings.disk_is_encrypted,
             # Instances reach a shared S3 without the yard.
             out_of_reach="" if settings.objects else unreachable_reason(settings),
+            environments=home.environments,
             warm=home.warm,
             # A yard with its own database needs no name, so the machine may be renamed.
             site=f"{socket.gethostname()}:{home.root}" if settings.records else "",
         )
         followers = Followers(records, home.jobs)
-        yield Yard(records, objects, identities, home.logs, home.metrics, compute, followers, settings.reserve_bytes)
+        conclusions = ProfileConclusions(records, objects, compute.catalog, home.jobs, utc_now)
+        stack.callback(conclusions.close)
+        tensors = TensorReader(objects, home.cache / "tensors")
+        stack.callback(tensors.close)
+        analyst = ProcessAnalyst()
+        stack.callback(analyst.close)
+        traces = TraceReader(objects, home.cache / "traces")
+        stack.callback(traces.close)
+        yield Yard(
+            records,
+            objects,
+            identities,
+            home.logs,
+            home.metrics,
+            compute,
+            followers,
+            settings.reserve_bytes,
+            conclusions=conclusions,
+            own=_facts(home, given),
+            tensors=tensors,
+            analyst=analyst,
+            traces=traces,
+        )
+
+
+def _facts(home: Home, given: Mapping[str, Any]) -> ServerFacts:
+    settings = setting_values(
+        ServerSettings, file=home.settings_file, environment=os.environ, prefix=PREFIX, command_line=given
+    )
+    return ServerFacts(home.server_log if _logs_to(home.server_log) else None, home.settings_file, tuple(settings))
+
+
+def _logs_to(file: Path) -> bool:
+    """Whether this process writes its log to a file. It may also go to a terminal or another log."""
+    try:
+        return os.path.samestat(os.fstat(sys.stderr.fileno()), file.stat())
+    except (OSError, ValueError):
+        return False
 
 
 def _ensure_credentials(home: Home, records: Records, *, identities: Identities, region: str) -> None:
@@ -138,6 +190,13 @@ def _ensure_credentials(home: Home, records: Records, *, identities: Identities,
         return
     user = records.user(key.account)
     home.write_credentials(Credentials(user.account, user.name, user.role, key.id, key.secret, region))
+
+
+def _sign_in_path(home: Home, records: Records) -> str:
+    """Return the path of a link for the administrator whose keys are in the home folder; "" if there is none."""
+    if not _has_valid_credentials(home, records):
+        return ""
+    return sign_in_path(create_link(records, home.credentials().account, now=utc_now()))
 
 
 def _has_valid_credentials(home: Home, records: Records) -> bool:
@@ -155,22 +214,28 @@ async def _serve(home: Home, settings: ServerSettings, *, yard: Yard, wake_signa
     certificate = ensure_certificates(home, names, utc_now())
     http = bind(settings.host, settings.port)
     https = bind(settings.host, settings.port + 1 if settings.port else 0)
-    router = Router(Models(home.cache), ["localhost", *names])
+    models = Models(home.cache)
+    router = Router(models, ["localhost", *names])
     with ThreadPoolExecutor(settings.threads, thread_name_prefix="yard") as threads:
         asyncio.get_running_loop().set_default_executor(threads)
-        app = App(yard, router, utc_now, settings.body_limit_bytes)
+        about = AboutYard(settings.region, home.ca_file.read_bytes())
+        bodies = BodyIntake()
+        pages = LazyDashboard(yard, models, utc_now, bodies, region=settings.region, hosts=names)
+        app = App(yard, router, utc_now, settings.body_limit_bytes, bodies=bodies, about=about, pages=pages)
         keep_alive_s = int(settings.keep_alive.total_seconds())
         table = ConnectionTable(connection_limit())
         plain = listener(app, table, keep_alive_s=keep_alive_s)
         secure = listener(
             app, table, keep_alive_s=keep_alive_s, certificate=certificate.certificate, key=certificate.key
         )
-        _stop_on_signals([plain, secure], yard.followers)
+        _stop_on_signals([plain, secure], yard.followers, pages)
         runtime = Runtime.of_this_process(
             http=_address("http", http.getsockname()),
             https=_address("https", https.getsockname()),
             version=__version__,
             home=home.root,
+            reachable=reachable_address(settings, https.getsockname()[1]),
+            sign_in=_sign_in_path(home, yard.records),
         )
         # Both sockets listen already: a client that reads this file can connect, and is served once the loop runs.
         home.write_runtime(runtime)
@@ -189,7 +254,7 @@ async def _serve(home: Home, settings: ServerSettings, *, yard: Yard, wake_signa
 async def _run_controllers(
     home: Home, settings: ServerSettings, *, yard: Yard, wake_signal: WakeSignal, endpoint: str
 ) -> AsyncIterator[None]:
-    """Run the controllers of jobs, time limits and rule actions, and the housekeeping, until the block ends."""
+    """Run the controllers of jobs, limits, evaluations and actions, and the housekeeping, until the block ends."""
     doorbell = _open_doorbell(home)
     work = _training_work(home, yard, context=_yard_context(home, settings, endpoint=endpoint))
     training = Controller(TrainingJobKind(work, doorbell), wake_signal)
@@ -197,22 +262,25 @@ async def _run_controllers(
     tuning = Controller(TuningJobKind(_tuning_work(yard, worker=work.worker, pruner=pruner), advisor), wake_signal)
     limits = Controller(WaitingLimitKind(yard.records, utc_now, worker=work.worker))
     actions = Controller(_rule_actions(yard, worker=work.worker))
+    profiles = _profile_evaluations(yard, worker=work.worker)
+    evaluations = Controller(profiles)
     ending = [
         asyncio.create_task(training.run()),
         asyncio.create_task(tuning.run()),
         asyncio.create_task(limits.run()),
         asyncio.create_task(actions.run()),
+        asyncio.create_task(evaluations.run()),
         *(asyncio.create_task(_make_ready(engine)) for engine in yard.compute.engines),
     ]
-    housekeeping = asyncio.create_task(_run_housekeeping(yard))
+    housekeeping = asyncio.create_task(_run_housekeeping(yard, job_files_kept=settings.job_files_kept))
     try:
         yield
     finally:
         housekeeping.cancel()
-        for controller in (tuning, training, limits, actions):
+        for controller in (tuning, training, limits, actions, evaluations):
             controller.close()
-        # Close them now, so that no round waits for their answer.
-        for process in (advisor, pruner):
+        # Close them now, so that no step waits for their answer.
+        for process in (advisor, pruner, profiles.conclusions):
             process.close()
         await asyncio.gather(*ending)
         if doorbell is not None:
@@ -238,6 +306,19 @@ def _rule_actions(yard: Yard, *, worker: str) -> RuleActionKind:
     return RuleActionKind(yard.records, compute.gateways, utc_now, worker=worker, wake=compute.wake)
 
 
+def _profile_evaluations(yard: Yard, *, worker: str) -> ProfileEvaluationKind:
+    assert yard.conclusions is not None, "this module opens the yard"
+    return ProfileEvaluationKind(
+        records=yard.records,
+        conclusions=yard.conclusions,
+        reports=ReportStorage(yard.objects),
+        clock=utc_now,
+        worker=worker,
+        wake=yard.compute.wake,
+        site=yard.compute.site,
+    )
+
+
 def _tuning_work(yard: Yard, *, worker: str, pruner: ProcessPruner) -> TuningWork:
     compute = yard.compute
     return TuningWork(
@@ -257,7 +338,7 @@ def _yard_context(home: Home, settings: ServerSettings, *, endpoint: str) -> Yar
         endpoint,
         _objects_spec(home, settings),
         advertised=advertised_address(settings, endpoint),
-        hidden=hidden_paths(home.root),
+        hidden=outermost((*hidden_paths(home.root), master_key_file(home, settings))),
         environments=home.environments,
         environments_limit_bytes=settings.environments_limit_bytes,
         warm=home.warm if settings.warm else None,
@@ -269,7 +350,12 @@ def _yard_context(home: Home, settings: ServerSettings, *, endpoint: str) -> Yar
 
 def _objects_spec(home: Home, settings: ServerSettings) -> ObjectsSpec:
     if not settings.objects:
-        return ObjectsSpec(str(home.objects), reserve_bytes=settings.reserve_bytes)
+        return ObjectsSpec(
+            str(home.objects),
+            reserve_bytes=settings.reserve_bytes,
+            keys=str(home.keys),
+            master_key_file=str(master_key_file(home, settings)),
+        )
     key = (settings.objects_access_key_id, settings.objects_secret_access_key, "")
     if not settings.objects_access_key_id:
         # Agents do not inherit the yard's environment. Without a key, they use the metadata service, as the yard does.
@@ -325,19 +411,24 @@ def _open_doorbell(home: Home) -> Doorbell | None:
         return None
 
 
-async def _run_housekeeping(yard: Yard) -> None:
+async def _run_housekeeping(yard: Yard, *, job_files_kept: timedelta) -> None:
+    remove_files = partial(remove_expired_files, yard.compute.jobs, yard.records, kept=job_files_kept)
     while True:
         await asyncio.sleep(HOUSEKEEPING_INTERVAL.total_seconds())
         try:
             await asyncio.to_thread(yard.identities.forget_expired, now=utc_now())
+            await asyncio.to_thread(remove_files, now=utc_now())
+            if isinstance(yard.objects, EncryptsObjects):
+                await asyncio.to_thread(yard.objects.keyring.destroy_due, now=utc_now())
         except TrainyardError:
             log.warning("housekeeping failed and will be retried", exc_info=True)
 
 
-def _stop_on_signals(listeners: Sequence[Listener], followers: Followers) -> None:
+def _stop_on_signals(listeners: Sequence[Listener], followers: Followers, pages: LazyDashboard) -> None:
     def stop() -> None:
-        # Otherwise these responses would not end before their jobs do.
+        # Otherwise these responses would not end before their jobs do, or before browsers leave.
         followers.close()
+        pages.close()
         for server in listeners:
             server.should_exit = True
 

@@ -2,7 +2,7 @@
 
 A metric is a namespace, a name and a set of dimensions. Its points are in a folder of its own, one file per unit. The
 points of a job's metrics stay in the folders of the job's instances; the metric's record names those folders relative
-to the folder of all metrics.
+to the folder of all metrics, and the unit of all points there.
 """
 
 import hashlib
@@ -68,9 +68,11 @@ def ensure_metric(records: Records, draft: Draft, *, now: datetime) -> Resource:
         return records.load(draft.key)
 
 
-def open_foreign_metric(records: Records, draft: Draft, *, folders: Sequence[str], now: datetime) -> None:
+def open_foreign_metric(
+    records: Records, draft: Draft, *, folders: Sequence[str], now: datetime, unit: str = NO_UNIT
+) -> None:
     """Show the points that other programs write to `folders` as a metric. The given folders replace earlier ones."""
-    body = {**draft.body, "folders": list(folders)}
+    body = {**draft.body, "folders": list(folders)} | ({} if unit == NO_UNIT else {"unit": unit})
     try:
         records.create(replace(draft, body=body), now=now)
     except AlreadyExists:
@@ -92,7 +94,8 @@ def points_files(metrics: Path, resource: Resource) -> dict[str, Sequence[Points
     name: str = resource.body["name"]
     folders = [Path(os.path.normpath(metrics / folder)) for folder in resource.body.get("folders", ())]
     foreign = [PointsFile(series_file(folder, name)) for folder in folders]
-    return {**found, NO_UNIT: [*found.get(NO_UNIT, ()), *foreign]} if foreign else found
+    unit = resource.body.get("unit", NO_UNIT)
+    return {**found, unit: [*found.get(unit, ()), *foreign]} if foreign else found
 
 
 def last_micros(metrics: Path, resource: Resource) -> int | None:

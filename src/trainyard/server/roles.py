@@ -77,4 +77,17 @@ def load_role(records: Records, arn: str) -> Resource:
     return resource
 
 
+def is_foreign(records: Records, arn: str) -> bool:
+    """Whether an ARN names a role of an account that the yard has never had, such as an account of AWS."""
+    named = _ARN_OF_ANY_PARTITION.fullmatch(arn)
+    if named is None:
+        return False
+    try:
+        records.user(named["account"])
+    except NotFound:
+        return True
+    return False
+
+
 _ARN = re.compile(r"arn:aws:iam::(?P<account>[0-9]{12}):role/(?:.*/)?(?P<name>[^/]+)")
+_ARN_OF_ANY_PARTITION = re.compile(r"arn:aws[a-z-]*:iam::(?P<account>[0-9]{12}):role/.+")

@@ -27,15 +27,21 @@ class ServerSettings:
         "us-east-1", help="Region that `trainyard env` exports. The yard accepts calls for any region."
     )
     records: str = setting(
-        "", help="Database URL, such as postgresql://user@host/name. Empty means SQLite in the home folder."
+        "",
+        help="Database URL, such as postgresql://user@host/name. Empty means SQLite in the home folder.",
+        is_secret=True,
     )
     objects: str = setting(
-        "", help="s3://bucket/prefix that stores all objects. Empty means a folder in the home folder."
+        "",
+        help="s3://bucket/prefix that stores all objects; it needs the extra `trainyard[s3]`. Empty means a folder in "
+        "the home folder.",
     )
     objects_endpoint: str = setting("", help="Endpoint URL of that S3, if it is not Amazon's.")
     objects_region: str = setting("us-east-1", help="Region of that S3.")
     objects_access_key_id: str = setting("", help="Access key for that S3. Empty means the usual AWS sources.")
-    objects_secret_access_key: str = setting("", help="Secret key for that S3. Best set by the environment variable.")
+    objects_secret_access_key: str = setting(
+        "", help="Secret key for that S3. Best set by the environment variable.", is_secret=True
+    )
     objects_cache_bytes: int = setting(
         CACHE_BYTES,
         help="Size of the disk cache for that S3: one per job for FastFile channels, and one for all file systems.",
@@ -44,6 +50,16 @@ class ServerSettings:
         0,
         help="Disk space that the yard keeps free for its own records. It refuses uploads and results, and ends "
         "programs, that would use it. 0 means 5 % of the disk, at most 1 GiB.",
+    )
+    master_key_file: str = setting(
+        "",
+        help="File with the master key that unlocks the encryption keys of objects, such as one on another disk. Empty "
+        "means keys/master.key in the home folder.",
+    )
+    disk_is_encrypted: bool = setting(
+        False,
+        help="Whether the disks on which jobs run are encrypted, by dm-crypt for example. Only then does the yard "
+        "accept a VolumeKmsKeyId.",
     )
     engines: str = setting(
         "local",
@@ -59,7 +75,9 @@ class ServerSettings:
     ray_address: str = setting(
         "auto", help="Address of the Ray cluster, host:6379. auto means a cluster on this machine."
     )
-    ray_token: str = setting("", help="Token of a Ray cluster that requires one. Best set by the environment variable.")
+    ray_token: str = setting(
+        "", help="Token of a Ray cluster that requires one. Best set by the environment variable.", is_secret=True
+    )
     ray_python: str = setting(
         "", help="Python that has Ray in the cluster's version and connects to it. Empty means the yard's own."
     )
@@ -87,6 +105,11 @@ class ServerSettings:
         ENVIRONMENTS_BYTES,
         help="Disk space per user for packages that jobs installed. The longest unused are removed first.",
     )
+    job_files_kept: timedelta = setting(
+        timedelta(0),
+        help="How long the logs, the points of metrics and other files of a job stay in the home folder after its end, "
+        "such as 30d. The job itself stays until it is removed. 0 means that its files do, too.",
+    )
     inputs_kept: timedelta = setting(
         timedelta(days=30),
         help="How long `trainyard gc` keeps data that `trainyard run -i` uploaded, after the last job that used it has "
@@ -95,17 +118,22 @@ class ServerSettings:
     smtp_url: str = setting(
         "",
         help="Mail server for rule actions, smtp://user:password@host:587 or smtps://…. Empty disables mail.",
+        is_secret=True,
     )
     smtp_from: str = setting("", help="Sender address of these mails.")
     sms_url: str = setting(
-        "", help="URL that accepts text messages as a JSON POST with `to`, `text` and `key`. Empty disables them."
+        "",
+        help="URL that accepts text messages as a JSON POST with `to`, `text` and `key`. Empty disables them.",
+        is_secret=True,
     )
     webhook_hosts: str = setting(
         "",
         help="Hosts that rule webhooks may call, such as hooks.slack.com,ops.example.com:8443. Empty allows none.",
     )
     webhook_secret: str = setting(
-        "", help="Secret that signs webhooks and text messages. Best set by the environment variable."
+        "",
+        help="Secret that signs webhooks and text messages. Best set by the environment variable.",
+        is_secret=True,
     )
     action_commands: str = setting(
         "",

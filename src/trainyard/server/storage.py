@@ -6,10 +6,13 @@ users. A remote S3 does not count for a yard: set limits there.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from trainyard.foundation.errors import InvalidRequest, NotFound
 from trainyard.foundation.home import Home
 from trainyard.objects.contract import CountsStorage, ObjectStore
+from trainyard.objects.encryption.keyring import MASTER_KEY
+from trainyard.objects.filesystem import FilesystemObjects
 from trainyard.server.jobs.quotas import ANY
 from trainyard.server.records.contract import Records
 from trainyard.server.settings import ServerSettings
@@ -18,9 +21,7 @@ from trainyard.server.settings import ServerSettings
 def open_objects(home: Home, settings: ServerSettings) -> ObjectStore:
     """Open the object store that the settings name. The caller closes it."""
     if not settings.objects:
-        from trainyard.objects.filesystem import FilesystemObjects
-
-        return FilesystemObjects(home.objects, reserve_bytes=settings.reserve_bytes)
+        return open_folder(home, settings)
     from trainyard.objects.remote import RemoteObjects
 
     return RemoteObjects(
@@ -31,6 +32,26 @@ def open_objects(home: Home, settings: ServerSettings) -> ObjectStore:
         secret_access_key=settings.objects_secret_access_key or None,
         staging=home.objects,
     )
+
+
+def open_folder(home: Home, settings: ServerSettings) -> FilesystemObjects:
+    """Open the store in the home folder. The caller closes it."""
+    return FilesystemObjects(
+        home.objects,
+        reserve_bytes=settings.reserve_bytes,
+        keys=home.keys,
+        master_key_file=master_key_file(home, settings),
+    )
+
+
+def master_key_file(home: Home, settings: ServerSettings) -> Path:
+    """Return the file of the master key; InvalidRequest if the setting is not an absolute path."""
+    if not settings.master_key_file:
+        return home.keys / MASTER_KEY
+    file = Path(settings.master_key_file)
+    if not file.is_absolute():
+        raise InvalidRequest(f"The setting master_key_file is {file}; give an absolute path.")
+    return file
 
 
 @dataclass(frozen=True, slots=True)

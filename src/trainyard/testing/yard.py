@@ -93,7 +93,7 @@ def start_yard(
     """
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     if engine_of_tests() != "local":
-        port = port or _port_before(home) or _port_to_keep()
+        port = port or _port_before(home) or port_to_keep()
     command = [python, "-m", "trainyard.server.main", "--home", str(home), "--port", str(port)]
     with Path(home / "server.log").open("ab") as journal:
         if uid is not None:
@@ -143,7 +143,7 @@ def _port_before(home: Path) -> int:
     return urlsplit(runtime["http"]).port or 0
 
 
-def _port_to_keep() -> int:
+def port_to_keep() -> int:
     """Return a port that is free, as is the next one, and that the kernel assigns to no connection meanwhile."""
     while True:
         # Below the ephemeral ports of the kernel.

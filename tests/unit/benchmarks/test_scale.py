@@ -5,7 +5,7 @@ from pathlib import Path
 
 from benchmarks.scale.living import live
 from benchmarks.scale.promises import broken_promises
-from benchmarks.scale.references import first_come, least_end_s, unfragmented
+from benchmarks.scale.references import first_come, least_end_s, one_large_node
 from benchmarks.scale.workload import Outage, nodes, outages, workload
 from trainyard.engines.catalog import Catalog
 from trainyard.foundation.jobs.status import Status
@@ -48,7 +48,7 @@ def test_a_day_is_the_same_for_one_seed_and_its_jobs_ask_for_the_load() -> None:
 
 
 def test_jobs_wait_less_in_all_on_a_cluster_without_borders() -> None:
-    in_order, without = first_come(PLANNED, CLUSTER, TYPES), unfragmented(PLANNED, CLUSTER, TYPES)
+    in_order, without = first_come(PLANNED, CLUSTER, TYPES), one_large_node(PLANNED, CLUSTER, TYPES)
 
     assert in_order.waits_s.keys() == without.waits_s.keys() == {each.name for each in PLANNED}
     assert sum(without.waits_s.values()) <= sum(in_order.waits_s.values())

@@ -2,6 +2,7 @@
 
     records.jsonl          every row of the records, as [table, row]
     objects/               a snapshot of the object index, and the data files that it names
+    keys/                  the encryption keys; the master key that unlocks them only if asked for
     logs/ metrics/ jobs/   as they were when each was read; they only grow. Of jobs, only logs and metrics
     certificates/ credentials.json
     settings.toml catalog.toml images.toml file_systems.toml engines.toml
@@ -28,16 +29,18 @@ from trainyard.foundation.home import FORMAT, Home, HomeVersion
 from trainyard.foundation.settings import read_settings
 from trainyard.link.folders import InstanceFolder
 from trainyard.objects.datafiles import DATA_FILE_MODE
+from trainyard.objects.encryption.keyring import DATABASE, MASTER_KEY, Keyring
 from trainyard.objects.filesystem import snapshot
 from trainyard.server.home import lock_home
 from trainyard.server.records.contract import Body
 from trainyard.server.records.sql import open_records
 from trainyard.server.settings import PREFIX, ServerSettings
+from trainyard.server.storage import master_key_file
 from trainyard.server.upkeep.archive import Archive, ArchiveMember, ArchiveWriter, new_archive, open_archive
 
 RECORDS = "records.jsonl"
 
-_FOLDERS = frozenset({"objects", "logs", "metrics", "jobs", "certificates"})
+_FOLDERS = frozenset({"objects", "keys", "logs", "metrics", "jobs", "certificates"})
 # Written by the administrator.
 _CONFIG_FILES = frozenset({"settings.toml", "catalog.toml", "images.toml", "file_systems.toml", "engines.toml"})
 _FILES = frozenset({RECORDS, "credentials.json"}) | _CONFIG_FILES
@@ -55,8 +58,13 @@ class BackupSummary:
     bytes: int
 
 
-def back_up(home: Home, target: Path, *, settings: ServerSettings, now: datetime) -> BackupSummary:
-    """Back up everything to `target`, whether a yard runs or not. The backup is complete or absent."""
+def back_up(
+    home: Home, target: Path, *, settings: ServerSettings, now: datetime, with_master_key: bool = False
+) -> BackupSummary:
+    """Back up everything to `target`, whether a yard runs or not. The backup is complete or absent.
+
+    Without the master key, nobody can read encrypted objects who has only the backup.
+    """
     if home.check() is None:
         raise NotFound("home folder", str(home.root))
     if target.resolve().is_relative_to(home.root.resolve()):
@@ -64,6 +72,8 @@ def back_up(home: Home, target: Path, *, settings: ServerSettings, now: datetime
     with new_archive(target) as archive:
         records = _add_records(archive, _records_url(home, settings), beside=target)
         objects = 0 if settings.objects else _add_objects(archive, home, beside=target)
+        # After the objects, so that it has the keys of all of them.
+        _add_keys(archive, home, settings, beside=target, with_master_key=with_master_key)
         for folder in (home.logs, home.metrics, *_log_and_metric_folders(home.jobs), home.certificates):
             _add_folder(archive, folder, root=home.root)
         for file in (home.credentials_file, *(home.root / name for name in sorted(_CONFIG_FILES))):
@@ -136,6 +146,25 @@ def _add_objects(archive: ArchiveWriter, home: Home, *, beside: Path) -> int:
         with index.open("rb") as file:
             archive.add("objects/index.sqlite", file)
     return count
+
+
+def _add_keys(
+    archive: ArchiveWriter, home: Home, settings: ServerSettings, *, beside: Path, with_master_key: bool
+) -> None:
+    with (
+        closing(Keyring(home.keys, master_key_file=master_key_file(home, settings))) as keyring,
+        tempfile.TemporaryDirectory(dir=beside.parent, prefix=".trainyard-") as folder,
+    ):
+        if not keyring.exists:
+            return
+        copy = Path(folder) / DATABASE
+        keyring.back_up(copy)
+        with copy.open("rb") as file:
+            archive.add(f"keys/{DATABASE}", file)
+        if with_master_key:
+            keyring.check()
+            with keyring.master_key_file.open("rb") as file:
+                archive.add(f"keys/{MASTER_KEY}", file)
 
 
 def _log_and_metric_folders(jobs: Path) -> Iterator[Path]:

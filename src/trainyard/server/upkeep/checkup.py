@@ -10,11 +10,13 @@ from datetime import datetime
 from trainyard.engines.selection import EngineRules
 from trainyard.foundation.errors import InvalidRequest, TrainyardError
 from trainyard.foundation.home import Home
-from trainyard.objects.filesystem import FilesystemObjects
+from trainyard.link.warm import read_faults
+from trainyard.objects.encryption.keyring import Keyring
 from trainyard.server.engines import engine_names, require_engine
 from trainyard.server.http.certificates import RENEW_BEFORE, certificate_expiry
 from trainyard.server.records.sql import open_records
 from trainyard.server.settings import ServerSettings
+from trainyard.server.storage import master_key_file, open_folder
 
 _MIN_FREE_BYTES = 1024**3
 _MAX_NAMED_PROBLEMS = 20
@@ -38,10 +40,12 @@ def check_home(home: Home, settings: ServerSettings, *, now: datetime, thorough:
         lambda: _check_yard(home),
         lambda: _check_credentials(home),
         lambda: _check_records(home, settings),
+        lambda: _check_keys(home, settings),
         lambda: _check_objects(home, settings, thorough=thorough),
         lambda: _check_certificates(home, now=now),
         lambda: _check_disk(home),
         lambda: _check_rules(home, settings),
+        lambda: _check_warm_workers(home),
     ]
     engines = settings.engines.split(",")
     return [*map(_run_check, checks), *(_check_engine(name.strip(), settings) for name in engines)]
@@ -95,12 +99,23 @@ def _check_records(home: Home, settings: ServerSettings) -> HomeCheck:
     return HomeCheck("records", True, f"all {count} rows are readable", "Nothing that was acknowledged is lost.")
 
 
+def _check_keys(home: Home, settings: ServerSettings) -> HomeCheck:
+    with closing(Keyring(home.keys, master_key_file=master_key_file(home, settings))) as keyring:
+        if settings.objects or not keyring.exists:
+            return HomeCheck("encryption", True, "no keys yet", "The first encrypted object creates them.")
+        try:
+            keyring.check()
+        except TrainyardError as error:
+            return HomeCheck("encryption", False, error.message, "Encrypted objects cannot be read or written.")
+        return HomeCheck("encryption", True, f"unlocked by {keyring.master_key_file}", "Encrypted objects can be read.")
+
+
 def _check_objects(home: Home, settings: ServerSettings, *, thorough: bool) -> HomeCheck:
     if settings.objects:
         return HomeCheck("objects", True, f"stored in {settings.objects}", "That S3 is responsible for them.")
     if not (home.objects / "index.sqlite").exists():
         return HomeCheck("objects", True, "none yet", "The first start creates the index.")
-    with closing(FilesystemObjects(home.objects)) as objects:
+    with closing(open_folder(home, settings)) as objects:
         problems = objects.verify(deep=thorough)
     if not problems:
         how = "every byte matches its checksum" if thorough else "every file exists and has its size"
@@ -143,6 +158,13 @@ def _check_rules(home: Home, settings: ServerSettings) -> HomeCheck:
             "engine rules", True, "none", f"All jobs go to the engine {known[0]}, unless a tag names another."
         )
     return HomeCheck("engine rules", True, f"{len(rules)} in engines.toml", "`trainyard engines check` tests them.")
+
+
+def _check_warm_workers(home: Home) -> HomeCheck:
+    faults = read_faults(home.warm)
+    if faults:
+        return HomeCheck("warm workers", False, faults[0], "Programs of that environment start cold.")
+    return HomeCheck("warm workers", True, "no failures", "Programs start warm where that is possible.")
 
 
 def _check_disk(home: Home) -> HomeCheck:

@@ -15,6 +15,7 @@ from trainyard.foundation.home import Home
 from trainyard.link import containers, warm
 from trainyard.link.contract import ENVIRONMENTS_BYTES
 from trainyard.link.environments import EnvironmentCache
+from trainyard.link.package_downloads import PackageDownloads
 from trainyard.objects.datafiles import DataFiles
 from trainyard.objects.filesystem import FilesystemObjects
 from trainyard.objects.index import Index
@@ -152,15 +153,20 @@ def _sweep_environments(root: Path, *, limit_bytes: int, dry_run: bool) -> list[
     idle_s = _UNUSED_ENVIRONMENT_AGE.total_seconds()
     surplus = [(user, each) for user in users for each in user.surplus(limit_bytes, unused_s=idle_s)]
     left = [path for user in users for path in user.leftovers()]
+    downloads = [PackageDownloads(folder) for folder in (sorted(root.iterdir()) if root.is_dir() else [])]
+    unused = [path for store in downloads for path in store.surplus(limit_bytes, unused_s=idle_s)]
     found = [
         Garbage("unused job environments", len(surplus), sum(each.size_bytes for _, each in surplus)),
         _measure("installations interrupted by a crash", left),
+        _measure("unused package downloads of jobs", unused),
     ]
     if not dry_run:
         for user, each in surplus:
             user.remove(each.key)
         for user in users:
             user.trim(limit_bytes)
+        for store in downloads:
+            store.trim(limit_bytes, unused_s=idle_s)
     return found
 
 

@@ -1,3 +1,4 @@
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -7,10 +8,11 @@ import pytest
 
 from tests.unit.disk_recorder import DiskRecorder
 from trainyard import __version__
-from trainyard.foundation.errors import AlreadyExists, Conflict, Corrupt, InvalidRequest, NotFound
+from trainyard.foundation.errors import AlreadyExists, Conflict, Corrupt, InvalidRequest, NotFound, Unavailable
 from trainyard.foundation.home import FORMAT, Credentials, Home, HomeVersion
 from trainyard.foundation.locations import BucketRef, Location
 from trainyard.objects.contract import Attributes
+from trainyard.objects.encryption.headers import ALGORITHM
 from trainyard.objects.filesystem import FilesystemObjects
 from trainyard.server.home import open_home
 from trainyard.server.records.contract import AccessKey, Draft, ResourceKey, User
@@ -105,6 +107,25 @@ def test_a_restored_home_contains_what_was_backed_up(home: Home, target: Path, t
     assert kept.records >= 3
     assert contents(restored) == contents(home)
     assert restored.check() == HomeVersion(FORMAT, __version__)
+
+
+@pytest.mark.parametrize("with_master_key", [False, True])
+def test_encrypted_objects_need_the_master_key_which_a_backup_has_only_if_asked(
+    home: Home, target: Path, tmp_path: Path, with_master_key: bool
+) -> None:
+    with closing(FilesystemObjects(home.objects)) as objects:
+        writer = objects.writer(Location(BUCKET, "secret"), Attributes({ALGORITHM: "aws:kms"}))
+        writer.write(b"secret")
+        writer.commit(now=NOW)
+    back_up(home, target, settings=ServerSettings(), now=NOW, with_master_key=with_master_key)
+    restored = Home(tmp_path / "restored")
+    restore(restored, target, environment={})
+
+    if not with_master_key:
+        with closing(FilesystemObjects(restored.objects)) as objects, pytest.raises(Unavailable, match="master key"):
+            objects.open(Location(BUCKET, "secret"))
+        shutil.copy(home.keys / "master.key", restored.keys)
+    assert contents(restored)["bodies"] == contents(home)["bodies"]
 
 
 def test_a_restored_home_outlives_a_power_cut(home: Home, target: Path, tmp_path: Path) -> None:

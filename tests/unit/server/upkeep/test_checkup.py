@@ -8,6 +8,7 @@ import pytest
 from trainyard.foundation.home import Credentials, Home
 from trainyard.foundation.locations import BucketRef, Location
 from trainyard.objects.contract import Attributes
+from trainyard.objects.encryption.headers import ALGORITHM
 from trainyard.objects.filesystem import FilesystemObjects
 from trainyard.server.home import open_home
 from trainyard.server.http.certificates import ensure_certificates
@@ -46,9 +47,23 @@ def test_a_healthy_home_passes_every_check(home: Home, thorough: bool) -> None:
     found = checks(home, thorough=thorough)
 
     assert [check for check in found.values() if not check.ok] == []
-    of_home = ["version", "privacy", "yard", "credentials", "records", "objects", "certificates", "disk"]
-    assert list(found) == [*of_home, "engine rules", "engine local"]
+    of_home = ["version", "privacy", "yard", "credentials", "records", "encryption", "objects", "certificates", "disk"]
+    assert list(found) == [*of_home, "engine rules", "warm workers", "engine local"]
     assert all(check.detail and check.consequence for check in found.values())
+
+
+def test_a_missing_master_key_is_reported_and_is_no_damage_of_the_objects(home: Home) -> None:
+    with closing(FilesystemObjects(home.objects)) as objects:
+        writer = objects.writer(Location(BUCKET, "secret"), Attributes({ALGORITHM: "AES256"}))
+        writer.write(b"bytes")
+        writer.commit(now=NOW)
+    assert checks(home, thorough=True)["encryption"].ok
+    (home.keys / "master.key").unlink()
+
+    found = checks(home, thorough=True)
+
+    assert (found["encryption"].ok, found["objects"].ok) == (False, True)
+    assert f"The master key {home.keys / 'master.key'} is missing" in found["encryption"].detail
 
 
 def test_each_engine_of_the_settings_is_checked(home: Home) -> None:
@@ -115,3 +130,14 @@ def test_a_home_that_others_can_read_is_reported_with_the_remedy(home: Home) -> 
     check = checks(home)["privacy"]
     assert not check.ok
     assert f"chmod 700 {home.root}" in check.consequence
+
+
+def test_a_warm_worker_that_failed_to_start_is_shown(home: Home) -> None:
+    for key, text in (
+        ("untrusted", '{"why": "Others can change it."}'),
+        ("broken", '{"why": "It broke.", "fault": true}'),
+    ):
+        (home.warm / "111" / key).mkdir(parents=True)
+        (home.warm / "111" / key / "refused.json").write_text(text)
+    check = checks(home)["warm workers"]
+    assert (check.ok, check.detail) == (False, "It broke.")

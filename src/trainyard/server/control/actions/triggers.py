@@ -1,7 +1,7 @@
 """Which actions the new findings of a job's rules trigger."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -10,9 +10,10 @@ from trainyard.foundation.jobs.attempts import InstanceState, OutcomeKind, RuleS
 from trainyard.foundation.jobs.status import RuleStatus, Status
 from trainyard.foundation.jobs.training.job import TrainingJob
 from trainyard.foundation.jobs.training.plan import RulePlan
-from trainyard.foundation.jobs.training.rules import found_rules, rule_states
+from trainyard.foundation.jobs.training.rules import found_rules, profiler_rule_states, rule_states
 from trainyard.foundation.jobs.training.transitions import ask_to_stop
 from trainyard.link.contract import INTERRUPTED
+from trainyard.server.control.profiling.contract import REPORT_RULE
 from trainyard.server.control.training.attempt_end import MAX_RUNTIME
 from trainyard.server.control.training.reports import MAX_NOTES
 from trainyard.server.jobs.rule_actions import ActionStatus, RuleAction, draft_of, event_of, key_of, new_action
@@ -31,7 +32,25 @@ def request_actions(
 
     A yard that is killed in between reads the findings again and finds the actions there.
     """
-    for action, status in _actions_to_request(job_id, before, after):
+    _store_actions(records, job_id, after, _actions_to_request(job_id, before, after), now=now)
+
+
+def request_profiler_actions(
+    records: Records, job_id: ResourceId, before: TrainingJob, *, after: TrainingJob, now: datetime
+) -> None:
+    """Do the same for the rules of the profiler, which the yard itself evaluates."""
+    _store_actions(records, job_id, after, _profiler_actions_to_request(job_id, before, after), now=now)
+
+
+def _store_actions(
+    records: Records,
+    job_id: ResourceId,
+    after: TrainingJob,
+    actions: Iterable[tuple[RuleAction, ActionStatus]],
+    *,
+    now: datetime,
+) -> None:
+    for action, status in actions:
         draft = draft_of(job_id, after, action, status=status)
         event = None if status is ActionStatus.DUE else event_of(action, status)
         try:
@@ -65,11 +84,31 @@ def stop_for_rules(before: TrainingJob, after: TrainingJob, *, now: datetime) ->
     return after
 
 
+def stop_for_profiler_rules(before: TrainingJob, after: TrainingJob, *, now: datetime) -> TrainingJob:
+    """Stop the job if a rule of the profiler that stops jobs has found an issue."""
+    if after.status is not Status.IN_PROGRESS:
+        return after
+    for rule, state in _new_profiler_findings(before, after):
+        if not rule.is_dry and any(is_own_stop(action, after.name) for action in rule.actions):
+            return _stop(after, rule, state, now=now)
+    return after
+
+
 def add_rule_notes(before: TrainingJob, after: TrainingJob) -> TrainingJob:
     """Add a note for each rule with a new finding, so that everyone who follows the job sees it at once."""
     notes = [
         f"Rule {rule.name} found an issue: {state.details}"[:_MESSAGE_LENGTH]
         for rule, state in _new_findings(before, after)
+    ]
+    return after.with_notes(*notes) if notes and len(after.notes) < MAX_NOTES else after
+
+
+def add_profiler_notes(before: TrainingJob, after: TrainingJob) -> TrainingJob:
+    """Add such notes for rules of the profiler. Those of a report, which a job may have unasked, are in the report."""
+    notes = [
+        f"Rule {rule.name} found an issue: {state.details}"[:_MESSAGE_LENGTH]
+        for rule, state in _new_profiler_findings(before, after)
+        if rule.rule != REPORT_RULE
     ]
     return after.with_notes(*notes) if notes and len(after.notes) < MAX_NOTES else after
 
@@ -99,6 +138,34 @@ def _actions_to_request(
                 )
             else:
                 yield asked, ActionStatus.DUE
+
+
+def _profiler_actions_to_request(
+    job_id: ResourceId, before: TrainingJob, after: TrainingJob
+) -> Iterator[tuple[RuleAction, ActionStatus]]:
+    for rule, state in _new_profiler_findings(before, after):
+        for number, action in enumerate(rule.actions, 1):
+            # A rule of the debugger may have the same name.
+            asked = new_action(after, state, action, key=key_of(job_id, f"profiler/{rule.name}", number))
+            if rule.is_dry:
+                yield replace(asked, told="Not carried out: the rule has dry_run.", at=state.at), ActionStatus.DRY
+            elif is_own_stop(action, after.name):
+                is_running = after.status is Status.IN_PROGRESS
+                told = "The job was asked to stop." if is_running else f"The job was {after.status} already."
+                yield replace(asked, told=told, at=state.at, tries=1), ActionStatus.DONE
+            else:
+                yield asked, ActionStatus.DUE
+
+
+def _new_profiler_findings(before: TrainingJob, after: TrainingJob) -> list[tuple[RulePlan, RuleState]]:
+    """The rules of the profiler that have found an issue since `before`, with their states."""
+    known = {state.name for state in profiler_rule_states(before) if state.status is RuleStatus.ISSUES_FOUND}
+    rules = after.plan.profiler.rules if after.plan.profiler else ()
+    return [
+        (rule, state)
+        for rule, state in zip(rules, profiler_rule_states(after), strict=True)
+        if state.status is RuleStatus.ISSUES_FOUND and state.name not in known
+    ]
 
 
 def _new_findings(before: TrainingJob, after: TrainingJob) -> list[tuple[RulePlan, RuleState]]:

@@ -11,7 +11,7 @@ from trainyard.engines.images import Images, PythonEnvironment
 from trainyard.foundation.jobs.attempts import Attempt, InstanceState, Share
 from trainyard.foundation.jobs.launch_kinds import LaunchKind
 from trainyard.foundation.jobs.training.job import TrainingJob
-from trainyard.foundation.jobs.training.plan import DebuggerPlan, TrainingPlan
+from trainyard.foundation.jobs.training.plan import DebuggerPlan, ProfilerPlan, TrainingPlan
 from trainyard.link.contract import (
     ENVIRONMENTS_BYTES,
     PROTOCOL,
@@ -25,6 +25,7 @@ from trainyard.link.contract import (
     LimitSpec,
     MetricSpec,
     ObjectsSpec,
+    ProfilerSpec,
     ProgramSpec,
     RuleSpec,
     SyncSpec,
@@ -118,6 +119,8 @@ class SpecMaker:
             environment=environment,
             channels=_channels(plan, contents, host=state.name),
             output_path=plan.output_path,
+            is_output_compressed=plan.is_output_compressed,
+            output_key=plan.output_key,
             metrics=[MetricSpec(each.name, each.regex) for each in plan.metrics],
             limits=limits_of(state.share),
             objects=self.context.objects,
@@ -134,11 +137,15 @@ class SpecMaker:
             environments_limit_bytes=self.context.environments_limit_bytes,
             notes=base.notes,
             extra_paths=_outside(
-                plan.checkpoint_path, plan.tensorboard_path, plan.debugger.path if plan.debugger else ""
+                plan.checkpoint_path,
+                plan.tensorboard_path,
+                plan.debugger.path if plan.debugger else "",
+                plan.profiler.path if plan.profiler else "",
             ),
             checkpoint=_sync(plan.checkpoint_uri, plan.checkpoint_path),
             tensorboard=_sync(plan.tensorboard_uri, plan.tensorboard_path),
             debugger=_debugger(plan.debugger, job.name),
+            profiler=_profiler(plan.profiler),
             warm=self._warm(job),
             doorbell=str(self.context.doorbell or ""),
             node=state.share.node,
@@ -169,6 +176,8 @@ class SpecMaker:
             access_key_id=key.id,
             secret_access_key=key.secret,
             session_token=key.session_token or "",
+            keys="",
+            master_key_file="",
         )
 
     def _variables(self, job: TrainingJob, key: AccessKey, *, is_here: bool) -> dict[str, str]:
@@ -240,6 +249,19 @@ def _debugger(plan: DebuggerPlan | None, job_name: str) -> DebuggerSpec | None:
         for each in plan.rules
     ]
     return DebuggerSpec(plan.hook, SyncSpec(plan.uri, plan.path), rules)
+
+
+def _profiler(plan: ProfilerPlan | None) -> ProfilerSpec | None:
+    """Return what an agent needs to profile its instance. The yard evaluates the rules."""
+    if plan is None:
+        return None
+    return ProfilerSpec(
+        output=SyncSpec(plan.uri, plan.path),
+        interval_ms=plan.interval_ms,
+        is_exported=plan.is_exported,
+        parameters=plan.parameters,
+        is_enabled=plan.is_enabled,
+    )
 
 
 def _outside(*paths: str) -> tuple[str, ...]:

@@ -15,6 +15,8 @@ from trainyard.server.metric_series import MetricId, metric_draft, open_foreign_
 from trainyard.server.records.contract import Records, ResourceId, ResourceKey
 
 DIMENSION = "TrainingJobName"
+HOST_DIMENSION = "Host"
+HOST_UNIT = "Percent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,17 @@ class JobViews:
             metric = MetricId(LOG_GROUP, name, ((DIMENSION, job.name),))
             draft = replace(metric_draft(metric, job.account, job.region), parent=ResourceId(ref.job_id))
             open_foreign_metric(self.records, draft, folders=paths, now=now)
+
+    def open_host_metrics(
+        self, ref: AttemptRef, job: TrainingJob, instance: str, names: Iterable[str], *, now: datetime
+    ) -> None:
+        """Open CloudWatch metrics with the utilisation of the host of an instance, in all attempts."""
+        attempts = (AttemptRef(ref.job_id, attempt.number) for attempt in job.attempts)
+        paths = [os.path.relpath(self._folder(attempt, instance).hardware, self.metrics) for attempt in attempts]
+        for name in names:
+            metric = MetricId(LOG_GROUP, name, ((HOST_DIMENSION, f"{job.name}/{instance}"),))
+            draft = replace(metric_draft(metric, job.account, job.region), parent=ResourceId(ref.job_id))
+            open_foreign_metric(self.records, draft, folders=paths, unit=HOST_UNIT, now=now)
 
     def _folder(self, ref: AttemptRef, instance: str) -> InstanceFolder:
         return InstanceRef(ref, instance).folder(self.jobs)

@@ -40,13 +40,15 @@ from trainyard.server.control.training.attempt_end import (
     was_interrupted,
 )
 from trainyard.server.control.training.demand import demand_of
+from trainyard.server.control.training.partial_results import discard_partial_results
 from trainyard.server.control.training.pools import WarmPools
-from trainyard.server.control.training.reports import InstanceReport, apply_reports, live_attempt
+from trainyard.server.control.training.reports import InstanceReport, apply_reports, host_metrics, live_attempt
 from trainyard.server.control.training.specs import GRACE, SpecMaker
 from trainyard.server.control.training.uids import uid_of
 from trainyard.server.control.training.views import JobViews
 from trainyard.server.identity import Identities, new_key_id, role_key
-from trainyard.server.jobs.training import KIND, change_to, events_of, job_of, release_of
+from trainyard.server.jobs.profile_evaluations import leave_evaluation
+from trainyard.server.jobs.training import KIND, change_to, events_of, job_of, release_of, tagged_request
 from trainyard.server.records.contract import (
     AccessKey,
     Claim,
@@ -205,7 +207,7 @@ class TrainingWork:
         job = stop_for_rules(before, add_rule_notes(before, job), now=self.clock())
         if self._is_over(live_attempt(job)):
             return self._end_attempt(ref, job)
-        return self._send_command(ref, job)
+        return self._send_command(ref, self._send_profiler(ref, job))
 
     def _start(self, ref: AttemptRef, job: TrainingJob) -> TrainingJob:
         """Start the instances of an attempt, or end it if it has been stopped or interrupted already."""
@@ -299,7 +301,9 @@ class TrainingWork:
         attempt = live_attempt(job)
         key = self.records.access_key(attempt.key_id)
         uid = uid_of(self.records, job.account, now=self.clock()) if self.runs_as_root else None
-        return self.specs.make_specs(ref.job_id, job, attempt, key=key, uid=uid, engine=self._engine(job))
+        specs = self.specs.make_specs(ref.job_id, job, attempt, key=key, uid=uid, engine=self._engine(job))
+        request = tagged_request(self.records, ResourceId(ref.job_id))
+        return [replace(spec, request=request) for spec in specs]
 
     def _read_reports(self, ref: AttemptRef, job: TrainingJob) -> TrainingJob:
         """Apply what the instances reported, and mark those lost that are dead and will not report any more."""
@@ -307,8 +311,10 @@ class TrainingWork:
         # Check who is dead before reading: an agent may report and exit in between.
         dead = [each.name for each in open_instances if not self._engine(job).is_alive(InstanceRef(ref, each.name))]
         known_metrics = set(live_attempt(job).metrics)
+        reports: Sequence[InstanceReport] = ()
         try:
-            job = apply_reports(job, [self._read_report(ref, job, instance) for instance in open_instances])
+            reports = [self._read_report(ref, job, instance) for instance in open_instances]
+            job = apply_reports(job, reports)
         except Corrupt as error:
             log.error("spool is damaged", exc_info=error, extra={"job": job.name, "id": ref.job_id})
             dead = [instance.name for instance in open_instances]
@@ -316,6 +322,9 @@ class TrainingWork:
             if not live_attempt(job).instance(name).has_ended:
                 job = self._mark_dead(ref, job, name)
         self.views.open_metrics(ref, job, live_attempt(job).metrics.keys() - known_metrics, now=self.clock())
+        for report in reports:
+            # Before the cursors are stored: a yard that is killed in between reads the reports again.
+            self.views.open_host_metrics(ref, job, report.instance, host_metrics(report), now=self.clock())
         return job
 
     def _mark_dead(self, ref: AttemptRef, job: TrainingJob, name: str) -> TrainingJob:
@@ -355,6 +364,27 @@ class TrainingWork:
                 self._engine(job).command(InstanceRef(ref, instance.name), kind, {"reason": reason})
         return job.with_attempt(replace(attempt, told=told, told_at=self.clock()))
 
+    def _send_profiler(self, ref: AttemptRef, job: TrainingJob) -> TrainingJob:
+        """Send the instances how to profile, if an update call changed that.
+
+        All of it is sent: an instance that was started, or told, by a yard that was killed before it stored that may
+        know any version.
+        """
+        attempt, plan = live_attempt(job), job.plan.profiler
+        if plan is None or plan.version == attempt.profiler_version:
+            return job
+        payload = {
+            "is_enabled": plan.is_enabled,
+            "interval_ms": plan.interval_ms,
+            "is_exported": plan.is_exported,
+            "uri": plan.uri,
+            "parameters": dict(plan.parameters),
+        }
+        for instance in attempt.instances:
+            if not instance.has_ended:
+                self._engine(job).command(InstanceRef(ref, instance.name), CommandKind.PROFILE, payload)
+        return job.with_attempt(replace(attempt, profiler_version=plan.version))
+
     def _is_over(self, attempt: Attempt) -> bool:
         """Whether all instances have ended, or should have by now."""
         if has_ended(attempt):
@@ -379,6 +409,7 @@ class TrainingWork:
         self._clean_up(ref, job)
         after = finish_job(job, now=self.clock())
         WarmPools(self.records).leave(ref.job_id, after, now=self.clock())
+        leave_evaluation(self.records, after, now=self.clock())
         log.info("job ended", extra={"job": job.name, "id": ref.job_id, "status": after.secondary})
         return after
 
@@ -401,6 +432,7 @@ class TrainingWork:
         """End whatever is left of an attempt, and revoke its credentials."""
         self._engine(job).end(ref)
         self.identities.revoke(job.account, live_attempt(job).key_id)
+        discard_partial_results(self.specs.objects, job)
 
     def _apply(self, claim: Claim, before: TrainingJob, after: TrainingJob) -> Claim | None:
         """Store a job; return the claim on it as it is stored now, which may be what others wrote first.

@@ -6,8 +6,9 @@ import pytest
 
 from tests.unit.server.control.bench import Bench, open_bench
 from tests.unit.server.services.sagemaker.requests import channel
+from tests.unit.server.services.sagemaker.rules import rule
 from trainyard.engines.contract import Capabilities, Capacity
-from trainyard.link.contract import SERVED, ObjectsSpec, SyncSpec
+from trainyard.link.contract import SERVED, ObjectsSpec, ProfilerSpec, SyncSpec
 
 SCRIPT = {"sagemaker_program": "train.py", "sagemaker_submit_directory": "s3://data/code/sourcedir.tar.gz"}
 
@@ -60,6 +61,31 @@ def test_an_instance_elsewhere_reads_a_shared_s3_itself(bench: Bench) -> None:
     shared = ObjectsSpec("/staging", url="s3://shared/yard", endpoint="http://s3.lan", access_key_id="AKIA")
     elsewhere(bench, objects=shared).start()
     assert bench.agent().spec.objects == shared
+
+
+def test_instances_know_how_they_are_profiled_and_that_the_yard_evaluates_the_rules(bench: Bench) -> None:
+    parameters = {"LocalPath": "/tmp/profiles", "DataloaderProfilingConfig": "{}"}
+    config = {
+        "S3OutputPath": "s3://data/profile",
+        "ProfilingIntervalInMilliseconds": 200,
+        "ProfilingParameters": parameters,
+    }
+    bench.start(ProfilerConfig=config, ProfilerRuleConfigurations=[rule("ProfilerReport")])
+    spec = bench.agent().spec
+    assert spec.profiler == ProfilerSpec(
+        SyncSpec("s3://data/profile/mnist/profiler-output", "/tmp/profiles"),
+        interval_ms=200,
+        is_exported=True,
+        parameters=parameters,
+    )
+    assert "/tmp/profiles" in spec.extra_paths
+
+
+def test_a_job_without_a_profiler_can_get_one_later(bench: Bench) -> None:
+    bench.start(ProfilerConfig={"DisableProfiler": True})
+    profiler = bench.agent().spec.profiler
+    assert profiler is not None
+    assert not profiler.is_enabled
 
 
 def test_every_instance_knows_all_hosts_and_what_it_must_not_see(bench: Bench) -> None:

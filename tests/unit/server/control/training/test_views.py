@@ -78,3 +78,61 @@ def test_the_log_group_of_a_user_may_be_there_already(bench: Bench) -> None:
     bench.anna("logs", "CreateLogGroup", logGroupName=LOG_GROUP)
     bench.start()
     assert len(bench.anna("logs", "DescribeLogStreams", logGroupName=LOG_GROUP)["logStreams"]) == 1
+
+
+def sample(bench: Bench, percent: float, *, instance: str = "algo-1", attempt: int = 1) -> None:
+    """A minute of the utilisation of a host, as an agent keeps and reports it."""
+    agent, now = bench.agent(instance=instance, attempt=attempt), to_micros(bench.watch())
+    PointsFile(series_file(agent.folder.hardware, "CPUUtilization")).append(
+        [Point(now, 60 * percent, percent - 5, percent + 5, 60)]
+    )
+    agent.report(FrameKind.HARDWARE, metrics=["CPUUtilization", "../../spool"])
+
+
+def utilisation(bench: Bench, host: str) -> list[float]:
+    now = bench.watch()
+    stat = {
+        "Metric": {"Namespace": LOG_GROUP, "MetricName": "CPUUtilization", "Dimensions": host_dimensions(host)},
+        "Period": 60,
+        "Stat": "Average",
+        "Unit": "Percent",
+    }
+    (answer,) = bench.anna.at(now)(
+        "cloudwatch",
+        "GetMetricData",
+        MetricDataQueries=[{"Id": "cpu", "MetricStat": stat}],
+        StartTime=now - timedelta(minutes=10),
+        EndTime=now + timedelta(minutes=10),
+    )["MetricDataResults"]
+    values: list[float] = answer["Values"]
+    return values
+
+
+def host_dimensions(host: str) -> list[dict[str, str]]:
+    return [{"Name": "Host", "Value": f"mnist/{host}"}]
+
+
+def test_the_utilisation_of_each_host_is_a_metric_of_its_own(bench: Bench) -> None:
+    claim = bench.start(ResourceConfig=TWO)
+    sample(bench, 90.0)
+    sample(bench, 40.0, instance="algo-2")
+    bench.turn(claim)
+    assert (utilisation(bench, "algo-1"), utilisation(bench, "algo-2")) == ([90.0], [40.0])
+    listed = bench.anna("cloudwatch", "ListMetrics", Namespace=LOG_GROUP, Dimensions=[{"Name": "Host"}])["Metrics"]
+    assert sorted(listed, key=lambda metric: str(metric["Dimensions"])) == [
+        {"Namespace": LOG_GROUP, "MetricName": "CPUUtilization", "Dimensions": host_dimensions(host)}
+        for host in ("algo-1", "algo-2")
+    ]
+
+
+def test_the_utilisation_of_a_host_spans_all_attempts(bench: Bench) -> None:
+    claim = bench.start(RetryStrategy={"MaximumRetryAttempts": 1})
+    sample(bench, 90.0)
+    bench.turn(claim)
+    bench.agent().die()
+    bench.turn(claim)
+    bench.watch.forward(3)
+    bench.turn(claim, times=2)
+    sample(bench, 50.0, attempt=2)
+    bench.turn(claim)
+    assert utilisation(bench, "algo-1") == [70.0]

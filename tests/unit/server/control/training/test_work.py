@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -191,6 +192,58 @@ def test_a_stop_reaches_the_instances_and_ends_in_stopped(bench: Bench) -> None:
     assert bench.turn(claim, times=2) is None
     assert [command.kind for command in Mailbox(bench.agent().folder.mailbox).read(0)] == [CommandKind.STOP]
     assert secondaries(bench)[-2:] == ["Stopping", "Stopped"]
+
+
+def update_profiler(bench: Bench, **config: Any) -> None:
+    bench.anna.at(bench.watch())("sagemaker", "UpdateTrainingJob", TrainingJobName="mnist", ProfilerConfig=config)
+
+
+def profiler_commands(bench: Bench, instance: str = "algo-1") -> list[Mapping[str, Any]]:
+    commands = Mailbox(bench.agent(instance=instance).folder.mailbox).read(0)
+    assert {command.kind for command in commands} <= {CommandKind.PROFILE}
+    return [command.payload for command in commands]
+
+
+def test_running_instances_are_sent_how_to_profile_once_that_has_changed(bench: Bench) -> None:
+    claim = bench.start(**two_instances())
+    bench.turn(claim, times=2)
+    assert profiler_commands(bench) == []
+    windows = {"DetailedProfilingConfig": '{"StartStep": 9}'}
+    update_profiler(bench, ProfilingIntervalInMilliseconds=100, ProfilingParameters=windows)
+    bench.turn(claim, times=2)
+    expected = {
+        "is_enabled": True,
+        "interval_ms": 100,
+        "is_exported": False,
+        "uri": "s3://data/output/mnist/profiler-output",
+        "parameters": windows,
+    }
+    assert profiler_commands(bench) == profiler_commands(bench, "algo-2") == [expected]
+    update_profiler(bench, DisableProfiler=True)
+    bench.turn(claim, times=2)
+    assert profiler_commands(bench)[1:] == [expected | {"is_enabled": False}]
+    assert bench.job().status is Status.IN_PROGRESS
+
+
+def test_a_yard_that_is_killed_before_it_stores_what_it_sent_sends_it_again(bench: Bench) -> None:
+    claim = bench.start()
+    update_profiler(bench, ProfilingIntervalInMilliseconds=100)
+    ref = AttemptRef(bench.resource().id, 1)
+    sent = bench.work._send_profiler(ref, bench.job())
+    assert sent.attempts[0].profiler_version == 1
+    bench.turn(claim, times=2)
+    first, second = profiler_commands(bench)
+    assert first == second
+
+
+def test_an_attempt_that_starts_after_an_update_profiles_by_it(bench: Bench) -> None:
+    bench.create()
+    update_profiler(bench, ProfilingIntervalInMilliseconds=100)
+    bench.turn(bench.place(), times=3)
+    spec = bench.agent().spec
+    assert spec.profiler is not None
+    assert spec.profiler.interval_ms == 100
+    assert all(payload["interval_ms"] == 100 for payload in profiler_commands(bench))
 
 
 def test_a_stop_wins_over_an_apply_that_did_not_know_of_it(bench: Bench) -> None:
