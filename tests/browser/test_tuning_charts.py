@@ -1,18 +1,14 @@
 """The page with the charts of a study, in a real browser."""
 
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.browser.chromium import CHROMIUM
 from tests.unit.tuning_answers import description, trial
 from trainyard._sdk.tuning.plots import Plots, study_of
-
-CHROMIUM = shutil.which("chromium")
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="this machine has no Chromium")
 
 
 def trials(*, has_words: bool) -> list[dict[str, Any]]:

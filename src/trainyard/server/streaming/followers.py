@@ -2,14 +2,16 @@
 
 One task watches a job, however many clients follow it. It loads the job when the records report a change, and polls the
 ends of its logs 5 to 50 times a second. Followers at the same cursor share one read. Reads have their own threads, so
-that no number of followers delays other calls.
+that no number of followers delays other calls. The points of metrics have no end that could be watched as cheaply, so
+their followers look for new ones.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,6 +27,7 @@ from trainyard.server.streaming.batches import (
     heartbeat_line,
     read_batch,
 )
+from trainyard.server.streaming.metric_points import MetricCursor, PointLine, beat_line, end_line, read_points
 
 HEARTBEAT_S = 15.0
 # The time between two polls of the logs.
@@ -35,6 +38,10 @@ RELOAD_S = 1.0
 # The logs are polled again after this fraction (one eighth) of the time since the last change.
 _POLL_BACKOFF = 8
 _THREADS = 2
+# The time between two looks for new points, or longer if a look takes more than one part in two hundred of it.
+_POINTS_POLL_S, _MAX_POINTS_POLL_S, _POINTS_POLL_SHARE = 0.1, 2.0, 200
+# How long a thread reads points before it sends what it has.
+_TAKE_S = 0.02
 _CACHED_READS = 8
 
 T = TypeVar("T")
@@ -55,7 +62,7 @@ class Followers:
 
     async def follow(self, resource: Resource, cursor: FollowCursor, *, with_logs: bool) -> AsyncGenerator[bytes, None]:
         """Yield lines after `cursor` as they come, until the job ends or is deleted, or the yard closes."""
-        watch, sent_at = self._join(resource), time.monotonic()
+        watch, sent_at = self._join(resource, with_logs=with_logs), time.monotonic()
         try:
             while not self._is_closed:
                 version = watch.version
@@ -70,12 +77,35 @@ class Followers:
                     yield heartbeat_line(cursor)
                     sent_at = time.monotonic()
         finally:
-            self._leave(watch)
+            self._leave(watch, with_logs=with_logs)
+
+    async def follow_metrics(
+        self, resource: Resource, cursor: MetricCursor, *, max_points: int | None
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield the points of metrics after `cursor` as they come, until the job ends or is deleted."""
+        watch, sent_at = self._join(resource, with_logs=False), time.monotonic()
+        try:
+            while not self._is_closed and not watch.is_gone:
+                snapshot, began_at = watch.snapshot, time.monotonic()
+                lines = read_points(snapshot, cursor, max_points=max_points)
+                while found := await self._in_thread(partial(_take_lines, lines)):
+                    cursor, sent_at = found[-1].cursor, time.monotonic()
+                    yield b"".join(each.line for each in found)
+                if snapshot.job.is_final:
+                    yield end_line(cursor, snapshot.job)
+                    return
+                now = time.monotonic()
+                if now - sent_at > HEARTBEAT_S:
+                    sent_at = now
+                    yield beat_line(cursor)
+                await asyncio.sleep(min(_MAX_POINTS_POLL_S, max(_POINTS_POLL_S, (now - began_at) * _POINTS_POLL_SHARE)))
+        finally:
+            self._leave(watch, with_logs=False)
 
     async def cursor_before_last(self, resource: Resource, count: int) -> FollowCursor:
         """Return the cursor before the last `count` lines that each instance has written so far."""
         snapshot = JobSnapshot(resource.id, job_of(resource), self._jobs)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, cursor_before_last, snapshot, count)
+        return await self._in_thread(lambda: cursor_before_last(snapshot, count))
 
     def notify(self, job_id: ResourceId) -> None:
         """Handle a change of a resource, which may be a followed job."""
@@ -89,17 +119,24 @@ class Followers:
         for watch in self._watches.values():
             watch.advance()
 
-    def _join(self, resource: Resource) -> "_JobWatch":
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def _join(self, resource: Resource, *, with_logs: bool) -> "_JobWatch":
         self._loop = asyncio.get_running_loop()
         watch = self._watches.get(resource.id)
         if watch is None:
             snapshot = JobSnapshot(resource.id, job_of(resource), self._jobs)
             watch = self._watches[resource.id] = _JobWatch(snapshot, self._records, self._threads)
         watch.followers += 1
+        if with_logs:
+            watch.log_followers += 1
+            watch.wake()
         return watch
 
-    def _leave(self, watch: "_JobWatch") -> None:
+    def _leave(self, watch: "_JobWatch", *, with_logs: bool) -> None:
         watch.followers -= 1
+        watch.log_followers -= with_logs
         if not watch.followers:
             del self._watches[watch.snapshot.id]
             watch.close()
@@ -113,7 +150,9 @@ class _JobWatch:
     """Watches one followed job. `version` counts its changes."""
 
     def __init__(self, snapshot: JobSnapshot, records: Records, threads: ThreadPoolExecutor) -> None:
-        self.snapshot, self.version, self.followers, self.is_gone = snapshot, 0, 0, False
+        self.snapshot, self.version, self.is_gone = snapshot, 0, False
+        # Nobody looks at the logs for followers of statuses and metrics.
+        self.followers = self.log_followers = 0
         self._records, self._threads = records, threads
         self._reads: dict[tuple[FollowCursor, bool], asyncio.Task[Batch]] = {}
         self._change_event, self._wake_event = asyncio.Event(), asyncio.Event()
@@ -156,13 +195,15 @@ class _JobWatch:
     async def _watch(self) -> None:
         ends, silent_s, loaded_at = None, 0.0, time.monotonic()
         while not self.is_gone:
-            pause_s = min(MAX_POLL_S, max(MIN_POLL_S, silent_s / _POLL_BACKOFF))
+            pause_s = min(MAX_POLL_S, max(MIN_POLL_S, silent_s / _POLL_BACKOFF)) if self.log_followers else RELOAD_S
             is_woken = await _is_set(self._wake_event, pause_s)
             self._wake_event.clear()
             before = self.version
             if is_woken or time.monotonic() - loaded_at > RELOAD_S:
                 await self._reload()
                 loaded_at = time.monotonic()
+            if not self.log_followers:
+                continue
             grown = await self._in_thread(lambda: _log_ends(self.snapshot))
             if grown != ends:
                 ends = grown
@@ -185,6 +226,16 @@ class _JobWatch:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+def _take_lines(lines: Iterator[PointLine]) -> list[PointLine]:
+    """Take so many lines that other work in the thread need not wait for long; none at the end."""
+    taken, until = list[PointLine](), time.monotonic() + _TAKE_S
+    for line in lines:
+        taken.append(line)
+        if time.monotonic() > until:
+            break
+    return taken
 
 
 def _read(snapshot: JobSnapshot, cursor: FollowCursor, *, with_logs: bool) -> Batch:

@@ -95,6 +95,35 @@ def test_followers_at_the_same_cursor_share_a_read(scene: Scene, monkeypatch: py
     assert len(reads) <= 5
 
 
+def test_nobody_looks_at_the_logs_unless_a_follower_wants_them(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, look = list[JobSnapshot](), followers._log_ends
+
+    def counted(snapshot: JobSnapshot) -> list[int | None]:
+        looks.append(snapshot)
+        return look(snapshot)
+
+    monkeypatch.setattr(followers, "_log_ends", counted)
+
+    async def follow() -> None:
+        async with aclosing(scene.follow(with_logs=False)) as statuses:
+            await told(statuses, until="status")
+            scene.become(scene.stage.job.with_notes("changed"))
+            await told(statuses, until="changed")
+            assert looks == []
+            # The same watch looks at them from now on.
+            scene.stage.write("one\n")
+            async with aclosing(scene.follow()) as lines:
+                await told(lines, until="one")
+                waiting = asyncio.ensure_future(told(lines, until="two"))
+                async with asyncio.timeout(30):
+                    while not looks:
+                        await asyncio.sleep(0.01)
+                scene.stage.write("two\n")
+                await waiting
+
+    asyncio.run(follow())
+
+
 def test_a_quiet_job_sends_heartbeats(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(followers, "HEARTBEAT_S", 0.01)
 
@@ -156,8 +185,10 @@ def test_nothing_watches_a_job_that_nobody_follows(scene: Scene) -> None:
             await told(lines, until="status")
         for lines in streams:
             await lines.aclose()
-        await asyncio.sleep(0)
-        return {task.get_name() for task in asyncio.all_tasks() - before if not task.done()}
+        # Those that are ending need a moment; a task that still watches would not end by itself.
+        left = asyncio.all_tasks() - before
+        _, watching = await asyncio.wait(left, timeout=10) if left else ((), left)
+        return {task.get_name() for task in watching}
 
     assert asyncio.run(follow()) == set()
 
