@@ -1,0 +1,1 @@
+"""Signing in, by a key pair or a one-time link, and signing out."""
