@@ -1,0 +1,1 @@
+"""The log of a training job: a million lines, live, searchable, each with an address of its own."""
