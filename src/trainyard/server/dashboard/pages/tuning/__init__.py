@@ -1,0 +1,1 @@
+"""The trials of a tuning job, live, and what they show."""
