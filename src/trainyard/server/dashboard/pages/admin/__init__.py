@@ -1,0 +1,1 @@
+"""Administration: users, quotas, storage, engines, settings and faults. Only administrators see it."""

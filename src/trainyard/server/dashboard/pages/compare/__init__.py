@@ -1,0 +1,1 @@
+"""Compares training jobs: their curves, and in what they differ."""
