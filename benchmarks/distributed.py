@@ -109,7 +109,7 @@ def _job(jobs: Jobs, **options: int) -> Told:
     launch = {"sagemaker_torch_distributed_enabled": "true"} | {name: str(value) for name, value in options.items()}
     name = jobs.create(SCRIPT, f"s3://{BUCKET}/{SCRIPT.stem}.tar.gz", arguments=launch, instances=RANKS)
     jobs.finish(name)
-    return _told(jobs.lines(name))
+    return _parse_ranks(jobs.lines(name))
 
 
 def _torchrun(**options: int) -> Told:
@@ -118,10 +118,10 @@ def _torchrun(**options: int) -> Told:
     # torchrun sets it too, with a warning.
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     run = subprocess.run([*command, SCRIPT, *arguments], env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    return _told(run.stdout.splitlines())
+    return _parse_ranks(run.stdout.splitlines())
 
 
-def _told(lines: Sequence[str]) -> Told:
+def _parse_ranks(lines: Sequence[str]) -> Told:
     told: Told = [json.loads(line) for line in lines if line.startswith("{")]
     assert told[0]["size"] == RANKS, f"{told[0]['size']} ranks have met, not {RANKS}"
     return told

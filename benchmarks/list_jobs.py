@@ -17,8 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,15 +26,11 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+from benchmarks.many_jobs import fill_yard
 from benchmarks.measurement import write_results
 from benchmarks.yard_jobs import SCRIPTS, open_jobs
 from tests.conformance.environments import interpreter
 from trainyard.foundation.home import Home
-from trainyard.foundation.jobs.status import SecondaryStatus
-from trainyard.foundation.jobs.training.job import TrainingJob
-from trainyard.server.jobs.training import KIND, draft_of, job_of, request_of, training_job_arn
-from trainyard.server.records.contract import Query, SortBy
-from trainyard.server.records.sql import open_records
 from trainyard.testing.yard import running_yard
 
 GOAL_MS = 10.0
@@ -43,7 +38,6 @@ GOAL_MS = 10.0
 GOAL_GROWTH = 2.0
 PAGE = 100
 MOTO = Path(__file__).with_name("moto_jobs.py")
-BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 HEADERS = {"Content-Type": "application/x-amz-json-1.1", "X-Amz-Target": "SageMaker.ListTrainingJobs"}
 
 # moto filters after it takes a page, does not sort, and does not understand times on the wire.
@@ -55,8 +49,6 @@ ASKED: Mapping[str, Mapping[str, Any]] = {
     "rare name, completed": {"NameContains": "bert-00000", "StatusEquals": "Completed"},
     "no such name, by name": {"NameContains": "nothing", "SortBy": "Name"},
 }
-
-_PROJECTS = ("mnist", "bert", "resnet", "churn", "demand")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +76,7 @@ def main() -> None:
         home = Home(Path(folder) / "home")
         _seed(home)
         for count in arguments.counts:
-            _fill(home, count)
+            fill_yard(home, count, seed="first-line")
             with _yard(home) as asker:
                 milliseconds["yard"][str(count)] = _measure(asker, arguments.calls, f"yard, {count:,} jobs")
     for count in arguments.moto_counts:
@@ -108,33 +100,6 @@ def _seed(home: Home) -> None:
     script = SCRIPTS / "first_line.py"
     with open_jobs(home.root, python=Path(sys.executable)) as jobs:
         jobs.finish(jobs.create(script, jobs.upload(script)))
-
-
-def _fill(home: Home, count: int) -> None:
-    """Add jobs until there are `count`, created one second apart from the start of 2026."""
-    print(f"filling the records with {count:,} jobs", flush=True)
-    with closing(open_records(f"sqlite:///{home.records_file}")) as records:
-        (seed,) = records.find(Query(KIND, sort_by=SortBy.NAME, descending=True, name_prefix="first-line")).resources
-        for number in range(records.count(Query(KIND)) - 1, count - 1):
-            job = _copy(job_of(seed), number)
-            # No yard may work on it.
-            draft = replace(draft_of(job, request_of(seed), tags={}), due_at=None)
-            records.create(draft, now=job.created_at)
-
-
-def _copy(job: TrainingJob, number: int) -> TrainingJob:
-    """Copy a job. Every tenth copy has failed, all others have completed."""
-    name = f"{_PROJECTS[number % len(_PROJECTS)]}-{number:06}"
-    *steps, last = job.transitions
-    if number % 10 == 0:
-        last = replace(last, status=SecondaryStatus.FAILED)
-    return replace(
-        job,
-        name=name,
-        arn=training_job_arn(job.region, job.account, name),
-        created_at=BEGINNING + timedelta(seconds=number),
-        transitions=(*steps, last),
-    )
 
 
 @contextmanager

@@ -93,7 +93,7 @@ def _raw(folder: Path, objects: Path, keys: Sequence[str]) -> float:
                 offset += sent
             os.close(source)
 
-    return _read(fifo, feed)
+    return _time_reading(fifo, feed)
 
 
 def _channel(folder: Path, objects: Path, keys: Sequence[str]) -> float:
@@ -115,10 +115,10 @@ def _channel(folder: Path, objects: Path, keys: Sequence[str]) -> float:
             time.sleep(0.01)
         assert pipes.failure is None, pipes.failure
 
-    return _read(instance.ml / "input/data/train_0", feed)
+    return _time_reading(instance.ml / "input/data/train_0", feed)
 
 
-def _read(fifo: Path, feed: Feeder) -> float:
+def _time_reading(fifo: Path, feed: Feeder) -> float:
     """Return the seconds until everything that another process feeds is read."""
     sys.stdout.flush()
     child = os.fork()

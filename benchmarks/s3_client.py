@@ -19,7 +19,7 @@ MULTIPART = 8 * 1024 * 1024
 
 def main(operation: str, bucket: str, count: int, size: int) -> None:
     s3 = boto3.client("s3", config=Config(max_pool_connections=2 * THREADS, retries={"total_max_attempts": 1}))
-    action = {"put": put, "get": get, "prepare": prepare, "clear": clear}[operation]
+    action = {"put": put, "get": get, "prepare": prepare, "encrypt": encrypt, "clear": clear}[operation]
     body = pattern(size)
     started = time.perf_counter()
     action(s3, bucket, count, body)
@@ -34,6 +34,11 @@ def pattern(size: int) -> bytes:
 
 def prepare(s3: Any, bucket: str, _count: int, _body: bytes) -> None:
     s3.create_bucket(Bucket=bucket)
+
+
+def encrypt(s3: Any, bucket: str, _count: int, _body: bytes) -> None:
+    rule = {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms"}}
+    s3.put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration={"Rules": [rule]})
 
 
 def put(s3: Any, bucket: str, count: int, body: bytes) -> None:

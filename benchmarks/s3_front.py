@@ -1,4 +1,4 @@
-"""The S3 front compared with moto server: the cost of each per byte and per object.
+"""The S3 front compared with moto server, and with itself when it encrypts: the cost of each per byte and per object.
 
     python -m benchmarks.s3_front [--rounds N] [--large-mib N] [--small-count N]
 
@@ -15,7 +15,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from benchmarks.measurement import Spread, cpu_seconds, spread, write_results
@@ -25,8 +25,8 @@ from trainyard.testing.yard import running_yard
 MEBIBYTE = 1024 * 1024
 SMALL_SIZE = 20 * 1024
 CLIENT = Path(__file__).with_name("s3_client.py")
-BUCKET = "benchmark"
 
+SERVERS = ("yard", "encrypted", "moto")
 # The limit for the yard, as a fraction of moto.
 GOALS = {"put large": 1.0, "get large": 1 / 10, "put small": 1.0, "get small": 1 / 4}
 
@@ -36,6 +36,7 @@ class Server:
     name: str
     pid: int
     environment: Mapping[str, str]
+    bucket: str = "benchmark"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +65,10 @@ def main() -> None:
     arguments = _arguments()
     loads = _loads(arguments.large_mib, arguments.small_count)
     with tempfile.TemporaryDirectory(prefix="trainyard-bench-") as folder, _yard(Path(folder)) as yard, _moto() as moto:
-        samples = _measure([yard, moto], loads, arguments.rounds)
-    rows = {load.name: {name: samples[name, load.name] for name in ("yard", "moto")} for load in loads}
+        # The same yard with a bucket whose objects are encrypted with a KMS key.
+        encrypted = replace(yard, name="encrypted", bucket="encrypted")
+        samples = _measure([yard, encrypted, moto], loads, arguments.rounds)
+    rows = {load.name: {name: samples[name, load.name] for name in SERVERS} for load in loads}
     _print(rows, loads)
     path = write_results("s3_front", {"rounds": arguments.rounds, "loads": _document(rows)})
     print(f"\nEvery round is in {path}.")
@@ -93,6 +96,8 @@ def _measure(servers: list[Server], loads: list[Load], rounds: int) -> dict[tupl
     samples: dict[tuple[str, str], list[Sample]] = {(s.name, load.name): [] for s in servers for load in loads}
     for server in servers:
         _run_client(server, "prepare", 0, 0)
+        if server.name == "encrypted":
+            _run_client(server, "encrypt", 0, 0)
         # Load everything that is lazy.
         _run_client(server, "put", 10, SMALL_SIZE)
     for number in range(rounds):
@@ -112,7 +117,7 @@ def _sample(server: Server, load: Load) -> Sample:
 
 def _run_client(server: Server, operation: str, count: int, size: int) -> float:
     run = subprocess.run(
-        [interpreter("moto"), CLIENT, operation, BUCKET, str(count), str(size)],
+        [interpreter("moto"), CLIENT, operation, server.bucket, str(count), str(size)],
         env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", **server.environment},
         stdout=subprocess.PIPE,
         text=True,
@@ -122,14 +127,19 @@ def _run_client(server: Server, operation: str, count: int, size: int) -> float:
 
 
 def _print(rows: Mapping[str, Mapping[str, list[Sample]]], loads: list[Load]) -> None:
-    print(f"\n{'':12}{'server CPU':>14}{'yard':>26}{'moto':>26}{'ratio':>8}{'goal':>7}   {'MB/s yard':>9}{'moto':>7}")
+    print(
+        f"\n{'':12}{'server CPU':>14}{'yard':>26}{'encrypted':>26}{'moto':>26}{'ratio':>8}{'goal':>7}   "
+        f"{'MB/s yard':>9}{'encrypted':>11}{'moto':>7}"
+    )
     for load in loads:
-        yard, moto = (_cpu(rows[load.name][name]) for name in ("yard", "moto"))
+        yard, encrypted, moto = (_cpu(rows[load.name][name]) for name in SERVERS)
         ratio, goal = yard.median / moto.median, GOALS[load.name]
-        speeds = [spread([s.megabytes_per_second for s in rows[load.name][name]]).median for name in ("yard", "moto")]
+        speeds = [spread([s.megabytes_per_second for s in rows[load.name][name]]).median for name in SERVERS]
         verdict = "" if ratio <= goal else "   missed"
-        print(f"{load.name:12}{load.unit:>14}{yard!s:>26}{moto!s:>26}{ratio:>8.3f}{goal:>7.2f}", end="")
-        print(f"   {speeds[0]:>9.0f}{speeds[1]:>7.0f}{verdict}")
+        print(
+            f"{load.name:12}{load.unit:>14}{yard!s:>26}{encrypted!s:>26}{moto!s:>26}{ratio:>8.3f}{goal:>7.2f}", end=""
+        )
+        print(f"   {speeds[0]:>9.0f}{speeds[1]:>11.0f}{speeds[2]:>7.0f}{verdict}")
 
 
 def _cpu(samples: list[Sample]) -> Spread:

@@ -187,19 +187,19 @@ def main(library: str, task: str, place: str, *sizes: str) -> None:
         made.write(Path(place), *(int(size) for size in sizes))
         return
     name = name_of(0)
-    imported, _ = timed(made.load)
-    opened, _ = timed(lambda: made.open(Path(place)))
-    first, series = timed(lambda: made.one(name, "mean"))
+    imported, _ = measure(made.load)
+    opened, _ = measure(lambda: made.open(Path(place)))
+    first, series = measure(lambda: made.one(name, "mean"))
     told: dict[str, Any] = {"import": imported, "one_first": opened + first, "one_sum": made.sum(series)}
     if task == "read":
-        told["one_warm"] = min(timed(lambda: made.one(name, "mean"))[0] for _ in range(5))
-        told["all_first"], everything = timed(made.all)
-        told["all_warm"] = min(timed(made.all)[0] for _ in range(3))
+        told["one_warm"] = min(measure(lambda: made.one(name, "mean"))[0] for _ in range(5))
+        told["all_first"], everything = measure(made.all)
+        told["all_warm"] = min(measure(made.all)[0] for _ in range(3))
         told["all_sum"] = made.sum(everything)
     print(json.dumps(told))
 
 
-def timed(do: Callable[[], Any]) -> tuple[float, Any]:
+def measure(do: Callable[[], Any]) -> tuple[float, Any]:
     """Return the CPU seconds of all threads, and the result."""
     before = time.process_time_ns()
     given = do()

@@ -24,6 +24,8 @@ RESULTS = "build/demo"
 DIGITS = f"{RESULTS}/digits.csv.gz"
 TRAINING = ("trainyard", "run", "examples/train_digits.py", "-i", DIGITS)
 METRICS = ("--md", "loss", "loss=([0-9.]+)", "--md", "accuracy", "accuracy=([0-9.]+)")
+# Importing PyTorch takes seconds, on a busy machine many.
+MAX_WAIT_S = 60.0
 
 
 @dataclass
@@ -62,8 +64,8 @@ class Tour:
     def enter(self) -> None:
         """Set the variables of `trainyard env`, as eval "$(trainyard env)" does in a shell."""
         environment = json.loads(self.output_of("trainyard", "env", "--json"))
-        kept = {name: value for name, value in self.variables.items() if name not in environment["unset"]}
-        self.variables = kept | environment["variables"]
+        kept = {name: value for name, value in self.variables.items() if name not in environment["Unset"]}
+        self.variables = kept | environment["Variables"]
 
     def _program(self, name: str, *words: str) -> list[str]:
         program = self.aws if name == "aws" else (sys.executable, str(Path(sys.executable).with_name(name)))
@@ -105,14 +107,26 @@ def look_around(tour: Tour) -> None:
     )
     described = ("aws", "sagemaker", "describe-training-job", "--training-job-name", name)
     tour.show(*described, *text, "FinalMetricDataList[].[MetricName,Value]")
-    announce("The same job again.")
+    announce("The same job again, as soon as the yard has an interpreter ready with PyTorch imported.")
+    waited_s = wait_for_warm_worker(tour)
+    print(f"    {'ready' if waited_s < MAX_WAIT_S else 'not ready'} after {waited_s:.1f} s", flush=True)
     second_s = tour.show(*training)
-    is_warm = "started warm" in tour.output_of("trainyard", "describe", "@last")
-    why = ", forked from a warm worker with PyTorch imported" if is_warm else ""
-    announce(f"{first_s:.1f} s the first time, {second_s:.1f} s now{why}. Where the time went:")
+    notes = [line.strip() for line in tour.output_of("trainyard", "describe", "@last").splitlines() if " warm" in line]
+    why = notes[0] if notes else "It started cold; `trainyard doctor` may say why."
+    announce(f"{first_s:.1f} s the first time, {second_s:.1f} s now. {why} Where the time went:")
     tour.show("trainyard", "describe", "@last")
     announce("A job that fails says where, why, and what to try.")
     tour.show(*TRAINING, "--", "--batch", "0", ends_with=1)
+
+
+def wait_for_warm_worker(tour: Tour) -> float:
+    """Wait until the yard has a warm worker, but not forever: some machines can have none. Return the seconds."""
+    started = time.monotonic()
+    while (waited_s := time.monotonic() - started) < MAX_WAIT_S:
+        if json.loads(tour.output_of("trainyard", "status", "--json"))["Yard"]["WarmWorkers"]:
+            return waited_s
+        time.sleep(0.2)
+    return MAX_WAIT_S
 
 
 def announce(text: str) -> None:

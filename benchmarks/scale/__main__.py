@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.measurement import write_results
 from benchmarks.scale.living import Day, live
 from benchmarks.scale.promises import broken_promises
-from benchmarks.scale.references import first_come, least_end_s, unfragmented
+from benchmarks.scale.references import first_come, least_end_s, one_large_node
 from benchmarks.scale.workload import Planned, nodes, outages, workload
 from trainyard.engines.catalog import Catalog, InstanceType
 from trainyard.engines.contract import Node
@@ -45,7 +45,7 @@ def main() -> None:
     waits = {
         "yard": {name: (job.attempts[0].placed_at - job.created_at).total_seconds() for name, job in day.jobs.items()},
         "first come": first_come(planned, cluster, types).waits_s,
-        "no borders": unfragmented(planned, cluster, types).waits_s,
+        "no borders": one_large_node(planned, cluster, types).waits_s,
     }
     figures = _figures(day, planned, cluster=cluster, types=types) | {"waits_s": _waits(waits, planned)}
     _print(figures)
@@ -81,7 +81,7 @@ def _figures(
         "real_s": day.real_s,
         "jobs": len(jobs),
         "instances": sum(each.count for each in planned),
-        "ended": _counted(jobs, lambda job: job.secondary.value),
+        "ended": _count_by(jobs, lambda job: job.secondary.value),
         "attempts": len(attempts),
         "gave_way": sum(1 for attempt in attempts if attempt.interruption == PREEMPTED),
         "nodes_lost": sum(1 for attempt in attempts if "went away" in f"{attempt.interruption}{attempt.failure}"),
@@ -96,7 +96,7 @@ def _figures(
     }
 
 
-def _counted(jobs: Sequence[TrainingJob], what: Callable[[TrainingJob], str]) -> dict[str, int]:
+def _count_by(jobs: Sequence[TrainingJob], what: Callable[[TrainingJob], str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for job in jobs:
         found[what(job)] = found.get(what(job), 0) + 1

@@ -24,12 +24,12 @@ def first_come(planned: Sequence[Planned], cluster: Sequence[Node], types: Mappi
     return _Queue(cluster, types, overtakes=False).serve(planned)
 
 
-def unfragmented(planned: Sequence[Planned], cluster: Sequence[Node], types: Mapping[str, InstanceType]) -> Reference:
+def one_large_node(planned: Sequence[Planned], cluster: Sequence[Node], types: Mapping[str, InstanceType]) -> Reference:
     """Schedule as if all nodes of a kind were one, and start every job that fits."""
     kinds: dict[tuple[bool, bool], list[Node]] = {}
     for node in cluster:
         kinds.setdefault((bool(node.gpus), node.is_spot), []).append(node)
-    return _Queue([_joined(each) for each in kinds.values()], types, overtakes=True).serve(planned)
+    return _Queue([_join(each) for each in kinds.values()], types, overtakes=True).serve(planned)
 
 
 def least_end_s(planned: Sequence[Planned], cluster: Sequence[Node], types: Mapping[str, InstanceType]) -> float:
@@ -85,7 +85,7 @@ class _Queue:
         self._waiting = still
 
 
-def _joined(nodes: Sequence[Node]) -> Node:
+def _join(nodes: Sequence[Node]) -> Node:
     first = nodes[0]
     gpus = tuple(range(sum(len(node.gpus) for node in nodes)))
     return Node(

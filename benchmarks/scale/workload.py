@@ -88,13 +88,13 @@ def _node(number: int, count: int) -> Node:
 def _job(number: int, jobs: int, chance: random.Random) -> Planned:
     is_burst = number < jobs * _BURST
     is_gpu = not is_burst and chance.random() < _GPU_JOBS
-    low, high = _chosen(_COUNTS, chance)
+    low, high = _choose(_COUNTS, chance)
     count = min(chance.randint(low, high), _MOST_GPU_INSTANCES if is_gpu else high)
     return Planned(
         name=f"job-{number:05}",
         account=ACCOUNTS[0] if is_burst else chance.choices(ACCOUNTS, _SHARES)[0],
         at_s=_BURST_AT_S if is_burst else _moment(chance),
-        instance_type=_chosen(_WITH_GPUS if is_gpu else _PLAIN, chance),
+        instance_type=_choose(_WITH_GPUS if is_gpu else _PLAIN, chance),
         count=1 if is_burst else count,
         length_s=min(_LONGEST_S, chance.lognormvariate(math.log(_MEDIAN_S), _SPREAD)),
         is_spot=chance.random() < _SPOT_JOBS,
@@ -110,7 +110,7 @@ def _moment(chance: random.Random) -> float:
             return at_s
 
 
-def _chosen(choices: Sequence[tuple[T, float]], chance: random.Random) -> T:
+def _choose(choices: Sequence[tuple[T, float]], chance: random.Random) -> T:
     return chance.choices([each for each, _ in choices], [weight for _, weight in choices])[0]
 
 

@@ -149,13 +149,13 @@ class _Study:
         trial.is_over = trial.reports == len(self.table.curves[trial.row])
         if trial.is_over or self.pruner is None:
             return
-        others = [self._seen(other) for other in self.trials if other is not trial]
+        others = [self._curve_so_far(other) for other in self.trials if other is not trial]
         began = time.process_time()
-        verdict = self.pruner.verdict(self._seen(trial), others)
+        verdict = self.pruner.verdict(self._curve_so_far(trial), others)
         self.verdict_s.append(time.process_time() - began)
         trial.is_over = trial.is_cut_short = verdict is not None
 
-    def _seen(self, trial: _Trial) -> TrialCurve:
+    def _curve_so_far(self, trial: _Trial) -> TrialCurve:
         return TrialCurve(trial.number, self._curve(trial), trial.is_over, trial.is_cut_short)
 
     def _curve(self, trial: _Trial) -> tuple[float, ...]:
@@ -175,13 +175,13 @@ class _Study:
 
 
 def study(case: Case) -> Outcome:
-    table = _read(case.table)
+    table = _read_or_make_table(case.table)
     rule = RULES[case.rule]
     pruner = rule(Objective("objective", table.direction)) if rule is not None else None
     return _Study(table, case.strategy, pruner, case.seed).run()
 
 
-def _read(table: str) -> Table:
+def _read_or_make_table(table: str) -> Table:
     return read_table(table) if table in TASKS else synthetic_table(table)
 
 
@@ -222,7 +222,7 @@ def main() -> None:
 
 def _outcomes(cases: Sequence[Case], *, processes: int) -> dict[Case, Outcome]:
     """Return the outcomes of all cases. Run and store those that are missing or outdated."""
-    known = dict(_kept())
+    known = dict(_load_outcomes())
     missing = [case for case in cases if (case, _version(case)) not in known]
     KEPT.parent.mkdir(exist_ok=True)
     with ProcessPoolExecutor(processes) as pool, KEPT.open("a") as kept:
@@ -233,7 +233,7 @@ def _outcomes(cases: Sequence[Case], *, processes: int) -> dict[Case, Outcome]:
     return {case: known[case, _version(case)] for case in cases}
 
 
-def _kept() -> Iterator[tuple[tuple[Case, str], Outcome]]:
+def _load_outcomes() -> Iterator[tuple[tuple[Case, str], Outcome]]:
     if not KEPT.exists():
         return
     for line in KEPT.read_text().splitlines():
@@ -246,7 +246,7 @@ def _kept() -> Iterator[tuple[tuple[Case, str], Outcome]]:
 def _version_of(table: str, strategy: StrategyKind, rule: str) -> str:
     modules = [f"trainyard.insight.tuning.{name}" for name in MODULES[rule]]
     parts = [meaning(Path(str(sys.modules[name].__file__)).read_text()) for name in modules]
-    parts.append(repr(_read(table)))
+    parts.append(repr(_read_or_make_table(table)))
     parts.append(fingerprint("trainyard.insight.tuning.bayesian") if strategy is StrategyKind.BAYESIAN else "")
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
@@ -318,12 +318,12 @@ def _middle(lines: Sequence[Line]) -> Iterator[Line]:
 
 
 def _speed(outcomes: Mapping[Case, Outcome]) -> str:
-    def told(rule: str) -> str:
+    def describe_rule(rule: str) -> str:
         own = [outcome for case, outcome in outcomes.items() if case.rule == rule]
         mean = statistics.fmean(outcome.mean_verdict_s for outcome in own) * 1000
         return f"{rule} {mean:.2g} ms, at most {max(outcome.longest_verdict_s for outcome in own) * 1000:.2g} ms"
 
-    return "CPU time of a verdict: " + "; ".join(told(rule) for rule in RULES if rule != "none") + "."
+    return "CPU time of a verdict: " + "; ".join(describe_rule(rule) for rule in RULES if rule != "none") + "."
 
 
 def _write(table: str) -> None:

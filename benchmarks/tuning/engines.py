@@ -53,7 +53,7 @@ class Trainyard:
     def ask(self, number: int) -> Values:
         advice = self._advise(self._plan, list(self._trials.values()), parents={}, number=number)
         self._trials[number] = TuningTrial(number, str(number), "", advice.values, TrialStatus.IN_PROGRESS)
-        return {name: _read(text, self._kinds[name]) for name, text in advice.values.items()}
+        return {name: _parse_value(text, self._kinds[name]) for name, text in advice.values.items()}
 
     def tell(self, number: int, value: float | None) -> None:
         status = TrialStatus.FAILED if value is None else TrialStatus.COMPLETED
@@ -115,7 +115,7 @@ def offer(name: str) -> Offer:
     return next(each for each in ENGINES if each.name == name)
 
 
-def _read(text: str, kind: RangeKind) -> Value:
+def _parse_value(text: str, kind: RangeKind) -> Value:
     if kind is RangeKind.CATEGORICAL:
         return text
     return int(text) if kind is RangeKind.INTEGER else float(text)

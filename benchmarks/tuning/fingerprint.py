@@ -15,7 +15,7 @@ PACKAGE = "trainyard.insight.tuning"
 def fingerprint(module: str) -> str:
     """Return a digest of a module and its imports from our tuning package, without comments, layout and docstrings."""
     digest = hashlib.sha256()
-    for name, source in sorted(_reached(module).items()):
+    for name, source in sorted(_reachable_sources(module).items()):
         digest.update(f"{name}\n{meaning(source)}\n".encode())
     return digest.hexdigest()[:12]
 
@@ -29,7 +29,7 @@ def meaning(source: str) -> str:
     return ast.dump(tree)
 
 
-def _reached(module: str) -> dict[str, str]:
+def _reachable_sources(module: str) -> dict[str, str]:
     """Return the sources of a module and of its transitive imports, whatever else this process has imported."""
     sources: dict[str, str] = {}
     waiting = [module]
@@ -38,7 +38,7 @@ def _reached(module: str) -> dict[str, str]:
         file = _file(name) if name.startswith(PACKAGE) and name not in sources else None
         if file is not None:
             sources[name] = file.read_text()
-            waiting += [*_imported(sources[name]), name.rpartition(".")[0]]
+            waiting += [*_imported_modules(sources[name]), name.rpartition(".")[0]]
     return sources
 
 
@@ -50,7 +50,7 @@ def _file(name: str) -> Path | None:
     return None
 
 
-def _imported(source: str) -> Iterator[str]:
+def _imported_modules(source: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and node.module is not None:
             yield node.module

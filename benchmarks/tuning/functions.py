@@ -225,7 +225,7 @@ def wide24(values: Values) -> float:
     return float(2 * pairs + alone + chosen + 0.1 * faint)
 
 
-def _numbered(prefix: str, numbers: tuple[float, ...]) -> dict[str, float | int | str]:
+def _number_axes(prefix: str, numbers: tuple[float, ...]) -> dict[str, float | int | str]:
     return {f"{prefix}{i}": value for i, value in enumerate(numbers, start=1)}
 
 
@@ -235,7 +235,7 @@ DEVELOPMENT: tuple[Problem, ...] = (
         "hartmann6",
         tuple(continuous(f"x{i}", 0, 1) for i in range(1, 7)),
         hartmann6,
-        _numbered("x", (0.20168952, 0.15001069, 0.47687398, 0.27533243, 0.31165162, 0.65730054)),
+        _number_axes("x", (0.20168952, 0.15001069, 0.47687398, 0.27533243, 0.31165162, 0.65730054)),
     ),
     Problem(
         "mixed6",
@@ -254,7 +254,7 @@ DEVELOPMENT: tuple[Problem, ...] = (
         "rosenbrock_log4",
         tuple(logarithmic(f"x{i}", 1e-2, 1e2) for i in range(1, 5)),
         rosenbrock_log4,
-        _numbered("x", (10.0, 10.0, 10.0, 10.0)),
+        _number_axes("x", (10.0, 10.0, 10.0, 10.0)),
     ),
     Problem(
         "ackley5_noisy",
@@ -309,8 +309,8 @@ DEVELOPMENT: tuple[Problem, ...] = (
         ),
         wide21,
         {
-            **_numbered("x", (0.3,) * 12),
-            **_numbered("rate", (1e-2,) * 5),
+            **_number_axes("x", (0.3,) * 12),
+            **_number_axes("rate", (1e-2,) * 5),
             "n1": 7,
             "n2": 3,
             "first": "a",
@@ -335,13 +335,13 @@ FINAL: tuple[Problem, ...] = (
         "michalewicz5",
         tuple(continuous(f"x{i}", 0, pi) for i in range(1, 6)),
         michalewicz5,
-        _numbered("x", _MICHALEWICZ_5),
+        _number_axes("x", _MICHALEWICZ_5),
     ),
     Problem(
         "styblinski_tang8",
         (*(continuous(f"x{i}", -5, 5) for i in range(1, 7)), integer("n1", -5, 5), integer("n2", -5, 5)),
         styblinski_tang8,
-        {**_numbered("x", (_STYBLINSKI_TANG,) * 6), "n1": -3, "n2": -3},
+        {**_number_axes("x", (_STYBLINSKI_TANG,) * 6), "n1": -3, "n2": -3},
     ),
     Problem(
         "camel2_noisy",
@@ -356,7 +356,7 @@ FINAL: tuple[Problem, ...] = (
         goldstein_price2,
         {"x1": 0.0, "x2": -1.0},
     ),
-    Problem("shekel4", tuple(continuous(f"x{i}", 0, 10) for i in range(1, 5)), shekel4, _numbered("x", _SHEKEL_4)),
+    Problem("shekel4", tuple(continuous(f"x{i}", 0, 10) for i in range(1, 5)), shekel4, _number_axes("x", _SHEKEL_4)),
     Problem(
         "zakharov12",
         (
@@ -364,7 +364,7 @@ FINAL: tuple[Problem, ...] = (
             *(continuous(f"x{i}", -4, 4) for i in range(1, 5)),
         ),
         zakharov12,
-        {**_numbered("rate", (10**-2.4,) * 8), **_numbered("x", (1.5,) * 4)},
+        {**_number_axes("rate", (10**-2.4,) * 8), **_number_axes("x", (1.5,) * 4)},
     ),
     Problem(
         "conditional7",
@@ -414,8 +414,8 @@ FINAL: tuple[Problem, ...] = (
         ),
         wide24,
         {
-            **_numbered("x", (0.5, 0.4, 0.6, 0.5, 0.5, 0.5, 0.5, 0.5)),
-            **_numbered("rate", (1e-3,) * 4),
+            **_number_axes("x", (0.5, 0.4, 0.6, 0.5, 0.5, 0.5, 0.5, 0.5)),
+            **_number_axes("rate", (1e-3,) * 4),
             **{f"n{i}": 11 for i in range(1, 7)},
             **{f"c{i}": "v" for i in range(1, 7)},
         },

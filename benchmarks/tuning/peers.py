@@ -115,7 +115,7 @@ class BoTorch:
         from botorch.exceptions import ModelFittingError
 
         try:
-            model, known = self._fitted()
+            model, known = self._fit()
         except ModelFittingError:
             return self._draw()
         pending = [point for number, point in self._points.items() if number not in self._told]
@@ -127,7 +127,7 @@ class BoTorch:
         )
         return [float(each) for each in self._best_of(better)]
 
-    def _fitted(self) -> tuple[Any, Any]:
+    def _fit(self) -> tuple[Any, Any]:
         import torch
         from botorch.fit import fit_gpytorch_mll
         from botorch.models import MixedSingleTaskGP, SingleTaskGP

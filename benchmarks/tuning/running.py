@@ -134,15 +134,13 @@ def digest(problem: Problem) -> str:
     """Return a digest of a problem: its ranges, its noise, and its values at some points."""
     chance = Random(problem.ranges, seed=0, workers=1)
     points = [chance.ask(number) for number in range(16)]
-    said = repr(
-        (problem.ranges, problem.noise, [_rounded(problem.truth(point)) for point in (*points, problem.optimum)])
-    )
+    said = repr((problem.ranges, problem.noise, [_round(problem.truth(point)) for point in (*points, problem.optimum)]))
     # The class had this name when the stored results were made.
     said = said.replace("HyperparameterRange(", "ParameterRange(")
     return hashlib.sha256(said.encode()).hexdigest()[:8]
 
 
-def _rounded(value: float | None) -> str:
+def _round(value: float | None) -> str:
     """Drop the last digits, in which processors differ."""
     return "" if value is None else f"{value:.6g}"
 
@@ -160,7 +158,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _cells(options: argparse.Namespace) -> Iterator[Cell]:
     """Yield cells seed by seed, so that a stopped run has all engines on all problems, with fewer seeds."""
-    problems = [(problem.name, digest(problem)) for problem in _named(options.problems)]
+    problems = [(problem.name, digest(problem)) for problem in _problems(options.problems)]
     engines = [offer(name) for name in options.engines]
     if "timing" in options.problems:
         yield from (Timing(each.name, each.version, count) for each in engines for count in OBSERVATIONS)
@@ -172,7 +170,7 @@ def _cells(options: argparse.Namespace) -> Iterator[Cell]:
                         yield Study(engine.name, engine.version, name, digested, mode, seed)
 
 
-def _named(names: Iterable[str]) -> list[Problem]:
+def _problems(names: Iterable[str]) -> list[Problem]:
     sets: dict[str, Callable[[], tuple[Problem, ...]]] = {"development": development, "final": final, "timing": tuple}
     return [problem for name in names for problem in (sets[name]() if name in sets else (_problem(name),))]
 

@@ -59,7 +59,7 @@ def _late_drops(final: float, speed: float, generator: np.random.Generator) -> A
     return final + (1 - final) / (1 + (_TIMES / middle) ** 5) + generator.normal(0, 0.01, EPOCHS)
 
 
-def _stepped(final: float, speed: float, generator: np.random.Generator) -> Array:
+def _plateaus(final: float, speed: float, generator: np.random.Generator) -> Array:
     """Plateaus caused by large steps until the rate falls, for all curves at the same two epochs."""
     drops = 0.35 * speed * (_TIMES < 10) + 0.15 * speed * (_TIMES < 19)
     return final + drops + (1 - final - drops) * np.exp(-_TIMES / 1.5) + generator.normal(0, 0.01, EPOCHS)
@@ -89,7 +89,7 @@ DEVELOPMENT_CURVES: Mapping[str, Family] = {
     "late_drops": _late_drops,
 }
 FINAL_CURVES: Mapping[str, Family] = {
-    "stepped": _stepped,
+    "stepped": _plateaus,
     "worse_first": _worse_first,
     "noisy": _noisy,
     "crossing": _crossing,

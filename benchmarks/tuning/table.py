@@ -64,8 +64,15 @@ def page(results: Results) -> str:
         title = "One trial at a time" if workers == 1 else f"{workers} trials at once"
         parts += [f"## {title}", *_section(results, names, mode)]
     parts += ["## How long a suggestion takes", _TIME.format(problem=TIMED_ON), "\n".join(_times(results))]
-    parts += ["## What was compared", _compared(results), "## The problems", _PROBLEMS]
-    parts += ["### DEVELOPMENT", _described(development()), "### FINAL", _described(final()), "## Running it", _AGAIN]
+    parts += ["## What was compared", _configurations(results), "## The problems", _PROBLEMS]
+    parts += [
+        "### DEVELOPMENT",
+        _problems(development()),
+        "### FINAL",
+        _problems(final()),
+        "## Running it",
+        _AGAIN,
+    ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -109,7 +116,7 @@ def _times(results: Results) -> list[str]:
     return [table_row(row) for row in rows]
 
 
-def _compared(results: Results) -> str:
+def _configurations(results: Results) -> str:
     rows = [["engine", "version", "configuration"], ["---"] * 3]
     for engine in ENGINES:
         if engine.name in results.versions:
@@ -123,7 +130,7 @@ def _own(engine: Offer, version: str) -> str:
     return f"source `{version}`" + ("" if version == engine.version else f", changed since then to `{engine.version}`")
 
 
-def _described(problems: Iterable[Problem]) -> str:
+def _problems(problems: Iterable[Problem]) -> str:
     rows = [["problem", "ranges", "noise"], ["---"] * 3]
     rows += [[each.name, _ranges(each.ranges), f"{each.noise:g}" if each.noise else ""] for each in problems]
     return "\n".join(table_row(row) for row in rows)

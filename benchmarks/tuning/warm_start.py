@@ -74,8 +74,8 @@ class Case:
             "problem": self.problem,
             "kind": self.kind.value,
             "seed": self.seed,
-            "parent": needed(bests, target),
-            "child": needed(followed, target),
+            "parent": trials_needed(bests, target),
+            "child": trials_needed(followed, target),
         }
 
 
@@ -119,7 +119,7 @@ class Study:
 def main(arguments: Sequence[str] | None = None) -> None:
     options = _parse(arguments)
     version = fingerprint("trainyard.insight.tuning.advice")
-    known = [line for line in _read(options.results) if line["version"] == version]
+    known = [line for line in _read_lines(options.results) if line["version"] == version]
     done = {(line["problem"], line["kind"], line["seed"]) for line in known}
     cases = [each for each in _cases(options) if (each.problem, each.kind.value, each.seed) not in done]
     options.results.parent.mkdir(parents=True, exist_ok=True)
@@ -142,7 +142,7 @@ def table(lines: Sequence[Line]) -> str:
     return "\n".join(row for row in rows if row)
 
 
-def needed(bests: Sequence[float], target: float) -> int:
+def trials_needed(bests: Sequence[float], target: float) -> int:
     """Return the number of the first trial that is as good as the target.
 
     If there is none, it is one more than the number of trials.
@@ -192,7 +192,7 @@ def _run_all(cases: Sequence[Case], *, jobs: int) -> Iterator[Line]:
             yield future.result()
 
 
-def _read(path: Path) -> list[Line]:
+def _read_lines(path: Path) -> list[Line]:
     lines = []
     for text in path.read_text().splitlines() if path.exists() else ():
         # A run that is stopped can cut off a line.
