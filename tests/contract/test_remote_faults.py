@@ -17,6 +17,7 @@ from trainyard.objects.remote import RemoteObjects
 from trainyard.objects.remote.downloads import (
     RANGE_BYTES,
     DownloadRequest,
+    OnBytes,
     OnMissing,
     ResolvedDownload,
     download,
@@ -49,10 +50,10 @@ def bring(
     *,
     check: Callable[[], None] = lambda: None,
     on_missing: OnMissing | None = None,
+    on_bytes: OnBytes | None = None,
 ) -> list[ResolvedDownload]:
-    return download(
-        resolve_versions(store.versions, wanted, check=check, on_missing=on_missing), check=check, on_missing=on_missing
-    )
+    found = resolve_versions(store.versions, wanted, check=check, on_missing=on_missing)
+    return download(found, check=check, on_missing=on_missing, on_bytes=on_bytes)
 
 
 def test_small_and_large_objects_arrive_byte_for_byte(store: RemoteObjects, tmp_path: Path) -> None:
@@ -62,9 +63,11 @@ def test_small_and_large_objects_arrive_byte_for_byte(store: RemoteObjects, tmp_
     wanted = [
         DownloadRequest(Location(BUCKET, key), tmp_path / key, etags[key], len(body)) for key, body in bodies.items()
     ]
-    arrived = bring(store, wanted)
+    pieces = list[int]()
+    arrived = bring(store, wanted, on_bytes=pieces.append)
     assert {each.wanted.where.key for each in arrived} == bodies.keys()
     assert {key: (tmp_path / key).read_bytes() for key in bodies} == bodies
+    assert sum(pieces) == sum(map(len, bodies.values()))
 
 
 def test_objects_without_an_etag_are_looked_up(store: RemoteObjects, tmp_path: Path) -> None:

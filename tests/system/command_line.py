@@ -19,10 +19,11 @@ LIMIT_S = 60
 class CommandLine:
     """`trainyard` of the yard's own user, in a folder with scripts."""
 
-    def __init__(self, yard: RunningYard, folder: Path) -> None:
+    def __init__(self, yard: RunningYard, folder: Path, *, limit_s: float = LIMIT_S) -> None:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TRAINYARD_"))}
         self.environment = kept | {"TRAINYARD_HOME": str(yard.home.root), "HOME": str(folder)}
         self.folder = folder
+        self.limit_s = limit_s
         self.program = [sys.executable, "-m", "trainyard.cli"]
 
     def __call__(self, *arguments: str) -> Output:
@@ -32,7 +33,7 @@ class CommandLine:
             cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=LIMIT_S,
+            timeout=self.limit_s,
             check=False,
         )
 

@@ -61,7 +61,9 @@ def read_request(values: dict[str, Any]) -> SandboxRequest:
     for name in ("read_only", "writable"):
         values[name] = [Bind(Path(source), *rest) for source, *rest in values.get(name, [])]
     layered = values.get("copy_on_write", [])
-    values["copy_on_write"] = [CopyOnWrite(Path(source), target, Path(to)) for source, target, to in layered]
+    values["copy_on_write"] = [
+        CopyOnWrite(Path(source), target, Path(to), *rest) for source, target, to, *rest in layered
+    ]
     values["hidden"] = [Path(path) for path in values.get("hidden", [])]
     values["limits"] = LimitSpec(**values.get("limits", {}))
     values["isolation"] = Isolation(values.get("isolation", Isolation.NAMESPACES))

@@ -204,6 +204,7 @@ def test_every_attack_from_inside_a_job_is_refused(siege: Siege, start: str) -> 
     allowed = {name for name, each in ATTACKS.items() if each.is_judged_outside}
     assert succeeded - allowed == set()
     assert stored(siege) == before
+    assert list(Path(siege.place.python).parents[1].glob("probe-*")) == []
 
 
 def is_warm(siege: Siege, name: str) -> bool:
@@ -332,7 +333,7 @@ for _ in range(2500):
 def test_folders_without_end_are_cleared_away(siege: Siege, where: str) -> None:
     told = siege.anna.run(f"deep-{where}", DEEP.replace("PLACE", where))
     if where == "model":
-        assert told["FailureReason"] == "AlgorithmError: Folders nested more than 200 deep cannot be packed."
+        assert told["FailureReason"] == "AlgorithmError: Folders nested more than 200 deep cannot be stored."
     else:
         assert told["TrainingJobStatus"] == "Completed", told
     assert nothing_is_left(siege, f"deep-{where}")

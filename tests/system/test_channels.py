@@ -26,7 +26,7 @@ def digests(folder):
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 data = pathlib.Path("/opt/ml/input/data")
-print(json.dumps({folder.name: digests(folder) for folder in sorted(data.iterdir())}))
+print(json.dumps({folder.name: digests(folder) for folder in sorted(data.iterdir()) if folder.is_dir()}))
 """
 RUIN = """
 import io, os, pathlib, shutil, tarfile
@@ -304,6 +304,63 @@ open(os.environ["SM_MODEL_DIR"] + "/weights.bin", "wb").write(data[::-1])
     assert anna.archive("out/second/output/model.tar.gz")["weights.bin"] == bytes(range(256))[::-1]
     with tarfile.open(fileobj=io.BytesIO(stored(anna, {"out/first/output/model.tar.gz": b""}).popitem()[1])) as archive:
         assert archive.getnames() == ["weights.bin"]
+
+
+@pytest.mark.flow
+def test_results_without_compression_are_objects_that_the_next_job_reads(anna: Trainee) -> None:
+    make = """
+import os, pathlib
+host = os.environ["SM_CURRENT_HOST"]
+for folder in (os.environ["SM_MODEL_DIR"], os.environ["SM_OUTPUT_DATA_DIR"]):
+    path = pathlib.Path(folder, "deep", host)
+    path.parent.mkdir()
+    path.write_text(host)
+"""
+    output = {"S3OutputPath": "s3://data/out", "CompressionType": "NONE"}
+    resources = {"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 1}
+    completed(anna, "plain", make, OutputDataConfig=output, ResourceConfig=resources)
+    assert anna.keys("out/plain/") == [
+        f"out/plain/output/{kind}/deep/algo-{number}" for kind in ("model", "output") for number in (1, 2)
+    ]
+    uri = anna.describe("plain")["ModelArtifacts"]["S3ModelArtifacts"]
+    assert uri == "s3://data/out/plain/output/model/"
+    read = "import os; print(sorted(os.listdir(os.environ['SM_CHANNEL_MODEL'] + '/deep')))"
+    model = channel("model", uri, ContentType="application/x-sagemaker-model", InputMode="File")
+    completed(anna, "after-plain", read, InputDataConfig=[model])
+    assert anna.printed("after-plain") == ["['algo-1', 'algo-2']"]
+
+
+def test_an_instance_has_the_files_that_the_platform_leaves_there(anna: Trainee, objects: dict[str, bytes]) -> None:
+    show = """
+import json, os, pathlib
+ml = pathlib.Path("/opt/ml")
+names = sorted(os.listdir(ml / "input/config"))
+config = json.loads((ml / "input/config/init-config.json").read_text())
+manifest = (ml / "input/data/train-manifest").read_text().splitlines()
+saved = (ml / "input/data/checkpoints-manifest").read_text().splitlines()
+print(json.dumps([names, config["jobRunInfo"], manifest[0], len(manifest) - 1, saved, (ml / "checkpoints").exists()]))
+"""
+    anna.user.client("s3").put_object(Bucket="data", Key="ck/elsewhere/1.pt", Body=b"1")
+    elsewhere = {"S3Uri": "s3://data/ck/elsewhere", "LocalPath": "/state"}
+    completed(anna, "platform", show, InputDataConfig=[channel("train")], CheckpointConfig=elsewhere)
+    assert json.loads(anna.printed("platform")[-1]) == [
+        [
+            "checkpointconfig.json",
+            "hyperparameters.json",
+            "init-config.json",
+            "inputdataconfig.json",
+            "metric-definition-regex.json",
+            "profilerconfig.json",
+            "resourceconfig.json",
+            "trainingjobconfig.json",
+            "upstreamoutputdataconfig.json",
+        ],
+        {"jobRunNumber": 1},
+        "set/",
+        len(objects),
+        ["ck/elsewhere", "s3://data/ck/elsewhere/1.pt"],
+        False,
+    ]
 
 
 def test_a_file_system_may_stand_for_a_prefix(

@@ -128,6 +128,8 @@ def test_a_training_that_knows_nothing_of_it_is_captured_and_judged(world: World
     verdict = world.run(SCRIPT, debugger=debugger(same), environment=ONE_THREAD)
     assert verdict["outcome"] == "completed", verdict
     assert standings(world)["same"]["status"] == "IssuesFound", standings(world)
+    # All, not only those up to its last new finding.
+    assert standings(world)["same"]["judged"] == 40
 
 
 @pytest.mark.flow
@@ -299,12 +301,15 @@ def test_a_rank_whose_data_is_poisoned_is_named_and_all_are_stopped(world: World
     hook = {**LOSSES, "HookParameters": {"include_workers": "all"}}
     rule = RuleSpec("nan", "NotANumber", actions=STOP)
     launch = LaunchSpec("torchrun", {"algo-1": 2})
+    rules = (rule, RuleSpec("decreasing", "LossNotDecreasing"))
     verdict = world.run(
-        RANKS, debugger=debugger(rule, hook=hook), launch=launch, master_port=20000, environment={"STEPS": "100000"}
+        RANKS, debugger=debugger(*rules, hook=hook), launch=launch, master_port=20000, environment={"STEPS": "100000"}
     )
     assert verdict["outcome"] == "stopped", verdict
     found = [payload["finding"] for payload in world.payloads(FrameKind.RULE) if payload["finding"]]
     assert ("worker_1", 11) in [(each["worker"], each["step"]) for each in found]
+    # The ranks are killed, and yet the rule that found nothing has reported its steps.
+    assert standings(world)["decreasing"]["judged"] >= 12
     trial = create_trial(downloaded(world, tmp_path / "trial"))
     assert trial.workers() == ["worker_0", "worker_1"]
     assert trial.loaded_all_steps

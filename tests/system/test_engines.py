@@ -80,7 +80,7 @@ def test_a_job_that_waits_for_one_engine_does_not_hold_up_another(yard: RunningY
     assert owner.run("passes", HELLO, **tagged("loopback"))["TrainingJobStatus"] == "Completed"
 
     assert owner.describe("waits")["SecondaryStatus"] == "Pending"
-    assert told(yard, "status")["yard"]["RunningJobs"][0]["Engine"] == "local"
+    assert told(yard, "status")["Yard"]["RunningJobs"][0]["Engine"] == "local"
     owner.sagemaker.stop_training_job(TrainingJobName="fills")
     assert owner.reach("waits", "Completed", "Failed")["TrainingJobStatus"] == "Completed"
 

@@ -82,7 +82,7 @@ def test_uploads_that_fill_the_disk_are_refused_and_everything_else_continues(
     admin.client("logs").create_log_group(logGroupName="/still/works")
     assert "full" in [each["Name"] for each in s3.list_buckets()["Buckets"]]
     assert len(s3.get_object(Bucket="full", Key=f"{4 * MIB}-0")["Body"].read()) == 4 * MIB
-    told = status(yard)["yard"]["Storage"]
+    told = status(yard)["Yard"]["Storage"]
     assert (told["ReserveBytes"], told["UsedBytes"] > 40 * MIB) == (RESERVE, True)
 
     keys = [each["Key"] for each in s3.list_objects_v2(Bucket="full")["Contents"]]

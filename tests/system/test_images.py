@@ -7,11 +7,14 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.images import ImageMissing, python_image, require_podman, run_options
 from tests.system.fuzz.world import User
 from tests.system.trainees import Trainee
+from trainyard.formats.profiles.contract import HardwareMetric, HardwareSeries
+from trainyard.formats.profiles.hardware_reader import read_hardware
 from trainyard.testing.yard import RunningYard, running_yard
 
 TRAINYARD = Path(sys.executable).with_name("trainyard")
@@ -96,6 +99,20 @@ def test_a_dockerfile_on_a_mapped_image_is_built_and_its_name_trains(
     assert image["imageDigest"].startswith("sha256:")
     layers = ecr.batch_check_layer_availability(repositoryName=name, layerDigests=[f"sha256:{'0' * 64}"])["layers"]
     assert [layer["layerAvailability"] for layer in layers] == ["UNAVAILABLE"]
+
+
+def test_a_program_in_its_image_is_sampled(yard: RunningYard, trainee: Trainee, base: str) -> None:
+    busy = "import time; end = time.time() + 2; all(time.time() < end for _ in iter(int, 1))"
+    shape = algorithm(f"pytorch-training:{TAG}", "python3", "-c", busy)
+    config = {"S3OutputPath": "s3://data/profiles", "ProfilingIntervalInMilliseconds": 100}
+    job = trainee.run("sampled", "", **shape, HyperParameters={}, ProfilerConfig=config)
+
+    assert job["TrainingJobStatus"] == "Completed", (job, trainee.lines("sampled"))
+    (folder,) = (spec.parent for spec in yard.home.jobs.glob("*/*/*/spec.json") if '"sampled"' in spec.read_text())
+    samples = read_hardware(folder / "hardware").series
+    assert np.nanmax(samples[HardwareSeries(HardwareMetric.JOB_CPU_PERCENT)]) > 1
+    assert np.nanmax(samples[HardwareSeries(HardwareMetric.JOB_PROCESSES)]) >= 1
+    assert len(trainee.keys("profiles/sampled/profiler-output/system/incremental/")) >= 1
 
 
 @pytest.mark.flow

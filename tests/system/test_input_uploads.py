@@ -155,8 +155,8 @@ def test_a_study_uploads_its_data_once_for_all_trials(trainyard: CommandLine, ga
 
     assert tuned.returncode == 0, tuned.stderr
     assert len(gate.files_sent) == 2
-    trials = trainyard.read("ls", "-n", "4")["jobs"]
-    uris = {uri_of(trainyard, trial["name"]) for trial in trials}
+    trials = trainyard.read("ls", "-n", "4")["Jobs"]
+    uris = {uri_of(trainyard, trial["TrainingJobName"]) for trial in trials}
     assert len(uris) == 1
 
 
@@ -278,8 +278,8 @@ def swept_inputs(trainyard: CommandLine, *options: str) -> int:
     """Return how many uploads `gc` removes."""
     told = trainyard("gc", "--json", *options)
     assert told.returncode == 0, told.stderr
-    (row,) = [row for row in json.loads(told.stdout)["swept"] if row["what"] == "inputs that no job needs"]
-    return int(row["count"])
+    (row,) = [row for row in json.loads(told.stdout)["Swept"] if row["What"] == "inputs that no job needs"]
+    return int(row["Count"])
 
 
 def test_every_s3_call_of_a_run_says_whose_bucket_is_meant(
@@ -297,7 +297,7 @@ def test_a_user_cannot_take_the_name_of_the_administrator_s_bucket_and_get_what_
 ) -> None:
     anna = json.loads(CommandLine(yard, trainyard.folder)("user", "add", "anna", "--json").stdout)
     known = yard.credentials
-    theirs = User(yard.http, anna["account"], "anna", anna["access_key_id"], anna["secret_access_key"], known.region)
+    theirs = User(yard.http, anna["Account"], "anna", anna["AccessKeyId"], anna["SecretAccessKey"], known.region)
     s3 = theirs.client("s3")
     for region in (known.region, "eu-west-1"):
         with pytest.raises(ClientError, match="BucketAlreadyExists"):

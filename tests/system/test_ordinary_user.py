@@ -115,7 +115,7 @@ def test_a_running_job_is_listed_followed_and_stopped(trainyard: CommandLine) ->
     script = trainyard.script("import time\nprint('going', flush=True)\ntime.sleep(600)")
     name = trainyard.done("run", script, "--detach").stdout.strip()
     eventually(lambda: "going" in trainyard.done("logs", name).stdout)
-    listed = {job["name"]: job["status"] for job in trainyard.read("ls")["jobs"]}
+    listed = {job["TrainingJobName"]: job["TrainingJobStatus"] for job in trainyard.read("ls")["Jobs"]}
     assert listed[name] == "InProgress"
     trainyard.done("stop", name)
     eventually(lambda: trainyard.read("describe", name)["TrainingJobStatus"] == "Stopped")
@@ -137,7 +137,7 @@ def test_a_hog_is_ended_by_the_watchdog_and_reported(trainyard: CommandLine) -> 
 
 
 def test_the_machine_is_described_as_it_is_for_this_user(trainyard: CommandLine) -> None:
-    told = {row["name"]: row["ok"] for row in trainyard.read("doctor")["machine"]}
+    told = {row["Name"]: row["Ok"] for row in trainyard.read("doctor")["Machine"]}
     if os.geteuid() == 0:  # or this user may have been given groups of its own
         assert not told["cgroups"]
-    assert all(row["ok"] for row in trainyard.read("doctor")["home"])
+    assert all(row["Ok"] for row in trainyard.read("doctor")["Home"])

@@ -32,6 +32,8 @@ import hashlib, json, os, pathlib, shutil
 
 for name in sorted(os.listdir("/opt/ml/input/data")):
     root = pathlib.Path("/opt/ml/input/data", name)
+    if not root.is_dir():  # the manifest of a channel
+        continue
     files = sorted(path for path in root.rglob("*") if path.is_file())
     digests = {str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
     print(name, json.dumps(digests), flush=True)
@@ -203,6 +205,14 @@ def test_a_whole_job_reads_its_channels_and_stores_its_results(owner: Trainee) -
     assert owner.archive("out/whole/output/output.tar.gz") == {"notes-algo-1": b"notes"}
     stored = owner.user.client("s3").get_object(Bucket=owner.bucket, Key="train/deep/er/large.bin")["Body"].read()
     assert stored == LARGE
+
+
+def test_results_without_compression_are_stored_one_by_one(owner: Trainee, remote: Remote) -> None:
+    remote.faulty.on("PUT", "/out/plain/output/model/weights", [Refuse(503, "SlowDown"), Reset()])
+    output = {"S3OutputPath": "s3://data/out", "CompressionType": "NONE"}
+    told = owner.run("plain", READS, InputDataConfig=[channel("train", "train/")], OutputDataConfig=output)
+    assert told["TrainingJobStatus"] == "Completed", told.get("FailureReason")
+    assert owner.keys("out/plain/") == ["out/plain/output/model/weights-algo-1", "out/plain/output/output/notes-algo-1"]
 
 
 def test_three_instances_have_the_whole_of_one_channel_and_a_third_of_another(owner: Trainee) -> None:

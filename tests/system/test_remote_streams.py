@@ -40,7 +40,7 @@ def digests(folder):
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 data = pathlib.Path("/opt/ml/input/data")
-print(json.dumps({folder.name: digests(folder) for folder in sorted(data.iterdir())}))
+print(json.dumps({folder.name: digests(folder) for folder in sorted(data.iterdir()) if folder.is_dir()}))
 """
 READ_AT_RANDOM = """
 import hashlib, os, pathlib, random

@@ -276,7 +276,7 @@ def test_the_command_interrupts_a_running_spot_job_and_shows_it(
     assert statuses(told).count("Interrupted") == 1
     assert told["TrainingJobStatus"] == "Completed", told.get("FailureReason")
     shown = command(yard, tmp_path, "describe", "played").stdout
-    assert re.search(rf"interrupted: {yard.credentials.user} interrupted it\. Resumed after \d+\.\d s\.", shown), shown
+    assert re.search(rf"interrupted: {yard.credentials.user} interrupted it\. Resumed after \d+\.\d+ s\.", shown), shown
     late = command(yard, tmp_path, "interrupt", "played")
     assert late.returncode != 0
     assert "is Completed" in late.stderr
@@ -383,6 +383,6 @@ def test_an_interrupted_job_outlives_a_kill_of_the_yard(tmp_path: Path) -> None:
 
 def test_run_starts_spot_jobs_and_tells_what_that_saved(yard: RunningYard, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import time\ntime.sleep(3)\nprint('trained', flush=True)\n")
-    done = command(yard, tmp_path, "run", "--use_spot_instances", "--it", "ml.m5.large", "train.py")
+    done = command(yard, tmp_path, "run", "--use-spot-instances", "--it", "ml.m5.large", "train.py")
     assert done.returncode == 0, done.stderr
     assert re.search(r"Spot saved [5-9]\d%\.", done.stdout + done.stderr), done.stdout + done.stderr

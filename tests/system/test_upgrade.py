@@ -11,10 +11,9 @@ import sys
 import tarfile
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -23,7 +22,7 @@ from tests.system.trainees import ENDED, Trainee
 from tests.system.tuners import Tuner, objectives_of
 from tests.system.yards import trainee_of
 from trainyard.testing.eventually import eventually
-from trainyard.testing.yard import RunningYard, start_yard
+from trainyard.testing.yard import RunningYard, port_to_keep, start_yard
 
 # The last commit before state and priority became columns of the records and the packages got their present names.
 EARLIER_RELEASE = "a622ce1466fa7b2841b7a3d26c29b198a037fc4e"
@@ -74,13 +73,11 @@ class OldHome:
     folder: Path
     environment: dict[str, str]
     earlier_source: Path
-    port: int = 0
+    # Running jobs know the yard by its address, so every start must have the same one.
+    port: int = field(default_factory=port_to_keep)
 
     def start_earlier(self) -> RunningYard:
-        yard = start_yard(self.folder, environment=self._earlier_environment())
-        # Running jobs know the yard by its address, so the next start must have the same one.
-        self.port = urlsplit(yard.http).port or 0
-        return yard
+        return start_yard(self.folder, environment=self._earlier_environment(), port=self.port)
 
     def start_current(self) -> RunningYard:
         return start_yard(self.folder, environment=self.environment, port=self.port)

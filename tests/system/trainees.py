@@ -13,6 +13,8 @@ from trainyard.testing.eventually import eventually
 GROUP = "/aws/sagemaker/TrainingJobs"
 IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.6-cpu-py312"
 ENDED = ("Completed", "Failed", "Stopped")
+# Of a job that runs until a test stops it or its yard ends, however slow the machine is.
+UNTIL_STOPPED = {"StoppingCondition": {"MaxRuntimeInSeconds": 86_400}}
 
 
 @dataclass(frozen=True)
