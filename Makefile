@@ -46,7 +46,7 @@ mutants: $(INSTALLED) ## Plant small faults in the core, and say which of them n
 	$(BIN)/python -m scripts.mutants --sample $(MUTANTS) --workers $(WORKERS) $(AREAS)
 
 # What yards promise of jobs. Those of spot jobs have a cluster with room for one.
-BARS := training channels pipes checkpoints distributed debugger tuning training_rules
+BARS := training channels pipes checkpoints distributed debugger tuning training_rules profiled_jobs profiler
 ray: $(INSTALLED) packages ## Run the tests of whole jobs again, on a Ray cluster of pretended machines.
 	$(BIN)/python -m tests.ray_cluster 3 4 $(PYTEST) $(BARS:%=tests/system/test_%.py)
 	$(BIN)/python -m tests.ray_cluster 1 1 $(PYTEST) tests/system/test_spot.py
@@ -55,6 +55,7 @@ bench: $(INSTALLED) ## Measure the yard beside moto, bare Python and Ray, each w
 	$(BIN)/python -m benchmarks.s3_front
 	$(BIN)/python -m benchmarks.start
 	$(BIN)/python -m benchmarks.start_latency
+	$(BIN)/python -m benchmarks.cli_latency
 	$(BIN)/python -m benchmarks.short_jobs
 	$(BIN)/python -m benchmarks.tuning_throughput
 	$(BIN)/python -m benchmarks.file_channel
@@ -65,9 +66,17 @@ bench: $(INSTALLED) ## Measure the yard beside moto, bare Python and Ray, each w
 	$(BIN)/python -m benchmarks.tensor_reading
 	$(BIN)/python -m benchmarks.log_flood
 	$(BIN)/python -m benchmarks.list_jobs
+	$(BIN)/python -m benchmarks.dashboard
+	$(BIN)/python -m benchmarks.dashboard_peers
 	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.cluster
 	$(BIN)/python -m benchmarks.hook_overhead
+	$(BIN)/python -m benchmarks.step_timer
+	$(BIN)/python -m benchmarks.sampler
+	$(BIN)/python -m benchmarks.trace_tables
+	$(BIN)/python -m benchmarks.trace_timeline
+	$(BIN)/python -m benchmarks.profiler_report
+	$(BIN)/python -m benchmarks.profile_evaluation
 	$(BIN)/python -m benchmarks.tuning
 	$(BIN)/python -m benchmarks.tuning.early_stopping
 	$(BIN)/python -m benchmarks.tuning.warm_start

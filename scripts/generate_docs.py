@@ -6,7 +6,7 @@ A page has such a part between `<!-- generated: NAME -->` and `<!-- end -->`; th
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from functools import partial
 from importlib import import_module
@@ -19,8 +19,11 @@ from botocore.loaders import Loader
 from trainyard.cli.main import COMMANDS, trainyard
 from trainyard.foundation.settings import setting_rows
 from trainyard.insight.rules.catalog import RULES
-from trainyard.insight.rules.contract import DebuggerRule, Parameter
+from trainyard.insight.rules.contract import Parameter
 from trainyard.insight.rules.parameters import Defaults, default_value, possible_values
+from trainyard.insight.rules.profiler.catalog import PROFILER_RULES
+from trainyard.insight.rules.profiler.patience import SCAN_INTERVAL
+from trainyard.insight.rules.profiler.profiler_report import ProfilerReport
 from trainyard.server.services.registry import MODULES, service
 from trainyard.server.settings import PREFIX, ServerSettings
 from trainyard.wire.models import OWN_MODELS
@@ -28,7 +31,8 @@ from trainyard.wire.models import OWN_MODELS
 # The public modules, in the order in which a user meets them.
 SDK_MODULES = (
     *("estimator", "pytorch", "tensorflow", "inputs", "instance_group", "session", "image_uris"),
-    *("tuner", "parameter", "analytics", "debugger", "trial", "hook", "data", "parameter_server", "exceptions"),
+    *("tuner", "parameter", "analytics", "profiler", "debugger", "trial", "hook", "data", "parameter_server"),
+    "exceptions",
 )
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -147,16 +151,25 @@ def _helps(parent: click.Context, name: str, *, level: int) -> Iterator[str]:
 
 def sdk() -> str:
     """Return the public modules of the SDK, with the docstring and the arguments of every public name."""
-    return "\n\n".join(_sdk_module(name) for name in SDK_MODULES)
+    homes: dict[object, str] = {}
+    return "\n\n".join(_sdk_module(name, homes) for name in SDK_MODULES)
 
 
-def _sdk_module(name: str) -> str:
+def _sdk_module(name: str, homes: dict[object, str]) -> str:
+    """Return the page of a module. What one before it exports too is described there."""
     module = import_module(f"trainyard.{name}")
     parts = [f"## trainyard.{name}", _markdown(inspect.getdoc(module) or "")]
+    repeated: dict[str, list[str]] = {}
     for each in module.__all__:
         value = getattr(module, each)
-        if inspect.isclass(value) or inspect.isfunction(value):
+        if not inspect.isclass(value) and not inspect.isfunction(value):
+            continue
+        home = homes.setdefault(value, name)
+        if home == name:
             parts += _sdk_name(each, value, level=3)
+        else:
+            repeated.setdefault(home, []).append(f"`{each}`")
+    parts += [f"From [trainyard.{home}](#trainyard{home}): {', '.join(names)}." for home, names in repeated.items()]
     return "\n\n".join(parts)
 
 
@@ -216,14 +229,21 @@ def rules() -> str:
     return "\n".join(f"- [{name}](rules/{name}.md): {_remark(rule)[2:]}" for name, rule in sorted(RULES.items()))
 
 
-def _parameters(rule: type[DebuggerRule]) -> str:
+def _parameters(parameters: Iterable[Parameter]) -> str:
     header = "| parameter | AWS default | advised | values | meaning |\n|---|---|---|---|---|"
     lines = [
         f"| `{each.name}` | {_default(each, Defaults.AWS)} | {_default(each, Defaults.ADVISED)} | "
         f"{possible_values(each)} | {each.help} |"
-        for each in rule.parameters
+        for each in parameters
     ]
     return "\n".join([header, *lines])
+
+
+def _report_parameters() -> str:
+    """Return the parameters of a profiler report, by rule; `_parameters` would list each with its meaning again."""
+    return "\n".join(
+        f"- `{name}_…`: {', '.join(f'`{each.name}`' for each in found)}" for name, found in _PROFILER_PARAMETERS.items()
+    )
 
 
 def _default(parameter: Parameter, defaults: Defaults) -> str:
@@ -236,6 +256,13 @@ def _default(parameter: Parameter, defaults: Defaults) -> str:
     return f"`{text}`"
 
 
+# Without those of ProfilerReport, which are these, and without the one that all rules have.
+_PROFILER_PARAMETERS = {
+    name: found
+    for name, rule in PROFILER_RULES.items()
+    if rule is not ProfilerReport and (found := [each for each in rule.parameters if each is not SCAN_INTERVAL])
+}
+
 GENERATORS: dict[str, Callable[[], str]] = {
     "settings": settings,
     "operations": operations,
@@ -243,7 +270,9 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "commands": commands,
     "sdk": sdk,
     "rules": rules,
-    **{f"parameters_{name}": partial(_parameters, rule) for name, rule in RULES.items() if rule.parameters},
+    **{f"parameters_{name}": partial(_parameters, rule.parameters) for name, rule in RULES.items() if rule.parameters},
+    **{f"profiler_parameters_{name}": partial(_parameters, found) for name, found in _PROFILER_PARAMETERS.items()},
+    "profiler_parameters_ProfilerReport": _report_parameters,
 }
 
 

@@ -43,7 +43,7 @@ def main(model: str, watching: str, device: str, rounds: int, steps: int, folder
         "wall": {name: [wall / steps for wall, _ in blocks] for name, blocks in seconds.items()},
         "cpu": {name: [cpu / steps for _, cpu in blocks] for name, blocks in seconds.items()},
         "bytes_per_step": (_size(folder) - size_before) / (rounds * steps),
-        "dropped": _dropped(folder),
+        "dropped": _count_dropped(folder),
     }
     print(json.dumps(told))
 
@@ -67,7 +67,7 @@ def _size(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
-def _dropped(folder: Path) -> int:
+def _count_dropped(folder: Path) -> int:
     manifests = [json.loads(file.read_text()) for file in folder.rglob("*manifest.json")]
     return sum(int(manifest.get("dropped", 0)) for manifest in manifests)
 

@@ -27,8 +27,8 @@ PARTS: dict[str, set[str]] = {
     PRIVATE_SDK: {SDK, "wire", "objects", "insight", "formats", "foundation"},
     "amazon": {SDK},  # the SDK's names at the paths of the sagemaker SDK
     "parameter_server": {"instance.parameter_server"},  # the public name for scripts of what lives there
-    "hook": {"instance.hook", "formats"},  # another
-    "cli": {SDK, PRIVATE_SDK, "engines.probe", "wire", "foundation"},
+    "hook": {"instance.hook", "formats", "foundation"},  # another
+    "cli": {SDK, PRIVATE_SDK, "engines.probe", "engines.catalog", "wire", "foundation"},
     "server": {"engines", "insight", "wire", "objects", "link", "formats", "foundation"},
     "server.control": {
         *("server.channel_contents", "server.gateways", "server.identity", "server.jobs", "server.log_streams"),
@@ -60,37 +60,56 @@ SEAMS: dict[str, set[str]] = {
     "sqlalchemy": {"server.records"},
     "alembic": {"server.records"},
     "psycopg": {"server.records"},
+    # Run by the Python of a user, who has them.
+    "boto3": {"cli.yard.sdk_trial"},
+    "sagemaker": {"cli.yard.sdk_trial"},
     "obstore": {"objects"},
     "awscrt": {"objects.checksums", "formats.crc32c"},
     "uvicorn": {"server.http.listeners", "server.http.connections"},
     "httptools": {"server.http.connections"},
-    "cryptography": {"server.http.certificates"},
+    "starlette": {"server.dashboard"},
+    "jinja2": {"server.dashboard"},
+    "markupsafe": {"server.dashboard"},  # which comes with Jinja2
+    "cryptography": {"server.http.certificates", "objects.encryption.cipher"},
     "click": {"cli"},
+    "rich": {"cli.terminal"},
     "scipy": {"insight.tuning"},
     "ray": {"engines.ray"},
     "torch": {"instance", "data", "_sdk.resume_drill.tensors"},
     "triton": {"instance.hook.statistics"},  # which comes with torch where there is a GPU
     "numpy": {
         "formats.tensors",
+        "formats.profiles.hardware_reader",
+        "formats.profiles.step_reader",
+        "formats.profiles.traces",
         "insight",
         "instance",
         "testing",
         "trial",
+        "_sdk.profiling.charts",
         "_sdk.tuning.charts",
         "_sdk.resume_drill.tensors",
     },
-    "pyarrow": {"formats.tensors.trials.statistics_table"},
+    "msgspec": {"formats.profiles.traces"},
+    "pyarrow": {"formats.tensors.trials.statistics_table", "server.parquet_process"},
     "polars": {"formats.tensors.trials.statistics_table"},
-    "pandas": {"analytics"},
-    "bokeh": {"_sdk.tuning.charts"},
+    "pandas": {"analytics", "_sdk.profiling.frames", "_sdk.profiling.frame_analysis"},
+    "bokeh": {"_sdk.tuning.charts", "_sdk.training.metric_charts", "_sdk.profiling.charts"},
+    "cloudpickle": {"_sdk.remote"},
     "tensorflow": {"instance.compat"},
     "jax": {"instance.hook.jax"},
     "keras": {"instance.hook.keras"},
-    "xgboost": {"instance.hook.xgboost", "instance.compat.smdebug.xgboost"},
+    "xgboost": {
+        "instance.hook.xgboost",
+        "instance.hook.profiling.xgboost_timer",
+        "instance.compat.smdebug.xgboost",
+    },
     "sagemaker_tensorflow": {"instance.compat"},  # the stand-in itself
     "trainyard_deferral": {"instance.compat"},  # ours, imported by that name
     "trainyard_ranks": {"instance.compat"},  # ours too
     "trainyard_connection": {"instance.compat"},  # and this
+    "pynvml": {"instance.agent.watch.hardware.nvml"},
+    "nvidia-ml-py": set(),  # imported as pynvml
     "uv": set(),  # a program that instance/agent/program/installation.py runs
 }
 

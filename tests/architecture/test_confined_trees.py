@@ -19,6 +19,7 @@ OTHERS = ("trainyard.engines.cluster.folder_tar", "trainyard.instance.warm.frame
 
 FRESH = "it fills a folder that the agent has just made, before any code of the job runs"
 OWN = "its files lie in folders of the yard, which no program sees"
+KERNEL = "it reads files of the kernel, which has no links of programs there"
 SYSTEM = "it reads what the system and the environments of the yard's owner have"
 
 ELSEWHERE = {
@@ -28,6 +29,12 @@ ELSEWHERE = {
     "data.downloads": OWN,  # or in a folder that its caller has opened, before any code of the job runs
     "data.pipe_feed": OWN,
     "watch.hangs": OWN,
+    "watch.hardware.control_groups": KERNEL,
+    "watch.hardware.gpu_readings": "it opens a file that is no link and belongs to the yard's user",
+    "watch.hardware.job": KERNEL,
+    "watch.hardware.kernel_files": KERNEL,
+    "watch.hardware.machine": KERNEL,
+    "watch.hardware.processes": KERNEL,
     "program.image_environment": SYSTEM,
     "program.installer": "it runs in the sandbox, with no more rights than the job",
     "program.interfaces": SYSTEM,
@@ -39,6 +46,8 @@ ELSEWHERE = {
     "data.remote_files.server": OWN,
     "data.remote_files.session": SYSTEM,
     "siblings": OWN,
+    "program.package_indexes": SYSTEM,
+    "program.writable_environment": SYSTEM,
 }
 
 # Single calls of modules that otherwise follow the rule.
@@ -50,7 +59,6 @@ ALLOWED = {
     ("program.container_training", "Path.readlink"): "of a descriptor",
     ("watch.disk", "Path.iterdir"): "of /proc",
     ("watch.disk", "Path.stat"): "of /proc, where it tells of what a process has open",
-    ("program.index_proxy", "shutil.copyfileobj"): "from one connection to another",
     ("program.environment", "os.access"): "of the system and of the job's environment",
     ("program.installation", "Path.is_file"): "settings of the installers, of the system",
     ("program.installation", "Path.read_bytes"): "of this package",
@@ -68,6 +76,10 @@ ALLOWED = {
     ("results.result_storage", "Path.is_dir"): "the ml folder itself, which no program can replace",
     ("watch.debugger_files", "shutil.copyfileobj"): "from one open file to another",
     ("watch.stacks", "Path.read_text"): "of /proc",
+    ("watch.step_times", "Path.mkdir"): "copies, in the folder of the instance",
+    ("watch.step_times", "Path.open"): "copies, in the folder of the instance",
+    ("watch.step_times", "Path.replace"): "copies, in the folder of the instance",
+    ("watch.step_times", "Path.write_bytes"): "copies, in the folder of the instance",
     ("folder_tar", "Path.mkdir"): "a new folder of the yard",
 }
 

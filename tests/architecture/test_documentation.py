@@ -14,6 +14,7 @@ PAGES = sorted(DOCS.rglob("*.md"))
 
 _GENERATED = re.compile(r"<!-- generated: (\w+) -->")
 _LINK = re.compile(r"\]\((?!https?://)([^)#]+)(?:#[^)]*)?\)")
+_PICTURE = re.compile(r'src(?:set)?="(?!https?://)([^"]+)"')
 
 
 def pages_with(pattern: re.Pattern[str]) -> list[Path]:
@@ -49,7 +50,12 @@ def test_every_command_is_documented() -> None:
 
 
 def test_every_link_to_a_file_leads_somewhere() -> None:
-    links = [(page, target) for page in pages_with(_LINK) for target in _LINK.findall(page.read_text())]
+    links = [
+        (page, target)
+        for pattern in (_LINK, _PICTURE)
+        for page in pages_with(pattern)
+        for target in pattern.findall(page.read_text())
+    ]
     assert links
     broken = [(page, target) for page, target in links if not (page.parent / target).exists()]
     assert [f"{page.relative_to(DOCS.parent)} links to {target}" for page, target in broken] == []
