@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 RUN = frozenset({"python", "console", "bash"})
-NOT_RUN = frozenset({"text", "toml", "json", "make"})
+NOT_RUN = frozenset({"text", "toml", "json", "make", "html"})
 
 _FENCE = re.compile(
     r"(?:<!-- (?P<remark>[^\n]*?) -->\n+)?^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE

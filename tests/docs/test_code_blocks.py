@@ -1,18 +1,17 @@
 """Runs every code block in README.md and docs/ as a reader would: page by page, in one shell, from top to bottom.
 
 A page that needs a yard starts it, or says `<!-- with a running yard -->` in its first lines. A block that cannot be
-run has `<!-- not run: reason -->` before it.
+run has `<!-- not run: reason -->` before it. test_transcripts.py runs the pages that are typed on a terminal.
 """
 
-import os
-import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from scripts.transcript import MARK
 from tests.docs.blocks import NOT_RUN, RUN, Block, Step, blocks, is_printed, outcomes, script, steps
+from tests.docs.shells import shell_environment
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGES = {
@@ -32,7 +31,7 @@ DOWN = "if trainyard status > /dev/null 2>&1; then trainyard down; fi"
     [
         pytest.param(page, id=name, marks=[pytest.mark.slow] * (name in LONG))
         for name, page in PAGES.items()
-        if any(block.is_run for block in blocks(page))
+        if any(block.is_run for block in blocks(page)) and MARK not in page.read_text()
     ],
 )
 def test_the_blocks_of_a_page_do_what_it_says(page: Path, tmp_path: Path) -> None:
@@ -58,16 +57,9 @@ def _is_settled(block: Block) -> bool:
 
 
 def _run_in_shell(text: str, folder: Path) -> "subprocess.CompletedProcess[str]":
-    """Run a script with its own home folder, yard and ports, and without the AWS settings of this machine."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TRAINYARD_"))}
-    environment = kept | {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "HOME": str(folder),
-        "TRAINYARD_SERVER_PORT": str(_free_port()),
-    }
     return subprocess.run(
         ["bash", "-c", text],
-        env=environment,
+        env=shell_environment(folder),
         cwd=folder,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -75,16 +67,3 @@ def _run_in_shell(text: str, folder: Path) -> "subprocess.CompletedProcess[str]"
         timeout=TIMEOUT_S,
         check=False,
     )
-
-
-def _free_port() -> int:
-    """Return a free port whose successor is free too, for https."""
-    while True:
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = int(first.getsockname()[1])
-            try:
-                second.bind(("127.0.0.1", port + 1))
-            except OSError:
-                continue
-            return port

@@ -34,7 +34,7 @@ def test_the_demo_trains_and_ends_with_a_model_that_is_there() -> None:
         [sys.executable, "-m", "examples.demo"], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stdout + run.stderr
-    lines = ("epoch  6 loss=", "is Completed", "accuracy        6", "RuntimeError: split_size", "is Failed")
+    lines = ("epoch  6 loss=", "is Completed", "accuracy       6", "RuntimeError: split_size", "is Failed")
     for line in lines:
         assert line in run.stdout
     model = REPOSITORY / run.stdout.split()[-1]
