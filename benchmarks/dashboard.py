@@ -183,12 +183,18 @@ def _measure_pages(browser: Browser, folder: Path, arguments: argparse.Namespace
         jobs.finish(log)
     fill_yard(home, arguments.jobs, seed=seed)
     with open_jobs(home.root, python=Path(sys.executable)) as jobs:
-        live = _start(jobs, "moments")
+        live, lines = _start(jobs, "moments"), _start(jobs, "ten_lines")
         yield _list_paint(browser, jobs.yard, arguments.jobs, arguments.rounds)
-        yield from _open_pages(browser, jobs.yard, {"list": "/-/jobs", "job": f"/-/training/{live}"}, arguments.seconds)
+        pages = {
+            "list": "/-/jobs",
+            "job": f"/-/training/{live}",
+            "log of ten lines a second": f"/-/training/{lines}/logs",
+        }
+        yield from _open_pages(browser, jobs.yard, pages, arguments.seconds)
         yield from _log_figures(browser, jobs.yard, log, arguments.rounds)
         yield _ages(browser, jobs.yard, live, arguments.rounds)
-        jobs.client.call("sagemaker", "StopTrainingJob", TrainingJobName=live)
+        for name in (live, lines):
+            jobs.client.call("sagemaker", "StopTrainingJob", TrainingJobName=name)
 
 
 def _start(jobs: Jobs, script: str) -> str:
@@ -261,10 +267,10 @@ def _cpu_share(yard: RunningYard, seconds: float) -> float:
 
 
 def _print(figures: Sequence[Figure]) -> None:
-    print(f"\n{'median':52}{'':>12}   goal")
+    print(f"\n{'median':60}{'':>12}   goal")
     for each in figures:
         goal = "" if each.goal is None else f"{'at least' if each.is_more_better else 'at most'} {each.goal:g}"
-        print(f"{each.name:52}{each.median:>12.4g} {each.unit:12} {goal}{'   missed' if each.is_missed else ''}")
+        print(f"{each.name:60}{each.median:>12.4g} {each.unit:12} {goal}{'   missed' if each.is_missed else ''}")
 
 
 if __name__ == "__main__":

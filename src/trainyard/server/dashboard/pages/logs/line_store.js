@@ -48,6 +48,22 @@ export class LineStore {
     }
   }
 
+  /**
+   * Take new lines that came without being asked for. Those that do not continue a block are fetched if they are shown.
+   * @param {object[]} lines the last ones of the log, in their order @param {number} total of the log with them
+   */
+  append(lines, total) {
+    for (const line of lines) {
+      const number = Math.floor((line.place - 1) / BLOCK);
+      const index = (line.place - 1) % BLOCK;
+      const block = this.blocks.get(number) ?? { lines: [], abort: null };
+      if (block.abort || block.lines.length < index) continue;
+      block.lines = [...block.lines.slice(0, index), line];
+      block.total = total;
+      this.touch(number, block);
+    }
+  }
+
   /** Whether the log has grown where a block ends. */
   isStale(block, number) {
     return block.total < this.total && (block.lines.length < BLOCK || block.lines.at(-1)?.open) && number * BLOCK < this.total;
@@ -63,7 +79,7 @@ export class LineStore {
       if (this.blocks.get(number) !== block) return;
       block.lines = [...kept, ...answer.lines];
       block.abort = null;
-      block.total = Math.max(this.total, answer.total);
+      block.total = answer.total;
       // Very long lines come in several answers.
       if (number * BLOCK + block.lines.length < Math.min(answer.total, (number + 1) * BLOCK)) await this.fetchRest(number, block);
       this.onChange();

@@ -140,6 +140,8 @@ function showExtent(next) {
     scroller.redraw();
     search.start(pattern());
   }
+  // Lines that come with their number have no matches marked.
+  if (next.lines && !state.find) store.append(next.lines, extent.total);
   store.total = extent.total;
   showSources();
   part("empty").hidden = extent.total > 0;

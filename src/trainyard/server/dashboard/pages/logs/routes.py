@@ -12,7 +12,9 @@ from trainyard.server.dashboard.job_frame import JobFrame, load_training_job, re
 from trainyard.server.services.contract import Shape
 
 # How often a growing log is looked at: soon again after something came, and ever less while nothing does.
-_MIN_WAIT_S, _MAX_WAIT_S = 0.25, 1.0
+_MIN_WAIT_S, _MAX_WAIT_S = 0.4, 1.0
+# New lines that come with the news of them. Nobody reads more at once, and the page asks for those that it shows.
+_SENT_LINES = 50
 _DOWNLOADED_LINES = 5000
 # A traceback is at most this long before the line with its exception.
 _TRACEBACK_LINES = 500
@@ -207,16 +209,19 @@ async def _traceback_before(visit: Visit, asked: Shape, line: Shape) -> int:
 
 
 async def _follow(visit: Visit, asked: Shape) -> Events:
-    """Say how long the log is whenever that changes, until it cannot grow any more."""
+    """Say how long the log is whenever that changes, with a few new lines, until it cannot grow any more."""
     known: dict[str, Any] | None = None
     wait = _MIN_WAIT_S
     while True:
-        answer = await visit.api.call("trainyard", "ReadLog", asked | {"LineCount": 0})
+        # The last known line may have had no end.
+        new = {"FromLine": max(1, known["total"]), "LineCount": _SENT_LINES} if known else {"LineCount": 0}
+        answer = await visit.api.call("trainyard", "ReadLog", asked | new)
         extent = _extent(answer)
-        if known is None or (extent["attempt"], extent["growing"]) != (known["attempt"], known["growing"]):
+        is_other = known is None or extent["attempt"] != known["attempt"]
+        if known is None or is_other or extent["growing"] != known["growing"]:
             yield ServerEvent("facts", _facts(await load_training_job(visit)))
         if extent != known:
-            yield ServerEvent("extent", extent)
+            yield ServerEvent("extent", extent | ({} if is_other else _new_lines(answer, extent)))
             known, wait = extent, _MIN_WAIT_S
         elif extent["counted"] == extent["bytes"]:
             wait = min(_MAX_WAIT_S, wait * 1.3)
@@ -224,6 +229,13 @@ async def _follow(visit: Visit, asked: Shape) -> Events:
             yield ServerEvent("end", {})
             return
         await asyncio.sleep(wait)
+
+
+def _new_lines(answer: Shape, extent: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the new lines, if they are few and of one instance: of several, late lines come before known ones."""
+    lines = answer["Lines"]
+    is_all = bool(lines) and lines[-1]["Place"] == extent["total"] and len(extent["instances"]) == 1
+    return {"lines": [_line(each) for each in lines]} if is_all else {}
 
 
 async def _merged_text(visit: Visit, asked: Shape) -> AsyncGenerator[bytes, None]:
