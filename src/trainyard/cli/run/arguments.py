@@ -5,7 +5,9 @@ Some flags take several words. These are joined into one JSON word before click 
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import takewhile
 from typing import Any
 
@@ -33,11 +35,34 @@ class InputArgument:
 class RunCommand(CommandWithExamples):
     """A command with hyperparameters after `--`, and with options that take several words."""
 
+    # Only to refuse them in other words than click's.
+    allow_extra_args = True
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         cut = args.index("--") if "--" in args else len(args)
         # A shell that completes a command line passes one that is not finished.
         ctx.meta[HYPERPARAMETERS] = {} if ctx.resilient_parsing else hyperparameters(args[cut + 1 :])
-        return super().parse_args(ctx, list(join_words(args[:cut])))
+        with explain_unknown_option(ctx):
+            surplus = super().parse_args(ctx, list(join_words(args[:cut])))
+        if surplus and not ctx.resilient_parsing:
+            has_input = any(kebab_case(word) in _INPUTS for word in args[:cut])
+            raise click.UsageError(_surplus_text(ctx, surplus[0], has_input=has_input), ctx)
+        return surplus
+
+
+@contextmanager
+def explain_unknown_option(ctx: click.Context) -> Iterator[None]:
+    """Say where the options of a script belong: most unknown options are hyperparameters before the `--`."""
+    try:
+        yield
+    except click.NoSuchOption as error:
+        near = get_close_matches(error.option_name, error.possibilities or (), 1, cutoff=0.75)
+        meant = f' Did you mean "{near[0]}"?' if near else ""
+        raise click.UsageError(
+            f'There is no option "{error.option_name}".{meant} Options of the script follow two dashes: '
+            f"{ctx.command_path} SCRIPT -- {error.option_name} VALUE",
+            ctx,
+        ) from error
 
 
 HYPERPARAMETERS = "trainyard.hyperparameters"
@@ -82,6 +107,15 @@ def words_of(value: str) -> list[str]:
     """Return the words that were joined into one."""
     words: list[str] = json.loads(value)
     return words
+
+
+def _surplus_text(ctx: click.Context, word: str, *, has_input: bool) -> str:
+    modes, distributions = ", ".join(MODES), " and ".join(DISTRIBUTIONS)
+    about_inputs = f" The modes of inputs are {modes}, their distributions {distributions}." if has_input else ""
+    return (
+        f'"{word}" is one argument too many: the script is "{ctx.params.get("script")}".{about_inputs} Arguments of '
+        "the script follow two dashes, as --NAME VALUE."
+    )
 
 
 def _input(channel: str, words: Sequence[str]) -> InputArgument:

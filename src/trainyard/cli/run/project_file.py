@@ -9,14 +9,15 @@ from typing import Any
 
 import click
 
-from trainyard.cli.run.arguments import HYPERPARAMETERS, RunCommand, join_words
+from trainyard.cli.run.arguments import HYPERPARAMETERS, RunCommand, explain_unknown_option, join_words
 
 FILE_NAME = "trainyard.toml"
 
 _TABLE, _HYPERPARAMETERS = "run", "hyperparameters"
 _PROJECT = "trainyard.project"
-# The yard belongs to the user, not to the project: nobody's project may send data to a yard of its choice.
-_NOT_IN_FILES = frozenset({"folder", "endpoint"})
+# The yard belongs to the user, not to the project: nobody's project may send data to a yard of its choice. The names of
+# the options, and of their parameters.
+_YARD_OPTIONS = {"home": "folder", "endpoint": "endpoint", "profile": "profile"}
 # Parameters whose values are words joined into one.
 _WORDS, _REPEATED_WORDS = frozenset({"dependencies", "input_path"}), frozenset({"iis"})
 # Parameters that can be tables, of which each entry is a pair.
@@ -40,7 +41,7 @@ class ProjectRunCommand(RunCommand):
     """A command that takes the options of a project file as its defaults."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        with click.core.augment_usage_errors(ctx):
+        with click.core.augment_usage_errors(ctx), explain_unknown_option(ctx):
             path = None if ctx.resilient_parsing else self._find_file(ctx, args)
             project = read_project_file(path, self, ctx) if path else None
         if project:
@@ -75,6 +76,10 @@ def read_project_file(path: Path, command: click.Command, ctx: click.Context) ->
     found: dict[str, Any] = {}
     keys: dict[str, str] = {}
     for key, value in table.items():
+        if key in _YARD_OPTIONS:
+            raise click.UsageError(
+                f"{path}: a project cannot choose the yard of its users; give --{key} on the command line."
+            )
         parameter = parameters.get(_normal(key))
         if parameter is None:
             raise click.UsageError(f'{path}: `trainyard run` has no option "{key}".{_nearest(key, parameters)}')
@@ -130,7 +135,7 @@ def _parameters(command: click.Command) -> dict[str, click.Parameter]:
     """Return the parameters by all their names, in one spelling."""
     found: dict[str, click.Parameter] = {}
     for parameter in command.params:
-        if parameter.name not in _NOT_IN_FILES:
+        if parameter.name not in _YARD_OPTIONS.values():
             names = [option.lstrip("-") for option in parameter.opts if option.startswith("--")]
             found |= {_normal(name): parameter for name in (*names, parameter.name or "")}
     return found

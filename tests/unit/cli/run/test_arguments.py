@@ -89,6 +89,23 @@ def test_a_script_may_follow_an_input() -> None:
     assert words_of(context.params["input_path"]) == ["data"]
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--lr", "0.1"], r'no option "--lr"\. Options of the script follow two dashes: run SCRIPT -- --lr VALUE'),
+        (["--epochs=3"], r'no option "--epochs"\. Options'),
+        (["--instance-tpe", "x"], r'Did you mean "--instance-type"\?'),
+        (
+            ["-i", "data", "Fast"],
+            r'"Fast" is one argument too many: the script is "train\.py"\. The modes of inputs are File, ',
+        ),
+    ],
+)
+def test_a_word_with_no_place_is_refused_with_the_place_of_those_of_the_script(words: list[str], message: str) -> None:
+    with pytest.raises(click.UsageError, match=message):
+        parsed("train.py", *words)
+
+
 def test_dependencies_are_all_words_up_to_the_next_flag() -> None:
     context = parsed("train.py", "--dependencies", "a", "b", "--ic", "2")
     assert words_of(context.params["dependencies"]) == ["a", "b"]

@@ -102,8 +102,9 @@ def test_tables_and_lists_are_options_with_several_values() -> None:
     ("text", "message"),
     [
         ("[run]\ninstance_typ = 'x'", 'has no option "instance_typ". Did you mean "instance-type"?'),
-        ("[run]\nhome = '/x'", 'has no option "home".'),
-        ("[run]\nendpoint = 'http://x'", 'has no option "endpoint".'),
+        ("[run]\nhome = '/x'", "a project cannot choose the yard of its users; give --home"),
+        ("[run]\nendpoint = 'http://x'", "a project cannot choose the yard of its users; give --endpoint"),
+        ("[run]\nprofile = 'lab'", "a project cannot choose the yard of its users; give --profile"),
         ("[run]\nic = 'two'", "trainyard.toml: ic must be a number."),
         ("[run]\nic = 0", "trainyard.toml: ic: 0 is not in the range x>=1."),
         ("[run]\nframework-version = 2.10", "framework-version must be a text in quotes."),
