@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from trainyard.engines.images import installed_version
+
 _NAMESPACE_PROBE = Path(__file__).with_name("namespace_probe.py")
 _PROBE_TIMEOUT_S = 20
 _PROGRAM_TIMEOUT_S = 10
@@ -79,9 +81,8 @@ def probe_machine(folder: Path) -> Iterator[Capability]:
 def probe_frameworks() -> Iterator[Capability]:
     """Yield which frameworks the Python of this process has: that of the yard, in which jobs run by default."""
     for package in FRAMEWORK_PACKAGES:
-        try:
-            version = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
+        version = installed_version(package)
+        if version is None:
             how = f"`{sys.executable} -m pip install {package}` brings it."
             yield Capability(package, ok=False, detail="not installed", consequence=how)
         else:

@@ -57,6 +57,10 @@ class PackageDownloads:
         for path in self.surplus(limit_bytes, unused_s=unused_s):
             path.unlink(missing_ok=True)
 
+    def size_bytes(self) -> int:
+        """Return the size of all files."""
+        return sum(size for _, size, _ in self._files())
+
     def _file(self, digest: str) -> Path:
         assert _DIGEST.fullmatch(digest), "a digest of SHA-256"
         return self.environments / DOWNLOADS / digest

@@ -1,3 +1,4 @@
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -6,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trainyard.engines import namespace_probe, probe
-from trainyard.engines.probe import PROBES, Capability, measure_capacity, probe_machine
+from trainyard.engines.probe import PROBES, Capability, measure_capacity, probe_frameworks, probe_machine
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +28,12 @@ def test_the_answer_on_namespaces_is_that_of_the_kernel(capabilities: dict[str, 
     direct = subprocess.run(["unshare", "--user", "--map-root-user", "true"], capture_output=True, check=False)
 
     assert capabilities["user namespaces"].ok == (direct.returncode == 0)
+
+
+def test_a_framework_is_found_under_each_of_its_distributions() -> None:
+    # The project's own environment has xgboost-cpu.
+    found = {each.name: each for each in probe_frameworks()}
+    assert (found["xgboost"].ok, found["xgboost"].detail) == (True, importlib.metadata.version("xgboost-cpu"))
 
 
 def test_probing_leaves_nothing_behind(tmp_path: Path) -> None:

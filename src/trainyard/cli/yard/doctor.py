@@ -99,7 +99,7 @@ def _check_extra(name: str) -> dict[str, Any]:
     if missing:
         return _row(name, ok=False, detail=f"{missing} is not installed", consequence=f"{install_command(name)}")
     found = ", ".join(f"{module} {_version(module)}" for module in extra.modules)
-    return _row(name, ok=True, detail=found, consequence=f"{extra.purpose} works.")
+    return _row(name, ok=True, detail=found, consequence=f"{extra.purpose} is available.")
 
 
 def _version(module: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from trainyard.foundation.confined import tree_size
 from trainyard.link.environments import EnvironmentCache
+from trainyard.link.package_downloads import PackageDownloads
 from trainyard.objects.contract import CountsStorage
 from trainyard.server.jobs.training import KIND, job_of
 from trainyard.server.records.contract import Query, Resource
@@ -13,7 +14,7 @@ _PAGE = 100
 
 
 def describe_storage(call: Call, shape: Shape) -> Shape:  # noqa: ARG001 - the request has no members
-    """Describe the objects of each bucket, and the packages that jobs installed."""
+    """Describe the objects of each bucket, and the packages that jobs installed or downloaded."""
     objects, names = call.yard.objects, _user_names(call)
     uses = objects.bucket_uses(call.caller.scope) if isinstance(objects, CountsStorage) else ()
     return {
@@ -62,7 +63,8 @@ def _environments(call: Call, names: dict[str, str]) -> Iterator[Shape]:
         if (root / account).is_dir():
             cache = EnvironmentCache(root / account)
             entries = cache.entries()
-            size = sum(each.size_bytes for each in entries) + cache.cache_size()
+            downloads = PackageDownloads(root / account).size_bytes()
+            size = sum(each.size_bytes for each in entries) + cache.cache_size() + downloads
             yield {"UserName": user, "Environments": len(entries), "Bytes": size}
 
 

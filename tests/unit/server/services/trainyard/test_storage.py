@@ -1,8 +1,12 @@
+import hashlib
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from tests.unit.server.services.accounts import Accounts, As
 from tests.unit.server.services.sagemaker.requests import create
 from tests.unit.server.services.trainyard.test_quotas import keep
+from trainyard.link.package_downloads import PackageDownloads
 from trainyard.server.jobs.training import KIND
 from trainyard.server.records.contract import ResourceKey
 
@@ -27,6 +31,18 @@ def test_users_see_their_own_buckets_and_administrators_all(accounts: Accounts) 
 def test_an_empty_bucket_uses_nothing(accounts: Accounts, anna: As) -> None:
     anna("s3", "CreateBucket", Bucket="empty")
     assert buckets(anna)["empty"] == ("anna", 0)
+
+
+def test_what_jobs_downloaded_counts_among_their_packages(anna: As, tmp_path: Path) -> None:
+    content = b"a wheel"
+    with PackageDownloads(tmp_path / anna.account).writer(hashlib.sha256(content).hexdigest()) as writer:
+        writer.write(content)
+        writer.commit()
+    yard = replace(anna.yard, compute=replace(anna.yard.compute, environments=tmp_path))
+
+    found = replace(anna, yard=yard)("trainyard", "DescribeStorage")["Environments"]
+
+    assert found == [{"UserName": "anna", "Environments": 0, "Bytes": len(content)}]
 
 
 def test_the_files_of_jobs_are_measured(accounts: Accounts, anna: As) -> None:
