@@ -66,7 +66,7 @@ def _require_words(what: str, given: Any, known: Sequence[str]) -> None:
         raise InvalidRequest(f'{what} is {given!r}; it must be a dictionary, such as {{"{known[0]}": …}}.')
     unknown = sorted(map(str, set(given) - set(known)))
     if unknown:
-        raise InvalidRequest(f"{what} has {', '.join(unknown)}; it can have {', '.join(known)}.")
+        raise InvalidRequest(f'{what} has the unknown key "{unknown[0]}"; the keys are {", ".join(known)}.')
 
 
 def _in_smdistributed(given: dict[str, Any]) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from trainyard.cli.run.script import (
     estimator_of,
     inputs_of,
     quote_of,
+    require_accepted,
     require_usable_options,
     script_options,
     upload_inputs,
@@ -118,6 +119,7 @@ def _run(session: Session, options: RunOptions, hyperparameters: Mapping[str, An
     # Check the options before any data is uploaded.
     require_consistent(estimator, None)
     quote = quote_of(session.api, estimator)
+    require_accepted(session.api, estimator, inputs, quote)
     for line in plan_lines(estimator, inputs, hyperparameters=hyperparameters, quote=quote, shows_price=options.prices):
         say(line)
     with session.input_uploads() as uploads:

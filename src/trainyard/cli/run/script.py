@@ -20,14 +20,17 @@ from trainyard.cli.completion.values import complete_engines, complete_images, c
 from trainyard.cli.jobs.lookup import find_remote_access
 from trainyard.cli.run.arguments import InputArgument, instance_group, path_input, s3_input, words_of
 from trainyard.cli.terminal.console import say, select_home, size_text
+from trainyard.cli.terminal.failure import ExitCode, Failure
 from trainyard.cli.terminal.progress import transfer_bar
 from trainyard.engines.catalog import Catalog
 from trainyard.estimator import Framework
 from trainyard.foundation.errors import InvalidRequest
+from trainyard.foundation.locations import parse_s3_uri
 from trainyard.inputs import MODES, TrainingInput
 from trainyard.pytorch import PyTorch
 from trainyard.session import Session
 from trainyard.tensorflow import TensorFlow
+from trainyard.wire.client import CallFailed
 
 INSTANCE_TYPE = "ml.m5.large"
 # Of the estimator that runs any script, and of the image if --framework-version is given alone.
@@ -293,6 +296,9 @@ def _require_regular_expressions(options: ScriptOptions) -> None:
 
 
 def _require_consistent_flags(options: ScriptOptions) -> None:
+    for flag, location in (("model", options.model_uri), ("checkpoint-s3", options.checkpoint_s3_uri)):
+        if location and not location.startswith("s3://"):
+            raise click.UsageError(f'--{flag}-uri is "{location}"; write a location on S3, such as s3://bucket/prefix.')
     if options.max_wait_mins and not options.spot:
         raise click.UsageError("--max-wait-mins is only for spot jobs; add --use-spot-instances, or leave it out.")
     if options.max_wait_mins and options.max_wait_mins < options.max_run_mins:
@@ -369,6 +375,33 @@ def quote_of(api: Api, estimator: Framework) -> Mapping[str, Any]:
         Image=estimator.training_image_uri(),
         Tags=tags_of(estimator),
     )
+
+
+def require_accepted(api: Api, estimator: Framework, inputs: Sequence[InputArgument], quote: Mapping[str, Any]) -> None:
+    """Raise Failure for an image that the yard refuses, or a bucket that does not exist.
+
+    The creation of the job would refuse them too, but only after the plan was printed and the data was uploaded.
+    """
+    if obstacle := quote.get("ImageObstacle"):
+        raise Failure(obstacle)
+    locations: dict[str, str | None] = {f"the input {given.channel}": given.location for given in inputs}
+    locations |= {"--model-uri": estimator.model_uri, "--checkpoint-s3-uri": estimator.checkpoint_s3_uri}
+    for what, location in locations.items():
+        if location and location.startswith("s3://"):
+            _require_bucket(api, parse_s3_uri(location, account="").bucket.name, what=what)
+
+
+def _require_bucket(api: Api, bucket: str, *, what: str) -> None:
+    try:
+        api.call("s3", "HeadBucket", Bucket=bucket)
+    except CallFailed as error:
+        if error.status != 404:
+            raise
+        raise Failure(
+            f'The bucket "{bucket}" of {what} does not exist.',
+            next_step=f'check its name, or create it: eval "$(trainyard env)" && aws s3 mb s3://{bucket}',
+            code=ExitCode.NOT_FOUND,
+        ) from error
 
 
 def _image(api: Api, options: ScriptOptions) -> str:

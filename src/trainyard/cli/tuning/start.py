@@ -26,6 +26,7 @@ from trainyard.cli.run.script import (
     estimator_of,
     inputs_of,
     quote_of,
+    require_accepted,
     require_usable_options,
     script_options,
     upload_inputs,
@@ -191,6 +192,7 @@ def _start(session: Session, options: TuneOptions, hyperparameters: Mapping[str,
     # Check the options before any data is uploaded.
     require_consistent(estimator, None)
     quote = quote_of(session.api, estimator)
+    require_accepted(session.api, estimator, inputs, quote)
     say("Each trial:")
     for line in plan_lines(estimator, inputs, hyperparameters=hyperparameters, quote=quote, shows_price=options.prices):
         say(line)

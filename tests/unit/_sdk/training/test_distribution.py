@@ -65,7 +65,7 @@ def test_model_parallelism_has_its_parameters() -> None:
 
 
 def test_an_unknown_way_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="distribution has horovod; it can have mpi"):
+    with pytest.raises(InvalidRequest, match='distribution has the unknown key "horovod"; the keys are mpi'):
         launcher_hyperparameters({"horovod": {"enabled": True}}, TYPE)
 
 
@@ -77,13 +77,19 @@ def test_two_words_for_one_way_are_refused() -> None:
 @pytest.mark.parametrize(
     ("distribution", "told"),
     [
-        ({"mpi": {"enable": True}}, 'distribution["mpi"] has enable; it can have enabled, processes_per_host'),
+        (
+            {"mpi": {"enable": True}},
+            'distribution["mpi"] has the unknown key "enable"; the keys are enabled, processes_per_host',
+        ),
         ({"mpi": True}, 'distribution["mpi"] is True; it must be a dictionary, such as {"enabled": …}'),
         (
             {"smdistributed": {"dataparallel": {"on": True}}},
-            'distribution["smdistributed"]["dataparallel"] has on; it can have enabled',
+            'distribution["smdistributed"]["dataparallel"] has the unknown key "on"; the keys are enabled',
         ),
-        ({"smdistributed": {"ddp": {}}}, 'distribution["smdistributed"] has ddp; it can have dataparallel'),
+        (
+            {"smdistributed": {"ddp": {}}},
+            'distribution["smdistributed"] has the unknown key "ddp"; the keys are dataparallel',
+        ),
         ({"mpi": {"enabled": "false"}}, 'distribution["mpi"]["enabled"] is \'false\'; it must be True or False'),
         ("mpi", "distribution is 'mpi'; it must be a dictionary, such as {\"mpi\": …}"),
         ({"pytorchddp": "yes"}, "distribution[\"pytorchddp\"] is 'yes'"),

@@ -17,7 +17,9 @@ def _script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user_home: Path) ->
     ("options", "said"),
     [
         (("--name", "bad name"), '"bad name" cannot be the name of a job; write up to 63 letters'),
-        (("--distribution", "mpirun"), "distribution has mpirun; it can have mpi"),
+        (("--distribution", "mpirun"), 'distribution has the unknown key "mpirun"; the keys are mpi'),
+        (("--checkpoint-s3-uri", "/tmp/x"), '--checkpoint-s3-uri is "/tmp/x"; write a location on S3'),
+        (("--model-uri", "model.tar.gz"), '--model-uri is "model.tar.gz"; write a location on S3'),
         (("--md", "loss", "loss: ([0-9"), '--md loss: "loss: ([0-9" is not a regular expression: unterminated'),
         (("--max-run-mins", "0"), "0 is not in the range x>=1."),
         (("-s", "sources"), 'The source directory "sources" is not a folder.'),

@@ -6,9 +6,12 @@ import pytest
 from tests.unit.recording import RecordingApi
 from trainyard.cli.run.arguments import InputArgument
 from trainyard.cli.run.plan import plan_lines
+from trainyard.cli.run.script import require_accepted
+from trainyard.cli.terminal.failure import Failure
 from trainyard.instance_group import InstanceGroup
 from trainyard.pytorch import PyTorch
 from trainyard.session import Session
+from trainyard.wire.client import CallFailed
 
 SHARE = {"Instance": "algo-1", "Cpus": 2.0, "MemoryBytes": 4 * 1024**3}
 
@@ -126,3 +129,24 @@ def test_a_plan_shows_what_is_packed_beside_the_script(tmp_path: Path, monkeypat
 
     assert plan(quote(), include_local_modules=True)["with"] == "requirements.txt, model.py, nets/ (2 files)"
     assert "with" not in plan(quote())
+
+
+def missing_bucket(_: dict[str, Any]) -> dict[str, Any]:
+    raise CallFailed("404", "Not Found", status=404)
+
+
+def test_what_the_yard_would_refuse_is_refused_before_the_plan() -> None:
+    api = RecordingApi(HeadBucket=missing_bucket)
+    estimator = PyTorch(
+        "train.py",
+        image_uri="image:1",
+        instance_type="ml.m5.large",
+        checkpoint_s3_uri="s3://lost/run-1",
+        sagemaker_session=Session(api=api, default_bucket="bucket"),
+    )
+    with pytest.raises(Failure, match="the image maps to nothing"):
+        require_accepted(api, estimator, [], quote(ImageObstacle="the image maps to nothing"))
+    with pytest.raises(Failure, match='The bucket "b" of the input data does not exist'):
+        require_accepted(api, estimator, [InputArgument("data", "s3://b/data")], quote())
+    with pytest.raises(Failure, match='The bucket "lost" of --checkpoint-s3-uri does not exist'):
+        require_accepted(api, estimator, [InputArgument("data", "a/local/folder")], quote())

@@ -9,8 +9,13 @@ from trainyard.engines.selection import SelectionRequest
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.foundation.jobs.attempts import Share
 from trainyard.server.jobs.spot import ALL, SpotUse, spot_uses
-from trainyard.server.services.contract import Call, Compute, Operations, Shape
-from trainyard.server.services.sagemaker.training.engine_assignment import is_spread, notes_on_image, select_job_engine
+from trainyard.server.services.contract import Call, Operations, Shape
+from trainyard.server.services.sagemaker.training.engine_assignment import (
+    is_spread,
+    notes_on_image,
+    require_image,
+    select_job_engine,
+)
 from trainyard.server.services.sagemaker.training.instances import groups_of
 from trainyard.server.services.trainyard.queues import current_capacity, load_queue, share_shape
 
@@ -31,6 +36,7 @@ def quote_job(call: Call, shape: Shape) -> Shape:
     price = sum(each.price_usd(is_spot=demand.is_spot) for each in types)
     numbered = enumerate(zip(types, shares, strict=True), 1)
     max_runtime_s = shape.get("MaxRuntimeInSeconds")
+    image_notes, image_obstacle = _check_image(call, image, engine=compute.engines[selection.engine])
     return {
         "PricePerHour": price,
         "MostCost": price * max_runtime_s / SECONDS_PER_HOUR if max_runtime_s else None,
@@ -39,7 +45,8 @@ def quote_job(call: Call, shape: Shape) -> Shape:
         "Shares": [share_shape(f"algo-{number}", each.name, share=share) for number, (each, share) in numbered],
         "Notes": list(fitted.shortfalls),
         "Image": image,
-        "ImageNotes": list(_image_notes(compute, image, engine=compute.engines[selection.engine])),
+        "ImageNotes": list(image_notes),
+        "ImageObstacle": image_obstacle or None,
         "FreeSlots": max(0, capacity.slots - queue.instances),
         "QueuedJobs": queue.waiting,
         "Engine": selection.engine,
@@ -48,12 +55,15 @@ def quote_job(call: Call, shape: Shape) -> Shape:
     }
 
 
-def _image_notes(compute: Compute, image: str, *, engine: Engine) -> tuple[str, ...]:
+def _check_image(call: Call, image: str, *, engine: Engine) -> tuple[tuple[str, ...], str]:
+    """Return notes on the environment that an image maps to, and why the creation of a job would refuse the image."""
     try:
-        return notes_on_image(compute, image, engine=engine)
-    except InvalidRequest:
-        # The creation of the job refuses the image; a quote also serves to look at engines.
-        return ()
+        notes = notes_on_image(call.yard.compute, image, engine=engine)
+        require_image(call.yard.compute, image, account=call.account)
+    except InvalidRequest as error:
+        # A quote also serves to look at engines, so it is no error here.
+        return (), error.message
+    return notes, ""
 
 
 def describe_spot(call: Call, shape: Shape) -> Shape:  # noqa: ARG001 - the request has no members

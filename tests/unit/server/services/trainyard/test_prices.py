@@ -51,6 +51,14 @@ def test_a_quote_counts_running_and_waiting_jobs(anna: As) -> None:
     assert (told["FreeSlots"], told["QueuedJobs"]) == (slots - 1, 2)
 
 
+def test_a_quote_tells_why_a_job_with_its_image_would_be_refused(anna: As) -> None:
+    told = anna("trainyard", "QuoteJob", InstanceType="local", InstanceCount=1, Image="nobody/knows:1")
+    with pytest.raises(Fault) as caught:
+        create(anna, AlgorithmSpecification={"TrainingImage": "nobody/knows:1", "TrainingInputMode": "File"})
+    assert told["ImageObstacle"] == caught.value.message
+    assert anna("trainyard", "QuoteJob", InstanceType="local", InstanceCount=1)["ImageObstacle"] is None
+
+
 def test_a_type_that_nobody_knows_has_no_price(anna: As) -> None:
     with pytest.raises(Fault, match="is not an instance type this yard knows") as caught:
         anna("trainyard", "QuoteJob", InstanceType="ml.unheard", InstanceCount=1)
