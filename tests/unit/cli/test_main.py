@@ -1,4 +1,5 @@
 import sys
+from collections.abc import Iterator
 
 import click
 import pytest
@@ -37,6 +38,26 @@ def test_every_command_has_help_with_a_summary_and_examples(trainyard: Trainyard
     assert [name for name in pages if len(summaries[name]) < 2] == []
     without_examples = {name for name, page in pages.items() if not page.out.startswith("Examples:\n  ")}
     assert without_examples <= set(GROUPS)
+
+
+# They print a script, draw until the user quits, or run another program.
+WITHOUT_JSON = {"completion", "tune watch", "tensorboard"}
+
+
+def test_every_command_can_print_json() -> None:
+    def leaves(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:
+        with click.Context(group) as ctx:
+            for name in group.list_commands(ctx):
+                command = group.get_command(ctx, name)
+                assert command is not None
+                if isinstance(command, click.Group):
+                    yield from leaves(command, f"{path}{name} ")
+                else:
+                    yield f"{path}{name}", command
+
+    commands = dict(leaves(main.trainyard))
+    without = {name for name, each in commands.items() if not any("--json" in option.opts for option in each.params)}
+    assert without == WITHOUT_JSON
 
 
 def test_the_summaries_of_a_group_are_whole_sentences(trainyard: Trainyard) -> None:

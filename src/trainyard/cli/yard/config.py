@@ -15,6 +15,7 @@ from trainyard.cli.terminal.console import (
     environment,
     home_option,
     json_option,
+    result_option,
     say,
     select_home,
 )
@@ -28,6 +29,8 @@ from trainyard.foundation.home import Home
 _HIDDEN = "(hidden)"
 # What commands need before they can read the file: the option and the variable.
 _CLIENT_SETTINGS = {"home": ("--home", HOME_VARIABLE), "profile": ("`trainyard yards use`", PROFILE_VARIABLE)}
+
+_RESULT_FIELDS = ("Name", "Value", "Source")
 
 Setting = dict[str, Any]
 
@@ -96,29 +99,41 @@ def get(name: str, folder: Path | None, as_json: JsonFields | None) -> None:
 @_name_argument
 @click.argument("value")
 @home_option
-def set_setting(name: str, value: str, folder: Path | None) -> None:
+@result_option(*_RESULT_FIELDS)
+def set_setting(name: str, value: str, folder: Path | None, as_json: JsonFields | None) -> None:
     """Set the setting NAME to VALUE in the file."""
     home, name = select_home(folder), _to_setting_name(name)
     _require_in_file(name)
-    _report(home, next(each for each in _change(home, "--set", name, value) if each["name"] == name))
+    changed = next(each for each in _change(home, "--set", name, value) if each["name"] == name)
+    _report(home, changed)
+    _print_result(changed, as_json)
 
 
 @config.command(cls=CommandWithExamples, examples=("trainyard config unset slots",))
 @_name_argument
 @home_option
-def unset(name: str, folder: Path | None) -> None:
+@result_option(*_RESULT_FIELDS)
+def unset(name: str, folder: Path | None, as_json: JsonFields | None) -> None:
     """Remove the setting NAME from the file, so that it has its default."""
     home, name = select_home(folder), _to_setting_name(name)
     _require_in_file(name)
     before = next((each for each in _read_known(home) if each["name"] == name), None)
     if before and before["source"] == "default":
         say(f"{name} is not set in {home.settings_file}; it has its default, {before['value'] or 'empty'}.")
+        _print_result(before, as_json)
         return
-    changed = [each for each in _change(home, "--unset", name) if each["name"] == name]
-    for each in changed:
-        _report(home, each)
-    if not changed:
-        say(f"Removed {name}, which is no setting, from {home.settings_file}.")
+    changed = next((each for each in _change(home, "--unset", name) if each["name"] == name), None)
+    if changed:
+        _report(home, changed)
+    else:
+        say(f"Removed {name}, which is not a setting, from {home.settings_file}.")
+    _print_result(changed or {"name": name, "value": None, "source": None}, as_json)
+
+
+def _print_result(setting: Setting, as_json: JsonFields | None) -> None:
+    if as_json:
+        shown = pascal_case_keys(_hide_secret(setting))
+        print_json({field: shown[field] for field in _RESULT_FIELDS}, as_json)
 
 
 def _change(home: Home, *arguments: str) -> list[Setting]:

@@ -3,13 +3,13 @@
 import difflib
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from trainyard._sdk.connection import ClientTarget, profile_target
+from trainyard._sdk.connection import profile_target
 from trainyard._sdk.profiles import profiles_of
 from trainyard.cli.terminal.console import (
     CommandWithExamples,
@@ -18,11 +18,13 @@ from trainyard.cli.terminal.console import (
     environment,
     home_option,
     profile_option,
+    result_option,
     say,
     select_home,
     select_target,
 )
 from trainyard.cli.terminal.failure import Failure
+from trainyard.cli.terminal.json_output import JsonFields, print_json
 from trainyard.cli.yard.client_files import client_files, default_endpoints, sts_endpoints
 from trainyard.cli.yard.file_replacements import (
     FileChange,
@@ -31,7 +33,7 @@ from trainyard.cli.yard.file_replacements import (
     read_if_present,
     replace_files,
 )
-from trainyard.cli.yard.overrides import find_overrides
+from trainyard.cli.yard.overrides import Override, find_overrides
 from trainyard.foundation.files import lock_folder
 
 _SECRET = re.compile(r"(aws_secret_access_key|aws_session_token)(\s*=\s*)(\S+)")
@@ -57,7 +59,8 @@ class _FileWrite:
 @home_option
 @profile_option
 @click.option("-y", "--yes", is_flag=True, help="Write without asking.")
-def connect(folder: Path | None, yes: bool) -> None:
+@result_option("Written", "Overrides")
+def connect(folder: Path | None, yes: bool, as_json: JsonFields | None) -> None:
     """Write the files that make boto3, the aws CLI and the sagemaker SDK use this yard, in every shell.
 
     The command replaces the default profile in ~/.aws/config and ~/.aws/credentials, ~/.aws/models/endpoints.json, and
@@ -87,7 +90,7 @@ def connect(folder: Path | None, yes: bool) -> None:
         writes.append(_FileWrite(file.path, _text_of(file.path), file.compose(own)))
     if all(write.before == write.after for write in writes):
         say("Already connected; there is nothing to change.")
-        _print_overrides(target, folder)
+        _report_connection((), find_overrides(target, environment(), bundles=certificates_folder(folder)), as_json)
         return
     _print_changes(writes)
     _confirm(yes)
@@ -102,7 +105,8 @@ def connect(folder: Path | None, yes: bool) -> None:
             why = f"{error.strerror}. Nothing was changed."
             raise Failure(f"{error.filename} cannot be written.", why=why) from error
     say(f"Connected. `{command_line('disconnect', select_home(folder))}` restores the original files.")
-    _print_overrides(target, folder)
+    overrides = find_overrides(target, environment(), bundles=certificates_folder(folder))
+    _report_connection(writes, overrides, as_json)
 
 
 @click.command(
@@ -114,23 +118,30 @@ def connect(folder: Path | None, yes: bool) -> None:
 @click.option(
     "--force", is_flag=True, help="Restore the originals even over later changes, and save a copy of each changed file."
 )
-def disconnect(folder: Path | None, force: bool) -> None:
+@result_option("Restored")
+def disconnect(folder: Path | None, force: bool, as_json: JsonFields | None) -> None:
     """Restore the files that `trainyard connect` replaced, byte for byte."""
     with lock_folder(Path.home()):
         store, others = _stores(folder)
         # Only one of them has replaced files.
         replacements = others[0] if others else load_replacements(store)
-        if not replacements.files:
+        if replacements.files:
+            _restore(replacements, force=force)
+        else:
             say("Not connected; there is nothing to restore.")
-            return
-        changes = replacements.changes()
-        if not force:
-            _require_no_changes(changes, "disconnect")
-        for change in changes:
-            say(f"Saved the changed {change.path} as {_save_copy(change)}")
-        replacements.undo()
-        for file in replacements.files:
-            say(f"{'Removed' if file.mode is None else 'Restored'} {file.path}")
+    if as_json:
+        print_json({"Restored": [str(file.path) for file in replacements.files]}, as_json)
+
+
+def _restore(replacements: Replacements, *, force: bool) -> None:
+    changes = replacements.changes()
+    if not force:
+        _require_no_changes(changes, "disconnect")
+    for change in changes:
+        say(f"Saved the changed {change.path} as {_save_copy(change)}")
+    replacements.undo()
+    for file in replacements.files:
+        say(f"{'Removed' if file.mode is None else 'Restored'} {file.path}")
 
 
 def _require_unchanged(writes: Sequence[_FileWrite]) -> None:
@@ -162,10 +173,14 @@ def certificates_folder(folder: Path | None) -> Path:
     return _stores(folder)[0].parent / "certificates"
 
 
-def _print_overrides(target: ClientTarget, folder: Path | None) -> None:
-    for override in find_overrides(target, environment(), bundles=certificates_folder(folder)):
+def _report_connection(writes: Sequence[_FileWrite], overrides: Iterable[Override], as_json: JsonFields | None) -> None:
+    found = list(overrides)
+    for override in found:
         say(f"{override.name} is set in this shell and overrides these files. {override.consequence}")
         say(f"  next: {override.remedy}")
+    if as_json:
+        written = [str(write.path) for write in writes]
+        print_json({"Written": written, "Overrides": [override.name for override in found]}, as_json)
 
 
 def _require_no_changes(changes: Sequence[FileChange], command: str) -> None:

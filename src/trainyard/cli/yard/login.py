@@ -1,4 +1,4 @@
-"""`trainyard login`, `logout` and `profile`: use a yard on another machine."""
+"""`trainyard login`, `logout` and `yards`: use a yard on another machine."""
 
 import contextlib
 import sys
@@ -29,6 +29,7 @@ from trainyard.cli.terminal.console import (
     complete_profiles,
     environment,
     json_option,
+    result_option,
     say,
 )
 from trainyard.cli.terminal.failure import ExitCode, Failure
@@ -37,6 +38,8 @@ from trainyard.cli.terminal.tables import print_table
 from trainyard.foundation.errors import NotFound
 
 SECRET_VARIABLE = "TRAINYARD_SECRET_ACCESS_KEY"
+
+_PROFILE_FIELDS = ("Name", "Url", "User", "Account", "Region")
 
 # The yard refuses signatures whose time differs by 15 minutes.
 _MAX_CLOCK_DIFFERENCE = timedelta(minutes=14)
@@ -73,8 +76,15 @@ _MAX_CLOCK_DIFFERENCE = timedelta(minutes=14)
     help="The fingerprint of the yard's certificate authority, instead of the question whether it is right.",
 )
 @click.option("--region", metavar="REGION", help="The region. Default: that of the yard.")
+@result_option(*_PROFILE_FIELDS)
 def login(
-    url: str, name: str, access_key: str | None, secret_stdin: bool, expected: str | None, region: str | None
+    url: str,
+    name: str,
+    access_key: str | None,
+    secret_stdin: bool,
+    expected: str | None,
+    region: str | None,
+    as_json: JsonFields | None,
 ) -> None:
     """Log in to a yard on another machine, and use it from now on.
 
@@ -100,6 +110,8 @@ def login(
         say("AWS_ENDPOINT_URL is set in this shell; if it names another yard, commands use that one: unset it.")
     if environment().get("TRAINYARD_HOME"):
         say("TRAINYARD_HOME is set in this shell, so commands use the yard on this machine: unset TRAINYARD_HOME")
+    if as_json:
+        print_json(_profile_values(stored), as_json)
 
 
 @click.command(
@@ -107,7 +119,8 @@ def login(
     examples=("trainyard logout", "trainyard logout lab"),
 )
 @click.argument("name", required=False, shell_complete=complete_profiles)
-def logout(name: str | None) -> None:
+@result_option("Name", "Url")
+def logout(name: str | None, as_json: JsonFields | None) -> None:
     """Forget a yard on another machine, with the keys for it: the one of the current profile, or of NAME."""
     profiles = profiles_of(environment())
     name = name or environment().get(PROFILE_VARIABLE) or profiles.current()
@@ -116,6 +129,8 @@ def logout(name: str | None) -> None:
     url = profiles.load(name).url
     profiles.remove(name)
     say(f'Removed the profile "{name}" for {url}. Its keys still work; `trainyard user rm` on the yard ends them.')
+    if as_json:
+        print_json({"Name": name, "Url": url}, as_json)
 
 
 @click.group(
@@ -134,12 +149,8 @@ def list_profiles(as_json: JsonFields | None) -> None:
     current = environment().get(PROFILE_VARIABLE) or profiles.current()
     found = [profiles.load(name) for name in profiles.names()]
     if as_json:
-        listed = [
-            {"Name": each.name, "Url": each.url, "User": each.user, "Account": each.account, "Region": each.region}
-            | {"Current": each.name == current}
-            for each in found
-        ]
-        print_json({"Profiles": listed}, as_json)
+        listed = [{**_profile_values(each), "Current": each.name == current} for each in found]
+        print_json({"Profiles": listed}, as_json, items="Profiles")
         return
     if not found:
         say("There are no profiles; `trainyard login URL` makes one.")
@@ -150,7 +161,8 @@ def list_profiles(as_json: JsonFields | None) -> None:
 
 @yards.command(cls=CommandWithExamples, examples=("trainyard yards use lab",))
 @click.argument("name", shell_complete=complete_profiles)
-def use(name: str) -> None:
+@result_option("Name", "Url")
+def use(name: str, as_json: JsonFields | None) -> None:
     """Use the yard of a profile from now on; `local` is the yard on this machine."""
     profiles = profiles_of(environment())
     try:
@@ -158,7 +170,15 @@ def use(name: str) -> None:
     except NotFound as error:
         known = ", ".join([*profiles.names(), LOCAL])
         raise Failure(error.message, why=f"The profiles are: {known}.", code=ExitCode.NOT_FOUND) from error
-    say("Commands use the yard on this machine." if name == LOCAL else f"Commands use {profiles.load(name).url}.")
+    url = None if name == LOCAL else profiles.load(name).url
+    say(f"Commands use {url or 'the yard on this machine'}.")
+    if as_json:
+        print_json({"Name": name, "Url": url}, as_json)
+
+
+def _profile_values(profile: Profile) -> dict[str, str]:
+    values = (profile.name, profile.url, profile.user, profile.account, profile.region)
+    return dict(zip(_PROFILE_FIELDS, values, strict=True))
 
 
 def _require_no_other_yard(name: str, address: str) -> None:
@@ -207,7 +227,7 @@ def _trusted_authority(address: str, greeting: Greeting, expected: str | None) -
     if expected is not None:
         if not is_fingerprint(expected, greeting.authority):
             raise Failure(
-                f"The fingerprint of {address} is another one than you gave.",
+                f"The fingerprint of {address} is not the one that you gave.",
                 why=f"It is {found}.",
                 next_step="compare it with what `trainyard status` prints on the machine of the yard",
                 code=ExitCode.AUTH,

@@ -18,10 +18,13 @@ from trainyard.cli.terminal.console import (
     command_line,
     environment,
     home_option,
+    json_option,
+    result_option,
     say,
     select_home,
 )
 from trainyard.cli.terminal.failure import ExitCode, Failure
+from trainyard.cli.terminal.json_output import JsonFields, print_json
 from trainyard.cli.yard.systemd_unit import MARK, SystemdUnit
 
 _SYSTEM_UNITS = Path("/etc/systemd/system")
@@ -73,7 +76,10 @@ def service() -> None:
 )
 @click.option("--print", "only_prints", is_flag=True, help="Print the unit, and change nothing.")
 @_unit_options
-def install(only_prints: bool, folder: Path | None, name: str, is_system: bool | None) -> None:
+@result_option("UnitName", "UnitFile")
+def install(
+    only_prints: bool, folder: Path | None, name: str, is_system: bool | None, as_json: JsonFields | None
+) -> None:
     """Write a systemd unit for the yard, enable it, and start it.
 
     The unit uses the settings in settings.toml of the home folder, not the variables of this shell.
@@ -101,13 +107,16 @@ def install(only_prints: bool, folder: Path | None, name: str, is_system: bool |
     ignored = sorted(variable for variable in environment() if variable.startswith("TRAINYARD_SERVER_"))
     if ignored:
         say(f"The service does not get {', '.join(ignored)} of this shell; `trainyard config set` writes settings.")
+    if as_json:
+        print_json(_unit_values(unit), as_json)
     if not unit.is_system:
         say(f"So that it also runs while you are logged out: sudo loginctl enable-linger {getpass.getuser()}")
 
 
 @service.command(cls=CommandWithExamples, examples=("trainyard service uninstall",))
 @_unit_options
-def uninstall(folder: Path | None, name: str, is_system: bool | None) -> None:
+@result_option("UnitName", "UnitFile")
+def uninstall(folder: Path | None, name: str, is_system: bool | None, as_json: JsonFields | None) -> None:
     """Stop the service and remove its unit. The home folder stays; jobs continue until they end."""
     unit = _unit(folder, name, is_system)
     _require_systemd()
@@ -119,11 +128,14 @@ def uninstall(folder: Path | None, name: str, is_system: bool | None) -> None:
     path.unlink()
     _systemctl(unit, "daemon-reload")
     say(f"Stopped the service and removed {path}.")
+    if as_json:
+        print_json(_unit_values(unit), as_json)
 
 
 @service.command(cls=CommandWithExamples, examples=("trainyard service status",))
 @_unit_options
-def status(folder: Path | None, name: str, is_system: bool | None) -> int:
+@json_option
+def status(folder: Path | None, name: str, is_system: bool | None, as_json: JsonFields | None) -> int:
     """Show whether the service is installed and running. The exit code is 0 only if it is running."""
     unit = _unit(folder, name, is_system)
     _require_systemd()
@@ -131,9 +143,13 @@ def status(folder: Path | None, name: str, is_system: bool | None) -> int:
     if not path.exists():
         raise _not_installed(unit)
     states = {verb: _state(unit, verb) for verb in ("is-enabled", "is-active")}
-    click.echo(f"unit      {path}")
-    click.echo(f"start     {states['is-enabled']}")
-    click.echo(f"state     {states['is-active']}")
+    if as_json:
+        values = {**_unit_values(unit), "Start": states["is-enabled"], "State": states["is-active"]}
+        print_json(values, as_json)
+    else:
+        click.echo(f"unit      {path}")
+        click.echo(f"start     {states['is-enabled']}")
+        click.echo(f"state     {states['is-active']}")
     option = "" if unit.is_system else "--user "
     say(f"Its log: journalctl {option}-u {unit.name}")
     return ExitCode.OK if states["is-active"] == "active" else ExitCode.FAILED
@@ -146,6 +162,10 @@ def _unit(folder: Path | None, name: str, is_system: bool | None) -> SystemdUnit
     return SystemdUnit(
         name, select_home(folder).root, Path(sys.executable), is_root if is_system is None else is_system
     )
+
+
+def _unit_values(unit: SystemdUnit) -> dict[str, str]:
+    return {"UnitName": unit.name, "UnitFile": str(_unit_file(unit))}
 
 
 def _unit_file(unit: SystemdUnit) -> Path:

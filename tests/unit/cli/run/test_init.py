@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,10 @@ from trainyard.cli.run.command import run
 def test_a_new_project_has_options_that_a_run_accepts(
     trainyard: Trainyard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    result = trainyard("init", str(tmp_path / "my project"))
+    result = trainyard("init", str(tmp_path / "my project"), "--json", "Created")
 
     assert result.code == 0
+    assert json.loads(result.out) == {"Created": ["train.py", "trainyard.toml", ".gitignore"]}
     assert f"cd '{tmp_path}/my project' && trainyard run" in result.err
     monkeypatch.chdir(tmp_path / "my project")
     assert sorted(path.name for path in Path().iterdir()) == [".gitignore", "train.py", "trainyard.toml"]

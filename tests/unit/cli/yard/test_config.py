@@ -13,9 +13,10 @@ def settings(user_home: Path) -> Path:
 
 
 def test_a_setting_is_set_shown_and_unset(trainyard: Trainyard, settings: Path) -> None:
-    result = trainyard("config", "set", "job-files-kept", "720h")
+    result = trainyard("config", "set", "job-files-kept", "720h", "--json")
 
     assert result.code == 0, result.err
+    assert json.loads(result.out) == {"Name": "job_files_kept", "Value": "30d", "Source": "file"}
     assert "job_files_kept is now 30d" in result.err
     assert settings.read_text() == 'job_files_kept = "30d"\n'
     assert trainyard("config", "get", "job_files_kept").out == "30d\n"

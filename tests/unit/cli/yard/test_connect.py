@@ -87,6 +87,15 @@ def test_files_are_written_where_the_variables_say(
     assert not (user_home / ".aws" / "config").exists()
 
 
+def test_the_result_as_json_names_the_files(trainyard: Trainyard, yard: Home, own_files: Path) -> None:
+    connected = json.loads(trainyard("connect", "-y", "--json").out)
+    assert str(own_files / ".aws" / "config") in connected["Written"]
+    assert connected["Overrides"] == []
+    assert json.loads(trainyard("connect", "-y", "--json").out)["Written"] == []
+    assert sorted(json.loads(trainyard("disconnect", "--json").out)["Restored"]) == sorted(connected["Written"])
+    assert json.loads(trainyard("disconnect", "--json").out)["Restored"] == []
+
+
 def test_disconnect_restores_every_byte_and_mode(trainyard: Trainyard, yard: Home, own_files: Path) -> None:
     before = everything(own_files)
 
