@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["AnalyticsMetricsBase", "HyperparameterTuningJobAnalytics", "TrainingJobAnalytics"]
 
+# As that of a package without files, so that Python asks the finder for names that only sagemaker has.
+__path__: list[str] = []
+
 
 Record = dict[str, Any]
 

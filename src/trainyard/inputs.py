@@ -9,6 +9,9 @@ from trainyard.foundation.errors import InvalidRequest
 
 __all__ = ["FileSystemInput", "FileSystemRecordSet", "ShuffleConfig", "TrainingInput", "s3_input"]
 
+# As that of a package without files, so that Python asks the finder for names that only sagemaker has.
+__path__: list[str] = []
+
 DEFAULT_CHANNEL = "training"
 
 # The values that the API accepts. Checking them here reports a misspelt one before anything is uploaded.

@@ -540,5 +540,5 @@ def test_without_a_best_job_or_any_job_it_is_said_so(session: Session, algorithm
 
 def test_a_tuner_cannot_deploy_and_says_what_to_do_with_the_model(session: Session) -> None:
     tuner = HyperparameterTuner.attach("study", session)
-    with pytest.raises(AttributeError, match=r"corresponds to HyperparameterTuner\.deploy of sagemaker.*model_data"):
+    with pytest.raises(AttributeError, match=r"no counterpart of HyperparameterTuner\.deploy of sagemaker.*model_data"):
         getattr(tuner, "deploy")  # noqa: B009 - a type checker knows that there is none

@@ -11,13 +11,17 @@ _TRAINING_JOB = "run the script as a training job, with trainyard.estimator or `
 _MODEL_FILES = "download estimator.model_data with trainyard.s3.S3Downloader, and load the model in your own program"
 _ONE_BY_ONE = "call fit of one estimator after another in a Python program"
 _COMPARISON = "name and tag jobs, and compare their trainyard.analytics.TrainingJobAnalytics"
+_OWN_TRANSFORMER = "train a model of your own with trainyard.huggingface.HuggingFace"
+_OWN_SCRIPT = "train a script of your own, such as with trainyard.sklearn.SKLearn"
 
 # By the name of the module: what to use instead.
 INSTEAD = {
     "algorithm": "name an image with trainyard.estimator.Estimator",
     "async_inference": _MODEL_FILES,
     "automl": "search with trainyard.tuner.HyperparameterTuner",
+    "aws_batch": "submit the jobs, which wait in the queue of the yard",
     "base_deserializers": _MODEL_FILES,
+    "base_predictor": _MODEL_FILES,
     "base_serializers": _MODEL_FILES,
     "batch_inference": _MODEL_FILES,
     "chainer": "train with trainyard.pytorch.PyTorch",
@@ -30,8 +34,10 @@ INSTEAD = {
     "experiments": _COMPARISON,
     "explainer": _MODEL_FILES,
     "feature_store": "keep features on S3 and pass them to a job with trainyard.inputs.TrainingInput",
+    "hyperparameters": _OWN_TRANSFORMER,
     "inference_recommender": _MODEL_FILES,
-    "jumpstart": "train a model of your own with trainyard.huggingface.HuggingFace",
+    "interactive_apps": "open the dashboard with `trainyard open`",
+    "jumpstart": _OWN_TRANSFORMER,
     "lambda_helper": _ONE_BY_ONE,
     "lineage": _COMPARISON,
     "mlflow": _COMPARISON,
@@ -49,14 +55,29 @@ INSTEAD = {
     "predictor_async": _MODEL_FILES,
     "processing": _TRAINING_JOB,
     "rl": "train with trainyard.pytorch.PyTorch",
+    "script_uris": _OWN_TRANSFORMER,
     "serializers": _MODEL_FILES,
     "serve": _MODEL_FILES,
     "serverless": _MODEL_FILES,
     "spark": _TRAINING_JOB,
     "sparkml": _MODEL_FILES,
+    "training_compiler": _OWN_TRANSFORMER,
     "transformer": _MODEL_FILES,
     "workflow": _ONE_BY_ONE,
     "wrangler": _TRAINING_JOB,
+}
+
+# Names in modules that Trainyard has.
+_NAMES_IN_MODULES = {
+    "analytics": {"ArtifactAnalytics": _COMPARISON, "ExperimentAnalytics": _COMPARISON},
+    "inputs": dict.fromkeys(("BatchDataCaptureConfig", "CreateModelInput", "TransformInput"), _MODEL_FILES),
+    "amazon": dict.fromkeys(
+        (
+            *("factorization_machines", "ipinsights", "kmeans", "knn", "lda", "linear_learner", "ntm", "object2vec"),
+            *("pca", "randomcutforest"),
+        ),
+        _OWN_SCRIPT,
+    ),
 }
 
 # Modules that sagemaker splits by framework. In each, the module `estimator` has what the module itself has here.
@@ -70,7 +91,7 @@ _ALGORITHMS = (
     "RandomCutForest",
 )
 _NAMES = {
-    **dict.fromkeys(_ALGORITHMS, "train a script of your own, such as with trainyard.sklearn.SKLearn"),
+    **dict.fromkeys(_ALGORITHMS, _OWN_SCRIPT),
     "AlgorithmEstimator": INSTEAD["algorithm"],
     "AutoML": INSTEAD["automl"],
     "NetworkConfig": INSTEAD["network"],
@@ -108,7 +129,7 @@ def _instead_of(name: str) -> str:
     if name in INSTEAD:
         return INSTEAD[name]
     if module and module not in FRAMEWORK_MODULES:
-        return ""
+        return _NAMES_IN_MODULES.get(module, {}).get(last, "")
     if module and last in _FRAMEWORK_PARTS:
         return _FRAMEWORK_PARTS[last]
     return _NAMES.get(last) or next((text for ending, text in _ENDINGS.items() if last.endswith(ending)), "")
@@ -117,7 +138,7 @@ def _instead_of(name: str) -> str:
 def _refusal(what: str, instead: str) -> str:
     from trainyard import __version__
 
-    return f"Trainyard {__version__} has nothing that corresponds to {what}. Until it does, {instead}."
+    return f"Trainyard {__version__} has no counterpart of {what}. Instead, {instead}."
 
 
 class LaterModuleFinder:

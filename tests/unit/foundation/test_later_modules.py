@@ -12,9 +12,7 @@ from trainyard.foundation.later_modules import FRAMEWORK_MODULES, INSTEAD
 
 @pytest.mark.parametrize("name", ["processing", "model", "predictor", "experiments", "workflow", "feature_store"])
 def test_importing_one_says_what_to_use_instead(name: str) -> None:
-    sentence = (
-        rf"Trainyard {trainyard.__version__} has nothing that corresponds to sagemaker\.{name}\. Until it does, \w+"
-    )
+    sentence = rf"Trainyard {trainyard.__version__} has no counterpart of sagemaker\.{name}\. Instead, \w+"
     with pytest.raises(ModuleNotFoundError, match=sentence):
         importlib.import_module(f"trainyard.{name}")
     with pytest.raises(ModuleNotFoundError, match=sentence):
@@ -39,10 +37,13 @@ def test_a_module_below_one_is_refused_in_the_same_way() -> None:
         "from trainyard.sklearn import SKLearnProcessor",
         "from trainyard.xgboost.model import XGBoostModel",
         "import trainyard.tensorflow.serving",
+        "from trainyard.analytics import ExperimentAnalytics",
+        "from trainyard.inputs import TransformInput",
+        "from trainyard.amazon.linear_learner import LinearLearner",
     ],
 )
 def test_names_of_later_kinds_are_refused_where_sagemaker_has_them(statement: str) -> None:
-    with pytest.raises(ModuleNotFoundError, match=r"has nothing that corresponds to sagemaker\.\w+"):
+    with pytest.raises(ModuleNotFoundError, match=r"has no counterpart of sagemaker\.\w+"):
         exec(statement)
 
 
@@ -62,7 +63,7 @@ def test_a_name_that_sagemaker_does_not_have_either_is_pythons_own_error() -> No
 
 def test_members_of_later_kinds_are_refused_and_others_do_not_exist() -> None:
     estimator = Estimator(image_uri="mine:1", instance_type="ml.m5.large")
-    with pytest.raises(AttributeError, match=r"nothing that corresponds to Estimator\.deploy of sagemaker\. Until it"):
+    with pytest.raises(AttributeError, match=r"no counterpart of Estimator\.deploy of sagemaker\. Instead"):
         getattr(estimator, "deploy")  # noqa: B009 - a type checker knows that there is none
     with pytest.raises(AttributeError, match="'Estimator' object has no attribute 'depoly'"):
         getattr(estimator, "depoly")  # noqa: B009
