@@ -277,6 +277,41 @@ def test_columns_are_added_moved_and_removed(page: Page, yard: RunningYard) -> N
     assert state(page, "sort") is None
 
 
+def test_the_columns_that_were_chosen_last_are_shown_again(page: Page, yard: RunningYard) -> None:
+    page.evaluate("localStorage.clear()")
+    show(page, yard, "filter=good-1")
+    wait_for_names(page, "good-1")
+    default = columns(page)
+    page.click("#columns summary")
+    page.wait_until("document.querySelector('.column-add') !== null")
+    page.type("lr")
+    page.wait_until("document.querySelectorAll('.column-add').length === 1")
+    page.click(".column-add")
+    page.wait_until("document.querySelector('th[data-key=\"param:lr\"]') !== null")
+    chosen = [*default, "param:lr"]
+    assert columns(page) == chosen
+
+    show(page, yard, "filter=good-1")
+    page.wait_until(f"{cell_script('good-1', 'param:lr')} === '0.1'")
+    assert columns(page) == chosen
+    # A link to what is seen shows the same to others.
+    assert "param%3Alr" in (state(page, "columns") or "")
+    show(page, yard, "filter=good-1&columns=status,created")
+    wait_for_names(page, "good-1")
+    assert columns(page) == ["status", "created"]
+
+    show(page, yard, "filter=good-1")
+    page.wait_until(f"{cell_script('good-1', 'param:lr')} === '0.1'")
+    page.click("#columns summary")
+    page.click(".column-search button")
+    page.wait_until("document.querySelector('th[data-key=\"param:lr\"]') === null")
+    assert columns(page) == default
+    show(page, yard, "filter=good-1")
+    wait_for_names(page, "good-1")
+    assert columns(page) == default
+    assert state(page, "columns") is None
+
+
 def test_groups_open_and_lead_to_their_jobs(page: Page, yard: RunningYard) -> None:
     show(page, yard, "filter=kind:training")
     page.evaluate(

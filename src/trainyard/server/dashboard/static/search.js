@@ -3,9 +3,10 @@
 import { showDialog } from "./dialog.js";
 import { element, replaceChildren } from "./html.js";
 import { getJson } from "./http.js";
+import { recall, remember } from "./remembered.js";
 import { showInvisible } from "./text.js";
 
-const RECENT = "trainyard-recent";
+const RECENT = "recent";
 const MAX_RECENT = 6;
 const WAIT_MS = 60;
 const BADGES = { waiting: "waiting", running: "running", stopping: "stopped", completed: "completed", failed: "failed", stopped: "stopped" };
@@ -107,7 +108,7 @@ class Search {
     if (this.field.value.trim() !== this.results.dataset.shown) await this.find();
     const chosen = this.options[this.chosen];
     if (!chosen) return;
-    remember(chosen);
+    rememberRecent(chosen);
     if (ctrlKey || metaKey) window.open(chosen.href, "_blank", "noopener");
     else location.assign(chosen.href);
   }
@@ -119,7 +120,7 @@ class Search {
 
   onClick(event) {
     const chosen = event.target.closest("[role=option]");
-    if (chosen) remember(chosen);
+    if (chosen) rememberRecent(chosen);
   }
 }
 
@@ -157,20 +158,12 @@ function localGroups(words) {
 }
 
 function readRecent() {
-  try {
-    return JSON.parse(localStorage.getItem(recentKey())).filter(({ title, href }) => typeof title === "string" && typeof href === "string");
-  } catch {
-    return [];
-  }
+  const found = recall(RECENT);
+  return Array.isArray(found) ? found.filter((each) => typeof each?.title === "string" && typeof each?.href === "string") : [];
 }
 
-function remember(chosen) {
+function rememberRecent(chosen) {
   const item = { title: chosen.dataset.title, href: chosen.getAttribute("href") };
   const others = readRecent().filter(({ href }) => href !== item.href);
-  localStorage.setItem(recentKey(), JSON.stringify([item, ...others].slice(0, MAX_RECENT)));
-}
-
-/** Several users may sign in with the same browser. */
-function recentKey() {
-  return `${RECENT}-${document.querySelector("[data-account]")?.dataset.account ?? ""}`;
+  remember(RECENT, [item, ...others].slice(0, MAX_RECENT));
 }

@@ -3,6 +3,13 @@
 const INVISIBLE = /[\p{Cc}\p{Cf}\p{Co}\p{Cs}]/gu;
 const HARMLESS = new Set(["\n", "\t", "\u200d", "\ufe0f"]);
 
+const collator = new Intl.Collator("en", { numeric: true });
+
+/** Compare texts as a person sorts them: key-9 before key-10. @returns {number} as `sort` wants it */
+export function compareNames(one, other) {
+  return collator.compare(one, other);
+}
+
 /** Replace characters that a reader cannot see, or that change the text around them, by visible ones. */
 export function showInvisible(text) {
   return String(text).replace(INVISIBLE, (character) => {

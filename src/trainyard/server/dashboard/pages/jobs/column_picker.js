@@ -6,7 +6,7 @@ import { AGGREGATES, columnOf, metricOf } from "./cells.js";
 import { makeReorderable } from "./reorder.js";
 
 const MAX_SHOWN = 60;
-const MAX_COLUMNS = 40;
+export const MAX_COLUMNS = 40;
 
 export class ColumnPicker {
   /**
@@ -32,7 +32,7 @@ export class ColumnPicker {
     this.chosen = element`<ul class="column-list chosen-columns" aria-label="Columns of the table"></ul>`;
     this.available = element`<div class="available-columns"><p class="menu-note">Loading</p></div>`;
     this.list.replaceChildren(
-      element`<div class="column-search">${this.search}<button class="button button-small" type="button" onclick=${() => this.onChange(null)}>Reset</button></div>`,
+      element`<div class="column-search">${this.search}<button class="button button-small" type="button" title="Those that suit the jobs of the list" onclick=${() => this.onChange(null)}>Default columns</button></div>`,
       this.chosen,
       this.available,
     );

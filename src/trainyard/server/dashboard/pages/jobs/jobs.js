@@ -2,12 +2,13 @@
 
 import { element, replaceChildren } from "../../html.js";
 import { getJson, listen } from "../../http.js";
+import { recall, remember } from "../../remembered.js";
 import { readState, writeState } from "../../state.js";
-import { showInvisible } from "../../text.js";
+import { compareNames, showInvisible } from "../../text.js";
 import { showToast } from "../../toast.js";
 import { BulkBar, MAX_AT_ONCE } from "./bulk_bar.js";
 import { columnOf } from "./cells.js";
-import { ColumnPicker } from "./column_picker.js";
+import { ColumnPicker, MAX_COLUMNS } from "./column_picker.js";
 import { FilterBox } from "./filter_box.js";
 import { quote, valuesOf, withPart, withValues } from "./filter_text.js";
 import { Overview } from "./overview.js";
@@ -20,6 +21,7 @@ const GROUP_FIELDS = ["status", "kind", "user", "type", "image", "engine", "spot
 // Open groups are read again when the list changes, but not more often than this.
 const GROUP_REFRESH_MS = 5000;
 const BUSY_AFTER_MS = 200;
+const CHOSEN_COLUMNS = "columns";
 // The id of the group of jobs without a value.
 const NO_VALUE = "-";
 
@@ -53,6 +55,8 @@ class JobsPage {
     this.overview.setOpen(this.state.overview);
     if (this.hasTable) {
       addEventListener("popstate", () => this.goBack());
+      const recalled = this.state.columns.length ? [] : recalledColumns();
+      if (recalled.length) this.showColumns(recalled);
       this.show();
       if (this.state.open.length) this.readGroups();
       requestIdleCallback(() => this.offerGroups());
@@ -127,6 +131,11 @@ class JobsPage {
 
   /** @param {string[] | null} chosen null for those that suit the jobs */
   setColumns(chosen) {
+    remember(CHOSEN_COLUMNS, chosen);
+    this.showColumns(chosen);
+  }
+
+  showColumns(chosen) {
     const isMissing = chosen === null || chosen.some((key) => key.includes(":") && !this.columns.includes(key));
     this.keep({ columns: chosen ?? [] }, { isNewEntry: false });
     if (isMissing) {
@@ -152,6 +161,7 @@ class JobsPage {
 
   goBack() {
     this.state = readState(DEFAULTS);
+    if (!this.state.columns.length) this.state.columns = recalledColumns();
     const known = this.visited.indexOf(this.state.after);
     this.visited = known < 0 ? [] : this.visited.slice(0, known);
     this.filter.set(this.state.filter);
@@ -328,8 +338,8 @@ class JobsPage {
   showGroupChoice() {
     const select = byId("group");
     const option = (value, text) => element`<option value=${value} selected=${value === this.state.group}>${showInvisible(text)}</option>`;
-    const tags = (this.offered?.TagKeys ?? []).map(({ Key }) => option(`tag:${Key}`, Key));
-    const parameters = (this.offered?.HyperParameters ?? []).map((name) => option(`param:${name}`, name));
+    const tags = (this.offered?.TagKeys ?? []).map(({ Key }) => Key).sort(compareNames).map((key) => option(`tag:${key}`, key));
+    const parameters = [...(this.offered?.HyperParameters ?? [])].sort(compareNames).map((name) => option(`param:${name}`, name));
     const known = new Set(["", ...GROUP_FIELDS, ...[...tags, ...parameters].map(({ value }) => value)]);
     const other = known.has(this.state.group) ? [] : [option(this.state.group, this.state.group)];
     replaceChildren(
@@ -370,6 +380,12 @@ class JobsPage {
     const { group } = this.state;
     return id === NO_VALUE ? `-has:${quote(group)}` : `${quote(group)}=${quote(id.slice(1))}`;
   }
+}
+
+/** The columns that this user chose last, if any: a link without columns shows these. @returns {string[]} */
+function recalledColumns() {
+  const found = recall(CHOSEN_COLUMNS);
+  return Array.isArray(found) ? found.filter((key) => typeof key === "string" && columnOf(key) !== null).slice(0, MAX_COLUMNS) : [];
 }
 
 /** The id of a group in the address: its value after a sign, because a value may be empty. */
