@@ -272,10 +272,19 @@ def test_groups_are_sent_again_when_a_job_of_another_page_changes(accounts: Acco
 def test_columns_and_values_are_told_for_completion(filled: Accounts, anna: As) -> None:
     told = anna("trainyard", "ListJobColumns")
     assert {"Name": "kind", "Type": "word", "About": "training or tuning"} in told["Fields"]
-    assert (told["Metrics"], told["HyperParameters"]) == (["val:loss", "acc"], ["lr", "optimizer"])
+    assert (told["Metrics"], told["HyperParameters"]) == (["acc", "val:loss"], ["lr", "optimizer"])
     assert told["TagKeys"] == [{"Key": "team", "Values": ["vision", "text"]}]
     assert told["UserNames"] == ["anna"]
     assert filled.ben("trainyard", "ListJobColumns")["TagKeys"] == []
+
+
+def test_the_tags_of_most_jobs_are_told_first(accounts: Accounts) -> None:
+    anna = prepare(accounts.anna)
+    for number, keys in enumerate((("rare", "often"), ("often", "also-rare"))):
+        create(anna.at(seconds(number)), f"job-{number}", Tags=[{"Key": key, "Value": f"{number}"} for key in keys])
+    told = anna("trainyard", "ListJobColumns")["TagKeys"]
+    assert [each["Key"] for each in told] == ["often", "also-rare", "rare"]
+    assert told[0]["Values"] == ["0", "1"]
 
 
 def test_pages_are_stable_while_jobs_are_added(accounts: Accounts) -> None:

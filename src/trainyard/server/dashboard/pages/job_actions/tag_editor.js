@@ -69,7 +69,7 @@ function read(made) {
 function row(tag) {
   const label = tag ? `Value of ${showInvisible(tag.Key)}` : "Value";
   const key = tag
-    ? element`<span class="tag-key mono">${showInvisible(tag.Key)}</span>`
+    ? element`<span class="tag-key mono" title=${showInvisible(tag.Key)}>${showInvisible(tag.Key)}</span>`
     : element`<input class="input tag-key" name="key" aria-label="Key" placeholder="Key" maxlength=${MAX_KEY} autocomplete="off">`;
   const made = element`<div class="tag-row">${key}<input class="input" name="value" aria-label=${label} placeholder="Value" maxlength=${MAX_VALUE} autocomplete="off" value=${tag?.Value ?? ""}>
     <button class="button button-quiet button-icon" type="button" data-removes aria-label=${tag ? `Remove ${showInvisible(tag.Key)}` : "Remove this tag"}>×</button></div>`;

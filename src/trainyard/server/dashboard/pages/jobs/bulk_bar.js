@@ -3,12 +3,14 @@
 import { confirmAction, showDialog } from "../../dialog.js";
 import { element } from "../../html.js";
 import { postJson } from "../../http.js";
-import { showInvisible } from "../../text.js";
+import { compareNames, showInvisible } from "../../text.js";
 import { showToast } from "../../toast.js";
 
 const RUNNING = new Set(["waiting", "running"]);
 const SHOWN_NAMES = 8;
 const MAX_COMPARED = 50;
+// With more tags than fit into view, one searches for those to remove.
+const MAX_SEEN_TAGS = 10;
 // As many as one request may name.
 export const MAX_AT_ONCE = 500;
 
@@ -63,9 +65,9 @@ export class BulkBar {
 
   async tagJobs() {
     const jobs = this.selected();
-    const keys = [...new Set(jobs.flatMap((job) => (job.tags ?? []).map(([key]) => key)))].sort();
-    const boxes = keys.map((key) => element`<label class="tag-removal"><input type="checkbox" name="remove" value=${key}><span>${showInvisible(key)}</span></label>`);
-    const removal = keys.length ? element`<fieldset class="tag-removals"><legend>Remove</legend>${boxes}</fieldset>` : null;
+    const keys = [...new Set(jobs.flatMap((job) => (job.tags ?? []).map(([key]) => key)))].sort(compareNames);
+    const boxes = keys.map((key) => element`<label class="tag-removal"><input type="checkbox" name="remove" value=${key}><span class="clipped" title=${showInvisible(key)}>${showInvisible(key)}</span></label>`);
+    const removal = keys.length ? element`<fieldset class="tag-removals"><legend>Remove</legend>${keys.length > MAX_SEEN_TAGS ? tagSearch(boxes) : null}${boxes}</fieldset>` : null;
     const dialog = element`<dialog class="dialog"><form method="dialog" class="form">
       <h2>${`Tag ${countOf(jobs)}`}</h2>
       <div class="tag-fields"><label>Key <input class="input" name="key" maxlength="128" autocomplete="off" autofocus></label>
@@ -116,6 +118,22 @@ function showFailures(title, failed) {
     <p class="notice notice-error">${failed.length === 1 ? "One job was left as it is:" : `${failed.length} jobs were left as they are:`}</p>
     <div class="scroll failures" tabindex="0" role="region" aria-label="What failed"><table class="table"><tbody>${rows}</tbody></table></div>
     <div class="dialog-actions"><button class="button button-primary" autofocus>Close</button></div></form></dialog>`);
+}
+
+/** A field that leaves only those tags to see whose keys have a text, and those that are chosen. */
+function tagSearch(boxes) {
+  const search = element`<input class="input tag-search" type="search" placeholder=${`Find one of ${boxes.length} tags`} aria-label="Find a tag to remove" autocomplete="off">`;
+  search.addEventListener("input", () => {
+    const wanted = search.value.trim().toLowerCase();
+    for (const box of boxes) box.hidden = !box.textContent.toLowerCase().includes(wanted) && !box.querySelector("input").checked;
+  });
+  // The dialog is not left with what was only searched for.
+  search.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter") return;
+    event.preventDefault();
+    event.stopPropagation();
+  });
+  return search;
 }
 
 function nameList(jobs) {

@@ -2,7 +2,7 @@
 
 import { drawSparkline } from "../../charts/sparkline.js";
 import { formatDuration, formatMoney, formatNumber, formatRelativeTime, formatTime } from "../../format.js";
-import { element, html } from "../../html.js";
+import { element, html, replaceChildren } from "../../html.js";
 import { runColour } from "../../run_colours.js";
 import { showInvisible } from "../../text.js";
 
@@ -152,19 +152,25 @@ function renderSparkline(row, shown) {
   return canvas;
 }
 
-function renderTags(row) {
+/** The first tags of a job, or all of them once somebody asked for them. */
+function renderTags(row, shown) {
   if (!row.tags?.length) return null;
-  const chips = row.tags.slice(0, SHOWN_TAGS).map(tagChip);
-  const rest = row.tags.slice(SHOWN_TAGS);
-  const showAll = ({ currentTarget }) => {
-    currentTarget.parentElement.classList.add("is-whole");
-    currentTarget.replaceWith(...rest.map(tagChip));
+  const cell = element`<div class="tag-cell"></div>`;
+  const others = row.tags.length - SHOWN_TAGS;
+  const show = (isWhole) => {
+    const toggle = () => {
+      show(!isWhole);
+      cell.querySelector(".chip-more").focus();
+    };
+    const more = element`<button class="chip chip-more" type="button" aria-expanded=${String(isWhole)}
+      aria-label=${isWhole ? "Show fewer tags" : `Show ${others} more ${others === 1 ? "tag" : "tags"}`} onclick=${toggle}>${isWhole ? "Show fewer" : `+${others}`}</button>`;
+    cell.classList.toggle("is-whole", isWhole);
+    const chips = row.tags.slice(0, isWhole ? undefined : SHOWN_TAGS).map(tagChip);
+    // What folds them again stays in view.
+    replaceChildren(cell, isWhole ? [more, chips] : [chips, others > 0 ? more : null]);
   };
-  const more = rest.length
-    ? element`<button class="chip chip-more" type="button" aria-label=${`Show ${rest.length} more tags`}
-        onclick=${showAll}>+${rest.length}</button>`
-    : null;
-  return html`<div class="tag-cell">${chips}${more}</div>`;
+  show(others > 0 && Boolean(shown?.querySelector(".tag-cell.is-whole")));
+  return cell;
 }
 
 function tagChip([key, value]) {

@@ -8,7 +8,7 @@ import { quote, splitFilter, unquote } from "./filter_text.js";
 /** @typedef {{text: string, about: string, isWhole: boolean}} Suggestion a whole one ends its part of the filter */
 
 const APPLY_MS = 300;
-const MAX_SHOWN = 12;
+const MAX_SHOWN = 50;
 const AGES = ["1h", "24h", "7d", "30d", "today", "yesterday"];
 const OPERATORS = /^(-?)((?:"(?:[^"\\]|\\.)*"|[^"<>=!])+?)(>=|<=|!=|[<>=])(.*)$/s;
 

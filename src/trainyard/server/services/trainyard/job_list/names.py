@@ -22,11 +22,12 @@ def list_job_columns(call: Call, shape: Shape) -> Shape:  # noqa: ARG001 - the r
     for job in jobs:
         for key, value in listed.tags(job).items():
             tags.setdefault(key, []).append(value)
+    used_keys = (key for key, values in tags.items() for _ in values)
     return {
         "Fields": [{"Name": name, "Type": str(field.type), "About": field.about} for name, field in FIELDS.items()],
         "Metrics": _common((name for job in jobs for name in job.metrics), MAX_NAMES),
         "HyperParameters": _common((name for job in jobs for name in job.hyperparameters), MAX_NAMES),
-        "TagKeys": [{"Key": key, "Values": _common(tags[key], MAX_VALUES)} for key in _common(tags, MAX_NAMES)],
+        "TagKeys": [{"Key": key, "Values": _common(tags[key], MAX_VALUES)} for key in _common(used_keys, MAX_NAMES)],
         "UserNames": _common((listed.user(job) for job in jobs), MAX_VALUES),
         "Images": _common((job.image for job in jobs if job.image), MAX_VALUES),
         "InstanceTypes": _common((name for job in jobs for name in job.instance_types), MAX_VALUES),
@@ -46,5 +47,6 @@ def _newest(call: Call) -> list[JobSummary]:
 
 
 def _common(names: Iterable[str], most: int) -> list[str]:
-    """Return the names, the most frequent first."""
-    return [name for name, _ in Counter(names).most_common(most)]
+    """Return the names, the most frequent first, and those that are equally frequent in their own order."""
+    counts = Counter(names)
+    return sorted(counts, key=lambda name: (-counts[name], name))[:most]
