@@ -124,6 +124,31 @@ def test_a_saved_page_looks_the_same_without_yard_or_scripts(
     assert saved.logged == []
 
 
+def test_a_page_that_still_loads_is_saved_once_it_is_complete(
+    browser: Browser, yard: RunningYard, tmp_path: Path
+) -> None:
+    browser.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    page = sign_in(browser, yard)
+    # The values of the charts come only when the test lets them.
+    page.run_in_new_documents(
+        "const held = new Promise((resolve) => (window.release = resolve)); const original = window.fetch;"
+        "window.fetch = async (address, ...rest) => {"
+        "if (String(address).includes('/statistics')) { window.asked = (window.asked ?? 0) + 1; await held; }"
+        "return original(address, ...rest); };"
+    )
+    page.open_url(f"{yard.http}/-/training/kept/debugger")
+    page.wait_until("window.asked >= 2")
+    page.click("details.menu summary")
+    page.click("[data-opens=export]")
+    page.wait_until("document.querySelector('.toast')?.innerText.includes('still loading')")
+    assert list(tmp_path.iterdir()) == []
+    page.evaluate("release()")
+    page.wait_until("document.querySelector('.toasts').innerText.includes('Saved as kept-Trainyard-')")
+    file = eventually(lambda: next((each for each in tmp_path.glob("*.html") if each.stat().st_size), None))
+    assert file is not None
+    assert file.read_text().count("<summary>Values of") == 2
+
+
 def test_the_menu_saves_the_page_under_its_title(browser: Browser, page: Page, tmp_path: Path) -> None:
     browser.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
     page.click("details.menu summary")

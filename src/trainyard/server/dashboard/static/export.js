@@ -3,6 +3,7 @@
 import { chartsByElement, drawAllCharts, make, tableOf } from "./charts/surface.js";
 import { formatTime } from "./format.js";
 import { html } from "./html.js";
+import { isLoading, waitUntilLoaded } from "./http.js";
 import { showToast } from "./toast.js";
 
 // What only acts, or only helps to act.
@@ -12,6 +13,7 @@ const DROPPED = [
   "[data-copies]", "[data-opens]", "[hidden]:not(canvas)",
 ].join(", ");
 const MAX_TABLE_ROWS = 200;
+const MAX_WAIT_MS = 60_000;
 const POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'";
 const STYLES = `
 .saved-dark { display: none !important; }
@@ -41,7 +43,10 @@ export async function exportPage() {
 
 /** The page as the text of an HTML file. @returns {Promise<string>} */
 export async function pageAsHtml() {
-  // Charts that are drawn only where they are in view hear this.
+  // Charts that are drawn only where they are in view hear this. They may ask for their values only now, or appear with them.
+  document.dispatchEvent(new CustomEvent("drawall"));
+  if (isLoading()) showToast("The page is still loading. It is saved as soon as it is complete.");
+  await waitUntilLoaded(MAX_WAIT_MS);
   document.dispatchEvent(new CustomEvent("drawall"));
   const copy = document.documentElement.cloneNode(true);
   const pairs = pairsOf(document.documentElement, copy);

@@ -9,9 +9,40 @@ export class ApiError extends Error {
   }
 }
 
+/** What the page waits for: answers, and the first events of streams. @type {Set<Promise<any>>} */
+const awaited = new Set();
+// A stream that opened and has said nothing since then has nothing to say yet.
+const FIRST_EVENT_MS = 1000;
+
 /** @param {string} address @param {{signal?: AbortSignal}} options @returns {Promise<any>} */
-export async function getJson(address, { signal } = {}) {
-  return readAnswer(await send(address, { headers: { accept: "application/json" }, signal }));
+export function getJson(address, { signal } = {}) {
+  return noteAwaited(send(address, { headers: { accept: "application/json" }, signal }).then(readAnswer));
+}
+
+/** Whether something that the page asked for has not come yet. */
+export function isLoading() {
+  return awaited.size > 0 || document.readyState !== "complete";
+}
+
+/** Wait until everything that the page asked for has come, or could not, or a time is over. @param {number} limitMs */
+export async function waitUntilLoaded(limitMs) {
+  const until = Date.now() + limitMs;
+  do {
+    await Promise.race([Promise.allSettled([...awaited]), pause(until - Date.now())]);
+    // The page draws what came, and may ask for more.
+    await pause(50);
+  } while (isLoading() && Date.now() < until);
+}
+
+function pause(ms) {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+function noteAwaited(answer) {
+  const settle = () => awaited.delete(answer);
+  awaited.add(answer);
+  answer.then(settle, settle);
+  return answer;
 }
 
 /** Change something. @param {string} address @param {object} value @returns {Promise<any>} */
@@ -33,14 +64,23 @@ export function listen(address, handlers) {
   const stream = {};
   let source = null;
   let lastId = "";
+  let noteFirst = () => {};
   const connect = () => {
     source = new EventSource(continued(address, lastId));
-    source.onopen = () => showLiveState(stream, "live");
-    source.onerror = (event) => showLiveState(stream, event.target.readyState === EventSource.CLOSED ? "ended" : "reconnecting");
+    noteAwaited(new Promise((resolve) => (noteFirst = resolve)));
+    source.onopen = () => {
+      showLiveState(stream, "live");
+      setTimeout(noteFirst, FIRST_EVENT_MS);
+    };
+    source.onerror = (event) => {
+      showLiveState(stream, event.target.readyState === EventSource.CLOSED ? "ended" : "reconnecting");
+      noteFirst();
+    };
     for (const [name, handle] of Object.entries(handlers)) {
       source.addEventListener(name, (event) => {
         lastId = event.lastEventId || lastId;
         handle(JSON.parse(event.data), event.lastEventId);
+        noteFirst();
       });
     }
     // The server says that nothing follows. Without it, the browser would ask again.
@@ -49,6 +89,7 @@ export function listen(address, handlers) {
   const disconnect = () => {
     source?.close();
     source = null;
+    noteFirst();
     showLiveState(stream, null);
   };
   const follow = () => {
