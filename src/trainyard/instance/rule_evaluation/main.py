@@ -29,6 +29,8 @@ WORKER = "judge"
 _PAUSE_S = 0.1
 # After this time without a step, rules learn that the training is idle.
 _IDLE_S = 1.0
+# Between two reports of how many steps were evaluated.
+_PROGRESS_INTERVAL_S = 1.0
 _FLUSH_S = 5.0
 
 
@@ -55,10 +57,14 @@ def evaluate_rules(orders: Mapping[str, Any]) -> None:
             client.send_rule(Evaluation(rule.name, RuleStatus.ERROR, last_line(error)), None, worker=WORKER)
     if made:
         evaluator = RuleEvaluator(made, on_change=lambda *change: client.send_rule(*change, worker=WORKER))
-        evaluate_recording(source, evaluator)
+
+        def report_progress() -> None:
+            for evaluation in evaluator.evaluations:
+                client.send_rule(evaluation, None, worker=WORKER)
+
+        evaluate_recording(source, evaluator, on_progress=report_progress)
         # Once more, with the final numbers of steps.
-        for evaluation in evaluator.evaluations:
-            client.send_rule(evaluation, None, worker=WORKER)
+        report_progress()
         write_files(made, Path(orders["output"]))
     client.flush(_FLUSH_S)
     sys.exit(0)
@@ -68,14 +74,19 @@ def evaluate_recording(
     source: JoinedFolders,
     evaluator: RuleEvaluator,
     *,
+    on_progress: Callable[[], None] = lambda: None,
     pause: Callable[[float], None] = time.sleep,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Evaluate every step as it arrives, in the order of steps, until the recording has ended."""
+    """Evaluate every step as it arrives, in the order of steps, until the recording has ended.
+
+    `on_progress` is called now and then while steps arrive.
+    """
     recording = ArrowRecording(source)
     done: dict[str, int] = {}
     dropped = 0
     last_step_at = monotonic()
+    progress_at = last_step_at
     while True:
         recording.refresh()
         has_new = _evaluate_new_steps(recording, evaluator, done)
@@ -87,6 +98,9 @@ def evaluate_recording(
             return
         if has_new:
             last_step_at = monotonic()
+            if last_step_at - progress_at >= _PROGRESS_INTERVAL_S:
+                progress_at = last_step_at
+                on_progress()
             continue
         if monotonic() - last_step_at >= _IDLE_S:
             evaluator.idle(monotonic() - last_step_at)

@@ -72,8 +72,10 @@ def test_the_steps_of_all_instances_are_judged_in_their_order(tmp_path: Path) ->
 def test_steps_are_judged_as_they_come_until_the_agent_says_that_the_program_has_ended(tmp_path: Path) -> None:
     writer = write(tmp_path, "worker_0", range(3), closes=False)
     rule = Seeing()
+    judge = RuleEvaluator({"seeing": rule})
     clock = iter(range(10_000))
     pauses: list[float] = []
+    progress: list[int] = []
 
     def pause(seconds: float) -> None:
         """While the judge waits, the training goes on; then it is killed, and the agent marks its end."""
@@ -86,8 +88,13 @@ def test_steps_are_judged_as_they_come_until_the_agent_says_that_the_program_has
             (tmp_path / ENDED).write_text(json.dumps({"at_us": 2**60}))
 
     evaluate_recording(
-        JoinedFolders([tmp_path]), RuleEvaluator({"seeing": rule}), pause=pause, monotonic=lambda: float(next(clock))
+        JoinedFolders([tmp_path]),
+        judge,
+        on_progress=lambda: progress.append(judge.evaluations[0].steps_judged),
+        pause=pause,
+        monotonic=lambda: float(next(clock)),
     )
+    assert progress == [3, 4]
     assert [number for number, _ in rule.seen] == [0, 1, 2, 3]
     assert rule.idled
     assert min(rule.idled) >= 1.0

@@ -26,6 +26,10 @@ from trainyard.link.spec_queries import stops_training, wants_checkpoint
 
 # Between two reports of the same rule, except for its first issue.
 _REPORT_INTERVAL_S = 1.0
+# Between two reports of how many steps a rule has evaluated: this at first, and ever more in a long training, because
+# each of them stays in the spool.
+_COUNT_INTERVAL_S, _MAX_COUNT_INTERVAL_S = 2.0, 60.0
+_COUNT_INTERVAL_GROWTH = 1.5
 # How long a stop waits for the checkpoint that the rule asks for.
 _CHECKPOINT_S = 30.0
 # How long a stop waits for other ranks, which may have found the cause of the issue.
@@ -84,6 +88,8 @@ class _AgentRuleState:
     pending: list[Mapping[str, Any]] = field(default_factory=list)
     reported: Mapping[str, Any] = field(default_factory=dict)
     next_at: float = 0.0
+    next_count_at: float = 0.0
+    count_interval_s: float = _COUNT_INTERVAL_S
 
     @property
     def worst(self) -> _WorkerRuleState:
@@ -251,18 +257,22 @@ class Debugger:
         self._stop = replace(self._stop, at=now)
 
     def _report(self, now: float, *, is_last: bool = False) -> None:
-        """Report what changed: the status of a rule, its findings, and at the end also how much it evaluated."""
+        """Report what changed: the status of a rule, its findings, and from time to time how much it evaluated."""
         for name, state in self._states.items():
             payload = state.payload
             payload["dropped"] = max(payload["dropped"], sum(self._dropped.values()))
             changed = {member for member, value in payload.items() if state.reported.get(member) != value}
             is_first_issue = "status" in changed and payload["status"] == RuleStatus.ISSUES_FOUND
-            has_news = bool(state.pending) or bool(changed if is_last else changed & {"status", "details"})
+            # Another report would replace the one that asks the yard to stop all instances.
+            counts = is_last or (now >= state.next_count_at and self._stop is None)
+            has_news = bool(state.pending) or bool(changed if counts else changed & {"status", "details"})
             if not has_news or (now < state.next_at and not is_first_issue and not is_last):
                 continue
             finding = state.pending.pop(0) if state.pending else None
             self._reports.report_rule({"rule": name, **payload, "finding": finding})
             state.reported, state.next_at = payload, now + _REPORT_INTERVAL_S
+            state.next_count_at = now + state.count_interval_s
+            state.count_interval_s = min(_MAX_COUNT_INTERVAL_S, state.count_interval_s * _COUNT_INTERVAL_GROWTH)
 
     def _stop_all(self, stop: RuleStop, now: float) -> None:
         """Stop the program here and on the siblings. On several nodes, ask the yard to send the commands."""

@@ -118,12 +118,16 @@ def _apply_rule(state: InstanceState, frame: Frame) -> InstanceState:
     name, status = _clean_text(payload.get("rule")), _clean_text(payload.get("status"))
     if status not in set(RuleStatus) or (name not in state.rules and len(state.rules) >= MAX_RULES):
         return state
-    known = state.rules[name].findings if name in state.rules else ()
+    before = state.rules.get(name)
+    known = before.findings if before else ()
+    details = _clean_text(payload.get("details"))
+    # A report may only say that more steps were evaluated.
+    is_same = before is not None and (before.status, before.details) == (status, details)
     reported = RuleState(
         name,
         RuleStatus(status),
-        from_micros(frame.at_us),
-        details=_clean_text(payload.get("details")),
+        before.at if before is not None and is_same and not payload.get("finding") else from_micros(frame.at_us),
+        details=details,
         judged=_clean_count(payload.get("judged")),
         dropped=_clean_count(payload.get("dropped")),
         findings=(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,27 @@ def test_changes_are_reported_once_a_second_but_an_issue_at_once(stage: Stage) -
     stage.debugger.poll(10.3)
     stage.debugger.poll(11.3)
     assert len(stage.reported()) == 3
+
+
+def test_the_number_of_evaluated_steps_is_reported_while_the_rule_finds_nothing(stage: Stage) -> None:
+    stage.tell("worker_0", "watches", "InProgress", judged=1)
+    stage.debugger.poll(0.0)
+    reported_at = []
+    for second in range(1, 601):
+        stage.tell("worker_0", "watches", "InProgress", judged=1 + second)
+        before = len(stage.reported())
+        stage.debugger.poll(float(second))
+        if len(stage.reported()) > before:
+            reported_at.append(second)
+            assert stage.reported()[-1]["judged"] == 1 + second
+    assert reported_at[:3] == [2, 5, 10]
+    # At first every few seconds, later once a minute, because all of them are kept.
+    assert max(after - before for before, after in pairwise(reported_at)) == 60
+    told = len(stage.reported())
+    stage.debugger.poll(10_000.0)
+    assert len(stage.reported()) == told + 1
+    stage.debugger.poll(20_000.0)
+    assert len(stage.reported()) == told + 1
 
 
 def test_a_stop_names_rule_step_and_tensor_and_reaches_the_siblings(stage: Stage) -> None:

@@ -35,6 +35,18 @@ def test_statuses_become_transitions_at_their_own_times() -> None:
     assert [step.started_at for step in job.transitions[2:]] == [seconds(1), seconds(2), seconds(5)]
 
 
+def test_a_rule_that_evaluated_more_steps_has_not_changed_since() -> None:
+    def told(at: float, judged: int, status: str) -> tuple[float, FrameKind, dict[str, Any]]:
+        return at, FrameKind.RULE, {"rule": "Vanishing", "status": status, "details": "", "judged": judged}
+
+    job = heard(placed(), algo_1=frames(told(1, 1, "InProgress"), told(9, 80, "InProgress")))
+    (rule,) = job.attempts[-1].instances[0].rules.values()
+    assert (rule.judged, rule.at) == (80, seconds(1))
+    job = heard(job, algo_1=frames(told(20, 90, "NoIssuesFound")))
+    (rule,) = job.attempts[-1].instances[0].rules.values()
+    assert (rule.judged, rule.at) == (90, seconds(20))
+
+
 def test_a_job_trains_when_all_its_instances_do() -> None:
     job = heard(placed(instances=2), algo_1=frames(status(1, "Downloading"), status(2, "Training")))
     assert job.secondary is S.DOWNLOADING
