@@ -56,7 +56,6 @@ _DEFAULT_VOLUME_GIB = 30
 _DATA_TYPES = ("S3Prefix", "ManifestFile", "AugmentedManifestFile")
 
 REFUSED: Sequence[tuple[str, Predicate]] = (
-    ("AlgorithmSpecification.AlgorithmName", _is_given),
     ("InputDataConfig.DataSource.DatasetSource", _is_given),
     ("InputDataConfig.DataSource.S3DataSource.S3DataType", _is_none_of(*_DATA_TYPES)),
     ("InputDataConfig.DataSource.S3DataSource.HubAccessConfig", _is_given),
@@ -66,6 +65,12 @@ REFUSED: Sequence[tuple[str, Predicate]] = (
 )
 
 AWS_ONLY: Sequence[tuple[str, Predicate, str]] = (
+    (
+        "AlgorithmSpecification.AlgorithmName",
+        _is_given,
+        "AlgorithmSpecification.AlgorithmName names an algorithm of CreateAlgorithm or of AWS Marketplace, which a "
+        "yard does not have; name an image as the TrainingImage instead.",
+    ),
     (
         "ResourceConfig.TrainingPlanArn",
         bool,
