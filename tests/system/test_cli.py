@@ -399,8 +399,9 @@ def test_errors_about_users_have_their_exit_codes(trainyard: CommandLine) -> Non
     own = trainyard("user", "rm", trainyard.home.credentials().user)
 
     assert again.returncode == 1
-    assert "User with name anna already exists" in again.stderr
+    assert 'There is already a user named "anna".' in again.stderr
     assert absent.returncode == 4
+    assert 'There is no user named "nobody".' in absent.stderr
     assert own.returncode == 1
     assert "cannot be removed" in own.stderr
 

@@ -26,7 +26,7 @@ class NotFound(TrainyardError):
     """The named thing does not exist, or not for this caller."""
 
     def __init__(self, kind: str, name: str) -> None:
-        super().__init__(f'There is no {kind} named "{name}".')
+        super().__init__(f'There is no {_words(kind)} named "{name}".')
         self.kind, self.name = kind, name
 
 
@@ -34,7 +34,7 @@ class AlreadyExists(TrainyardError):
     """A living thing of this kind has the name already."""
 
     def __init__(self, kind: str, name: str) -> None:
-        super().__init__(f'A {kind} named "{name}" exists already.')
+        super().__init__(f'A {_words(kind)} named "{name}" already exists.')
         self.kind, self.name = kind, name
 
 
@@ -64,3 +64,8 @@ class Unavailable(TrainyardError):
 
 class Corrupt(TrainyardError):
     """Stored data cannot be read back intact."""
+
+
+def _words(kind: str) -> str:
+    """Return the kind of a resource, such as `training-job`, as it is written in a sentence."""
+    return kind.replace("-", " ")

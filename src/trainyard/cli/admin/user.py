@@ -1,6 +1,7 @@
 """`trainyard user`: manage users. Each user has its own account and cannot see the others."""
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -26,11 +27,13 @@ from trainyard.cli.yard.reachability import authority_fingerprint, login_lines
 from trainyard.cli.yard.shell import SYNTAX, exports
 from trainyard.foundation.errors import TrainyardError
 
+# The pattern of IAM.
+_NAME = re.compile(r"[\w+=,.@-]+", re.ASCII)
+
 # The IAM path of administrators.
 ADMINISTRATORS = "/administrators/"
 
 _CODES = {
-    "NoSuchEntity": ExitCode.NOT_FOUND,
     "LimitExceeded": ExitCode.QUOTA,
     "AccessDenied": ExitCode.AUTH,
     "InvalidClientTokenId": ExitCode.AUTH,
@@ -61,6 +64,8 @@ def add(name: str, admin: bool, folder: Path | None, shell: str, as_json: JsonFi
 
     The secret is shown only this time.
     """
+    if not _NAME.fullmatch(name):
+        raise click.UsageError(f'"{name}" cannot be the name of a user; use letters, digits, and _ + = , . @ -')
     connection = running_yard(folder)
     with _open_iam(connection) as call:
         created = call("CreateUser", UserName=name, Path=ADMINISTRATORS if admin else "/")["User"]
@@ -133,6 +138,13 @@ class _IamCalls:
         try:
             response: Mapping[str, Any] = self._client.call("iam", operation, **parameters)
         except CallFailed as error:
+            name = parameters.get("UserName", "")
+            if error.code == "EntityAlreadyExists":
+                raise Failure(f'There is already a user named "{name}".', next_step="trainyard user ls") from error
+            if error.code == "NoSuchEntity":
+                raise Failure(
+                    f'There is no user named "{name}".', next_step="trainyard user ls", code=ExitCode.NOT_FOUND
+                ) from error
             raise Failure(error.message, code=_CODES.get(error.code, ExitCode.FAILED)) from error
         return response
 

@@ -58,7 +58,7 @@ class ResourceContract:
 
     def test_a_taken_name_is_refused_and_the_first_one_stays(self, records: Records) -> None:
         first = records.create(draft("a", body={"x": 1}), now=NOON)
-        with pytest.raises(AlreadyExists, match='A training-job named "a" exists already'):
+        with pytest.raises(AlreadyExists, match='A training job named "a" already exists'):
             records.create(draft("a", body={"x": 2}), now=minutes(1))
         assert records.load(key("a")) == first
 

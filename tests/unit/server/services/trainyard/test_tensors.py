@@ -223,7 +223,7 @@ def test_others_see_nothing_and_an_administrator_everything(recorded: As, accoun
     ben, admin = (replace(user, yard=recorded.yard) for user in (accounts.ben, accounts.admin))
     for operation in ("ListTensors", "ReadTensorStatistics", "ListRecordedSteps"):
         assert operation in OPERATIONS
-        with pytest.raises(Fault, match="no training-job"):
+        with pytest.raises(Fault, match="no training job"):
             ask(ben, operation)
     assert ask(admin, "ListTensors")["TotalCount"] == 3
 
