@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import click
 
@@ -14,7 +15,7 @@ from trainyard.cli.profiling.profile_text import profile_blocks
 from trainyard.cli.terminal.blocks import print_blocks
 from trainyard.cli.terminal.console import CommandWithExamples, json_option, say, size_text, yard_option
 from trainyard.cli.terminal.failure import ExitCode, Failure
-from trainyard.cli.terminal.json_output import JsonFields, print_json
+from trainyard.cli.terminal.json_output import JsonFields, pascal_case_keys, print_json
 from trainyard.cli.terminal.progress import spinner
 from trainyard.foundation.locations import Location, parse_s3_uri
 
@@ -85,11 +86,17 @@ def profile(
             _download_report(api, found, report)
             return ExitCode.OK
     if as_json:
-        print_json(to_json(found), as_json)
+        print_json(profile_shape(found), as_json)
     else:
         print_blocks(list(profile_blocks(found)))
         say(f"\nWhat to change: trainyard advise {name}")
     return ExitCode.OK
+
+
+def profile_shape(found: JobConclusion) -> dict[str, Any]:
+    """Return a profile as `--json` prints it, with the verdict in the spelling of `trainyard advise`."""
+    shape: dict[str, Any] = to_json({**found, "Verdict": pascal_case_keys(found["Verdict"])})
+    return shape
 
 
 def _profile_steps(
