@@ -41,7 +41,7 @@ COMMANDS = {
     "logs": CommandEntry("jobs.logs", "Show the log of a training job."),
     "metrics": CommandEntry("jobs.metrics", "Show the metrics of a training job."),
     "tensorboard": CommandEntry("jobs.tensorboard", "Start TensorBoard on the files of training jobs."),
-    "compare": CommandEntry("jobs.compare", "Show in what training jobs differ."),
+    "compare": CommandEntry("jobs.compare", "Show how training jobs differ."),
     "rules": CommandEntry("debugger.rules", "Show debugger rules, and evaluate them again."),
     "profile": CommandEntry("profiling.profile", "Show where the time of a training job goes."),
     "advise": CommandEntry("profiling.advise", "Show what to change in a training job, and measure the gain."),
@@ -71,7 +71,7 @@ COMMANDS = {
     "gc": CommandEntry("yard.maintenance", "Remove unused data."),
     "doctor": CommandEntry("yard.doctor", "Check this machine and the home folder."),
     "upgrade-check": CommandEntry("yard.upgrade_check", "Check whether this version can open the home folder."),
-    "service": CommandEntry("yard.service", "Start the yard with the machine, by systemd."),
+    "service": CommandEntry("yard.service", "Start the yard at every boot, with systemd."),
     "completion": CommandEntry("yard.shell", "Print the completion script of a shell."),
 }
 

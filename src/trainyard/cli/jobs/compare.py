@@ -31,7 +31,7 @@ _DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 def compare(
     names: tuple[str, ...], shows_all: bool, shows_diff: bool, folder: Path | None, as_json: JsonFields | None
 ) -> None:
-    """Show in what jobs differ: metrics, hyperparameters, code, packages, data, environment and instances.
+    """Show how jobs differ: metrics, hyperparameters, code, packages, data, environment and instances.
 
     Files of code and inputs are compared by their content; inputs on S3 as they are now.
     """
@@ -49,7 +49,7 @@ def compare(
         rows = [[each.kind, each.name, *(value or "-" for value in each.values)] for each in shown]
         print_table(["", "", *(job.name for job in jobs)], rows)
     else:
-        say("The jobs are the same in all that is compared; --all shows it.")
+        say("The jobs do not differ; --all shows what was compared.")
     for other in jobs[1:] if shows_diff else ():
         _print_diff(jobs[0], other)
 

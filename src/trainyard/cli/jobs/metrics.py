@@ -48,7 +48,9 @@ _POINTS = "Points"
     ),
 )
 @job_argument
-@click.option("-m", "--metric", "names", metavar="NAME", multiple=True, help="Only this metric. Can be repeated.")
+@click.option(
+    "-m", "--metric", "names", metavar="NAME", multiple=True, help="Only this metric. Can be given several times."
+)
 @click.option(
     "--define",
     "definitions",

@@ -140,7 +140,7 @@ def rm(
     folder: Path | None,
     as_json: JsonFields | None,
 ) -> None:
-    """Remove ended training jobs with their logs and metrics. Their models and outputs on S3 are kept, without --data.
+    """Remove ended training jobs with their logs and metrics. Without --data, what they stored on S3 is kept.
 
     A JOB is a name, a prefix of it, @last, or a pattern such as 'mnist-*'. Patterns and options select only ended jobs;
     the command shows how many, and asks.

@@ -51,7 +51,7 @@ _name_argument = click.argument("name", shell_complete=complete_settings)
 def config() -> None:
     """Show and change the settings of the yard, in settings.toml of the home folder.
 
-    A value comes from the environment of this shell, else from the file, else it is the default.
+    Variables of this shell come before the file, and the file before the defaults.
     """
 
 

@@ -32,7 +32,7 @@ _SIZES = [Column(title, align="right") for title in ("objects", "job files", "pa
 def df(limit: int, folder: Path | None, as_json: JsonFields | None) -> None:
     """Show what uses the disk: objects, the files of jobs, and the packages that jobs installed.
 
-    The administrator sees that of all users. The files of each job are measured, which takes a while for many jobs.
+    Administrators see what all users use. The files of each job are measured, which takes a while for many jobs.
     """
     with open_api(folder) as api, spinner("Measuring the files of jobs"):
         use = measure_disk_use(api, jobs=limit)

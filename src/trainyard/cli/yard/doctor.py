@@ -57,7 +57,7 @@ _SDK_TRIAL = Path(__file__).with_name("sdk_trial.py")
 )
 @json_option
 def doctor(folder: Path | None, thorough: bool, sdk: bool, python: str | None, as_json: JsonFields | None) -> int:
-    """Check what this machine supports and whether the home folder is intact. Each line has the consequence.
+    """Check what this machine supports and whether the home folder is intact, and say what follows.
 
     It also lists the extras and the frameworks in the Python of the yard, and the variables of this shell that keep AWS
     clients from the yard. The exit code is 1 if the home folder is damaged, or if a step of --sdk fails. A capability

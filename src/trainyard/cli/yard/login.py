@@ -50,7 +50,7 @@ _MAX_CLOCK_DIFFERENCE = timedelta(minutes=14)
     examples=(
         "trainyard login https://gpu-box:4781          asks for the access key and the secret",
         "trainyard login gpu-box                       the same: https, and the port that yards use",
-        "trainyard login gpu-box --profile lab         besides the profile of another yard",
+        "trainyard login gpu-box --profile lab         in addition to the profile of another yard",
         "trainyard login gpu-box --fingerprint 5A:… --access-key AKIA… --secret-stdin < secret.txt",
     ),
 )
@@ -121,7 +121,7 @@ def login(
 @click.argument("name", required=False, shell_complete=complete_profiles)
 @result_option("Name", "Url")
 def logout(name: str | None, as_json: JsonFields | None) -> None:
-    """Forget a yard on another machine, with the keys for it: the one of the current profile, or of NAME."""
+    """Forget a yard on another machine and its keys: the yard of the current profile, or of NAME."""
     profiles = profiles_of(environment())
     name = name or environment().get(PROFILE_VARIABLE) or profiles.current()
     if not name or name == LOCAL:

@@ -60,14 +60,14 @@ def _unit_options(function: F) -> F:
 @click.group(
     cls=CommandGroup,
     examples=(
-        "trainyard service install            start the yard now and with the machine",
+        "trainyard service install            start the yard now and at every boot",
         "trainyard service install --print    show the unit only",
         "trainyard service status",
         "trainyard service uninstall",
     ),
 )
 def service() -> None:
-    """Start the yard with the machine, by systemd. Jobs continue while the yard restarts."""
+    """Start the yard at every boot, with systemd. Jobs continue while the yard restarts."""
 
 
 @service.command(
