@@ -18,6 +18,8 @@ _MEMBERS: Mapping[str, Sequence[str]] = {
     "smdistributed": ("dataparallel", "modelparallel"),
     "torch_distributed": _SWITCH,
 }
+# Those that need no more than to be enabled.
+LAUNCHERS = tuple(name for name, members in _MEMBERS.items() if "enabled" in members)
 _MEMBERS_OF_SMDISTRIBUTED: Mapping[str, Sequence[str]] = {
     "dataparallel": ("enabled", "custom_mpi_options"),
     "modelparallel": ("enabled", "parameters"),

@@ -1,4 +1,4 @@
-"""The values that a shell completes: jobs, studies, instance types, rules, images, engines and settings.
+"""The values that a shell completes: jobs, studies, instance types, rules, images, engines, launchers and settings.
 
 The user waits for each of them at a key. They are read from files of the home folder, or with one request to a running
 yard. No yard is started; without one there is nothing to complete.
@@ -63,6 +63,13 @@ def complete_mapped_images(ctx: click.Context, _: click.Parameter, incomplete: s
 def complete_engines(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the kinds of engines."""
     return _starting(("local", "ray", "container"), incomplete)
+
+
+def complete_launchers(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Return the launchers of distributed jobs."""
+    from trainyard._sdk.training.distribution import LAUNCHERS
+
+    return _starting(LAUNCHERS, incomplete)
 
 
 def complete_settings(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

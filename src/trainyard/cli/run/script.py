@@ -16,7 +16,12 @@ from trainyard._sdk.storage.input_uploads import InputUploads
 from trainyard._sdk.training.distribution import launcher_hyperparameters
 from trainyard._sdk.training.request import tags_of
 from trainyard._sdk.training.source_code import require_files
-from trainyard.cli.completion.values import complete_engines, complete_images, complete_instance_types
+from trainyard.cli.completion.values import (
+    complete_engines,
+    complete_images,
+    complete_instance_types,
+    complete_launchers,
+)
 from trainyard.cli.jobs.lookup import find_remote_access
 from trainyard.cli.run.arguments import InputArgument, instance_group, path_input, s3_input, words_of
 from trainyard.cli.terminal.console import say, select_home, size_text
@@ -136,6 +141,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--distribution",
         metavar="NAME|JSON",
+        shell_complete=complete_launchers,
         help="How to launch processes: torch_distributed, mpi …, or the whole argument of the sagemaker SDK as JSON.",
     ),
     click.option("--model-uri", metavar="S3_URI", help="Model to start from; the job gets it as the channel model."),

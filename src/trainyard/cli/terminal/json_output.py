@@ -4,9 +4,12 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 from trainyard.cli.terminal.failure import ExitCode, Failure
 
@@ -38,6 +41,19 @@ class JsonFieldsParameter(click.ParamType[JsonFields]):
             except Failure as failure:
                 self.fail(f"{failure.message} {failure.why}", param, ctx)
         return JsonFields(names)
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        param: click.Parameter,  # noqa: ARG002 - the same
+        incomplete: str,
+    ) -> list["CompletionItem[str]"]:
+        """Complete the last of the fields."""
+        from click.shell_completion import CompletionItem
+
+        *given, last = incomplete.split(",")
+        fields = [name for name in self._known if name not in given and name.lower().startswith(last.lower())]
+        return [CompletionItem(",".join([*given, name])) for name in fields]
 
     def could_be(self, word: str, *, takes_arguments: bool) -> bool:
         """Return whether the word after --json names fields, and is not an argument of the command.

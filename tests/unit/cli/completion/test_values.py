@@ -52,6 +52,12 @@ def test_profiles_are_completed_with_the_yard_on_this_machine(user_home: Path) -
     assert completed("ls", "--profile", "lo") == ["local"]
 
 
+def test_launchers_and_fields_of_json_are_completed(user_home: Path) -> None:
+    assert completed("run", "--distribution", "torch") == ["torch_distributed"]
+    assert completed("stop", "--json", "trainingjobn") == ["TrainingJobName"]
+    assert completed("stop", "--json", "TrainingJobName,") == ["TrainingJobName,TrainingJobStatus"]
+
+
 def test_statuses_are_spelled_as_in_the_api(user_home: Path) -> None:
     assert completed("ls", "--status", "in") == ["InProgress"]
 
