@@ -1,7 +1,10 @@
 """`trainyard ls`: list training jobs."""
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import click
 from trainyard._sdk.connection import Api
 from trainyard._sdk.training.console import duration_text
 from trainyard.cli.jobs.lookup import open_api, to_json
+from trainyard.cli.jobs.selection import is_pattern, longest_literal
 from trainyard.cli.terminal.console import (
     CommandWithExamples,
     json_option,
@@ -21,6 +25,7 @@ from trainyard.cli.terminal.tables import Column, Row, print_table
 from trainyard.cli.terminal.word_choice import WordChoice
 
 _COLUMNS = ("job", "status", "created", Column("duration", "right"))
+_NAME_PART = re.compile(r"[a-zA-Z0-9-]+")
 _STATUSES = ("InProgress", "Completed", "Failed", "Stopping", "Stopped")
 
 
@@ -30,6 +35,7 @@ _STATUSES = ("InProgress", "Completed", "Failed", "Stopping", "Stopped")
         "trainyard ls                          the latest twenty",
         "trainyard ls --status Failed -n 100",
         "trainyard ls --name mnist --json      jobs with mnist in their names",
+        "trainyard ls --name 'mnist-*-lr'      jobs whose names fit a pattern",
     ),
 )
 @click.option(
@@ -38,7 +44,9 @@ _STATUSES = ("InProgress", "Completed", "Failed", "Stopping", "Stopped")
     type=WordChoice(_STATUSES),
     help=f"Only jobs with this status: {', '.join(_STATUSES)}.",
 )
-@click.option("--name", metavar="TEXT", help="Only jobs with this text in their names.")
+@click.option(
+    "--name", metavar="TEXT", help="Only jobs with this text in their names, or whose names fit a pattern with * or ?."
+)
 @click.option(
     "-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Maximum number of jobs."
 )
@@ -47,24 +55,34 @@ _STATUSES = ("InProgress", "Completed", "Failed", "Stopping", "Stopped")
 def ls(status: str | None, name: str | None, limit: int, folder: Path | None, as_json: JsonFields | None) -> None:
     """List training jobs, newest first."""
     filters = {"StatusEquals": status} if status else {}
-    filters |= {"NameContains": name} if name else {}
+    pattern = name if name and is_pattern(name) else ""
+    text = longest_literal(pattern) if pattern else name
+    if text and not _NAME_PART.fullmatch(text):
+        raise click.UsageError(f'No job can have "{text}" in its name, which has only letters, digits and dashes.')
+    filters |= {"NameContains": text} if text else {}
     with open_api(folder) as api:
-        jobs = list(_latest(api, limit, filters))
+        jobs = list(islice(_latest(api, limit, filters, pattern=pattern), limit))
     if as_json:
         print_json({"Jobs": [_values(job) for job in jobs]}, as_json, items="Jobs")
         return
     if not jobs:
-        say("No training job matches." if filters else "There are no training jobs; `trainyard run SCRIPT` starts one.")
+        say(
+            "No training job matches."
+            if filters or pattern
+            else "There are no training jobs; `trainyard run SCRIPT` starts one."
+        )
         return
     print_table(_COLUMNS, [_row(job, now=datetime.now(UTC)) for job in jobs])
 
 
-def _latest(api: Api, limit: int, filters: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _latest(api: Api, limit: int, filters: Mapping[str, Any], *, pattern: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the jobs, newest first, in pages that are no larger than the limit."""
     request: dict[str, Any] = {"SortBy": "CreationTime", "SortOrder": "Descending", **filters}
-    while limit:
-        page = api.call("sagemaker", "ListTrainingJobs", MaxResults=min(limit, 100), **request)
-        yield from page["TrainingJobSummaries"]
-        limit -= len(page["TrainingJobSummaries"])
+    while True:
+        # A pattern can leave out most jobs of a page.
+        page = api.call("sagemaker", "ListTrainingJobs", MaxResults=100 if pattern else min(limit, 100), **request)
+        summaries = page["TrainingJobSummaries"]
+        yield from (job for job in summaries if not pattern or fnmatchcase(job["TrainingJobName"], pattern))
         if not page.get("NextToken"):
             return
         request["NextToken"] = page["NextToken"]

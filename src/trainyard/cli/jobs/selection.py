@@ -72,7 +72,7 @@ def select_jobs(api: Api, wanted: JobSelection, *, statuses: Sequence[str]) -> I
     # The yard narrows the list as far as its filters can.
     if wanted.created_before:
         request["CreationTimeBefore"] = wanted.created_before
-    if len(wanted.patterns) == 1 and (literal := _longest_literal(wanted.patterns[0])):
+    if len(wanted.patterns) == 1 and (literal := longest_literal(wanted.patterns[0])):
         request["NameContains"] = literal
     for status in statuses:
         yield from (each for each in _summaries(api, {**request, "StatusEquals": status}) if wanted.matches(each))
@@ -108,6 +108,6 @@ def _summaries(api: Api, request: dict[str, Any]) -> Iterator[Summary]:
         request["NextToken"] = page["NextToken"]
 
 
-def _longest_literal(pattern: str) -> str:
+def longest_literal(pattern: str) -> str:
     """Return the longest part of a pattern that stands for itself. A set of characters ends one, and is none."""
     return max(re.split(r"\*|\?|\[[^\]]*\]?", pattern), key=len)
