@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import groupby
 from typing import Any
 
 from trainyard._sdk.connection import Api
@@ -40,8 +41,14 @@ def read_log(api: Api, job_name: str) -> Iterator[LogLine]:
 
 def read_log_tail(api: Api, job_name: str, count: int) -> Iterator[LogLine]:
     """Yield the last `count` lines of each instance, at most 10,000."""
-    for stream in _stream_names(api, job_name) if count else ():
-        yield from _lines(stream, _page(api, stream, {"startFromHead": False, "limit": count}))
+    # Each attempt of an instance has a stream of its own.
+    for _, streams in groupby(_stream_names(api, job_name) if count else (), key=instance_of):
+        last: list[LogLine] = []
+        for stream in reversed(list(streams)):
+            last = [*_lines(stream, _page(api, stream, {"startFromHead": False, "limit": count - len(last)})), *last]
+            if len(last) >= count:
+                break
+        yield from last
 
 
 def instance_of(stream: str) -> str:

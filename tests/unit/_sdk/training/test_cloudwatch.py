@@ -43,6 +43,13 @@ def test_the_last_lines_are_those_of_each_instance() -> None:
     assert list(read_log_tail(streams.api, "job", 0)) == []
 
 
+def test_the_last_lines_of_an_instance_may_be_of_two_attempts() -> None:
+    streams = Streams(algo_1=["a", "b", "c"])
+    streams.lines["job/algo-1-18"] = ["d"]
+    assert [line.text for line in read_log_tail(streams.api, "job", 2)] == ["c", "d"]
+    assert [line.text for line in read_log_tail(streams.api, "job", 1)] == ["d"]
+
+
 def test_a_job_without_logs_yet_has_no_lines() -> None:
     def missing(asked: dict[str, Any]) -> dict[str, Any]:
         raise CallFailed("ResourceNotFoundException", "no group", status=400)
