@@ -55,12 +55,20 @@ def tensors() -> None:
     """Show the captured tensors of a training job, compare two runs, and export tables for other tools."""
 
 
+def _require_regex(ctx: click.Context, param: click.Parameter, given: str | None) -> str | None:
+    try:
+        re.compile(given or "")
+    except (re.error, RecursionError, OverflowError) as error:
+        raise click.BadParameter(f'"{given}" is not a regular expression: {error}.', ctx, param) from error
+    return given
+
+
 @tensors.command(
     cls=CommandWithExamples, examples=("trainyard tensors show @last", "trainyard tensors show @last --regex weight")
 )
 @job_argument
 @click.argument("name", metavar="[NAME]", required=False)
-@click.option("--regex", help="List only tensors whose names match.")
+@click.option("--regex", callback=_require_regex, help="List only tensors whose names match.")
 @click.option("--statistic", help="mean, std, min, max, l2 … Default: the value of a scalar, else mean_abs.")
 @mode_option
 @click.option("--worker", help="A rank, such as worker_1. Default: all ranks merged, or the first.")
@@ -133,7 +141,7 @@ def compare(first: str, second: str, rtol: float, folder: Path | None, as_json: 
 )
 @job_argument
 @click.argument("target", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--regex", help="Only tensors whose names match.")
+@click.option("--regex", callback=_require_regex, help="Only tensors whose names match.")
 @click.option("--worker", help="A rank, such as worker_1. Default: the first.")
 @yard_option
 @result_option("File", "Rows")

@@ -1,5 +1,6 @@
 """`trainyard run`: train a script. The flags are those of `ssm`."""
 
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -160,8 +161,15 @@ def _require_usable_options(options: RunOptions, folder: Path | None) -> None:
     for kind, is_wanted in wanted.items():
         if is_wanted and not options.output_path:
             raise click.UsageError(f"--download-{kind} needs -o, the folder for the download.")
+    if options.output_path and not _can_write(options.output_path):
+        raise click.UsageError(f"--output-path {options.output_path} cannot be written by this user.")
     if options.download_state and not options.checkpoint_s3_uri:
         raise click.UsageError("--download-state downloads checkpoints; set their location with --checkpoint-s3-uri.")
+
+
+def _can_write(folder: Path) -> bool:
+    existing = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    return existing.is_dir() and os.access(existing, os.W_OK)
 
 
 def _name_taken(name: str) -> Failure:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import socket
 import ssl
 from collections.abc import Iterator, Sequence
@@ -33,10 +34,13 @@ def bind(host: str, port: int) -> socket.socket:
         listening.listen(1024)
     except OSError as error:
         listening.close()
-        raise Unavailable(
-            f"Cannot listen on {host} port {port}: {error.strerror}. "
-            "Stop the program that uses it, or choose another: `trainyard up --port PORT` (https uses the next one)."
-        ) from error
+        remedy = (
+            "Choose an address of this machine: `trainyard up --host ADDRESS`."
+            if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
+            else "Stop the program that uses it, or choose another: `trainyard up --port PORT` (https uses the next "
+            "one)."
+        )
+        raise Unavailable(f"Cannot listen on {host} port {port}: {error.strerror}. {remedy}") from error
     listening.setblocking(False)
     return listening
 

@@ -217,6 +217,7 @@ def test_statistics_are_written_for_other_tools(
         "0,TRAIN,0,0,worker_0,gradient/Net_fc.weight,4.0,0.0,4.0,4.0,4.0,0.0,0.0,0.0",
     ]
     assert trainyard("tensors", "export", "mnist", "all.xls").code == 2
+    assert '"(" is not a regular expression' in trainyard("tensors", "show", "mnist", "--regex", "(").err
 
 
 def test_a_long_series_is_drawn_in_twenty_lines_and_what_is_not_finite_is_counted() -> None:

@@ -23,6 +23,7 @@ def _script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user_home: Path) ->
         (("--md", "loss", "loss: ([0-9"), '--md loss: "loss: ([0-9" is not a regular expression: unterminated'),
         (("--max-run-mins", "0"), "0 is not in the range x>=1."),
         (("-s", "sources"), 'The source directory "sources" is not a folder.'),
+        (("-o", "train.py/results"), "--output-path train.py/results cannot be written"),
         (("--dependencies", "nothing.py"), 'The dependency "nothing.py" does not exist.'),
     ],
 )
