@@ -1,6 +1,7 @@
 """Records what happens in some steps as events: phases of steps, waits for data, communication.
 
-While it records, it stands in front of the step clock and of the iterators of data loaders. Otherwise it is not there.
+While it records, it stands in front of the iterators of data loaders, and the step clock reports each phase to it.
+Otherwise it is not there.
 """
 
 import functools
@@ -14,9 +15,9 @@ from torch.utils.data import DataLoader, dataloader
 
 from trainyard.formats.profiles.contract import StepPhase
 from trainyard.formats.profiles.step_times import StepRow
-from trainyard.instance.hook.profiling.step_clock import StepClock
 
 _STEP = "Step:ModeKeys."
+_COMMUNICATION = "Communication"
 # As AWS's library names them.
 _PHASES: Mapping[int, str] = {
     StepPhase.DATA_WAIT: "DataWait",
@@ -24,9 +25,9 @@ _PHASES: Mapping[int, str] = {
     StepPhase.FORWARD: "Forward",
     StepPhase.BACKWARD: "Backward",
     StepPhase.OPTIMIZER: "Optimizer",
+    StepPhase.COMMUNICATION: _COMMUNICATION,
     StepPhase.CHECKPOINT: "Checkpoint",
 }
-_COMMUNICATION = "Communication"
 _INITIALIZE, _NEXT, _LOADERS = "DataLoaderIterInitialize", "DataLoaderIter::GetNext", "DataLoader"
 # An event as JSON, for the size of files before they are encoded.
 _EVENT_BYTES = 160
@@ -86,7 +87,7 @@ class EventRecorder:
     """Gives all windows that are open the events of the training thread."""
 
     def __init__(self, timer: Any, loaders: Callable[[], list[dict[str, Any]]]) -> None:
-        # The timer whose clock is replaced while a window is open; not its class, which imports this.
+        # The timer whose clock reports phases while a window is open; not its class, which imports this.
         self._timer = timer
         self._loaders = loaders
         self._windows: list[EventWindow] = []
@@ -94,13 +95,15 @@ class EventRecorder:
     def open(self, window: EventWindow) -> None:
         self._windows.append(window)
         if len(self._windows) == 1:
-            self._timer.replace_clock(_RecordedClock(self._timer.clock, self.record))
+            self._timer.clock.listen(self.record_phase)
             _observe_loaders(self)
 
     def close(self, window: EventWindow) -> None:
         """Write the last events of a window."""
         if window not in self._windows:
             return
+        # The phases of a step that has not ended.
+        self._timer.clock.count()
         now_us = time.time_ns() // 1000
         window.add(ThreadEvent(_LOADERS, _LOADERS, now_us, now_us, {"loaders": self._loaders()}))
         self._remove(window)
@@ -115,6 +118,11 @@ class EventRecorder:
             with suppress(Exception):
                 # It came from within the program, which nothing may reach.
                 window.add(event)
+
+    def record_phase(self, phase: int, began_ns: int, ended_ns: int, step: int) -> None:
+        name = _PHASES.get(phase)
+        if name is not None:
+            self.record(ThreadEvent(name, name, began_ns // 1000, ended_ns // 1000, {"step_num": str(step)}))
 
     def record_step(self, row: StepRow) -> None:
         name = f"{_STEP}{row.mode}"
@@ -142,9 +150,7 @@ class EventRecorder:
         self._windows.remove(window)
         if not self._windows:
             _stop_observing_loaders()
-            clock = self._timer.clock
-            if isinstance(clock, _RecordedClock):
-                self._timer.replace_clock(clock.inner)
+            self._timer.clock.listen(None)
 
 
 def encode_events(events: Sequence[ThreadEvent]) -> bytes:
@@ -176,45 +182,6 @@ def is_communication(name: str) -> bool:
 
 def _metadata(name: str, number: int, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": name, "ph": "M", "pid": number, "args": dict(arguments)}
-
-
-class _RecordedClock:
-    """A step clock that also reports each phase that it times."""
-
-    def __init__(self, inner: StepClock, record: Callable[[ThreadEvent], None]) -> None:
-        self.inner = inner
-        self._record = record
-        self._open: list[tuple[int, int]] = []
-
-    def enter(self, phase: int) -> int:
-        began_us = time.time_ns() // 1000
-        entered = self.inner.enter(phase)
-        if entered:
-            self._open.append((phase, began_us))
-        return entered
-
-    def leave(self) -> int:
-        ended = self.inner.leave()
-        self._record_innermost()
-        return ended
-
-    def end_step(self, *mode: str) -> None:
-        # The phase that ends with the step. Those around it are still open because an exception skipped their ends.
-        self._record_innermost()
-        self._open.clear()
-        self.inner.end_step(*mode)
-
-    def _record_innermost(self) -> None:
-        if not self._open:
-            return
-        phase, began_us = self._open.pop()
-        name = _COMMUNICATION if phase == StepPhase.COMMUNICATION else _PHASES.get(phase)
-        if name is not None:
-            arguments = {"step_num": str(self.inner.number)}
-            self._record(ThreadEvent(name, name, began_us, time.time_ns() // 1000, arguments))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
 
 
 _originals: dict[tuple[type, str], Any] = {}

@@ -17,12 +17,9 @@ from typing import Any, Protocol
 from torch.utils.data import DataLoader, dataloader, get_worker_info
 from torch.utils.data._utils import fetch
 
-from trainyard.formats.profiles.contract import StepPhase
-
 # Of each loader, and of each worker of a loader.
 _SAMPLES = 128
 _MAX_LOADERS = 16
-_DATA_WAIT = int(StepPhase.DATA_WAIT)
 _MAX_WORKERS = 64
 _WORKER_SAMPLES = 16
 # How many batches a worker has made, and how many seconds each of the last ones took.
@@ -36,11 +33,11 @@ class LoaderListener(Protocol):
     def begin_loading(self, loader: Any) -> bool:
         """Observe a loader that is about to make an iterator; return whether it feeds the training."""
 
-    def enter_phase(self, phase: int) -> int:
-        """Enter a phase on the training thread; return when in nanoseconds, or 0 on other threads."""
+    def begin_wait(self) -> int:
+        """Begin a wait of the training thread; return when in nanoseconds, or 0 on other threads."""
 
     def leave_phase(self) -> int:
-        """Leave the phase; return when."""
+        """End the wait; return when."""
 
 
 class WatchedLoaders:
@@ -89,7 +86,7 @@ class WatchedLoaders:
         _COUNT.pack_into(self._table, offset, count + 1)
 
     def _wait(self, original: Callable[[Any], Any], loader: Any) -> Any:
-        if not self.listener.enter_phase(_DATA_WAIT):
+        if not self.listener.begin_wait():
             return original(loader)
         try:
             return original(loader)
@@ -216,7 +213,7 @@ def _with_watched_wait(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(self)
         listener = watched.listener
         loader = self._trainyard_loader
-        began = listener.enter_phase(_DATA_WAIT)
+        began = listener.begin_wait()
         if began:
             try:
                 batch = original(self)

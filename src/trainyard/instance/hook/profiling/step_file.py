@@ -5,6 +5,7 @@ the length of the training, so that weeks of it fit in a few megabytes.
 """
 
 import json
+import operator
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +48,7 @@ class StepFile:
         self._file: int | None = None
         self._size = 0
         self._buffer = bytearray()
-        self._row: StepRow | None = None
+        self._row: _OpenRow | None = None
         self._rows = 0
         self._first_us = 0
         self._mean_us = 0.0
@@ -63,20 +64,22 @@ class StepFile:
             self.flush(now)
 
     def _add(self, step: StepRow) -> None:
-        started_us, ended_us, rows = step.started_us, step.ended_us, self._rows
+        _, _, mode, started_us, ended_us, _ = step
         took_us = ended_us - started_us
-        if rows < _FIRST_ROWS:
+        if self._rows < _FIRST_ROWS:
             self._first_us = self._first_us or started_us
-            self._mean_us += (took_us - self._mean_us) / (rows + 1)
+            self._mean_us += (took_us - self._mean_us) / (self._rows + 1)
             is_long = False
         else:
             is_long = took_us > _LONG * self._mean_us
             self._mean_us += (took_us - self._mean_us) * 0.05
         row = self._row
-        if row is not None and (is_long or row.mode != step.mode or self._is_full(row)):
+        if row is not None and not is_long and row.mode == mode and not self._is_full(row):
+            row.add(step)
+            return
+        if row is not None:
             self._write_row(row)
-            row = None
-        self._row = step if row is None else _join(row, step)
+        self._row = _OpenRow(step)
         if is_long:
             self._write_row(self._row)
             self._row = None
@@ -110,14 +113,15 @@ class StepFile:
             os.close(self._file)
             self._file = None
 
-    def _is_full(self, row: StepRow) -> bool:
-        if self._rows < _FIRST_ROWS:
-            return True
-        return row.ended_us - row.started_us >= max(_MIN_ROW_US, (row.ended_us - self._first_us) * _ROW_SHARE)
+    def _is_full(self, row: "_OpenRow") -> bool:
+        took_us = row.ended_us - row.started_us
+        if took_us < _MIN_ROW_US and self._rows >= _FIRST_ROWS:
+            return False
+        return self._rows < _FIRST_ROWS or took_us >= (row.ended_us - self._first_us) * _ROW_SHARE
 
-    def _write_row(self, row: StepRow) -> None:
+    def _write_row(self, row: "_OpenRow") -> None:
         self._rows += 1
-        self._buffer += encode_row(row)
+        self._buffer += encode_row(row.closed())
 
     def _append(self) -> None:
         if self._file is None:
@@ -149,6 +153,18 @@ class StepFile:
         self._written = facts
 
 
-def _join(row: StepRow, step: StepRow) -> StepRow:
-    phases = [old + new for old, new in zip(row.phases_ns, step.phases_ns, strict=True)]
-    return StepRow(row.number, row.steps + step.steps, row.mode, row.started_us, step.ended_us, phases)
+class _OpenRow:
+    """A row to which steps are added until it is written."""
+
+    __slots__ = ("_number", "_phases_ns", "_steps", "ended_us", "mode", "started_us")
+
+    def __init__(self, step: StepRow) -> None:
+        self._number, self._steps, self.mode, self.started_us, self.ended_us, self._phases_ns = step
+
+    def add(self, step: StepRow) -> None:
+        self._steps += step.steps
+        self.ended_us = step.ended_us
+        self._phases_ns = list(map(operator.add, self._phases_ns, step.phases_ns))
+
+    def closed(self) -> StepRow:
+        return StepRow(self._number, self._steps, self.mode, self.started_us, self.ended_us, self._phases_ns)

@@ -8,10 +8,10 @@ What runs at each step costs the training, and more than it seems to: torch's wo
 these methods call little, and what can wait is done for many steps at once.
 """
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from threading import get_ident
+from time import perf_counter_ns
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ from trainyard.instance.hook.profiling.loaders import WatchedLoaders
 from trainyard.instance.hook.profiling.memory_holders import MemoryHolders
 from trainyard.instance.hook.profiling.rank_waits import BackwardEnd, is_rank_of_several
 from trainyard.instance.hook.profiling.stack_sampler import StackSampler
-from trainyard.instance.hook.profiling.step_clock import StepClock
+from trainyard.instance.hook.profiling.step_clock import LEAVE, MAX_MARKS, StepClock
 from trainyard.instance.hook.profiling.step_file import StepFile
 from trainyard.instance.hook.profiling.torch_changes import TorchChanges
 from trainyard.instance.hook.profiling.trial import AppliedChanges, ProgramTrial, TrialEnd
@@ -54,6 +54,15 @@ class TorchTimer:
     `make_windows` makes what takes profiles of some of the steps; without it, none are taken.
     """
 
+    # Python looks up the attributes of an object that has more than 30 of them in a dictionary, which takes longer.
+    __slots__ = (
+        *("__weakref__", "_applied", "_backward_end", "_backwards", "_batch_ns", "_batch_step", "_changes", "_end"),
+        *("_file", "_forwards", "_has_begun", "_has_forward", "_has_optimizer", "_has_waits", "_is_sampling"),
+        *("_is_step_over", "_is_trial", "_is_waiting_for_ranks", "_loaders", "_marks", "_may_have_ranks", "_memory"),
+        *("_models", "_next_look", "_note", "_open_file", "_optimizer_steps", "_recorder", "_sampler", "_stepped"),
+        *("_thread", "_windows", "clock", "leave_phase"),
+    )
+
     def __init__(
         self,
         open_file: Callable[[Callable[[], Mapping[str, Any]]], StepFile],
@@ -64,11 +73,13 @@ class TorchTimer:
     ) -> None:
         self._open_file, self._note = open_file, note
         self._file: StepFile | None = None
-        self._clock = StepClock()
-        self.leave_phase = self._clock.leave
+        self.clock = StepClock()
+        # What is called at each step adds its marks to those of the clock, and calls nothing.
+        self._marks = self.clock.marks
+        self.leave_phase = self.clock.leave
         self._recorder = ProgramFactsRecorder()
         self._memory = MemoryHolders()
-        self._sampler = StackSampler(lambda: (self._clock.phase, self._clock.number))
+        self._sampler = StackSampler(lambda: (self.clock.phase, self.clock.number))
         # The training thread, once it is known; _NO_THREAD when nothing is timed any more.
         self._thread: int | None = None
         self._has_begun = False
@@ -77,8 +88,10 @@ class TorchTimer:
         self._backwards = 0
         self._has_optimizer = self._has_forward = self._has_waits = self._is_sampling = False
         self._forwards = self._optimizer_steps = 0
-        # The ids of the optimizers that have stepped since the last step was closed.
-        self._stepped: set[int] = set()
+        # In which step each optimizer has stepped last, by its id.
+        self._stepped: dict[int, int] = {}
+        # The step of an optimizer, counted from 1, from which on it is observed again.
+        self._next_look = 0
         # The step before which closed steps are handed on, and when they are.
         self._batch_step = self._batch_ns = 0
         self._backward_end = BackwardEnd(self._begin_rank_wait)
@@ -115,7 +128,7 @@ class TorchTimer:
         if self._has_begun and not self._is_off:
             if self._is_step_over:
                 self._begin_step()
-            self._guard(lambda: self._record(self._clock.drain()))
+            self._guard(lambda: self._record(self.clock.drain()))
         self._detach()
         if self._file is not None:
             self._file.close()
@@ -141,9 +154,18 @@ class TorchTimer:
         thread = self._thread
         if thread != get_ident() and thread is not None:
             return 0
-        if phase == _DATA_WAIT and self._is_step_over:
+        return self.clock.enter(phase)
+
+    def begin_wait(self) -> int:
+        thread = self._thread
+        if thread != get_ident() and thread is not None:
+            return 0
+        if self._is_step_over:
             self._begin_step()
-        return self._clock.enter(phase)
+        now = perf_counter_ns()
+        marks = self._marks
+        marks += _DATA_WAIT, now
+        return now
 
     def count_wait(self, name: str, seconds: float) -> None:
         self._has_waits = True
@@ -155,15 +177,6 @@ class TorchTimer:
         if is_training:
             self._guard(lambda: self._changes.change_loader(loader))
         return is_training
-
-    @property
-    def clock(self) -> StepClock:
-        return self._clock
-
-    def replace_clock(self, clock: StepClock) -> None:
-        """Time by another clock, which continues this one. Called between two steps."""
-        self._clock = clock
-        self.leave_phase = clock.leave
 
     def enter(self, root: Root, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Time a forward, except one that checkpointing repeats during backward."""
@@ -177,16 +190,20 @@ class TorchTimer:
         # Samples that data loaders have counted are better known.
         if not self._loaders.samples or self._forwards >= self._recorder.next_look:
             self._observe_forward(root, args, kwargs)
-        self._clock.enter(_FORWARD)
+        marks = self._marks
+        marks += _FORWARD, perf_counter_ns()
 
     def leave(self, root: Root, _output: Any) -> None:
         thread = self._thread
         if (thread != get_ident() and thread is not None) or patches.backward_depth:
             return
         if torch.is_grad_enabled() or (model := root.model) is None or model.training:
-            self._clock.leave()
+            marks = self._marks
+            marks += LEAVE, perf_counter_ns()
+            if len(marks) > MAX_MARKS:
+                self.clock.count()
         else:
-            self._clock.end_step(EVAL)
+            self.clock.end_step(EVAL)
             self._is_step_over = True
 
     def observe_module(self, module: nn.Module) -> None:
@@ -204,21 +221,25 @@ class TorchTimer:
             self._thread = thread
         self._has_optimizer = True
         key = id(optimizer)
-        if key in self._stepped:
+        clock = self.clock
+        if self._stepped.get(key) == clock.number:
             # Nothing that is timed lies between two steps of this program.
             self._begin_step()
         self._optimizer_steps += 1
-        if key not in self._models.searched or self._optimizer_steps == self._memory.next_look or self._is_trial:
-            self._guard(lambda: self._observe_step(optimizer))
-        self._clock.enter(_OPTIMIZER)
+        if self._optimizer_steps >= self._next_look or key not in self._models.searched:
+            self._guard(partial(self._observe_step, optimizer))
+        clock.enter(_OPTIMIZER)
         return closure and self._timed_closure(closure)
 
     def after_step(self, optimizer: torch.optim.Optimizer) -> None:
         if get_ident() != self._thread:
             return
-        self._stepped.add(id(optimizer))
+        clock = self.clock
+        self._stepped[id(optimizer)] = clock.number
         # The time of the optimizer ends with the step.
-        self._end_training_step()
+        clock.end_step(TRAIN)
+        self._backwards = 0
+        self._is_step_over = True
         if self._has_forward:
             self._has_forward = False
         elif not any(root.calls for root in self._models.roots):
@@ -232,16 +253,17 @@ class TorchTimer:
     def observe_loss(self, *_: object) -> None:
         """Losses tell nothing about time."""
 
-    def before_backward(self, losses: Sequence[torch.Tensor]) -> None:
+    def before_backward(self, tensors: Any) -> None:
         thread = self._thread
         if thread != get_ident() and thread is not None:
             return
         # A backward can only be of the next step, unless one has ended without an optimizer.
-        if self._is_step_over and self._clock.has_ended_step:
+        if self._is_step_over and self.clock.ended_mode:
             self._begin_step()
-        self._clock.enter(_BACKWARD)
+        marks = self._marks
+        marks += _BACKWARD, perf_counter_ns()
         if self._may_have_ranks and is_rank_of_several():
-            for loss in losses:
+            for loss in patches.losses_of(tensors):
                 self._guard(partial(self._backward_end.watch, loss))
 
     def after_backward(self) -> None:
@@ -250,7 +272,8 @@ class TorchTimer:
             return
         if self._is_waiting_for_ranks:
             self._end_rank_wait()
-        self._clock.leave()
+        marks = self._marks
+        marks += LEAVE, perf_counter_ns()
         self._backwards += 1
         if not self._has_optimizer:
             self._guard(self._find_without_optimizer)
@@ -261,7 +284,7 @@ class TorchTimer:
         if self.is_ours():
             if self._is_waiting_for_ranks:
                 self._end_rank_wait()
-            self._clock.leave()
+            self.clock.leave()
 
     @property
     def _is_off(self) -> bool:
@@ -274,22 +297,22 @@ class TorchTimer:
     def _begin_rank_wait(self) -> None:
         # On a GPU, this is a thread of autograd; the training thread waits for it.
         self._is_waiting_for_ranks = True
-        self._clock.enter(_COMMUNICATION)
+        self.clock.enter(_COMMUNICATION)
 
     def _end_rank_wait(self) -> None:
         self._is_waiting_for_ranks = False
-        self._clock.leave()
+        self.clock.leave()
         self._backward_end.forget()
 
     def _timed_closure(self, closure: Closure) -> Closure:
         """Return a closure that does not count as the optimizer's time, since a whole training step may be in it."""
 
         def compute() -> Any:
-            self._clock.enter(_OTHER)
+            self.clock.enter(_OTHER)
             try:
                 return closure()
             finally:
-                self._clock.leave()
+                self.clock.leave()
 
         return compute
 
@@ -303,6 +326,7 @@ class TorchTimer:
         self._recorder.observe_optimizer(optimizer)
         if self._optimizer_steps == self._memory.next_look:
             self._memory.observe_step(self._models.models, self._models.optimizers)
+        self._next_look = 0 if self._is_trial else self._memory.next_look
 
     def _observe_forward(self, root: Root, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         try:
@@ -322,36 +346,36 @@ class TorchTimer:
 
     def _begin_step(self) -> None:
         try:
-            clock = self._clock
+            clock = self.clock
             if not self._has_begun:
                 # The program may have set its threads meanwhile.
                 self._changes.change_process()
                 self._has_begun = True
-            if self._backwards and not clock.has_ended_step:
+            if self._backwards and not clock.ended_mode:
                 self._end_training_step()
             mode = clock.close_step()
-            if mode:
-                self._stepped.clear()
-                if self._has_waits:
-                    self._has_waits = False
-                    self._recorder.end_waits(is_training=mode == TRAIN)
+            if self._has_waits and mode:
+                self._has_waits = False
+                self._recorder.end_waits(is_training=mode == TRAIN)
             self._is_step_over = self._backwards > 0 and not self._models.references
-            if clock.number >= self._batch_step or clock.since_ns >= self._batch_ns:
+            if clock.number >= self._batch_step or clock.ended_ns >= self._batch_ns:
                 self._hand_on_steps()
         except Exception as error:
             self._fail(error)
 
     def _end_training_step(self) -> None:
         self._backwards = 0
-        self._clock.end_step(TRAIN)
+        self.clock.end_step(TRAIN)
         self._is_step_over = True
 
     def _hand_on_steps(self) -> None:
         """Hand on the steps that were closed. Called between two steps."""
-        steps = self._clock.drain()
+        steps = self.clock.drain()
         self._record(steps)
-        number = self._clock.number
-        self._batch_ns = time.perf_counter_ns() + int(BATCH_S * 1e9)
+        number = self.clock.number
+        # No optimizer has stepped in the next step. Programs may make new ones for each.
+        self._stepped.clear()
+        self._batch_ns = perf_counter_ns() + int(BATCH_S * 1e9)
         self._batch_step = number + (_BATCH_STEPS if steps and not self._is_trial else 1)
         if self._windows is not None:
             self._batch_step = min(self._batch_step, self._windows.begin_step(number, steps[-1] if steps else None))

@@ -5,7 +5,7 @@ they stay out of the graph and cause no graph break.
 """
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from typing import Any, Protocol
 
@@ -53,8 +53,8 @@ class TorchListener(Protocol):
     def observe_loss(self, module: nn.Module, args: tuple[Any, ...], output: Any, /) -> None:
         """Observe the call of a module that computes a loss."""
 
-    def before_backward(self, losses: Sequence[torch.Tensor], /) -> None:
-        """Observe a backward about to begin, from these losses: tensors with one element, without what scaled them."""
+    def before_backward(self, tensors: Any, /) -> None:
+        """Observe a backward about to begin, as the program calls it; `losses_of` has its losses."""
 
     def after_backward(self) -> None: ...
 
@@ -129,7 +129,7 @@ def _before_step(
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
     if is_compiling():
         return None
-    given = closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
+    given = closure = kwargs.get("closure", args[1] if len(args) > 1 else None) if kwargs or len(args) > 1 else None
     for listener in _listeners:
         closure = listener.before_step(optimizer, closure)
     if closure is given:
@@ -176,15 +176,8 @@ def _with_observed_backward(original: Callable[..., None]) -> Callable[..., None
         if is_compiling() or not _listeners or backward_depth:
             original(tensors, *args, **kwargs)
             return
-        # One loss is what most programs have, at each of their steps.
-        given = (tensors,) if isinstance(tensors, torch.Tensor) else tensors if isinstance(tensors, Iterable) else ()
-        losses = [
-            getattr(each, "_trainyard_loss", each)
-            for each in given
-            if isinstance(each, torch.Tensor) and each.numel() == 1
-        ]
         for listener in _listeners:
-            listener.before_backward(losses)
+            listener.before_backward(tensors)
         # Lets listeners ignore the forwards that torch.utils.checkpoint repeats during backward.
         backward_depth += 1
         try:
@@ -199,6 +192,14 @@ def _with_observed_backward(original: Callable[..., None]) -> Callable[..., None
             listener.after_backward()
 
     return backward
+
+
+def losses_of(tensors: Any) -> list[torch.Tensor]:
+    """Return the losses of a backward: the tensors with one element, without what scaled them."""
+    given = (tensors,) if isinstance(tensors, torch.Tensor) else tensors if isinstance(tensors, Iterable) else ()
+    return [
+        getattr(each, "_trainyard_loss", each) for each in given if isinstance(each, torch.Tensor) and each.numel() == 1
+    ]
 
 
 def is_in_backward() -> bool:

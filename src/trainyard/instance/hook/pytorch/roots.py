@@ -139,6 +139,7 @@ class _RootHook(InertHook):
 
     def __init__(self, root: Root, position: int) -> None:
         self._root, self._position = root, position
+        self._wrapper = root.wrappers[position]
 
 
 class _EnterHook(_RootHook):
@@ -147,7 +148,7 @@ class _EnterHook(_RootHook):
             return
         root = self._root
         # A wrapper that raised never left: it is called again, or one further out is.
-        if 0 <= root.active < self._position or root.wrappers[self._position]() is not module:
+        if 0 <= root.active < self._position or self._wrapper() is not module:
             return
         root.active = self._position
         root.calls += 1
@@ -159,7 +160,7 @@ class _LeaveHook(_RootHook):
         if is_compiling():
             return
         root = self._root
-        if root.active == self._position and root.wrappers[self._position]() is module:
+        if root.active == self._position and self._wrapper() is module:
             root.active = -1
             root.listener.leave(root, output)
 

@@ -10,7 +10,7 @@ between, as in adversarial training, each has its own.
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -123,8 +123,8 @@ class TorchHook:
         if self._is_ours():
             self._guard(lambda: self._observe_loss(module, args, output))
 
-    def before_backward(self, losses: Sequence[torch.Tensor]) -> None:
-        for loss in losses if self._is_ours() else ():
+    def before_backward(self, tensors: Any) -> None:
+        for loss in patches.losses_of(tensors) if self._is_ours() else ():
             self._guard(partial(self._before_backward, loss))
 
     def abandon_backward(self) -> None:

@@ -152,9 +152,69 @@ def test_steps_that_are_handed_on_together_are_those_that_were_closed_one_by_one
     for number in range(5):
         spend(clock, clock_time, StepPhase.FORWARD, number + 1)
         clock.end_step(EVAL if number == 2 else TRAIN)
-        assert clock.has_ended_step
+        assert clock.ended_mode == (EVAL if number == 2 else TRAIN)
         assert clock.close_step() == (EVAL if number == 2 else TRAIN)
+        assert clock.ended_mode == ""
         expected.append((number, EVAL if number == 2 else TRAIN, {StepPhase.FORWARD: number + 1}))
     steps = [*clock.drain(), *clock.drain()]
     assert [(step.number, step.mode, milliseconds(step)) for step in steps] == expected
     assert all(after.started_us == before.ended_us for before, after in itertools.pairwise(steps))
+
+
+def test_the_phase_of_this_moment_does_not_depend_on_what_is_counted(clock_time: FakeTime) -> None:
+    clock = StepClock()
+    found = []
+    for is_counted in (False, True):
+        for enter in (StepPhase.FORWARD, StepPhase.COMMUNICATION, None, StepPhase.CHECKPOINT, None, None, None):
+            if enter is None:
+                clock.leave()
+            else:
+                clock.enter(enter)
+            if is_counted:
+                clock.drain()
+            found.append(clock.phase)
+    inner = [StepPhase.FORWARD, StepPhase.COMMUNICATION, StepPhase.FORWARD, StepPhase.CHECKPOINT, StepPhase.FORWARD]
+    assert found == [*inner, StepPhase.OTHER, StepPhase.OTHER] * 2
+
+
+def test_a_program_that_never_ends_a_step_fills_no_memory(
+    clock_time: FakeTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step_clock, "MAX_MARKS", 16)
+    clock = StepClock()
+    for _ in range(100):
+        spend(clock, clock_time, StepPhase.FORWARD, 1)
+        assert len(clock.marks) <= 16
+    clock.end_step()
+    assert milliseconds(take(clock)) == {StepPhase.FORWARD: 100}
+
+
+def test_a_listener_receives_the_phases_that_began_and_ended_while_it_listened(clock_time: FakeTime) -> None:
+    clock = StepClock()
+    received: list[tuple[int, int, int, int]] = []
+    spend(clock, clock_time, StepPhase.FORWARD, 1)
+    clock.end_step()
+    take(clock)
+    clock.listen(lambda *phase: received.append(phase))
+    began_ns = clock_time.time_ns()
+    clock.enter(StepPhase.FORWARD)
+    clock_time.advance(1)
+    spend(clock, clock_time, StepPhase.COMMUNICATION, 4)
+    # An exception skips the end of the forward.
+    spend(clock, clock_time, StepPhase.OPTIMIZER, 2)
+    clock.end_step()
+    clock.close_step()
+    spend(clock, clock_time, StepPhase.DATA_WAIT, 3)
+    clock.listen(None)
+    spend(clock, clock_time, StepPhase.DATA_WAIT, 3)
+    clock.drain()
+    ms = [
+        (phase, (began - began_ns) // 10**6, (ended - began_ns) // 10**6, step)
+        for phase, began, ended, step in received
+    ]
+    assert ms == [
+        (StepPhase.COMMUNICATION, 1, 5, 1),
+        (StepPhase.OPTIMIZER, 5, 7, 1),
+        (StepPhase.FORWARD, 0, 7, 1),
+        (StepPhase.DATA_WAIT, 7, 10, 2),
+    ]

@@ -5,7 +5,7 @@ Weights are those before the call. Gradients are those of each backward, before 
 
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -133,7 +133,7 @@ class ModelCapture:
     def observe_loss(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         """Ignore it: only registered losses are observed."""
 
-    def before_backward(self, losses: Sequence[torch.Tensor]) -> None:
+    def before_backward(self, _tensors: Any) -> None:
         """Ignore it: only registered losses are observed."""
 
     def abandon_backward(self) -> None:
