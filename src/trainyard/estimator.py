@@ -16,7 +16,7 @@ from trainyard._sdk.profiling.profiler_rule import default_rule, get_default_pro
 from trainyard._sdk.rule_request import RuleBase
 from trainyard._sdk.storage.transfers import join_key
 from trainyard._sdk.training.distribution import Distribution, launcher_hyperparameters
-from trainyard._sdk.training.job import TrainingJobHandle, hyperparameter
+from trainyard._sdk.training.job import TrainingJobHandle, hyperparameter, is_log_shown
 from trainyard._sdk.training.local_modules import LocalCode, find_local_code
 from trainyard._sdk.training.options import TrainingOptions, full_signature, name_positional, require_known
 from trainyard._sdk.training.request import (
@@ -126,7 +126,7 @@ class EstimatorBase(LaterMembers, TrainingOptions, ABC):
             UnexpectedStatusException: The job has failed; the message has its name and the reason.
             InvalidRequest: The options contradict each other.
         """
-        shows_log = _shows_log(logs)
+        shows_log = is_log_shown(logs)
 
         def create(name: str) -> None:
             request = self.request_of(name, inputs)
@@ -556,19 +556,6 @@ class _DescribedScript:
     entry_point: str | None
     source_dir: str | None
     hyperparameters: dict[str, Any]
-
-
-def _shows_log(logs: str | bool | Sequence[str]) -> bool:
-    if isinstance(logs, bool):
-        return logs
-    kinds = {logs} if isinstance(logs, str) else set(logs)
-    unknown = sorted(kinds - set(_LOG_KINDS))
-    if unknown:
-        raise InvalidRequest(f"logs has {', '.join(unknown)}; it can have {', '.join(_LOG_KINDS)}.")
-    return any(_LOG_KINDS[kind] for kind in kinds)
-
-
-_LOG_KINDS = {"All": True, "Training": True, "Rules": False, "None": False}
 
 
 def _parse_script(description: Description) -> _DescribedScript:

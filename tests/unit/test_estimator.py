@@ -446,7 +446,9 @@ def test_which_lines_are_shown_is_said_as_in_the_sagemaker_sdk(
 
 
 def test_unknown_lines_are_refused_before_a_job_is_made(api: RecordingApi, session: Session) -> None:
-    with pytest.raises(InvalidRequest, match="logs has Everything; it can have All, Training, Rules, None"):
+    with pytest.raises(
+        InvalidRequest, match='logs names "Everything"; the kinds of logs are All, Training, Rules, None'
+    ):
         Estimator(IMAGE, ROLE, 1, "ml.m5.large", sagemaker_session=session).fit(logs="Everything")
     assert "CreateTrainingJob" not in [operation for operation, _ in api.asked]
 

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trainyard._sdk.connection import Api
@@ -11,6 +11,7 @@ from trainyard._sdk.training.console import EventPrinter
 from trainyard._sdk.training.outcomes import Details, failure, summary
 from trainyard._sdk.training.stream import Description, follow_job
 from trainyard.exceptions import CapacityError, UnexpectedStatusException
+from trainyard.foundation.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from trainyard._sdk.profiling.profiled_job import ProfiledJob
@@ -83,14 +84,15 @@ class TrainingJobHandle:
         """Change the members of the job that UpdateTrainingJob accepts."""
         self._api.call("sagemaker", "UpdateTrainingJob", TrainingJobName=self._name, **changes)
 
-    def wait(self, logs: bool = True) -> None:
-        """Wait until the job has ended, and print its progress.
+    def wait(self, logs: str | bool | Sequence[str] = True) -> None:
+        """Wait until the job has ended, and print its progress. `logs` is as in `fit` of an estimator.
 
         Raises UnexpectedStatusException if the job has failed. A stopped job is not an error: it may have saved its
         model. Ctrl-C ends the wait, not the job.
         """
+        shows_log = is_log_shown(logs)
         try:
-            self._print_events(self.describe(), logs=logs)
+            self._print_events(self.describe(), logs=shows_log)
         except KeyboardInterrupt:
             sys.stdout.write(f"\n{detached_message(self._name)}\n")
             raise
@@ -116,6 +118,20 @@ class TrainingJobHandle:
             sys.stdout, sys.stdout, created_at=description["CreationTime"], instance_count=instance_count(description)
         )
         printer.print_events(follow_job(self._api, self._name, logs=logs))
+
+
+def is_log_shown(logs: str | bool | Sequence[str]) -> bool:
+    """Return whether the kinds of logs that a user names include that of the job. InvalidRequest for an unknown one."""
+    if isinstance(logs, bool):
+        return logs
+    kinds = {logs} if isinstance(logs, str) else set(logs)
+    unknown = sorted(kinds - set(_LOG_KINDS))
+    if unknown:
+        raise InvalidRequest(f'logs names "{unknown[0]}"; the kinds of logs are {", ".join(_LOG_KINDS)}.')
+    return any(_LOG_KINDS[kind] for kind in kinds)
+
+
+_LOG_KINDS = {"All": True, "Training": True, "Rules": False, "None": False}
 
 
 def hyperparameter(text: str) -> Any:

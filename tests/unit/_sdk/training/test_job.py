@@ -56,10 +56,14 @@ def test_waiting_for_a_failed_job_raises_after_its_lines_were_shown(capsys: pyte
     assert api.only("FollowJob") == {"TrainingJobName": "mnist-7", "Logs": True}
 
 
-def test_waiting_without_logs_asks_for_none(capsys: pytest.CaptureFixture[str]) -> None:
+# What sagemaker accepts here, too.
+@pytest.mark.parametrize(("logs", "shown"), [(False, False), ("None", False), ("All", True), (["Rules"], False)])
+def test_waiting_asks_for_the_log_only_if_it_is_wanted(
+    capsys: pytest.CaptureFixture[str], logs: str | bool | list[str], shown: bool
+) -> None:
     api = RecordingApi(DescribeTrainingJob=ended("Completed"), DescribeJob=DETAILS, FollowJob={"Lines": [ENDED]})
-    TrainingJobHandle(api, "mnist-7").wait(logs=False)
-    assert api.only("FollowJob") == {"TrainingJobName": "mnist-7", "Logs": False}
+    TrainingJobHandle(api, "mnist-7").wait(logs=logs)
+    assert api.only("FollowJob") == {"TrainingJobName": "mnist-7", "Logs": shown}
     assert '"mnist-7" is Completed' in capsys.readouterr().out
 
 
