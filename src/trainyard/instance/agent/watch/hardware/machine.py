@@ -72,7 +72,8 @@ class CpuSource:
     def _read_ticks(self) -> tuple[tuple[bytes, ...], Sequence[tuple[int, int, int]]]:
         """Return the names of the cores and, for each, the ticks in total, of work, and of waiting for disks."""
         names, ticks = [], []
-        for line in self._file.read().split(b"\n"):
+        # The first lines are about all cores together, and then about each.
+        for line in self._file.read().partition(b"\nintr")[0].split(b"\n")[1:]:
             if not line.startswith(b"cpu"):
                 break
             name, *fields = line.split(None, 9)
@@ -206,10 +207,9 @@ class PressureSource:
 
     def read(self, now_s: float) -> Sequence[float]:
         totals = [
-            _pressure_total(line)
+            int(total)
             for name, file in self._files.items()
-            for line in file.read().splitlines()
-            if line.startswith(_PRESSURES[name])
+            for total in _pressure_totals(file.read())[: len(_PRESSURES[name])]
         ]
         rates = self._rates.update(totals if len(totals) == len(self.series) else None, now_s)
         # The totals are microseconds.
@@ -231,8 +231,9 @@ def machine_sources(root: Path, cores: Collection[int], folder: Path) -> list[Ha
     ]
 
 
-def _pressure_total(line: bytes) -> int:
-    return int(line[line.rindex(b"=") + 1 :])
+def _pressure_totals(data: bytes) -> list[bytes]:
+    """Return the totals at the ends of the lines: that of "some", and that of "full"."""
+    return [part.partition(b"\n")[0] for part in data.split(b"total=")[1:]]
 
 
 def _is_pressure_file(path: Path) -> bool:

@@ -75,7 +75,7 @@ class ProcessTree:
                 continue
             # The name of a process may have spaces and parentheses.
             fields = data[data.rindex(b")") + 2 :].split(None, 18)
-            ticks += int(fields[11]) + int(fields[12]) + int(fields[13]) + int(fields[14])
+            ticks += sum(map(int, fields[11:15]))
             threads += int(fields[17])
         return TreeUse(ticks / _TICKS_PER_S, len(self._processes), threads)
 

@@ -22,16 +22,22 @@ class HardwareSampler:
         max_share: float = MAX_SHARE,
         cpu_clock: Callable[[], float] = time.thread_time,
     ) -> None:
-        self._sources = [_ScheduledSource(source, max_share, cpu_clock) for source in sources]
+        self._sources = [_ScheduledSource(source, max_share) for source in sources]
+        self._cpu_clock = cpu_clock
         self.series: Sequence[HardwareSeries] = ()
 
     def sample(self, now_s: float) -> list[float]:
         """Return a value for each series; NaN where there is none yet."""
         row: list[float] = []
         has_new_series = False
+        begun_s = self._cpu_clock()
         for source in self._sources:
-            row += source.read(now_s)
-            has_new_series |= source.has_new_series
+            if source.is_due(now_s):
+                has_new_series |= source.read(now_s)
+                ended_s = self._cpu_clock()
+                source.count_cost(ended_s - begun_s, now_s)
+                begun_s = ended_s
+            row += source.values
         if has_new_series:
             self.series = [series for source in self._sources for series in source.series]
         return row
@@ -42,35 +48,35 @@ class HardwareSampler:
 
 
 class _ScheduledSource:
-    """A source with what it costs, and when it may be read again."""
+    """A source with its last values, what it costs, and when it may be read again."""
 
-    def __init__(self, source: HardwareSource, max_share: float, cpu_clock: Callable[[], float]) -> None:
+    def __init__(self, source: HardwareSource, max_share: float) -> None:
         self._source = source
         self._max_share = max_share
-        self._cpu_clock = cpu_clock
         self._cost_s: float | None = None
         self._next_s = 0.0
-        self._values: Sequence[float] = ()
-        self.series: Sequence[HardwareSeries] = ()
-        self.has_new_series = False
         self._has_been_read = False
+        self.values: Sequence[float] = ()
+        self.series: Sequence[HardwareSeries] = ()
 
-    def read(self, now_s: float) -> Sequence[float]:
-        self.has_new_series = False
-        if now_s < self._next_s:
-            return self._values
-        begun_s = self._cpu_clock()
-        self._values = self._source.read(now_s)
-        cost_s = self._cpu_clock() - begun_s
+    def is_due(self, now_s: float) -> bool:
+        return now_s >= self._next_s
+
+    def read(self, now_s: float) -> bool:
+        """Read the source; return whether it has new series."""
+        self.values = self._source.read(now_s)
+        has_new_series = self._source.series is not self.series
+        self.series = self._source.series
+        return has_new_series
+
+    def count_cost(self, cost_s: float, now_s: float) -> None:
+        """Count what the read cost, and find out when there may be another one."""
         # The first read opens files, so it is no measure of the next ones.
         if self._has_been_read:
             known_s = cost_s if self._cost_s is None else self._cost_s
             self._cost_s = known_s + _COST_WEIGHT * (cost_s - known_s)
         self._has_been_read = True
         self._next_s = now_s + max(self._source.interval_s, (self._cost_s or 0.0) / self._max_share)
-        if self._source.series is not self.series:
-            self.series, self.has_new_series = self._source.series, True
-        return self._values
 
     def close(self) -> None:
         self._source.close()
