@@ -47,12 +47,17 @@ class Page:
 
     def open_url(self, url: str) -> None:
         """Load a page and wait until it is drawn."""
+        with contextlib.suppress(AssertionError):  # a page that is being left answers nothing
+            self.evaluate("window.isLeft = true")
         answer = self._call("Page.navigate", url=url)
         if answer.get("errorText") == "net::ERR_NETWORK_CHANGED":
             # A test that runs beside this one has added or removed a network interface.
             answer = self._call("Page.navigate", url=url)
         assert "errorText" not in answer, f"{url}: {answer['errorText']}"
-        self.wait_until("document.readyState === 'complete'")
+        if "loaderId" in answer:
+            # Not only another part of the same document. That one may still answer, and is complete.
+            self.wait_until("window.isLeft === undefined")
+        self.wait_until_loaded()
         self.wait_until_drawn()
 
     def close(self) -> None:
@@ -67,6 +72,8 @@ class Page:
         self._call("Network.clearBrowserCache")
 
     def wait_until_drawn(self) -> None:
+        """Wait for two frames. A page behind another one gets none, so it comes to the front."""
+        self._call("Page.bringToFront")
         self.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
 
     def show_as(self, *, width: int, height: int = 900, scheme: str = "light", media: str = "") -> None:
@@ -91,9 +98,12 @@ class Page:
         text = self.evaluate("document.body.innerText")
         raise AssertionError(f"{expression} stayed false. The page logged {self.logged} and shows:\n{text}")
 
+    def wait_until_loaded(self) -> None:
+        """Wait until the scripts of the page have run. Modules run late, and what is done before is lost."""
+        self.wait_until("document.readyState === 'complete'")
+
     def click(self, selector: str) -> None:
         """Click the middle of the first element that a selector finds, once it can be seen and its page answers."""
-        # Modules run after the document is parsed: a click on what is shown before that is lost.
         x, y = self.wait_until(
             f"(() => {{ const found = document.querySelector({json.dumps(selector)});"
             "if (!found || document.readyState !== 'complete') return null;"
@@ -136,7 +146,8 @@ class Page:
         self.wait_until_drawn()
 
     def press(self, key: str, *, modifiers: int = 0) -> None:
-        """Press a key. The modifiers are a sum: 1 for Alt, 2 for Ctrl, 4 for Meta, 8 for Shift."""
+        """Press a key once the page answers. The modifiers are a sum of ALT, CONTROL, META and SHIFT."""
+        self.wait_until_loaded()
         text = {"Enter": "\r"}.get(key, key if len(key) == 1 and not modifiers & 7 else "")
         code = f"Key{key.upper()}" if len(key) == 1 and key.isalpha() else key
         number = _KEY_NUMBERS.get(key, ord(key.upper()) if len(key) == 1 else 0)

@@ -139,7 +139,7 @@ def test_storage_is_shown_by_user_bucket_and_job(page: Page, yard: RunningYard, 
 
 def test_engines_show_their_nodes_live(page: Page, yard: RunningYard, trainee: Trainee) -> None:
     open_section(page, yard, "engines")
-    assert "0 of 3" in row_of(page, "this machine")
+    assert "this machine" in row_of(page, "0 of 3")
     trainee.start("busy", "import time\ntime.sleep(86_400)", **UNTIL_STOPPED)
     row_of(page, "1 of 3")
     trainee.sagemaker.stop_training_job(TrainingJobName="busy")

@@ -77,6 +77,7 @@ def open_files(page: Page, yard: RunningYard, *, width: int = 1280, scheme: str 
 def test_the_tree_is_walked_with_the_keyboard(page: Page, yard: RunningYard) -> None:
     open_files(page, yard)
     focused = "document.activeElement.querySelector('.file-name')?.textContent"
+    page.wait_until("document.querySelector('[role=treeitem][tabindex=\"0\"] .file-name') !== null")
     page.evaluate("document.querySelector('[role=treeitem][tabindex=\"0\"]').focus()")
     assert page.evaluate(focused) == "train"
     page.press("ArrowRight")
@@ -104,10 +105,10 @@ def test_the_tree_is_walked_with_the_keyboard(page: Page, yard: RunningYard) -> 
 def test_an_archive_is_looked_into_and_a_link_leads_to_a_file_in_it(page: Page, yard: RunningYard) -> None:
     open_files(page, yard, place="model", member="deep/er/config.json")
     page.wait_until(f"{PREVIEW}.includes('\"layers\": 12')")
-    assert page.evaluate(OPEN) == "config.json"
-    page.evaluate(
-        "[...document.querySelectorAll('.file-name')].find((each) => each.textContent.includes('img')).click()"
-    )
+    page.wait_until(f"{OPEN} === 'config.json'")
+    hostile = "[...document.querySelectorAll('.file-name')].find((each) => each.textContent.includes('img'))"
+    page.wait_until(f"{hostile} !== undefined")
+    page.evaluate(f"{hostile}.click()")
     shown = page.wait_until(f"{PREVIEW}.includes('red') && {PREVIEW}")
     assert "<script>alert(1)</script> \u241b[31mred ⟨U+202E⟩ end" in shown
     assert "<img src=x onerror=alert(1)>⟨U+202E⟩gpj.txt" in shown

@@ -132,6 +132,7 @@ def tag_selection(page: Page, key: str, value: str) -> None:
     page.evaluate(
         "[...document.querySelectorAll('#bulk-bar button')].find((each) => each.textContent === 'Tag').click()"
     )
+    page.wait_until("document.activeElement.name === 'key'")
     page.type(key)
     page.press("Tab")
     page.type(value)

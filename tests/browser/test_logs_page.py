@@ -205,6 +205,7 @@ def test_new_lines_are_followed_until_the_reader_scrolls_up(page: Page, yard: Ru
     assert len(line_requests(page)) - asked < 3
     page.turn_wheel(600, 500, -400)
     page.wait_until(f"!({following})")
+    page.wait_until_drawn()
     top = shown_lines(page)[0]
     total = page.evaluate("document.getElementById('extent').textContent")
     page.wait_until(f"document.getElementById('extent').textContent !== {total!r}")

@@ -54,9 +54,9 @@ def plain_user(yard: RunningYard) -> Access:
 
 def search_for(page: Page, text: str) -> list[str]:
     """Open the search, type a text and return the titles of what it finds."""
-    page.wait_until("document.readyState === 'complete'")
     page.press("k", modifiers=CONTROL)
-    page.wait_until("document.activeElement.classList.contains('search-field')")
+    # Of a search that is open still, Escape empties the field.
+    page.wait_until("document.activeElement.matches('.search-field') && document.activeElement.value === ''")
     page.type(text)
     page.wait_until(f"document.getElementById('search-results').dataset.shown === {text!r}")
     titles: list[str] = page.evaluate(TITLES)

@@ -73,18 +73,11 @@ def show(
 ) -> None:
     """Open the page of a tuning job that has ended, and wait until it shows everything."""
     page.show_as(width=width, scheme=scheme)
-    open_page(page, f"{yard.http}/-/tuning/{name}?{urlencode(state)}")
+    page.open_url(f"{yard.http}/-/tuning/{name}?{urlencode(state)}")
     page.wait_until("Number(document.querySelector('#trial-count').textContent.split(' ').at(-1)) > 0")
     page.wait_until("document.querySelector('[data-live-state]').hidden")
     page.wait_until_drawn()
     page.wait_until(IS_SETTLED)
-
-
-def open_page(page: Page, url: str) -> None:
-    """Leave the page for another, and wait for that."""
-    page.evaluate("window.isLeft = true")
-    page.open_url(url)
-    page.wait_until("window.isLeft === undefined && document.readyState === 'complete'")
 
 
 def box_of(page: Page, selector: str) -> dict[str, float]:
@@ -131,7 +124,7 @@ def axis_place(page: Page, number: int, position: float) -> tuple[float, float]:
 def test_a_search_is_followed_live_from_its_first_trial_to_its_end(page: Page, yard: RunningYard, tuner: Tuner) -> None:
     tuner.start("live", STEPS, ranges={"x": (0.0, 1.0), "word": ("plain", HOSTILE)}, trials=TRIALS)
     page.show_as(width=1280)
-    open_page(page, f"{yard.http}/-/tuning/live")
+    page.open_url(f"{yard.http}/-/tuning/live")
     page.wait_until("document.querySelector('[data-live-state]').dataset.liveState === 'live'")
     page.wait_until("document.querySelector('#next-trial dl, #next-trial .faint')?.innerText.includes('x')")
     told = tuner.finish("live")
@@ -173,7 +166,7 @@ def test_a_script_reads_over_the_api_what_the_page_shows(page: Page, yard: Runni
 
 def test_a_running_search_tells_what_comes_next_and_can_be_stopped(page: Page, yard: RunningYard, tuner: Tuner) -> None:
     tuner.start("endless", ENDLESS, ranges={"x": (0.0, 1.0)}, trials=50, parallel=2, definition=UNTIL_STOPPED)
-    open_page(page, f"{yard.http}/-/tuning/endless")
+    page.open_url(f"{yard.http}/-/tuning/endless")
     page.wait_until(f"{ROWS} === 2 && document.querySelector('#trials tbody').innerText.includes('Running')")
     page.wait_until("document.querySelector('#next-trial').innerText.includes('Too little is known for a model')")
     # The objective of a running trial is the last that it reported.
@@ -193,7 +186,7 @@ def test_a_tuning_job_without_trials_says_what_is_missing(page: Page, yard: Runn
     tuner.start(
         "early", "time.sleep(86_400)", ranges=ranges, trials=2, parallel=1, strategy="Random", definition=UNTIL_STOPPED
     )
-    open_page(page, f"{yard.http}/-/tuning/early")
+    page.open_url(f"{yard.http}/-/tuning/early")
     note = page.wait_until("document.querySelector('#survey-note').textContent")
     assert note == "The model needs 5 more measured trials"
     reasons = page.wait_until("document.querySelector('#next-trial .reasons')?.innerText")
@@ -223,7 +216,7 @@ def test_brushes_on_axes_select_everywhere_and_the_address_keeps_them(page: Page
     page.wait_until(f"{CHIPS}.length === 2")
     assert set(column(page, 8)) == {"adam"}
     both = shown_trials(page)
-    open_page(page, page.evaluate("location.href"))
+    page.open_url(page.evaluate("location.href"))
     page.wait_until(f"{CHIPS}.length === 2 && {ROWS} > 0")
     assert shown_trials(page) == both
     page.click("#selection .chip button")
