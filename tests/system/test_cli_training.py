@@ -489,15 +489,15 @@ def test_a_user_reaches_only_their_own_jobs(trainyard: CommandLine) -> None:
             "--max-wait-mins is 5 and --max-run-mins 9; waiting includes the run",
         ),
         (("run", "train.py", "--input-mode", "fastfile"), 2, "'fastfile' is not one of 'File', 'FastFile', 'Pipe'"),
-        (("run", "train.py", "--iis", "train", "s3://nowhere/at/all"), 1, 'The bucket "nowhere"'),
-        (("run", "train.py", "--checkpoint-s3-uri", "s3://nowhere/kept"), 1, "CheckpointConfig.S3Uri does not exist"),
-        (("run", "train.py", "--checkpoint-s3-uri", "kept"), 1, "it must be a location on S3"),
+        (("run", "train.py", "--iis", "train", "s3://nowhere/at/all"), 4, 'bucket "nowhere" of the input train'),
+        (("run", "train.py", "--checkpoint-s3-uri", "s3://nowhere/kept"), 4, '"nowhere" of --checkpoint-s3-uri'),
+        (("run", "train.py", "--checkpoint-s3-uri", "kept"), 2, "write a location on S3"),
         (
             ("run", "train.py", "--checkpoint-local-path", "/kept"),
             1,
             "without a checkpoint_s3_uri nothing in it is saved",
         ),
-        (("run", "train.py", "--model-uri", "model.tar.gz"), 1, 'model_uri is "model.tar.gz"; it must be a location'),
+        (("run", "train.py", "--model-uri", "model.tar.gz"), 2, '--model-uri is "model.tar.gz"; write'),
         (("run", "train.py", "--download-state"), 2, "--download-state needs -o"),
         (("run", "train.py", "--download-state", "-o", "x"), 2, "set their location with --checkpoint-s3-uri"),
         (("logs", "no-such-job"), 4, "There is no training job named"),
@@ -515,7 +515,7 @@ def test_failures_have_messages_and_exit_codes(
 @pytest.mark.parametrize(
     ("given", "code", "said"),
     [
-        ("torchdistributed", 2, "distribution has torchdistributed; it can have mpi"),
+        ("torchdistributed", 2, 'distribution has the unknown key "torchdistributed"; the keys are mpi'),
         ("[1]", 2, "must be a name or a JSON object"),
         ("{x", 2, "neither a name, such as torch_distributed, nor JSON"),
     ],
