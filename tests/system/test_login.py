@@ -113,7 +113,7 @@ def test_after_one_login_commands_the_sdk_and_aws_clients_use_the_server(
 
 
 def test_what_is_wrong_is_said_in_a_sentence(server: RunningYard, anna: NewUser, laptop: Laptop) -> None:
-    assert "another one than you gave" in laptop.log_in(anna, print="AA:BB").stderr
+    assert "is not the one that you gave" in laptop.log_in(anna, print="AA:BB").stderr
     assert "does not know the access key" in laptop.log_in(anna, key="AKIAUNKNOWN12345678").stderr
     assert "The secret does not belong to the access key" in laptop.log_in(anna, secret="wrong").stderr
     assert "Nothing listens at https://127.0.0.1:1." in laptop.log_in(anna, url="https://127.0.0.1:1").stderr

@@ -16,7 +16,7 @@ TABLE = FaultTable(
         (NotFound("pot", "a{b}"), "NoSuchPot", 404, "Pot a{b} is missing."),
         (AlreadyExists("pot", "a"), "PotTaken", 409, "Pot a is there."),
         (NotFound("pan", "a"), "NoSuchThing", 404, 'There is no pan named "a".'),
-        (AlreadyExists("pan", "a"), "Taken", 409, 'A pan named "a" exists already.'),
+        (AlreadyExists("pan", "a"), "Taken", 409, 'A pan named "a" already exists.'),
         (InvalidRequest("no"), "ValidationException", 400, "no"),
     ],
 )
