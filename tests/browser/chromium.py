@@ -30,6 +30,17 @@ _KEY_NUMBERS = {"Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "Arro
 # Sums of these are the modifiers of keys and clicks.
 ALT, CONTROL, META, SHIFT = 1, 2, 4, 8
 
+# Where to click an element, once the scripts of its page have run and nothing covers it.
+_PLACE_OF = """(() => {
+    const found = document.querySelector(%s);
+    if (!found || document.readyState !== "complete") return null;
+    found.scrollIntoView({ block: "nearest" });
+    const box = found.getBoundingClientRect();
+    const [x, y] = [box.x + box.width / 2, box.y + box.height / 2];
+    const top = document.elementFromPoint(x, y);
+    return box.width && box.height && top && (found.contains(top) || top.contains(found)) ? [x, y] : null;
+})()"""
+
 
 class Page:
     """One page of a browser. `logged` has messages to its console, `requested` the addresses that it asked for."""
@@ -103,13 +114,14 @@ class Page:
         self.wait_until("document.readyState === 'complete'")
 
     def click(self, selector: str) -> None:
-        """Click the middle of the first element that a selector finds, once it can be seen and its page answers."""
-        x, y = self.wait_until(
-            f"(() => {{ const found = document.querySelector({json.dumps(selector)});"
-            "if (!found || document.readyState !== 'complete') return null;"
-            "found.scrollIntoView({block: 'nearest'}); const box = found.getBoundingClientRect();"
-            "return box.width && box.height ? [box.x + box.width / 2, box.y + box.height / 2] : null; })()"
-        )
+        """Click the middle of the first element that a selector finds, once it is in view and stays in its place."""
+        place = _PLACE_OF % json.dumps(selector)
+        x, y = self.wait_until(place)
+        self.wait_until_drawn()
+        while (now := self.wait_until(place)) != [x, y]:
+            # What has just been drawn above it has moved it.
+            x, y = now
+            self.wait_until_drawn()
         self.move_pointer(x, y)
         self.move_pointer(x, y, kind="mousePressed")
         self.move_pointer(x, y, kind="mouseReleased")
