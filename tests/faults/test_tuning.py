@@ -103,7 +103,7 @@ def advisors(yard: RunningYard) -> list[int]:
     for task in Path(f"/proc/{yard.process.pid}/task").iterdir():
         with contextlib.suppress(OSError):
             found += [int(pid) for pid in (task / "children").read_text().split()]
-    return [pid for pid in found if b"control.tuning.advising" in words_of(pid)]
+    return [pid for pid in found if b"control.tuning.strategy_process" in words_of(pid)]
 
 
 def words_of(pid: int) -> bytes:
