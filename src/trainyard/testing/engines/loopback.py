@@ -64,6 +64,8 @@ class LoopbackNode:
     def leave(self) -> None:
         """End everything that runs there at once, as when a machine is taken away."""
         self._write("gone", "")
+        # Or they would speak for another machine that takes its place.
+        self.kill_runners()
         for instance in self.instances():
             presence = find_agent_process(instance.root)
             if presence is not None:
