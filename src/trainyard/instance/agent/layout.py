@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trainyard.foundation.confined import ConfinedFolder
 from trainyard.instance.agent.program.configuration import config_files
-from trainyard.instance.agent.program.platform_files import CHECKPOINTS, channel_manifests
+from trainyard.instance.agent.program.platform_files import channel_manifests, has_checkpoint_folder
 from trainyard.link.contract import InstanceSpec
 from trainyard.link.event_protocol import SOCKET, STEP_TIMES
 from trainyard.link.folders import InstanceFolder, extra_folders
@@ -70,8 +70,7 @@ def create_layout(folder: InstanceFolder, spec: InstanceSpec, owner: ProgramUser
 
 def _folders(spec: InstanceSpec) -> Iterator[str]:
     yield from _FOLDERS
-    # As on SageMaker, not if the checkpoints of the job are elsewhere.
-    if spec.checkpoint is None or spec.checkpoint.path == CHECKPOINTS:
+    if has_checkpoint_folder(spec):
         yield "checkpoints"
     if spec.debugger:
         yield from _DEBUGGER_FOLDERS

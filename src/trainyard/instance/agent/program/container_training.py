@@ -21,6 +21,7 @@ from trainyard.instance.agent.program.environment import container_environment, 
 from trainyard.instance.agent.program.hosts import addresses
 from trainyard.instance.agent.program.launch import launch_variables, needs_launcher
 from trainyard.instance.agent.program.network import InstanceNetwork
+from trainyard.instance.agent.program.platform_files import has_checkpoint_folder
 from trainyard.instance.agent.program.training import InstanceTraining
 from trainyard.instance.agent.reports import now_us
 from trainyard.instance.agent.results.failure import CannotRun, FailureKind
@@ -36,7 +37,7 @@ from trainyard.link.folders import extra_folders
 from trainyard.link.ledger import Ledger, LedgerKind
 
 # The image keeps its own files in /opt/ml, such as a program in /opt/ml/code; only these folders are mounted over them.
-_MOUNTED_FOLDERS = ("input", "model", "output", "checkpoints")
+_MOUNTED_FOLDERS = ("input", "model", "output")
 # The exit codes of both tools when the image has no such program, or it cannot be executed.
 _CANNOT_EXECUTE = (126, 127)
 # For images that set no PATH.
@@ -206,7 +207,7 @@ class ContainerTraining(InstanceTraining):
 
     def _mounts(self) -> Iterator[ContainerMount]:
         ml = self._folder.ml
-        yield from (ContainerMount(ml / name, f"{ML}/{name}") for name in _MOUNTED_FOLDERS)
+        yield from (ContainerMount(ml / name, f"{ML}/{name}") for name in self._mounted_folders)
         for path in self._synced_paths():
             with ConfinedFolder.open(ml) as folder:
                 folder.make_folder(path).close()
@@ -260,7 +261,11 @@ class ContainerTraining(InstanceTraining):
         synced += [spec.debugger.tensors] if spec.debugger is not None else []
         synced += [spec.profiler.output] if spec.profiler is not None else []
         inside = [each.path.removeprefix(f"{ML}/") for each in synced if each.path.startswith(f"{ML}/")]
-        return [path for path in inside if path.partition("/")[0] not in _MOUNTED_FOLDERS]
+        return [path for path in inside if path.partition("/")[0] not in self._mounted_folders]
+
+    @property
+    def _mounted_folders(self) -> Sequence[str]:
+        return (*_MOUNTED_FOLDERS, "checkpoints") if has_checkpoint_folder(self._spec) else _MOUNTED_FOLDERS
 
 
 @dataclass(frozen=True, slots=True)

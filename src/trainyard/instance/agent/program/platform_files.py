@@ -12,8 +12,7 @@ from trainyard.foundation.locations import parse_s3_uri
 from trainyard.instance.sandbox.contract import ML
 from trainyard.link.contract import ChannelSpec, InstanceSpec
 
-CHECKPOINTS = f"{ML}/checkpoints"
-
+_CHECKPOINTS = f"{ML}/checkpoints"
 _CHECKPOINT_CHANNEL = "checkpoints"
 
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -32,6 +31,11 @@ def platform_files(spec: InstanceSpec) -> Mapping[str, Any]:
         "metric-definition-regex.json": [{"name": each.name, "regex": each.regex} for each in spec.metrics],
         "upstreamoutputdataconfig.json": [],
     }
+
+
+def has_checkpoint_folder(spec: InstanceSpec) -> bool:
+    """Whether there is /opt/ml/checkpoints: as on SageMaker, not if the checkpoints of the job are elsewhere."""
+    return spec.checkpoint is None or spec.checkpoint.path == _CHECKPOINTS
 
 
 def channel_manifests(spec: InstanceSpec) -> Iterator[tuple[str, bytes]]:
@@ -154,6 +158,6 @@ def _checkpoint_channel(request: Mapping[str, Any]) -> Mapping[str, Any] | None:
             "inputMode": "FILE",
             "sharded": False,
         },
-        "outputPath": CHECKPOINTS,
+        "outputPath": _CHECKPOINTS,
         "allowEmpty": True,
     }
