@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from trainyard.foundation.errors import InvalidRequest, NotFound
 from trainyard.server.jobs import training, tuning
+from trainyard.server.lineage.entities import ARN_TYPES, entity_of
 from trainyard.server.records.contract import Resource, ResourceKey
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.server.services.tag_rules import require_tags
@@ -50,7 +51,7 @@ def load_tagged_resource(call: Call, arn: str) -> TaggedResource:
     named = _ARN.fullmatch(arn)
     kind = _ARN_TYPES.get(named["type"]) if named else None
     if named is None or kind is None:
-        raise InvalidRequest(f'"{arn}" is not the ARN of a training job or hyperparameter tuning job.')
+        raise InvalidRequest(f'"{arn}" is not the ARN of a resource that can have tags here, such as a training job.')
     key = kind.key(named["account"], named["name"])
     if call.caller.scope not in (None, key.account):
         raise NotFound(key.kind, key.name)
@@ -66,13 +67,24 @@ class _ArnType:
     arn: Callable[[Resource], str]
 
 
+def _key_of_kind(kind: str) -> Callable[[str, str], ResourceKey]:
+    return lambda account, name: ResourceKey(account, kind, name)
+
+
 _ARN_TYPES: Mapping[str, _ArnType] = {
     "training-job": _ArnType(
         lambda account, name: ResourceKey(account, training.KIND, name),
         lambda resource: training.job_of(resource).arn,
     ),
     "hyper-parameter-tuning-job": _ArnType(tuning.tuning_key, lambda resource: tuning.job_of(resource).arn),
+    **{
+        arn_type: _ArnType(_key_of_kind(kind), lambda resource: entity_of(resource).arn)
+        for kind, arn_type in ARN_TYPES.items()
+    },
 }
+
+# The types of resources whose ARNs can have tags.
+SAGEMAKER_TYPES = tuple(_ARN_TYPES)
 
 
 def _shapes(call: Call, owner: TaggedResource) -> list[Shape]:
