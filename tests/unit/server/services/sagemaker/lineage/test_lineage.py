@@ -64,14 +64,7 @@ def test_an_artifact_is_described_with_what_was_given_and_changed(anna: As) -> N
         Tags=[{"Key": "team", "Value": "vision"}],
     )
     later = anna.at(NOON + timedelta(hours=1))
-    later(
-        "sagemaker",
-        "UpdateArtifact",
-        ArtifactArn=arn,
-        ArtifactName="n",
-        Properties={"c": "3"},
-        PropertiesToRemove=["a"],
-    )
+    later("sagemaker", "UpdateArtifact", ArtifactArn=arn, ArtifactName="n", PropertiesToRemove=["a"])
     told = anna("sagemaker", "DescribeArtifact", ArtifactArn=arn)
     assert (told["ArtifactName"], told["ArtifactType"], told["Source"]["SourceUri"]) == ("n", "Code", "s3://b/ünï")
     assert told["Properties"] == {"b": "2"}
