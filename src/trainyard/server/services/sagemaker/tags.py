@@ -8,10 +8,11 @@ from trainyard.foundation.errors import InvalidRequest, NotFound
 from trainyard.server.jobs import training, tuning
 from trainyard.server.lineage.entities import ARN_TYPES, entity_of
 from trainyard.server.records.contract import Resource, ResourceKey
+from trainyard.server.registry import GROUP, PACKAGE, group_of, package_of
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.server.services.tag_rules import require_tags
 
-_ARN = re.compile(r"arn:aws:sagemaker:[a-z0-9-]*:(?P<account>[0-9]{12}):(?P<type>[a-z-]+)/(?P<name>[^/]+)")
+_ARN = re.compile(r"arn:aws:sagemaker:[a-z0-9-]*:(?P<account>[0-9]{12}):(?P<type>[a-z-]+)/(?P<name>[^/]+(/[0-9]+)?)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,8 @@ _ARN_TYPES: Mapping[str, _ArnType] = {
         arn_type: _ArnType(_key_of_kind(kind), lambda resource: entity_of(resource).arn)
         for kind, arn_type in ARN_TYPES.items()
     },
+    "model-package-group": _ArnType(_key_of_kind(GROUP), lambda resource: group_of(resource).arn),
+    "model-package": _ArnType(_key_of_kind(PACKAGE), lambda resource: package_of(resource).package.arn),
 }
 
 # The types of resources whose ARNs can have tags.
