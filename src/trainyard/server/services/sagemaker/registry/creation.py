@@ -41,7 +41,7 @@ def create_model_package(call: Call, shape: Shape) -> Shape:
     package = replace(package, containers=containers_of(request))
     account, region = (group.key.account, group.region) if group else (call.account, call.region)
     draft = package_draft(
-        StoredPackage(package, request), account=account, region=region, parent=group and group.id, tags=tags
+        StoredPackage(package, request), account=account, region=region, parent=group.id if group else None, tags=tags
     )
     # Before the package: without it, the recording does no harm.
     ensure_package_recording(

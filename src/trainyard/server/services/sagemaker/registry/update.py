@@ -61,7 +61,7 @@ def _changed_request(call: Call, request: Mapping[str, Any], shape: Shape) -> Ma
 def _changed_metadata(known: Mapping[str, str], shape: Shape) -> Mapping[str, str]:
     removed = shape.get("CustomerMetadataPropertiesToRemove", ())
     kept = {name: value for name, value in known.items() if name not in removed}
-    metadata = kept | shape.get("CustomerMetadataProperties", {})
+    metadata: Mapping[str, str] = kept | shape.get("CustomerMetadataProperties", {})
     if len(metadata) > MAX_METADATA:
         raise InvalidRequest(
             f"The model package would have {len(metadata)} metadata properties; at most {MAX_METADATA} are allowed."

@@ -80,7 +80,7 @@ def test_a_version_is_approved_with_a_reason_and_metadata(anna: As) -> None:
 
 
 def test_a_package_without_a_group_has_a_name_and_no_approval(anna: As) -> None:
-    types = {
+    types: dict[str, Any] = {
         "SupportedTransformInstanceTypes": ["ml.m5.large"],
         "SupportedRealtimeInferenceInstanceTypes": ["ml.m5.large"],
     }
