@@ -38,10 +38,11 @@ class ModelPackageGroup:
 
 @dataclass(frozen=True, slots=True)
 class ModelContainer:
-    """A container of a package: its image, and the S3 location of its model; either may be empty."""
+    """A container of a package: its image, and the location and ETag of its model; each may be empty."""
 
     image: str = ""
     model_uri: str = ""
+    model_etag: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 from trainyard.foundation.clock import to_micros
 from trainyard.foundation.errors import AlreadyExists
+from trainyard.foundation.jobs.training.job import TrainingJob
 from trainyard.foundation.plain import from_plain, to_plain
 from trainyard.server.records.contract import Draft, Records, Resource, ResourceKey
 
@@ -35,13 +36,11 @@ def kind_at(site: str) -> str:
     return f"{KIND}@{site}" if site else KIND
 
 
-def ensure_job_recording(
-    records: Records, *, account: str, region: str, job: str, created_at: datetime, site: str, now: datetime
-) -> None:
+def ensure_job_recording(records: Records, job: TrainingJob, *, now: datetime) -> None:
     """Store the recording of a job that is about to end."""
-    created_us = to_micros(created_at)
-    key = ResourceKey(account, kind_at(site), f"{JOB}/{job}/{created_us}")
-    _create(records, Draft(key, region, to_plain(Recording(JOB, job, created_us)), due_at=now + _FIRST_LOOK), now=now)
+    recording = Recording(JOB, job.name, to_micros(job.created_at))
+    key = ResourceKey(job.account, kind_at(job.site), f"{JOB}/{job.name}/{recording.created_us}")
+    _create(records, Draft(key, job.region, to_plain(recording), due_at=now + _FIRST_LOOK), now=now)
 
 
 def ensure_package_recording(records: Records, arn: str, *, title: str, site: str, now: datetime) -> None:

@@ -17,7 +17,10 @@ def with_etags(call: Call, specification: Shape) -> Shape:
 
 def containers_of(request: Mapping[str, Any]) -> tuple[ModelContainer, ...]:
     """Return the containers of all inference specifications of a package."""
-    return tuple(ModelContainer(each.get("Image", ""), model_uri_of(each)) for each in _container_shapes(request))
+    return tuple(
+        ModelContainer(each.get("Image", ""), model_uri_of(each), each.get("ModelDataETag", ""))
+        for each in _container_shapes(request)
+    )
 
 
 def model_uri_of(container: Shape) -> str:
