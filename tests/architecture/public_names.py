@@ -23,6 +23,7 @@ MODULES = (
     "inputs",
     "instance_group",
     "local",
+    "model",
     "parameter",
     "parameter_server",
     "profiler",

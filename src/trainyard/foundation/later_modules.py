@@ -35,7 +35,6 @@ INSTEAD = {
     "lambda_helper": _ONE_BY_ONE,
     "lineage": _COMPARISON,
     "mlflow": _COMPARISON,
-    "model": _MODEL_FILES,
     "model_card": _COMPARISON,
     "model_metrics": _COMPARISON,
     "model_monitor": _TRAINING_JOB,
@@ -77,7 +76,7 @@ _NAMES = {
 }
 # Members of estimators and tuners.
 _MEMBERS = {
-    **dict.fromkeys(("compile_model", "create_model", "deploy", "register", "transformer"), _MODEL_FILES),
+    **dict.fromkeys(("compile_model", "create_model", "deploy", "transformer"), _MODEL_FILES),
     "delete_endpoint": _MODEL_FILES,
 }
 
