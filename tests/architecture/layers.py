@@ -101,7 +101,7 @@ SEAMS: dict[str, set[str]] = {
     "msgspec": {"formats.profiles.traces"},
     "pyarrow": {"formats.tensors.trials.statistics_table", "server.parquet_process"},
     "polars": {"formats.tensors.trials.statistics_table"},
-    "pandas": {"analytics", "_sdk.profiling.frames", "_sdk.profiling.frame_analysis"},
+    "pandas": {"analytics", "lineage", "_sdk.profiling.frames", "_sdk.profiling.frame_analysis"},
     "bokeh": {"_sdk.tuning.charts", "_sdk.training.metric_charts", "_sdk.profiling.charts"},
     "cloudpickle": {"_sdk.remote"},
     "tensorflow": {"instance.compat"},

@@ -22,6 +22,7 @@ MODULES = (
     "image_uris",
     "inputs",
     "instance_group",
+    "lineage",
     "local",
     "model",
     "parameter",
