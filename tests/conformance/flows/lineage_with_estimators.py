@@ -39,7 +39,7 @@ def follow_entities(package: str, session: Any) -> None:
         (clean.artifact_arn, raw.artifact_arn),
     ):
         association.Association.create(source, destination, "ContributedTo", **given)
-    raw.properties["owner"] = "anna"
+    raw.properties = {"owner": "anna"}
     raw.save()
     assert artifact.Artifact.load(raw.artifact_arn, **given).properties["owner"] == "anna"
     assert [each.artifact_arn for each in artifact.Artifact.list(source_uri="s3://b/raw", **given)] == [
