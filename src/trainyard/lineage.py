@@ -151,6 +151,10 @@ class Artifact(_Entity):
     """Something at a URI, such as data on S3 or an image. There is one artifact for each source and content.
 
     `create`, `load` and `list` return artifacts.
+
+    Args:
+        shape: The members of the artifact, as the API returns them.
+        session: The session to use.
     """
 
     _prefix = "Artifact"
@@ -240,7 +244,12 @@ class _NamedEntity(_Entity):
 
 
 class Context(_NamedEntity):
-    """A logical group of other entities, such as an endpoint or a group of model packages."""
+    """A logical group of other entities, such as an endpoint or a group of model packages.
+
+    Args:
+        shape: The members of the context, as the API returns them.
+        session: The session to use.
+    """
 
     _prefix = "Context"
 
@@ -309,7 +318,12 @@ class Context(_NamedEntity):
 
 
 class Action(_NamedEntity):
-    """Something that was done, such as a deployment or an approval."""
+    """Something that was done, such as a deployment or an approval.
+
+    Args:
+        shape: The members of the action, as the API returns them.
+        session: The session to use.
+    """
 
     _prefix = "Action"
 

@@ -1,21 +1,17 @@
 """Runs a job again from what was recorded of it, and says in what the two differ."""
 
 import json
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from trainyard._sdk.connection import Api
 from trainyard._sdk.job_names import base_of, create_named
-from trainyard._sdk.lineage.tree import read_record
-from trainyard.foundation.errors import Conflict, NotFound
+from trainyard.foundation.errors import Conflict
 
 # The tag of a job that runs another one again; its value is the name of that job.
 TAG = "trainyard:reproduces"
 
-_RECORDED_WITHIN_S = 30.0
-_POLL_S = 0.2
 _PREFIX = "again"
 _SAME = "Same"
 _STATES = {"Changed": "has changed", "Gone": "is gone", "Unknown": "was not recorded by content"}
@@ -74,18 +70,6 @@ def repeated_request(record: Record, name: str) -> dict[str, Any]:
     tags = [tag for tag in request.get("Tags", ()) if tag["Key"] != TAG]
     request["Tags"] = [*tags, {"Key": TAG, "Value": record["TrainingJobName"]}]
     return request
-
-
-def await_record(api: Api, name: str) -> dict[str, Any]:
-    """Return the record of a job that has just ended; the yard writes it soon after. NotFound if it does not come."""
-    deadline = time.monotonic() + _RECORDED_WITHIN_S
-    while True:
-        try:
-            return read_record(api, name)
-        except NotFound:
-            if time.monotonic() > deadline:
-                raise
-        time.sleep(_POLL_S)
 
 
 def differences_of(before: Record, after: Record) -> list[Difference]:

@@ -1,8 +1,10 @@
 """The lineage of a model or job as a tree: what it came from, and what that came from in turn."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime
+from typing import Any, TypeVar
 
 from trainyard._sdk.connection import Api
 from trainyard.foundation.errors import NotFound
@@ -13,6 +15,9 @@ JOB_SUFFIX = "-aws-training-job"
 _SHOWN_PACKAGES = 4
 _SHOWN_METRICS = 4
 _DIGEST_LENGTH = 12
+_RECORDED_WITHIN_S, _POLL_S = 30.0, 0.2
+
+T = TypeVar("T")
 
 Shape = Mapping[str, Any]
 
@@ -81,6 +86,21 @@ def read_record(api: Api, name: str, *, checks_inputs: bool = False) -> dict[str
         if error.code != "ResourceNotFound":
             raise
         raise NotFound("job record", name) from error
+
+
+def await_recorded(lookup: Callable[[], T], *, since: datetime, now: datetime) -> T:
+    """Return what a lookup finds, which may still be on its way to the lineage. NotFound if it does not come.
+
+    The yard records a job or a model within a second or two of a change at `since`; an older one is not waited for.
+    """
+    deadline = time.monotonic() + max(0.0, _RECORDED_WITHIN_S - (now - since).total_seconds())
+    while True:
+        try:
+            return lookup()
+        except NotFound:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(_POLL_S)
 
 
 def _query(api: Api, arn: str) -> dict[str, Any]:

@@ -3,13 +3,15 @@
 import re
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
 from trainyard._sdk.connection import Api
-from trainyard._sdk.lineage.tree import LineageTree, artifact_of, job_node, read_tree
+from trainyard._sdk.lineage.tree import LineageTree, artifact_of, await_recorded, job_node, read_tree
+from trainyard._sdk.training.stream import FINAL
 from trainyard.cli.completion.values import complete_jobs
 from trainyard.cli.jobs.lookup import find_job, open_api
 from trainyard.cli.terminal.console import CommandWithExamples, json_option, yard_option
@@ -84,13 +86,19 @@ def _find_source(api: Api, given: str) -> str:
     if given.startswith(("s3://", "arn:")):
         return artifact_of(api, given)
     if _VERSION.fullmatch(given):
-        return artifact_of(api, _package_arn(api, given))
-    return job_node(api, find_job(api, given)["TrainingJobName"])
+        package = _describe_package(api, given)
+        arn, changed_at = package["ModelPackageArn"], package["CreationTime"]
+        return await_recorded(lambda: artifact_of(api, arn), since=changed_at, now=datetime.now(UTC))
+    job = find_job(api, given)
+    name, changed_at = job["TrainingJobName"], job["LastModifiedTime"]
+    if job["TrainingJobStatus"] not in FINAL:
+        raise Failure(f'Training job "{name}" is {job["TrainingJobStatus"]}; its lineage is recorded when it ends.')
+    return await_recorded(lambda: job_node(api, name), since=changed_at, now=datetime.now(UTC))
 
 
-def _package_arn(api: Api, title: str) -> str:
+def _describe_package(api: Api, title: str) -> dict[str, Any]:
     try:
-        return str(api.call("sagemaker", "DescribeModelPackage", ModelPackageName=title)["ModelPackageArn"])
+        return api.call("sagemaker", "DescribeModelPackage", ModelPackageName=title)
     except CallFailed as error:
         raise Failure(error.message, next_step="trainyard models ls", code=ExitCode.NOT_FOUND) from error
 

@@ -1,5 +1,6 @@
 """`trainyard reproduce`: run a job again from what was recorded of it."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +9,12 @@ import click
 from trainyard._sdk.connection import Api
 from trainyard._sdk.lineage.reproduction import (
     Difference,
-    await_record,
     changed_sources,
     differences_of,
     require_same_sources,
     start_again,
 )
-from trainyard._sdk.lineage.tree import read_record
+from trainyard._sdk.lineage.tree import await_recorded, read_record
 from trainyard._sdk.training.job import TrainingJobHandle
 from trainyard.cli.jobs.lookup import exit_code_of, find_job, job_argument, open_api
 from trainyard.cli.terminal.console import CommandWithExamples, json_option, say, yard_option
@@ -51,14 +51,16 @@ def reproduce(job: str, name: str, allow_changed: bool, folder: Path | None, as_
         again = start_again(api, record, name=name)
         say(f"Running {record['TrainingJobName']} again as {again}.")
         code = _wait(api, again)
-        found = differences_of(record, await_record(api, again))
+        after = await_recorded(lambda: read_record(api, again), since=datetime.now(UTC), now=datetime.now(UTC))
+        found = differences_of(record, after)
     _print(record["TrainingJobName"], again, found, as_json)
     return code
 
 
 def _read_record(api: Api, job: str) -> dict[str, Any]:
     try:
-        return read_record(api, _name(api, job), checks_inputs=True)
+        name, ended_at = _find(api, job)
+        return await_recorded(lambda: read_record(api, name, checks_inputs=True), since=ended_at, now=datetime.now(UTC))
     except NotFound as error:
         raise Failure(
             f'Nothing is recorded of the training job "{job}".',
@@ -68,14 +70,15 @@ def _read_record(api: Api, job: str) -> dict[str, Any]:
         ) from error
 
 
-def _name(api: Api, job: str) -> str:
-    """Return the name of a job, which may have been removed since."""
+def _find(api: Api, job: str) -> tuple[str, datetime]:
+    """Return the name of a job and when it last changed. It may have been removed since."""
     try:
-        return str(find_job(api, job)["TrainingJobName"])
+        found = find_job(api, job)
     except Failure as error:
         if error.code != ExitCode.NOT_FOUND:
             raise
-    return job
+        return job, datetime.fromtimestamp(0, UTC)
+    return found["TrainingJobName"], found["LastModifiedTime"]
 
 
 def _wait(api: Api, name: str) -> ExitCode:
