@@ -1,18 +1,22 @@
 """The content of what a job is given and leaves, as digests: its channels, its code and its results."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from trainyard.foundation.errors import InvalidRequest, NotFound
+from trainyard.foundation.errors import InvalidRequest, NotFound, TrainyardError
 from trainyard.foundation.jobs.contents import SourceContent, digest_of_objects
 from trainyard.foundation.jobs.training.plan import ChannelPlan, TrainingPlan
 from trainyard.foundation.locations import Location, parse_s3_uri
 from trainyard.link.contract import ChannelSpec, InstanceSpec
 from trainyard.objects.contract import ObjectStore, ObjectSummary
 
+log = logging.getLogger(__name__)
+
 # The content of larger channels stays unknown: a digest of a million objects takes most of a second.
 MAX_OBJECTS = 1_000_000
 
+_CODE = "code"
 _PAGE = 1000
 
 
@@ -33,8 +37,15 @@ class SourceContents:
     def read(self, plan: TrainingPlan, account: str, specs: Sequence[InstanceSpec]) -> GivenContents:
         """Return what the instances of a job are given. The channels were listed to make the specs."""
         inputs = tuple(_channel_content(channel, specs) for channel in plan.channels)
-        uri = plan.submit_directory
-        return GivenContents(inputs, self.read_object("code", uri, account) if uri else None)
+        return GivenContents(inputs, self._code(plan.submit_directory, account) if plan.submit_directory else None)
+
+    def _code(self, uri: str, account: str) -> SourceContent:
+        try:
+            return self.read_object(_CODE, uri, account)
+        except TrainyardError:
+            # A job must not fail because what it runs cannot be recorded.
+            log.warning("the code of a job could not be read", exc_info=True, extra={"uri": uri})
+            return SourceContent(_CODE, uri)
 
     def read_object(self, name: str, uri: str, account: str) -> SourceContent:
         """Return the content of an object as it is now. Its digest is empty if there is none."""

@@ -48,8 +48,8 @@ def test_the_request_is_repeated_under_another_name_and_resumes_from_nothing() -
 
 def test_a_new_name_says_what_is_repeated() -> None:
     api = RecordingApi()
-    assert start_again(api, record(TrainingJobName="mnist-2026-01-02-03-04-05-678")).startswith("again-mnist-20")  # type: ignore[arg-type]
-    assert start_again(api, record(), name="mine") == "mine"  # type: ignore[arg-type]
+    assert start_again(api, record(TrainingJobName="mnist-2026-01-02-03-04-05-678")).startswith("again-mnist-20")
+    assert start_again(api, record(), name="mine") == "mine"
     assert [request["TrainingJobName"] for _, request in api.asked][1] == "mine"
 
 

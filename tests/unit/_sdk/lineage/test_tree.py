@@ -40,7 +40,7 @@ def test_a_tree_is_read_page_by_page_and_a_cycle_is_shown_once() -> None:
             return {"Vertices": [vertex("code")], "Edges": [edge("code", "b"), edge("a", "b")]}
         return {"Vertices": [vertex("a"), vertex("b")], "Edges": [edge("b", "a")], "NextToken": "more"}
 
-    tree = read_tree(RecordingApi(QueryLineage=query, DescribeArtifact=describe), f"{BASE}artifact/a")  # type: ignore[arg-type]
+    tree = read_tree(RecordingApi(QueryLineage=query, DescribeArtifact=describe), f"{BASE}artifact/a")
     assert list(tree_lines(tree)) == [
         "DataSet      s3://b/a",
         "└─ DataSet      s3://b/b",
