@@ -91,7 +91,7 @@ def register_a_model(package: str, session: Any, folder: Path) -> str:
     }
     first, second = (made.register(**options).model_package_arn for _ in range(2))
     assert [arn.rpartition("/")[2] for arn in (first, second)] == ["1", "2"]
-    return second
+    return str(second)
 
 
 def check_the_registered_model(package: str, session: Any, arn: str) -> None:
