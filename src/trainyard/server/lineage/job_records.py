@@ -1,4 +1,4 @@
-"""What is remembered of a training job for its lineage: what it read, ran and wrote. It survives the job's removal.
+"""What is remembered of a training job for its lineage: what it read, ran and wrote. It stays when the job is removed.
 
 It is stored under the name of the trial component that SageMaker makes for the job, and its ARN is the node of the job
 in the lineage.
