@@ -37,7 +37,9 @@ class SourceContents:
     def read(self, plan: TrainingPlan, account: str, specs: Sequence[InstanceSpec]) -> GivenContents:
         """Return what the instances of a job are given. The channels were listed to make the specs."""
         inputs = tuple(_channel_content(channel, specs) for channel in plan.channels)
-        return GivenContents(inputs, self._code(plan.submit_directory, account) if plan.submit_directory else None)
+        # A job without a network has its code in a channel, so that this is a path in the instance.
+        has_code = plan.submit_directory.startswith("s3://")
+        return GivenContents(inputs, self._code(plan.submit_directory, account) if has_code else None)
 
     def _code(self, uri: str, account: str) -> SourceContent:
         try:
