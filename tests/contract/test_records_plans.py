@@ -253,6 +253,14 @@ def test_tagged_arns_and_events_are_read_from_their_cursor(records: SqlRecords) 
         assert plan.is_short, plan.text
 
 
+@pytest.mark.parametrize("descending", [False, True])
+def test_a_rare_prefix_is_looked_up_in_the_order_of_creation_too(records: SqlRecords, descending: bool) -> None:
+    [one] = records.find(replace(SCOPES["account"], limit=1)).resources
+    rare = replace(SCOPES["account"], name_prefix=one.key.name[:10], sort_by=SortBy.CREATED, descending=descending)
+    [plan] = plans(records, partial(SqlRecords.find, query=rare))
+    assert plan.is_short, plan.text
+
+
 def test_associations_are_found_from_either_end(records: SqlRecords) -> None:
     def work(records: SqlRecords) -> None:
         assert len(records.edges_from(ALICE, ["arn:7", "arn:5000"], limit=PAGE)) == 2
