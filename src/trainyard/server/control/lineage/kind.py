@@ -79,8 +79,7 @@ class LineageKind(OneStepKind):
         try:
             subject = self._load(claim.resource, recording)
         except NotFound:
-            # It was never created, is about to be, or was deleted since.
-            self._try_later(claim)
+            self._handle_missing(claim, recording)
             return
         if recording.subject != JOB:
             PackageLineage(self.records).record(subject, now=self.clock())
@@ -96,6 +95,14 @@ class LineageKind(OneStepKind):
     def _load(self, resource: Resource, recording: Recording) -> Resource:
         kind = TRAINING_JOB if recording.subject == JOB else PACKAGE
         return self.records.load(ResourceKey(resource.key.account, kind, recording.name))
+
+    def _handle_missing(self, claim: Claim, recording: Recording) -> None:
+        if recording.subject == JOB:
+            # It existed when its recording was stored, so it was deleted since.
+            self.records.delete(claim.resource, now=self.clock())
+        else:
+            # It is about to be created, or was deleted since.
+            self._try_later(claim)
 
     def _try_later(self, claim: Claim) -> None:
         recording, now = recording_of(claim.resource), self.clock()

@@ -18,6 +18,7 @@ from trainyard.server.lineage.environments import KIND as ENVIRONMENT
 from trainyard.server.lineage.environments import packages_in
 from trainyard.server.lineage.job_records import JobRecord, job_record_of, record_key
 from trainyard.server.lineage.recordings import KIND as RECORDING
+from trainyard.server.lineage.recordings import ensure_package_recording
 from trainyard.server.records.contract import Query
 from trainyard.server.source_contents import SourceContents
 
@@ -193,13 +194,20 @@ def test_a_job_with_the_name_of_a_removed_one_replaces_its_record(bench: Bench, 
     assert "s3://data/train/1.csv" not in sources(bench.anna, node)
 
 
-def test_a_recording_without_its_subject_is_given_up(bench: Bench, lineage: LineageKind) -> None:
+def test_a_recording_of_a_removed_job_is_given_up_at_once(bench: Bench, lineage: LineageKind) -> None:
     train(bench)
     bench.anna("sagemaker", "DeleteTrainingJob", TrainingJobName="mnist")
+    assert record_due(bench, lineage) == 1
+    assert recordings(bench) == 0
+    assert bench.anna("sagemaker", "ListArtifacts")["ArtifactSummaries"] == []
+
+
+def test_a_package_may_still_come_and_is_given_up_in_the_end(bench: Bench, lineage: LineageKind) -> None:
+    arn = f"arn:aws:sagemaker:eu-west-3:{bench.anna.account}:model-package/digits/1"
+    ensure_package_recording(bench.work.records, arn, title="digits/1", site="", now=bench.watch())
     for _ in range(MAX_TRIES + 1):
         assert record_due(bench, lineage, seconds=60) == 1
     assert recordings(bench) == 0
-    assert bench.anna("sagemaker", "ListArtifacts")["ArtifactSummaries"] == []
 
 
 def test_a_registered_model_leads_back_to_its_job_and_forward_to_its_approval(
