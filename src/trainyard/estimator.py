@@ -16,6 +16,7 @@ from trainyard._sdk.profiling.profiler_rule import default_rule, get_default_pro
 from trainyard._sdk.rule_request import RuleBase
 from trainyard._sdk.storage.transfers import join_key
 from trainyard._sdk.training.distribution import Distribution, launcher_hyperparameters
+from trainyard._sdk.training.git_state import git_tags
 from trainyard._sdk.training.job import TrainingJobHandle, hyperparameter, is_log_shown
 from trainyard._sdk.training.local_modules import LocalCode, find_local_code
 from trainyard._sdk.training.options import TrainingOptions, full_signature, name_positional, require_known
@@ -47,6 +48,7 @@ from trainyard.wire.client import CallFailed
 
 if TYPE_CHECKING:
     from trainyard.analytics import TrainingJobAnalytics
+    from trainyard.model import ModelPackage
 
 __all__ = ["Estimator", "EstimatorBase", "Framework", "TrainingOptions"]
 
@@ -161,6 +163,9 @@ class EstimatorBase(LaterMembers, TrainingOptions, ABC):
         request = training_request(self, self._resolve(name), inputs)
         if "InputDataConfig" in request:
             request["InputDataConfig"] = upload_local(request["InputDataConfig"], self.session.upload_input)
+        if origin := self._code_origin():
+            others = [tag for tag in request.get("Tags", ()) if tag["Key"] not in origin]
+            request["Tags"] = [*others, *({"Key": key, "Value": value} for key, value in origin.items())]
         return request
 
     def logs(self) -> None:
@@ -251,6 +256,61 @@ class EstimatorBase(LaterMembers, TrainingOptions, ABC):
         if not uri or status not in ("Completed", "Stopped"):
             raise InvalidRequest(f'Training job "{name}" is {status} and has no model.')
         return uri
+
+    def register(
+        self,
+        content_types: Sequence[str] | None = None,
+        response_types: Sequence[str] | None = None,
+        inference_instances: Sequence[str] | None = None,
+        transform_instances: Sequence[str] | None = None,
+        image_uri: str | None = None,
+        model_package_name: str | None = None,
+        model_package_group_name: str | None = None,
+        model_metrics: Mapping[str, Any] | None = None,
+        approval_status: str | None = None,
+        description: str | None = None,
+        customer_metadata_properties: Mapping[str, str] | None = None,
+    ) -> "ModelPackage":
+        """Register the model of the latest job, and return the model package.
+
+        Args:
+            content_types: MIME types of the input that the model accepts.
+            response_types: MIME types of its output.
+            inference_instances: Instance types for endpoints.
+            transform_instances: Instance types for batch transform.
+            image_uri: The image that serves the model. Default: the image of the job.
+            model_package_name: Name of a package without versions.
+            model_package_group_name: Group whose next version it becomes. It is created if it does not exist.
+            model_metrics: The metrics of the model, as CreateModelPackage takes them.
+            approval_status: `Approved`, `Rejected` or `PendingManualApproval`, the default.
+            description: What to know about the version.
+            customer_metadata_properties: Properties to keep with it.
+
+        Raises:
+            InvalidRequest: The latest job has no model, or neither or both of the names are given.
+        """
+        from trainyard._sdk.lineage.registration import register_model
+        from trainyard.model import ModelPackage
+
+        given = {
+            "SupportedContentTypes": content_types,
+            "SupportedResponseMIMETypes": response_types,
+            "SupportedRealtimeInferenceInstanceTypes": inference_instances,
+            "SupportedTransformInstanceTypes": transform_instances,
+            "ModelMetrics": model_metrics,
+            "ModelApprovalStatus": approval_status,
+            "ModelPackageDescription": description,
+            "CustomerMetadataProperties": customer_metadata_properties,
+        }
+        arn = register_model(
+            self.session.api,
+            image=image_uri or self.training_image_uri(),
+            model_uri=self.model_data,
+            group=model_package_group_name or "",
+            name=model_package_name or "",
+            options={member: value for member, value in given.items() if value is not None},
+        )
+        return ModelPackage(arn, self.session)
 
     @property
     def training_job_analytics(self) -> "TrainingJobAnalytics":
@@ -387,6 +447,12 @@ class EstimatorBase(LaterMembers, TrainingOptions, ABC):
         return _UploadedCode(
             self._upload_archive(packed.archive, bucket, join_key(prefix, name, "source")), packed.script
         )
+
+    def _code_origin(self) -> Mapping[str, str]:
+        """Return the tags that name the commit of the code, if it is local and in a git work tree."""
+        if not self.entry_point or (self.source_dir or "").startswith("s3://"):
+            return {}
+        return git_tags(Path(self.source_dir) if self.source_dir else Path(self.entry_point).parent)
 
     def _find_local_code(self) -> LocalCode | None:
         if self.entry_point and self.include_local_modules and not self.source_dir:

@@ -31,8 +31,16 @@ PARTS: dict[str, set[str]] = {
     "cli": {SDK, PRIVATE_SDK, "engines.probe", "engines.catalog", "wire", "foundation"},
     "server": {"engines", "insight", "wire", "objects", "link", "formats", "foundation"},
     "server.control": {
-        *("server.channel_contents", "server.gateways", "server.identity", "server.jobs", "server.log_streams"),
-        *("server.metric_series", "server.records.contract", "server.roles"),
+        *(
+            "server.channel_contents",
+            "server.gateways",
+            "server.identity",
+            "server.jobs",
+            "server.lineage",
+            "server.log_streams",
+        ),
+        *("server.metric_series", "server.records.contract", "server.registry", "server.roles"),
+        "server.source_contents",
         *("engines", "insight", "objects", "link", "formats", "foundation"),
     },
     # Scheduling serves every kind of job, so it knows none of them.
@@ -93,7 +101,7 @@ SEAMS: dict[str, set[str]] = {
     "msgspec": {"formats.profiles.traces"},
     "pyarrow": {"formats.tensors.trials.statistics_table", "server.parquet_process"},
     "polars": {"formats.tensors.trials.statistics_table"},
-    "pandas": {"analytics", "_sdk.profiling.frames", "_sdk.profiling.frame_analysis"},
+    "pandas": {"analytics", "lineage", "_sdk.profiling.frames", "_sdk.profiling.frame_analysis"},
     "bokeh": {"_sdk.tuning.charts", "_sdk.training.metric_charts", "_sdk.profiling.charts"},
     "cloudpickle": {"_sdk.remote"},
     "tensorflow": {"instance.compat"},

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from tests.postgres import PostgresServer
 from trainyard.server.records.contract import Records
-from trainyard.server.records.schema import access_keys, counters, events, resources, tags, users
+from trainyard.server.records.schema import access_keys, associations, counters, events, resources, tags, users
 from trainyard.server.records.sql import open_records
 from trainyard.testing.records import RecordsContract
 
@@ -32,7 +32,7 @@ def two_databases(postgres: PostgresServer) -> Iterator[tuple[str, str]]:
 
 def emptied(url: str) -> str:
     def delete_all(connection: Connection) -> None:
-        for table in (access_keys, users, resources, tags, counters, events):
+        for table in (access_keys, users, resources, tags, associations, counters, events):
             connection.execute(table.delete())
 
     records = open_records(url)

@@ -19,7 +19,16 @@ from sqlalchemy import Connection, event
 
 from tests.postgres import PostgresServer
 from trainyard.foundation.clock import to_micros
-from trainyard.server.records.contract import Body, Change, Priority, Query, QueueState, SortBy, TagFilter
+from trainyard.server.records.contract import (
+    AssociationQuery,
+    Body,
+    Change,
+    Priority,
+    Query,
+    QueueState,
+    SortBy,
+    TagFilter,
+)
 from trainyard.server.records.resources import new_id
 from trainyard.server.records.schema import REVISION
 from trainyard.server.records.sql import SqlRecords, open_records
@@ -38,6 +47,8 @@ ROWS_FOR_A_PAGE = 10 * PAGE
 STEPS_FOR_A_PAGE = 20 * ROWS_FOR_A_PAGE
 
 PARENT = new_id(NOON)
+# Every association ends here.
+HUB = "arn:hub"
 SCOPES = {
     "account": Query(KIND, account=ALICE, limit=PAGE),
     "kind": Query(KIND, limit=PAGE),
@@ -242,6 +253,30 @@ def test_tagged_arns_and_events_are_read_from_their_cursor(records: SqlRecords) 
         assert plan.is_short, plan.text
 
 
+@pytest.mark.parametrize("descending", [False, True])
+def test_a_rare_prefix_is_looked_up_in_the_order_of_creation_too(records: SqlRecords, descending: bool) -> None:
+    [one] = records.find(replace(SCOPES["account"], limit=1)).resources
+    rare = replace(SCOPES["account"], name_prefix=one.key.name[:10], sort_by=SortBy.CREATED, descending=descending)
+    [plan] = plans(records, partial(SqlRecords.find, query=rare))
+    assert plan.is_short, plan.text
+
+
+def test_associations_are_found_from_either_end(records: SqlRecords) -> None:
+    def work(records: SqlRecords) -> None:
+        assert len(records.edges_from(ALICE, ["arn:7", "arn:5000"], limit=PAGE)) == 2
+        assert len(records.edges_into(ALICE, [HUB], limit=PAGE)) == PAGE
+        assert records.edges_into(ALICE, ["arn:5000"], limit=PAGE) == []
+        for descending in (False, True):
+            page = AssociationQuery(ALICE, limit=PAGE, descending=descending)
+            for query in (page, replace(page, source="arn:7"), replace(page, destination=HUB)):
+                found = records.find_associations(query)
+                if found.next_after is not None:
+                    assert records.find_associations(replace(query, after=found.next_after)).associations
+
+    for plan in plans(records, work):
+        assert plan.is_short, plan.text
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     text: str
@@ -337,6 +372,8 @@ def many_rows() -> Iterator[tuple[str, Body]]:
             yield "tags", {"account": one["account"], "arn": f"arn:{number}", "key": "rare", "value": "yes"}
         if number >= ROWS - LATE_ROWS:
             yield "tags", {"account": one["account"], "arn": f"arn:{number}", "key": "late", "value": "yes"}
+        ends = {"account": ALICE, "source": f"arn:{number}", "destination": HUB}
+        yield "associations", ends | {"kind": "x", "created_at": number, "source_type": "a", "destination_type": "b"}
         happened = {"sequence": number + 1, "at": 0, "kind": "x", "subject": PARENT, "body": "{}"}
         yield "events", happened | {"account": ALICE if number % 3 else BOB}
 

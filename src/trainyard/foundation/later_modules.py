@@ -39,9 +39,7 @@ INSTEAD = {
     "interactive_apps": "open the dashboard with `trainyard open`",
     "jumpstart": _OWN_TRANSFORMER,
     "lambda_helper": _ONE_BY_ONE,
-    "lineage": _COMPARISON,
     "mlflow": _COMPARISON,
-    "model": _MODEL_FILES,
     "model_card": _COMPARISON,
     "model_metrics": _COMPARISON,
     "model_monitor": _TRAINING_JOB,
@@ -98,7 +96,7 @@ _NAMES = {
 }
 # Members of estimators and tuners.
 _MEMBERS = {
-    **dict.fromkeys(("compile_model", "create_model", "deploy", "register", "transformer"), _MODEL_FILES),
+    **dict.fromkeys(("compile_model", "create_model", "deploy", "transformer"), _MODEL_FILES),
     "delete_endpoint": _MODEL_FILES,
 }
 
@@ -151,15 +149,15 @@ class LaterModuleFinder:
         target: ModuleType | None = None,  # noqa: ARG004 - the same
     ) -> ModuleSpec | None:
         package, _, name = fullname.partition(".")
-        if package == "trainyard" and name in _ESTIMATOR_MODULES:
-            return ModuleSpec(fullname, EstimatorLoader())
+        if package == "trainyard" and name in _PART_MODULES:
+            return ModuleSpec(fullname, PartLoader())
         if package == "trainyard" and (refusal := refusal_of(name)):
             # Without its name: Python would hide the message of `from trainyard import processing`.
             raise ModuleNotFoundError(refusal)
         return None
 
 
-class EstimatorLoader(Loader):
+class PartLoader(Loader):
     """Makes `trainyard.pytorch.estimator` of what `trainyard.pytorch` exports, as that module is named in sagemaker."""
 
     def exec_module(self, module: ModuleType) -> None:
@@ -170,7 +168,14 @@ class EstimatorLoader(Loader):
         vars(module).update({name: getattr(framework, name) for name in exported})
 
 
-_ESTIMATOR_MODULES = frozenset(f"{name}.estimator" for name in FRAMEWORK_MODULES)
+# Modules that sagemaker splits where Trainyard has one: each part has all names of the whole.
+_LINEAGE_PARTS = ("action", "artifact", "association", "context", "query", "visualizer")
+_PART_MODULES = frozenset(
+    {
+        *(f"{name}.estimator" for name in FRAMEWORK_MODULES),
+        *(f"lineage.{part}" for part in _LINEAGE_PARTS),
+    }
+)
 
 
 def install_finder() -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-PROTOCOL = 6
+PROTOCOL = 7
 
 # The reason of a stop after which another attempt continues, so nothing is uploaded.
 INTERRUPTED = "interrupted"
@@ -317,6 +317,8 @@ class FrameKind(StrEnum):
     RULE = "rule"
     # metrics: the names of the CloudWatch metrics of the host that have points, whenever there are more
     HARDWARE = "hardware"
+    # packages: the installed packages that the program sees, such as numpy==2.4.6; from the first instance only
+    ENVIRONMENT = "environment"
     EXITED = "exited"  # code, signal, is_oom: how the program ended
     ARTIFACT = "artifact"  # kind: model|output, uri (of an archive, or a prefix that ends with a slash), size
     ENDED = "ended"  # outcome: completed|failed|stopped, reason, card (the failure card); the last frame of all

@@ -36,6 +36,7 @@ from trainyard.server.addresses import advertised_address, advertised_host, reac
 from trainyard.server.app import AboutYard, App
 from trainyard.server.control.actions.kind import RuleActionKind
 from trainyard.server.control.controller import Controller, WakeSignal
+from trainyard.server.control.lineage.kind import LineageKind
 from trainyard.server.control.profiling.conclusions import ProfileConclusions
 from trainyard.server.control.profiling.kind import ProfileEvaluationKind
 from trainyard.server.control.profiling.report_storage import ReportStorage
@@ -65,6 +66,7 @@ from trainyard.server.services.contract import Compute, ServerFacts, Yard
 from trainyard.server.services.sagemaker.tuning.trial_launch import TrainingJobLauncher
 from trainyard.server.settings import PREFIX, ServerSettings
 from trainyard.server.sign_in_links import create_link, sign_in_path
+from trainyard.server.source_contents import SourceContents
 from trainyard.server.storage import master_key_file, open_objects
 from trainyard.server.streaming import Followers
 from trainyard.server.tensors.reader import TensorReader
@@ -264,12 +266,14 @@ async def _run_controllers(
     actions = Controller(_rule_actions(yard, worker=work.worker))
     profiles = _profile_evaluations(yard, worker=work.worker)
     evaluations = Controller(profiles)
+    lineage = Controller(_lineage_recordings(yard, worker=work.worker))
     ending = [
         asyncio.create_task(training.run()),
         asyncio.create_task(tuning.run()),
         asyncio.create_task(limits.run()),
         asyncio.create_task(actions.run()),
         asyncio.create_task(evaluations.run()),
+        asyncio.create_task(lineage.run()),
         *(asyncio.create_task(_make_ready(engine)) for engine in yard.compute.engines),
     ]
     housekeeping = asyncio.create_task(_run_housekeeping(yard, job_files_kept=settings.job_files_kept))
@@ -277,7 +281,7 @@ async def _run_controllers(
         yield
     finally:
         housekeeping.cancel()
-        for controller in (tuning, training, limits, actions, evaluations):
+        for controller in (tuning, training, limits, actions, evaluations, lineage):
             controller.close()
         # Close them now, so that no step waits for their answer.
         for process in (advisor, pruner, profiles.conclusions):
@@ -317,6 +321,11 @@ def _profile_evaluations(yard: Yard, *, worker: str) -> ProfileEvaluationKind:
         wake=yard.compute.wake,
         site=yard.compute.site,
     )
+
+
+def _lineage_recordings(yard: Yard, *, worker: str) -> LineageKind:
+    contents = SourceContents(yard.objects)
+    return LineageKind(yard.records, contents, utc_now, worker=worker, site=yard.compute.site)
 
 
 def _tuning_work(yard: Yard, *, worker: str, pruner: ProcessPruner) -> TuningWork:

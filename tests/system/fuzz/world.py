@@ -12,6 +12,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
+from trainyard.server.lineage.entities import artifact_id
 from trainyard.testing.eventually import eventually
 from trainyard.wire.client import Client
 
@@ -72,11 +73,22 @@ class World:
         return f"/{self.word}/group"
 
     @property
+    def source_uri(self) -> str:
+        return f"s3://{self.bucket}/{self.key}"
+
+    @property
+    def artifact(self) -> str:
+        """The id of the artifact of an object, which follows from its location."""
+        return artifact_id(self.source_uri)
+
+    @property
     def names(self) -> dict[str, list[str]]:
         """Names by member name in lower case. Every world has equally many, so the same seed picks the same ones."""
         word, account = self.word, self.account
         group_arn = f"arn:aws:logs:us-east-1:{account}:log-group:{self.group}"
         role_arn = f"arn:aws:iam::{account}:role/{word}-role"
+        sagemaker = f"arn:aws:sagemaker:us-east-1:{account}"
+        artifact, package = f"{sagemaker}:artifact/{self.artifact}", f"{sagemaker}:model-package/{word}-models/1"
         named = {
             "bucket": self.bucket,
             "key": self.key,
@@ -128,6 +140,18 @@ class World:
             "repositorynames": f"{word}/images",
             "registryid": account,
             "registryids": account,
+            "artifactarn": artifact,
+            "sourceuri": self.source_uri,
+            "contextname": f"{word}-context",
+            "actionname": f"{word}-action",
+            "sourcearn": artifact,
+            "destinationarn": f"{sagemaker}:context/{word}-context",
+            "startarns": artifact,
+            "modelpackagegroupname": f"{word}-models",
+            "modelpackagename": f"{word}-package",
+            "modelpackagearn": package,
+            "modelpackagearnlist": package,
+            "modeldataurl": self.source_uri,
         }
         several = {
             "versionid": ["null", "v1"],
@@ -137,6 +161,9 @@ class World:
                 f"arn:aws:sagemaker:us-east-1:{account}:training-job/{word}-job",
                 f"arn:aws:sagemaker:us-east-1:{account}:hyper-parameter-tuning-job/{word}-tuning",
                 f"arn:aws:ecr:us-east-1:{account}:repository/{word}/images",
+                artifact,
+                f"{sagemaker}:action/{word}-action",
+                package,
             ],
         }
         return {name: [value] for name, value in named.items()} | several
@@ -151,6 +178,7 @@ class World:
             "access key": self.access_key_id,
             "upload": self.upload_id,
             "secret": self.secret,
+            "artifact": self.artifact,
         }
 
 
@@ -170,6 +198,8 @@ def build_world(user: User, word: str, *, secret: str) -> World:
     user.client("ecr").create_repository(repositoryName=f"{word}/images", tags=tags)
     _build_job(user, word, secret)
     _build_tuning_job(user, word, secret)
+    _build_lineage(user, word, secret)
+    _build_models(user, word, secret)
     return World(word, user.account, user.name, user.access_key_id, upload, secret)
 
 
@@ -254,6 +284,30 @@ def _build_tuning_job(user: User, word: str, secret: str) -> None:
     user.client("sagemaker").add_tags(ResourceArn=arn, Tags=[{"Key": "secret", "Value": secret}])
 
 
+def _build_lineage(user: User, word: str, secret: str) -> None:
+    sagemaker, tags = user.client("sagemaker"), [{"Key": "secret", "Value": secret}]
+    source = {"SourceUri": f"s3://{word}-bucket/{word}-key"}
+    more = {"Properties": {"secret": secret}, "Tags": tags}
+    artifact = sagemaker.create_artifact(Source=source, ArtifactType="DataSet", **more)["ArtifactArn"]
+    named = {"ContextName": f"{word}-context", "ContextType": secret}
+    context = sagemaker.create_context(Source=source, Description=secret, **named, **more)["ContextArn"]
+    sagemaker.create_action(ActionName=f"{word}-action", ActionType=secret, Source=source, Description=secret, **more)
+    sagemaker.add_association(SourceArn=artifact, DestinationArn=context)
+
+
+def _build_models(user: User, word: str, secret: str) -> None:
+    sagemaker, tags = user.client("sagemaker"), [{"Key": "secret", "Value": secret}]
+    group = {"ModelPackageGroupName": f"{word}-models"}
+    sagemaker.create_model_package_group(ModelPackageGroupDescription=secret, Tags=tags, **group)
+    container = {"Image": secret, "ModelDataUrl": f"s3://{word}-bucket/{word}-key"}
+    sagemaker.create_model_package(
+        ModelPackageDescription=secret,
+        InferenceSpecification={"Containers": [container]},
+        CustomerMetadataProperties={"secret": secret},
+        **group,
+    )
+
+
 def _api(user: User) -> "closing[Client]":
     return closing(Client(user.endpoint, user.access_key_id, user.secret_access_key, user.region))
 
@@ -326,6 +380,7 @@ def _views(user: User, world: World) -> Iterator[tuple[str, Any]]:
     repositories = user.client("ecr").describe_repositories()["repositories"]
     yield "repositories", repositories
     arns = [each["repositoryArn"] for each in repositories]
+    yield from _model_views(user, world)
     yield "repository tags", [user.client("ecr").list_tags_for_resource(resourceArn=arn)["tags"] for arn in arns]
     yield from _metric_views(user, world)
     sagemaker, job = user.client("sagemaker"), {"TrainingJobName": f"{world.word}-job"}
@@ -375,3 +430,16 @@ def _metric_views(user: User, world: World) -> Iterator[tuple[str, Any]]:
         Statistics=["Sum", "SampleCount"],
     )["Datapoints"]
     yield "points", sorted((point["Sum"], point["SampleCount"]) for point in points)
+
+
+def _model_views(user: User, world: World) -> Iterator[tuple[str, Any]]:
+    sagemaker, word = user.client("sagemaker"), world.word
+    arn = f"arn:aws:sagemaker:{user.region}:{user.account}:artifact/{world.artifact}"
+    artifact = sagemaker.describe_artifact(ArtifactArn=arn)
+    yield "artifact", (artifact["Properties"], artifact["LastModifiedTime"])
+    yield "context", sagemaker.describe_context(ContextName=f"{word}-context")["LastModifiedTime"]
+    yield "action", sagemaker.describe_action(ActionName=f"{word}-action")["LastModifiedTime"]
+    yield "associations", sagemaker.list_associations(SourceArn=arn)["AssociationSummaries"]
+    yield "model group", sagemaker.list_model_package_groups()["ModelPackageGroupSummaryList"]
+    package = sagemaker.describe_model_package(ModelPackageName=f"{word}-models/1")
+    yield "model package", (package["ModelApprovalStatus"], package["LastModifiedTime"])

@@ -26,7 +26,7 @@ def test_its_version_is_that_of_the_package(trainyard: Trainyard) -> None:
 
 
 # Groups have no examples of their own; their commands have them.
-GROUPS = ("user", "quota", "images")
+GROUPS = ("user", "quota", "images", "models")
 
 
 def test_every_command_has_help_with_a_summary_and_examples(trainyard: Trainyard) -> None:
@@ -61,7 +61,7 @@ def test_every_command_can_print_json() -> None:
 
 
 def test_the_summaries_of_a_group_are_whole_sentences(trainyard: Trainyard) -> None:
-    for group in ("user", "images", "yards", "tune", "tensors"):
+    for group in ("user", "images", "models", "yards", "tune", "tensors"):
         listed = trainyard(group, "-h").out.partition("Commands:")[2]
         assert listed
         assert "..." not in listed

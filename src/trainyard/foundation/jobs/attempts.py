@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
+from trainyard.foundation.jobs.contents import SourceContent
 from trainyard.foundation.jobs.status import RuleStatus, SecondaryStatus
 
 
@@ -85,6 +86,8 @@ class InstanceState:
     outcome: OutcomeKind | None = None
     reason: str = ""
     ended_at: datetime | None = None
+    # The digest of the packages that its program sees; empty if they are unknown.
+    environment: str = ""
 
     @property
     def has_ended(self) -> bool:
@@ -116,6 +119,9 @@ class Attempt:
     interruption: str = ""
     # The version of the profiler's plan that the instances were sent last. They start with the plan of that moment.
     profiler_version: int = 0
+    # What the instances were given: the content of the channels, and of the code. Known once the attempt is started.
+    inputs: tuple[SourceContent, ...] = ()
+    code: SourceContent | None = None
 
     @property
     def metrics(self) -> Mapping[str, MetricSummary]:

@@ -26,6 +26,7 @@ _DISPENSABLE = frozenset(
         FrameKind.METRIC,
         FrameKind.RULE,
         FrameKind.HARDWARE,
+        FrameKind.ENVIRONMENT,
     }
 )
 # Users wait for these, so they ring the yard's doorbell.
@@ -94,6 +95,10 @@ class Reports:
     def report_hardware(self, metrics: Sequence[str]) -> None:
         """Report which CloudWatch metrics of the host have points."""
         self._append(FrameKind.HARDWARE, {"metrics": list(metrics)})
+
+    def report_environment(self, packages: Sequence[str]) -> None:
+        """Report the installed packages that the program sees."""
+        self._append(FrameKind.ENVIRONMENT, {"packages": list(packages)})
 
     def report_exit(self, ended: ProgramExit) -> None:
         payload = {"code": ended.code, "signal": ended.signal, "is_oom": ended.is_oom}

@@ -33,6 +33,7 @@ from trainyard.server.records.contract import Body
 from trainyard.server.records.schema import (
     REVISION,
     access_keys,
+    associations,
     counters,
     events,
     metadata,
@@ -46,7 +47,7 @@ ROWS_AT_ONCE = 500
 
 _SCHEMA = "schema"
 # Each table comes after those it refers to.
-_TABLES = (users, access_keys, resources, tags, counters, events)
+_TABLES = (users, access_keys, resources, tags, associations, counters, events)
 
 
 def export(connection: Connection) -> Iterator[tuple[str, Body]]:

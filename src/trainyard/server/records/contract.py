@@ -268,6 +268,58 @@ class TaggedArn:
     tags: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Association:
+    """A directed edge of the lineage of one account, from one ARN to another. There is at most one in each direction.
+
+    `kind` is a word of AWS such as Produced. The types are those of the entities at its ends, and never change.
+    """
+
+    account: str
+    source: str
+    destination: str
+    kind: str
+    created_at: datetime
+    source_type: str = ""
+    destination_type: str = ""
+
+
+class AssociationOrder(StrEnum):
+    """The value that orders a list of associations."""
+
+    CREATED = "created_at"
+    SOURCE = "source"
+    DESTINATION = "destination"
+    SOURCE_TYPE = "source_type"
+    DESTINATION_TYPE = "destination_type"
+
+
+@dataclass(frozen=True, slots=True)
+class AssociationQuery:
+    """Selects and orders the associations of an account. Empty and None mean any; the times are exclusive."""
+
+    account: str
+    source: str = ""
+    destination: str = ""
+    kind: str = ""
+    source_type: str = ""
+    destination_type: str = ""
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    sort_by: AssociationOrder = AssociationOrder.CREATED
+    descending: bool = False
+    limit: int = 100
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AssociationPage:
+    """One page of a list of associations. `next_after` is None on the last page."""
+
+    associations: Sequence[Association]
+    next_after: str | None
+
+
 class Records(Protocol):
     """Remembers resources, users, keys, tags, counters and events.
 
@@ -315,6 +367,10 @@ class Records(Protocol):
 
     def load_many(self, ids: Sequence[ResourceId]) -> Sequence[Resource]:
         """Return the resources with these ids, in any order. Those that do not exist are left out."""
+        ...
+
+    def load_named(self, account: str, kind: str, names: Sequence[str]) -> Sequence[Resource]:
+        """Return the resources of an account and kind with these names, in any order. Missing ones are left out."""
         ...
 
     def count(self, query: Query) -> int:
@@ -471,6 +527,29 @@ class Records(Protocol):
         self, account: str | None, *, arn_prefixes: Sequence[str] = (), after: str = "", limit: int = 100
     ) -> Sequence[TaggedArn]:
         """Return the tagged ARNs after `after` in order, of one account or of all."""
+        ...
+
+    def associate(self, association: Association) -> None:
+        """Add an association. AlreadyExists when there is one from its source to its destination."""
+        ...
+
+    def dissociate(self, account: str, source: str, destination: str) -> bool:
+        """Remove the association from one ARN to another; return whether there was one."""
+        ...
+
+    def find_associations(self, query: AssociationQuery) -> AssociationPage:
+        """Return one page. Its cost depends on the associations of the source or the destination, if one is given.
+
+        Otherwise only the order by creation has an index.
+        """
+        ...
+
+    def edges_from(self, account: str, sources: Sequence[str], *, limit: int) -> Sequence[Association]:
+        """Return up to `limit` associations that begin at any of these ARNs, by source and then by destination."""
+        ...
+
+    def edges_into(self, account: str, destinations: Sequence[str], *, limit: int) -> Sequence[Association]:
+        """Return up to `limit` associations that end at any of these ARNs, by destination and then by source."""
         ...
 
     def counters(self, account: str | None = None) -> Sequence[Counter]:

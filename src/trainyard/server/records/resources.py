@@ -95,6 +95,15 @@ def load_many(connection: Connection, ids: Sequence[ResourceId]) -> Sequence[Res
     return found
 
 
+def load_named(connection: Connection, account: str, kind: str, names: Sequence[str]) -> Sequence[Resource]:
+    found: list[Resource] = []
+    of_kind = select(*RESOURCE_COLUMNS).where(table.c.account == account, table.c.kind == kind)
+    for first in range(0, len(names), _LOADED_AT_ONCE):
+        wanted = of_kind.where(table.c.name.in_(names[first : first + _LOADED_AT_ONCE]))
+        found += [resource_of(row) for row in connection.execute(wanted)]
+    return found
+
+
 def apply(
     connection: Connection, resource: Resource, change: Change, *, now: datetime, new_events: Sequence[NewEvent]
 ) -> Resource | None:

@@ -28,7 +28,7 @@ from trainyard.foundation.errors import Corrupt, InvalidRequest
 from trainyard.server.records.contract import Body
 
 # The revision of the newest migration.
-REVISION = "0007"
+REVISION = "0008"
 
 
 class Word(TypeDecorator[str]):
@@ -178,6 +178,23 @@ counters = Table(
     Column("account", Word, primary_key=True),
     Column("name", Word, primary_key=True),
     Column("value", BigInteger, nullable=False),
+)
+
+# Edges of the lineage. They have no foreign keys, because not every ARN is the one of a resource.
+associations = Table(
+    "associations",
+    metadata,
+    Column("account", Word, primary_key=True),
+    Column("source", Word, primary_key=True),
+    Column("destination", Word, primary_key=True),
+    Column("kind", Word, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("source_type", Word, nullable=False),
+    Column("destination_type", Word, nullable=False),
+    Index("associations_by_destination", "account", "destination", "source"),
+    Index("associations_by_source_created", "account", "source", "created_at", "destination"),
+    Index("associations_by_destination_created", "account", "destination", "created_at", "source"),
+    Index("associations_by_created", "account", "created_at", "source", "destination"),
 )
 
 facts = Table(

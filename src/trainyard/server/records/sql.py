@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from trainyard.server.records import (
     arn_tags,
+    associations,
     backup,
     counters,
     events,
@@ -18,6 +19,9 @@ from trainyard.server.records import (
 )
 from trainyard.server.records.contract import (
     AccessKey,
+    Association,
+    AssociationPage,
+    AssociationQuery,
     Body,
     Change,
     Claim,
@@ -94,6 +98,9 @@ class SqlRecords:
 
     def load_many(self, ids: Sequence[ResourceId]) -> Sequence[Resource]:
         return self.database.read(lambda connection: resources.load_many(connection, ids))
+
+    def load_named(self, account: str, kind: str, names: Sequence[str]) -> Sequence[Resource]:
+        return self.database.read(lambda connection: resources.load_named(connection, account, kind, names))
 
     def count(self, query: Query) -> int:
         return self.database.read(lambda connection: listing.count(connection, query))
@@ -224,6 +231,27 @@ class SqlRecords:
     ) -> Sequence[TaggedArn]:
         with self.database.snapshot() as connection:
             return arn_tags.find_tagged(connection, account, arn_prefixes=arn_prefixes, after=after, limit=limit)
+
+    def associate(self, association: Association) -> None:
+        self.database.write(lambda connection: associations.add(connection, association))
+
+    def dissociate(self, account: str, source: str, destination: str) -> bool:
+        return self.database.write(
+            lambda connection: associations.remove(connection, account, source=source, destination=destination)
+        )
+
+    def find_associations(self, query: AssociationQuery) -> AssociationPage:
+        return self.database.read(lambda connection: associations.find(connection, query))
+
+    def edges_from(self, account: str, sources: Sequence[str], *, limit: int) -> Sequence[Association]:
+        return self.database.read(
+            lambda connection: associations.find_edges(connection, account, sources, is_backward=False, limit=limit)
+        )
+
+    def edges_into(self, account: str, destinations: Sequence[str], *, limit: int) -> Sequence[Association]:
+        return self.database.read(
+            lambda connection: associations.find_edges(connection, account, destinations, is_backward=True, limit=limit)
+        )
 
     def counters(self, account: str | None = None) -> Sequence[Counter]:
         return self.database.read(lambda connection: counters.load(connection, account))

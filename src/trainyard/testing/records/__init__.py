@@ -1,5 +1,6 @@
 """The contract of `Records` as one test suite that every back end must pass."""
 
+from trainyard.testing.records.associations import AssociationContract
 from trainyard.testing.records.backups import BackupContract
 from trainyard.testing.records.counters import CounterContract
 from trainyard.testing.records.events import EventContract
@@ -19,6 +20,7 @@ class RecordsContract(
     EventContract,
     UserContract,
     TagContract,
+    AssociationContract,
     CounterContract,
     BackupContract,
 ):

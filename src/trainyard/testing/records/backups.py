@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trainyard.foundation.errors import Conflict, Corrupt, TrainyardError
-from trainyard.server.records.contract import Body, Change, NewEvent, Query, Records
+from trainyard.server.records.contract import Association, Body, Change, NewEvent, Query, Records
 from trainyard.testing.records.samples import ALICE, KIND, LEASE, NOON, draft, key, minutes
 from trainyard.testing.records.users import pair, temporary, user
 
@@ -125,6 +125,7 @@ def fill(records: Records) -> None:
     records.create(draft("child", parent=parent, arn="arn:child", tags={"k": "v"}, due_at=NOON), now=NOON)
     records.apply(parent, Change(status="x"), now=minutes(2), events=[NewEvent("changed")])
     records.set_tags(ALICE, "arn:aws:s3:::data", {"team": "vision"})
+    records.associate(Association(ALICE, "arn:a", "arn:b", "Produced", NOON))
 
 
 def export_rows(records: Records) -> Rows:

@@ -9,6 +9,7 @@ from trainyard.foundation.jobs.training.job import TrainingJob
 from trainyard.foundation.jobs.tuning import Direction, Objective, StrategyKind, TuningDefinition, TuningJob, TuningPlan
 from trainyard.server.control.actions.kind import RuleActionKind
 from trainyard.server.control.contract import InstanceSpecMaker, JobKind, JobStorage, JobValue
+from trainyard.server.control.lineage.kind import LineageKind
 from trainyard.server.control.profiling.kind import ProfileEvaluationKind
 from trainyard.server.control.scheduling.contract import SchedulableJobs
 from trainyard.server.control.training.demand import SchedulableTrainingJobs
@@ -22,7 +23,12 @@ from trainyard.server.records.contract import Claim, Resource, ResourceId
 # Checked by mypy: each assignment fails if an implementation no longer has the shape of the contract.
 STORAGES: tuple[JobStorage[TrainingJob], JobStorage[TuningJob]] = (training, tuning)
 KINDS: tuple[type[JobKind[PlacedJob]], type[JobKind[DrivenStudy]]] = (TrainingJobKind, TuningJobKind)
-ONE_STEP_KINDS: tuple[type[JobKind[Claim]], ...] = (WaitingLimitKind, RuleActionKind, ProfileEvaluationKind)
+ONE_STEP_KINDS: tuple[type[JobKind[Claim]], ...] = (
+    WaitingLimitKind,
+    RuleActionKind,
+    ProfileEvaluationKind,
+    LineageKind,
+)
 SCHEDULABLE: type[SchedulableJobs] = SchedulableTrainingJobs
 SPEC_MAKER: type[InstanceSpecMaker[TrainingJob]] = SpecMaker
 

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,8 +24,7 @@ class ImageEnvironment:
     @property
     def installed(self) -> Mapping[str, str]:
         """Names and versions of the distributions that its programs see; empty when that is not certain."""
-        matches = [_DISTRIBUTION.fullmatch(name) for _, names in reversed(self._listing) for name in names]
-        return {normal_name(match["name"]): match["version"] for match in matches if match}
+        return distributions_in(name for _, names in reversed(self._listing) for name in names)
 
     @property
     def fingerprint(self) -> str:
@@ -65,6 +64,12 @@ class ImageEnvironment:
         base = self._executable.parent.parent
         for part in (base / "local", base):
             yield from _packages_in(part, version[1])
+
+
+def distributions_in(names: Iterable[str]) -> Mapping[str, str]:
+    """Return the names and versions of the distributions whose folders of metadata have these names."""
+    matches = [_DISTRIBUTION.fullmatch(name) for name in names]
+    return {normal_name(match["name"]): match["version"] for match in matches if match}
 
 
 def _packages_in(prefix: Path, version: str) -> Iterator[Path]:

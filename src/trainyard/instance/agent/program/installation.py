@@ -20,7 +20,7 @@ from pathlib import Path
 from trainyard.foundation.confined import ConfinedFolder
 from trainyard.instance.agent.commands import StopRequested
 from trainyard.instance.agent.context import InstanceContext
-from trainyard.instance.agent.program.image_environment import ImageEnvironment
+from trainyard.instance.agent.program.image_environment import ImageEnvironment, distributions_in
 from trainyard.instance.agent.program.requirements import (
     PYPROJECT,
     REQUIREMENTS,
@@ -45,6 +45,7 @@ _POLL_S = 0.05
 _INDEX_VARIABLES = re.compile(r"(PIP|UV)_\w+|\w+_(proxy|PROXY)|SSL_CERT_(FILE|DIR)")
 _SETTINGS = re.compile(r"(PIP|UV)_\w+")
 _KEY_DIGITS = 32
+_MAX_REPORTED_PACKAGES = 5000
 _ISOLATED = (
     "; the job has EnableNetworkIsolation, so nothing can be downloaded. Put the packages as wheels into the code and "
     "name them by path or with --find-links, or let a job without isolation install the same list first"
@@ -144,6 +145,14 @@ class Installation:
         with self._reports.phase("environment"):
             overlay = self._overlay_for(self.packages)
         return overlay if overlay is not None and overlay.distributions else None
+
+    def installed_packages(self, overlay: Overlay | None) -> list[str]:
+        """Return the packages that the program sees, such as `numpy==2.4.6`, those of the overlay before the image's.
+
+        Only names of folders are read. Those of an overlay may have been chosen by code of the job.
+        """
+        found = {**self._base.installed, **distributions_in(overlay.names if overlay else ())}
+        return sorted(f"{name}=={version}" for name, version in found.items())[:_MAX_REPORTED_PACKAGES]
 
     @cached_property
     def _uv(self) -> Path | None:

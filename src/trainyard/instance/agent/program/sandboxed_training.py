@@ -46,6 +46,8 @@ class SandboxedTraining(InstanceTraining):
         self._runner = ProgramRunner(context, new_supervisor=self._new_supervisor, mounts=mounts, network=network)
         self._rule_processes = self._make_rule_processes()
         self._installation = Installation(context, runner=self._runner, on_start=self._note_limits)
+        self._overlay: Overlay | None = None
+        self._has_reported_packages = False
 
     @property
     def code_folder(self) -> str:
@@ -60,7 +62,7 @@ class SandboxedTraining(InstanceTraining):
         code = self._folder.ml / "code"
         command = program_command(self._spec, code, is_package=bool(self._installation.packages.package))
         self.command = command.shown
-        overlay = self._installation.overlay()
+        overlay = self._overlay = self._installation.overlay()
         mpirun = self._mpirun(overlay)
         if mpirun is None:
             require_launchable(self._spec, code)
@@ -142,6 +144,13 @@ class SandboxedTraining(InstanceTraining):
         self._note_limits(sandboxed)
         if self._rule_processes is not None:
             self._rule_processes.start()
+        self._report_packages()
+
+    def _report_packages(self) -> None:
+        """Report what is installed. The program runs already, so it does not wait for this."""
+        if self._context.is_first and not self._has_reported_packages:
+            self._has_reported_packages = True
+            self._context.reports.report_environment(self._installation.installed_packages(self._overlay))
 
     def _conclude_rules(self, end: RunEnd) -> None:
         """Let the rule processes finish, then report the final state of all rules."""

@@ -13,6 +13,7 @@ from trainyard.foundation.jobs.attempts import (
     OutcomeKind,
     RuleState,
 )
+from trainyard.foundation.jobs.contents import digest_of_packages
 from trainyard.foundation.jobs.status import RuleStatus, SecondaryStatus
 from trainyard.foundation.jobs.training.job import Artifact, TrainingJob
 from trainyard.foundation.jobs.training.rules import MAX_FINDINGS
@@ -32,6 +33,7 @@ HOST_METRICS = (
     "GPUUtilization",
     "GPUMemoryUtilization",
 )
+MAX_PACKAGES, MAX_PACKAGE_NAME = 5000, 200
 MAX_PHASES = 100  # of an instance; about a dozen is normal
 
 _SCALARS = ("step", "mode", "worker", "tensor", "message", "value", "threshold", "severity", "module")
@@ -64,6 +66,20 @@ def host_metrics(report: InstanceReport) -> Sequence[str]:
     """Return the names of CloudWatch metrics of its host that an instance reported."""
     given = [frame.payload.get("metrics") for frame in report.frames if frame.kind is FrameKind.HARDWARE]
     return [name for name in HOST_METRICS if any(isinstance(names, list) and name in names for names in given)]
+
+
+def installed_packages(report: InstanceReport) -> Sequence[str]:
+    """Return the packages that an instance reported as installed; none if it has not reported any.
+
+    Code of the job may have chosen names of packages, so only their number and length are trusted.
+    """
+    given = [frame.payload.get("packages") for frame in report.frames if frame.kind is FrameKind.ENVIRONMENT]
+    return _clean_packages(given[-1]) if given else ()
+
+
+def _clean_packages(given: object) -> Sequence[str]:
+    named = given[:MAX_PACKAGES] if isinstance(given, list) else []
+    return [name[:MAX_PACKAGE_NAME] for name in named if isinstance(name, str)]
 
 
 def live_attempt(job: TrainingJob) -> Attempt:
@@ -172,6 +188,11 @@ def _clean_count(given: object) -> int:
     return max(0, given) if isinstance(given, int) else 0
 
 
+def _apply_environment(state: InstanceState, frame: Frame) -> InstanceState:
+    packages = _clean_packages(frame.payload.get("packages"))
+    return replace(state, environment=digest_of_packages(packages)) if packages else state
+
+
 def _apply_exit(state: InstanceState, frame: Frame) -> InstanceState:
     payload = frame.payload
     return replace(
@@ -245,6 +266,7 @@ _INSTANCE_FRAMES: Mapping[FrameKind, Callable[[InstanceState, Frame], InstanceSt
     FrameKind.PHASE: _apply_phase,
     FrameKind.METRIC: _apply_metric,
     FrameKind.RULE: _apply_rule,
+    FrameKind.ENVIRONMENT: _apply_environment,
     FrameKind.EXITED: _apply_exit,
     FrameKind.ENDED: _apply_end,
 }

@@ -42,13 +42,21 @@ from trainyard.server.control.training.attempt_end import (
 from trainyard.server.control.training.demand import demand_of
 from trainyard.server.control.training.partial_results import discard_partial_results
 from trainyard.server.control.training.pools import WarmPools
-from trainyard.server.control.training.reports import InstanceReport, apply_reports, host_metrics, live_attempt
+from trainyard.server.control.training.reports import (
+    InstanceReport,
+    apply_reports,
+    host_metrics,
+    installed_packages,
+    live_attempt,
+)
 from trainyard.server.control.training.specs import GRACE, SpecMaker
 from trainyard.server.control.training.uids import uid_of
 from trainyard.server.control.training.views import JobViews
 from trainyard.server.identity import Identities, new_key_id, role_key
 from trainyard.server.jobs.profile_evaluations import leave_evaluation
 from trainyard.server.jobs.training import KIND, change_to, events_of, job_of, release_of, tagged_request
+from trainyard.server.lineage.environments import keep_environment
+from trainyard.server.lineage.recordings import ensure_job_recording
 from trainyard.server.records.contract import (
     AccessKey,
     Claim,
@@ -57,6 +65,7 @@ from trainyard.server.records.contract import (
     Resource,
     ResourceId,
 )
+from trainyard.server.source_contents import SourceContents
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +95,10 @@ class TrainingWork:
     site: str  # of this yard among several on one database; empty if it is the only one
     runs_as_root: bool
     is_strict: bool = False  # refuses jobs that would get less than their instance types promise
+
+    @property
+    def _contents(self) -> SourceContents:
+        return SourceContents(self.specs.objects)
 
     def is_ours(self, job: TrainingJob) -> bool:
         """Whether a placed job is for this yard to drive: it was placed here, on an engine of this yard."""
@@ -235,7 +248,8 @@ class TrainingWork:
         except TrainyardError as error:
             return self._handle_refusal(ref, job, error)
         log.info("job started", extra={"job": job.name, "id": ref.job_id, "attempt": ref.attempt})
-        job = job.with_attempt(replace(attempt, is_started=True))
+        given = self._contents.read(job.plan, job.account, specs)
+        job = job.with_attempt(replace(attempt, is_started=True, inputs=given.inputs, code=given.code))
         is_restarting = job.secondary is SecondaryStatus.RESTARTING
         return advance(job, SecondaryStatus.STARTING, at=now) if is_restarting else job
 
@@ -325,6 +339,9 @@ class TrainingWork:
         for report in reports:
             # Before the cursors are stored: a yard that is killed in between reads the reports again.
             self.views.open_host_metrics(ref, job, report.instance, host_metrics(report), now=self.clock())
+            keep_environment(
+                self.records, job.account, region=job.region, packages=installed_packages(report), now=self.clock()
+            )
         return job
 
     def _mark_dead(self, ref: AttemptRef, job: TrainingJob, name: str) -> TrainingJob:
@@ -410,6 +427,7 @@ class TrainingWork:
         after = finish_job(job, now=self.clock())
         WarmPools(self.records).leave(ref.job_id, after, now=self.clock())
         leave_evaluation(self.records, after, now=self.clock())
+        ensure_job_recording(self.records, after, now=self.clock())
         log.info("job ended", extra={"job": job.name, "id": ref.job_id, "status": after.secondary})
         return after
 

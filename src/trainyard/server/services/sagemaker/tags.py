@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 from trainyard.foundation.errors import InvalidRequest, NotFound
 from trainyard.server.jobs import training, tuning
+from trainyard.server.lineage.entities import ARN_TYPES, entity_of
 from trainyard.server.records.contract import Resource, ResourceKey
+from trainyard.server.registry import GROUP, PACKAGE, group_of, package_of
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.server.services.tag_rules import require_tags
 
-_ARN = re.compile(r"arn:aws:sagemaker:[a-z0-9-]*:(?P<account>[0-9]{12}):(?P<type>[a-z-]+)/(?P<name>[^/]+)")
+_ARN = re.compile(r"arn:aws:sagemaker:[a-z0-9-]*:(?P<account>[0-9]{12}):(?P<type>[a-z-]+)/(?P<name>[^/]+(/[0-9]+)?)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ def load_tagged_resource(call: Call, arn: str) -> TaggedResource:
     named = _ARN.fullmatch(arn)
     kind = _ARN_TYPES.get(named["type"]) if named else None
     if named is None or kind is None:
-        raise InvalidRequest(f'"{arn}" is not the ARN of a training job or hyperparameter tuning job.')
+        raise InvalidRequest(f'"{arn}" is not the ARN of a resource that can have tags here, such as a training job.')
     key = kind.key(named["account"], named["name"])
     if call.caller.scope not in (None, key.account):
         raise NotFound(key.kind, key.name)
@@ -66,13 +68,26 @@ class _ArnType:
     arn: Callable[[Resource], str]
 
 
+def _key_of_kind(kind: str) -> Callable[[str, str], ResourceKey]:
+    return lambda account, name: ResourceKey(account, kind, name)
+
+
 _ARN_TYPES: Mapping[str, _ArnType] = {
     "training-job": _ArnType(
         lambda account, name: ResourceKey(account, training.KIND, name),
         lambda resource: training.job_of(resource).arn,
     ),
     "hyper-parameter-tuning-job": _ArnType(tuning.tuning_key, lambda resource: tuning.job_of(resource).arn),
+    **{
+        arn_type: _ArnType(_key_of_kind(kind), lambda resource: entity_of(resource).arn)
+        for kind, arn_type in ARN_TYPES.items()
+    },
+    "model-package-group": _ArnType(_key_of_kind(GROUP), lambda resource: group_of(resource).arn),
+    "model-package": _ArnType(_key_of_kind(PACKAGE), lambda resource: package_of(resource).package.arn),
 }
+
+# The types of resources whose ARNs can have tags.
+SAGEMAKER_TYPES = tuple(_ARN_TYPES)
 
 
 def _shapes(call: Call, owner: TaggedResource) -> list[Shape]:

@@ -48,12 +48,6 @@ _LOOKUPS: Mapping[str, _Lookup] = {
     "DescribeEndpointConfig": _Lookup(
         "EndpointConfigName", _INVALID, 'Could not find endpoint configuration "{arn}".', "endpoint-config"
     ),
-    "DescribeModelPackage": _Lookup(
-        "ModelPackageName", _INVALID, "ModelPackage {arn} does not exist.", "model-package"
-    ),
-    "DescribeModelPackageGroup": _Lookup(
-        "ModelPackageGroupName", _INVALID, "ModelPackageGroup {arn} does not exist.", "model-package-group"
-    ),
     "DescribeExperiment": _EXPERIMENT,
     "DescribeTrial": _TRIAL,
     "DescribeTrialComponent": _Lookup(
@@ -82,17 +76,11 @@ _EMPTY_LISTS: Mapping[str, _EmptyList] = {
     "ListModels": _EmptyList("Models", "models"),
     "ListEndpoints": _EmptyList("Endpoints", "endpoints"),
     "ListEndpointConfigs": _EmptyList("EndpointConfigs", "endpoint configurations"),
-    "ListModelPackages": _EmptyList("ModelPackageSummaryList", "model packages"),
-    "ListModelPackageGroups": _EmptyList("ModelPackageGroupSummaryList", "groups of model packages"),
     "ListExperiments": _EmptyList("ExperimentSummaries", "experiments"),
     "ListTrials": _EmptyList("TrialSummaries", "trials of experiments", (_EXPERIMENT,)),
     "ListTrialComponents": _EmptyList("TrialComponentSummaries", "trial components", (_EXPERIMENT, _TRIAL)),
     "ListPipelines": _EmptyList("PipelineSummaries", "pipelines"),
     "ListPipelineExecutions": _EmptyList("PipelineExecutionSummaries", "pipelines", (_PIPELINE,)),
-    "ListArtifacts": _EmptyList("ArtifactSummaries", "artifacts of a lineage"),
-    "ListActions": _EmptyList("ActionSummaries", "actions of a lineage"),
-    "ListContexts": _EmptyList("ContextSummaries", "contexts of a lineage"),
-    "ListAssociations": _EmptyList("AssociationSummaries", "associations of a lineage"),
     "ListMlflowTrackingServers": _EmptyList("TrackingServerSummaries", "MLflow tracking servers"),
     "ListMlflowApps": _EmptyList("Summaries", "MLflow apps"),
     "ListTrainingPlans": _EmptyList("TrainingPlanSummaries", "training plans"),

@@ -14,7 +14,7 @@ from trainyard.server.services.ecr.repositories import repository_arn, repositor
 from trainyard.server.services.iam.resources import INSTANCE_PROFILE, arn_of_profile, load_policy
 from trainyard.server.services.logs.groups import group_arn, load_group
 from trainyard.server.services.s3.addressing import resolve_bucket
-from trainyard.server.services.sagemaker.tags import load_tagged_resource
+from trainyard.server.services.sagemaker.tags import SAGEMAKER_TYPES, load_tagged_resource
 
 BUCKET_PREFIX = "arn:aws:s3:::"
 
@@ -146,8 +146,7 @@ _LOADERS: Mapping[tuple[str, str], Callable[[Call, str], TagOwner]] = {
     ("s3", "bucket"): _load_bucket,
     ("logs", "log-group"): _load_log_group,
     ("ecr", "repository"): _load_repository,
-    ("sagemaker", "training-job"): _load_job,
-    ("sagemaker", "hyper-parameter-tuning-job"): _load_job,
+    **{("sagemaker", arn_type): _load_job for arn_type in SAGEMAKER_TYPES},
     ("iam", "role"): _load_role,
     ("iam", "policy"): _load_policy,
     ("iam", "instance-profile"): _load_instance_profile,

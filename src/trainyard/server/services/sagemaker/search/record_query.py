@@ -43,6 +43,8 @@ def _with_filter(query: Query, shape: Shape, searchable: SearchableType) -> Quer
             return replace(query, name=_stored_name(value, searchable))
         case searchable.name, "Contains":
             return replace(query, name_contains=_stored_name(value, searchable))
+        case searchable.group, "Equals":
+            return replace(query, name_prefix=f"{value}/")
         case searchable.status, "Equals":
             return replace(query, status=value)
         case "SecondaryStatus", "Equals" if value in set(SecondaryStatus):

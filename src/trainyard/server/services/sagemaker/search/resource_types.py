@@ -7,7 +7,10 @@ from typing import Any
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.server.jobs import training, tuning
 from trainyard.server.records.contract import Resource, SortBy
+from trainyard.server.registry import GROUP, PACKAGE
 from trainyard.server.services.contract import Call
+from trainyard.server.services.sagemaker.registry.groups import group_description
+from trainyard.server.services.sagemaker.registry.packages import package_description
 from trainyard.server.services.sagemaker.training.description import training_job_description
 from trainyard.server.services.sagemaker.tuning.description import tuning_job_description
 
@@ -32,6 +35,8 @@ class SearchableType:
     hidden: frozenset[str]
     candidate: Callable[[Call, Resource], Candidate]
     has_lower_case_names: bool = False
+    # The member that stored names begin with, before a slash.
+    group: str = ""
 
     @property
     def orders(self) -> Mapping[str, SortBy]:
@@ -54,6 +59,16 @@ def _training_job_candidate(call: Call, resource: Resource) -> Candidate:
 def _tuning_job_candidate(call: Call, resource: Resource) -> Candidate:
     shape = tuning_job_description(call.yard.records, resource, now=call.now)
     return shape | {"Tags": call.yard.records.tags(resource.key.account, shape["HyperParameterTuningJobArn"])}
+
+
+def _package_candidate(call: Call, resource: Resource) -> Candidate:
+    shape = package_description(resource)
+    return shape | {"Tags": call.yard.records.tags(resource.key.account, shape["ModelPackageArn"])}
+
+
+def _group_candidate(call: Call, resource: Resource) -> Candidate:
+    shape = group_description(resource)
+    return shape | {"Tags": call.yard.records.tags(resource.key.account, shape["ModelPackageGroupArn"])}
 
 
 _TRAINING_PROPERTIES = frozenset(
@@ -121,6 +136,48 @@ _TUNING_PROPERTIES = frozenset(
     }
 )
 
+_PACKAGE_PROPERTIES = frozenset(
+    {
+        "ModelPackageName",
+        "ModelPackageGroupName",
+        "ModelPackageVersion",
+        "ModelPackageRegistrationType",
+        "ModelPackageArn",
+        "ModelPackageDescription",
+        "CreationTime",
+        "InferenceSpecification",
+        "ModelPackageStatus",
+        "ModelApprovalStatus",
+        "ApprovalDescription",
+        "CreatedBy",
+        "MetadataProperties",
+        "ModelMetrics",
+        "LastModifiedTime",
+        "LastModifiedBy",
+        "Domain",
+        "Task",
+        "SamplePayloadUrl",
+        "AdditionalInferenceSpecifications",
+        "SourceUri",
+        "ModelCard",
+        "ModelLifeCycle",
+        "CustomerMetadataProperties",
+        "Tags",
+    }
+)
+
+_GROUP_PROPERTIES = frozenset(
+    {
+        "ModelPackageGroupName",
+        "ModelPackageGroupArn",
+        "ModelPackageGroupDescription",
+        "CreationTime",
+        "CreatedBy",
+        "ModelPackageGroupStatus",
+        "Tags",
+    }
+)
+
 SEARCHABLE_TYPES: Mapping[str, SearchableType] = {
     "TrainingJob": SearchableType(
         kind=training.KIND,
@@ -150,6 +207,26 @@ SEARCHABLE_TYPES: Mapping[str, SearchableType] = {
         candidate=_tuning_job_candidate,
         has_lower_case_names=True,
     ),
+    "ModelPackage": SearchableType(
+        kind=PACKAGE,
+        entity="ModelPackage",
+        # The records store the name of a version with its number.
+        name="",
+        status="ModelApprovalStatus",
+        properties=_PACKAGE_PROPERTIES,
+        hidden=frozenset(),
+        candidate=_package_candidate,
+        group="ModelPackageGroupName",
+    ),
+    "ModelPackageGroup": SearchableType(
+        kind=GROUP,
+        entity="ModelPackageGroup",
+        name="ModelPackageGroupName",
+        status="ModelPackageGroupStatus",
+        properties=_GROUP_PROPERTIES,
+        hidden=frozenset(),
+        candidate=_group_candidate,
+    ),
 }
 
 
@@ -157,6 +234,6 @@ def searchable_type(name: str) -> SearchableType:
     """Return the type of resource that a request searches for; InvalidRequest if the yard does not search for it."""
     searchable = SEARCHABLE_TYPES.get(name)
     if searchable is None:
-        known = " and ".join(SEARCHABLE_TYPES)
-        raise InvalidRequest(f"Trainyard does not search for {name} yet; search for {known}.")
+        known = ", ".join(SEARCHABLE_TYPES)
+        raise InvalidRequest(f"Trainyard does not search for {name} yet; search for one of {known}.")
     return searchable

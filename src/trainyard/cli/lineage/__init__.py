@@ -1,0 +1,1 @@
+"""Commands about where models come from, and the model registry."""

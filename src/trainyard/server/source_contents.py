@@ -1,0 +1,110 @@
+"""The content of what a job is given and leaves, as digests: its channels, its code and its results."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from trainyard.foundation.errors import InvalidRequest, NotFound, TrainyardError
+from trainyard.foundation.jobs.contents import SourceContent, digest_of_objects
+from trainyard.foundation.jobs.training.plan import ChannelPlan, TrainingPlan
+from trainyard.foundation.locations import Location, parse_s3_uri
+from trainyard.link.contract import ChannelSpec, InstanceSpec
+from trainyard.objects.contract import ObjectStore, ObjectSummary
+
+log = logging.getLogger(__name__)
+
+# The content of larger channels stays unknown: a digest of a million objects takes most of a second.
+MAX_OBJECTS = 1_000_000
+
+_CODE = "code"
+_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class GivenContents:
+    """The content of the channels of a job, and of its code if it has any."""
+
+    inputs: tuple[SourceContent, ...] = ()
+    code: SourceContent | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceContents:
+    """Reads what jobs are given from the specs of their instances, and what is stored now from the objects."""
+
+    objects: ObjectStore
+
+    def read(self, plan: TrainingPlan, account: str, specs: Sequence[InstanceSpec]) -> GivenContents:
+        """Return what the instances of a job are given. The channels were listed to make the specs."""
+        inputs = tuple(_channel_content(channel, specs) for channel in plan.channels)
+        # A job without a network has its code in a channel, so that this is a path in the instance.
+        has_code = plan.submit_directory.startswith("s3://")
+        return GivenContents(inputs, self._code(plan.submit_directory, account) if has_code else None)
+
+    def _code(self, uri: str, account: str) -> SourceContent:
+        try:
+            return self.read_object(_CODE, uri, account)
+        except TrainyardError:
+            # A job must not fail because what it runs cannot be recorded.
+            log.warning("the code of a job could not be read", exc_info=True, extra={"uri": uri})
+            return SourceContent(_CODE, uri)
+
+    def read_object(self, name: str, uri: str, account: str) -> SourceContent:
+        """Return the content of an object as it is now. Its digest is empty if there is none."""
+        try:
+            where = parse_s3_uri(uri, account)
+            info = self.objects.info(where)
+        except (InvalidRequest, NotFound):
+            return SourceContent(name, uri)
+        return _content(name, uri, [(where.key, info.size, info.etag)])
+
+    def read_prefix(self, name: str, uri: str, account: str) -> SourceContent:
+        """Return the content of all objects below a prefix as they are now. Its digest is empty if there are none."""
+        try:
+            found = list(self._objects_under(parse_s3_uri(uri, account)))
+        except (InvalidRequest, NotFound):
+            return SourceContent(name, uri)
+        return _content(name, uri, [(each.key, each.size, each.etag) for each in found])
+
+    def _objects_under(self, where: Location) -> Iterator[ObjectSummary]:
+        after: str | None = ""
+        count = 0
+        while after is not None and count <= MAX_OBJECTS:
+            page = self.objects.list_objects(where.bucket, prefix=where.key, after=after, limit=_PAGE)
+            yield from page.objects
+            count += len(page.objects)
+            after = page.next_after
+
+
+def _channel_content(channel: ChannelPlan, specs: Sequence[InstanceSpec]) -> SourceContent:
+    """Return the content of a channel: all objects that any instance gets."""
+    parts = [part for spec in specs for part in spec.channels if part.name == channel.name]
+    if channel.file_system:
+        return SourceContent(channel.name, f"{channel.file_system}:{channel.directory}")
+    if parts and not channel.is_sharded:
+        # Each instance gets the same.
+        parts = parts[:1]
+    return _content(
+        channel.name, channel.uri, list({each[0]: each for part in parts for each in _entries(part)}.values())
+    )
+
+
+def _entries(part: ChannelSpec) -> Iterator[tuple[str, int, str]]:
+    # Without a listing, as for a manifest, nothing is known of the objects but their keys.
+    if part.etags:
+        yield from zip(part.keys, part.sizes, part.etags, strict=True)
+
+
+def _content(name: str, uri: str, entries: Sequence[tuple[str, int, str]]) -> SourceContent:
+    if not entries or len(entries) > MAX_OBJECTS:
+        return SourceContent(name, uri, objects=len(entries))
+    key = uri.removeprefix("s3://").partition("/")[2]
+    is_single = len(entries) == 1 and entries[0][0] == key
+    return SourceContent(
+        name,
+        uri,
+        digest_of_objects(key, entries),
+        etag=entries[0][2].strip('"') if is_single else "",
+        objects=len(entries),
+        size_bytes=sum(size for _, size, _ in entries),
+    )
