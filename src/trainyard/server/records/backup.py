@@ -36,6 +36,7 @@ from trainyard.server.records.schema import (
     counters,
     events,
     metadata,
+    resource_values,
     resources,
     tags,
     users,
@@ -46,7 +47,7 @@ ROWS_AT_ONCE = 500
 
 _SCHEMA = "schema"
 # Each table comes after those it refers to.
-_TABLES = (users, access_keys, resources, tags, counters, events)
+_TABLES = (users, access_keys, resources, resource_values, tags, counters, events)
 
 
 def export(connection: Connection) -> Iterator[tuple[str, Body]]:
