@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from trainyard.foundation.errors import InvalidRequest, NotFound
+from trainyard.server.experiments.storage import COMPONENT, EXPERIMENT, TRIAL, entity_key
 from trainyard.server.jobs import training, tuning
 from trainyard.server.records.contract import Resource, ResourceKey
 from trainyard.server.services.contract import Call, Operations, Shape
@@ -50,7 +51,7 @@ def load_tagged_resource(call: Call, arn: str) -> TaggedResource:
     named = _ARN.fullmatch(arn)
     kind = _ARN_TYPES.get(named["type"]) if named else None
     if named is None or kind is None:
-        raise InvalidRequest(f'"{arn}" is not the ARN of a training job or hyperparameter tuning job.')
+        raise InvalidRequest(f'"{arn}" is not the ARN of a SageMaker resource that can have tags.')
     key = kind.key(named["account"], named["name"])
     if call.caller.scope not in (None, key.account):
         raise NotFound(key.kind, key.name)
@@ -66,12 +67,18 @@ class _ArnType:
     arn: Callable[[Resource], str]
 
 
+def _experiment_type(kind: str) -> _ArnType:
+    """Return the type of experiments, trials or components, whose kind is the type in their ARNs."""
+    return _ArnType(lambda account, name: entity_key(account, kind, name), lambda resource: str(resource.body["arn"]))
+
+
 _ARN_TYPES: Mapping[str, _ArnType] = {
     "training-job": _ArnType(
         lambda account, name: ResourceKey(account, training.KIND, name),
         lambda resource: training.job_of(resource).arn,
     ),
     "hyper-parameter-tuning-job": _ArnType(tuning.tuning_key, lambda resource: tuning.job_of(resource).arn),
+    **{kind: _experiment_type(kind) for kind in (EXPERIMENT, TRIAL, COMPONENT)},
 }
 
 

@@ -30,8 +30,6 @@ class _Lookup:
         return Fault(self.code, self.words.format(name=name, arn=full))
 
 
-_EXPERIMENT = _Lookup("ExperimentName", _NOT_FOUND, "Experiment '{arn}' does not exist.", "experiment")
-_TRIAL = _Lookup("TrialName", _NOT_FOUND, "Trial '{arn}' does not exist.", "experiment-trial")
 _PIPELINE = _Lookup("PipelineName", _NOT_FOUND, "Pipeline '{arn}' does not exist.", "pipeline")
 
 _LOOKUPS: Mapping[str, _Lookup] = {
@@ -53,11 +51,6 @@ _LOOKUPS: Mapping[str, _Lookup] = {
     ),
     "DescribeModelPackageGroup": _Lookup(
         "ModelPackageGroupName", _INVALID, "ModelPackageGroup {arn} does not exist.", "model-package-group"
-    ),
-    "DescribeExperiment": _EXPERIMENT,
-    "DescribeTrial": _TRIAL,
-    "DescribeTrialComponent": _Lookup(
-        "TrialComponentName", _NOT_FOUND, "TrialComponent '{arn}' does not exist.", "experiment-trial-component"
     ),
     "DescribePipeline": _PIPELINE,
 }
@@ -84,9 +77,6 @@ _EMPTY_LISTS: Mapping[str, _EmptyList] = {
     "ListEndpointConfigs": _EmptyList("EndpointConfigs", "endpoint configurations"),
     "ListModelPackages": _EmptyList("ModelPackageSummaryList", "model packages"),
     "ListModelPackageGroups": _EmptyList("ModelPackageGroupSummaryList", "groups of model packages"),
-    "ListExperiments": _EmptyList("ExperimentSummaries", "experiments"),
-    "ListTrials": _EmptyList("TrialSummaries", "trials of experiments", (_EXPERIMENT,)),
-    "ListTrialComponents": _EmptyList("TrialComponentSummaries", "trial components", (_EXPERIMENT, _TRIAL)),
     "ListPipelines": _EmptyList("PipelineSummaries", "pipelines"),
     "ListPipelineExecutions": _EmptyList("PipelineExecutionSummaries", "pipelines", (_PIPELINE,)),
     "ListArtifacts": _EmptyList("ArtifactSummaries", "artifacts of a lineage"),

@@ -133,7 +133,7 @@ def _load_instance_profile(call: Call, arn: str) -> TagOwner:
     return _RecordedTags(call, key.account, arn)
 
 
-def _load_job(call: Call, arn: str) -> TagOwner:
+def _load_sagemaker_resource(call: Call, arn: str) -> TagOwner:
     found = load_tagged_resource(call, arn)
     return _RecordedTags(call, found.account, found.arn)
 
@@ -146,8 +146,11 @@ _LOADERS: Mapping[tuple[str, str], Callable[[Call, str], TagOwner]] = {
     ("s3", "bucket"): _load_bucket,
     ("logs", "log-group"): _load_log_group,
     ("ecr", "repository"): _load_repository,
-    ("sagemaker", "training-job"): _load_job,
-    ("sagemaker", "hyper-parameter-tuning-job"): _load_job,
+    ("sagemaker", "training-job"): _load_sagemaker_resource,
+    ("sagemaker", "hyper-parameter-tuning-job"): _load_sagemaker_resource,
+    ("sagemaker", "experiment"): _load_sagemaker_resource,
+    ("sagemaker", "experiment-trial"): _load_sagemaker_resource,
+    ("sagemaker", "experiment-trial-component"): _load_sagemaker_resource,
     ("iam", "role"): _load_role,
     ("iam", "policy"): _load_policy,
     ("iam", "instance-profile"): _load_instance_profile,

@@ -42,7 +42,7 @@ def test_tags_of_another_user_do_not_exist(accounts: Accounts, arn: str) -> None
 
 
 def test_the_arn_of_an_unsupported_type_is_refused(anna: As) -> None:
-    with pytest.raises(Fault, match="not the ARN of a training job"):
+    with pytest.raises(Fault, match="not the ARN of a SageMaker resource"):
         tags(anna, f"arn:aws:sagemaker:eu-west-3:{anna.account}:notebook-instance/x")
 
 
