@@ -105,6 +105,8 @@ class TrialComponent:
     metadata: Mapping[str, str] = field(default_factory=dict)
     metrics: Mapping[str, MetricStatistics] = field(default_factory=dict)
     source_metrics: Mapping[str, MetricStatistics] = field(default_factory=dict)
+    # How much of the file of its metrics `metrics` includes, in bytes, by the yard that has the file.
+    summarized: Mapping[str, int] = field(default_factory=dict)
     parents: tuple[Parent, ...] = ()
     created_by: str = ""
     modified_by: str = ""

@@ -36,6 +36,7 @@ from trainyard.server.addresses import advertised_address, advertised_host, reac
 from trainyard.server.app import AboutYard, App
 from trainyard.server.control.actions.kind import RuleActionKind
 from trainyard.server.control.controller import Controller, WakeSignal
+from trainyard.server.control.experiments.metric_summaries import MetricSummaryKind
 from trainyard.server.control.profiling.conclusions import ProfileConclusions
 from trainyard.server.control.profiling.kind import ProfileEvaluationKind
 from trainyard.server.control.profiling.report_storage import ReportStorage
@@ -264,12 +265,14 @@ async def _run_controllers(
     actions = Controller(_rule_actions(yard, worker=work.worker))
     profiles = _profile_evaluations(yard, worker=work.worker)
     evaluations = Controller(profiles)
+    metrics = Controller(_metric_summaries(yard, worker=work.worker))
     ending = [
         asyncio.create_task(training.run()),
         asyncio.create_task(tuning.run()),
         asyncio.create_task(limits.run()),
         asyncio.create_task(actions.run()),
         asyncio.create_task(evaluations.run()),
+        asyncio.create_task(metrics.run()),
         *(asyncio.create_task(_make_ready(engine)) for engine in yard.compute.engines),
     ]
     housekeeping = asyncio.create_task(_run_housekeeping(yard, job_files_kept=settings.job_files_kept))
@@ -277,7 +280,7 @@ async def _run_controllers(
         yield
     finally:
         housekeeping.cancel()
-        for controller in (tuning, training, limits, actions, evaluations):
+        for controller in (tuning, training, limits, actions, evaluations, metrics):
             controller.close()
         # Close them now, so that no step waits for their answer.
         for process in (advisor, pruner, profiles.conclusions):
@@ -316,6 +319,12 @@ def _profile_evaluations(yard: Yard, *, worker: str) -> ProfileEvaluationKind:
         worker=worker,
         wake=yard.compute.wake,
         site=yard.compute.site,
+    )
+
+
+def _metric_summaries(yard: Yard, *, worker: str) -> MetricSummaryKind:
+    return MetricSummaryKind(
+        yard.records, yard.metric_inbox, yard.metrics, utc_now, worker=worker, site=yard.compute.site
     )
 
 

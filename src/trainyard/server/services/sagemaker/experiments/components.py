@@ -94,6 +94,7 @@ def delete_trial_component(call: Call, shape: Shape) -> Shape:
             message = f"TrialComponent '{component.arn}' is linked to 1 or more trials and cannot be deleted."
             raise Fault("ValidationException", message)
         if call.yard.records.delete(resource, now=call.now):
+            call.yard.metric_inbox.forget(resource.key)
             folder = call.yard.metrics / resource.id
             if folder.exists():
                 remove_tree(folder)
