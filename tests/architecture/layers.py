@@ -32,7 +32,7 @@ PARTS: dict[str, set[str]] = {
     "server": {"engines", "insight", "wire", "objects", "link", "formats", "foundation"},
     "server.control": {
         *("server.channel_contents", "server.gateways", "server.identity", "server.jobs", "server.log_streams"),
-        *("server.metric_series", "server.records.contract", "server.roles"),
+        *("server.experiments", "server.metric_series", "server.records.contract", "server.roles"),
         *("engines", "insight", "objects", "link", "formats", "foundation"),
     },
     # Scheduling serves every kind of job, so it knows none of them.

@@ -87,13 +87,15 @@ class ExperimentTrial:
 class TrialComponent:
     """One thing that was tried, such as a job or a run of a script.
 
-    `metrics` are those that were put one by one, and `source_metrics` those of the job that it came from.
+    `metrics` are those that were put one by one, and `source_metrics` those of the job that it came from. `source_id`
+    is the id of that job, because a later one may have the same ARN.
     """
 
     name: str
     arn: str
     display_name: str = ""
     source_arn: str = ""
+    source_id: str = ""
     run_name: str = ""
     status: ComponentStatus | None = None
     message: str = ""

@@ -36,6 +36,7 @@ from trainyard.server.addresses import advertised_address, advertised_host, reac
 from trainyard.server.app import AboutYard, App
 from trainyard.server.control.actions.kind import RuleActionKind
 from trainyard.server.control.controller import Controller, WakeSignal
+from trainyard.server.control.experiments.job_components import JobComponentKind
 from trainyard.server.control.experiments.metric_summaries import MetricSummaryKind
 from trainyard.server.control.profiling.conclusions import ProfileConclusions
 from trainyard.server.control.profiling.kind import ProfileEvaluationKind
@@ -266,6 +267,9 @@ async def _run_controllers(
     profiles = _profile_evaluations(yard, worker=work.worker)
     evaluations = Controller(profiles)
     metrics = Controller(_metric_summaries(yard, worker=work.worker))
+    components = Controller(
+        JobComponentKind(yard.records, utc_now, worker=work.worker, site=yard.compute.site), wake_signal
+    )
     ending = [
         asyncio.create_task(training.run()),
         asyncio.create_task(tuning.run()),
@@ -273,6 +277,7 @@ async def _run_controllers(
         asyncio.create_task(actions.run()),
         asyncio.create_task(evaluations.run()),
         asyncio.create_task(metrics.run()),
+        asyncio.create_task(components.run()),
         *(asyncio.create_task(_make_ready(engine)) for engine in yard.compute.engines),
     ]
     housekeeping = asyncio.create_task(_run_housekeeping(yard, job_files_kept=settings.job_files_kept))
@@ -280,7 +285,7 @@ async def _run_controllers(
         yield
     finally:
         housekeeping.cancel()
-        for controller in (tuning, training, limits, actions, evaluations, metrics):
+        for controller in (tuning, training, limits, actions, evaluations, metrics, components):
             controller.close()
         # Close them now, so that no step waits for their answer.
         for process in (advisor, pruner, profiles.conclusions):

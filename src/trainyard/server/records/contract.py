@@ -431,6 +431,10 @@ class Records(Protocol):
         """Return the events with a sequence above `after`, in order. A gap in the sequence never fills later."""
         ...
 
+    def last_event(self) -> int:
+        """Return the sequence of the newest event, or 0 if there is none."""
+        ...
+
     def listen(self, listener: Callable[[ResourceId], None]) -> None:
         """Call `listener` from now on with the id of each resource that this object changes or deletes.
 

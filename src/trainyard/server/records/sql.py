@@ -183,6 +183,9 @@ class SqlRecords:
     def events(self, *, after: int = 0, limit: int = 1000, account: str | None = None) -> Sequence[Event]:
         return self.database.read(lambda connection: events.read_after(connection, after, limit=limit, account=account))
 
+    def last_event(self) -> int:
+        return self.database.read(events.last_sequence)
+
     def listen(self, listener: Callable[[ResourceId], None]) -> None:
         self._listeners.append(listener)
 
