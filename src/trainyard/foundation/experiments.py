@@ -45,9 +45,7 @@ class MetricStatistics:
     @property
     def deviation(self) -> float | None:
         """The standard deviation of the sample; None if it is not known."""
-        if self.squares is None or not self.finite_count:
-            return None
-        return math.sqrt(self.squares / (self.finite_count - 1)) if self.finite_count > 1 else 0.0
+        return deviation_of(self.squares, self.finite_count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +119,13 @@ class TrialComponent:
 def component_name_of_job(job: str) -> str:
     """Return the name of the component that a training job makes, in lower case as on AWS."""
     return f"{job}-aws-training-job".lower()
+
+
+def deviation_of(squares: float | None, count: int) -> float | None:
+    """Return the standard deviation of a sample from the sum of the squared deviations from its mean."""
+    if squares is None or not count:
+        return None
+    return math.sqrt(squares / (count - 1)) if count > 1 else 0.0
 
 
 def summarize(values: Iterable[tuple[float, datetime]]) -> MetricStatistics | None:

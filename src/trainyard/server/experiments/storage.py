@@ -15,6 +15,9 @@ PARENT_TRIAL, PARENT_EXPERIMENT = "Parents.TrialName", "Parents.ExperimentName"
 SOURCE_ARN = "Source.SourceArn"
 TRIAL_EXPERIMENT = "ExperimentName"
 
+# Members of a stored component that map the names of metrics to their statistics; the latter take precedence.
+METRIC_MEMBERS = ("source_metrics", "metrics")
+
 # The rest of a longer text is not indexed; lists compare the whole text themselves.
 INDEXED_LENGTH = 200
 # Of a metric, one of each is enough to filter by any of its statistics.
@@ -40,6 +43,12 @@ def trial_of(resource: Resource) -> ExperimentTrial:
 
 def component_of(resource: Resource) -> TrialComponent:
     return from_plain(TrialComponent, resource.body)
+
+
+def component_outline_of(resource: Resource) -> TrialComponent:
+    """Return the component without its metrics, which take most of the time to read."""
+    outline = {name: value for name, value in resource.body.items() if name not in METRIC_MEMBERS}
+    return from_plain(TrialComponent, outline)
 
 
 def experiment_draft(experiment: Experiment, *, account: str, region: str, tags: Mapping[str, str]) -> Draft:

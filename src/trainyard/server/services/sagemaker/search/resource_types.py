@@ -77,13 +77,10 @@ def _training_job_candidate(shape: Shape, tags: Mapping[str, str]) -> Candidate:
 
 
 def _component_shape(_call: Call, resource: Resource) -> Shape:
-    component = storage.component_of(resource)
     shape = component_description(resource)
-    if component.parents:
-        shape["Parents"] = [
-            {"TrialName": parent.trial, "ExperimentName": parent.experiment} for parent in component.parents
-        ]
-    return shape | ({"RunName": component.run_name} if component.run_name else {})
+    if parents := resource.body.get("parents"):
+        shape["Parents"] = [{"TrialName": each["trial"], "ExperimentName": each["experiment"]} for each in parents]
+    return shape | ({"RunName": resource.body["run_name"]} if resource.body.get("run_name") else {})
 
 
 def _component_candidate(shape: Shape, tags: Mapping[str, str]) -> Candidate:
