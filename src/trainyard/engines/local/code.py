@@ -19,8 +19,8 @@ from trainyard.foundation.files import lock_folder
 from trainyard.link.file_locks import hold
 
 # The parts of the package that run on an instance, and the modules for programs there.
-PARTS = ("foundation", "formats", "link", "objects", "insight", "instance")
-MODULES = ("__init__.py", "data.py", "hook.py", "parameter_server.py", "trial.py")
+PARTS = ("foundation", "formats", "link", "objects", "insight", "instance", "experiments", "_sdk/experiments")
+MODULES = ("__init__.py", "_sdk/__init__.py", "data.py", "hook.py", "parameter_server.py", "trial.py")
 
 PACKAGE = Path(__file__).parents[2]
 
