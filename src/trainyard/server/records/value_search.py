@@ -102,14 +102,16 @@ def _walk(connection: Connection, query: Query, order: "_Order") -> _PageIds:
 
 def _find_few(connection: Connection, query: Query) -> Select[Any] | None:
     """Return a selection of at most RARE resources that has all that the query can find; None if there is none."""
-    smallest: list[ResourceId] | None = None
-    for wanted in query.values:
-        if not wanted.is_absent and (smallest is None or smallest):
-            ids = _ids(connection, query, wanted)
-            smallest = ids if len(ids) <= RARE and (smallest is None or len(ids) < len(smallest)) else smallest
-    if smallest is not None:
+    counts = {wanted: _count(connection, query, wanted) for wanted in query.values if not wanted.is_absent}
+    rarest = min(counts, key=counts.__getitem__, default=None)
+    if rarest is not None and counts[rarest] <= RARE:
+        ids = [
+            id_
+            for each in _index_parts(connection, query, rarest)
+            for id_ in connection.execute(each.limit(RARE)).scalars()
+        ]
         # The limit forces the look-up first. Without it, a planner may test all resources of the account.
-        return select(table).where(table.c.id.in_(smallest)).limit(RARE + 1)
+        return select(table).where(table.c.id.in_(ids)).limit(RARE + 1)
     for tag in query.tags:
         arns = find_arns(connection, query, tag)
         if len(arns) <= RARE_TAG:
@@ -119,19 +121,25 @@ def _find_few(connection: Connection, query: Query) -> Select[Any] | None:
     return None
 
 
-def _ids(connection: Connection, query: Query, wanted: ValueFilter) -> list[ResourceId]:
-    """Return the resources with the value, or more than RARE of them."""
-    found: list[ResourceId] = []
+def _count(connection: Connection, query: Query, wanted: ValueFilter) -> int:
+    """Count the resources with the value, but stop above RARE."""
+    count = 0
+    for part in _index_parts(connection, query, wanted):
+        some = part.limit(RARE + 1 - count).subquery()
+        count += connection.execute(select(func.count()).select_from(some)).scalar_one()
+        if count > RARE:
+            break
+    return count
+
+
+def _index_parts(connection: Connection, query: Query, wanted: ValueFilter) -> Iterator[Select[Any]]:
+    """Yield the selections of the resources with the value, each a range of an index."""
     for account in _accounts(connection, query, wanted.name):
-        for ranges in _index_ranges(wanted):
-            room = RARE + 1 - len(found)
-            if room <= 0:
-                return found
+        for each in _index_ranges(wanted):
             key = (values.c.kind == query.kind, values.c.name == wanted.name, values.c.account == account)
-            statement = select(values.c.resource).where(*key, *ranges.conditions)
+            statement = select(values.c.resource).where(*key, *each.conditions)
             # Ordered like an index, because PostgreSQL may otherwise scan the table until it has enough rows.
-            found += connection.execute(statement.order_by(ranges.column, values.c.resource).limit(room)).scalars()
-    return found
+            yield statement.order_by(each.column, values.c.resource)
 
 
 def _accounts(connection: Connection, query: Query, name: str) -> Iterator[str]:
