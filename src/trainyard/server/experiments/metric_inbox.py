@@ -124,6 +124,15 @@ class MetricInbox:
                 inbox.state = _State.SUMMARIZED
             records.apply_claimed(claim, change, now=now, release=True)
 
+    def catch_up(self, records: Records, folder: Path, component: ResourceId, *, site: str, now: datetime) -> None:
+        """Bring the summary of a component up to date at once. Its record of new metrics is settled later."""
+        if not (folder / component).is_dir():
+            return
+        inbox = self._open(folder / component, component)
+        # Whoever adds a batch also moves the offset, so none is added twice.
+        while _add_batch(records, inbox.files, component, site=site, now=now):
+            continue
+
     def _open(self, folder: Path, component: ResourceId) -> _Inbox:
         with self._lock:
             inbox = self._inboxes.pop(component, None) or _Inbox(RunMetrics(folder))

@@ -184,3 +184,11 @@ def test_records_of_new_metrics_do_not_outlive_their_component(anna: As) -> None
     anna("sagemaker", "DeleteTrialComponent", TrialComponentName="run")
     kind = metric_inbox.due_kind(anna.yard.compute.site)
     assert anna.yard.records.in_state(kind) == []
+
+
+def test_the_end_of_a_run_brings_its_summary_up_to_date(anna: As) -> None:
+    put(anna, ("loss", 1.0, 0))
+    ended = {"PrimaryStatus": "Completed"}
+    anna("sagemaker", "UpdateTrialComponent", TrialComponentName="run", Status=ended)
+    assert metrics_of(anna)["loss"]["Count"] == 1
+    assert (summarize_due(anna), metrics_of(anna)["loss"]["Count"]) == (1, 1)

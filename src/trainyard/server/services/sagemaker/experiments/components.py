@@ -42,6 +42,7 @@ V = TypeVar("V")
 
 MAX_PARAMETERS, MAX_ARTIFACTS = 300, 60
 
+_ENDED = (ComponentStatus.COMPLETED, ComponentStatus.FAILED, ComponentStatus.STOPPED)
 _LISTED_BY = ("ExperimentName", "TrialName", "SourceArn")
 _ARN = re.compile(r"arn:aws[a-z-]*:sagemaker:[a-z0-9-]*:[0-9]{12}:experiment-trial-component/(?P<name>.+)")
 _SOURCE_TYPES = {
@@ -86,6 +87,10 @@ def update_trial_component(call: Call, shape: Shape) -> Shape:
         return component_change(component, _updated(component, shape, user=call.caller.user))
 
     changed = change_entity(call, COMPONENT, shape["TrialComponentName"], change)
+    if shape.get("Status", {}).get("PrimaryStatus") in _ENDED:
+        # Whoever waited for the end of a run may look for its metrics next.
+        yard = call.yard
+        yard.metric_inbox.catch_up(yard.records, yard.metrics, changed.id, site=yard.compute.site, now=call.now)
     return {"TrialComponentArn": component_of(changed).arn}
 
 
