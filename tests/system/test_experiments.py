@@ -32,6 +32,12 @@ with Tracker.load() as tracker:
     tracker.log_parameters({"seed": 7})
     tracker.log_metric("tracked", 0.5, iteration_number=0)
 print("loss=0.25;", flush=True)
+
+# As smexperiments of AWS does in jobs.
+import json, os
+with open(os.environ["SAGEMAKER_METRICS_DIRECTORY"] + "/1.json", "a") as file:
+    for step in range(5):
+        file.write(json.dumps({"MetricName": "filed", "Value": step, "IterationNumber": step}) + "\\n")
 """
 LOSS = {
     "TrainingImage": "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.6-cpu-py312",
@@ -102,10 +108,11 @@ def test_runs_of_scripts_and_jobs_are_recorded_compared_and_survive_a_kill(tmp_p
         def is_complete() -> bool:
             found = of_job.describe()
             names = {each["MetricName"] for each in found["Metrics"]}
-            return found["Status"]["PrimaryStatus"] == "Completed" and names == {"loss", "tracked"}
+            return found["Status"]["PrimaryStatus"] == "Completed" and names == {"loss", "tracked", "filed"}
 
         eventually(is_complete, within=PATIENCE)
         assert of_job.parameters["seed"] == 7.0
+        assert metrics_of(of_job)["filed"]["Count"] == 5
 
         table = ExperimentAnalytics("digits", sagemaker_session=session, sort_by="metrics.loss.min").records()
         assert [each["TrialComponentName"] for each in table][:2] == ["learns-aws-training-job", "digits-script-0"]
