@@ -1,6 +1,5 @@
 """Experiments with the sagemaker SDK's Run and with smexperiments, outside jobs and in one."""
 
-import sys
 import tempfile
 import time
 import uuid
@@ -113,4 +112,4 @@ def track_components(name: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
