@@ -281,10 +281,14 @@ def _claiming_indexes() -> None:
 
 
 def _value_indexes() -> None:
-    """Index numbers and texts separately. The account comes first, so that one user's values cost nothing to others."""
+    """Index numbers and texts separately. The account comes first, so that one user's values cost nothing to others.
+
+    The index of numbers has the texts too: with a condition, SQLite could use it only for queries that repeat the
+    condition, and would then take that for the lower bound of a page.
+    """
     c = resource_values.columns
     of_name = (c.kind, c.name, c.account)
-    _partial_index("resource_values_by_number", *of_name, c.number, c.resource, where=c.number.is_not(None))
+    Index("resource_values_by_number", *of_name, c.number, c.resource)
     _partial_index("resource_values_by_text", *of_name, c.text, c.resource, where=c.number.is_(None))
 
 

@@ -147,21 +147,13 @@ def _accounts(connection: Connection, query: Query, name: str) -> Iterator[str]:
     if query.account is not None:
         yield query.account
         return
-    last = ""
-    while True:
-        firsts = [
-            connection.execute(
-                select(func.min(values.c.account)).where(
-                    values.c.kind == query.kind, values.c.name == name, values.c.account > last, which
-                )
-            ).scalar_one()
-            for which in (values.c.number.is_not(None), values.c.number.is_(None))
-        ]
-        known = [each for each in firsts if each is not None]
-        if not known:
-            return
-        last = min(known)
-        yield last
+    of_name = (values.c.kind == query.kind, values.c.name == name)
+    account: str | None = ""
+    while account is not None:
+        following = select(values.c.account).where(*of_name, values.c.account > account)
+        account = connection.execute(following.order_by(values.c.account).limit(1)).scalar_one_or_none()
+        if account is not None:
+            yield account
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +168,7 @@ def _index_ranges(wanted: ValueFilter) -> Sequence[_IndexRange]:
     numbers, texts = values.c.number, values.c.text
     found = [_IndexRange(texts, [numbers.is_(None), texts == each]) for each in wanted.texts]
     if _has_range(wanted) or not wanted.texts:
-        found.append(_IndexRange(numbers, [numbers.is_not(None), *_bounds(wanted, values.c)]))
+        found.append(_IndexRange(numbers, list(_bounds(wanted, values.c))))
     if not _has_range(wanted) and not wanted.texts:
         found.append(_IndexRange(texts, [numbers.is_(None)]))
     return found
@@ -187,8 +179,8 @@ def _has_range(wanted: ValueFilter) -> bool:
 
 
 def _bounds(wanted: ValueFilter, c: Any) -> Iterator[ColumnElement[bool]]:
-    if wanted.low is not None:
-        yield c.number >= wanted.low
+    """Yield the conditions on a number, with one lower bound: from the lower of two, SQLite would read all between."""
+    yield c.number.is_not(None) if wanted.low is None else c.number >= wanted.low
     if wanted.high is not None:
         yield c.number <= wanted.high
 
@@ -199,7 +191,7 @@ def _has_values(query: Query, resource: ColumnElement[Any]) -> ColumnElement[boo
     for wanted in query.values:
         c = values.alias().c
         lookup = select(c.name).where(c.resource == resource, c.name == wanted.name)
-        allowed = [and_(c.number.is_not(None), *_bounds(wanted, c))] if _has_range(wanted) else []
+        allowed = [and_(*_bounds(wanted, c))] if _has_range(wanted) else []
         if wanted.texts:
             allowed.append(and_(c.number.is_(None), c.text.in_(wanted.texts)))
         if allowed:
@@ -249,9 +241,7 @@ class _ValueOrder:
 
     def among(self, few: Select[Any]) -> Select[Any]:
         query, c, v = self._query, few.subquery().c, values.alias().c
-        rows = select(v.number, c.id).where(
-            v.resource == c.id, v.name == query.order_by_value, v.number.is_not(None), *self._start(v)
-        )
+        rows = select(v.number, c.id).where(v.resource == c.id, v.name == query.order_by_value, *self._start(v))
         rows = rows.where(*conditions(query, c), has_all(query, c), _has_values(query, c.id))
         return rows.order_by(*self._directed(v.number, c.id)).limit(query.limit + 1)
 
@@ -277,7 +267,7 @@ class _ValueOrder:
     def _window_statement(self, account: str, length: int) -> Select[Any]:
         """Select the next resources of an account in order, and whether each is one that the query finds."""
         query, v, c = self._query, values.c, table.c
-        key = (v.kind == query.kind, v.name == query.order_by_value, v.account == account, v.number.is_not(None))
+        key = (v.kind == query.kind, v.name == query.order_by_value, v.account == account)
         fits: list[ColumnElement[bool]] = [_has_values(query, v.resource)]
         # Without the kind and the account, which the index of values has.
         of_columns = conditions(replace(query, account=None), c)[1:]
@@ -292,13 +282,14 @@ class _ValueOrder:
         return in_direction(self._query, order)
 
     def _start(self, v: Any) -> list[ColumnElement[bool]]:
-        """Return the condition that skips the pages before this one; none for the first page."""
+        """Return the conditions that skip the pages before this one, and those without a number."""
         if not self._query.after:
-            return []
+            return [v.number.is_not(None)]
         number, id_ = _position(self._query)
         last = tuple_(literal(number, Double()), literal(id_, Word()))
         here = tuple_(v.number, v.resource)
-        return [here < last if self._query.descending else here > last]
+        # With one lower bound, as above.
+        return [v.number.is_not(None), here < last] if self._query.descending else [here > last]
 
 
 _Order = _ColumnOrder | _ValueOrder

@@ -21,10 +21,13 @@ def upgrade() -> None:
         sa.Column("kind", WORD, nullable=False),
         sqlite_with_rowid=False,
     )
-    create_partial("resource_values_by_number", ["kind", "name", "account", "number", "resource"], "number IS NOT NULL")
-    create_partial("resource_values_by_text", ["kind", "name", "account", "text", "resource"], "number IS NULL")
-
-
-def create_partial(name: str, columns: list[str], where: str) -> None:
-    condition = sa.text(where)
-    op.create_index(name, "resource_values", columns, sqlite_where=condition, postgresql_where=condition)
+    of_name = ["kind", "name", "account"]
+    op.create_index("resource_values_by_number", "resource_values", [*of_name, "number", "resource"])
+    is_text = sa.text("number IS NULL")
+    op.create_index(
+        "resource_values_by_text",
+        "resource_values",
+        [*of_name, "text", "resource"],
+        sqlite_where=is_text,
+        postgresql_where=is_text,
+    )
