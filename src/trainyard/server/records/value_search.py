@@ -45,6 +45,9 @@ RARE = 1000
 LONGEST_WINDOW = 2000
 MOST_CHECKED = 10_000
 
+# Without the bodies, which are long: a selection with a limit reads all its columns.
+_FILTERED = [column for column in table.columns if column.name != "body"]
+
 
 def find(connection: Connection, query: Query) -> Page:
     """Return one page of the resources with the values of the query. The connection must see one snapshot."""
@@ -111,13 +114,13 @@ def _find_few(connection: Connection, query: Query) -> Select[Any] | None:
             for id_ in connection.execute(each.limit(RARE)).scalars()
         ]
         # The limit forces the look-up first. Without it, a planner may test all resources of the account.
-        return select(table).where(table.c.id.in_(ids)).limit(RARE + 1)
+        return select(*_FILTERED).where(table.c.id.in_(ids)).limit(RARE + 1)
     for tag in query.tags:
         arns = find_arns(connection, query, tag)
         if len(arns) <= RARE_TAG:
-            return select(table).where(table.c.arn.in_(arns), table.c.arn != "").limit(RARE_TAG + 1)
+            return select(*_FILTERED).where(table.c.arn.in_(arns), table.c.arn != "").limit(RARE_TAG + 1)
     if query.name:
-        return select(table).where(*conditions(query)).limit(RARE + 1)
+        return select(*_FILTERED).where(*conditions(query)).limit(RARE + 1)
     return None
 
 

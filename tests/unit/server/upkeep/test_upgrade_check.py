@@ -50,7 +50,7 @@ def test_migrations_are_named_and_not_run(home: Home) -> None:
     found = checks(home)["records"]
 
     assert found.ok
-    assert found.detail.startswith("2 migrations to run: 0006 ")
+    assert found.detail.startswith("3 migrations to run: 0006 ")
     assert f"; {schema.REVISION} " in found.detail
     assert checks(home)["records"] == found
 
