@@ -19,7 +19,12 @@ from trainyard.session import Session
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["AnalyticsMetricsBase", "HyperparameterTuningJobAnalytics", "TrainingJobAnalytics"]
+__all__ = [
+    "AnalyticsMetricsBase",
+    "ExperimentAnalytics",
+    "HyperparameterTuningJobAnalytics",
+    "TrainingJobAnalytics",
+]
 
 # As that of a package without files, so that Python asks the finder for names that only sagemaker has.
 __path__: list[str] = []
@@ -231,6 +236,103 @@ class TrainingJobAnalytics(AnalyticsMetricsBase):
             }
             for point in series
         ]
+
+
+class ExperimentAnalytics(AnalyticsMetricsBase):
+    """The trial components of an experiment or of a search: parameters, metrics and artifacts, one row for each.
+
+    Args:
+        experiment_name: Name of the experiment. Default: all components.
+        search_expression: A SearchExpression that the components must match, as for the API.
+        sort_by: What to sort by, such as `CreationTime`, `parameters.lr` or `metrics.loss.min`. Default: creation time.
+        sort_order: `Ascending` or `Descending`.
+        metric_names: The metrics to show. Default: all.
+        parameter_names: The parameters to show. Default: all.
+        sagemaker_session: The session to use. Default: a new one, created at the first use.
+        input_artifact_names: The input artifacts to show. Default: all.
+        output_artifact_names: The output artifacts to show. Default: all.
+    """
+
+    MAX_TRIAL_COMPONENTS = 10_000
+
+    def __init__(
+        self,
+        experiment_name: str | None = None,
+        search_expression: Mapping[str, Any] | None = None,
+        sort_by: str | None = None,
+        sort_order: str | None = None,
+        metric_names: Sequence[str] | None = None,
+        parameter_names: Sequence[str] | None = None,
+        sagemaker_session: Session | None = None,
+        input_artifact_names: Sequence[str] | None = None,
+        output_artifact_names: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(sagemaker_session)
+        self.name = experiment_name
+        self._search_expression = dict(search_expression or {})
+        self._sort_by, self._sort_order = sort_by or "CreationTime", sort_order or "Descending"
+        self._metric_names, self._parameter_names = metric_names, parameter_names
+        self._input_names, self._output_names = input_artifact_names, output_artifact_names
+
+    def __repr__(self) -> str:
+        return f"<trainyard.ExperimentAnalytics for {self.name or 'all components'}>"
+
+    def records(self) -> list[Record]:
+        return [self._record(component) for component in self.trial_components()]
+
+    def trial_components(self) -> list[dict[str, Any]]:
+        """Return the components as Search returns them, at most MAX_TRIAL_COMPONENTS."""
+        expression = dict(self._search_expression)
+        if self.name is not None:
+            wanted = {"Name": "Parents.ExperimentName", "Operator": "Equals", "Value": self.name}
+            expression = {"Filters": [*expression.get("Filters", ()), wanted]} | {
+                name: value for name, value in expression.items() if name != "Filters"
+            }
+        request: dict[str, Any] = {"SearchExpression": expression} if expression else {}
+        found: list[dict[str, Any]] = []
+        while len(found) < self.MAX_TRIAL_COMPONENTS:
+            answer = self.session.api.call(
+                "sagemaker",
+                "Search",
+                Resource="ExperimentTrialComponent",
+                SortBy=self._sort_by,
+                SortOrder=self._sort_order,
+                MaxResults=100,
+                **request,
+            )
+            found += [each["TrialComponent"] for each in answer["Results"]]
+            if "NextToken" not in answer:
+                break
+            request["NextToken"] = answer["NextToken"]
+        return found[: self.MAX_TRIAL_COMPONENTS]
+
+    def _record(self, component: Mapping[str, Any]) -> Record:
+        record: Record = {name: component[name] for name in ("TrialComponentName", "DisplayName")}
+        if "Source" in component:
+            record["SourceArn"] = component["Source"]["SourceArn"]
+        for name, shape in component["Parameters"].items():
+            if _is_wanted(name, self._parameter_names):
+                record[name] = shape["StringValue"] if "StringValue" in shape else shape["NumberValue"]
+        for metric in component["Metrics"]:
+            name = metric["MetricName"]
+            if _is_wanted(name, self._metric_names):
+                record |= {f"{name} - {each}": metric[each] for each in _STATISTICS if each in metric}
+        for member, names in (("InputArtifacts", self._input_names), ("OutputArtifacts", self._output_names)):
+            for name, artifact in component[member].items():
+                if _is_wanted(name, names):
+                    record[f"{name} - MediaType"] = artifact.get("MediaType")
+                    record[f"{name} - Value"] = artifact["Value"]
+        parents = component.get("Parents", ())
+        record["Trials"] = [parent["TrialName"] for parent in parents]
+        record["Experiments"] = list(dict.fromkeys(parent["ExperimentName"] for parent in parents))
+        return record
+
+
+_STATISTICS = ("Min", "Max", "Avg", "StdDev", "Last", "Count")
+
+
+def _is_wanted(name: str, names: Sequence[str] | None) -> bool:
+    return names is None or name in names
 
 
 def _pandas() -> Any:

@@ -25,6 +25,7 @@ PARTS: dict[str, set[str]] = {
     "instance.hook": {"link", "formats", "foundation"},  # which meets the rules in formats alone
     SDK: {PRIVATE_SDK, "wire", "objects", "insight", "formats", "foundation"},
     PRIVATE_SDK: {SDK, "wire", "objects", "insight", "formats", "foundation"},
+    "experiments": {SDK, PRIVATE_SDK, "foundation"},  # of the SDK too, a folder because sagemaker has one
     "amazon": {SDK},  # the SDK's names at the paths of the sagemaker SDK
     "parameter_server": {"instance.parameter_server"},  # the public name for scripts of what lives there
     "hook": {"instance.hook", "formats", "foundation"},  # another
@@ -33,6 +34,7 @@ PARTS: dict[str, set[str]] = {
     "server.control": {
         *(
             "server.channel_contents",
+            "server.experiments",
             "server.gateways",
             "server.identity",
             "server.jobs",
@@ -52,6 +54,7 @@ PARTS: dict[str, set[str]] = {
 # What a part may reach through the parts that it imports, besides those that it may import itself.
 REACHED: dict[str, set[str]] = {
     "instance.compat": {"wire"},
+    "experiments": {"wire", "objects", "insight", "formats"},
     "amazon": {PRIVATE_SDK, "wire", "objects", "insight", "formats", "foundation"},
     "parameter_server": {"foundation"},
     "hook": {"link", "foundation"},

@@ -63,6 +63,12 @@ def test_the_sagemaker_sdk_trains_once_connected(person: Person) -> None:
 
 
 @pytest.mark.slow
+def test_experiments_of_the_sagemaker_sdk_and_of_smexperiments_work_once_connected(person: Person) -> None:
+    person.trainyard("connect", "--yes")
+    person.run("experiments_with_sagemaker", "main", person.bare_environment())
+
+
+@pytest.mark.slow
 def test_the_sagemaker_sdk_of_simple_sagemaker_works_once_connected(person: Person) -> None:
     person.trainyard("connect", "--yes")
     person.run("session_with_sagemaker", "ssm", person.bare_environment())

@@ -31,7 +31,6 @@ INSTEAD = {
     "deserializers": _MODEL_FILES,
     "djl_inference": _MODEL_FILES,
     "drift_check_baselines": _TRAINING_JOB,
-    "experiments": _COMPARISON,
     "explainer": _MODEL_FILES,
     "feature_store": "keep features on S3 and pass them to a job with trainyard.inputs.TrainingInput",
     "hyperparameters": _OWN_TRANSFORMER,

@@ -95,8 +95,11 @@ def _dataclass_reader(cls: type[Any]) -> Reader:
 
 
 def _optional_reader(arguments: tuple[Any, ...]) -> Reader:
-    (wanted,) = (argument for argument in arguments if argument is not type(None))
-    read = _reader(wanted)
+    wanted = [argument for argument in arguments if argument is not type(None)]
+    if len(wanted) > 1:
+        # Only JSON's own types, such as float | str, can be told apart.
+        return _identity
+    read = _reader(wanted[0])
     return lambda plain: None if plain is None else read(plain)
 
 

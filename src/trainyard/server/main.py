@@ -36,6 +36,8 @@ from trainyard.server.addresses import advertised_address, advertised_host, reac
 from trainyard.server.app import AboutYard, App
 from trainyard.server.control.actions.kind import RuleActionKind
 from trainyard.server.control.controller import Controller, WakeSignal
+from trainyard.server.control.experiments.job_components import JobComponentKind
+from trainyard.server.control.experiments.metric_summaries import MetricSummaryKind
 from trainyard.server.control.lineage.kind import LineageKind
 from trainyard.server.control.profiling.conclusions import ProfileConclusions
 from trainyard.server.control.profiling.kind import ProfileEvaluationKind
@@ -267,6 +269,10 @@ async def _run_controllers(
     profiles = _profile_evaluations(yard, worker=work.worker)
     evaluations = Controller(profiles)
     lineage = Controller(_lineage_recordings(yard, worker=work.worker))
+    metrics = Controller(_metric_summaries(yard, worker=work.worker))
+    components = Controller(
+        JobComponentKind(yard.records, utc_now, worker=work.worker, site=yard.compute.site), wake_signal
+    )
     ending = [
         asyncio.create_task(training.run()),
         asyncio.create_task(tuning.run()),
@@ -274,6 +280,8 @@ async def _run_controllers(
         asyncio.create_task(actions.run()),
         asyncio.create_task(evaluations.run()),
         asyncio.create_task(lineage.run()),
+        asyncio.create_task(metrics.run()),
+        asyncio.create_task(components.run()),
         *(asyncio.create_task(_make_ready(engine)) for engine in yard.compute.engines),
     ]
     housekeeping = asyncio.create_task(_run_housekeeping(yard, job_files_kept=settings.job_files_kept))
@@ -281,7 +289,7 @@ async def _run_controllers(
         yield
     finally:
         housekeeping.cancel()
-        for controller in (tuning, training, limits, actions, evaluations, lineage):
+        for controller in (tuning, training, limits, actions, evaluations, lineage, metrics, components):
             controller.close()
         # Close them now, so that no step waits for their answer.
         for process in (advisor, pruner, profiles.conclusions):
@@ -326,6 +334,12 @@ def _profile_evaluations(yard: Yard, *, worker: str) -> ProfileEvaluationKind:
 def _lineage_recordings(yard: Yard, *, worker: str) -> LineageKind:
     contents = SourceContents(yard.objects)
     return LineageKind(yard.records, contents, utc_now, worker=worker, site=yard.compute.site)
+
+
+def _metric_summaries(yard: Yard, *, worker: str) -> MetricSummaryKind:
+    return MetricSummaryKind(
+        yard.records, yard.metric_inbox, yard.metrics, utc_now, worker=worker, site=yard.compute.site
+    )
 
 
 def _tuning_work(yard: Yard, *, worker: str, pruner: ProcessPruner) -> TuningWork:

@@ -10,7 +10,7 @@ from trainyard.estimator import Estimator
 from trainyard.foundation.later_modules import FRAMEWORK_MODULES, INSTEAD
 
 
-@pytest.mark.parametrize("name", ["processing", "predictor", "experiments", "workflow", "feature_store"])
+@pytest.mark.parametrize("name", ["processing", "predictor", "workflow", "feature_store"])
 def test_importing_one_says_what_to_use_instead(name: str) -> None:
     sentence = rf"Trainyard {trainyard.__version__} has no counterpart of sagemaker\.{name}\. Instead, \w+"
     with pytest.raises(ModuleNotFoundError, match=sentence):

@@ -18,8 +18,8 @@ from trainyard.foundation.file_system_sync import sync_file_system
 from trainyard.foundation.files import lock_folder
 from trainyard.link.file_locks import hold
 
-# The parts of the package that run on an instance, and the modules for programs there.
-PARTS = ("foundation", "formats", "link", "objects", "insight", "instance")
+# The parts of the package that run on an instance, with what scripts use of the SDK, and the modules for programs.
+PARTS = ("foundation", "formats", "link", "objects", "insight", "instance", "experiments", "_sdk/experiments")
 MODULES = ("__init__.py", "data.py", "hook.py", "parameter_server.py", "trial.py")
 
 PACKAGE = Path(__file__).parents[2]

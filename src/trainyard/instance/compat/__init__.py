@@ -3,7 +3,7 @@
 This folder is the last entry of a program's PYTHONPATH. Each package in it replaces one that may be missing: on import,
 it looks for the real one first and defers to it. `trainyard` makes `trainyard.data` importable in every environment;
 scripts for Pipe channels import `sagemaker_tensorflow`, distributed scripts `horovod` and `smdistributed`, and scripts
-for the debugger `smdebug`.
+for the debugger `smdebug`, and scripts that track what they do `smexperiments`.
 """
 
 from pathlib import Path

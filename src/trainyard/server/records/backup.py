@@ -37,6 +37,7 @@ from trainyard.server.records.schema import (
     counters,
     events,
     metadata,
+    resource_values,
     resources,
     tags,
     users,
@@ -47,7 +48,7 @@ ROWS_AT_ONCE = 500
 
 _SCHEMA = "schema"
 # Each table comes after those it refers to.
-_TABLES = (users, access_keys, resources, tags, associations, counters, events)
+_TABLES = (users, access_keys, resources, resource_values, tags, associations, counters, events)
 
 
 def export(connection: Connection) -> Iterator[tuple[str, Body]]:

@@ -14,6 +14,9 @@ from trainyard.foundation.errors import LimitExceeded
 
 ResourceId = NewType("ResourceId", str)
 
+# What an indexed value can be: a number, or texts. An empty tuple is no value.
+IndexedValue = float | tuple[str, ...]
+
 # A JSON object. Its members belong to the code that owns the kind of resource.
 Body = Mapping[str, Any]
 
@@ -83,14 +86,17 @@ class Draft:
     priority: Priority = Priority.ON_DEMAND
     # What the create adds to the counters of the account, by counter name.
     counts: Mapping[str, int] = field(default_factory=dict)
+    # By which lists can filter and sort, by name. Numbers must be finite.
+    values: Mapping[str, IndexedValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """New values for a resource. None keeps the old value; `body` replaces the whole body.
 
-    `counts` is added to the counters of the account, and `keys` to the access keys of users. A quiet change does not
-    touch `modified_at`. After a settling change the resource is no longer due and in no queue state.
+    `counts` is added to the counters of the account, and `keys` to the access keys of users. `values` replaces the
+    indexed values with these names, and an empty tuple removes one; all others stay. A quiet change does not touch
+    `modified_at`. After a settling change the resource is no longer due and in no queue state.
     """
 
     status: str | None = None
@@ -99,6 +105,7 @@ class Change:
     state: QueueState | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     keys: "Sequence[AccessKey]" = ()
+    values: Mapping[str, IndexedValue] = field(default_factory=dict)
     is_quiet: bool = False
     is_settling: bool = False
 
@@ -141,10 +148,25 @@ class TagFilter:
 
 
 @dataclass(frozen=True, slots=True)
+class ValueFilter:
+    """An indexed value that a resource must have: one of these texts, or a number in this closed range.
+
+    Any value will do if neither is given. With `is_absent`, the resource must not have such a value.
+    """
+
+    name: str
+    texts: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    is_absent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """Selects and orders resources. None and empty mean any; an `account` of None is for an administrator.
 
-    The times are exclusive. A resource must have all `tags`. `after` is the `next_after` of the previous page.
+    The times are exclusive. A resource must have all `tags` and pass all `values`. `after` is the `next_after` of the
+    previous page. With `order_by_value`, the list has only resources with a number of that name, in its order.
     """
 
     kind: str
@@ -161,7 +183,9 @@ class Query:
     modified_after: datetime | None = None
     modified_before: datetime | None = None
     tags: tuple[TagFilter, ...] = ()
+    values: tuple[ValueFilter, ...] = ()
     sort_by: SortBy = SortBy.CREATED
+    order_by_value: str = ""
     descending: bool = False
     limit: int = 100
     after: str = ""
@@ -357,7 +381,7 @@ class Records(Protocol):
     def find(self, query: Query) -> Page:
         """Return one page. Pages stay stable while resources are added: none is skipped or shown twice.
 
-        With tags in the query, a page may be short or empty although more pages follow.
+        With tags or values in the query, a page may be short or empty although more pages follow.
         """
         ...
 
@@ -374,7 +398,7 @@ class Records(Protocol):
         ...
 
     def count(self, query: Query) -> int:
-        """Count all resources that a query without tags finds, on any page. Reads only an index."""
+        """Count all resources that a query without tags and values finds, on any page. Reads only an index."""
         ...
 
     def apply(
@@ -461,6 +485,10 @@ class Records(Protocol):
 
     def events(self, *, after: int = 0, limit: int = 1000, account: str | None = None) -> Sequence[Event]:
         """Return the events with a sequence above `after`, in order. A gap in the sequence never fills later."""
+        ...
+
+    def last_event(self) -> int:
+        """Return the sequence of the newest event, or 0 if there is none."""
         ...
 
     def listen(self, listener: Callable[[ResourceId], None]) -> None:

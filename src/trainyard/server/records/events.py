@@ -36,3 +36,8 @@ def read_after(connection: Connection, sequence: int, *, limit: int, account: st
     if account is not None:
         statement = statement.where(table.c.account == account)
     return [Event(*row) for row in connection.execute(statement, {"after": sequence})]
+
+
+def last_sequence(connection: Connection) -> int:
+    newest: int | None = connection.execute(select(func.max(table.c.sequence))).scalar_one()
+    return newest or 0

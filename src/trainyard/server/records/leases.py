@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, Connection, bindparam, func, select, update
 
-from trainyard.server.records import counters, events, resources, users
+from trainyard.server.records import counters, events, resources, users, value_index
 from trainyard.server.records.contract import Change, Claim, NewEvent, QueueState, Resource, ResourceId
 from trainyard.server.records.schema import RESOURCE_COLUMNS, Moment
 from trainyard.server.records.schema import resources as table
@@ -103,6 +103,7 @@ def apply(
     if connection.execute(update(table).where(*_holds(claim, now), is_unchanged).values(**values)).rowcount == 0:
         return None
     applied = replace(claim, resource=resources.load_by_id(connection, claim.resource.id))
+    value_index.put(connection, applied.resource, change.values)
     counters.add(connection, claim.resource.key.account, change.counts)
     users.add_keys(connection, change.keys)
     events.append(connection, applied.resource, new_events, now=now)

@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from trainyard.foundation.clock import to_micros
 from trainyard.foundation.errors import AlreadyExists, NotFound
-from trainyard.server.records import arn_tags, counters, events, users
+from trainyard.server.records import arn_tags, counters, events, users, value_index
 from trainyard.server.records.contract import Change, Draft, NewEvent, QueueState, Resource, ResourceId, ResourceKey
 from trainyard.server.records.database import breaks_foreign_key
 from trainyard.server.records.schema import RESOURCE_COLUMNS
@@ -68,6 +68,7 @@ def create(
             raise NotFound("parent resource", draft.parent) from error
         raise AlreadyExists(key.kind, key.name) from error
     arn_tags.put(connection, key.account, draft.arn, draft.tags)
+    value_index.add(connection, resource, draft.values)
     counters.add(connection, key.account, draft.counts, limits=limits)
     events.append(connection, resource, [event] if event else [], now=now)
     return resource
@@ -111,6 +112,7 @@ def apply(
     guard = {"row": resource.id, "expected": resource.revision}
     if connection.execute(_UPDATE.values(**values), guard).rowcount == 0:
         return None
+    value_index.put(connection, resource, change.values)
     counters.add(connection, resource.key.account, change.counts)
     users.add_keys(connection, change.keys)
     events.append(connection, resource, new_events, now=now)

@@ -13,6 +13,7 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Dialect,
+    Double,
     ForeignKey,
     Index,
     Integer,
@@ -28,7 +29,7 @@ from trainyard.foundation.errors import Corrupt, InvalidRequest
 from trainyard.server.records.contract import Body
 
 # The revision of the newest migration.
-REVISION = "0008"
+REVISION = "0009"
 
 
 class Word(TypeDecorator[str]):
@@ -172,6 +173,26 @@ tags = Table(
     Index("tags_by_account_value", "key", "account", "value", "arn"),
 )
 
+resource_values = Table(
+    "resource_values",
+    metadata,
+    # Deferrable, because a restore may insert values before their resources.
+    Column(
+        "resource",
+        Word,
+        ForeignKey("resources.id", ondelete="CASCADE", deferrable=True, initially="IMMEDIATE"),
+        primary_key=True,
+    ),
+    Column("name", Word, primary_key=True),
+    # Empty if the value is a number.
+    Column("text", Word, primary_key=True),
+    Column("number", Double),
+    Column("account", Word, nullable=False),
+    Column("kind", Word, nullable=False),
+    # The table is the index of its key: SQLite then reads the values of a resource in one place.
+    sqlite_with_rowid=False,
+)
+
 counters = Table(
     "counters",
     metadata,
@@ -276,7 +297,20 @@ def _claiming_indexes() -> None:
     _partial_index("resources_leased", c.kind, c.lease_expires_at, where=c.lease_token.is_not(None))
 
 
+def _value_indexes() -> None:
+    """Index numbers and texts separately. The account comes first, so that one user's values cost nothing to others.
+
+    The index of numbers has the texts too: with a condition, SQLite could use it only for queries that repeat the
+    condition, and would then take that for the lower bound of a page.
+    """
+    c = resource_values.columns
+    of_name = (c.kind, c.name, c.account)
+    Index("resource_values_by_number", *of_name, c.number, c.resource)
+    _partial_index("resource_values_by_text", *of_name, c.text, c.resource, where=c.number.is_(None))
+
+
 _listing_indexes()
+_value_indexes()
 _partial_index("resources_by_arn", resources.c.arn, where=resources.c.arn != "")
 _claiming_indexes()
 _partial_index("users_by_name", users.c.name, where=users.c.removed_at.is_(None), unique=True)

@@ -16,6 +16,7 @@ from trainyard.server.records import (
     resources,
     tag_search,
     users,
+    value_search,
 )
 from trainyard.server.records.contract import (
     AccessKey,
@@ -85,12 +86,18 @@ class SqlRecords:
         return self.database.read(lambda connection: resources.load_by_id(connection, id))
 
     def find(self, query: Query) -> Page:
+        if query.values or query.order_by_value:
+            with self.database.snapshot() as connection:
+                return value_search.find(connection, query)
         if query.tags:
             with self.database.snapshot() as connection:
                 return tag_search.find(connection, query)
         return self.database.read(lambda connection: listing.find(connection, query))
 
     def find_revisions(self, query: Query) -> RevisionPage:
+        if query.values or query.order_by_value:
+            with self.database.snapshot() as connection:
+                return value_search.find_revisions(connection, query)
         if query.tags:
             with self.database.snapshot() as connection:
                 return tag_search.find_revisions(connection, query)
@@ -182,6 +189,9 @@ class SqlRecords:
 
     def events(self, *, after: int = 0, limit: int = 1000, account: str | None = None) -> Sequence[Event]:
         return self.database.read(lambda connection: events.read_after(connection, after, limit=limit, account=account))
+
+    def last_event(self) -> int:
+        return self.database.read(events.last_sequence)
 
     def listen(self, listener: Callable[[ResourceId], None]) -> None:
         self._listeners.append(listener)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, select, true
 
 from trainyard.server.records.contract import Page, Query, ResourceRevision, RevisionPage, TagFilter
 from trainyard.server.records.listing import conditions, conditions_after, in_direction, order_columns, token_after
@@ -50,11 +50,11 @@ class _PageRows:
 
 def _find_rows(connection: Connection, query: Query) -> _PageRows:
     assert query.tags, "listing reads a list without tags"
-    arns = min((_arns(connection, query, each) for each in query.tags), key=len)
+    arns = min((find_arns(connection, query, each) for each in query.tags), key=len)
     return _select_among(connection, query, arns) if len(arns) <= RARE else _select_window(connection, query)
 
 
-def _arns(connection: Connection, query: Query, wanted: TagFilter) -> Sequence[str]:
+def find_arns(connection: Connection, query: Query, wanted: TagFilter) -> Sequence[str]:
     """Return the ARNs that have the tag, or more than RARE of them."""
     owned = [] if query.account is None else [tags.c.account == query.account]
     found: list[str] = []
@@ -72,7 +72,7 @@ def _select_among(connection: Connection, query: Query, arns: Sequence[str]) -> 
     # The limit forces the look-up first. Without it, a planner may test the ARNs of all resources of the account.
     few = select(table).where(table.c.arn.in_(arns), table.c.arn != "").limit(RARE + 1).subquery()
     order = order_columns(query, few.c)
-    positions = select(*order).where(*conditions(query, few.c), *conditions_after(query, order), _has_all(query, few.c))
+    positions = select(*order).where(*conditions(query, few.c), *conditions_after(query, order), has_all(query, few.c))
     rows = connection.execute(positions.order_by(*in_direction(query, order)).limit(query.limit + 1)).all()
     return _PageRows(rows[: query.limit], rows[query.limit - 1] if len(rows) > query.limit else None)
 
@@ -88,19 +88,20 @@ def _select_window(connection: Connection, query: Query) -> _PageRows:
 def window_statement(query: Query) -> Select[Any]:
     """Select the next rows of a list in order, and whether each has all the tags."""
     order = order_columns(query)
-    positions = select(*order, _has_all(query, table.c).label("fits")).where(
+    positions = select(*order, has_all(query, table.c).label("fits")).where(
         *conditions(query), *conditions_after(query, order)
     )
     return positions.order_by(*in_direction(query, order)).limit(WINDOW + 1)
 
 
-def _has_all(query: Query, c: Any) -> ColumnElement[bool]:
+def has_all(query: Query, c: Any) -> ColumnElement[bool]:
+    """Return the condition that a resource has all tags of the query."""
     # Not EXISTS, because for it PostgreSQL may first read every row with that tag.
     lookups = (
         select(tags.c.key).where(tags.c.account == c.account, tags.c.arn == c.arn, *_matches(wanted)).limit(1)
         for wanted in query.tags
     )
-    return and_(*(lookup.scalar_subquery().is_not(None) for lookup in lookups))
+    return and_(true(), *(lookup.scalar_subquery().is_not(None) for lookup in lookups))
 
 
 def _matches(wanted: TagFilter) -> list[ColumnElement[bool]]:

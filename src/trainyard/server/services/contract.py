@@ -26,6 +26,7 @@ from trainyard.objects.contract import ObjectStore
 from trainyard.server.control.profiling.conclusions import ProfileConclusions
 from trainyard.server.control.tuning.advisor import ProcessAnalyst
 from trainyard.server.control.tuning.trial_curves import TrialCurves
+from trainyard.server.experiments.metric_inbox import MetricInbox
 from trainyard.server.gateways import Gateways
 from trainyard.server.identity import Caller, Identities
 from trainyard.server.jobs.summaries import JobSummaries
@@ -111,6 +112,8 @@ class Yard:
     # Of the tuning jobs that were viewed lately.
     trial_tables: TrialTables = field(default_factory=TrialTables, compare=False)
     trial_curves: TrialCurves = field(default_factory=TrialCurves, compare=False)
+    # Takes the metrics of trial components.
+    metric_inbox: MetricInbox = field(default_factory=MetricInbox, compare=False)
     # Answers questions about searches; None if nobody asks.
     analyst: ProcessAnalyst | None = None
 

@@ -10,6 +10,7 @@ from trainyard.wire.fault import FaultTable
 MODULES = {
     "s3": "trainyard.server.services.s3",
     "sagemaker": "trainyard.server.services.sagemaker",
+    "sagemaker-metrics": "trainyard.server.services.sagemaker_metrics",
     "sts": "trainyard.server.services.sts",
     "iam": "trainyard.server.services.iam",
     "logs": "trainyard.server.services.logs",

@@ -10,6 +10,7 @@ from trainyard.testing.records.queues import QueueContract
 from trainyard.testing.records.resources import ResourceContract
 from trainyard.testing.records.tags import TagContract
 from trainyard.testing.records.users import UserContract
+from trainyard.testing.records.values import ValueContract
 
 
 class RecordsContract(
@@ -22,6 +23,7 @@ class RecordsContract(
     TagContract,
     AssociationContract,
     CounterContract,
+    ValueContract,
     BackupContract,
 ):
     """The whole suite. Subclass it in a test module with three fixtures:

@@ -12,6 +12,12 @@ EVENTS_EACH = 40
 
 
 class EventContract:
+    def test_the_newest_event_is_known_without_reading_the_others(self, records: Records) -> None:
+        assert records.last_event() == 0
+        for name in ("a", "b"):
+            records.create(draft(name), now=NOON, event=NewEvent("created"))
+        assert records.last_event() == records.events()[-1].sequence
+
     def test_an_event_has_its_time_kind_and_subject(self, records: Records) -> None:
         made = records.create(draft("a"), now=NOON, event=NewEvent("created", {"x": [1]}))
         [event] = records.events()

@@ -31,8 +31,9 @@ def test_the_copy_holds_what_runs_on_an_instance_and_nothing_of_the_yard(agents:
     code = ensure_agent_code(agents)
 
     copied = {path.name for path in (code.folder / "trainyard").iterdir() if path.is_dir()} - {"__pycache__"}
-    assert copied == {part for part in PARTS if (PACKAGE / part).is_dir()}
-    for part in copied:
+    assert copied == {part.partition("/")[0] for part in PARTS}
+    assert [path.name for path in (code.folder / "trainyard" / "_sdk").iterdir()] == ["experiments"]
+    for part in PARTS:
         sources = {path.relative_to(PACKAGE) for path in (PACKAGE / part).rglob("*.py")}
         assert {
             path.relative_to(code.folder / "trainyard") for path in (code.folder / "trainyard" / part).rglob("*.py")

@@ -115,6 +115,24 @@ def test_smdebug_can_be_imported_outside_of_jobs_too() -> None:
     assert run.stdout.strip() == "TRAIN 1.0.34+trainyard False"
 
 
+def test_smexperiments_can_be_imported_outside_of_jobs_too() -> None:
+    script = "from smexperiments import experiment, tracker, trial; print(tracker.Tracker.__module__)"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env={})
+    assert run.stdout.strip() == "smexperiments.tracker"
+
+
+def test_smexperiments_and_runs_need_no_more_of_the_package_than_an_agent_has(tmp_path: Path) -> None:
+    code = ensure_agent_code(tmp_path).folder
+    script = (
+        f"import sys; sys.path[:0] = [{str(code / 'trainyard' / 'instance' / 'compat')!r}, {str(code)!r}]\n"
+        "import trainyard, smexperiments.tracker, smexperiments.experiment, trainyard.experiments.run\n"
+        "print(trainyard.__file__)"
+    )
+    # Without site-packages, so without botocore.
+    run = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=False)
+    assert run.stdout.startswith(str(code)), run.stderr
+
+
 def test_smdebug_that_is_installed_beside_ours_is_used(installed: Path) -> None:
     (installed / "smdebug.py").write_bytes((SOURCE / "smdebug.py").read_bytes())
     script = "import smdebug; print(smdebug.kind)"

@@ -10,6 +10,7 @@ from trainyard.instance.agent.program.network import InstanceNetwork
 from trainyard.instance.agent.reports import now_us
 from trainyard.instance.agent.watch.debugger import Debugger
 from trainyard.instance.agent.watch.hangs import HangDetector
+from trainyard.instance.agent.watch.metric_files import MetricFiles
 from trainyard.instance.agent.watch.metric_scan import FINAL_CPU_S, STOPPED_CPU_S, MetricScan
 from trainyard.instance.agent.watch.metric_series import MetricSeries
 from trainyard.instance.agent.watch.profiling import Profiling
@@ -49,6 +50,9 @@ class InstanceTraining(ABC):
         self._step_times = StepTimesCopy(context) if context.spec.profiler is not None else None
         self._noted: set[str] = set()
         self._started_us = 0
+        # Of the metrics in the output and in the files of the program.
+        self._series = MetricSeries(context.folder.metrics, reports=context.reports)
+        self._metric_files = MetricFiles(context.folder.ml, self._series, reports=context.reports)
 
     @property
     @abstractmethod
@@ -63,7 +67,7 @@ class InstanceTraining(ABC):
         """
 
     def _new_supervisor(self, limit_s: float | None = None) -> ProgramSupervisor:
-        watches: list[Watch] = [self._hangs, self._profiling, *self._watches]
+        watches: list[Watch] = [self._hangs, self._profiling, self._metric_files, *self._watches]
         if self._step_times is not None:
             watches.append(self._step_times)
         return ProgramSupervisor(
@@ -85,8 +89,7 @@ class InstanceTraining(ABC):
             reports.note("The program was started warm: forked from an interpreter that was ready for it.")
         if self._spec.metrics:
             # Only now, because this starts a process: the program does not have to wait for it.
-            series = MetricSeries(self._folder.metrics, reports=reports)
-            output.scan = MetricScan(self._spec.metrics, series, reports=reports, uid=self._spec.uid)
+            output.scan = MetricScan(self._spec.metrics, self._series, reports=reports, uid=self._spec.uid)
         output.first_us = None
         self._hangs.start(sandboxed.pid, boottime())
         self._profiling.start(sandboxed.pid)
@@ -98,7 +101,10 @@ class InstanceTraining(ABC):
         self._profiling.stop()
         if self._step_times is not None:
             self._step_times.copy()
-        if output.scan is not None:
+        self._metric_files.finish()
+        if output.scan is None:
+            self._series.finish()
+        else:
             is_stopped = end.is_killed or end.stop_reason is not None
             output.scan.finish(
                 STOPPED_CPU_S if is_stopped else FINAL_CPU_S,

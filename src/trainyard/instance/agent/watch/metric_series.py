@@ -42,12 +42,16 @@ class MetricSeries:
         self._series: dict[str, _PointsWriter] = {}
 
     def add(self, name: str, values: Sequence[float], at_us: int) -> None:
-        """Add values of a metric, in order."""
+        """Add values of a metric, in order, that came at the same time."""
+        self.add_timed(name, values, [at_us] * len(values))
+
+    def add_timed(self, name: str, values: Sequence[float], times_us: Sequence[int]) -> None:
+        """Add values of a metric, in order, each with its time."""
         if name not in self._series:
             self._series[name] = _PointsWriter(name, PointsFile(series_file(self._folder, name)))
         series = self._series[name]
         room = min(self._left, self._max_points - series.stored)
-        self._left -= series.add(values, at_us, room=room)
+        self._left -= series.add(values, times_us, room=room)
 
     def report(self, *, everything: bool = False) -> None:
         """Report the metrics that have new values and are due, or all with new values."""
@@ -96,12 +100,12 @@ class _PointsWriter:
     def is_due(self, now: float) -> bool:
         return now >= self._due_at
 
-    def add(self, values: Sequence[float], at_us: int, *, room: int) -> int:
+    def add(self, values: Sequence[float], times_us: Sequence[int], *, room: int) -> int:
         """Store as many values as there is room for; return how many."""
         self.count += len(values)
-        self._value, self._at_us = values[-1], at_us
+        self._value, self._at_us = values[-1], times_us[-1]
         self._lowest, self._highest = min(self._lowest, *values), max(self._highest, *values)
-        points = [Point.of(value, at_us) for value in values[:room]]
+        points = [Point.of(value, at_us) for value, at_us in zip(values[:room], times_us[:room], strict=True)]
         self.dropped += len(values) - len(points)
         if not points:
             return 0

@@ -2,7 +2,16 @@
 
 from trainyard.foundation.errors import Conflict, InvalidRequest, LimitExceeded, NotFound, Unavailable
 from trainyard.server.services.contract import Operations
-from trainyard.server.services.sagemaker import lineage, registry, search, tags, training, tuning, unserved_kinds
+from trainyard.server.services.sagemaker import (
+    experiments,
+    lineage,
+    registry,
+    search,
+    tags,
+    training,
+    tuning,
+    unserved_kinds,
+)
 from trainyard.wire.fault import FaultRow, FaultTable
 
 __all__ = ["FAULTS", "OPERATIONS"]
@@ -10,6 +19,7 @@ __all__ = ["FAULTS", "OPERATIONS"]
 OPERATIONS: Operations = {
     **training.OPERATIONS,
     **tuning.OPERATIONS,
+    **experiments.OPERATIONS,
     **lineage.OPERATIONS,
     **registry.OPERATIONS,
     **search.OPERATIONS,

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from trainyard.foundation.errors import InvalidRequest, NotFound
+from trainyard.server.experiments.storage import COMPONENT, EXPERIMENT, TRIAL, entity_key
 from trainyard.server.jobs import training, tuning
 from trainyard.server.lineage.entities import ARN_TYPES, entity_of
 from trainyard.server.records.contract import Resource, ResourceKey
@@ -72,12 +73,18 @@ def _key_of_kind(kind: str) -> Callable[[str, str], ResourceKey]:
     return lambda account, name: ResourceKey(account, kind, name)
 
 
+def _experiment_type(kind: str) -> _ArnType:
+    """Return the type of experiments, trials or components, whose kind is the type in their ARNs."""
+    return _ArnType(lambda account, name: entity_key(account, kind, name), lambda resource: str(resource.body["arn"]))
+
+
 _ARN_TYPES: Mapping[str, _ArnType] = {
     "training-job": _ArnType(
         lambda account, name: ResourceKey(account, training.KIND, name),
         lambda resource: training.job_of(resource).arn,
     ),
     "hyper-parameter-tuning-job": _ArnType(tuning.tuning_key, lambda resource: tuning.job_of(resource).arn),
+    **{kind: _experiment_type(kind) for kind in (EXPERIMENT, TRIAL, COMPONENT)},
     **{
         arn_type: _ArnType(_key_of_kind(kind), lambda resource: entity_of(resource).arn)
         for kind, arn_type in ARN_TYPES.items()

@@ -30,8 +30,6 @@ class _Lookup:
         return Fault(self.code, self.words.format(name=name, arn=full))
 
 
-_EXPERIMENT = _Lookup("ExperimentName", _NOT_FOUND, "Experiment '{arn}' does not exist.", "experiment")
-_TRIAL = _Lookup("TrialName", _NOT_FOUND, "Trial '{arn}' does not exist.", "experiment-trial")
 _PIPELINE = _Lookup("PipelineName", _NOT_FOUND, "Pipeline '{arn}' does not exist.", "pipeline")
 
 _LOOKUPS: Mapping[str, _Lookup] = {
@@ -47,11 +45,6 @@ _LOOKUPS: Mapping[str, _Lookup] = {
     "DescribeEndpoint": _Lookup("EndpointName", _INVALID, 'Could not find endpoint "{arn}".', "endpoint"),
     "DescribeEndpointConfig": _Lookup(
         "EndpointConfigName", _INVALID, 'Could not find endpoint configuration "{arn}".', "endpoint-config"
-    ),
-    "DescribeExperiment": _EXPERIMENT,
-    "DescribeTrial": _TRIAL,
-    "DescribeTrialComponent": _Lookup(
-        "TrialComponentName", _NOT_FOUND, "TrialComponent '{arn}' does not exist.", "experiment-trial-component"
     ),
     "DescribePipeline": _PIPELINE,
 }
@@ -76,9 +69,6 @@ _EMPTY_LISTS: Mapping[str, _EmptyList] = {
     "ListModels": _EmptyList("Models", "models"),
     "ListEndpoints": _EmptyList("Endpoints", "endpoints"),
     "ListEndpointConfigs": _EmptyList("EndpointConfigs", "endpoint configurations"),
-    "ListExperiments": _EmptyList("ExperimentSummaries", "experiments"),
-    "ListTrials": _EmptyList("TrialSummaries", "trials of experiments", (_EXPERIMENT,)),
-    "ListTrialComponents": _EmptyList("TrialComponentSummaries", "trial components", (_EXPERIMENT, _TRIAL)),
     "ListPipelines": _EmptyList("PipelineSummaries", "pipelines"),
     "ListPipelineExecutions": _EmptyList("PipelineExecutionSummaries", "pipelines", (_PIPELINE,)),
     "ListMlflowTrackingServers": _EmptyList("TrackingServerSummaries", "MLflow tracking servers"),

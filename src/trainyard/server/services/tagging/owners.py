@@ -133,7 +133,7 @@ def _load_instance_profile(call: Call, arn: str) -> TagOwner:
     return _RecordedTags(call, key.account, arn)
 
 
-def _load_job(call: Call, arn: str) -> TagOwner:
+def _load_sagemaker_resource(call: Call, arn: str) -> TagOwner:
     found = load_tagged_resource(call, arn)
     return _RecordedTags(call, found.account, found.arn)
 
@@ -146,7 +146,7 @@ _LOADERS: Mapping[tuple[str, str], Callable[[Call, str], TagOwner]] = {
     ("s3", "bucket"): _load_bucket,
     ("logs", "log-group"): _load_log_group,
     ("ecr", "repository"): _load_repository,
-    **{("sagemaker", arn_type): _load_job for arn_type in SAGEMAKER_TYPES},
+    **{("sagemaker", arn_type): _load_sagemaker_resource for arn_type in SAGEMAKER_TYPES},
     ("iam", "role"): _load_role,
     ("iam", "policy"): _load_policy,
     ("iam", "instance-profile"): _load_instance_profile,

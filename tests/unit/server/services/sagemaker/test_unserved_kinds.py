@@ -14,10 +14,7 @@ NOT_FOUND: list[tuple[str, dict[str, Any], str, str]] = [
     ("DescribeTransformJob", {"TransformJobName": "x"}, "ValidationException", "requested job with name: x"),
     ("DescribeModel", {"ModelName": "x"}, "ValidationException", 'Could not find model "{arn}:model/x".'),
     ("DescribeEndpoint", {"EndpointName": "x"}, "ValidationException", 'Could not find endpoint "{arn}:endpoint/x".'),
-    ("DescribeExperiment", {"ExperimentName": "x"}, "ResourceNotFound", "Experiment '{arn}:experiment/x' does not"),
     ("DescribePipeline", {"PipelineName": "x"}, "ResourceNotFound", "Pipeline '{arn}:pipeline/x' does not exist."),
-    ("ListTrials", {"ExperimentName": "x"}, "ResourceNotFound", "Experiment '{arn}:experiment/x' does not exist."),
-    ("ListTrialComponents", {"TrialName": "x"}, "ResourceNotFound", "Trial '{arn}:experiment-trial/x' does not"),
 ]
 
 

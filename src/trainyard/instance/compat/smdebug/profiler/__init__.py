@@ -2,7 +2,7 @@
 
 from importlib.util import find_spec
 
-if find_spec("trainyard._sdk") is None:
+if find_spec("trainyard._sdk.profiling") is None:
     raise ImportError(
         "smdebug.profiler is not available in jobs; read the profile of a job in a notebook, with "
         "`pip install 'trainyard[plots,pandas]'`.",

@@ -1,4 +1,4 @@
-"""Search: filter and sort jobs of every kind by any of their properties, and suggestions for their names."""
+"""Search: filter and sort jobs, experiments and components by any property, and suggestions for properties."""
 
 from trainyard.server.services.contract import Operations
 from trainyard.server.services.sagemaker.search import operation, suggestions

@@ -1,5 +1,6 @@
 """The conditions of a Search: parse search expressions and evaluate them on a resource."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -14,13 +15,40 @@ Candidate = Mapping[str, Any]
 Condition = Callable[[Candidate], bool]
 
 # Properties whose values are text but compare as numbers.
-_NUMERIC = ("HyperParameters.", "Metrics.")
+_NUMERIC = ("HyperParameters.", "Metrics.", "Parameters.")
 _ORDERINGS: Mapping[str, Callable[[Any, Any], bool]] = {
     "GreaterThan": lambda value, wanted: bool(value > wanted),
     "GreaterThanOrEqualTo": lambda value, wanted: bool(value >= wanted),
     "LessThan": lambda value, wanted: bool(value < wanted),
     "LessThanOrEqualTo": lambda value, wanted: bool(value <= wanted),
 }
+
+
+class NamedMembers(Mapping[str, Any]):
+    """Members that users named, by name; `name.member` is a member of one. The names may contain dots.
+
+    A value that is no mapping, such as a parameter, is its own only member, under each of the names in `of_plain`.
+    """
+
+    def __init__(self, members: Mapping[str, Any], of_plain: frozenset[str] = frozenset()) -> None:
+        self._members, self._of_plain = members, of_plain
+
+    def __getitem__(self, path: str) -> Any:
+        name, _, member = path.rpartition(".")
+        if member in self._of_plain and name in self._members:
+            return self._members[name]
+        if path in self._members:
+            return self._members[path]
+        found = self._members[name]
+        if isinstance(found, Mapping):
+            return found[member]
+        raise KeyError(path)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
 
 
 def condition_of(expression: Shape | None, properties: frozenset[str]) -> Condition:
@@ -173,6 +201,7 @@ def _converted_to(value: Any, wanted: str) -> Any:
 
 def _number(value: Any) -> float | None:
     try:
-        return float(value)
+        number = float(value)
     except (TypeError, ValueError):
         return None
+    return None if math.isnan(number) else number

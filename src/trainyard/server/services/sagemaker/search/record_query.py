@@ -9,10 +9,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from trainyard.foundation.jobs.status import PRIMARY, SecondaryStatus
-from trainyard.server.records.contract import Query, TagFilter
+from trainyard.server.experiments.storage import finite_number, indexed_text
+from trainyard.server.records.contract import Query, TagFilter, ValueFilter
 from trainyard.server.services.contract import Shape
 from trainyard.server.services.sagemaker.search.conditions import operator_of, parse_time, words_of
-from trainyard.server.services.sagemaker.search.resource_types import SearchableType
+from trainyard.server.services.sagemaker.search.resource_types import IndexedProperty, SearchableType
 
 _TAG = "Tags."
 # The bounds of a query are exclusive.
@@ -38,6 +39,9 @@ def _required_filters(expression: Shape) -> Iterator[Shape]:
 
 def _with_filter(query: Query, shape: Shape, searchable: SearchableType) -> Query:
     operator, value = operator_of(shape), shape.get("Value", "")
+    indexed = searchable.indexed_property(shape["Name"])
+    if indexed is not None and (wanted := _value_filter(indexed, operator, value)) is not None:
+        return replace(query, values=(*query.values, wanted))
     match shape["Name"], operator:
         case searchable.name, "Equals":
             return replace(query, name=_stored_name(value, searchable))
@@ -66,6 +70,27 @@ def _with_filter(query: Query, shape: Shape, searchable: SearchableType) -> Quer
         case str(name), _ if name.startswith(_TAG) and operator not in _MATCHING_ABSENT:
             return replace(query, tags=(*query.tags, _tag(name.removeprefix(_TAG), operator, value)))
     return query
+
+
+def _value_filter(indexed: IndexedProperty, operator: str, value: str) -> ValueFilter | None:
+    """Return a filter that everything passes which matches; None if everything might match."""
+    if operator == "NotEquals":
+        return None
+    if operator == "NotExists":
+        return ValueFilter(indexed.value, is_absent=True) if indexed.is_exact else None
+    if not indexed.is_exact or operator in ("Exists", "Contains"):
+        return ValueFilter(indexed.value)
+    words = words_of(value) if operator == "In" else [value]
+    numbers = [number for number in map(finite_number, words) if number is not None and indexed.has_numbers]
+    if operator in ("Equals", "In"):
+        texts = tuple(indexed_text(word.lower() if indexed.is_lower_case else word) for word in words)
+        return ValueFilter(indexed.value, texts, min(numbers, default=None), max(numbers, default=None))
+    if not numbers:
+        return ValueFilter(indexed.value)
+    is_lower_bound = operator.startswith("Greater")
+    return ValueFilter(
+        indexed.value, low=numbers[0] if is_lower_bound else None, high=None if is_lower_bound else numbers[0]
+    )
 
 
 def _stored_name(name: str, searchable: SearchableType) -> str:

@@ -11,6 +11,7 @@ from trainyard.foundation.errors import AlreadyExists, InvalidRequest, NotFound
 from trainyard.foundation.jobs.training.job import TrainingJob
 from trainyard.foundation.jobs.training.plan import InstanceGroupPlan, MetricDefinition, ProfilerPlan, TrainingPlan
 from trainyard.foundation.jobs.training.transitions import first_transition
+from trainyard.server.experiments.job_components import update_component
 from trainyard.server.jobs.profile_evaluations import evaluations_of
 from trainyard.server.jobs.quotas import Quotas
 from trainyard.server.jobs.training import (
@@ -43,6 +44,7 @@ from trainyard.server.services.sagemaker.training.engine_assignment import (
     runs_images,
     select_job_engine,
 )
+from trainyard.server.services.sagemaker.training.experiment import require_experiment
 from trainyard.server.services.sagemaker.training.inputs import (
     channels_of,
     require_bucket,
@@ -115,6 +117,9 @@ def build_training_job(owner: JobOwner, shape: Shape) -> TrainingJob:
     require_image(compute, plan.image, account=owner.account)
     require_encryption(shape, plan, engine=compute.engines[plan.engine])
     _require_locations(owner, plan)
+    require_experiment(
+        owner.yard.records, shape.get("ExperimentConfig", {}), account=owner.account, region=owner.region
+    )
     if plan.debugger:
         require_debugger_locations(plan.debugger, shape, owner.yard.objects, account=owner.account)
     require_profiler_locations(shape, owner.yard.objects, account=owner.account)
@@ -143,6 +148,9 @@ def submit_training_job(owner: JobOwner, job: TrainingJob, shape: Shape) -> Reso
     group = ResourceKey(owner.account, GROUP, LOG_GROUP)
     ensure_group(owner.yard.records, group, region=owner.region, now=owner.now)
     created = _store_job(owner, job, draft=draft_of(job, request, tags=_tags(shape)))
+    if "ExperimentConfig" in shape:
+        # Scripts look for the component of their job when they start. Those of other jobs follow a moment later.
+        update_component(owner.yard.records, created, now=owner.now)
     owner.yard.compute.wake(created.id)
     return created
 

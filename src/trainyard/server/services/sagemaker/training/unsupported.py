@@ -110,7 +110,6 @@ NOT_ENFORCED: Sequence[tuple[str, Predicate, str]] = (
         _is_chosen_size,
         "VolumeSizeInGB is not enforced: the job uses the disk of its machine.",
     ),
-    ("ExperimentConfig", _is_given, "ExperimentConfig has no effect: experiments are not tracked yet."),
     (
         "InfraCheckConfig.EnableInfraCheck",
         bool,

@@ -166,7 +166,7 @@ def test_the_latest_change_comes_first_when_no_order_is_asked_for(filled: As) ->
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"Resource": "Experiment"}, "does not search for Experiment"),
+        ({"Resource": "Pipeline"}, "does not search for Pipeline"),
         ({"SearchExpression": {}}, "at least one filter"),
         (
             {"SearchExpression": {"Filters": [where("Colour", "Equals", "red")]}},
@@ -199,7 +199,7 @@ def test_a_long_search_ends_early_with_a_token(filled: As, monkeypatch: pytest.M
 def test_an_order_without_an_index_is_refused_for_too_many_jobs(filled: As, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_SORTED", 4)
     monkeypatch.setattr(module, "_BATCH", 2)
-    with pytest.raises(Fault, match="More than 4 jobs are too many to sort by this property; filter"):
+    with pytest.raises(Fault, match="More than 4 results are too many to sort by this property; filter"):
         names(filled, SortBy="Metrics.loss")
     assert names(filled, where("Tags.team", "Equals", "b"), SortBy="Metrics.loss") == ["b-3", "b-2", "b-1"]
 

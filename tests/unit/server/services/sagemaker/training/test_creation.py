@@ -383,14 +383,13 @@ def test_members_that_clients_send_by_default_are_accepted_returned_and_noted(an
         "VpcConfig": {"SecurityGroupIds": ["sg-1"], "Subnets": ["subnet-1"]},
         "DebugHookConfig": {"S3OutputPath": "s3://data/debug"},
         "ProfilerConfig": {"S3OutputPath": "s3://data/profile", "ProfilingIntervalInMilliseconds": 1000},
-        "ExperimentConfig": {"ExperimentName": "e"},
         "InfraCheckConfig": {"EnableInfraCheck": True},
     }
     create(anna, **sent, SessionChainingConfig={"EnableSessionTagChaining": True})
     told = describe(anna)
     assert {member: told[member] for member in sent} == sent
     notes = " ".join(job_of(anna.yard.records.load(ResourceKey(anna.account, KIND, "mnist"))).notes)
-    for word in ("VpcConfig", "ExperimentConfig", "InfraCheck", "SessionChaining"):
+    for word in ("VpcConfig", "InfraCheck", "SessionChaining"):
         assert word in notes
 
 
