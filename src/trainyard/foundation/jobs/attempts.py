@@ -85,6 +85,7 @@ class InstanceState:
     outcome: OutcomeKind | None = None
     reason: str = ""
     ended_at: datetime | None = None
+    message: str = ""  # that the program left, if jobs of its kind can
 
     @property
     def has_ended(self) -> bool:

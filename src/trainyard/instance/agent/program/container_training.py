@@ -37,6 +37,7 @@ from trainyard.link.ledger import Ledger, LedgerKind
 
 # The image keeps its own files in /opt/ml, such as a program in /opt/ml/code; only these folders are mounted over them.
 _MOUNTED_FOLDERS = ("input", "model", "output", "checkpoints")
+_PROCESSING_FOLDERS = ("config", "processing", "output")
 # The exit codes of both tools when the image has no such program, or it cannot be executed.
 _CANNOT_EXECUTE = (126, 127)
 # For images that set no PATH.
@@ -83,7 +84,9 @@ class ContainerTraining(InstanceTraining):
         self._ledger.add(LedgerKind.CONTAINER, tool=container.tool, instance=str(self._folder.root))
         begun_us = now_us()
         try:
-            if len(words) > len(container.arguments) or self._has_program(words[0], image):
+            # Without any words, the image itself says what to run.
+            has_entrypoint = len(words) > len(container.arguments) or not words
+            if has_entrypoint or self._has_program(words[0], image):
                 end = self._run(self._request(container.entrypoint, container.arguments))
             else:
                 end = self._run(self._script_request())
@@ -206,7 +209,7 @@ class ContainerTraining(InstanceTraining):
 
     def _mounts(self) -> Iterator[ContainerMount]:
         ml = self._folder.ml
-        yield from (ContainerMount(ml / name, f"{ML}/{name}") for name in _MOUNTED_FOLDERS)
+        yield from (ContainerMount(ml / name, f"{ML}/{name}") for name in self._mounted_folders)
         for path in self._synced_paths():
             with ConfinedFolder.open(ml) as folder:
                 folder.make_folder(path).close()
@@ -260,7 +263,11 @@ class ContainerTraining(InstanceTraining):
         synced += [spec.debugger.tensors] if spec.debugger is not None else []
         synced += [spec.profiler.output] if spec.profiler is not None else []
         inside = [each.path.removeprefix(f"{ML}/") for each in synced if each.path.startswith(f"{ML}/")]
-        return [path for path in inside if path.partition("/")[0] not in _MOUNTED_FOLDERS]
+        return [path for path in inside if path.partition("/")[0] not in self._mounted_folders]
+
+    @property
+    def _mounted_folders(self) -> Sequence[str]:
+        return _MOUNTED_FOLDERS if self._spec.processing is None else _PROCESSING_FOLDERS
 
 
 @dataclass(frozen=True, slots=True)

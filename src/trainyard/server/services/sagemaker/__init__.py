@@ -2,7 +2,7 @@
 
 from trainyard.foundation.errors import Conflict, InvalidRequest, LimitExceeded, NotFound, Unavailable
 from trainyard.server.services.contract import Operations
-from trainyard.server.services.sagemaker import search, tags, training, tuning, unserved_kinds
+from trainyard.server.services.sagemaker import processing, search, tags, training, tuning, unserved_kinds
 from trainyard.wire.fault import FaultRow, FaultTable
 
 __all__ = ["FAULTS", "OPERATIONS"]
@@ -10,6 +10,7 @@ __all__ = ["FAULTS", "OPERATIONS"]
 OPERATIONS: Operations = {
     **training.OPERATIONS,
     **tuning.OPERATIONS,
+    **processing.OPERATIONS,
     **search.OPERATIONS,
     **tags.OPERATIONS,
     **unserved_kinds.OPERATIONS,
@@ -24,5 +25,8 @@ FAULTS = FaultTable(
         LimitExceeded: FaultRow("ResourceLimitExceeded"),
         Unavailable: FaultRow("ServiceUnavailable", 503),
     },
-    not_found={"tuning-job": FaultRow("ResourceNotFound")},
+    not_found={
+        "tuning-job": FaultRow("ResourceNotFound"),
+        "processing-job": FaultRow("ValidationException", words="Could not find requested job with name: {name}"),
+    },
 )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from trainyard.foundation.errors import InvalidRequest, NotFound
-from trainyard.server.jobs import training, tuning
+from trainyard.server.jobs import processing, training, tuning
 from trainyard.server.records.contract import Resource, ResourceKey
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.server.services.tag_rules import require_tags
@@ -50,7 +50,7 @@ def load_tagged_resource(call: Call, arn: str) -> TaggedResource:
     named = _ARN.fullmatch(arn)
     kind = _ARN_TYPES.get(named["type"]) if named else None
     if named is None or kind is None:
-        raise InvalidRequest(f'"{arn}" is not the ARN of a training job or hyperparameter tuning job.')
+        raise InvalidRequest(f'"{arn}" is not the ARN of a training job, processing job or hyperparameter tuning job.')
     key = kind.key(named["account"], named["name"])
     if call.caller.scope not in (None, key.account):
         raise NotFound(key.kind, key.name)
@@ -70,6 +70,10 @@ _ARN_TYPES: Mapping[str, _ArnType] = {
     "training-job": _ArnType(
         lambda account, name: ResourceKey(account, training.KIND, name),
         lambda resource: training.job_of(resource).arn,
+    ),
+    "processing-job": _ArnType(
+        lambda account, name: ResourceKey(account, processing.KIND, name),
+        lambda resource: processing.job_of(resource).arn,
     ),
     "hyper-parameter-tuning-job": _ArnType(tuning.tuning_key, lambda resource: tuning.job_of(resource).arn),
 }

@@ -35,9 +35,6 @@ _TRIAL = _Lookup("TrialName", _NOT_FOUND, "Trial '{arn}' does not exist.", "expe
 _PIPELINE = _Lookup("PipelineName", _NOT_FOUND, "Pipeline '{arn}' does not exist.", "pipeline")
 
 _LOOKUPS: Mapping[str, _Lookup] = {
-    "DescribeProcessingJob": _Lookup(
-        "ProcessingJobName", _INVALID, "Could not find requested job with name: {name}", "processing-job"
-    ),
     "DescribeTransformJob": _Lookup(
         "TransformJobName", _INVALID, "Could not find requested job with name: {name}", "transform-job"
     ),
@@ -76,7 +73,6 @@ class _EmptyList:
 
 
 _EMPTY_LISTS: Mapping[str, _EmptyList] = {
-    "ListProcessingJobs": _EmptyList("ProcessingJobSummaries", "processing jobs"),
     "ListTransformJobs": _EmptyList("TransformJobSummaries", "transform jobs"),
     "ListAutoMLJobs": _EmptyList("AutoMLJobSummaries", "AutoML jobs"),
     "ListModels": _EmptyList("Models", "models"),

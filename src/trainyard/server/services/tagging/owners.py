@@ -147,6 +147,7 @@ _LOADERS: Mapping[tuple[str, str], Callable[[Call, str], TagOwner]] = {
     ("logs", "log-group"): _load_log_group,
     ("ecr", "repository"): _load_repository,
     ("sagemaker", "training-job"): _load_job,
+    ("sagemaker", "processing-job"): _load_job,
     ("sagemaker", "hyper-parameter-tuning-job"): _load_job,
     ("iam", "role"): _load_role,
     ("iam", "policy"): _load_policy,

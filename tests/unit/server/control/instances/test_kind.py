@@ -16,10 +16,10 @@ from trainyard.foundation.jobs.status import Status
 from trainyard.link.contract import FrameKind, InstanceSpec
 from trainyard.link.doorbell import Doorbell, ring
 from trainyard.server.control.controller import Controller, WakeSignal
+from trainyard.server.control.instances import kind, work
+from trainyard.server.control.instances.kind import InstanceJobKind
 from trainyard.server.control.scheduling.contract import Allocations, Placement
 from trainyard.server.control.scheduling.scheduler import Scheduler
-from trainyard.server.control.training import kind, work
-from trainyard.server.control.training.kind import TrainingJobKind
 from trainyard.server.jobs.training import job_of
 from trainyard.server.records.contract import Query
 from trainyard.testing.engines import SimulatedEngine, complete
@@ -32,7 +32,7 @@ def play(bench: Bench, scene: Scene, *, doorbell: Doorbell | None = None) -> Non
 
     async def run() -> None:
         signal = WakeSignal()
-        controller = Controller(TrainingJobKind(with_changes(bench.work, clock=utc_now), doorbell), signal)
+        controller = Controller(InstanceJobKind([with_changes(bench.work, clock=utc_now)], doorbell), signal)
         running = asyncio.create_task(controller.run())
         try:
             await asyncio.wait_for(scene(signal), 60)
