@@ -15,7 +15,9 @@ if TYPE_CHECKING:
         inputs,
         instance_group,
         local,
+        network,
         parameter,
+        processing,
         profiler,
         pytorch,
         remote_function,
@@ -53,7 +55,9 @@ __all__ = [
     "inputs",
     "instance_group",
     "local",
+    "network",
     "parameter",
+    "processing",
     "profiler",
     "pytorch",
     "remote_function",
@@ -78,7 +82,9 @@ _MODULES = frozenset(
         "inputs",
         "instance_group",
         "local",
+        "network",
         "parameter",
+        "processing",
         "profiler",
         "pytorch",
         "remote_function",
@@ -114,5 +120,5 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module 'trainyard' has no attribute '{name}'")
 
 
-# `import trainyard.processing` never reaches `__getattr__`.
+# `import trainyard.automl` never reaches `__getattr__`.
 install_finder()

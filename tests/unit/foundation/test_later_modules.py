@@ -10,7 +10,7 @@ from trainyard.estimator import Estimator
 from trainyard.foundation.later_modules import FRAMEWORK_MODULES, INSTEAD
 
 
-@pytest.mark.parametrize("name", ["processing", "model", "predictor", "experiments", "workflow", "feature_store"])
+@pytest.mark.parametrize("name", ["automl", "model", "predictor", "experiments", "workflow", "feature_store"])
 def test_importing_one_says_what_to_use_instead(name: str) -> None:
     sentence = (
         rf"Trainyard {trainyard.__version__} has nothing that corresponds to sagemaker\.{name}\. Until it does, \w+"
@@ -35,8 +35,8 @@ def test_a_module_below_one_is_refused_in_the_same_way() -> None:
         "from trainyard import KMeans",
         "from trainyard.huggingface import HuggingFaceModel",
         "from trainyard.pytorch import PyTorchPredictor",
-        "from trainyard.sklearn.processing import SKLearnProcessor",
-        "from trainyard.sklearn import SKLearnProcessor",
+        "from trainyard.xgboost.processing import XGBoostProcessor",
+        "from trainyard.huggingface import HuggingFaceProcessor",
         "from trainyard.xgboost.model import XGBoostModel",
         "import trainyard.tensorflow.serving",
     ],
@@ -51,6 +51,12 @@ def test_the_estimator_of_a_framework_is_also_where_sagemaker_has_it(framework: 
     module = importlib.import_module(f"trainyard.{framework}")
     below = importlib.import_module(f"trainyard.{framework}.estimator")
     assert [getattr(below, name) for name in below.__all__] == [getattr(module, name) for name in module.__all__]
+
+
+def test_the_processor_of_a_framework_is_also_where_sagemaker_has_it() -> None:
+    for framework, name in (("sklearn", "SKLearnProcessor"), ("pytorch", "PyTorchProcessor")):
+        below = importlib.import_module(f"trainyard.{framework}.processing")
+        assert getattr(below, name) is getattr(importlib.import_module(f"trainyard.{framework}"), name)
 
 
 def test_a_name_that_sagemaker_does_not_have_either_is_pythons_own_error() -> None:
