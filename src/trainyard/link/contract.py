@@ -329,7 +329,7 @@ class InstanceSpec:
 class FrameKind(StrEnum):
     """What an agent reports. The comments list the members of each payload."""
 
-    PHASE = "phase"  # name: queue|sandbox|environment|download|import|train|upload…, started_us, ended_us
+    PHASE = "phase"  # name: queue|sandbox|environment|download|import|train|process|upload…, started_us, ended_us
     STATUS = "status"  # status: Downloading|Training|Processing|Uploading, message
     DOWNLOAD = "download"  # done_bytes, total_bytes: how much of its data an instance has, during long downloads
     NOTE = "note"  # text: what a user should know: what is not enforced, what was substituted

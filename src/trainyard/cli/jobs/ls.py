@@ -1,5 +1,7 @@
-"""`trainyard ls`: list training jobs."""
+"""`trainyard ls`: list training and processing jobs."""
 
+import heapq
+import itertools
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +11,7 @@ import click
 
 from trainyard._sdk.connection import Api
 from trainyard._sdk.training.console import duration_text
+from trainyard.cli.jobs.kinds import KINDS, PROCESSING, Job, JobKind, kind_of, name_of, status_of
 from trainyard.cli.jobs.lookup import open_api, to_json
 from trainyard.cli.terminal.console import (
     CommandWithExamples,
@@ -20,7 +23,7 @@ from trainyard.cli.terminal.json_output import JsonFields, print_json
 from trainyard.cli.terminal.tables import Column, Row, print_table
 from trainyard.cli.terminal.word_choice import WordChoice
 
-_COLUMNS = ("job", "status", "created", Column("duration", "right"))
+_COLUMNS = ("job", "kind", "status", "created", Column("duration", "right"))
 _STATUSES = ("InProgress", "Completed", "Failed", "Stopping", "Stopped")
 
 
@@ -45,7 +48,7 @@ _STATUSES = ("InProgress", "Completed", "Failed", "Stopping", "Stopped")
 @yard_option
 @json_option
 def ls(status: str | None, name: str | None, limit: int, folder: Path | None, as_json: JsonFields | None) -> None:
-    """List training jobs, newest first."""
+    """List training and processing jobs, newest first."""
     filters = {"StatusEquals": status} if status else {}
     filters |= {"NameContains": name} if name else {}
     with open_api(folder) as api:
@@ -54,23 +57,37 @@ def ls(status: str | None, name: str | None, limit: int, folder: Path | None, as
         print_json({"Jobs": [_values(job) for job in jobs]}, as_json, items="Jobs")
         return
     if not jobs:
-        say("No training job matches." if filters else "There are no training jobs; `trainyard run SCRIPT` starts one.")
+        say("No job matches." if filters else "There are no jobs; `trainyard run SCRIPT` starts one.")
         return
     print_table(_COLUMNS, [_row(job, now=datetime.now(UTC)) for job in jobs])
 
 
-def _latest(api: Api, limit: int, filters: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _latest(api: Api, limit: int, filters: Mapping[str, Any]) -> Iterator[Job]:
+    streams = [_of_kind(api, kind, limit, filters) for kind in KINDS]
+    merged = heapq.merge(*streams, key=lambda job: job["CreationTime"], reverse=True)
+    return itertools.islice(merged, limit)
+
+
+def _of_kind(api: Api, kind: JobKind, limit: int, filters: Mapping[str, Any]) -> Iterator[Job]:
     request: dict[str, Any] = {"SortBy": "CreationTime", "SortOrder": "Descending", **filters}
     while limit:
-        page = api.call("sagemaker", "ListTrainingJobs", MaxResults=min(limit, 100), **request)
-        yield from page["TrainingJobSummaries"]
-        limit -= len(page["TrainingJobSummaries"])
+        page = api.call("sagemaker", f"List{kind.shape}s", MaxResults=min(limit, 100), **request)
+        yield from page[kind.summaries_member]
+        limit -= len(page[kind.summaries_member])
         if not page.get("NextToken"):
             return
         request["NextToken"] = page["NextToken"]
 
 
-def _values(job: Mapping[str, Any]) -> dict[str, Any]:
+def _values(job: Job) -> dict[str, Any]:
+    if kind_of(job) is PROCESSING:
+        return {
+            "ProcessingJobName": job["ProcessingJobName"],
+            "ProcessingJobArn": job["ProcessingJobArn"],
+            "ProcessingJobStatus": job["ProcessingJobStatus"],
+            "CreationTime": to_json(job["CreationTime"]),
+            "ProcessingEndTime": to_json(job.get("ProcessingEndTime")),
+        }
     return {
         "TrainingJobName": job["TrainingJobName"],
         "TrainingJobArn": job["TrainingJobArn"],
@@ -81,8 +98,9 @@ def _values(job: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _row(job: Mapping[str, Any], *, now: datetime) -> Row:
+def _row(job: Job, *, now: datetime) -> Row:
     created: datetime = job["CreationTime"]
-    seconds = max(((job.get("TrainingEndTime") or now) - created).total_seconds(), 0.0)
+    ended = job.get("TrainingEndTime") or job.get("ProcessingEndTime") or now
+    seconds = max((ended - created).total_seconds(), 0.0)
     created_text = f"{created.astimezone():%Y-%m-%d %H:%M:%S}"
-    return job["TrainingJobName"], job["TrainingJobStatus"], created_text, duration_text(seconds)
+    return name_of(job), kind_of(job).word, status_of(job), created_text, duration_text(seconds)
