@@ -70,9 +70,11 @@ def follow_job(
     what = f'{kind.capitalize()} job "{job_name}"'
     backoff = ReconnectBackoff(what, f"trainyard logs -f {job_name}", pause=pause, clock=clock)
     start: dict[str, Any] = {} if tail is None else {"Tail": tail}
+    # Yards of earlier versions know no other kind.
+    of_kind = {} if kind == TRAINING else {"Kind": kind}
     while True:
         try:
-            for message in _read_stream(api, TrainingJobName=job_name, Kind=kind, Logs=logs, **start):
+            for message in _read_stream(api, TrainingJobName=job_name, Logs=logs, **of_kind, **start):
                 backoff.reset()
                 start = {"Cursor": message["cursor"]}
                 event = _parse_event(message)
