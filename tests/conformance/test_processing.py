@@ -16,3 +16,9 @@ PROCESSORS = [
 def test_processors_split_fail_isolate_package_and_stop(package: str, environment: str, person: Person) -> None:
     person.trainyard("connect", "--yes")
     person.run("processing_with_processors", environment, person.bare_environment(), words=[package])
+
+
+@pytest.mark.slow
+def test_simple_sagemaker_processes_data_and_continues_from_its_output(person: Person) -> None:
+    person.trainyard("connect", "--yes")
+    person.run("processing_with_ssm", "ssm", person.bare_environment())
