@@ -141,7 +141,7 @@ def runs_a_folder_with_pytorch(kit: Kit) -> None:
     kit.file("source/beside.py", 'WORD = "beside"')
     kit.file("source/say.py", PACKAGED)
     estimator = kit.of("pytorch", "PyTorch")
-    processor = kit.of("processing", "FrameworkProcessor")(estimator, "2.6", py_version="py312", **kit.options)
+    processor = kit.of("processing", "FrameworkProcessor")(estimator, "1.13.1", py_version="py39", **kit.options)
     outputs = [kit.output("/opt/ml/processing/said", "said")]
     processor.run("say.py", str(kit.folder / "source"), outputs=outputs, arguments=["twice"], wait=False)
     processor.latest_job.wait(logs=False)

@@ -16,7 +16,12 @@ pathlib.Path(os.environ["SSM_OUTPUT"], "clean.txt").write_text(text.upper() + sy
 pathlib.Path(os.environ["SSM_STATE"], "step.txt").write_text("7")
 print("cleaned", flush=True)
 """
-COUNT = "wc -c /opt/ml/processing/input/data/cleaned/clean.txt > $SSM_OUTPUT/count.txt"
+# simple-sagemaker names one folder in SM_CHANNEL_CLEANED and asks for another.
+COUNT = """
+import os, pathlib
+[cleaned] = pathlib.Path("/opt/ml/processing").rglob("clean.txt")
+pathlib.Path(os.environ["SSM_OUTPUT"], "count.txt").write_text(str(len(cleaned.read_text())))
+"""
 
 
 def main() -> None:
@@ -35,11 +40,10 @@ def main() -> None:
         assert "cleaned" in files["logs0"], files
         again = ssm("process", *words, *outputs)
         assert "already" in again or "completed" in again.lower(), again
+        (folder / "count.py").write_text(COUNT)
         chained = ("--iit", "cleaned", "clean", "output", "-o", folder / "counted", "--download_output")
-        entrypoint = ("-e", "/bin/bash", "-c", COUNT)
-        ssm("process", "-p", project, "-t", "count", *chained, *entrypoint)
-        counted = next((folder / "counted").rglob("count.txt")).read_text()
-        assert counted.startswith("4 "), counted
+        ssm("process", "-p", project, "-t", "count", "--code", folder / "count.py", *chained)
+        assert next((folder / "counted").rglob("count.txt")).read_text() == "4"
 
 
 def ssm(*arguments: str | Path) -> str:

@@ -155,7 +155,7 @@ def _store_job(call: Call, job: ProcessingJob, shape: Shape) -> Resource:
     try:
         return records.create(draft_of(job, request, tags=_tags(shape)), now=call.now, event=event, limits=limits)
     except CounterFull as error:
-        raise quotas.limit_error(error) from error
+        raise quotas.limit_error(error, noun="processing job") from error
     except AlreadyExists as error:
         raise _name_in_use(call, job.name) from error
 
