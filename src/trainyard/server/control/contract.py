@@ -15,8 +15,8 @@ A kind consists of six parts. Each part has one place, with one folder or module
    job runs, its credentials are revoked, its quotas are free again, and its result is stored.
 
 `instances/` has parts 4 and 6 for every kind with instances. One `JobKind` there takes the steps with all of them,
-because they share the queues. `Controller` drives every `JobKind` the same way. Reminders and rule actions are kinds too,
-with only parts 3 and 6. `docs/contributing/adding-a-job-kind.md` walks through a whole kind.
+because they share the queues. `Controller` drives every `JobKind` the same way. Reminders and rule actions are kinds
+too, with only parts 3 and 6. `docs/contributing/adding-a-job-kind.md` walks through a whole kind.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
