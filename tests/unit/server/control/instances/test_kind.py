@@ -3,6 +3,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.unit.server.control.bench import Bench, with_changes
+from tests.unit.server.services.sagemaker.processing import requests
 from trainyard.engines.contract import InstanceRef
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.jobs.status import Status
@@ -61,6 +63,32 @@ def test_all_jobs_come_to_their_end_however_many_wait(bench: Bench) -> None:
         await until(lambda: statuses(bench) == [Status.COMPLETED] * 7)
 
     play(bench, scene)
+
+
+def test_jobs_of_all_kinds_share_the_slots_and_one_controller(bench: Bench) -> None:
+    """Each ended job makes room for one of the other kind, which starts at once."""
+    work = with_changes(bench.work, clock=utc_now)
+    processing = replace(bench.processing, clock=utc_now, scheduler=work.scheduler)
+    bench.engine.role = complete
+
+    def ended() -> int:
+        found = [bench.work.records.find(Query(each)).resources for each in ("training-job", "processing-job")]
+        return sum(resource.status == "Completed" for resources in found for resource in resources)
+
+    async def run() -> None:
+        signal = WakeSignal()
+        controller = Controller(InstanceJobKind([work, processing]), signal)
+        running = asyncio.create_task(controller.run())
+        for number in range(3):
+            signal.send((await asyncio.to_thread(bench.create, f"train-{number}")).id)
+            await asyncio.to_thread(requests.create, bench.anna.at(bench.watch()), f"clean-{number}")
+            signal.send("")
+        await asyncio.wait_for(until(lambda: ended() == 6), 60)
+        controller.close()
+        await running
+        assert work.scheduler.table.snapshot() == {}
+
+    asyncio.run(run())
 
 
 def test_no_more_run_at_once_than_there_are_slots(bench: Bench) -> None:

@@ -54,6 +54,7 @@ class World:
         *,
         open_store: Callable[[], FilesystemObjects] | None = None,
         may_write: Callable[[], bool] = lambda: True,
+        keeps_removed: bool = False,
     ) -> FolderSync:
         """Return a sync that has restored what exists."""
         made = FolderSync(
@@ -64,6 +65,7 @@ class World:
             open_store=open_store or (lambda: FilesystemObjects(self.root / "objects")),
             note=self.notes.append,
             may_write=may_write,
+            keeps_removed=keeps_removed,
         )
         self._opened.append(made)
         with self.store() as store:
@@ -146,6 +148,15 @@ def test_links_are_reported_once_and_not_stored(world: World) -> None:
     assert world.objects() == {"file": b"x"}
     (note,) = world.notes
     assert "Links, pipes, sockets and devices in /opt/ml/checkpoints are not stored, such as link." in note
+
+
+def test_what_a_program_removes_stays_stored_if_that_is_wanted(world: World) -> None:
+    world.put("removed", b"old")
+    sync, folder = world.sync(keeps_removed=True), world.folder()
+    (folder / "removed").unlink()
+    (folder / "new").write_bytes(b"new")
+    sync.finish(lambda: None)
+    assert world.objects() == {"removed": b"old", "new": b"new"}
 
 
 def test_each_of_several_instances_deletes_only_what_it_wrote(world: World) -> None:
