@@ -173,7 +173,6 @@ def test_a_stopped_processing_job_has_stored_its_continuous_output_and_what_it_w
     assert anna.lines("wait") == {}
 
 
-@pytest.mark.flow
 def test_a_processing_job_ends_at_its_time_limit(anna: Processes) -> None:
     outputs = [output("s3://data/late/state", f"{ROOT}/state")]
     anna.create("late", WAIT, outputs=outputs, StoppingCondition={"MaxRuntimeInSeconds": 1})
