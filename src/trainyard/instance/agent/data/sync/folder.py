@@ -194,6 +194,8 @@ class FolderSync:
             folder = ConfinedFolder.open(self._path.root, self._path.path)
         except OSError:
             # Removed or replaced by something else, perhaps only for a moment.
+            if self._is_over.is_set():
+                self._note(f"{self._seen_as} is not a folder any more, so nothing more of it is stored.")
             return FolderScan(is_complete=False)
         with folder:
             room = _KEY_BYTES - len(self._location.key.encode())

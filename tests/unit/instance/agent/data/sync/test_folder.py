@@ -159,6 +159,15 @@ def test_what_a_program_removes_stays_stored_if_that_is_wanted(world: World) -> 
     assert world.objects() == {"removed": b"old", "new": b"new"}
 
 
+def test_a_folder_that_a_program_has_replaced_by_a_link_is_not_followed_and_a_note_says_so(world: World) -> None:
+    sync, folder = world.sync(), world.folder()
+    folder.rmdir()
+    folder.symlink_to("/etc")
+    sync.finish(lambda: None)
+    assert world.objects() == {}
+    assert world.notes == ["/opt/ml/checkpoints is not a folder any more, so nothing more of it is stored."]
+
+
 def test_each_of_several_instances_deletes_only_what_it_wrote(world: World) -> None:
     first, second = (UploadIdentity("job", name, is_alone=False) for name in ("algo-1", "algo-2"))
     for writer in (first, second):
