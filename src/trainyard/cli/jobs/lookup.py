@@ -205,8 +205,9 @@ def _match_prefix(api: Api, prefix: str, kinds: Sequence[JobKind]) -> tuple[JobK
         )
     names = [name for _, name in found]
     shown = ", ".join(names[:_MAX_SHOWN]) + (" …" if len(names) > _MAX_SHOWN else "")
-    nouns = kinds[0].noun if len(kinds) == 1 else "job"
-    raise Failure(f'Several {nouns}s have names that start with "{prefix}".', why=shown, code=ExitCode.USAGE)
+    nouns = {kind.noun for kind, _ in found}
+    noun = nouns.pop() if len(nouns) == 1 else "job"
+    raise Failure(f'Several {noun}s have names that start with "{prefix}".', why=shown, code=ExitCode.USAGE)
 
 
 def similar_name(given: str, names: Sequence[str], *, base_of: Callable[[str], str]) -> str:
