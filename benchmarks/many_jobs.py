@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 from trainyard.foundation.home import Home
 from trainyard.foundation.jobs.status import SecondaryStatus
 from trainyard.foundation.jobs.training.job import TrainingJob
-from trainyard.server.jobs.training import KIND, draft_of, job_of, request_of, training_job_arn
+from trainyard.server.jobs.instance_jobs import request_of
+from trainyard.server.jobs.training import KIND, draft_of, job_of, training_job_arn
 from trainyard.server.records.contract import Query, SortBy
 from trainyard.server.records.sql import open_records
 

@@ -24,7 +24,7 @@ from benchmarks.scale.workload import Planned, nodes, outages, workload
 from trainyard.engines.catalog import Catalog, InstanceType
 from trainyard.engines.contract import Node
 from trainyard.foundation.jobs.training.job import TrainingJob
-from trainyard.server.control.training.demand import PREEMPTED
+from trainyard.server.control.instances.demand import PREEMPTED
 
 # Per placed job.
 GOAL_MS = 10.0

@@ -19,16 +19,18 @@ from trainyard.foundation.jobs.training.job import TrainingJob
 from trainyard.link.contract import InstanceSpec, ObjectsSpec
 from trainyard.link.doorbell import Doorbell, ring
 from trainyard.server.control.controller import Controller, WakeSignal
+from trainyard.server.control.instances import kind as kind_module
+from trainyard.server.control.instances import work as training_module
+from trainyard.server.control.instances.demand import SchedulableInstanceJobs
+from trainyard.server.control.instances.kind import InstanceJobKind
+from trainyard.server.control.instances.views import JobViews
+from trainyard.server.control.instances.yard_context import YardContext
 from trainyard.server.control.scheduling.scheduler import Scheduler
-from trainyard.server.control.training import kind as kind_module
 from trainyard.server.control.training import limits as waiting_module
-from trainyard.server.control.training import work as training_module
-from trainyard.server.control.training.demand import SchedulableTrainingJobs
-from trainyard.server.control.training.kind import TrainingJobKind
 from trainyard.server.control.training.limits import WaitingLimitKind
-from trainyard.server.control.training.specs import SpecMaker, YardContext
-from trainyard.server.control.training.views import JobViews
+from trainyard.server.control.training.specs import SpecMaker
 from trainyard.server.control.training.work import TrainingWork
+from trainyard.server.jobs import training
 from trainyard.server.jobs.training import KIND, job_of
 from trainyard.server.records.contract import Query
 from trainyard.server.services.contract import Call, Yard
@@ -148,7 +150,7 @@ class _World:
 
     async def live(self, planned: Sequence[Planned], outages: Sequence[Outage]) -> None:
         doorbell = Doorbell(self.doorbell)
-        training = Controller(TrainingJobKind(cast(TrainingWork, self.work), doorbell), self.wake_signal)
+        training = Controller(InstanceJobKind([cast(TrainingWork, self.work)], doorbell), self.wake_signal)
         limits = Controller(WaitingLimitKind(self.yard.records, self.clock, worker="bench"))
         running = [asyncio.create_task(training.run()), asyncio.create_task(limits.run())]
         endless = [
@@ -292,7 +294,7 @@ def _yard(
 
 def _training_work(yard: Yard, engine: SimulatedCluster, clock: SimulatedTime) -> TrainingWork:
     jobs, engines = yard.compute.jobs, EngineSet([engine])
-    schedulable = SchedulableTrainingJobs(yard.records, yard.compute.catalog, clock, site="")
+    schedulable = SchedulableInstanceJobs(training, yard.records, yard.compute.catalog, clock, site="")
     context = YardContext(
         "http://127.0.0.1:4780",
         ObjectsSpec(str(jobs.parent / "objects")),
@@ -308,7 +310,14 @@ def _training_work(yard: Yard, engine: SimulatedCluster, clock: SimulatedTime) -
         catalog=yard.compute.catalog,
         scheduler=Scheduler(yard.records, engines, {KIND: schedulable}, clock),
         specs=SpecMaker(yard.objects, yard.compute.images, yard.compute.file_systems, context),
-        views=JobViews(yard.records, jobs=jobs, logs=yard.logs, metrics=yard.metrics),
+        views=JobViews(
+            yard.records,
+            jobs=jobs,
+            logs=yard.logs,
+            metrics=yard.metrics,
+            log_group=training.LOG_GROUP,
+            dimension=training.METRIC_DIMENSION,
+        ),
         clock=clock,
         worker="bench",
         site="",

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
         lineage,
         local,
         model,
+        network,
         parameter,
+        processing,
         profiler,
         pytorch,
         remote_function,
@@ -59,7 +61,9 @@ __all__ = [
     "lineage",
     "local",
     "model",
+    "network",
     "parameter",
+    "processing",
     "profiler",
     "pytorch",
     "remote_function",
@@ -87,7 +91,9 @@ _MODULES = frozenset(
         "lineage",
         "local",
         "model",
+        "network",
         "parameter",
+        "processing",
         "profiler",
         "pytorch",
         "remote_function",
@@ -123,5 +129,5 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module 'trainyard' has no attribute '{name}'")
 
 
-# `import trainyard.processing` never reaches `__getattr__`.
+# `import trainyard.automl` never reaches `__getattr__`.
 install_finder()

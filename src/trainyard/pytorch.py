@@ -1,11 +1,13 @@
-"""An estimator for PyTorch scripts."""
+"""An estimator and a processor for PyTorch scripts."""
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from trainyard._sdk.training.distribution import Distribution
 from trainyard.estimator import Framework, Hyperparameters
+from trainyard.processing import FrameworkProcessor
 
-__all__ = ["PyTorch"]
+__all__ = ["PyTorch", "PyTorchProcessor"]
 
 # As that of a package without files, so that Python asks the finder for `trainyard.pytorch.estimator` and the like.
 __path__: list[str] = []
@@ -52,4 +54,34 @@ class PyTorch(Framework):
             image_uri=image_uri,
             distribution=distribution,
             **options,
+        )
+
+
+class PyTorchProcessor(FrameworkProcessor):
+    """Runs a script with the image of PyTorch as a processing job.
+
+    Args:
+        framework_version: Version of PyTorch. Default: the one that the yard has.
+        role: Name or ARN of the role that the job runs with. Default: the role of the caller.
+        instance_count: Number of instances.
+        instance_type: Type of the instances.
+        py_version: Python of the image, such as `py312`. Default: that of the framework version.
+        image_uri: An image to use instead of that of PyTorch.
+        command: The command that runs the script. Default: `["python"]`.
+        **options: The other options of `FrameworkProcessor` and `Processor`.
+    """
+
+    def __init__(
+        self,
+        framework_version: str | None = None,
+        role: str | None = None,
+        instance_count: int = 1,
+        instance_type: str = "ml.m5.large",
+        py_version: str | None = None,
+        image_uri: str | None = None,
+        command: Sequence[str] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            PyTorch, framework_version, role, instance_count, instance_type, py_version, image_uri, command, **options
         )

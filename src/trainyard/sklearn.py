@@ -1,15 +1,20 @@
-"""An estimator for scikit-learn scripts."""
+"""An estimator and a processor for scikit-learn scripts."""
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from trainyard import image_uris
 from trainyard.estimator import Framework, Hyperparameters
 from trainyard.foundation.errors import InvalidRequest
+from trainyard.processing import ScriptProcessor
 
-__all__ = ["SKLearn"]
+__all__ = ["SKLearn", "SKLearnProcessor"]
 
 # As that of a package without files, so that Python asks the finder for `trainyard.sklearn.estimator` and the like.
 __path__: list[str] = []
+
+
+_REPOSITORY = "sagemaker-scikit-learn"
 
 
 class SKLearn(Framework):
@@ -34,7 +39,7 @@ class SKLearn(Framework):
     """
 
     framework: ClassVar[str] = "sklearn"
-    repository: ClassVar[str] = "sagemaker-scikit-learn"
+    repository: ClassVar[str] = _REPOSITORY
 
     def __init__(
         self,
@@ -68,3 +73,34 @@ class SKLearn(Framework):
         region = self.image_uri_region or self.session.boto_region_name
         known = self.image_uri or self._installed_image_uri()
         return known or image_uris.retrieve(self.framework, region, self.framework_version)
+
+
+class SKLearnProcessor(ScriptProcessor):
+    """Runs a script with the image of scikit-learn as a processing job.
+
+    Args:
+        framework_version: Version of the image, such as `1.2-1`. Default: the one that the yard has.
+        role: Name or ARN of the role that the job runs with. Default: the role of the caller.
+        instance_type: Type of the instances.
+        instance_count: Number of instances.
+        command: The command that runs the script. Default: `["python3"]`.
+        **options: The other options of `Processor`.
+    """
+
+    def __init__(
+        self,
+        framework_version: str | None = None,
+        role: str | None = None,
+        instance_type: str = "ml.m5.large",
+        instance_count: int = 1,
+        command: Sequence[str] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(role, None, command, instance_count, instance_type, **options)
+        self.framework_version = framework_version
+
+    def processing_image_uri(self) -> str:
+        if not self.framework_version:
+            # Every image of it has the same Python.
+            return f"{_REPOSITORY}:latest"
+        return image_uris.retrieve("sklearn", self.session.boto_region_name, self.framework_version)

@@ -500,7 +500,7 @@ def test_a_user_reaches_only_their_own_jobs(trainyard: CommandLine) -> None:
         (("run", "train.py", "--model-uri", "model.tar.gz"), 2, '--model-uri is "model.tar.gz"; write'),
         (("run", "train.py", "--download-state"), 2, "--download-state needs -o"),
         (("run", "train.py", "--download-state", "-o", "x"), 2, "set their location with --checkpoint-s3-uri"),
-        (("logs", "no-such-job"), 4, "There is no training job named"),
+        (("logs", "no-such-job"), 4, "There is no training job or processing job named"),
     ],
 )
 def test_failures_have_messages_and_exit_codes(

@@ -12,6 +12,7 @@ import pytest
 
 from tests.images import ImageMissing, python_image, require_podman, run_options
 from tests.system.fuzz.world import User
+from tests.system.test_processing import SPLIT, Processes, output, source
 from tests.system.trainees import Trainee
 from trainyard.formats.profiles.contract import HardwareMetric, HardwareSeries
 from trainyard.formats.profiles.hardware_reader import read_hardware
@@ -143,3 +144,31 @@ def test_a_base_image_that_is_not_mapped_is_refused_before_anything_is_built(yar
 
     assert f"trainyard images map pytorch-training:{TAG}-absent --container" in " ".join(caught.value.stderr.split())
     assert "STEP" not in caught.value.stderr
+
+
+def test_a_processing_job_runs_in_its_own_image_with_its_data_and_stores_what_it_writes(
+    yard: RunningYard, trainee: Trainee
+) -> None:
+    jobs, s3 = Processes(trainee.user), trainee.user.client("s3")
+    for number in range(4):
+        s3.put_object(Bucket="data", Key=f"in/{number}.txt", Body=b"line %d" % number)
+    s3.put_object(Bucket="data", Key="deps/word.txt", Body=b"beside")
+    root = "/opt/ml/processing"
+    jobs.create(
+        "split-in-image",
+        SPLIT,
+        inputs=[
+            source("data", "s3://data/in", f"{root}/in", S3DataDistributionType="ShardedByS3Key"),
+            source("deps", "s3://data/deps/word.txt", f"{root}/code/deps"),
+        ],
+        outputs=[output("s3://data/split-in-image", f"{root}/out")],
+        AppSpecification={"ImageUri": BASE, "ContainerEntrypoint": ["python3", f"{root}/code/run.py"]},
+        ProcessingResources={
+            "ClusterConfig": {"InstanceType": "ml.t3.medium", "InstanceCount": 2, "VolumeSizeInGB": 30}
+        },
+    )
+    told = jobs.end_of("split-in-image")
+    assert told["ProcessingJobStatus"] == "Completed", (told, jobs.lines("split-in-image"))
+    assert told["ExitMessage"] == "algo-1 is done. algo-2 is done. "
+    written = {f"algo-{number % 2 + 1}-{number}.txt": f"LINE {number}" for number in range(4)}
+    assert jobs.stored("split-in-image/") == written | {"run.py": SPLIT}

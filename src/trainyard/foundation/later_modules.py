@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 _TRAINING_JOB = "run the script as a training job, with trainyard.estimator or `trainyard run`"
+_PROCESSOR = "run the script with trainyard.processing.FrameworkProcessor and the estimator of its framework"
 _MODEL_FILES = "download estimator.model_data with trainyard.s3.S3Downloader, and load the model in your own program"
 _ONE_BY_ONE = "call fit of one estimator after another in a Python program"
 _COMPARISON = "name and tag jobs, and compare their trainyard.analytics.TrainingJobAnalytics"
@@ -46,11 +47,9 @@ INSTEAD = {
     "modules": "use trainyard.estimator",
     "multidatamodel": _MODEL_FILES,
     "mxnet": "train with trainyard.pytorch.PyTorch",
-    "network": "pass subnets and security_group_ids to the estimator",
     "pipeline": _MODEL_FILES,
     "predictor": _MODEL_FILES,
     "predictor_async": _MODEL_FILES,
-    "processing": _TRAINING_JOB,
     "rl": "train with trainyard.pytorch.PyTorch",
     "script_uris": _OWN_TRANSFORMER,
     "serializers": _MODEL_FILES,
@@ -66,7 +65,7 @@ INSTEAD = {
 
 # Names in modules that Trainyard has.
 _NAMES_IN_MODULES = {
-    "analytics": {"ArtifactAnalytics": _COMPARISON, "ExperimentAnalytics": _COMPARISON},
+    "analytics": {"ArtifactAnalytics": _COMPARISON},
     "inputs": dict.fromkeys(("BatchDataCaptureConfig", "CreateModelInput", "TransformInput"), _MODEL_FILES),
     "amazon": dict.fromkeys(
         (
@@ -77,12 +76,13 @@ _NAMES_IN_MODULES = {
     ),
 }
 
-# Modules that sagemaker splits by framework. In each, the module `estimator` has what the module itself has here.
+# Modules that sagemaker splits by framework. In each, the module `estimator` has what the module itself has here, and
+# so has `processing` if there is a processor.
 FRAMEWORK_MODULES = ("huggingface", "pytorch", "sklearn", "tensorflow", "xgboost")
-_FRAMEWORK_PARTS = {"model": _MODEL_FILES, "processing": _TRAINING_JOB, "serving": _MODEL_FILES}
+_FRAMEWORK_PARTS = {"model": _MODEL_FILES, "processing": _PROCESSOR, "serving": _MODEL_FILES}
 
 # Names in sagemaker itself and in the modules of frameworks, such as HuggingFaceModel, by their ends.
-_ENDINGS = {"Model": _MODEL_FILES, "ModelPackage": _MODEL_FILES, "Predictor": _MODEL_FILES, "Processor": _TRAINING_JOB}
+_ENDINGS = {"Model": _MODEL_FILES, "ModelPackage": _MODEL_FILES, "Predictor": _MODEL_FILES, "Processor": _PROCESSOR}
 _ALGORITHMS = (
     *("FactorizationMachines", "IPInsights", "KMeans", "KNN", "LDA", "LinearLearner", "NTM", "Object2Vec", "PCA"),
     "RandomCutForest",
@@ -91,7 +91,7 @@ _NAMES = {
     **dict.fromkeys(_ALGORITHMS, _OWN_SCRIPT),
     "AlgorithmEstimator": INSTEAD["algorithm"],
     "AutoML": INSTEAD["automl"],
-    "NetworkConfig": INSTEAD["network"],
+    "NetworkConfig": "import it from trainyard.network",
 }
 # Members of estimators and tuners.
 _MEMBERS = {
@@ -157,7 +157,10 @@ class LaterModuleFinder:
 
 
 class PartLoader(Loader):
-    """Makes `trainyard.pytorch.estimator` of what `trainyard.pytorch` exports, as that module is named in sagemaker."""
+    """Makes `trainyard.pytorch.estimator` of what `trainyard.pytorch` exports, as that module is named in sagemaker.
+
+    The same holds for `trainyard.pytorch.processing`.
+    """
 
     def exec_module(self, module: ModuleType) -> None:
         """Copy the exported names."""
@@ -172,6 +175,7 @@ _LINEAGE_PARTS = ("action", "artifact", "association", "context", "query", "visu
 _PART_MODULES = frozenset(
     {
         *(f"{name}.estimator" for name in FRAMEWORK_MODULES),
+        *("pytorch.processing", "sklearn.processing"),
         *(f"lineage.{part}" for part in _LINEAGE_PARTS),
     }
 )

@@ -38,7 +38,8 @@ class ChannelSpec:
     `part` is this instance's share of `parts` if the channel is sharded. With `record_wrapper` "RecordIO", a Pipe
     yields each object as one record; with `compression` "Gzip", decompressed; with a `shuffle_seed`, in another order
     in each epoch. `attributes` are those of the lines of an augmented manifest, which `keys` names. `is_writable` says
-    whether the program may change the folder, or the files of a File channel. `cache` is the folder that caches data of
+    whether the program may change the folder, or the files of a File channel. `path` is where the program sees the
+    channel; empty is the folder of its name in /opt/ml/input/data. `cache` is the folder that caches data of
     a remote S3 for later jobs; empty for none.
     """
 
@@ -61,6 +62,7 @@ class ChannelSpec:
     directory: str = ""
     is_writable: bool = True
     cache: str = ""
+    path: str = ""
 
     @property
     def is_resharded_each_epoch(self) -> bool:
@@ -203,6 +205,26 @@ class ProfilerSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputSpec:
+    """A folder, by the path that the program sees, whose files are stored under an S3 location.
+
+    They are stored when the program has ended, however it ended, or also while it runs if `is_continuous`.
+    """
+
+    name: str
+    uri: str
+    path: str
+    is_continuous: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessingSpec:
+    """What makes a job a processing job: its program has outputs and a message instead of a model."""
+
+    outputs: Sequence[OutputSpec] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class WarmSpec:
     """The folder of the warm workers of the job's user, and how long one is kept after its last job."""
 
@@ -300,13 +322,15 @@ class InstanceSpec:
     doorbell: str = ""
     # The ARN of the key that encrypts what the job stores; empty means as the buckets do.
     output_key: str = ""
+    # None for a training job.
+    processing: ProcessingSpec | None = None
 
 
 class FrameKind(StrEnum):
     """What an agent reports. The comments list the members of each payload."""
 
-    PHASE = "phase"  # name: queue|sandbox|environment|download|import|train|upload…, started_us, ended_us
-    STATUS = "status"  # status: Downloading|Training|Uploading, message
+    PHASE = "phase"  # name: queue|sandbox|environment|download|import|train|process|upload…, started_us, ended_us
+    STATUS = "status"  # status: Downloading|Training|Processing|Uploading, message
     DOWNLOAD = "download"  # done_bytes, total_bytes: how much of its data an instance has, during long downloads
     NOTE = "note"  # text: what a user should know: what is not enforced, what was substituted
     # name, value, at_us, count, lowest, highest: the latest value of a metric, the number of values and their range;
@@ -321,7 +345,9 @@ class FrameKind(StrEnum):
     ENVIRONMENT = "environment"
     EXITED = "exited"  # code, signal, is_oom: how the program ended
     ARTIFACT = "artifact"  # kind: model|output, uri (of an archive, or a prefix that ends with a slash), size
-    ENDED = "ended"  # outcome: completed|failed|stopped, reason, card (the failure card); the last frame of all
+    # outcome: completed|failed|stopped, reason, card (the failure card), message (that a program of a processing job
+    # left); the last frame of all
+    ENDED = "ended"
 
 
 @dataclass(frozen=True, slots=True)

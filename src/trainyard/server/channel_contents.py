@@ -8,7 +8,7 @@ from typing import Any
 
 from trainyard.engines.file_systems import FileSystems
 from trainyard.foundation.errors import InvalidRequest, NotFound
-from trainyard.foundation.jobs.training.plan import ChannelPlan
+from trainyard.foundation.jobs.channels import ChannelPlan
 from trainyard.foundation.locations import BucketRef, Location, parse_s3_uri
 from trainyard.link.contract import ChannelSpec
 from trainyard.objects.contract import ObjectStore, ObjectSummary
@@ -106,6 +106,7 @@ def _whole_spec(channel: ChannelPlan, contents: ChannelContents, *, number: int,
         directory=channel.directory if contents.folder else "",
         is_writable=channel.is_writable,
         cache=contents.cache,
+        path=channel.path,
     )
 
 

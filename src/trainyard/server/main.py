@@ -38,16 +38,19 @@ from trainyard.server.control.actions.kind import RuleActionKind
 from trainyard.server.control.controller import Controller, WakeSignal
 from trainyard.server.control.experiments.job_components import JobComponentKind
 from trainyard.server.control.experiments.metric_summaries import MetricSummaryKind
+from trainyard.server.control.instances.demand import SchedulableInstanceJobs
+from trainyard.server.control.instances.kind import InstanceJobKind
+from trainyard.server.control.instances.views import JobViews
+from trainyard.server.control.instances.yard_context import YardContext
 from trainyard.server.control.lineage.kind import LineageKind
+from trainyard.server.control.processing.specs import ProcessingSpecMaker
+from trainyard.server.control.processing.work import ProcessingWork
 from trainyard.server.control.profiling.conclusions import ProfileConclusions
 from trainyard.server.control.profiling.kind import ProfileEvaluationKind
 from trainyard.server.control.profiling.report_storage import ReportStorage
 from trainyard.server.control.scheduling.scheduler import Scheduler
-from trainyard.server.control.training.demand import SchedulableTrainingJobs
-from trainyard.server.control.training.kind import TrainingJobKind
 from trainyard.server.control.training.limits import WaitingLimitKind
-from trainyard.server.control.training.specs import SpecMaker, YardContext
-from trainyard.server.control.training.views import JobViews
+from trainyard.server.control.training.specs import SpecMaker
 from trainyard.server.control.training.work import TrainingWork
 from trainyard.server.control.tuning.advisor import ProcessAdvisor, ProcessAnalyst, ProcessPruner
 from trainyard.server.control.tuning.kind import TuningJobKind
@@ -61,7 +64,8 @@ from trainyard.server.http.certificates import ensure_certificates
 from trainyard.server.http.connections import ConnectionTable, connection_limit
 from trainyard.server.http.listeners import Listener, bind, listener, serve
 from trainyard.server.identity import Identities
-from trainyard.server.jobs.training import KIND as TRAINING_JOB
+from trainyard.server.jobs import processing as processing_jobs
+from trainyard.server.jobs import training as training_jobs
 from trainyard.server.records.contract import Records
 from trainyard.server.records.sql import open_records
 from trainyard.server.services.contract import Compute, ServerFacts, Yard
@@ -260,21 +264,22 @@ async def _run_controllers(
 ) -> AsyncIterator[None]:
     """Run the controllers of jobs, limits, evaluations and actions, and the housekeeping, until the block ends."""
     doorbell = _open_doorbell(home)
-    work = _training_work(home, yard, context=_yard_context(home, settings, endpoint=endpoint))
-    training = Controller(TrainingJobKind(work, doorbell), wake_signal)
+    context, scheduler = _yard_context(home, settings, endpoint=endpoint), _scheduler(yard)
+    training = _training_work(home, yard, context=context, scheduler=scheduler)
+    processing = _processing_work(home, yard, context=context, beside=training)
+    worker = training.worker
+    instances = Controller(InstanceJobKind([training, processing], doorbell), wake_signal)
     advisor, pruner = ProcessAdvisor(), ProcessPruner()
-    tuning = Controller(TuningJobKind(_tuning_work(yard, worker=work.worker, pruner=pruner), advisor), wake_signal)
-    limits = Controller(WaitingLimitKind(yard.records, utc_now, worker=work.worker))
-    actions = Controller(_rule_actions(yard, worker=work.worker))
-    profiles = _profile_evaluations(yard, worker=work.worker)
+    tuning = Controller(TuningJobKind(_tuning_work(yard, worker=worker, pruner=pruner), advisor), wake_signal)
+    limits = Controller(WaitingLimitKind(yard.records, utc_now, worker=worker))
+    actions = Controller(_rule_actions(yard, worker=worker))
+    profiles = _profile_evaluations(yard, worker=worker)
     evaluations = Controller(profiles)
-    lineage = Controller(_lineage_recordings(yard, worker=work.worker))
-    metrics = Controller(_metric_summaries(yard, worker=work.worker))
-    components = Controller(
-        JobComponentKind(yard.records, utc_now, worker=work.worker, site=yard.compute.site), wake_signal
-    )
+    lineage = Controller(_lineage_recordings(yard, worker=worker))
+    metrics = Controller(_metric_summaries(yard, worker=worker))
+    components = Controller(JobComponentKind(yard.records, utc_now, worker=worker, site=yard.compute.site), wake_signal)
     ending = [
-        asyncio.create_task(training.run()),
+        asyncio.create_task(instances.run()),
         asyncio.create_task(tuning.run()),
         asyncio.create_task(limits.run()),
         asyncio.create_task(actions.run()),
@@ -289,7 +294,7 @@ async def _run_controllers(
         yield
     finally:
         housekeeping.cancel()
-        for controller in (tuning, training, limits, actions, evaluations, lineage, metrics, components):
+        for controller in (tuning, instances, limits, actions, evaluations, lineage, metrics, components):
             controller.close()
         # Close them now, so that no step waits for their answer.
         for process in (advisor, pruner, profiles.conclusions):
@@ -397,22 +402,73 @@ def _objects_spec(home: Home, settings: ServerSettings) -> ObjectsSpec:
     )
 
 
-def _training_work(home: Home, yard: Yard, *, context: YardContext) -> TrainingWork:
+def _scheduler(yard: Yard) -> Scheduler:
+    """Return the scheduler that all kinds of jobs with instances share."""
     compute = yard.compute
-    jobs = SchedulableTrainingJobs(yard.records, compute.catalog, utc_now, site=compute.site)
+    return Scheduler(
+        yard.records,
+        compute.engines,
+        {
+            training_jobs.KIND: SchedulableInstanceJobs(
+                training_jobs, yard.records, compute.catalog, utc_now, site=compute.site
+            ),
+            processing_jobs.KIND: SchedulableInstanceJobs(
+                processing_jobs, yard.records, compute.catalog, utc_now, site=compute.site
+            ),
+        },
+        utc_now,
+        site=compute.site,
+    )
+
+
+def _training_work(home: Home, yard: Yard, *, context: YardContext, scheduler: Scheduler) -> TrainingWork:
+    compute = yard.compute
     return TrainingWork(
         records=yard.records,
         identities=yard.identities,
         engines=compute.engines,
         catalog=compute.catalog,
-        scheduler=Scheduler(yard.records, compute.engines, {TRAINING_JOB: jobs}, utc_now, site=compute.site),
+        scheduler=scheduler,
         specs=SpecMaker(yard.objects, compute.images, compute.file_systems, context),
-        views=JobViews(yard.records, jobs=home.jobs, logs=home.logs, metrics=home.metrics),
+        views=JobViews(
+            yard.records,
+            jobs=home.jobs,
+            logs=home.logs,
+            metrics=home.metrics,
+            log_group=training_jobs.LOG_GROUP,
+            dimension=training_jobs.METRIC_DIMENSION,
+        ),
         clock=utc_now,
         worker=f"{home.root}:{os.getpid()}",
         site=compute.site,
         runs_as_root=os.geteuid() == 0,
         is_strict=compute.strict,
+    )
+
+
+def _processing_work(home: Home, yard: Yard, *, context: YardContext, beside: TrainingWork) -> ProcessingWork:
+    """Return the work on processing jobs, which shares the scheduler with that on training jobs."""
+    compute = yard.compute
+    return ProcessingWork(
+        records=beside.records,
+        identities=beside.identities,
+        engines=beside.engines,
+        catalog=beside.catalog,
+        scheduler=beside.scheduler,
+        specs=ProcessingSpecMaker(yard.objects, compute.images, compute.file_systems, context),
+        views=JobViews(
+            yard.records,
+            jobs=home.jobs,
+            logs=home.logs,
+            metrics=home.metrics,
+            log_group=processing_jobs.LOG_GROUP,
+            dimension=processing_jobs.METRIC_DIMENSION,
+        ),
+        clock=beside.clock,
+        worker=beside.worker,
+        site=beside.site,
+        runs_as_root=beside.runs_as_root,
+        is_strict=beside.is_strict,
     )
 
 

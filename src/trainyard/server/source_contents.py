@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trainyard.foundation.errors import InvalidRequest, NotFound, TrainyardError
+from trainyard.foundation.jobs.channels import ChannelPlan
 from trainyard.foundation.jobs.contents import SourceContent, digest_of_objects
-from trainyard.foundation.jobs.training.plan import ChannelPlan, TrainingPlan
+from trainyard.foundation.jobs.training.plan import TrainingPlan
 from trainyard.foundation.locations import Location, parse_s3_uri
 from trainyard.link.contract import ChannelSpec, InstanceSpec
 from trainyard.objects.contract import ObjectStore, ObjectSummary

@@ -10,7 +10,7 @@ from trainyard.estimator import Estimator
 from trainyard.foundation.later_modules import FRAMEWORK_MODULES, INSTEAD
 
 
-@pytest.mark.parametrize("name", ["processing", "predictor", "workflow", "feature_store"])
+@pytest.mark.parametrize("name", ["automl", "predictor", "workflow", "feature_store"])
 def test_importing_one_says_what_to_use_instead(name: str) -> None:
     sentence = rf"Trainyard {trainyard.__version__} has no counterpart of sagemaker\.{name}\. Instead, \w+"
     with pytest.raises(ModuleNotFoundError, match=sentence):
@@ -33,11 +33,10 @@ def test_a_module_below_one_is_refused_in_the_same_way() -> None:
         "from trainyard import KMeans",
         "from trainyard.huggingface import HuggingFaceModel",
         "from trainyard.pytorch import PyTorchPredictor",
-        "from trainyard.sklearn.processing import SKLearnProcessor",
-        "from trainyard.sklearn import SKLearnProcessor",
+        "from trainyard.xgboost.processing import XGBoostProcessor",
+        "from trainyard.huggingface import HuggingFaceProcessor",
         "from trainyard.xgboost.model import XGBoostModel",
         "import trainyard.tensorflow.serving",
-        "from trainyard.analytics import ExperimentAnalytics",
         "from trainyard.inputs import TransformInput",
         "from trainyard.amazon.linear_learner import LinearLearner",
     ],
@@ -52,6 +51,12 @@ def test_the_estimator_of_a_framework_is_also_where_sagemaker_has_it(framework: 
     module = importlib.import_module(f"trainyard.{framework}")
     below = importlib.import_module(f"trainyard.{framework}.estimator")
     assert [getattr(below, name) for name in below.__all__] == [getattr(module, name) for name in module.__all__]
+
+
+def test_the_processor_of_a_framework_is_also_where_sagemaker_has_it() -> None:
+    for framework, name in (("sklearn", "SKLearnProcessor"), ("pytorch", "PyTorchProcessor")):
+        below = importlib.import_module(f"trainyard.{framework}.processing")
+        assert getattr(below, name) is getattr(importlib.import_module(f"trainyard.{framework}"), name)
 
 
 def test_a_name_that_sagemaker_does_not_have_either_is_pythons_own_error() -> None:

@@ -11,7 +11,7 @@ from tests.unit.server.services.sagemaker.requests import fill_bucket
 from trainyard.engines.file_systems import FileSystems
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.errors import InvalidRequest
-from trainyard.foundation.jobs.training.plan import ChannelPlan
+from trainyard.foundation.jobs.channels import ChannelPlan
 from trainyard.foundation.locations import BucketRef, Location
 from trainyard.objects.contract import Attributes, ObjectStore
 from trainyard.server.channel_contents import ChannelContents, channel_spec, load_contents

@@ -11,6 +11,7 @@ from trainyard._sdk.connection import Api
 from trainyard.wire.client import CallFailed
 
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
+PROCESSING_LOG_GROUP = "/aws/sagemaker/ProcessingJobs"
 NAMESPACE = "/aws/sagemaker/TrainingJobs"
 
 # CloudWatch returns at most a day of minutes in one response.
@@ -29,23 +30,24 @@ class LogLine:
     attempt: int = 0
 
 
-def read_log(api: Api, job_name: str) -> Iterator[LogLine]:
-    """Yield all lines so far, instance by instance."""
-    for stream in _stream_names(api, job_name):
-        request: dict[str, Any] = {"startFromHead": True}
+def read_log(api: Api, job_name: str, *, group: str = LOG_GROUP) -> Iterator[LogLine]:
+    """Yield all lines so far, instance by instance. The group is that of training jobs unless another is given."""
+    for stream in _stream_names(api, job_name, group):
+        request: dict[str, Any] = {"logGroupName": group, "startFromHead": True}
         # The last page is empty.
         while (page := _page(api, stream, request))["events"]:
             yield from _lines(stream, page)
             request["nextToken"] = page["nextForwardToken"]
 
 
-def read_log_tail(api: Api, job_name: str, count: int) -> Iterator[LogLine]:
+def read_log_tail(api: Api, job_name: str, count: int, *, group: str = LOG_GROUP) -> Iterator[LogLine]:
     """Yield the last `count` lines of each instance, at most 10,000."""
     # Each attempt of an instance has a stream of its own.
-    for _, streams in groupby(_stream_names(api, job_name) if count else (), key=instance_of):
+    for _, streams in groupby(_stream_names(api, job_name, group) if count else (), key=instance_of):
         last: list[LogLine] = []
         for stream in reversed(list(streams)):
-            last = [*_lines(stream, _page(api, stream, {"startFromHead": False, "limit": count - len(last)})), *last]
+            request = {"logGroupName": group, "startFromHead": False, "limit": count - len(last)}
+            last = [*_lines(stream, _page(api, stream, request)), *last]
             if len(last) >= count:
                 break
         yield from last
@@ -87,8 +89,8 @@ def metric_period(start: datetime, end: datetime) -> timedelta:
     return _MINUTE * max(1, math.ceil((end - start) / _MINUTE / MAX_DATAPOINTS))
 
 
-def _stream_names(api: Api, job_name: str) -> Iterator[str]:
-    request = {"logGroupName": LOG_GROUP, "logStreamNamePrefix": f"{job_name}/", "orderBy": "LogStreamName"}
+def _stream_names(api: Api, job_name: str, group: str) -> Iterator[str]:
+    request = {"logGroupName": group, "logStreamNamePrefix": f"{job_name}/", "orderBy": "LogStreamName"}
     try:
         page = api.call("logs", "DescribeLogStreams", **request)
         yield from (stream["logStreamName"] for stream in page["logStreams"])
@@ -102,7 +104,7 @@ def _stream_names(api: Api, job_name: str) -> Iterator[str]:
 
 
 def _page(api: Api, stream: str, request: dict[str, Any]) -> dict[str, Any]:
-    return api.call("logs", "GetLogEvents", logGroupName=LOG_GROUP, logStreamName=stream, **request)
+    return api.call("logs", "GetLogEvents", logStreamName=stream, **request)
 
 
 def _lines(stream: str, page: dict[str, Any]) -> Iterator[LogLine]:

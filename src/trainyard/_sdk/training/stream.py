@@ -1,4 +1,4 @@
-"""Follow a training job: the yard streams its status changes and log lines until it has ended."""
+"""Follow a training or processing job: the yard streams its status changes and log lines until it has ended."""
 
 import json
 import time
@@ -12,6 +12,9 @@ from trainyard._sdk.connection import Api
 from trainyard._sdk.training.cloudwatch import LogLine
 from trainyard.foundation.errors import Unavailable
 from trainyard.wire.client import CallFailed
+
+# Kinds of jobs, as the yard's own API calls them.
+TRAINING, PROCESSING = "training", "processing"
 
 FINAL = frozenset({"Completed", "Failed", "Stopped"})
 
@@ -55,6 +58,7 @@ def follow_job(
     *,
     logs: bool = True,
     tail: int | None = None,
+    kind: str = TRAINING,
     pause: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Event]:
@@ -63,11 +67,14 @@ def follow_job(
     A broken stream is resumed after the last event, so no event is lost or repeated. Jobs continue while the yard
     restarts, so this waits for the yard. Raises Unavailable if it does not answer for over a minute.
     """
-    backoff = ReconnectBackoff(f'Training job "{job_name}"', f"trainyard logs -f {job_name}", pause=pause, clock=clock)
+    what = f'{kind.capitalize()} job "{job_name}"'
+    backoff = ReconnectBackoff(what, f"trainyard logs -f {job_name}", pause=pause, clock=clock)
     start: dict[str, Any] = {} if tail is None else {"Tail": tail}
+    # Yards of earlier versions know no other kind.
+    of_kind = {} if kind == TRAINING else {"Kind": kind}
     while True:
         try:
-            for message in _read_stream(api, TrainingJobName=job_name, Logs=logs, **start):
+            for message in _read_stream(api, TrainingJobName=job_name, Logs=logs, **of_kind, **start):
                 backoff.reset()
                 start = {"Cursor": message["cursor"]}
                 event = _parse_event(message)

@@ -22,9 +22,13 @@ _MAX_NAMES = 100
 
 
 def complete_jobs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Return the latest jobs whose names start with a text, and @last."""
-    found = _list(ctx, "ListTrainingJobs", incomplete)
-    return _starting(["@last", *(job["TrainingJobName"] for job in found.get("TrainingJobSummaries", ()))], incomplete)
+    """Return the latest training and processing jobs whose names start with a text, and @last."""
+    names = [
+        job[f"{kind}Name"]
+        for kind in ("TrainingJob", "ProcessingJob")
+        for job in _list(ctx, f"List{kind}s", incomplete).get(f"{kind}Summaries", ())
+    ]
+    return _starting(["@last", *names], incomplete)
 
 
 def complete_studies(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

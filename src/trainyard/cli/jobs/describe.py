@@ -1,5 +1,6 @@
-"""`trainyard describe`: all details of a training job."""
+"""`trainyard describe`: all details of a job."""
 
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -8,11 +9,14 @@ from typing import Any
 
 import click
 
+from trainyard._sdk.processing.job import ProcessingJobHandle
+from trainyard._sdk.processing.outcomes import output_uris
 from trainyard._sdk.training.console import duration_text, price_text, terminal_safe
 from trainyard._sdk.training.job import TrainingJobHandle, hyperparameter
 from trainyard._sdk.training.outcomes import Details, card_lines, card_log_lines, training_time_s
 from trainyard._sdk.training.stream import Description
 from trainyard.cli.debugger.rules import rule_lines
+from trainyard.cli.jobs.kinds import KINDS, TRAINING, kind_of, name_of
 from trainyard.cli.jobs.lookup import find_job, job_argument, open_api, to_json
 from trainyard.cli.terminal.charts import block, waterfall_lines
 from trainyard.cli.terminal.console import (
@@ -50,10 +54,11 @@ _LABEL_WIDTH = 52
 @yard_option
 @json_option
 def describe(job: str, prices: bool, folder: Path | None, as_json: JsonFields | None) -> None:
-    """Show a training job: its status, resources, times, cost, results and failure."""
+    """Show a training or processing job: its status, resources, times, cost, results and failure."""
     with open_api(folder) as api:
-        description = find_job(api, job)
-        details = TrainingJobHandle(api, description["TrainingJobName"]).details()
+        description = find_job(api, job, kinds=KINDS)
+        handle = TrainingJobHandle if kind_of(description) is TRAINING else ProcessingJobHandle
+        details = handle(api, name_of(description)).details()
     if as_json:
         # Status has the same value as TrainingJobStatus.
         own_details = {name: value for name, value in details.items() if name != "Status"}
@@ -66,7 +71,8 @@ def describe(job: str, prices: bool, folder: Path | None, as_json: JsonFields | 
 
 def job_lines(description: Description, details: Details, *, now: datetime, shows_cost: bool) -> Iterator[str]:
     """Yield the description of a job, line by line."""
-    for title, value in _rows(description, details, shows_cost=shows_cost):
+    rows = _rows if kind_of(description) is TRAINING else _processing_rows
+    for title, value in rows(description, details, shows_cost=shows_cost):
         yield f"{title:<16}{terminal_safe(value)}"
     width = min(_MAX_BAR_WIDTH, max(shutil.get_terminal_size().columns - _LABEL_WIDTH, 10))
     yield from _section("failure", _failure(details))
@@ -102,6 +108,33 @@ def _rows(description: Description, details: Details, *, shows_cost: bool) -> It
         yield artifact["Kind"], f"{artifact['S3Uri']} ({size_text(artifact['SizeInBytes'])})"
     for metric in description.get("FinalMetricDataList", ()):
         yield f"metric {metric['MetricName']}", f"{metric['Value']:g}"
+
+
+def _processing_rows(description: Description, details: Details, *, shows_cost: bool) -> Iterator[tuple[str, str]]:
+    status, secondary = description["ProcessingJobStatus"], details["SecondaryStatus"]
+    program, cluster = description["AppSpecification"], description["ProcessingResources"]["ClusterConfig"]
+    yield "name", description["ProcessingJobName"]
+    yield "status", (status if status == secondary else f"{status} ({secondary})") + _queue_position(details)
+    if not details.get("FailureCard"):
+        yield from _with_title("reason", details.get("FailureReason", "").splitlines())
+    yield from _with_title("message", description.get("ExitMessage", "").splitlines())
+    for title, member in {"created": "Creation", "started": "ProcessingStart", "ended": "ProcessingEnd"}.items():
+        if time := description.get(f"{member}Time"):
+            yield title, f"{time.astimezone():%Y-%m-%d %H:%M:%S}"
+    if shows_cost:
+        yield "cost", f"{price_text(details['Cost'])} at {price_text(details['PricePerHour'])} per hour"
+    yield "instances", f"{cluster['InstanceCount']} x {cluster['InstanceType']}"
+    yield "engine", details["Engine"]
+    yield from _with_title("share", shares_text(details["Shares"]))
+    yield "image", program["ImageUri"]
+    words = [*program.get("ContainerEntrypoint", ()), *program.get("ContainerArguments", ())]
+    if words:
+        yield "command", shlex.join(words)
+    for each in description.get("ProcessingInputs", ()):
+        source = each.get("S3Input", {})
+        yield "input", f"{each['InputName']} from {source.get('S3Uri', '')} in {source.get('LocalPath', '')}"
+    for name, uri in output_uris(description).items():
+        yield "output", f"{name} in {uri}"
 
 
 def _instances(resources: Mapping[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`trainyard logs`: the log of a training job."""
+"""`trainyard logs`: the log of a job."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -9,10 +9,13 @@ from typing import Any
 import click
 
 from trainyard._sdk.connection import Api
+from trainyard._sdk.processing.job import detached_message as processing_detached_message
+from trainyard._sdk.processing.job import instance_count as processing_instance_count
 from trainyard._sdk.training.cloudwatch import LogLine, read_log, read_log_tail
 from trainyard._sdk.training.console import EventPrinter
 from trainyard._sdk.training.job import detached_message, instance_count
 from trainyard._sdk.training.stream import follow_job
+from trainyard.cli.jobs.kinds import KINDS, TRAINING, JobKind, kind_of, name_of, title_of
 from trainyard.cli.jobs.lookup import find_job, job_argument, open_api
 from trainyard.cli.terminal.console import (
     CommandWithExamples,
@@ -48,15 +51,15 @@ from trainyard.cli.terminal.json_output import JsonFields, json_line
 def logs(
     job: str, follows: bool, tail: int | None, instance: str | None, folder: Path | None, as_json: JsonFields | None
 ) -> ExitCode:
-    """Show the log of a training job, instance by instance."""
+    """Show the log of a training or processing job, instance by instance."""
     with open_api(folder) as api:
-        description = find_job(api, job)
-        name = description["TrainingJobName"]
+        description = find_job(api, job, kinds=KINDS)
+        name, kind = name_of(description), kind_of(description)
         _require_instance(description, instance)
-        printer = EventPrinter(sys.stdout, sys.stderr, instance_count=1 if instance else instance_count(description))
+        printer = EventPrinter(sys.stdout, sys.stderr, instance_count=1 if instance else _instance_count(description))
         is_empty = True
         try:
-            for line in _lines(api, name, tail=tail, follows=follows):
+            for line in _lines(api, name, kind, tail=tail, follows=follows):
                 if instance not in (None, line.instance):
                     continue
                 is_empty = False
@@ -65,27 +68,39 @@ def logs(
                 else:
                     printer.print_line(line)
         except KeyboardInterrupt:
-            say(f"\n{detached_message(name)}" if follows else "interrupted")
+            say(f"\n{_detached_message(description)}" if follows else "interrupted")
             return ExitCode.INTERRUPTED
     if is_empty and tail != 0:
-        say(f'The log of training job "{name}" is empty{f" for {instance}" if instance else ""}.')
+        say(f'The log of {kind.noun} "{name}" is empty{f" for {instance}" if instance else ""}.')
     return ExitCode.OK
 
 
 def _require_instance(description: Mapping[str, Any], instance: str | None) -> None:
-    names = [f"algo-{number}" for number in range(1, instance_count(description) + 1)]
+    names = [f"algo-{number}" for number in range(1, _instance_count(description) + 1)]
     if instance is not None and instance not in names:
         raise Failure(
-            f'Training job "{description["TrainingJobName"]}" has no instance "{instance}".',
+            f'{title_of(description)} has no instance "{instance}".',
             why=f"It has {names[0]}." if len(names) == 1 else f"It has {names[0]} to {names[-1]}.",
             code=ExitCode.NOT_FOUND,
         )
 
 
-def _lines(api: Api, name: str, *, tail: int | None, follows: bool) -> Iterator[LogLine]:
+def _instance_count(description: Mapping[str, Any]) -> int:
+    return (instance_count if kind_of(description) is TRAINING else processing_instance_count)(description)
+
+
+def _detached_message(description: Mapping[str, Any]) -> str:
+    message = detached_message if kind_of(description) is TRAINING else processing_detached_message
+    return message(name_of(description))
+
+
+def _lines(api: Api, name: str, kind: JobKind, *, tail: int | None, follows: bool) -> Iterator[LogLine]:
     if follows:
-        return (event for event in follow_job(api, name, tail=tail) if isinstance(event, LogLine))
-    return read_log(api, name) if tail is None else read_log_tail(api, name, tail)
+        events = follow_job(api, name, tail=tail, kind=kind.word)
+        return (event for event in events if isinstance(event, LogLine))
+    if tail is None:
+        return read_log(api, name, group=kind.log_group)
+    return read_log_tail(api, name, tail, group=kind.log_group)
 
 
 def _as_json(line: LogLine, fields: JsonFields) -> str:

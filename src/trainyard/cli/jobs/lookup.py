@@ -1,4 +1,4 @@
-"""Find the yard of a command, and training jobs by name, by prefix or as @last."""
+"""Find the yard of a command, and jobs by name, by prefix or as @last."""
 
 import contextlib
 import re
@@ -19,6 +19,7 @@ from trainyard._sdk.connection import (
 )
 from trainyard._sdk.job_names import base_of
 from trainyard.cli.completion.values import complete_jobs
+from trainyard.cli.jobs.kinds import TRAINING, JobKind
 from trainyard.cli.terminal.console import command_line, environment, running_yard, say, select_home, selected_endpoint
 from trainyard.cli.terminal.failure import ExitCode, Failure
 from trainyard.cli.terminal.progress import spinner
@@ -103,11 +104,17 @@ def translate_failures() -> Iterator[None]:
         raise Failure(error.message, code=ExitCode.AUTH) from error
 
 
-def find_job(api: Api, given: str) -> dict[str, Any]:
-    """Return the description of a job given by its name, by a prefix of it, or as @last or, before that, @last~1."""
+def find_job(api: Api, given: str, *, kinds: Sequence[JobKind] = (TRAINING,)) -> dict[str, Any]:
+    """Return the description of a job given by its name, by a prefix of it, or as @last or, before that, @last~1.
+
+    Jobs of different kinds can have the same name; the first of `kinds` is meant.
+    """
     if given.startswith("@"):
-        return _describe(api, _latest(api, given))
-    return describe_if_present(api, given) or _describe(api, _match_prefix(api, given))
+        return _describe(api, *_latest(api, given, kinds))
+    for kind in kinds:
+        if (found := describe_if_present(api, given, kind=kind)) is not None:
+            return found
+    return _describe(api, *_match_prefix(api, given, kinds))
 
 
 def age_of(given: str) -> int:
@@ -119,12 +126,12 @@ def age_of(given: str) -> int:
     return int(match[1] or 0)
 
 
-def describe_if_present(api: Api, name: str) -> dict[str, Any] | None:
+def describe_if_present(api: Api, name: str, *, kind: JobKind = TRAINING) -> dict[str, Any] | None:
     """Return the description of a job with this name; None if there is none."""
     from trainyard.wire.client import CallFailed
 
     try:
-        return _describe(api, name)
+        return _describe(api, kind, name)
     except CallFailed as error:
         # The code with which AWS reports that a job does not exist, and that a text can be no name.
         if error.code != "ValidationException":
@@ -154,41 +161,53 @@ def to_json(value: Any) -> Any:
     return value
 
 
-def _describe(api: Api, name: str) -> dict[str, Any]:
-    return api.call("sagemaker", "DescribeTrainingJob", TrainingJobName=name)
+def _describe(api: Api, kind: JobKind, name: str) -> dict[str, Any]:
+    return api.call("sagemaker", f"Describe{kind.shape}", **{kind.name_member: name})
 
 
-def _latest(api: Api, given: str) -> str:
+def _latest(api: Api, given: str, kinds: Sequence[JobKind]) -> tuple[JobKind, str]:
     age = age_of(given)
-    found = _latest_names(api, age + 1)
+    found = _latest_names(api, age + 1, kinds)
     if not found:
-        raise Failure("There is no training job yet.", next_step="trainyard run SCRIPT", code=ExitCode.NOT_FOUND)
+        what = " or ".join(kind.noun for kind in kinds)
+        raise Failure(f"There is no {what} yet.", next_step="trainyard run SCRIPT", code=ExitCode.NOT_FOUND)
     if age >= len(found):
         message = f'There is no job "{given}": there are only {len(found)}.'
         raise Failure(message, next_step="trainyard ls", code=ExitCode.NOT_FOUND)
     return found[age]
 
 
-def _latest_names(api: Api, limit: int) -> list[str]:
+def _latest_names(api: Api, limit: int, kinds: Sequence[JobKind]) -> list[tuple[JobKind, str]]:
     request = {"SortBy": "CreationTime", "SortOrder": "Descending", "MaxResults": limit}
-    found = api.call("sagemaker", "ListTrainingJobs", **request)["TrainingJobSummaries"]
-    return [summary["TrainingJobName"] for summary in found]
+    found = [
+        (kind, summary)
+        for kind in kinds
+        for summary in api.call("sagemaker", f"List{kind.shape}s", **request)[kind.summaries_member]
+    ]
+    if len(kinds) > 1:
+        found.sort(key=lambda each: each[1]["CreationTime"], reverse=True)
+    return [(kind, summary[kind.name_member]) for kind, summary in found]
 
 
-def _match_prefix(api: Api, prefix: str) -> str:
-    names = _names(api, prefix)
-    if len(names) == 1:
-        return names[0]
-    if not names:
-        similar = similar_name(prefix, _latest_names(api, MAX_SIMILAR), base_of=base_of)
+def _match_prefix(api: Api, prefix: str, kinds: Sequence[JobKind]) -> tuple[JobKind, str]:
+    found = [(kind, name) for kind in kinds for name in _names(api, prefix, kind)]
+    if len(found) == 1:
+        return found[0]
+    what = " or ".join(kind.noun for kind in kinds)
+    if not found:
+        latest = [name for _, name in _latest_names(api, MAX_SIMILAR, kinds)]
+        similar = similar_name(prefix, latest, base_of=base_of)
         raise Failure(
-            f'There is no training job named "{prefix}", and none whose name starts with it.'
+            f'There is no {what} named "{prefix}", and none whose name starts with it.'
             + (f' Did you mean "{similar}"?' if similar else ""),
             next_step="trainyard ls",
             code=ExitCode.NOT_FOUND,
         )
+    names = [name for _, name in found]
     shown = ", ".join(names[:_MAX_SHOWN]) + (" …" if len(names) > _MAX_SHOWN else "")
-    raise Failure(f'Several training jobs have names that start with "{prefix}".', why=shown, code=ExitCode.USAGE)
+    nouns = {kind.noun for kind, _ in found}
+    noun = nouns.pop() if len(nouns) == 1 else "job"
+    raise Failure(f'Several {noun}s have names that start with "{prefix}".', why=shown, code=ExitCode.USAGE)
 
 
 def similar_name(given: str, names: Sequence[str], *, base_of: Callable[[str], str]) -> str:
@@ -202,13 +221,13 @@ def similar_name(given: str, names: Sequence[str], *, base_of: Callable[[str], s
     return candidates[found[0]] if found else ""
 
 
-def _names(api: Api, prefix: str) -> list[str]:
+def _names(api: Api, prefix: str, kind: JobKind) -> list[str]:
     """Return names with a prefix, enough of them to show that it is not unique."""
     request: dict[str, Any] = {"NameContains": prefix, "SortBy": "Name", "SortOrder": "Ascending", "MaxResults": 100}
     names: list[str] = []
     while len(names) <= _MAX_SHOWN:
-        page = api.call("sagemaker", "ListTrainingJobs", **request)
-        found = (summary["TrainingJobName"] for summary in page["TrainingJobSummaries"])
+        page = api.call("sagemaker", f"List{kind.shape}s", **request)
+        found = (summary[kind.name_member] for summary in page[kind.summaries_member])
         names += [name for name in found if name.startswith(prefix)]
         if not page.get("NextToken"):
             break

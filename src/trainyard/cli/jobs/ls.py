@@ -1,5 +1,6 @@
-"""`trainyard ls`: list training jobs."""
+"""`trainyard ls`: list training and processing jobs."""
 
+import heapq
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ import click
 
 from trainyard._sdk.connection import Api
 from trainyard._sdk.training.console import duration_text
+from trainyard.cli.jobs.kinds import KINDS, PROCESSING, Job, JobKind, kind_of, name_of, status_of
 from trainyard.cli.jobs.lookup import open_api, to_json
 from trainyard.cli.jobs.selection import is_pattern, longest_literal
 from trainyard.cli.terminal.console import (
@@ -24,7 +26,7 @@ from trainyard.cli.terminal.json_output import JsonFields, print_json
 from trainyard.cli.terminal.tables import Column, Row, print_table
 from trainyard.cli.terminal.word_choice import WordChoice
 
-_COLUMNS = ("job", "status", "created", Column("duration", "right"))
+_COLUMNS = ("job", "kind", "status", "created", Column("duration", "right"))
 _NAME_PART = re.compile(r"[a-zA-Z0-9-]+")
 _STATUSES = ("InProgress", "Completed", "Failed", "Stopping", "Stopped")
 
@@ -53,7 +55,7 @@ _STATUSES = ("InProgress", "Completed", "Failed", "Stopping", "Stopped")
 @yard_option
 @json_option
 def ls(status: str | None, name: str | None, limit: int, folder: Path | None, as_json: JsonFields | None) -> None:
-    """List training jobs, newest first."""
+    """List training and processing jobs, newest first."""
     filters = {"StatusEquals": status} if status else {}
     pattern = name if name and is_pattern(name) else ""
     text = longest_literal(pattern) if pattern else name
@@ -66,29 +68,38 @@ def ls(status: str | None, name: str | None, limit: int, folder: Path | None, as
         print_json({"Jobs": [_values(job) for job in jobs]}, as_json, items="Jobs")
         return
     if not jobs:
-        say(
-            "No training job matches."
-            if filters or pattern
-            else "There are no training jobs; `trainyard run SCRIPT` starts one."
-        )
+        say("No job matches." if filters or pattern else "There are no jobs; `trainyard run SCRIPT` starts one.")
         return
     print_table(_COLUMNS, [_row(job, now=datetime.now(UTC)) for job in jobs])
 
 
-def _latest(api: Api, limit: int, filters: Mapping[str, Any], *, pattern: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the jobs, newest first, in pages that are no larger than the limit."""
+def _latest(api: Api, limit: int, filters: Mapping[str, Any], *, pattern: str) -> Iterator[Job]:
+    """Yield the jobs of all kinds, newest first, in pages that are no larger than the limit."""
+    streams = [_of_kind(api, kind, limit, filters, pattern=pattern) for kind in KINDS]
+    return heapq.merge(*streams, key=lambda job: job["CreationTime"], reverse=True)
+
+
+def _of_kind(api: Api, kind: JobKind, limit: int, filters: Mapping[str, Any], *, pattern: str) -> Iterator[Job]:
     request: dict[str, Any] = {"SortBy": "CreationTime", "SortOrder": "Descending", **filters}
     while True:
         # A pattern can leave out most jobs of a page.
-        page = api.call("sagemaker", "ListTrainingJobs", MaxResults=100 if pattern else min(limit, 100), **request)
-        summaries = page["TrainingJobSummaries"]
-        yield from (job for job in summaries if not pattern or fnmatchcase(job["TrainingJobName"], pattern))
+        page = api.call("sagemaker", f"List{kind.shape}s", MaxResults=100 if pattern else min(limit, 100), **request)
+        jobs = page[kind.summaries_member]
+        yield from (job for job in jobs if not pattern or fnmatchcase(name_of(job), pattern))
         if not page.get("NextToken"):
             return
         request["NextToken"] = page["NextToken"]
 
 
-def _values(job: Mapping[str, Any]) -> dict[str, Any]:
+def _values(job: Job) -> dict[str, Any]:
+    if kind_of(job) is PROCESSING:
+        return {
+            "ProcessingJobName": job["ProcessingJobName"],
+            "ProcessingJobArn": job["ProcessingJobArn"],
+            "ProcessingJobStatus": job["ProcessingJobStatus"],
+            "CreationTime": to_json(job["CreationTime"]),
+            "ProcessingEndTime": to_json(job.get("ProcessingEndTime")),
+        }
     return {
         "TrainingJobName": job["TrainingJobName"],
         "TrainingJobArn": job["TrainingJobArn"],
@@ -99,8 +110,9 @@ def _values(job: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _row(job: Mapping[str, Any], *, now: datetime) -> Row:
+def _row(job: Job, *, now: datetime) -> Row:
     created: datetime = job["CreationTime"]
-    seconds = max(((job.get("TrainingEndTime") or now) - created).total_seconds(), 0.0)
+    ended = job.get("TrainingEndTime") or job.get("ProcessingEndTime") or now
+    seconds = max((ended - created).total_seconds(), 0.0)
     created_text = f"{created.astimezone():%Y-%m-%d %H:%M:%S}"
-    return job["TrainingJobName"], job["TrainingJobStatus"], created_text, duration_text(seconds)
+    return name_of(job), kind_of(job).word, status_of(job), created_text, duration_text(seconds)

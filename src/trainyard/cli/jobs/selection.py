@@ -1,4 +1,4 @@
-"""Select many training jobs: by names, by patterns such as `mnist-*`, by status and by age."""
+"""Select many jobs: by names, by patterns such as `mnist-*`, by status and by age."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from trainyard._sdk.connection import Api
+from trainyard.cli.jobs.kinds import KINDS, JobKind, kind_of, name_of, status_of
 from trainyard.cli.jobs.lookup import find_job
 
 # How many calls are made at the same time.
@@ -50,12 +51,12 @@ class JobSelection:
 
     def matches(self, summary: "Summary") -> bool:
         """Return whether a job fits every part of the filter."""
-        statuses = (summary["TrainingJobStatus"].lower(), summary.get("SecondaryStatus", "").lower())
+        statuses = (status_of(summary).lower(), summary.get("SecondaryStatus", "").lower())
         if self.status and self.status.lower() not in statuses:
             return False
         if self.created_before and summary["CreationTime"] >= self.created_before:
             return False
-        return not self.patterns or any(fnmatchcase(summary["TrainingJobName"], each) for each in self.patterns)
+        return not self.patterns or any(fnmatchcase(name_of(summary), each) for each in self.patterns)
 
 
 Summary = dict[str, Any]
@@ -67,20 +68,25 @@ def is_pattern(name: str) -> bool:
 
 
 def select_jobs(api: Api, wanted: JobSelection, *, statuses: Sequence[str]) -> Iterator[Summary]:
-    """Yield the summaries of the jobs that fit a filter and have one of the primary statuses, newest first."""
+    """Yield the summaries of the jobs that fit a filter and have one of the primary statuses.
+
+    Those of each kind and status come together, the newest first.
+    """
     request: dict[str, Any] = {"SortBy": "CreationTime", "SortOrder": "Descending", "MaxResults": _PAGE}
     # The yard narrows the list as far as its filters can.
     if wanted.created_before:
         request["CreationTimeBefore"] = wanted.created_before
     if len(wanted.patterns) == 1 and (literal := longest_literal(wanted.patterns[0])):
         request["NameContains"] = literal
-    for status in statuses:
-        yield from (each for each in _summaries(api, {**request, "StatusEquals": status}) if wanted.matches(each))
+    for kind in KINDS:
+        for status in statuses:
+            found = _summaries(api, kind, {**request, "StatusEquals": status})
+            yield from (each for each in found if wanted.matches(each))
 
 
 def find_jobs(api: Api, names: Sequence[str]) -> list[Summary]:
     """Return the descriptions of jobs given by name, by prefix or as @last."""
-    return list(map_in_parallel(lambda name: find_job(api, name), names))
+    return list(map_in_parallel(lambda name: find_job(api, name, kinds=KINDS), names))
 
 
 def map_in_parallel(work: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
@@ -94,15 +100,17 @@ def map_in_parallel(work: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
 
 def names_text(jobs: Sequence[Summary]) -> str:
     """Return the number of jobs with a few of their names, for a question."""
-    names = [job["TrainingJobName"] for job in jobs]
+    names = [name_of(job) for job in jobs]
     more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-    return f"{len(names):,} training {'job' if len(names) == 1 else 'jobs'}: {', '.join(names[:_SHOWN])}{more}"
+    nouns = {kind_of(job).noun for job in jobs}
+    noun = nouns.pop() if len(nouns) == 1 else "job"
+    return f"{len(names):,} {noun}{'' if len(names) == 1 else 's'}: {', '.join(names[:_SHOWN])}{more}"
 
 
-def _summaries(api: Api, request: dict[str, Any]) -> Iterator[Summary]:
+def _summaries(api: Api, kind: JobKind, request: dict[str, Any]) -> Iterator[Summary]:
     while True:
-        page = api.call("sagemaker", "ListTrainingJobs", **request)
-        yield from page["TrainingJobSummaries"]
+        page = api.call("sagemaker", f"List{kind.shape}s", **request)
+        yield from page[kind.summaries_member]
         if not page.get("NextToken"):
             return
         request["NextToken"] = page["NextToken"]

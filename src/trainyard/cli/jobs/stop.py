@@ -1,4 +1,4 @@
-"""`trainyard stop` and `trainyard rm`: stop training jobs, and remove ended ones."""
+"""`trainyard stop` and `trainyard rm`: stop jobs, and remove ended ones."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 import click
 
 from trainyard._sdk.connection import Api
+from trainyard._sdk.processing.job import ProcessingJobHandle
+from trainyard._sdk.processing.outcomes import summary as processing_summary
 from trainyard._sdk.training.job import TrainingJobHandle
 from trainyard._sdk.training.outcomes import summary
 from trainyard._sdk.training.stream import FINAL
@@ -19,6 +21,7 @@ from trainyard.cli.jobs.data_removal import (
     remove_stored_data,
     sum_text,
 )
+from trainyard.cli.jobs.kinds import TRAINING, kind_of, name_of, status_of, title_of
 from trainyard.cli.jobs.lookup import describe_if_present, open_api
 from trainyard.cli.jobs.selection import (
     AgeParameter,
@@ -92,7 +95,7 @@ def stop(
     folder: Path | None,
     as_json: JsonFields | None,
 ) -> None:
-    """Stop training jobs. Their scripts get SIGTERM and, after the grace period, SIGKILL. Saved results are kept.
+    """Stop jobs. Their programs get SIGTERM and, after the grace period, SIGKILL. Saved results are kept.
 
     A JOB is a name, a prefix of it, @last, or a pattern such as 'mnist-*'. Patterns and options select only running
     jobs; the command shows how many, and asks.
@@ -100,17 +103,17 @@ def stop(
     wanted = _filter_of(names, status, older_than)
     with open_api(folder) as api:
         jobs = _select(api, names, wanted, statuses=("InProgress",), kind="running")
-        running = [job for job in jobs if job["TrainingJobStatus"] not in FINAL]
+        running = [job for job in jobs if status_of(job) not in FINAL]
         for job in jobs if not as_json else ():
-            if job["TrainingJobStatus"] in FINAL:
-                say(f'Training job "{job["TrainingJobName"]}" is already {job["TrainingJobStatus"]}.')
+            if status_of(job) in FINAL:
+                say(f"{title_of(job)} is already {status_of(job)}.")
         if wanted and running:
             confirm(f"Stop {names_text(running)}?", is_confirmed=is_confirmed)
         stopped = _in_parallel("Stopping jobs", lambda job: _stop(api, job, waits=wait), running)
         shows_each = len(stopped) <= _MAX_LINES and not as_json
         lines = [_stopped_text(api, job) for job in stopped] if shows_each else []
-    ended = [job for job in jobs if job["TrainingJobStatus"] in FINAL]
-    _report(ended + stopped, as_json, lines=lines, summed_up=f"Stopping {len(stopped):,} training jobs.")
+    ended = [job for job in jobs if status_of(job) in FINAL]
+    _report(ended + stopped, as_json, lines=lines, summed_up=f"Stopping {len(stopped):,} jobs.")
 
 
 @click.command(
@@ -140,7 +143,7 @@ def rm(
     folder: Path | None,
     as_json: JsonFields | None,
 ) -> None:
-    """Remove ended training jobs with their logs and metrics. Without --data, what they stored on S3 is kept.
+    """Remove ended jobs with their logs and metrics. Without --data, what they stored on S3 is kept.
 
     A JOB is a name, a prefix of it, @last, or a pattern such as 'mnist-*'. Patterns and options select only ended jobs;
     the command shows how many, and asks.
@@ -151,11 +154,10 @@ def rm(
     with open_api(folder) as api:
         jobs = _select(api, names, wanted, statuses=_ENDED, kind="ended")
         for job in jobs:
-            if job["TrainingJobStatus"] not in FINAL:
-                name = job["TrainingJobName"]
+            if status_of(job) not in FINAL:
                 raise Failure(
-                    f'Training job "{name}" is {job["TrainingJobStatus"]}; only ended jobs can be removed.',
-                    next_step=f"trainyard stop {name} --wait",
+                    f"{title_of(job)} is {status_of(job)}; only ended jobs can be removed.",
+                    next_step=f"trainyard stop {name_of(job)} --wait",
                 )
         stored = _find_data(api, jobs, includes_shared=with_shared) if with_data else []
         if stored:
@@ -167,9 +169,9 @@ def rm(
         remove_stored_data(api, stored)
         removed = _in_parallel("Removing jobs", lambda job: _remove(api, job), jobs)
     files = " and its objects" if with_data else "; its files on S3 are kept"
-    lines = [f'Removed training job "{job["TrainingJobName"]}"{files}.' for job in removed]
+    lines = [f'Removed {kind_of(job).noun} "{name_of(job)}"{files}.' for job in removed]
     shown = lines if len(lines) <= _MAX_LINES else []
-    summed_up = f"Removed {len(removed):,} training jobs{files.replace('its', 'their')}."
+    summed_up = f"Removed {len(removed):,} jobs{files.replace('its', 'their')}."
     _report(removed, as_json, lines=shown, summed_up=summed_up)
 
 
@@ -191,18 +193,19 @@ def _select(
 ) -> list[Summary]:
     if wanted is None:
         # Two names, such as a prefix and @last, can stand for the same job.
-        return list({job["TrainingJobName"]: job for job in find_jobs(api, names)}.values())
+        return list({title_of(job): job for job in find_jobs(api, names)}.values())
     if wanted.status and wanted.status in statuses:
         statuses = (wanted.status,)
     found = list(select_jobs(api, wanted, statuses=statuses))
     if not found:
-        say(f"No {kind} training job matches.")
+        say(f"No {kind} job matches.")
     return found
 
 
 def _find_data(api: Api, jobs: Sequence[Summary], *, includes_shared: bool) -> list[StoredData]:
     """Return the objects that jobs stored. A selection has summaries only, which do not say where."""
-    descriptions = map_in_parallel(lambda job: describe_if_present(api, job["TrainingJobName"]), jobs)
+    trained = [job for job in jobs if kind_of(job) is TRAINING]
+    descriptions = map_in_parallel(lambda job: describe_if_present(api, name_of(job)), trained)
     return find_stored_data(api, [each for each in descriptions if each], includes_shared=includes_shared)
 
 
@@ -215,35 +218,41 @@ def _in_parallel(title: str, work: Callable[[Summary], Summary], jobs: Sequence[
     return done
 
 
+def _handle(api: Api, job: Summary) -> TrainingJobHandle | ProcessingJobHandle:
+    return (TrainingJobHandle if kind_of(job) is TRAINING else ProcessingJobHandle)(api, name_of(job))
+
+
 def _stop(api: Api, job: Summary, *, waits: bool) -> Summary:
     """Stop a job and return its summary afterwards. A job that has ended in the meantime is not an error."""
     from trainyard.wire.client import CallFailed
 
-    handle = TrainingJobHandle(api, job["TrainingJobName"])
+    handle, kind = _handle(api, job), kind_of(job)
     try:
         handle.stop()
     except CallFailed as error:
-        now = describe_if_present(api, handle.name)
-        if error.code != "ValidationException" or now is None or now["TrainingJobStatus"] not in FINAL:
+        now = describe_if_present(api, handle.name, kind=kind)
+        if error.code != "ValidationException" or now is None or status_of(now) not in FINAL:
             raise
         return now
-    return dict(handle.wait_for_end()) if waits else {**job, "TrainingJobStatus": "Stopping"}
+    return dict(handle.wait_for_end()) if waits else {**job, kind.status_member: "Stopping"}
 
 
 def _stopped_text(api: Api, job: Summary) -> str:
-    if job["TrainingJobStatus"] == "Stopping":
-        return f'Training job "{job["TrainingJobName"]}" is stopping.'
-    return summary(job, TrainingJobHandle(api, job["TrainingJobName"]).details())
+    if status_of(job) == "Stopping":
+        return f"{title_of(job)} is stopping."
+    ended = summary if kind_of(job) is TRAINING else processing_summary
+    return ended(job, _handle(api, job).details())
 
 
 def _remove(api: Api, job: Summary) -> Summary:
     """Remove a job. Another command may have removed it in the meantime."""
     from trainyard.wire.client import CallFailed
 
+    kind = kind_of(job)
     try:
-        api.call("sagemaker", "DeleteTrainingJob", TrainingJobName=job["TrainingJobName"])
+        api.call("sagemaker", f"Delete{kind.shape}", **{kind.name_member: name_of(job)})
     except CallFailed:
-        if describe_if_present(api, job["TrainingJobName"]) is not None:
+        if describe_if_present(api, name_of(job), kind=kind) is not None:
             raise
     return job
 
@@ -251,7 +260,8 @@ def _remove(api: Api, job: Summary) -> Summary:
 def _report(jobs: Sequence[Summary], as_json: JsonFields | None, *, lines: Sequence[str], summed_up: str) -> None:
     """Print what was done: as JSON, a line for each job or, for many jobs, one for all."""
     if as_json:
-        rows = [{name: job[name] for name in ("TrainingJobName", "TrainingJobStatus")} for job in jobs]
+        members = [(kind_of(job).name_member, kind_of(job).status_member) for job in jobs]
+        rows = [{name: job[name] for name in names} for job, names in zip(jobs, members, strict=True)]
         print_json({"Jobs": rows}, as_json, items="Jobs")
     elif len(jobs) > _MAX_LINES:
         say(summed_up)

@@ -10,6 +10,7 @@ import click
 
 from trainyard._sdk.connection import Access, Api
 from trainyard.cli.completion.values import complete_jobs
+from trainyard.cli.jobs.kinds import KINDS, kind_of, name_of
 from trainyard.cli.jobs.lookup import find_access, find_job, open_api
 from trainyard.cli.terminal.console import CommandWithExamples, environment, result_option, say, yard_option
 from trainyard.cli.terminal.json_output import JsonFields, print_json
@@ -38,7 +39,8 @@ def open(  # noqa: A001 - the name of the command
     """
     access = find_access(folder)
     with open_api(folder) as api:
-        page = f"/-/training/{quote(find_job(api, job)['TrainingJobName'])}" if job else ""
+        found = find_job(api, job, kinds=KINDS) if job else None
+        page = f"/-/{kind_of(found).word}/{quote(name_of(found))}" if found else ""
         url = sign_in_url(access, api, page)
     if as_json:
         print_json({"Url": url}, as_json)

@@ -88,6 +88,8 @@ class InstanceState:
     ended_at: datetime | None = None
     # The digest of the packages that its program sees; empty if they are unknown.
     environment: str = ""
+    # That the program left, if jobs of its kind can.
+    message: str = ""
 
     @property
     def has_ended(self) -> bool:

@@ -17,12 +17,13 @@ class Status(StrEnum):
 
 
 class SecondaryStatus(StrEnum):
-    """What a job is doing now."""
+    """What a job is doing now. AWS tells this of training jobs only; a processing job has the same steps."""
 
     PENDING = "Pending"
     STARTING = "Starting"
     DOWNLOADING = "Downloading"
     TRAINING = "Training"
+    PROCESSING = "Processing"
     UPLOADING = "Uploading"
     STOPPING = "Stopping"
     COMPLETED = "Completed"
@@ -60,6 +61,7 @@ PRIMARY: Mapping[SecondaryStatus, Status] = {
     SecondaryStatus.STARTING: Status.IN_PROGRESS,
     SecondaryStatus.DOWNLOADING: Status.IN_PROGRESS,
     SecondaryStatus.TRAINING: Status.IN_PROGRESS,
+    SecondaryStatus.PROCESSING: Status.IN_PROGRESS,
     SecondaryStatus.UPLOADING: Status.IN_PROGRESS,
     SecondaryStatus.INTERRUPTED: Status.IN_PROGRESS,
     SecondaryStatus.RESTARTING: Status.IN_PROGRESS,
@@ -75,4 +77,4 @@ PRIMARY: Mapping[SecondaryStatus, Status] = {
 FINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.STOPPED})
 
 
-ON_INSTANCES = frozenset({SecondaryStatus.DOWNLOADING, SecondaryStatus.TRAINING})
+ON_INSTANCES = frozenset({SecondaryStatus.DOWNLOADING, SecondaryStatus.TRAINING, SecondaryStatus.PROCESSING})

@@ -8,6 +8,7 @@ from pathlib import Path
 from trainyard.foundation.confined import ConfinedFolder
 from trainyard.instance.agent.program.configuration import config_files
 from trainyard.instance.agent.program.platform_files import channel_manifests, has_checkpoint_folder
+from trainyard.instance.agent.program.processing_files import processing_config_files
 from trainyard.link.contract import InstanceSpec
 from trainyard.link.event_protocol import SOCKET, STEP_TIMES
 from trainyard.link.folders import InstanceFolder, extra_folders
@@ -21,6 +22,7 @@ _FOLDERS = (
     "output/intermediate",
     "output/metrics/sagemaker",
 )
+_PROCESSING_FOLDERS = ("code", "config", "processing", "output/metrics/sagemaker")
 _DEBUGGER_FOLDERS = (SOCKET.rpartition("/")[0],)
 
 
@@ -57,18 +59,27 @@ def create_layout(folder: InstanceFolder, spec: InstanceSpec, owner: ProgramUser
         with root.make_folder(folder.ml.name, owner=owner.uid) as ml:
             for name in _folders(spec):
                 ml.make_folder(name, owner=owner.uid).close()
-            with ml.open_folder("input/config") as config:
-                for name, values in config_files(spec).items():
+            files = config_files(spec) if spec.processing is None else processing_config_files(spec)
+            with ml.open_folder("input/config" if spec.processing is None else "config") as config:
+                for name, values in files.items():
                     config.replace_file(name, json.dumps(values).encode(), owner=owner.uid)
-            with ml.open_folder("input/data") as data:
-                for name, manifest in channel_manifests(spec):
-                    data.replace_file(name, manifest, owner=owner.uid)
+            if spec.processing is None:
+                _write_manifests(ml, spec, owner)
         for path in extra_folders(folder, spec).values():
             with root.make_folder(str(path.parent.relative_to(folder.root))) as parent:
                 parent.make_folder(path.name, owner=owner.uid).close()
 
 
+def _write_manifests(ml: ConfinedFolder, spec: InstanceSpec, owner: ProgramUser) -> None:
+    with ml.open_folder("input/data") as data:
+        for name, manifest in channel_manifests(spec):
+            data.replace_file(name, manifest, owner=owner.uid)
+
+
 def _folders(spec: InstanceSpec) -> Iterator[str]:
+    if spec.processing is not None:
+        yield from _PROCESSING_FOLDERS
+        return
     yield from _FOLDERS
     if has_checkpoint_folder(spec):
         yield "checkpoints"

@@ -1,5 +1,6 @@
 """The life of one instance: prepare it, run its program, upload the results, and decide how it ended."""
 
+import codecs
 import logging
 from collections.abc import Mapping
 from contextlib import closing
@@ -54,17 +55,25 @@ _CONTINUES_ELSEWHERE = (INTERRUPTED, LEASE)
 # The yard still waits this long for an instance that it has killed.
 _KILLED_SYNC_S = 3.0
 _MAX_FAILURE_FILE_BYTES = 16 * 1024
+_MAX_MESSAGE_BYTES = 1024
+
+# Statuses and their messages.
+_TRAINING = ("Training", "Training image download completed. Training in progress.")
+_PROCESSING = ("Processing", "Processing in progress")
+_UPLOADING = ("Uploading", "Uploading generated training model")
+_STORING = ("Uploading", "Uploading the outputs")
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceOutcome:
-    """How the instance ended. `reason` is why it failed or was stopped."""
+    """How the instance ended. `reason` is why it failed or was stopped; `message` is what its program left."""
 
     outcome: str
     reason: str = ""
     card: Mapping[str, Any] | None = None
+    message: str = ""
 
     @classmethod
     def of(cls, failure: InstanceFailure) -> "InstanceOutcome":
@@ -115,7 +124,7 @@ class Instance:
         self._reports.report_status("Downloading", "Downloading input data")
         with self._reports.phase("download"):
             self._prepare()
-        self._reports.report_status("Training", "Training image download completed. Training in progress.")
+        self._reports.report_status(*(_TRAINING if self._spec.processing is None else _PROCESSING))
         training = (SandboxedTraining if self._spec.container is None else ContainerTraining)(
             self._context,
             pipes=self._pipes,
@@ -135,20 +144,39 @@ class Instance:
         outcome = self._with_sync_failure(self._outcome(end, training), sync_failure)
         if outcome.reason in _CONTINUES_ELSEWHERE:
             return outcome
-        self._reports.report_status("Uploading", "Uploading generated training model")
+        if self._spec.processing is not None:
+            return replace(outcome, message=self._read_message(is_strict=outcome.outcome != FAILED))
+        self._store_results(outcome)
+        return outcome
+
+    def _store_results(self, outcome: InstanceOutcome) -> None:
+        """Store the model and the output of a training job."""
+        self._reports.report_status(*_UPLOADING)
         results = ResultUploader(self._context)
         if outcome.outcome != FAILED:
             results.store()
-            return outcome
+            return
         try:
             results.store_of_failure()
         except StopRequested:
             # Another instance failed too, and the failure of this one may be the cause.
-            return outcome
+            return
         except (TrainyardError, OSError) as error:
             # Why the program failed matters more than why its output could not be stored.
             self._reports.note(f"The output is not stored: {to_cannot_run(error).message}")
-        return outcome
+
+    def _read_message(self, *, is_strict: bool) -> str:
+        """Return what the program left for the description of its job. If `is_strict`, CannotRun if it is not text."""
+        with ConfinedFolder.open(self._folder.ml) as ml:
+            data = ml.read("output/message", limit_bytes=_MAX_MESSAGE_BYTES) or b""
+        try:
+            # The limit may cut a character.
+            return codecs.getincrementaldecoder("utf-8")("strict" if is_strict else "replace").decode(data)
+        except UnicodeDecodeError as error:
+            raise CannotRun(
+                f"The program on {self._spec.instance} left a message in {ML}/output/message that is not UTF-8.",
+                FailureKind.BAD_INPUT,
+            ) from error
 
     def _note_unopened_pipes(self) -> None:
         for name in self._pipes.unopened:
@@ -161,8 +189,8 @@ class Instance:
         if not self._synced:
             return None
         if self._commands.stop_reason not in _CONTINUES_ELSEWHERE and not self._commands.is_killed:
-            self._reports.report_status("Uploading", "Uploading generated training model")
-        with self._reports.phase("sync"):
+            self._reports.report_status(*(_UPLOADING if self._spec.processing is None else _STORING))
+        with self._reports.phase("sync" if self._spec.processing is None else "upload"):
             return self._synced.finish(self._check_kill)
 
     def _check_kill(self) -> None:
@@ -242,7 +270,9 @@ class Instance:
         if end.stop_reason is not None:
             return InstanceOutcome(STOPPED, self._final_stop_reason(end.stop_reason))
         with ConfinedFolder.open(self._folder.ml) as ml:
-            failure_file = ml.read_text("output/failure", limit_bytes=_MAX_FAILURE_FILE_BYTES)
+            # Of a processing job only the exit code counts.
+            is_read = self._spec.processing is None
+            failure_file = ml.read_text("output/failure", limit_bytes=_MAX_FAILURE_FILE_BYTES) if is_read else None
         if exit_status(end.ended) == 0 and failure_file is None:
             return InstanceOutcome(COMPLETED)
         if self._pipes.failure is not None:

@@ -128,7 +128,7 @@ def _report_outcome(outcome: InstanceOutcome, reports: Reports, *, folder: Insta
         _free_disk(folder)
     for _ in range(_REPORT_TRIES):
         try:
-            reports.report_end(outcome.outcome, outcome.reason, card=outcome.card)
+            reports.report_end(outcome.outcome, outcome.reason, card=outcome.card, message=outcome.message)
         except OSError as error:
             log.error("the outcome cannot be written", extra={"why": error.strerror})
             _free_disk(folder)

@@ -107,8 +107,12 @@ class Reports:
     def report_artifact(self, kind: str, uri: str, *, size: int) -> None:
         self._append(FrameKind.ARTIFACT, {"kind": kind, "uri": uri, "size": size}, durable=True)
 
-    def report_end(self, outcome: str, reason: str, *, card: Mapping[str, Any] | None = None) -> None:
-        self._append(FrameKind.ENDED, {"outcome": outcome, "reason": reason, "card": card}, durable=True)
+    def report_end(
+        self, outcome: str, reason: str, *, card: Mapping[str, Any] | None = None, message: str = ""
+    ) -> None:
+        """Report how the instance ended, and the message that the program left."""
+        payload = {"outcome": outcome, "reason": reason, "card": card}
+        self._append(FrameKind.ENDED, payload | ({"message": message} if message else {}), durable=True)
 
     def _append(self, kind: FrameKind, payload: Mapping[str, Any], *, durable: bool = False) -> None:
         try:

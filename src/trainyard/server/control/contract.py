@@ -1,4 +1,4 @@
-"""The contract for a kind of job. Training jobs and tuning jobs are the two implementations.
+"""The contract for a kind of job. Training jobs, processing jobs and tuning jobs are its implementations.
 
 A kind consists of six parts. Each part has one place, with one folder or module per kind:
 
@@ -14,8 +14,9 @@ A kind consists of six parts. Each part has one place, with one folder or module
 6. *Steps and the end.* A `JobKind` takes a job from step to step until it is final. After the last step nothing of the
    job runs, its credentials are revoked, its quotas are free again, and its result is stored.
 
-`Controller` drives every `JobKind` the same way. Reminders and rule actions are kinds too, with only parts 3 and 6.
-`docs/contributing/adding-a-job-kind.md` walks through a whole kind.
+`instances/` has parts 4 and 6 for every kind with instances. One `JobKind` there takes the steps with all of them,
+because they share the queues. `Controller` drives every `JobKind` the same way. Reminders and rule actions are kinds
+too, with only parts 3 and 6. `docs/contributing/adding-a-job-kind.md` walks through a whole kind.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -125,7 +126,7 @@ class JobKind(Protocol[Job]):
 
     @property
     def record_kind(self) -> str:
-        """The kind of the records that hold these jobs."""
+        """What logs call these jobs: the kind of their records, if they have only one."""
         ...
 
     @property

@@ -11,6 +11,11 @@ from starlette.responses import Response
 from trainyard.server.dashboard.contract import JobTab, Visit
 from trainyard.server.services.contract import Shape
 
+_ARNS = {
+    "training": "TrainingJobArn",
+    "processing": "ProcessingJobArn",
+    "tuning": "HyperParameterTuningJobArn",
+}
 _RUNNING = frozenset({"InProgress", "Stopping"})
 
 
@@ -39,8 +44,7 @@ class JobFrame:
 
     @property
     def arn(self) -> str:
-        member = "TrainingJobArn" if self.kind == "training" else "HyperParameterTuningJobArn"
-        arn: str = self.description[member]
+        arn: str = self.description[_ARNS[self.kind]]
         return arn
 
     @property
@@ -65,6 +69,27 @@ async def load_training_job(visit: Visit) -> JobFrame:
         description=description,
         details=details,
         tabs=visit.dashboard.tabs_of("training"),
+    )
+
+
+async def load_processing_job(visit: Visit) -> JobFrame:
+    """Load the processing job that the address names. ApiFault if the user can see none."""
+    name = visit.path["name"]
+    description, details = await asyncio.gather(
+        visit.api.call("sagemaker", "DescribeProcessingJob", {"ProcessingJobName": name}),
+        visit.api.call("trainyard", "DescribeJob", {"TrainingJobName": name, "Kind": "processing"}),
+    )
+    return JobFrame(
+        kind="processing",
+        name=description["ProcessingJobName"],
+        status=description["ProcessingJobStatus"],
+        secondary_status=details["SecondaryStatus"],
+        user=details["UserName"],
+        created_at=description["CreationTime"],
+        ended_at=description.get("ProcessingEndTime"),
+        description=description,
+        details=details,
+        tabs=visit.dashboard.tabs_of("processing"),
     )
 
 

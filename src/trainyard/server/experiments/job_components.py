@@ -38,7 +38,8 @@ from trainyard.server.experiments.storage import (
     trial_draft,
     trial_of,
 )
-from trainyard.server.jobs.training import job_of, request_of
+from trainyard.server.jobs.instance_jobs import request_of
+from trainyard.server.jobs.training import job_of
 from trainyard.server.records.contract import Change, Records, Resource, ResourceId, ResourceKey
 
 # The limits of AWS. What is beyond them stays in the job only.
@@ -134,7 +135,7 @@ def _component_now(component: TrialComponent, job: TrainingJob) -> TrialComponen
         component,
         status=ComponentStatus(job.status),
         message=message[:MAX_MESSAGE_LENGTH],
-        started_at=job.training_started_at,
+        started_at=job.started_at,
         ended_at=job.ended_at,
         outputs=outputs,
         source_metrics={name: _statistics(summary) for name, summary in job.metrics.items()},

@@ -125,14 +125,14 @@ class Quotas:
             if (value := values.get(name, 0)) + count > limit:
                 raise self.limit_error(CounterFull(Counter(account, name, value), limit=limit, added=count))
 
-    def limit_error(self, full: CounterFull) -> LimitExceeded:
+    def limit_error(self, full: CounterFull, *, noun: str = "training job") -> LimitExceeded:
         """Return the error that refuses a job, in the words of AWS and with the command that raises the limit."""
         _, kind, *types = full.counter.name.split("/", 2)
         instance_type = types[0] if types else ANY
         spot = "spot " if kind == CapacityKind.SPOT else ""
-        what = f"{instance_type} for {spot}training job usage"
+        what = f"{instance_type} for {spot}{noun} usage"
         if instance_type == ANY:
-            what = f"Number of instances across all {spot}training jobs"
+            what = f"Number of instances across all {spot}{noun}s"
         use, user = full.counter.value, self._records.user(full.counter.account).name
         named = "'*'" if instance_type == ANY else instance_type
         command = f"trainyard quota set {user} {named} {use + full.added}{' --spot' if spot else ''}"

@@ -4,17 +4,18 @@ import math
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from trainyard.foundation.clock import from_micros
 from trainyard.foundation.jobs.attempts import MetricSummary, merge_metrics
 from trainyard.foundation.jobs.status import FINAL, ON_INSTANCES, PRIMARY, SecondaryStatus
 from trainyard.foundation.plain import from_plain
-from trainyard.server.jobs import training, tuning
+from trainyard.server.jobs import processing, training, tuning
 from trainyard.server.records.contract import Records, Resource, ResourceId, ResourceRevision
 
 # About 2 KB each.
@@ -28,10 +29,15 @@ class SummaryKind(StrEnum):
     """The kinds of jobs that a list can have."""
 
     TRAINING = "training"
+    PROCESSING = "processing"
     TUNING = "tuning"
 
 
-RECORD_KINDS: Mapping[SummaryKind, str] = {SummaryKind.TRAINING: training.KIND, SummaryKind.TUNING: tuning.KIND}
+RECORD_KINDS: Mapping[SummaryKind, str] = {
+    SummaryKind.TRAINING: training.KIND,
+    SummaryKind.PROCESSING: processing.KIND,
+    SummaryKind.TUNING: tuning.KIND,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +137,7 @@ def summary_of(resource: Resource) -> JobSummary:
     return _SUMMARIES[resource.key.kind](resource)
 
 
-def _training_summary(resource: Resource) -> JobSummary:
+def _instance_summary(resource: Resource, kind: SummaryKind) -> JobSummary:
     plain: Mapping[str, Any] = resource.body["job"]
     plan, transitions = plain["plan"], plain["transitions"]
     attempts = plain.get("attempts", ())
@@ -142,7 +148,7 @@ def _training_summary(resource: Resource) -> JobSummary:
     ended_us = last["started_at"] if is_final else None
     return JobSummary(
         resource.id,
-        SummaryKind.TRAINING,
+        kind,
         resource.key.account,
         resource.key.name,
         plain["name"],
@@ -194,7 +200,11 @@ def _tuning_summary(resource: Resource) -> JobSummary:
     )
 
 
-_SUMMARIES = {training.KIND: _training_summary, tuning.KIND: _tuning_summary}
+_SUMMARIES: Mapping[str, Callable[[Resource], JobSummary]] = {
+    training.KIND: partial(_instance_summary, kind=SummaryKind.TRAINING),
+    processing.KIND: partial(_instance_summary, kind=SummaryKind.PROCESSING),
+    tuning.KIND: _tuning_summary,
+}
 
 
 def _moment(micros: int | None) -> datetime | None:

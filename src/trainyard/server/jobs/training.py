@@ -10,22 +10,16 @@ from typing import Any
 from trainyard.foundation.arns import arn
 from trainyard.foundation.clock import to_micros
 from trainyard.foundation.jobs.attempts import RuleState
-from trainyard.foundation.jobs.status import FINAL
 from trainyard.foundation.jobs.training.job import TrainingJob
 from trainyard.foundation.jobs.training.rules import profiler_rule_states, rule_states
-from trainyard.foundation.plain import from_plain, to_plain
-from trainyard.server.jobs.queues import queue_name
-from trainyard.server.jobs.quotas import CapacityKind, quota_counts
+from trainyard.foundation.plain import from_plain
+from trainyard.server.jobs.instance_jobs import change_for, draft_for
 from trainyard.server.jobs.spot import spot_counts
 from trainyard.server.records.contract import (
     Change,
     Draft,
     NewEvent,
-    Priority,
-    QueueState,
-    Records,
     Resource,
-    ResourceId,
     ResourceKey,
 )
 
@@ -33,6 +27,7 @@ KIND = "training-job"
 # The kind of resource that becomes due when a job has reached its limit of waiting or total time.
 PENDING_LIMIT = "pending-limit"
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
+METRIC_DIMENSION = "TrainingJobName"
 
 _NOT_OUTLINED = frozenset({"attempts", "artifacts", "notes", "card", "failure", "profiler_rules"})
 
@@ -50,33 +45,12 @@ def rule_job_arn(job: TrainingJob, rule: str) -> str:
 
 def draft_of(job: TrainingJob, request: Mapping[str, Any], *, tags: Mapping[str, str]) -> Draft:
     """Return the draft of a job that is due at once."""
-    return Draft(
-        ResourceKey(job.account, KIND, job.name),
-        job.region,
-        {"request": request, "job": to_plain(job)},
-        status=job.status,
-        tags=tags,
-        arn=job.arn,
-        due_at=job.created_at,
-        state=queue_state(job),
-        queue=queue_name(job.plan.engine, site=job.site),
-        priority=priority_of(job),
-        counts=quota_counts_of(job),
-    )
+    return draft_for(KIND, job, request, tags=tags)
 
 
 def reminders_of(job: TrainingJob) -> list[Draft]:
     """Return the drafts that become due at a job's time limits. They precede the job and do no harm without it."""
     return [_reminder(job, due_at=limit) for limit in (job.waits_until, job.ends_until) if limit is not None]
-
-
-def quota_counts_of(job: TrainingJob) -> Mapping[str, int]:
-    """Return what a job uses of its user's quotas until it has ended."""
-    return quota_counts(job.plan.instance_types, kind=capacity_kind_of(job))
-
-
-def capacity_kind_of(job: TrainingJob) -> CapacityKind:
-    return CapacityKind.SPOT if job.plan.is_spot else CapacityKind.ON_DEMAND
 
 
 def job_of(resource: Resource) -> TrainingJob:
@@ -95,50 +69,9 @@ def outline_of(resource: Resource) -> TrainingJob:
     return from_plain(TrainingJob, outline | {"transitions": plain["transitions"][-1:]})
 
 
-def request_of(resource: Resource) -> Mapping[str, Any]:
-    """Return the request of the create call, in wire terms."""
-    request: Mapping[str, Any] = resource.body["request"]
-    return request
-
-
-def tagged_request(records: Records, job_id: ResourceId) -> Mapping[str, Any]:
-    """Return the request of the create call with the tags that the job has now, in wire terms."""
-    resource = records.load_by_id(job_id)
-    tags = records.tags(resource.key.account, resource.body["job"]["arn"])
-    return {**request_of(resource), "Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
-
-
 def change_to(resource: Resource, job: TrainingJob) -> Change:
-    """Return the change that stores the job as it is now.
-
-    As on AWS, only a new status counts as a modification: metrics and cursors change every second. A job that has ended
-    returns what it used of its user's quotas, and a spot job adds to the spot totals.
-    """
-    has_ended = job.is_final and resource.status not in FINAL
-    return Change(
-        status=job.status,
-        body={**resource.body, "job": to_plain(job)},
-        due_at=job.created_at,
-        state=queue_state(job),
-        counts=_counts_at_end(job) if has_ended else {},
-        is_quiet=len(job.transitions) == len(resource.body["job"]["transitions"]),
-        is_settling=job.is_final,
-    )
-
-
-def release_of(job: TrainingJob) -> Change:
-    """Return the change that gives a claimed job back as it is."""
-    return Change(due_at=job.created_at, state=queue_state(job), is_quiet=True, is_settling=job.is_final)
-
-
-def queue_state(job: TrainingJob) -> QueueState:
-    if job.is_final:
-        return QueueState.UNQUEUED
-    return QueueState.WAITING if job.attempt is None else QueueState.PLACED
-
-
-def priority_of(job: TrainingJob) -> Priority:
-    return Priority.SPOT if job.plan.is_spot else Priority.ON_DEMAND
+    """Return the change that stores the job as it is now. A spot job that has ended adds to the spot totals."""
+    return change_for(resource, job, counts_at_end=spot_counts(job) if job.is_final else None)
 
 
 def events_of(before: TrainingJob, after: TrainingJob) -> list[NewEvent]:
@@ -183,10 +116,6 @@ def _events_of_states(before: Sequence[RuleState], after: Sequence[RuleState]) -
 def _is_news(was: RuleState, state: RuleState) -> bool:
     """Whether users would want to know. A change in the number of evaluated steps alone is not news."""
     return (was.status, was.details, was.findings) != (state.status, state.details, state.findings)
-
-
-def _counts_at_end(job: TrainingJob) -> Mapping[str, int]:
-    return {**{name: -count for name, count in quota_counts_of(job).items()}, **spot_counts(job)}
 
 
 def _reminder(job: TrainingJob, *, due_at: datetime) -> Draft:

@@ -18,8 +18,8 @@ from trainyard.formats.logs import LogEvent, LogReader
 from trainyard.foundation.clock import to_micros
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.foundation.jobs.attempts import Attempt
+from trainyard.foundation.jobs.instance_job import InstanceJob
 from trainyard.foundation.jobs.status import PRIMARY, Transition
-from trainyard.foundation.jobs.training.job import TrainingJob
 from trainyard.link.folders import AttemptRef, InstanceRef
 from trainyard.server.records.contract import ResourceId
 
@@ -73,7 +73,7 @@ class JobSnapshot:
     """A job at one moment, and the folder where its instances keep their logs."""
 
     id: ResourceId
-    job: TrainingJob
+    job: InstanceJob
     jobs: Path
 
     def logs_of(self, attempt: Attempt) -> list[LogReader]:
@@ -120,7 +120,7 @@ def heartbeat_line(cursor: FollowCursor) -> bytes:
 class _BatchBuilder:
     """Collects lines, and advances the cursor with each."""
 
-    def __init__(self, job: TrainingJob, cursor: FollowCursor) -> None:
+    def __init__(self, job: InstanceJob, cursor: FollowCursor) -> None:
         self._job, self._cursor = job, cursor
         self._lines: list[bytes] = []
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from trainyard.foundation.errors import NotFound, TrainyardError, Unavailable
-from trainyard.foundation.jobs.training.job import TrainingJob
-from trainyard.server.jobs.training import job_of
+from trainyard.foundation.jobs.instance_job import InstanceJob
+from trainyard.server.jobs.instance_job_kinds import instance_job_of
 from trainyard.server.records.contract import Records, Resource, ResourceId
 from trainyard.server.streaming.batches import (
     Batch,
@@ -104,7 +104,7 @@ class Followers:
 
     async def cursor_before_last(self, resource: Resource, count: int) -> FollowCursor:
         """Return the cursor before the last `count` lines that each instance has written so far."""
-        snapshot = JobSnapshot(resource.id, job_of(resource), self._jobs)
+        snapshot = JobSnapshot(resource.id, instance_job_of(resource), self._jobs)
         return await self._in_thread(lambda: cursor_before_last(snapshot, count))
 
     def notify(self, job_id: ResourceId) -> None:
@@ -126,7 +126,7 @@ class Followers:
         self._loop = asyncio.get_running_loop()
         watch = self._watches.get(resource.id)
         if watch is None:
-            snapshot = JobSnapshot(resource.id, job_of(resource), self._jobs)
+            snapshot = JobSnapshot(resource.id, instance_job_of(resource), self._jobs)
             watch = self._watches[resource.id] = _JobWatch(snapshot, self._records, self._threads)
         watch.followers += 1
         if with_logs:
@@ -219,7 +219,7 @@ class _JobWatch:
         except TrainyardError as error:
             log.warning("a followed job cannot be read", extra={"id": self.snapshot.id, "why": error.message})
         else:
-            job, known = job_of(resource), self.snapshot.job
+            job, known = instance_job_of(resource), self.snapshot.job
             if _progress(job) != _progress(known):
                 self.snapshot = JobSnapshot(self.snapshot.id, job, self.snapshot.jobs)
                 self.advance()
@@ -246,7 +246,7 @@ def _read(snapshot: JobSnapshot, cursor: FollowCursor, *, with_logs: bool) -> Ba
         return Batch(b"", cursor)
 
 
-def _progress(job: TrainingJob) -> tuple[int, int, int]:
+def _progress(job: InstanceJob) -> tuple[int, int, int]:
     """Return the counts of everything that is sent to followers and only grows."""
     return len(job.transitions), len(job.notes), len(job.attempts)
 

@@ -10,6 +10,7 @@ from trainyard.formats.downsampling import find_extremes
 from trainyard.formats.metrics import PointsFile, series_file
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.foundation.jobs.attempts import Attempt
+from trainyard.foundation.jobs.instance_job import InstanceJob
 from trainyard.foundation.jobs.training.job import TrainingJob
 from trainyard.link.folders import AttemptRef, InstanceRef
 from trainyard.server.records.contract import ResourceId
@@ -62,8 +63,10 @@ class PointLine:
     cursor: MetricCursor
 
 
-def metric_names(job: TrainingJob) -> list[str]:
-    """Return the metrics that a job can have."""
+def metric_names(job: InstanceJob) -> list[str]:
+    """Return the metrics that a job can have. Those of a processing job are not read from its log."""
+    if not isinstance(job, TrainingJob):
+        return []
     return list(dict.fromkeys(each.name for each in job.plan.metrics))
 
 
@@ -86,7 +89,7 @@ def read_points(snapshot: JobSnapshot, cursor: MetricCursor, *, max_points: int 
                 cursor = _advance(cursor, place, series.first + series.new)
 
 
-def end_line(cursor: MetricCursor, job: TrainingJob) -> bytes:
+def end_line(cursor: MetricCursor, job: InstanceJob) -> bytes:
     """Return the last line of a job that has ended."""
     return _encode({"kind": "ended", "status": job.status, "cursor": str(cursor)})
 

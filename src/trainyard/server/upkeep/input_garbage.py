@@ -1,6 +1,6 @@
 """Garbage collection of local data that clients uploaded as job inputs and that no job needs any more.
 
-An upload is needed while a client holds it, while an unfinished training or tuning job names it, and for some time
+An upload is needed while a client holds it, while an unfinished job of any kind names it, and for some time
 after the last such job has ended, unless that job was deleted. A client may start to use an upload during its removal.
 It then either keeps the upload or finds it gone: the commit object, or else the hold objects, are deleted first, and
 only if they are unchanged since the upload was found unneeded.
@@ -29,7 +29,7 @@ from trainyard.foundation.jobs.status import FINAL
 from trainyard.foundation.locations import BucketRef, Location
 from trainyard.objects.contract import Bucket, Listing, ObjectStore, ObjectSummary, Precondition, PreconditionFailed
 from trainyard.objects.index import Index
-from trainyard.server.jobs import training, tuning
+from trainyard.server.jobs import processing, training, tuning
 from trainyard.server.records.contract import Query, Records
 from trainyard.server.settings import ServerSettings
 from trainyard.server.storage import open_objects
@@ -132,7 +132,7 @@ def _find_needed(records: Records, *, ended_after: datetime) -> set[tuple[str, s
     """Return the uploads that jobs need, as pairs of account and name."""
     needed: set[tuple[str, str]] = set()
     # In this order, because tuning jobs create training jobs.
-    for kind in (tuning.KIND, training.KIND):
+    for kind in (tuning.KIND, training.KIND, processing.KIND):
         after: str | None = ""
         while after is not None:
             page = records.find(Query(kind, limit=_PAGE, after=after))

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from trainyard.foundation.confined import remove_tree, tree_size
 from trainyard.foundation.errors import NotFound
+from trainyard.foundation.jobs.instance_job import InstanceJob
 from trainyard.foundation.jobs.training.job import TrainingJob
-from trainyard.server.jobs.training import KIND, change_to, events_of, job_of
+from trainyard.server.jobs.instance_job_kinds import change_and_events, has_instances, instance_job_of
 from trainyard.server.records.contract import Records, Resource, ResourceId
 from trainyard.server.upkeep.garbage import Garbage
 
@@ -51,23 +52,24 @@ def _expired_folders(jobs: Path, records: Records, *, before: datetime) -> Itera
         # Resources are created before they end, and their ids are in the order of their creation.
         if resource.created_at >= before:
             return
-        if resource.key.kind == KIND and _has_ended_before(job_of(resource), before):
+        if has_instances(resource) and _has_ended_before(instance_job_of(resource), before):
             yield jobs / name, resource
 
 
-def _has_ended_before(job: TrainingJob, before: datetime) -> bool:
+def _has_ended_before(job: InstanceJob, before: datetime) -> bool:
     # Until its warm pool has ended, the job is not over.
-    return job.ended_at is not None and job.ended_at + timedelta(seconds=job.plan.keep_alive_s) < before
+    kept_s = job.plan.keep_alive_s if isinstance(job, TrainingJob) else 0
+    return job.ended_at is not None and job.ended_at + timedelta(seconds=kept_s) < before
 
 
 def _add_note(records: Records, resource: Resource, *, kept: timedelta, now: datetime) -> bool:
     """Add the note to the job, and return whether the job was unchanged meanwhile."""
-    job = job_of(resource)
-    after = job.with_notes(
+    after = instance_job_of(resource).with_notes(
         f"Its log and other files were removed on {now:%Y-%m-%d}: the yard keeps them for {_text(kept)} after the end "
         "of a job."
     )
-    return records.apply(resource, change_to(resource, after), now=now, events=events_of(job, after)) is not None
+    change, events = change_and_events(resource, after)
+    return records.apply(resource, change, now=now, events=events) is not None
 
 
 def _text(kept: timedelta) -> str:

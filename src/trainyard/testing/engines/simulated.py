@@ -47,9 +47,16 @@ class SimulatedAgent:
         with SpoolWriter(self.folder.spool) as spool:
             return spool.append(kind, payload, at_us=to_micros(self._clock()))
 
-    def end(self, outcome: str = "completed", *, reason: str = "", card: Mapping[str, Any] | None = None) -> None:
+    def end(
+        self,
+        outcome: str = "completed",
+        *,
+        reason: str = "",
+        card: Mapping[str, Any] | None = None,
+        message: str = "",
+    ) -> None:
         """Leave the last frame and exit."""
-        self.report(FrameKind.ENDED, outcome=outcome, reason=reason, card=dict(card or {}))
+        self.report(FrameKind.ENDED, outcome=outcome, reason=reason, card=dict(card or {}), message=message)
         self.die()
 
     def die(self) -> None:
@@ -63,7 +70,8 @@ AgentRole = Callable[[SimulatedAgent], None]
 def run(agent: SimulatedAgent) -> None:
     """Simulate the start of a job, which runs until a command comes or the test ends it."""
     agent.report(FrameKind.STATUS, status="Downloading", message="Downloading the input channels")
-    agent.report(FrameKind.STATUS, status="Training", message="")
+    status = "Training" if agent.spec.processing is None else "Processing"
+    agent.report(FrameKind.STATUS, status=status, message="")
 
 
 def complete(agent: SimulatedAgent) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.unit.recording import RecordingApi
+from trainyard.cli.jobs.kinds import KINDS
 from trainyard.cli.jobs.lookup import exit_code_of, find_access, find_job, to_json, translate_failures
 from trainyard.cli.terminal.failure import ExitCode, Failure
 from trainyard.foundation.home import Home
@@ -142,3 +143,26 @@ def test_a_command_that_reads_starts_no_yard(user_home: Path) -> None:
         find_access(None)
     assert raised.value.code == ExitCode.NOT_FOUND
     assert list(user_home.iterdir()) == []
+
+
+def test_where_other_kinds_are_shown_too_a_name_can_mean_a_processing_job() -> None:
+    noon = datetime(2026, 7, 1, 12, tzinfo=UTC)
+    trained = [{"TrainingJobName": "mnist-1", "CreationTime": noon}]
+    cleaned = [{"ProcessingJobName": "clean-1", "CreationTime": noon.replace(hour=13)}]
+
+    def describe_processing(asked: dict[str, Any]) -> dict[str, Any]:
+        if asked["ProcessingJobName"] != "clean-1":
+            raise CallFailed("ValidationException", "Could not find requested job.", status=400)
+        return asked
+
+    api = RecordingApi(
+        DescribeTrainingJob=describe,
+        ListTrainingJobs={"TrainingJobSummaries": trained},
+        DescribeProcessingJob=describe_processing,
+        ListProcessingJobs={"ProcessingJobSummaries": cleaned},
+    )
+    for given in ("clean-1", "cle", "@last"):
+        assert find_job(api, given, kinds=KINDS) == {"ProcessingJobName": "clean-1"}
+    assert find_job(api, "@last~1", kinds=KINDS) == find_job(api, "@last") == {"TrainingJobName": "mnist-1"}
+    with pytest.raises(Failure, match='no training job or processing job named "cifar"'):
+        find_job(api, "cifar", kinds=KINDS)

@@ -42,7 +42,7 @@ def list_jobs(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def selected(statuses: tuple[str, ...] = ALL, **parts: Any) -> list[str]:
-    api = RecordingApi(ListTrainingJobs=list_jobs)
+    api = RecordingApi(ListProcessingJobs={"ProcessingJobSummaries": []}, ListTrainingJobs=list_jobs)
     return [job["TrainingJobName"] for job in select_jobs(api, JobSelection(**parts), statuses=statuses)]
 
 

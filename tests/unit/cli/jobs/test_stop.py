@@ -31,6 +31,26 @@ def describe(asked: dict[str, Any]) -> dict[str, Any]:
     return JOBS[asked["TrainingJobName"]]
 
 
+def processing_job(name: str, status: str) -> dict[str, Any]:
+    return {"ProcessingJobName": name, "ProcessingJobStatus": status, "CreationTime": NOON}
+
+
+PROCESSING_JOBS = {"clean-1": processing_job("clean-1", "InProgress"), "clean-2": processing_job("clean-2", "Stopped")}
+
+
+def describe_processing(asked: dict[str, Any]) -> dict[str, Any]:
+    if asked["ProcessingJobName"] not in PROCESSING_JOBS:
+        raise CallFailed("ValidationException", "Could not find requested job.", status=400)
+    return PROCESSING_JOBS[asked["ProcessingJobName"]]
+
+
+def list_processing(asked: dict[str, Any]) -> dict[str, Any]:
+    found = [each for each in PROCESSING_JOBS.values() if each["ProcessingJobStatus"] == asked["StatusEquals"]]
+    return {
+        "ProcessingJobSummaries": [each for each in found if asked.get("NameContains", "") in each["ProcessingJobName"]]
+    }
+
+
 def list_jobs(asked: dict[str, Any]) -> dict[str, Any]:
     return {
         "TrainingJobSummaries": [each for each in JOBS.values() if each["TrainingJobStatus"] == asked["StatusEquals"]]
@@ -40,7 +60,14 @@ def list_jobs(asked: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> RecordingApi:
     recording = RecordingApi(
-        DescribeTrainingJob=describe, ListTrainingJobs=list_jobs, StopTrainingJob={}, DeleteTrainingJob={}
+        DescribeTrainingJob=describe,
+        ListTrainingJobs=list_jobs,
+        StopTrainingJob={},
+        DeleteTrainingJob={},
+        DescribeProcessingJob=describe_processing,
+        ListProcessingJobs=list_processing,
+        StopProcessingJob={},
+        DeleteProcessingJob={},
     )
 
     @contextlib.contextmanager
@@ -86,6 +113,15 @@ def test_jobs_named_one_by_one_need_no_confirmation(trainyard: Trainyard, api: R
     assert named(api, "DeleteTrainingJob") == ["mnist-2", "mnist-3"]
 
 
+def test_processing_jobs_are_stopped_and_removed_like_training_jobs(trainyard: Trainyard, api: RecordingApi) -> None:
+    result = trainyard("stop", "clean-1", "mnist-1")
+    assert result.err == 'Processing job "clean-1" is stopping.\nTraining job "mnist-1" is stopping.\n'
+    result = trainyard("rm", "*-2", "--yes")
+    assert 'Removed processing job "clean-2"; its files on S3 are kept.' in result.err
+    assert [params for name, params in api.asked if name == "DeleteProcessingJob"] == [{"ProcessingJobName": "clean-2"}]
+    assert named(api, "DeleteTrainingJob") == ["mnist-2"]
+
+
 def test_a_job_that_is_named_twice_is_removed_once(trainyard: Trainyard, api: RecordingApi) -> None:
     result = trainyard("rm", "mnist-2", "mnist-2")
     assert named(api, "DeleteTrainingJob") == ["mnist-2"]
@@ -110,7 +146,7 @@ def test_a_wrong_status_shows_the_statuses_as_the_api_spells_them(trainyard: Tra
 
 def test_a_selection_without_jobs_does_nothing(trainyard: Trainyard, api: RecordingApi) -> None:
     result = trainyard("stop", "cifar-*")
-    assert (result.code, result.err) == (0, "No running training job matches.\n")
+    assert (result.code, result.err) == (0, "No running job matches.\n")
 
 
 @pytest.mark.parametrize(

@@ -16,15 +16,20 @@ from trainyard.engines.engine_set import EngineSet
 from trainyard.foundation.clock import Clock
 from trainyard.foundation.jobs.training.job import TrainingJob
 from trainyard.link.contract import ObjectsSpec
-from trainyard.server.control.scheduling.contract import Placement
+from trainyard.server.control.instances.demand import SchedulableInstanceJobs
+from trainyard.server.control.instances.views import JobViews
+from trainyard.server.control.instances.yard_context import YardContext
+from trainyard.server.control.processing.specs import ProcessingSpecMaker
+from trainyard.server.control.processing.work import ProcessingWork
+from trainyard.server.control.scheduling.contract import Placement, SchedulableJobs
 from trainyard.server.control.scheduling.scheduler import Scheduler
-from trainyard.server.control.training.demand import SchedulableTrainingJobs
 from trainyard.server.control.training.limits import WaitingLimitKind
-from trainyard.server.control.training.specs import SpecMaker, YardContext
-from trainyard.server.control.training.views import JobViews
+from trainyard.server.control.training.specs import SpecMaker
 from trainyard.server.control.training.work import TrainingWork
+from trainyard.server.jobs import processing, training
 from trainyard.server.jobs.training import KIND, job_of
 from trainyard.server.records.contract import Claim, Records, Resource, ResourceKey
+from trainyard.server.services.contract import Yard
 from trainyard.testing.engines import SimulatedAgent, SimulatedEngine, run
 
 TWO_SLOTS = Capacity.of_machine(slots=2, cpus=4.0, memory_bytes=16 * 1024**3)
@@ -49,6 +54,8 @@ class Bench:
     anna: As
     engine: SimulatedEngine
     work: TrainingWork
+    # Shares the scheduler with the work on training jobs.
+    processing: ProcessingWork
     watch: Watch
 
     def create(self, name: str = "mnist", *, by: As | None = None, **changed: Any) -> Resource:
@@ -127,13 +134,36 @@ def open_bench(
                 yard.records, yard.compute.engines, catalog=yard.compute.catalog, clock=watch, site=""
             ),
             specs=SpecMaker(yard.objects, yard.compute.images, yard.compute.file_systems, context),
-            views=JobViews(yard.records, jobs=folder / "jobs", logs=yard.logs, metrics=yard.metrics),
+            views=JobViews(
+                yard.records,
+                jobs=folder / "jobs",
+                logs=yard.logs,
+                metrics=yard.metrics,
+                log_group=training.LOG_GROUP,
+                dimension=training.METRIC_DIMENSION,
+            ),
             clock=watch,
             worker="bench",
             site="",
             runs_as_root=False,
         )
-        yield Bench(accounts, anna, engine, work, watch)
+        yield Bench(accounts, anna, engine, work, _processing_work(work, yard, context), watch)
+
+
+def _processing_work(beside: TrainingWork, yard: Yard, context: YardContext) -> ProcessingWork:
+    return ProcessingWork(
+        records=beside.records,
+        identities=beside.identities,
+        engines=beside.engines,
+        catalog=beside.catalog,
+        scheduler=beside.scheduler,
+        specs=ProcessingSpecMaker(yard.objects, yard.compute.images, yard.compute.file_systems, context),
+        views=replace(beside.views, log_group=processing.LOG_GROUP, dimension=processing.METRIC_DIMENSION),
+        clock=beside.clock,
+        worker=beside.worker,
+        site=beside.site,
+        runs_as_root=beside.runs_as_root,
+    )
 
 
 def next_placements(work: TrainingWork) -> Sequence[Placement]:
@@ -151,8 +181,11 @@ def with_changes(work: TrainingWork, **changes: Any) -> TrainingWork:
 
 
 def _scheduler(records: Records, engines: EngineSet, *, catalog: Catalog, clock: Clock, site: str) -> Scheduler:
-    jobs = SchedulableTrainingJobs(records, catalog, clock, site=site)
-    return Scheduler(records, engines, {KIND: jobs}, clock, site=site)
+    jobs: dict[str, SchedulableJobs] = {
+        KIND: SchedulableInstanceJobs(training, records, catalog, clock, site=site),
+        processing.KIND: SchedulableInstanceJobs(processing, records, catalog, clock, site=site),
+    }
+    return Scheduler(records, engines, jobs, clock, site=site)
 
 
 def end_overdue(bench: Bench, *, worker: str = "bench") -> None:

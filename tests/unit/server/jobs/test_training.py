@@ -10,16 +10,8 @@ from tests.unit.server.control.bench import Bench, open_bench
 from tests.unit.server.services.sagemaker.rules import rule
 from trainyard.foundation.jobs.attempts import RuleState
 from trainyard.foundation.jobs.status import RuleStatus
-from trainyard.server.jobs.training import (
-    change_to,
-    draft_of,
-    events_of,
-    job_of,
-    outline_of,
-    priority_of,
-    queue_state,
-    release_of,
-)
+from trainyard.server.jobs.instance_jobs import priority_of, queue_state, release_of
+from trainyard.server.jobs.training import change_to, draft_of, events_of, job_of, outline_of
 from trainyard.server.records.contract import Priority, QueueState
 
 

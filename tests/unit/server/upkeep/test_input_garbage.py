@@ -17,7 +17,7 @@ from trainyard._sdk.storage.input_uploads import InputUploads
 from trainyard.foundation.errors import Unavailable
 from trainyard.objects.filesystem import FilesystemObjects
 from trainyard.server.identity import Identities
-from trainyard.server.jobs import training, tuning
+from trainyard.server.jobs import processing, training, tuning
 from trainyard.server.records.contract import Draft, ResourceKey
 from trainyard.server.records.sql import open_records
 from trainyard.server.services.contract import Yard
@@ -120,7 +120,7 @@ def test_an_upload_that_no_job_names_is_removed_with_all_its_objects(world: Worl
     assert world.front.keys("mine") == []
 
 
-@pytest.mark.parametrize("kind", [training.KIND, tuning.KIND])
+@pytest.mark.parametrize("kind", [training.KIND, processing.KIND, tuning.KIND])
 def test_an_upload_of_an_unfinished_job_stays(world: World, kind: str) -> None:
     uri = world.upload()
     world.make_job(uri, kind=kind)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
+from trainyard.foundation.jobs.channels import ChannelPlan
 from trainyard.foundation.jobs.launch_kinds import LaunchKind
 
 
@@ -18,29 +19,6 @@ class InstanceGroupPlan:
 
 # What AWS calls the group of a job whose instances all have one type.
 ONLY_GROUP = "homogeneousCluster"
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelPlan:
-    """One input channel: which objects, and how the instances share them.
-
-    The objects are those under the prefix `uri` or, for a manifest, those that the object at `uri` lists.
-    """
-
-    name: str
-    uri: str
-    is_manifest: bool = False
-    is_sharded: bool = False  # each instance gets a part of the objects instead of all
-    shuffle_seed: int | None = None
-    content_type: str | None = None
-    mode: str = "File"
-    record_wrapper: str = "None"
-    compression: str = "None"
-    attributes: tuple[str, ...] = ()  # of an augmented manifest
-    file_system: str = ""  # id of a file system, instead of `uri`
-    directory: str = ""  # in that file system
-    is_writable: bool = True  # of a file system
-    groups: tuple[str, ...] = ()  # of the instances that get it; empty means all
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from trainyard.foundation.confined import ConfinedFolder
-from trainyard.instance.agent.data.channels import copy_file, link_file
+from trainyard.instance.agent.data.channels import copy_file, link_file, staged_folder
 from trainyard.instance.agent.layout import ProgramUser
 from trainyard.instance.sandbox.contract import ML, Bind, CopyOnWrite
 from trainyard.link.contract import ChannelSpec
@@ -33,7 +33,8 @@ class ChannelMounts:
 
     def __init__(self, folder: InstanceFolder, channels: Sequence[ChannelSpec], *, owner: ProgramUser) -> None:
         self._folder = folder
-        self._channels = channels
+        # A channel in the folder of another is part of what that one shows.
+        self._channels = [each for each in channels if not any(_lies_in(each, other) for other in channels)]
         self._owner = owner
         # Channels that were put into the ml folder.
         self._placed: set[str] = set()
@@ -46,8 +47,9 @@ class ChannelMounts:
 
     @property
     def copy_on_write(self) -> Sequence[CopyOnWrite]:
+        changes = self._folder.scratch / "channels"
         return [
-            CopyOnWrite(self._staged_folder(each), _target(each), self._folder.scratch / "channels" / each.name)
+            CopyOnWrite(self._staged_folder(each), _target(each), staged_folder(each, changes))
             for each in self._mounted_channels()
             if needs_files(each) and not _is_read_only(each)
         ]
@@ -77,19 +79,18 @@ class ChannelMounts:
         return (each for each in self._channels if each.name not in self._placed)
 
     def _staged_folder(self, channel: ChannelSpec) -> Path:
-        return self._folder.channels / channel.name
+        return staged_folder(channel, self._folder.channels)
 
     def _place(self, channels: Sequence[ChannelSpec]) -> None:
-        with ConfinedFolder.open(self._folder.ml, _DATA) as data:
-            for channel in channels:
+        for channel in channels:
+            parent, _, name = _target(channel).removeprefix(f"{ML}/").rpartition("/")
+            with ConfinedFolder.open(self._folder.ml) as ml, ml.make_folder(parent, owner=self._owner.uid) as folder:
                 if channel.folder:
-                    data.make_link(channel.name, f"{channel.folder}/{channel.directory}".rstrip("/"))
+                    folder.make_link(name, f"{channel.folder}/{channel.directory}".rstrip("/"))
                 else:
-                    self._place_tree(
-                        self._staged_folder(channel), data, channel.name, is_read_only=_is_read_only(channel)
-                    )
-                self._placed.add(channel.name)
-                self._not_enforced += self._gaps(channel)
+                    self._place_tree(self._staged_folder(channel), folder, name, is_read_only=_is_read_only(channel))
+            self._placed.add(channel.name)
+            self._not_enforced += self._gaps(channel)
 
     def _place_tree(self, source: Path, parent: ConfinedFolder, name: str, *, is_read_only: bool) -> None:
         with parent.make_folder(name) as place:
@@ -134,7 +135,11 @@ def _is_read_only(channel: ChannelSpec) -> bool:
 
 
 def _target(channel: ChannelSpec) -> str:
-    return f"{ML}/{_DATA}/{channel.name}"
+    return channel.path or f"{ML}/{_DATA}/{channel.name}"
+
+
+def _lies_in(channel: ChannelSpec, other: ChannelSpec) -> bool:
+    return bool(other.path) and channel.path.startswith(f"{other.path}/")
 
 
 def _bind(channel: ChannelSpec) -> Bind:

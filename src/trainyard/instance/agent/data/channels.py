@@ -17,6 +17,7 @@ from pathlib import Path
 from trainyard.foundation.errors import NotFound
 from trainyard.foundation.locations import BucketRef, Location
 from trainyard.instance.agent.results.failure import CannotRun, FailureKind, absence
+from trainyard.instance.sandbox.contract import ML
 from trainyard.link.contract import ChannelSpec
 from trainyard.objects.contract import HasLocalFile, ObjectAccess, ObjectReader, ObjectReplaced
 from trainyard.objects.encryption.keys import KeyUnusable
@@ -51,9 +52,16 @@ def stage_channels(
         names = ", ".join(channel.name for channel in channels)
         size_bytes = sum(sum(channel.sizes) for channel in channels)
         require_space(root, size_bytes, what=f"the data of {'channels' if len(channels) > 1 else 'channel'} {names}")
-    for channel in channels:
+    # The folder of a channel may lie in that of another, which is made first.
+    for channel in sorted(channels, key=lambda each: each.path):
         bucket = BucketRef(account, channel.bucket)
-        stage_channel(store, channel, bucket=bucket, folder=root / channel.name, check=check, on_bytes=on_bytes)
+        folder = staged_folder(channel, root)
+        stage_channel(store, channel, bucket=bucket, folder=folder, check=check, on_bytes=on_bytes)
+
+
+def staged_folder(channel: ChannelSpec, root: Path) -> Path:
+    """Return where the files of a channel are staged below a root: as below /opt/ml if the channel has a path."""
+    return root / (channel.path.removeprefix(f"{ML}/") or channel.name)
 
 
 def stage_channel(

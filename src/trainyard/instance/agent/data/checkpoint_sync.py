@@ -1,7 +1,8 @@
-"""The folders that are synced to S3 while an instance runs: checkpoints, TensorBoard files, tensors and rule output.
+"""The folders that are synced to S3: checkpoints, TensorBoard files, tensors, rule output, and outputs of processing.
 
 Checkpoints are restored before the program starts. A job whose last checkpoints cannot be stored fails: otherwise the
-next job would continue from an older state than the program saved. The other folders are only uploaded.
+next job would continue from an older state than the program saved. The same holds for the outputs of a processing job,
+which are its results. The other folders are only uploaded.
 """
 
 from collections.abc import Callable
@@ -35,11 +36,14 @@ class SyncedFolders:
         self._owner = context.owner
         self._checkpoints: FolderSync | None = None
         self._others: list[FolderSync] = []
+        self._outputs: list[FolderSync] = []
+        # Outputs that are stored while the program runs.
+        self._continuous: list[FolderSync] = []
 
     def __bool__(self) -> bool:
         """Whether the instance has synced folders."""
         spec = self._spec
-        return any(each is not None for each in (spec.checkpoint, spec.tensorboard, spec.debugger))
+        return any(each is not None for each in (spec.checkpoint, spec.tensorboard, spec.debugger, spec.processing))
 
     def restore(self, check: Callable[[], None]) -> None:
         """Create the folders and download the checkpoints; CannotRun when their bucket does not exist."""
@@ -63,26 +67,32 @@ class SyncedFolders:
                 uri = f"{self._spec.debugger.tensors.uri.rstrip('/').rpartition('/')[0]}/rule-output"
                 self._others.append(self._folder_sync(SyncSpec(uri, RULE_OUTPUT)))
 
+        for output in self._spec.processing.outputs if self._spec.processing is not None else ():
+            sync = self._folder_sync(SyncSpec(output.uri, output.path), keeps_removed=True)
+            (self._continuous if output.is_continuous else self._outputs).append(sync)
+
     def start(self) -> None:
         """Upload changes from now on."""
-        if self._all:
+        started = [each for each in self._all if each not in self._outputs]
+        if started:
             catch_lease_signals()
-        for sync in self._all:
+        for sync in started:
             sync.start()
 
     def finish(self, check: Callable[[], None]) -> CannotRun | None:
-        """Upload the last changes after the program has ended. Return why the checkpoints could not be stored."""
+        """Upload the last changes after the program has ended. Return why what must be stored could not be."""
         for sync in self._others:
             try:
                 sync.finish(check)
             except CannotRun as error:
                 self._reports.note(error.message)
-        try:
-            if self._checkpoints is not None:
-                self._checkpoints.finish(check)
-        except CannotRun as error:
-            return error
-        return None
+        failure: CannotRun | None = None
+        for sync in self._required:
+            try:
+                sync.finish(check)
+            except CannotRun as error:
+                failure = failure or error
+        return failure
 
     def close(self) -> None:
         """Abandon uploads in progress. No object is left incomplete."""
@@ -91,9 +101,15 @@ class SyncedFolders:
 
     @property
     def _all(self) -> list[FolderSync]:
-        return [*([self._checkpoints] if self._checkpoints else []), *self._others]
+        return [*self._required, *self._others]
 
-    def _folder_sync(self, spec: SyncSpec, *, is_frequently_written: bool = False) -> FolderSync:
+    @property
+    def _required(self) -> list[FolderSync]:
+        return [*([self._checkpoints] if self._checkpoints else []), *self._continuous, *self._outputs]
+
+    def _folder_sync(
+        self, spec: SyncSpec, *, is_frequently_written: bool = False, keeps_removed: bool = False
+    ) -> FolderSync:
         path = SyncedPath(*host_path(self._folder, self._spec, spec.path))
         self._make_folder(path)
         return FolderSync(
@@ -106,6 +122,7 @@ class SyncedFolders:
             open_store=self._store,
             note=self._reports.note,
             is_frequently_written=is_frequently_written,
+            keeps_removed=keeps_removed,
             may_write=lambda: may_write(self._folder, self._spec),
         )
 

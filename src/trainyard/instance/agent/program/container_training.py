@@ -38,6 +38,7 @@ from trainyard.link.ledger import Ledger, LedgerKind
 
 # The image keeps its own files in /opt/ml, such as a program in /opt/ml/code; only these folders are mounted over them.
 _MOUNTED_FOLDERS = ("input", "model", "output")
+_PROCESSING_FOLDERS = ("config", "processing", "output")
 # The exit codes of both tools when the image has no such program, or it cannot be executed.
 _CANNOT_EXECUTE = (126, 127)
 # For images that set no PATH.
@@ -84,7 +85,9 @@ class ContainerTraining(InstanceTraining):
         self._ledger.add(LedgerKind.CONTAINER, tool=container.tool, instance=str(self._folder.root))
         begun_us = now_us()
         try:
-            if len(words) > len(container.arguments) or self._has_program(words[0], image):
+            # Without any words, the image itself says what to run.
+            has_entrypoint = len(words) > len(container.arguments) or not words
+            if has_entrypoint or self._has_program(words[0], image):
                 end = self._run(self._request(container.entrypoint, container.arguments))
             else:
                 end = self._run(self._script_request())
@@ -265,6 +268,8 @@ class ContainerTraining(InstanceTraining):
 
     @property
     def _mounted_folders(self) -> Sequence[str]:
+        if self._spec.processing is not None:
+            return _PROCESSING_FOLDERS
         return (*_MOUNTED_FOLDERS, "checkpoints") if has_checkpoint_folder(self._spec) else _MOUNTED_FOLDERS
 
 

@@ -80,7 +80,17 @@ def program_arguments(spec: InstanceSpec) -> list[str]:
 
 
 def program_environment(spec: InstanceSpec, paths: ProgramPaths) -> dict[str, str]:
-    """All variables of the program. The job's own environment takes precedence, except over the SM_* variables."""
+    """All variables of the program. The job's own environment takes precedence, except over the SM_* variables.
+
+    A processing job has no SM_* variables but its own.
+    """
+    if spec.processing is not None:
+        return {
+            **_base_variables(spec, paths),
+            **_processing_variables(spec, paths),
+            **spec.environment,
+            **_path_variables(spec, paths),
+        }
     return {
         **_base_variables(spec, paths),
         **_platform_variables(spec, paths),
@@ -93,7 +103,9 @@ def program_environment(spec: InstanceSpec, paths: ProgramPaths) -> dict[str, st
 
 def container_environment(spec: InstanceSpec) -> dict[str, str]:
     """The variables of a program in its own image, which sets all others: for its paths, Python and toolkit."""
-    return {**_platform_variables(spec, ProgramPaths(ML, "/tmp", Path())), **spec.environment}
+    paths = ProgramPaths(ML, "/tmp", Path())
+    platform = _platform_variables if spec.processing is None else _processing_variables
+    return {**platform(spec, paths), **spec.environment}
 
 
 def toolkit_variables(spec: InstanceSpec, ml: str) -> dict[str, str]:
@@ -261,6 +273,14 @@ def _platform_variables(spec: InstanceSpec, paths: ProgramPaths) -> dict[str, st
         "NCCL_SOCKET_IFNAME": network_interface(spec),
         # Without a sandbox, the name of a machine may resolve to an address that only the machine itself can reach.
         **({"GLOO_SOCKET_IFNAME": network_interface(spec)} if is_spread(spec) and paths.ml != ML else {}),
+    }
+
+
+def _processing_variables(spec: InstanceSpec, paths: ProgramPaths) -> dict[str, str]:
+    return {
+        "AWS_REGION": spec.region,
+        "AWS_DEFAULT_REGION": spec.region,
+        "SAGEMAKER_METRICS_DIRECTORY": f"{paths.ml}/output/metrics/sagemaker",
     }
 
 

@@ -140,6 +140,12 @@ class ProgramRunner:
                 f"The job asks for EnableNetworkIsolation, which needs namespaces. {error.message}",
                 FailureKind.INTERNAL,
             ) from error
+        if self._spec.processing is not None:
+            raise CannotRun(
+                f"Processing jobs find their data under {ML}/processing, and this machine allows no namespaces that "
+                f"could show it there. {error.message}",
+                FailureKind.INTERNAL,
+            ) from error
         if self._spec.extra_paths:
             raise CannotRun(
                 f"This machine allows no namespaces, so no folder can be mounted as {self._spec.extra_paths[0]}; use "

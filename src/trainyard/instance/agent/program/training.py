@@ -116,5 +116,5 @@ class InstanceTraining(ABC):
         reports.report_phase("sandbox", begun_us, self._started_us)
         if output.first_us is not None:
             reports.report_phase("import", self._started_us, output.first_us)
-        reports.report_phase("train", self._started_us, now_us())
+        reports.report_phase("train" if self._spec.processing is None else "process", self._started_us, now_us())
         reports.report_exit(end.ended)

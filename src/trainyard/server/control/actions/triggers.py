@@ -13,9 +13,9 @@ from trainyard.foundation.jobs.training.plan import RulePlan
 from trainyard.foundation.jobs.training.rules import found_rules, profiler_rule_states, rule_states
 from trainyard.foundation.jobs.training.transitions import ask_to_stop
 from trainyard.link.contract import INTERRUPTED
+from trainyard.server.control.instances.attempt_end import MAX_RUNTIME
+from trainyard.server.control.instances.reports import MAX_NOTES
 from trainyard.server.control.profiling.contract import REPORT_RULE
-from trainyard.server.control.training.attempt_end import MAX_RUNTIME
-from trainyard.server.control.training.reports import MAX_NOTES
 from trainyard.server.jobs.rule_actions import ActionStatus, RuleAction, draft_of, event_of, key_of, new_action
 from trainyard.server.records.contract import Records, ResourceId
 

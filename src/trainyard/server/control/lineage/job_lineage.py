@@ -7,7 +7,8 @@ from trainyard.foundation.jobs.attempts import Attempt
 from trainyard.foundation.jobs.contents import SourceContent
 from trainyard.foundation.jobs.training.job import TrainingJob
 from trainyard.server.control.lineage.graph import GraphNode, LineageGraph
-from trainyard.server.jobs.training import job_of, request_of
+from trainyard.server.jobs.instance_jobs import request_of
+from trainyard.server.jobs.training import job_of
 from trainyard.server.lineage.entities import Origin, SourceId
 from trainyard.server.lineage.environments import environment_uri, packages_in
 from trainyard.server.lineage.job_records import JobRecord, body_of, draft_of, is_of, job_record_of

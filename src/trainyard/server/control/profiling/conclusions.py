@@ -428,7 +428,7 @@ def _rules_of(job: TrainingJob) -> Sequence[RuleQuestion]:
 
 
 def _started_at(job: TrainingJob) -> datetime:
-    return job.training_started_at or job.created_at
+    return job.started_at or job.created_at
 
 
 def _last_line(text: str) -> str:

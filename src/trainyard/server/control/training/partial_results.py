@@ -13,7 +13,7 @@ from trainyard.foundation.jobs.status import SecondaryStatus
 from trainyard.foundation.jobs.training.job import TrainingJob
 from trainyard.foundation.locations import parse_s3_uri
 from trainyard.objects.contract import ObjectStore
-from trainyard.server.control.training.reports import live_attempt
+from trainyard.server.control.instances.reports import live_attempt
 
 log = logging.getLogger(__name__)
 

@@ -2,29 +2,23 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
-from pathlib import Path
 
 from trainyard.engines.contract import Engine
 from trainyard.engines.file_systems import FileSystems
 from trainyard.engines.images import Images, PythonEnvironment
-from trainyard.foundation.jobs.attempts import Attempt, InstanceState, Share
+from trainyard.foundation.jobs.attempts import Attempt, InstanceState
 from trainyard.foundation.jobs.launch_kinds import LaunchKind
 from trainyard.foundation.jobs.training.job import TrainingJob
 from trainyard.foundation.jobs.training.plan import DebuggerPlan, ProfilerPlan, TrainingPlan
 from trainyard.link.contract import (
-    ENVIRONMENTS_BYTES,
     PROTOCOL,
-    SERVED,
     ChannelSpec,
     ContainerSpec,
     DebuggerSpec,
     GroupSpec,
     InstanceSpec,
     LaunchSpec,
-    LimitSpec,
     MetricSpec,
-    ObjectsSpec,
     ProfilerSpec,
     ProgramSpec,
     RuleSpec,
@@ -34,29 +28,8 @@ from trainyard.link.contract import (
 from trainyard.objects.contract import ObjectStore
 from trainyard.server.channel_contents import ChannelContents, channel_spec, load_contents
 from trainyard.server.control.actions.triggers import is_done_by_agent
+from trainyard.server.control.instances.yard_context import GRACE, YardContext, limits_of
 from trainyard.server.records.contract import AccessKey
-
-GRACE = timedelta(seconds=120)  # between SIGTERM and SIGKILL, as on AWS
-
-# Threads count as processes. Data loaders and libraries need some dozens per core; a fork bomb would take all.
-_MIN_PROCESSES = 1024
-_PROCESSES_PER_CPU = 512
-
-
-@dataclass(frozen=True, slots=True)
-class YardContext:
-    """What is the same for every job of a yard."""
-
-    endpoint: str  # where programs in jobs reach the yard
-    objects: ObjectsSpec
-    hidden: tuple[Path, ...]  # from all jobs
-    environments: Path  # packages that jobs installed, for later jobs of the same account
-    warm: Path | None  # sockets of warm workers, by account; None starts every program cold
-    warm_idle: timedelta
-    doorbell: Path | None = None
-    hang_after: timedelta = timedelta(minutes=10)  # without output and processor time
-    environments_limit_bytes: int = ENVIRONMENTS_BYTES
-    advertised: str = ""  # the endpoint for other machines
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +51,8 @@ class SpecMaker:
         }
         container = None if engine.capabilities().images else self._container(job.plan)
         base = PythonEnvironment("") if container else self.images.environment(job.plan.image)
-        environment = {**self._variables(job, key, is_here=engine.is_here), **job.plan.environment}
-        objects = self.context.objects if engine.is_here else self._objects(job, key)
+        environment = {**self.context.variables(job, key, is_here=engine.is_here), **job.plan.environment}
+        objects = self.context.objects_for(job, key, is_here=engine.is_here)
         specs = (
             self._spec(
                 job_id, job, attempt, state=state, contents=contents, base=base, environment=environment, uid=uid
@@ -164,41 +137,6 @@ class SpecMaker:
         keep_s = max(job.plan.keep_alive_s, int(self.context.warm_idle.total_seconds()))
         return WarmSpec(str(self.context.warm / job.account), keep_s)
 
-    def _objects(self, job: TrainingJob, key: AccessKey) -> ObjectsSpec:
-        """Return where instances on other machines find objects: at the yard, with the attempt's own key."""
-        if self.context.objects.url:
-            return self.context.objects
-        return replace(
-            self.context.objects,
-            url=SERVED,
-            endpoint=self.context.advertised,
-            region=job.region,
-            access_key_id=key.id,
-            secret_access_key=key.secret,
-            session_token=key.session_token or "",
-            keys="",
-            master_key_file="",
-        )
-
-    def _variables(self, job: TrainingJob, key: AccessKey, *, is_here: bool) -> dict[str, str]:
-        """Return the variables by which AWS clients in the job find the yard and use the job's role.
-
-        An isolated job cannot reach the yard and gets no credentials.
-        """
-        always = {
-            "AWS_REGION": job.region,
-            "AWS_DEFAULT_REGION": job.region,
-            "AWS_EC2_METADATA_DISABLED": "true",
-        }
-        if job.plan.is_isolated:
-            return always
-        return always | {
-            "AWS_ENDPOINT_URL": self.context.endpoint if is_here else self.context.advertised,
-            "AWS_ACCESS_KEY_ID": key.id,
-            "AWS_SECRET_ACCESS_KEY": key.secret,
-            "AWS_SESSION_TOKEN": key.session_token or "",
-        }
-
 
 def _launch(plan: TrainingPlan, attempt: Attempt) -> LaunchSpec:
     """Return how processes are launched. Ranks follow the order of the hosts that programs see."""
@@ -268,8 +206,3 @@ def _outside(*paths: str) -> tuple[str, ...]:
     """Return the paths outside /opt/ml, without those inside another one."""
     outside = sorted({path for path in paths if path and not path.startswith("/opt/ml/")})
     return tuple(path for path in outside if not any(path.startswith(f"{other}/") for other in outside))
-
-
-def limits_of(share: Share) -> LimitSpec:
-    processes = _MIN_PROCESSES + int(_PROCESSES_PER_CPU * (share.cpus or 0))
-    return LimitSpec(cpus=share.cpus, memory_bytes=share.memory_bytes, processes=processes, gpus=share.gpus)

@@ -33,7 +33,7 @@ def end_trial(trial: TuningTrial, job: TrainingJob, *, metric: str) -> TuningTri
         objective=_objective(job, metric),
         cause=_cause(job) if job.status is Status.STOPPED else None,
         why=_why(job, metric),
-        started_at=job.training_started_at,
+        started_at=job.started_at,
         ended_at=job.ended_at,
     )
 

@@ -10,6 +10,7 @@ from trainyard.server.dashboard.pages.job.routes import PAGE as JOB
 from trainyard.server.dashboard.pages.job_actions.routes import PAGE as JOB_ACTIONS
 from trainyard.server.dashboard.pages.jobs.routes import PAGE as JOBS
 from trainyard.server.dashboard.pages.logs.routes import PAGE as LOGS
+from trainyard.server.dashboard.pages.processing_job.routes import PAGE as PROCESSING_JOB
 from trainyard.server.dashboard.pages.profiler.routes import PAGE as PROFILER
 from trainyard.server.dashboard.pages.search.routes import PAGE as SEARCH
 from trainyard.server.dashboard.pages.sign_in.routes import PAGE as SIGN_IN
@@ -21,6 +22,7 @@ PAGES: tuple[Page, ...] = (
     JOBS,
     JOB,
     JOB_ACTIONS,
+    PROCESSING_JOB,
     LOGS,
     FILES,
     DEFINITION,

@@ -5,6 +5,7 @@ from trainyard.server.services.contract import Operations
 from trainyard.server.services.sagemaker import (
     experiments,
     lineage,
+    processing,
     registry,
     search,
     tags,
@@ -19,6 +20,7 @@ __all__ = ["FAULTS", "OPERATIONS"]
 OPERATIONS: Operations = {
     **training.OPERATIONS,
     **tuning.OPERATIONS,
+    **processing.OPERATIONS,
     **experiments.OPERATIONS,
     **lineage.OPERATIONS,
     **registry.OPERATIONS,
@@ -36,5 +38,8 @@ FAULTS = FaultTable(
         LimitExceeded: FaultRow("ResourceLimitExceeded"),
         Unavailable: FaultRow("ServiceUnavailable", 503),
     },
-    not_found={"tuning-job": FaultRow("ResourceNotFound")},
+    not_found={
+        "tuning-job": FaultRow("ResourceNotFound"),
+        "processing-job": FaultRow("ValidationException", words="Could not find requested job with name: {name}"),
+    },
 )

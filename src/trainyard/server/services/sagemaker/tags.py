@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from trainyard.foundation.errors import InvalidRequest, NotFound
 from trainyard.server.experiments.storage import COMPONENT, EXPERIMENT, TRIAL, entity_key
-from trainyard.server.jobs import training, tuning
+from trainyard.server.jobs import processing, training, tuning
 from trainyard.server.lineage.entities import ARN_TYPES, entity_of
 from trainyard.server.records.contract import Resource, ResourceKey
 from trainyard.server.registry import GROUP, PACKAGE, group_of, package_of
@@ -82,6 +82,10 @@ _ARN_TYPES: Mapping[str, _ArnType] = {
     "training-job": _ArnType(
         lambda account, name: ResourceKey(account, training.KIND, name),
         lambda resource: training.job_of(resource).arn,
+    ),
+    "processing-job": _ArnType(
+        lambda account, name: ResourceKey(account, processing.KIND, name),
+        lambda resource: processing.job_of(resource).arn,
     ),
     "hyper-parameter-tuning-job": _ArnType(tuning.tuning_key, lambda resource: tuning.job_of(resource).arn),
     **{kind: _experiment_type(kind) for kind in (EXPERIMENT, TRIAL, COMPONENT)},

@@ -33,9 +33,6 @@ class _Lookup:
 _PIPELINE = _Lookup("PipelineName", _NOT_FOUND, "Pipeline '{arn}' does not exist.", "pipeline")
 
 _LOOKUPS: Mapping[str, _Lookup] = {
-    "DescribeProcessingJob": _Lookup(
-        "ProcessingJobName", _INVALID, "Could not find requested job with name: {name}", "processing-job"
-    ),
     "DescribeTransformJob": _Lookup(
         "TransformJobName", _INVALID, "Could not find requested job with name: {name}", "transform-job"
     ),
@@ -63,7 +60,6 @@ class _EmptyList:
 
 
 _EMPTY_LISTS: Mapping[str, _EmptyList] = {
-    "ListProcessingJobs": _EmptyList("ProcessingJobSummaries", "processing jobs"),
     "ListTransformJobs": _EmptyList("TransformJobSummaries", "transform jobs"),
     "ListAutoMLJobs": _EmptyList("AutoMLJobSummaries", "AutoML jobs"),
     "ListModels": _EmptyList("Models", "models"),

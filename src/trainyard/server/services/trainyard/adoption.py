@@ -23,7 +23,7 @@ from trainyard.foundation.jobs.tuning import (
 )
 from trainyard.insight.tuning.completion import measured_value, progress_of
 from trainyard.server.control.tuning.outcomes import end_trial
-from trainyard.server.jobs import training
+from trainyard.server.jobs import instance_jobs, training
 from trainyard.server.jobs.tuning import draft_of, request_of, trial_draft, tuning_job_arn, tuning_key
 from trainyard.server.records.contract import NewEvent, Query, Resource, ResourceKey, SortBy
 from trainyard.server.services.contract import Call, Operations, Shape
@@ -178,7 +178,7 @@ def _tuning_job(call: Call, name: str, *, definition: TuningDefinition, trials: 
 
 def _request(shape: Shape, adopted: _AdoptedJobs, *, static: Mapping[str, str]) -> Shape:
     """Return the request of a tuning job that would have created these training jobs."""
-    given = training.request_of(adopted.resources[0])
+    given = instance_jobs.request_of(adopted.resources[0])
     algorithm = given["AlgorithmSpecification"]
     definition: dict[str, Any] = {member: given[member] for member in _COPIED if member in given}
     definition["AlgorithmSpecification"] = {each: algorithm[each] for each in _ALGORITHM_MEMBERS if each in algorithm}

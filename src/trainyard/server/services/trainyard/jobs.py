@@ -7,18 +7,19 @@ from typing import Any
 
 from trainyard.foundation.errors import Conflict, InvalidRequest
 from trainyard.foundation.jobs.attempts import Attempt, InstanceState
+from trainyard.foundation.jobs.instance_job import InstanceJob, whole_seconds_of
 from trainyard.foundation.jobs.status import ON_INSTANCES, SecondaryStatus, Status
 from trainyard.foundation.jobs.training.job import TrainingJob
 from trainyard.foundation.jobs.training.transitions import interrupt
+from trainyard.server.jobs.instance_job_kinds import instance_job_of
 from trainyard.server.jobs.summaries import summary_of
 from trainyard.server.jobs.training import KIND, change_to, job_of
 from trainyard.server.jobs.tuning import job_of as tuning_job_of
-from trainyard.server.records.contract import Resource
 from trainyard.server.services.contract import Call, Operations, Shape
-from trainyard.server.services.sagemaker.training.description import training_job_description
 from trainyard.server.services.sagemaker.tuning.lifecycle import load_tuning_job
 from trainyard.server.services.trainyard.job_list.rows import metric_rows
 from trainyard.server.services.trainyard.job_list.waiting import WaitingJobs
+from trainyard.server.services.trainyard.job_lookup import load_named_job
 from trainyard.server.services.trainyard.queues import shares_of
 from trainyard.server.services.trainyard.rules import rules_of
 from trainyard.server.services.visibility import load_visible
@@ -33,8 +34,8 @@ _NOT_STARTED_ADVICE = (
 
 def describe_job(call: Call, shape: Shape) -> Shape:
     """Describe one job: notes, shares, waterfall, attempts, failure card, rules, metrics, price and cost."""
-    resource = load_visible(call, KIND, shape["TrainingJobName"])
-    job, summary = job_of(resource), summary_of(resource)
+    resource = load_named_job(call, shape)
+    job, summary = instance_job_of(resource), summary_of(resource)
     return {
         "TrainingJobName": job.name,
         "TrainingJobArn": job.arn,
@@ -48,9 +49,9 @@ def describe_job(call: Call, shape: Shape) -> Shape:
         "Waterfall": list(waterfall(job)),
         "Attempts": [_attempt(job, attempt) for attempt in job.attempts],
         "FailureCard": failure_card(job),
-        "Artifacts": _artifacts(job),
-        **_costs(call, resource, job),
-        "Rules": rules_of(call, resource, job),
+        "Artifacts": _artifacts(job) if isinstance(job, TrainingJob) else [],
+        **_costs(call, job),
+        "Rules": rules_of(call, resource, job) if isinstance(job, TrainingJob) else [],
         "Download": _download(job),
         "Metrics": metric_rows(summary.metrics, sorted(summary.metrics)),
         **(WaitingJobs(call.yard).describe(summary) if summary.is_queued else {}),
@@ -79,7 +80,7 @@ def describe_tuning_job(call: Call, shape: Shape) -> Shape:
 
 async def follow_job(call: Call, shape: Shape) -> Shape:
     """Stream the statuses, notes and log lines of a job until it ends."""
-    resource = await asyncio.to_thread(load_visible, call, KIND, shape["TrainingJobName"])
+    resource = await asyncio.to_thread(load_named_job, call, shape)
     cursor = FollowCursor.start(resource.id)
     if "Cursor" in shape:
         cursor = FollowCursor.parse(shape["Cursor"], resource.id)
@@ -109,7 +110,7 @@ OPERATIONS: Operations = {
 }
 
 
-def waterfall(job: TrainingJob) -> Iterator[Shape]:
+def waterfall(job: InstanceJob) -> Iterator[Shape]:
     """Yield the phases of the last attempt in order of start; queue and placement come first."""
     if not job.attempts:
         yield _phase("queue", job.created_at, job.ended_at)
@@ -126,7 +127,7 @@ def waterfall(job: TrainingJob) -> Iterator[Shape]:
         yield _phase(phase.name, phase.started_at, phase.ended_at) | {"Instance": instance}
 
 
-def failure_card(job: TrainingJob) -> Shape | None:
+def failure_card(job: InstanceJob) -> Shape | None:
     """Return why a job failed. A job that never started has no card from an instance."""
     if job.card:
         return _card(job.card)
@@ -140,13 +141,13 @@ def failure_card(job: TrainingJob) -> Shape | None:
     }
 
 
-def _missing_engine(call: Call, job: TrainingJob) -> Iterator[str]:
+def _missing_engine(call: Call, job: InstanceJob) -> Iterator[str]:
     engine = job.plan.engine
     if engine and not job.is_final and engine not in call.yard.compute.engines:
         yield f"This yard was started without the engine {engine}; the job continues when the yard has it again."
 
 
-def _download(job: TrainingJob) -> Shape | None:
+def _download(job: InstanceJob) -> Shape | None:
     """Return how much of their data the instances have, while they download it."""
     attempt = job.attempt
     if attempt is None or job.secondary is not SecondaryStatus.DOWNLOADING:
@@ -160,7 +161,7 @@ def _phase(name: str, started_at: datetime, ended_at: datetime | None) -> Shape:
     return {"Phase": name, "StartTime": started_at, "EndTime": ended_at}
 
 
-def _resumed_after(job: TrainingJob, attempt: Attempt) -> timedelta | None:
+def _resumed_after(job: InstanceJob, attempt: Attempt) -> timedelta | None:
     """Return how long a job waited after an interrupted attempt; None while it still waits."""
     following = next((each for each in job.attempts if each.number == attempt.number + 1), None)
     if following is None or attempt.ended_at is None or not attempt.interruption:
@@ -168,7 +169,7 @@ def _resumed_after(job: TrainingJob, attempt: Attempt) -> timedelta | None:
     return following.placed_at - attempt.ended_at
 
 
-def _attempt(job: TrainingJob, attempt: Attempt) -> Shape:
+def _attempt(job: InstanceJob, attempt: Attempt) -> Shape:
     resumed_after = _resumed_after(job, attempt)
     return {
         "Number": attempt.number,
@@ -221,17 +222,17 @@ def _artifacts(job: TrainingJob) -> list[Shape]:
     ]
 
 
-def _costs(call: Call, resource: Resource, job: TrainingJob) -> Shape:
+def _costs(call: Call, job: InstanceJob) -> Shape:
     types = [call.yard.compute.catalog[name] for name in job.plan.instance_types]
     price = sum(each.price_usd(is_spot=job.plan.is_spot) for each in types)
-    cost = price * (_training_time(call, resource, job) / HOUR)
+    cost = price * (_time_on_instances(call, job) / HOUR)
     return {"PricePerHour": price, "Cost": cost, "PriceIsSet": any(each.has_set_price for each in types)}
 
 
-def _training_time(call: Call, resource: Resource, job: TrainingJob) -> timedelta:
-    """Return the billed training time, or what it would be if the job ended now."""
+def _time_on_instances(call: Call, job: InstanceJob) -> timedelta:
+    """Return how long instances worked on a job, in whole seconds, or have worked on it until now."""
     if job.is_final:
-        return timedelta(seconds=training_job_description(resource, now=call.now).get("TrainingTimeInSeconds", 0))
+        return timedelta(seconds=whole_seconds_of(job))
     attempt = job.attempt
     if attempt is None:
         return job.time_used

@@ -16,12 +16,12 @@ from trainyard.formats.logs.lines.search import SearchLimits, SearchPart, Search
 from trainyard.foundation.clock import from_micros, to_micros
 from trainyard.foundation.errors import InvalidRequest, NotFound
 from trainyard.foundation.jobs.attempts import Attempt
-from trainyard.foundation.jobs.training.job import TrainingJob
+from trainyard.foundation.jobs.instance_job import InstanceJob
 from trainyard.link.folders import AttemptRef, InstanceRef
-from trainyard.server.jobs.training import KIND, job_of
+from trainyard.server.jobs.instance_job_kinds import instance_job_of
 from trainyard.server.records.contract import Resource
 from trainyard.server.services.contract import Call, Operations, Shape
-from trainyard.server.services.visibility import load_visible
+from trainyard.server.services.trainyard.job_lookup import load_named_job
 
 # What one call returns, searches and takes.
 MAX_ANSWER_BYTES = 1024 * 1024
@@ -120,8 +120,8 @@ class _Log:
 
     @classmethod
     def select(cls, call: Call, shape: Shape) -> "_Log":
-        resource = load_visible(call, KIND, shape["TrainingJobName"])
-        job = job_of(resource)
+        resource = load_named_job(call, shape)
+        job = instance_job_of(resource)
         prefix = f"[1,mpirank:{shape['Rank']},".encode() if "Rank" in shape else b""
         attempt = _attempt(job, shape)
         names = _names(attempt, shape) if attempt else ()
@@ -218,7 +218,7 @@ class _Search:
         return self.log.streams[stream].contents
 
 
-def _attempt(job: TrainingJob, shape: Shape) -> Attempt | None:
+def _attempt(job: InstanceJob, shape: Shape) -> Attempt | None:
     if "Attempt" not in shape:
         return job.attempts[-1] if job.attempts else None
     for attempt in job.attempts:

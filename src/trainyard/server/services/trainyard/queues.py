@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from trainyard.engines.contract import Capacity, Engine
 from trainyard.foundation.errors import Unavailable
 from trainyard.foundation.jobs.attempts import InstanceState, Share
-from trainyard.foundation.jobs.training.job import TrainingJob
+from trainyard.foundation.jobs.instance_job import InstanceJob
 from trainyard.server.control.scheduling.queue_order import engines_by_queue, record_queues_of
-from trainyard.server.jobs.training import KIND, job_of, priority_of
+from trainyard.server.jobs.instance_job_kinds import RECORD_KINDS, instance_job_of
+from trainyard.server.jobs.instance_jobs import priority_of
 from trainyard.server.records.contract import QueueState, ResourceId
 from trainyard.server.services.contract import Shape, Yard
 
@@ -18,7 +19,7 @@ class RunningJob:
     """A job that has been placed, with the id of its record."""
 
     id: ResourceId
-    job: TrainingJob
+    job: InstanceJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,9 @@ def current_capacity(engine: Engine) -> Capacity:
 def load_queues(yard: Yard) -> Sequence[QueueSnapshot]:
     """Return the queues as they are now. Running jobs are read, waiting jobs are counted by an index."""
     engines, found = yard.compute.engines, engines_by_queue(yard.compute.engines)
-    placed = (RunningJob(each.id, job_of(each)) for each in yard.records.in_state(KIND, QueueState.PLACED))
-    running = [each for each in placed if each.job.attempt is not None]
+    found_placed = (each for kind in RECORD_KINDS.values() for each in yard.records.in_state(kind, QueueState.PLACED))
+    placed = (RunningJob(each.id, instance_job_of(each)) for each in found_placed)
+    running = sorted((each for each in placed if each.job.attempt is not None), key=lambda each: each.id)
     return [
         QueueSnapshot(
             names,
@@ -68,20 +70,21 @@ def load_queue(yard: Yard, engine: str) -> QueueSnapshot:
     return next(queue for queue in load_queues(yard) if engine in queue.engines)
 
 
-def queue_position(yard: Yard, job: TrainingJob) -> int:
+def queue_position(yard: Yard, job: InstanceJob) -> int:
     """Return the position of a waiting job; the next to be placed is 1.
 
     Accounts take turns, so a job with n earlier jobs of its own account is at most at (n + 1) times the accounts.
     """
     engines, records, before = yard.compute.engines, yard.records, (priority_of(job), job.created_at)
     keys = record_queues_of(engines.queue_of(job.plan.engine), engines, site=job.site)
-    all_before = records.count_waiting(KIND, keys, before=before)
-    own = records.count_waiting(KIND, keys, before=before, account=job.account)
-    accounts = {head.account for head in records.heads(KIND, keys)} | {job.account}
+    kinds = RECORD_KINDS.values()
+    all_before = sum(records.count_waiting(kind, keys, before=before) for kind in kinds)
+    own = sum(records.count_waiting(kind, keys, before=before, account=job.account) for kind in kinds)
+    accounts = {head.account for kind in kinds for head in records.heads(kind, keys)} | {job.account}
     return min(all_before + 1, (own + 1) * len(accounts))
 
 
-def shares_of(job: TrainingJob) -> list[Shape]:
+def shares_of(job: InstanceJob) -> list[Shape]:
     """Return the shares of the instances of the last attempt."""
     instances: tuple[InstanceState, ...] = job.attempts[-1].instances if job.attempts else ()
     types = dict(zip(job.plan.hosts, job.plan.instance_types, strict=True))
@@ -101,4 +104,4 @@ def share_shape(instance: str, instance_type: str, *, share: Share) -> Shape:
 
 def _count_waiting(yard: Yard, name: str) -> int:
     keys = record_queues_of(name, yard.compute.engines, site=yard.compute.site)
-    return yard.records.count_waiting(KIND, keys)
+    return sum(yard.records.count_waiting(kind, keys) for kind in RECORD_KINDS.values())

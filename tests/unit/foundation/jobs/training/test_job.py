@@ -20,14 +20,14 @@ def test_a_job_survives_being_remembered() -> None:
 
 def test_training_time_is_from_the_download_to_the_end() -> None:
     job = advance(placed(), S.DOWNLOADING, at=seconds(2))
-    assert (job.training_started_at, job.training_time) == (seconds(2), None)
+    assert (job.started_at, job.training_time) == (seconds(2), None)
     job = advance(advance(job, S.TRAINING, at=seconds(3)), S.COMPLETED, at=seconds(9))
     assert job.training_time == timedelta(seconds=7)
 
 
 def test_a_job_that_never_reached_an_instance_has_no_training_time() -> None:
     job = advance(pending(), S.FAILED, at=seconds(9))
-    assert (job.training_started_at, job.training_time) == (None, None)
+    assert (job.started_at, job.training_time) == (None, None)
 
 
 def test_an_ended_attempt_does_not_continue() -> None:
@@ -61,7 +61,7 @@ def test_training_time_is_that_of_all_attempts_and_not_of_the_time_between() -> 
     job = advance(advance(job, S.STARTING, at=seconds(21)), S.DOWNLOADING, at=seconds(25))
     job = advance(job.with_attempt(replace(second, ended_at=seconds(30))), S.COMPLETED, at=seconds(30))
     assert job.training_time == timedelta(seconds=13)
-    assert job.training_started_at == seconds(2)
+    assert job.started_at == seconds(2)
 
 
 def test_an_attempt_that_never_got_to_work_takes_no_time() -> None:

@@ -15,7 +15,7 @@ from tests.unit.instance.agent.samples import BUCKET, make_bucket, put_object, r
 from trainyard.foundation.confined import remove_tree
 from trainyard.foundation.locations import Location
 from trainyard.instance.agent.data.channel_paths import ChannelMounts, needs_files
-from trainyard.instance.agent.data.channels import stage_channel
+from trainyard.instance.agent.data.channels import stage_channel, stage_channels
 from trainyard.instance.agent.layout import ProgramUser
 from trainyard.instance.sandbox.contract import Bind, CopyOnWrite
 from trainyard.link.contract import ChannelSpec
@@ -260,3 +260,22 @@ def test_files_in_place_of_the_same_user_are_its_own(store: FilesystemObjects, f
     assert file.stat().st_nlink == 1
     file.write_bytes(b"mine")
     assert read_object(store, "data/a.csv") == OBJECTS["data/a.csv"]
+
+
+def test_channels_with_paths_are_shown_there_and_one_in_the_folder_of_another_is_a_part_of_it(
+    store: FilesystemObjects, tmp_path: Path
+) -> None:
+    folder = InstanceFolder(tmp_path / "processing")
+    (folder.ml / "processing").mkdir(parents=True)
+    inner = replace(FILE, name="../deps", path="/opt/ml/processing/code/deps")
+    outer = replace(FILE, name="a/b", prefix="data/a.csv", keys=("data/a.csv",), path="/opt/ml/processing/code")
+    stage_channels(store, [inner, outer], account=BUCKET.account, root=folder.channels, check=lambda: None)
+    staged = folder.channels / "processing/code"
+    assert (staged / "a.csv").read_bytes() == (staged / "deps/a.csv").read_bytes() == OBJECTS["data/a.csv"]
+    mounts = places(folder, inner, outer)
+    assert mounts.copy_on_write == [
+        CopyOnWrite(staged, "/opt/ml/processing/code", folder.scratch / "channels/processing/code")
+    ]
+    mounts.place_files()
+    assert (folder.ml / "processing/code/deps/deep/er/b.bin").read_bytes() == OBJECTS["data/deep/er/b.bin"]
+    assert mounts.copy_on_write == []

@@ -1,6 +1,7 @@
 """The environment and the command line of a program."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from trainyard.instance.agent.program.environment import (
     toolkit_variables,
 )
 from trainyard.instance.sandbox.contract import COMMANDS
-from trainyard.link.contract import LimitSpec, ProgramSpec
+from trainyard.link.contract import LimitSpec, ProcessingSpec, ProgramSpec
 
 IN_NAMESPACES = ProgramPaths("/opt/ml", "/tmp", Path("/usr/bin/python3"))
 
@@ -52,6 +53,14 @@ def test_the_platform_names_the_job() -> None:
     assert made["TRAINING_JOB_NAME"] == "mnist-7"
     assert made["TRAINING_JOB_ARN"] == SPEC.job_arn
     assert made["AWS_REGION"] == "us-west-2"
+    assert made["SAGEMAKER_METRICS_DIRECTORY"] == "/opt/ml/output/metrics/sagemaker"
+
+
+def test_a_processing_job_has_no_variables_of_training_but_those_of_its_request() -> None:
+    spec = replace(SPEC, processing=ProcessingSpec(), environment={"SM_CHANNEL_DATA": "/opt/ml/processing/data"})
+    made = program_environment(spec, IN_NAMESPACES)
+    assert [name for name in made if name.startswith(("SM_", "TRAINING_"))] == ["SM_CHANNEL_DATA"]
+    assert made["AWS_REGION"] == spec.region
     assert made["SAGEMAKER_METRICS_DIRECTORY"] == "/opt/ml/output/metrics/sagemaker"
 
 

@@ -16,12 +16,12 @@ from trainyard.engines.catalog import Catalog
 from trainyard.engines.contract import Capacity, Node
 from trainyard.engines.placement import Demand, FreeResources
 from trainyard.foundation.jobs.attempts import Share
+from trainyard.server.control.instances.demand import PREEMPTED
 from trainyard.server.control.scheduling.backfill import BACKFILL_DEPTH
 from trainyard.server.control.scheduling.contract import Allocation, Allocations, ResourceRequest
 from trainyard.server.control.scheduling.queue_order import MAX_TURN_DELAY, TURN_DELAY_PER_INSTANCE
 from trainyard.server.control.scheduling.reservation import AGED_AFTER
 from trainyard.server.control.scheduling.scheduler import AllocationTable
-from trainyard.server.control.training.demand import PREEMPTED
 from trainyard.server.jobs.queues import queue_name
 from trainyard.server.jobs.training import KIND
 from trainyard.server.records.contract import Draft, Priority, QueueState, Resource, ResourceId, ResourceKey

@@ -8,7 +8,8 @@ from trainyard.foundation.jobs.status import SecondaryStatus
 from trainyard.foundation.jobs.training.job import Artifact, TrainingJob
 from trainyard.foundation.jobs.training.transitions import ask_to_stop
 from trainyard.link.contract import Frame, FrameKind
-from trainyard.server.control.training.reports import MAX_NOTES, InstanceReport, apply_reports
+from trainyard.server.control.instances.reports import MAX_NOTES, InstanceReport
+from trainyard.server.control.training.reports import apply_reports
 
 S = SecondaryStatus
 

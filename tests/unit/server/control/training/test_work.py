@@ -14,7 +14,7 @@ from trainyard.foundation.jobs.status import SecondaryStatus, Status
 from trainyard.foundation.locations import BucketRef
 from trainyard.link.contract import CommandKind, FrameKind
 from trainyard.link.mailbox import Mailbox
-from trainyard.server.control.training.work import KILL_TIMEOUT, LEASE, START_TIMEOUT
+from trainyard.server.control.instances.work import KILL_TIMEOUT, LEASE, START_TIMEOUT
 from trainyard.server.identity import InvalidCredential
 from trainyard.server.jobs.training import KIND
 from trainyard.server.records.contract import Query, QueueState
@@ -229,7 +229,7 @@ def test_a_yard_that_is_killed_before_it_stores_what_it_sent_sends_it_again(benc
     claim = bench.start()
     update_profiler(bench, ProfilingIntervalInMilliseconds=100)
     ref = AttemptRef(bench.resource().id, 1)
-    sent = bench.work._send_profiler(ref, bench.job())
+    sent = bench.work.send_changes(ref, bench.job())
     assert sent.attempts[0].profiler_version == 1
     bench.turn(claim, times=2)
     first, second = profiler_commands(bench)

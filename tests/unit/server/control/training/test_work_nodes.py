@@ -12,7 +12,7 @@ from trainyard.engines.contract import AttemptRef, Capacity, InstanceRef, Node
 from trainyard.foundation.errors import Unavailable
 from trainyard.foundation.jobs.status import SecondaryStatus, Status
 from trainyard.link.mailbox import Mailbox
-from trainyard.server.control.training.work import KILL_TIMEOUT, START_TIMEOUT
+from trainyard.server.control.instances.work import KILL_TIMEOUT, START_TIMEOUT
 from trainyard.server.records.contract import Claim
 
 GIB = 1024**3

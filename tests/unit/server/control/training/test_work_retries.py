@@ -10,7 +10,7 @@ from tests.unit.server.services.sagemaker.requests import describe
 from trainyard.foundation.errors import Unavailable
 from trainyard.foundation.jobs.status import SecondaryStatus, Status
 from trainyard.link.contract import FrameKind
-from trainyard.server.control.training.work import LEASE, START_TIMEOUT
+from trainyard.server.control.instances.work import LEASE, START_TIMEOUT
 from trainyard.server.identity import InvalidCredential
 from trainyard.server.metric_series import MetricId
 from trainyard.server.records.contract import Claim, Query

@@ -15,8 +15,8 @@ from trainyard.foundation.jobs.training.transitions import interrupt
 from trainyard.link.contract import CommandKind, FrameKind
 from trainyard.link.folders import InstanceRef
 from trainyard.link.mailbox import Mailbox
-from trainyard.server.control.training.demand import PREEMPTED
-from trainyard.server.control.training.work import KILL_TIMEOUT, LEASE, START_TIMEOUT
+from trainyard.server.control.instances.demand import PREEMPTED
+from trainyard.server.control.instances.work import KILL_TIMEOUT, LEASE, START_TIMEOUT
 from trainyard.server.identity import InvalidCredential
 from trainyard.server.jobs.quotas import CapacityKind, Quota, Quotas
 from trainyard.server.jobs.training import PENDING_LIMIT, change_to, job_of

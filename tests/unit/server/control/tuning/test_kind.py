@@ -13,7 +13,7 @@ from trainyard.foundation.jobs.status import SecondaryStatus
 from trainyard.foundation.jobs.tuning import TrialStatus, TuningStatus
 from trainyard.link.contract import FrameKind
 from trainyard.server.control.controller import Controller, WakeSignal
-from trainyard.server.control.training.kind import TrainingJobKind
+from trainyard.server.control.instances.kind import InstanceJobKind
 from trainyard.server.control.tuning.contract import Question, Suggestion
 from trainyard.server.control.tuning.kind import TuningJobKind
 from trainyard.testing.engines import SimulatedAgent, complete
@@ -45,7 +45,7 @@ def play(studies: Studies, scene: Scene, *, advisor: Scripted) -> None:
 
     async def run() -> None:
         signal = WakeSignal()
-        training = Controller(TrainingJobKind(replace(studies.bench.work, clock=utc_now)), signal)
+        training = Controller(InstanceJobKind([replace(studies.bench.work, clock=utc_now)]), signal)
         work = replace(studies.work, clock=utc_now, wake=signal.send)
         tuning = Controller(TuningJobKind(work, advisor), signal)
         running = [asyncio.create_task(training.run()), asyncio.create_task(tuning.run())]

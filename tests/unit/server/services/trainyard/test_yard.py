@@ -82,7 +82,7 @@ def test_only_the_running_jobs_of_a_long_queue_are_read(
         read.append(resource.key.name)
         return job_of(resource)
 
-    monkeypatch.setattr(queues, "job_of", watched)
+    monkeypatch.setattr(queues, "instance_job_of", watched)
     (found,) = queues.load_queues(anna.yard)
     assert [each.job.name for each in found.running] == ["job-0", "job-2"]
     assert (found.waiting, found.instances) == (7, 2)

@@ -75,9 +75,10 @@ class FolderSync:
     """Restores a folder, then uploads what the program changes in it.
 
     One thread calls `restore`, `start`, `finish` and `close`, in this order; between `start` and `finish` a second one
-    works. `seen_as` is the path where the program sees the folder. With `is_frequently_written` the program writes its
-    files all the time. When `may_write` returns False, the sync gives up. With `selects`, only files that it selects by
-    their paths are synced.
+    works. Without `start`, everything is uploaded by `finish`. `seen_as` is the path where the program sees the folder.
+    With `is_frequently_written` the program writes its files all the time. When `may_write` returns False, the sync
+    gives up. With `selects`, only files that it selects by their paths are synced. With `keeps_removed`, the object of
+    a file stays when the program removes the file.
     """
 
     def __init__(
@@ -92,8 +93,10 @@ class FolderSync:
         is_frequently_written: bool = False,
         may_write: Callable[[], bool] = lambda: True,
         selects: Callable[[str], bool] | None = None,
+        keeps_removed: bool = False,
     ) -> None:
         self._selects = selects
+        self._keeps_removed = keeps_removed
         self._path = place
         self._location = location
         self._seen_as = seen_as
@@ -191,6 +194,8 @@ class FolderSync:
             folder = ConfinedFolder.open(self._path.root, self._path.path)
         except OSError:
             # Removed or replaced by something else, perhaps only for a moment.
+            if self._is_over.is_set():
+                self._note(f"{self._seen_as} is not a folder any more, so nothing more of it is stored.")
             return FolderScan(is_complete=False)
         with folder:
             room = _KEY_BYTES - len(self._location.key.encode())
@@ -213,7 +218,8 @@ class FolderSync:
                 return _SyncRound(uploaded > 0, is_waiting=True, error=errors[0] if errors else None)
         for path in plan.deletes:
             try:
-                self._uploader.delete(store, path)
+                if not self._keeps_removed:
+                    self._uploader.delete(store, path)
             except (TrainyardError, OSError) as error:
                 errors.append(SyncError(self._uploader.location_of(path), error))
                 break

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 # Phases that instances report after their program has begun; the start-up ends before them.
-_AFTER_START = frozenset({"train", "sync", "gather", "upload"})
+_AFTER_START = frozenset({"train", "process", "sync", "gather", "upload"})
 _TITLES = {
     "queue": "Wait in the queue",
     "place": "Start the instance",

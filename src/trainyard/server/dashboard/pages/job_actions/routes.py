@@ -17,6 +17,9 @@ async def read_job_state(visit: Visit) -> Response:
         named = {"HyperParameterTuningJobName": name}
         described = await visit.api.call("sagemaker", "DescribeHyperParameterTuningJob", named)
         return visit.json({"status": described["HyperParameterTuningJobStatus"]})
+    if visit.path["kind"] == "processing":
+        described = await visit.api.call("trainyard", "DescribeJob", {"TrainingJobName": name, "Kind": "processing"})
+        return visit.json({"status": described["Status"], "secondary": described["SecondaryStatus"]})
     described = await visit.api.call("sagemaker", "DescribeTrainingJob", {"TrainingJobName": name})
     return visit.json({"status": described["TrainingJobStatus"], "secondary": described["SecondaryStatus"]})
 

@@ -16,6 +16,7 @@ Job = dict[str, str]
 # What SageMaker calls each kind, and the member that names a job of it.
 _KINDS = {
     "training": ("TrainingJob", "TrainingJobName"),
+    "processing": ("ProcessingJob", "ProcessingJobName"),
     "tuning": ("HyperParameterTuningJob", "HyperParameterTuningJobName"),
 }
 

@@ -1,4 +1,4 @@
-"""The log of a training job."""
+"""The log of a training or processing job."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from trainyard.server.dashboard.contract import JobTab, Page, Visit, get
 from trainyard.server.dashboard.events import Events, ServerEvent
-from trainyard.server.dashboard.job_frame import JobFrame, load_training_job, render_job_page
+from trainyard.server.dashboard.job_frame import JobFrame, load_processing_job, load_training_job, render_job_page
 from trainyard.server.services.contract import Shape
 
 # How often a growing log is looked at: soon again after something came, and ever less while nothing does.
@@ -22,8 +22,8 @@ _MAX_PARTS = 1000
 
 
 async def show_log(visit: Visit) -> Response:
-    job = await load_training_job(visit)
-    log = await visit.api.call("trainyard", "ReadLog", {"TrainingJobName": job.name, "LineCount": 0} | _log_part(visit))
+    job = await _load_job(visit)
+    log = await visit.api.call("trainyard", "ReadLog", _log_request(visit) | {"LineCount": 0})
     return render_job_page(visit, "logs/logs.html", job, tab="logs", log=_extent(log), log_facts=_facts(job))
 
 
@@ -59,9 +59,9 @@ async def search_log(visit: Visit) -> Response:
 
 async def find_cause(visit: Visit) -> Response:
     """Find the lines of the failure card: where the traceback begins that ended the job."""
-    job = await load_training_job(visit)
+    job = await _load_job(visit)
     card: Mapping[str, Any] = job.details.get("FailureCard", {})
-    asked: Shape = {"TrainingJobName": job.name}
+    asked = _job_named(visit)
     if card.get("Instance"):
         asked["Instance"] = card["Instance"]
     for text in _texts_of(card):
@@ -89,15 +89,19 @@ async def download_log(visit: Visit) -> Response:
 
 PAGE = Page(
     "logs",
-    routes=(
-        get("/training/{name}/logs", show_log),
-        get("/training/{name}/logs/lines", read_lines),
-        get("/training/{name}/logs/search", search_log),
-        get("/training/{name}/logs/cause", find_cause),
-        get("/training/{name}/logs/events", follow_log),
-        get("/training/{name}/logs/download", download_log),
+    routes=tuple(
+        get(f"/{kind}/{{name}}/logs{path}", handler)
+        for kind in ("training", "processing")
+        for path, handler in {
+            "": show_log,
+            "/lines": read_lines,
+            "/search": search_log,
+            "/cause": find_cause,
+            "/events": follow_log,
+            "/download": download_log,
+        }.items()
     ),
-    tabs=(JobTab("logs", "Logs", order=20),),
+    tabs=(JobTab("logs", "Logs", order=20), JobTab("logs", "Logs", order=20, kind="processing")),
 )
 
 
@@ -114,7 +118,21 @@ def _log_part(visit: Visit) -> Shape:
 
 
 def _log_request(visit: Visit) -> Shape:
-    return {"TrainingJobName": visit.path["name"]} | _log_part(visit)
+    return _job_named(visit) | _log_part(visit)
+
+
+def _job_named(visit: Visit) -> Shape:
+    return {"TrainingJobName": visit.path["name"], "Kind": _kind_in(visit)}
+
+
+def _kind_in(visit: Visit) -> str:
+    """Return the kind of job that the address names: it begins with /-/training or /-/processing."""
+    return visit.request.url.path.split("/")[2]
+
+
+async def _load_job(visit: Visit) -> JobFrame:
+    load = load_training_job if _kind_in(visit) == "training" else load_processing_job
+    return await load(visit)
 
 
 def _pattern(visit: Visit) -> Shape:
@@ -219,7 +237,7 @@ async def _follow(visit: Visit, asked: Shape) -> Events:
         extent = _extent(answer)
         is_other = known is None or extent["attempt"] != known["attempt"]
         if known is None or is_other or extent["growing"] != known["growing"]:
-            yield ServerEvent("facts", _facts(await load_training_job(visit)))
+            yield ServerEvent("facts", _facts(await _load_job(visit)))
         if extent != known:
             yield ServerEvent("extent", extent | ({} if is_other else _new_lines(answer, extent)))
             known, wait = extent, _MIN_WAIT_S

@@ -12,17 +12,10 @@ from trainyard.foundation.jobs.training.job import TrainingJob
 from trainyard.foundation.jobs.training.plan import InstanceGroupPlan, MetricDefinition, ProfilerPlan, TrainingPlan
 from trainyard.foundation.jobs.training.transitions import first_transition
 from trainyard.server.experiments.job_components import update_component
+from trainyard.server.jobs.instance_jobs import capacity_kind_of
 from trainyard.server.jobs.profile_evaluations import evaluations_of
 from trainyard.server.jobs.quotas import Quotas
-from trainyard.server.jobs.training import (
-    KIND,
-    LOG_GROUP,
-    capacity_kind_of,
-    draft_of,
-    job_of,
-    reminders_of,
-    training_job_arn,
-)
+from trainyard.server.jobs.training import KIND, LOG_GROUP, draft_of, job_of, reminders_of, training_job_arn
 from trainyard.server.log_streams import GROUP, ensure_group
 from trainyard.server.records.contract import CounterFull, Draft, NewEvent, Resource, ResourceKey
 from trainyard.server.services.contract import Call, Operations, Shape, Yard
@@ -41,6 +34,7 @@ from trainyard.server.services.sagemaker.training.engine_assignment import (
     is_spread,
     require_encryption,
     require_image,
+    require_warm_workers,
     runs_images,
     select_job_engine,
 )
@@ -114,6 +108,7 @@ def build_training_job(owner: JobOwner, shape: Shape) -> TrainingJob:
     plan = _plan(owner, shape, role)
     compute = owner.yard.compute
     notes = assignment_notes(compute, plan)
+    require_warm_workers(plan, compute.engines[plan.engine])
     require_image(compute, plan.image, account=owner.account)
     require_encryption(shape, plan, engine=compute.engines[plan.engine])
     _require_locations(owner, plan)

@@ -9,7 +9,8 @@ from trainyard.foundation.jobs.result_locations import MODEL, result_uri
 from trainyard.foundation.jobs.status import Transition
 from trainyard.foundation.jobs.training.job import TrainingJob, bill_of
 from trainyard.foundation.jobs.training.rules import profiler_rule_states, rule_states
-from trainyard.server.jobs.training import job_of, outline_of, request_of, rule_job_arn
+from trainyard.server.jobs.instance_jobs import request_of
+from trainyard.server.jobs.training import job_of, outline_of, rule_job_arn
 from trainyard.server.records.contract import Resource
 from trainyard.server.services.contract import Shape
 from trainyard.server.services.sagemaker.training.instances import pool_shape
@@ -104,8 +105,8 @@ def _transition(step: Transition) -> Shape:
 
 def _times(job: TrainingJob) -> Shape:
     shape: Shape = {}
-    if job.training_started_at is not None:
-        shape["TrainingStartTime"] = job.training_started_at
+    if job.started_at is not None:
+        shape["TrainingStartTime"] = job.started_at
     if job.ended_at is not None:
         shape["TrainingEndTime"] = job.ended_at
     bill = bill_of(job)

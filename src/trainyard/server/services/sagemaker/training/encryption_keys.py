@@ -8,30 +8,32 @@ from trainyard.objects.encryption.keys import KeyUnusable
 from trainyard.server.services.contract import Compute, Shape
 
 
-def find_output_key(objects: ObjectStore, shape: Shape, *, account: str, region: str, now: datetime) -> str:
-    """Return the ARN of the OutputDataConfig's key; empty if it names none. InvalidRequest if it cannot be used.
+def find_output_key(
+    objects: ObjectStore, shape: Shape, *, account: str, region: str, now: datetime, member: str = "OutputDataConfig"
+) -> str:
+    """Return the ARN of the key that a member of a request names; empty if none. InvalidRequest if it cannot be used.
 
     Keys of another S3 are known there only, so they are passed on as they are.
     """
-    reference: str = shape["OutputDataConfig"].get("KmsKeyId") or ""
+    reference: str = shape.get(member, {}).get("KmsKeyId") or ""
     if not reference or not isinstance(objects, EncryptsObjects):
         return reference
     try:
         return objects.keyring.find_usable(account, reference, region=region, now=now).arn
     except NotFound as error:
         raise InvalidRequest(
-            f"The KmsKeyId {reference} in OutputDataConfig does not exist in your account. "
+            f"The KmsKeyId {reference} in {member} does not exist in your account. "
             "`aws kms list-aliases` and `aws kms list-keys` show its keys."
         ) from error
     except KeyUnusable as error:
-        raise InvalidRequest(f"The KmsKeyId in OutputDataConfig cannot be used: {error.message}") from error
+        raise InvalidRequest(f"The KmsKeyId in {member} cannot be used: {error.message}") from error
 
 
-def require_encrypted_disks(compute: Compute, shape: Shape) -> None:
+def require_encrypted_disks(compute: Compute, shape: Shape, *, member: str = "ResourceConfig") -> None:
     """Refuse a VolumeKmsKeyId unless the disks are encrypted: whoever sends it relies on that."""
-    if shape["ResourceConfig"].get("VolumeKmsKeyId") and not compute.has_encrypted_disks:
+    if shape[member].get("VolumeKmsKeyId") and not compute.has_encrypted_disks:
         raise InvalidRequest(
-            "ResourceConfig has a VolumeKmsKeyId, but this yard does not encrypt the disks of its machines, and nobody "
+            f"{member} has a VolumeKmsKeyId, but this yard does not encrypt the disks of its machines, and nobody "
             "has stated that they are encrypted. If they are (by dm-crypt, say), an administrator sets "
             "disk_is_encrypted = true in settings.toml; otherwise leave VolumeKmsKeyId out."
         )

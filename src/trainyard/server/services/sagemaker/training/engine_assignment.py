@@ -9,6 +9,7 @@ from trainyard.engines.placement import check_promised_resources, fit_types
 from trainyard.engines.selection import EngineSelection, SelectionRequest, select_engine
 from trainyard.foundation.engine_names import SPREAD_TAG, STRICT
 from trainyard.foundation.errors import InvalidRequest
+from trainyard.foundation.jobs.instance_job import InstancePlan
 from trainyard.foundation.jobs.training.plan import TrainingPlan
 from trainyard.server.addresses import is_own_address
 from trainyard.server.services.contract import Compute, Shape
@@ -40,13 +41,12 @@ def runs_images(engine: Engine) -> bool:
     return not engine.capabilities().images
 
 
-def assignment_notes(compute: Compute, plan: TrainingPlan) -> tuple[str, ...]:
+def assignment_notes(compute: Compute, plan: InstancePlan) -> tuple[str, ...]:
     """Return notes on how the engine provides a job's image and instance types; InvalidRequest if it cannot."""
     engine = compute.engines[plan.engine]
     notes = notes_on_image(compute, plan.image, engine=engine)
     require_isolation(plan, engine)
     _require_reach(compute, engine)
-    require_warm_workers(plan, engine)
     return (*notes, *_capacity_notes(compute, plan, engine=engine))
 
 
@@ -59,30 +59,30 @@ def require_warm_workers(plan: TrainingPlan, engine: Engine) -> None:
         )
 
 
-def require_isolation(plan: TrainingPlan, engine: Engine) -> None:
+def require_isolation(plan: InstancePlan, engine: Engine) -> None:
     """Raise InvalidRequest if a job asks for network isolation and the engine cannot isolate it."""
     why = engine.why_not_isolated(plan.instance_count) if plan.is_isolated else ""
     if why:
         where, command = ("here", "doctor") if engine.is_here else (f"on the engine {engine.name}", "engines")
         raise InvalidRequest(
             f"EnableNetworkIsolation is not available {where}, because {why}. `trainyard {command}` shows what is "
-            "available; or create the training job without it."
+            "available; or create the job without it."
         )
 
 
-def require_encryption(shape: Shape, plan: TrainingPlan, *, engine: Engine) -> None:
+def require_encryption(shape: Shape, plan: InstancePlan, *, engine: Engine) -> None:
     """Raise InvalidRequest if a job of several instances asks to encrypt the traffic between them."""
     if not shape.get("EnableInterContainerTrafficEncryption") or plan.instance_count == 1:
         return
     if not engine.is_here:
         raise InvalidRequest(
             "EnableInterContainerTrafficEncryption is not available on the engine "
-            f"{engine.name}: traffic between the machines of a job is not encrypted. Create the training job without "
+            f"{engine.name}: traffic between the machines of a job is not encrypted. Create the job without "
             "it and protect that network, or send the job to an engine of one machine."
         )
     raise InvalidRequest(
         "EnableInterContainerTrafficEncryption is not available here: traffic between the instances of a job is not "
-        "encrypted, because it never leaves the kernel of this machine. Create the training job without it; "
+        "encrypted, because it never leaves the kernel of this machine. Create the job without it; "
         "EnableNetworkIsolation protects that traffic from everyone else."
     )
 
@@ -132,7 +132,7 @@ def _require_reach(compute: Compute, engine: Engine) -> None:
         )
 
 
-def _capacity_notes(compute: Compute, plan: TrainingPlan, *, engine: Engine) -> tuple[str, ...]:
+def _capacity_notes(compute: Compute, plan: InstancePlan, *, engine: Engine) -> tuple[str, ...]:
     types = [compute.catalog[name] for name in plan.instance_types]
     capacity = engine.capacity()
     if capacity.obstacle:

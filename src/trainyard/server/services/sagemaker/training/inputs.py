@@ -6,7 +6,7 @@ from typing import Any
 
 from trainyard.engines.file_systems import FileSystems
 from trainyard.foundation.errors import InvalidRequest, NotFound
-from trainyard.foundation.jobs.training.plan import ChannelPlan
+from trainyard.foundation.jobs.channels import ChannelPlan
 from trainyard.foundation.locations import Location, parse_s3_uri
 from trainyard.objects.contract import ObjectStore
 from trainyard.server.channel_contents import load_contents

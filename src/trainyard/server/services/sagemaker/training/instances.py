@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 
 from trainyard.engines.catalog import InstanceType
 from trainyard.foundation.errors import InvalidRequest
+from trainyard.foundation.jobs.channels import ChannelPlan
 from trainyard.foundation.jobs.training.job import TrainingJob
-from trainyard.foundation.jobs.training.plan import ONLY_GROUP, ChannelPlan, InstanceGroupPlan
+from trainyard.foundation.jobs.training.plan import ONLY_GROUP, InstanceGroupPlan
 from trainyard.foundation.jobs.training.pools import pool_of
 from trainyard.server.services.contract import Shape
 

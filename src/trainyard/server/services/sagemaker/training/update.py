@@ -10,8 +10,9 @@ from trainyard.foundation.jobs.training.job import PoolEnd, TrainingJob
 from trainyard.foundation.jobs.training.plan import ProfilerPlan
 from trainyard.foundation.jobs.training.pools import PoolStatus, pool_of
 from trainyard.link.warm import dismiss_workers, extend_workers
+from trainyard.server.jobs.instance_jobs import request_of
 from trainyard.server.jobs.profile_evaluations import ensure_evaluation
-from trainyard.server.jobs.training import KIND, change_to, events_of, job_of, request_of
+from trainyard.server.jobs.training import KIND, change_to, events_of, job_of
 from trainyard.server.records.contract import Resource
 from trainyard.server.services.contract import Call, Operations, Shape
 from trainyard.server.services.sagemaker.training.engine_assignment import require_warm_workers

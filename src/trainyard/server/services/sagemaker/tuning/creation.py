@@ -7,8 +7,8 @@ from trainyard.foundation.errors import AlreadyExists, InvalidRequest, LimitExce
 from trainyard.foundation.extras import YARD_PYTHON, require_extra
 from trainyard.foundation.jobs.training.job import TrainingJob
 from trainyard.foundation.jobs.tuning import RangeKind, TuningDefinition, TuningJob, TuningPlan
+from trainyard.server.jobs.instance_jobs import capacity_kind_of, quota_counts_of
 from trainyard.server.jobs.quotas import Quotas
-from trainyard.server.jobs.training import capacity_kind_of, quota_counts_of
 from trainyard.server.jobs.tuning import draft_of, job_of, trial_name, tuning_job_arn, tuning_key
 from trainyard.server.records.contract import NewEvent, Resource
 from trainyard.server.services.contract import Call, Operations, Shape

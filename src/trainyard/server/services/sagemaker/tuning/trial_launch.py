@@ -4,7 +4,7 @@ from datetime import datetime
 
 from trainyard.foundation.errors import InvalidRequest, NotFound, Unavailable
 from trainyard.foundation.jobs.tuning import TuningJob, TuningTrial
-from trainyard.server.jobs import training
+from trainyard.server.jobs import instance_jobs, training
 from trainyard.server.jobs.tuning import job_of, request_of
 from trainyard.server.records.contract import Resource, ResourceId, ResourceKey
 from trainyard.server.services.contract import Shape, Yard
@@ -49,7 +49,7 @@ class TrainingJobLauncher:
             found = self._yard.records.load(ResourceKey(study.account, training.KIND, trial.job))
         except NotFound:
             return None
-        if training.request_of(found).get("TuningJobArn") != study.arn:
+        if instance_jobs.request_of(found).get("TuningJobArn") != study.arn:
             raise InvalidRequest(
                 f"A training job {trial.job} exists that is not a trial of the tuning job {study.name}, so this trial "
                 "cannot use its name; delete that training job once it has ended."

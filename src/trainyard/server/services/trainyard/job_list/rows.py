@@ -62,7 +62,7 @@ def _row(job: JobSummary, listed: ListedJobs, shape: Shape, *, waiting: WaitingJ
         "Tags": [{"Key": key, "Value": value} for key, value in listed.tags(job).items()],
     }
     match job.kind:
-        case SummaryKind.TRAINING:
+        case SummaryKind.TRAINING | SummaryKind.PROCESSING:
             return row | _training_members(job, listed, shape, waiting=waiting)
         case SummaryKind.TUNING:
             return row | _tuning_members(job, listed)

@@ -6,8 +6,8 @@ from functools import cached_property
 from trainyard.engines.contract import Engine
 from trainyard.foundation.errors import NotFound
 from trainyard.foundation.jobs.status import SecondaryStatus
+from trainyard.server.jobs.instance_job_kinds import instance_job_of
 from trainyard.server.jobs.summaries import JobSummary
-from trainyard.server.jobs.training import job_of
 from trainyard.server.services.contract import Shape, Yard
 from trainyard.server.services.trainyard.queues import QueueSnapshot, current_capacity, load_queues, queue_position
 
@@ -29,7 +29,7 @@ class WaitingJobs:
                 "it again."
             }
         try:
-            position = queue_position(self.yard, job_of(self.yard.records.load_by_id(job.id)))
+            position = queue_position(self.yard, instance_job_of(self.yard.records.load_by_id(job.id)))
         except NotFound:
             return {}
         return {"QueuePosition": position, "WaitReason": self._reason(job, engines[name], position)}

@@ -54,6 +54,7 @@ class World:
         *,
         open_store: Callable[[], FilesystemObjects] | None = None,
         may_write: Callable[[], bool] = lambda: True,
+        keeps_removed: bool = False,
     ) -> FolderSync:
         """Return a sync that has restored what exists."""
         made = FolderSync(
@@ -64,6 +65,7 @@ class World:
             open_store=open_store or (lambda: FilesystemObjects(self.root / "objects")),
             note=self.notes.append,
             may_write=may_write,
+            keeps_removed=keeps_removed,
         )
         self._opened.append(made)
         with self.store() as store:
@@ -146,6 +148,24 @@ def test_links_are_reported_once_and_not_stored(world: World) -> None:
     assert world.objects() == {"file": b"x"}
     (note,) = world.notes
     assert "Links, pipes, sockets and devices in /opt/ml/checkpoints are not stored, such as link." in note
+
+
+def test_what_a_program_removes_stays_stored_if_that_is_wanted(world: World) -> None:
+    world.put("removed", b"old")
+    sync, folder = world.sync(keeps_removed=True), world.folder()
+    (folder / "removed").unlink()
+    (folder / "new").write_bytes(b"new")
+    sync.finish(lambda: None)
+    assert world.objects() == {"removed": b"old", "new": b"new"}
+
+
+def test_a_folder_that_a_program_has_replaced_by_a_link_is_not_followed_and_a_note_says_so(world: World) -> None:
+    sync, folder = world.sync(), world.folder()
+    folder.rmdir()
+    folder.symlink_to("/etc")
+    sync.finish(lambda: None)
+    assert world.objects() == {}
+    assert world.notes == ["/opt/ml/checkpoints is not a folder any more, so nothing more of it is stored."]
 
 
 def test_each_of_several_instances_deletes_only_what_it_wrote(world: World) -> None:

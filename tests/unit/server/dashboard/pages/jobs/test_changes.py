@@ -21,7 +21,7 @@ def test_a_request_names_jobs_by_kind_name_and_arn() -> None:
         {"jobs": ["a"]},
         {"jobs": [{"kind": "training", "name": "a"}]},
         {"jobs": [JOB | {"name": 1}]},
-        {"jobs": [JOB | {"kind": "processing"}]},
+        {"jobs": [JOB | {"kind": "automl"}]},
         {"jobs": [JOB] * (MAX_JOBS + 1)},
     ],
 )

@@ -1,5 +1,5 @@
 from tests.unit.server.services.accounts import NOON, Accounts
-from trainyard.server.control.training.uids import COUNT, FIRST, uid_of
+from trainyard.server.control.instances.uids import COUNT, FIRST, uid_of
 
 
 def test_an_account_has_always_the_same_uid(accounts: Accounts) -> None:

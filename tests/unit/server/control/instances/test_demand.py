@@ -10,7 +10,7 @@ from trainyard.foundation.errors import InvalidRequest
 from trainyard.foundation.jobs.status import SecondaryStatus
 from trainyard.foundation.jobs.training.job import TrainingJob
 from trainyard.foundation.jobs.training.transitions import advance, ask_to_stop, interrupt
-from trainyard.server.control.training.demand import PREEMPTED, allocation_of, demand_of, is_leaving
+from trainyard.server.control.instances.demand import PREEMPTED, allocation_of, demand_of, is_leaving
 from trainyard.server.jobs.training import KIND
 from trainyard.server.records.contract import ResourceId
 

@@ -7,7 +7,7 @@ from trainyard.foundation.jobs.attempts import Attempt, InstanceState, OutcomeKi
 from trainyard.foundation.jobs.status import SecondaryStatus
 from trainyard.foundation.jobs.training.job import TrainingJob
 from trainyard.foundation.jobs.training.transitions import MAX_WAIT, advance, ask_to_stop, interrupt
-from trainyard.server.control.training.attempt_end import (
+from trainyard.server.control.instances.attempt_end import (
     awaits_cause,
     can_retry,
     finish_job,

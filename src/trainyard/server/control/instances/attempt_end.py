@@ -1,15 +1,15 @@
-"""How a training job ends, is retried or is queued again, depending on how its instances ended. Pure."""
+"""How a job ends, is retried or is queued again, depending on how its instances ended. Pure."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from trainyard.foundation.failures import LOST_INSTANCE, is_platform_failure
 from trainyard.foundation.jobs.attempts import Attempt, InstanceState, OutcomeKind
+from trainyard.foundation.jobs.instance_job import InstanceJob
 from trainyard.foundation.jobs.status import SecondaryStatus
-from trainyard.foundation.jobs.training.job import TrainingJob
-from trainyard.foundation.jobs.training.transitions import advance, interrupt, may_become, stopped_status
+from trainyard.foundation.jobs.transitions import J, advance, interrupt, may_become, stopped_status
 from trainyard.link.contract import INTERRUPTED, CommandKind
-from trainyard.server.control.training.reports import MAX_NOTES, live_attempt
+from trainyard.server.control.instances.reports import MAX_NOTES, live_attempt
 
 # How long to wait for the instance that caused a failure to report it.
 CAUSE_TIMEOUT = timedelta(seconds=3)
@@ -26,7 +26,7 @@ def first_failure_at(attempt: Attempt) -> datetime:
     return min(each.ended_at for each in attempt.instances if each.outcome in _FAILURES and each.ended_at)
 
 
-def awaits_cause(job: TrainingJob, *, now: datetime) -> bool:
+def awaits_cause(job: InstanceJob, *, now: datetime) -> bool:
     """Whether the failed instances only lost connections, and the instance that caused it may still report why."""
     attempt = live_attempt(job)
     is_consequence = has_failed(attempt) and bool(job.card.get("is_consequence"))
@@ -37,7 +37,7 @@ def has_ended(attempt: Attempt) -> bool:
     return all(instance.has_ended for instance in attempt.instances)
 
 
-def mark_lost(job: TrainingJob, name: str, *, at: datetime) -> TrainingJob:
+def mark_lost(job: J, name: str, *, at: datetime) -> J:
     """Mark an instance as lost whose agent died without its last report.
 
     Others that failed with it failed because it was gone. If others had failed before, that is why it was killed, and
@@ -53,12 +53,12 @@ def mark_lost(job: TrainingJob, name: str, *, at: datetime) -> TrainingJob:
     after = job.with_attempt(attempt.with_instance(instance))
     if job.failure and (attempt.told == CommandKind.KILL or job.card.get("kind") == LOST_INSTANCE):
         return after
-    advice = "Give the job a RetryStrategy, so that it is started again when this happens."
+    advice = f"{job.lifecycle.lost_advice} when this happens."
     card = {"kind": LOST_INSTANCE, "instance": name, "summary": summary, "advice": advice}
     return replace(after, failure=reason, card=card)
 
 
-def mark_node_lost(job: TrainingJob, name: str, *, at: datetime) -> TrainingJob:
+def mark_node_lost(job: J, name: str, *, at: datetime) -> J:
     """Mark an instance as lost because its node went away. A spot job is interrupted by that, any other job fails.
 
     Others that failed with it failed because it was gone, unless one of them has a reason of its own.
@@ -71,12 +71,12 @@ def mark_node_lost(job: TrainingJob, name: str, *, at: datetime) -> TrainingJob:
         return interrupt(replace(after, failure="", card={}), summary)
     if job.failure and not job.card.get("is_consequence"):
         return after
-    advice = "Give the job a RetryStrategy, so that it is started again on another node when this happens."
+    advice = f"{job.lifecycle.lost_advice} on another node when this happens."
     card = {"kind": LOST_INSTANCE, "instance": name, "summary": summary, "advice": advice}
     return replace(after, failure=f"InternalServerError: {summary}", card=card)
 
 
-def can_retry(job: TrainingJob, *, now: datetime) -> bool:
+def can_retry(job: InstanceJob, *, now: datetime) -> bool:
     """Whether to retry a job whose attempt failed: nobody stopped it, and the failure was not its own."""
     if job.stop_reason or not is_platform_failure(job.card) or job.retries_used >= job.plan.retries:
         return False
@@ -84,7 +84,7 @@ def can_retry(job: TrainingJob, *, now: datetime) -> bool:
     return _has_time_left(_close_attempt(job, now=now)) and may_restart
 
 
-def retry_job(job: TrainingJob, again: Attempt) -> TrainingJob:
+def retry_job(job: J, again: Attempt) -> J:
     """Give a job another attempt after one that was lost. Only the history keeps the lost one's failure."""
     attempt = _close_attempt(job, now=again.placed_at).attempts[-1]
     message = (
@@ -98,7 +98,7 @@ def retry_job(job: TrainingJob, again: Attempt) -> TrainingJob:
     return after.with_notes(f"{message} {failed.failure}")
 
 
-def requeue_without_nodes(job: TrainingJob, *, now: datetime) -> TrainingJob:
+def requeue_without_nodes(job: J, *, now: datetime) -> J:
     """Put a job back in the queue after an attempt whose nodes are gone.
 
     A job that failed by that has used one of its retries; one that had not started has not.
@@ -114,7 +114,7 @@ def requeue_without_nodes(job: TrainingJob, *, now: datetime) -> TrainingJob:
     )
 
 
-def was_interrupted(job: TrainingJob) -> bool:
+def was_interrupted(job: InstanceJob) -> bool:
     """Whether the attempt ended because it was interrupted, and not by itself just before that."""
     instances = live_attempt(job).instances
     if not live_attempt(job).interruption or job.stop_reason:
@@ -129,7 +129,7 @@ def was_interrupted(job: TrainingJob) -> bool:
     return True
 
 
-def requeue_interrupted(job: TrainingJob, *, now: datetime) -> TrainingJob:
+def requeue_interrupted(job: J, *, now: datetime) -> J:
     """Put an interrupted job back in the queue, or end it if its running time is used up."""
     ended = replace(_close_attempt(job, now=now), failure="", card={})
     attempt = ended.attempts[-1]
@@ -141,7 +141,7 @@ def requeue_interrupted(job: TrainingJob, *, now: datetime) -> TrainingJob:
     return after.with_notes(note) if len(after.notes) < MAX_NOTES else after
 
 
-def finish_job(job: TrainingJob, *, now: datetime) -> TrainingJob:
+def finish_job(job: J, *, now: datetime) -> J:
     """Return the job in its final status, once all its instances have ended and nothing of them is left.
 
     Its time ends with its last instance, which may be long before the yard noticed.
@@ -153,19 +153,19 @@ def finish_job(job: TrainingJob, *, now: datetime) -> TrainingJob:
     return advance(ended, _final_status(job, attempt), at=attempt.ended_at or now)
 
 
-def _has_time_left(job: TrainingJob) -> bool:
+def _has_time_left(job: InstanceJob) -> bool:
     """Whether the ended attempts of a job, together, have not used up its running time."""
     return job.time_used < timedelta(seconds=job.plan.max_runtime_s)
 
 
-def _close_attempt(job: TrainingJob, *, now: datetime) -> TrainingJob:
+def _close_attempt(job: J, *, now: datetime) -> J:
     """End the live attempt of a job when its last instance ended, but not before the job's last transition."""
     attempt = live_attempt(job)
     at = max((instance.ended_at for instance in attempt.instances if instance.ended_at), default=now)
     return job.with_attempt(replace(attempt, ended_at=max(at, job.transitions[-1].started_at)))
 
 
-def _failed_because_others_stopped(job: TrainingJob, attempt: Attempt) -> bool:
+def _failed_because_others_stopped(job: InstanceJob, attempt: Attempt) -> bool:
     """Whether the failed instances only lost contact with others that had been stopped before them."""
     badly_ended = [each for each in attempt.instances if each.outcome in _FAILURES]
     if not badly_ended or any(each.outcome is OutcomeKind.LOST for each in badly_ended):
@@ -177,7 +177,7 @@ def _failed_because_others_stopped(job: TrainingJob, attempt: Attempt) -> bool:
     return has_stopped and all(asked_at and each.ended_at and each.ended_at >= asked_at for each in badly_ended)
 
 
-def _final_status(job: TrainingJob, attempt: Attempt) -> SecondaryStatus:
+def _final_status(job: InstanceJob, attempt: Attempt) -> SecondaryStatus:
     if has_failed(attempt) and not _failed_because_others_stopped(job, attempt):
         return SecondaryStatus.FAILED
     if any(map(_ran_out_of_time, attempt.instances)):

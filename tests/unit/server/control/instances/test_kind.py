@@ -3,6 +3,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,17 @@ from typing import Any
 import pytest
 
 from tests.unit.server.control.bench import Bench, with_changes
+from tests.unit.server.services.sagemaker.processing import requests
 from trainyard.engines.contract import InstanceRef
 from trainyard.foundation.clock import utc_now
 from trainyard.foundation.jobs.status import Status
 from trainyard.link.contract import FrameKind, InstanceSpec
 from trainyard.link.doorbell import Doorbell, ring
 from trainyard.server.control.controller import Controller, WakeSignal
+from trainyard.server.control.instances import kind, work
+from trainyard.server.control.instances.kind import InstanceJobKind
 from trainyard.server.control.scheduling.contract import Allocations, Placement
 from trainyard.server.control.scheduling.scheduler import Scheduler
-from trainyard.server.control.training import kind, work
-from trainyard.server.control.training.kind import TrainingJobKind
 from trainyard.server.jobs.training import job_of
 from trainyard.server.records.contract import Query
 from trainyard.testing.engines import SimulatedEngine, complete
@@ -32,7 +34,7 @@ def play(bench: Bench, scene: Scene, *, doorbell: Doorbell | None = None) -> Non
 
     async def run() -> None:
         signal = WakeSignal()
-        controller = Controller(TrainingJobKind(with_changes(bench.work, clock=utc_now), doorbell), signal)
+        controller = Controller(InstanceJobKind([with_changes(bench.work, clock=utc_now)], doorbell), signal)
         running = asyncio.create_task(controller.run())
         try:
             await asyncio.wait_for(scene(signal), 60)
@@ -61,6 +63,32 @@ def test_all_jobs_come_to_their_end_however_many_wait(bench: Bench) -> None:
         await until(lambda: statuses(bench) == [Status.COMPLETED] * 7)
 
     play(bench, scene)
+
+
+def test_jobs_of_all_kinds_share_the_slots_and_one_controller(bench: Bench) -> None:
+    """Each ended job makes room for one of the other kind, which starts at once."""
+    work = with_changes(bench.work, clock=utc_now)
+    processing = replace(bench.processing, clock=utc_now, scheduler=work.scheduler)
+    bench.engine.role = complete
+
+    def ended() -> int:
+        found = [bench.work.records.find(Query(each)).resources for each in ("training-job", "processing-job")]
+        return sum(resource.status == "Completed" for resources in found for resource in resources)
+
+    async def run() -> None:
+        signal = WakeSignal()
+        controller = Controller(InstanceJobKind([work, processing]), signal)
+        running = asyncio.create_task(controller.run())
+        for number in range(3):
+            signal.send((await asyncio.to_thread(bench.create, f"train-{number}")).id)
+            await asyncio.to_thread(requests.create, bench.anna.at(bench.watch()), f"clean-{number}")
+            signal.send("")
+        await asyncio.wait_for(until(lambda: ended() == 6), 60)
+        controller.close()
+        await running
+        assert work.scheduler.table.snapshot() == {}
+
+    asyncio.run(run())
 
 
 def test_no_more_run_at_once_than_there_are_slots(bench: Bench) -> None:

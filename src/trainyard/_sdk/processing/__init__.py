@@ -1,0 +1,1 @@
+"""Processing jobs of the SDK: their requests, and handles on them."""

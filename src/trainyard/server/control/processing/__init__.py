@@ -1,0 +1,1 @@
+"""Drives processing jobs: what their instances run."""
