@@ -6,7 +6,7 @@ import signal
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -34,7 +34,8 @@ LAUNCHES = {
     "torchrun": {"sagemaker_torch_distributed_enabled": "true"},
     "mpi": {"sagemaker_mpi_enabled": "true", "sagemaker_mpi_num_of_processes_per_host": "2"},
 }
-# The process name of a rank has its job and its number, and is visible outside the sandbox.
+# The process name of a rank has its job and its number, and is visible outside the sandbox. A program takes steps until
+# the test lets it end, so that it never ends before it is killed.
 SCRIPT = """
 import ctypes, os, time
 import torch
@@ -44,13 +45,17 @@ rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 called = os.environ["TRAINING_JOB_NAME"] + "-" + str(rank)
 ctypes.CDLL(None).prctl(15, called.encode())
 dist.init_process_group("gloo")
-for step in range(STEPS):
-    total = torch.tensor([float(step + rank)])
+step, may_end = 0, 0.0
+while step < STEPS or not may_end:
+    total = torch.tensor([float(step + rank), float(rank == 0 and os.path.exists("/tmp/may-end"))])
     dist.all_reduce(total)
-    assert total.item() == size * step + size * (size - 1) / 2, total
+    assert total[0].item() == size * step + size * (size - 1) / 2, total
+    may_end = total[1].item()
     print("rank", rank, "step", step, flush=True)
+    step += 1
     time.sleep(0.05)
 dist.barrier()
+print("rank", rank, "has ended", flush=True)
 if rank == 0:
     torch.save(total, os.path.join(os.environ["SM_MODEL_DIR"], "total.pt"))
 dist.destroy_process_group()
@@ -71,13 +76,15 @@ target = data @ torch.tensor([[1.0], [-2.0]]) + 0.5
 model = torch.nn.Linear(2, 1)
 loss = torch.nn.functional.mse_loss
 with Worker(model.named_parameters(), optimizer="SGD", lr=0.05) as server:
-    for step in range(STEPS):
+    step = 0
+    while step < STEPS or not os.path.exists("/tmp/may-end"):
         server.pull()
         model.zero_grad()
         mine = torch.arange(server.rank, 60, server.size)
         loss(model(data[mine]), target[mine]).backward()
         server.push()
         print("rank", server.rank, "step", step, flush=True)
+        step += 1
         time.sleep(0.05)
     server.finish()
     restarts = os.environ["TORCHELASTIC_RESTART_COUNT"]
@@ -256,8 +263,20 @@ def begin(world: World, launch: str, number: int, *, retries: int = 0, **changed
 
 def finish(world: World, run: Run) -> dict[str, Any]:
     trainee = world.trainee
-    eventually(lambda: run.look(trainee) in ENDED, within=timedelta(seconds=120))
+
+    def has_ended() -> bool:
+        for instance in instances(folders_of(world.yard, run.name)):
+            let_end(instance)
+        return run.look(trainee) in ENDED
+
+    eventually(has_ended, within=timedelta(seconds=120))
     return trainee.describe(run.name)
+
+
+def let_end(instance: InstanceFolder) -> None:
+    """Let the program of an instance end, unless it has not begun or has ended meanwhile."""
+    with suppress(FileNotFoundError):
+        (instance.scratch / "tmp" / "may-end").touch()
 
 
 def check(world: World, run: Run, told: dict[str, Any], *, attempts: int) -> None:
@@ -292,8 +311,8 @@ def assert_logged(trainee: Trainee, run: Run, *, is_whole: bool) -> None:
             steps = own_lines(log, rank)
             assert steps == list(range(len(steps))), (run, rank, log)
     if is_whole:
-        complete = sum(len(own_lines(log, rank)) == STEPS for log in logs for rank in range(run.ranks))
-        assert complete == run.ranks, (run, logs)
+        ended = sorted(line for log in logs for line in log if line.endswith("has ended"))
+        assert len(ended) == run.ranks, (run, logs)
 
 
 def own_lines(log: list[str], rank: int) -> list[int]:
