@@ -23,7 +23,7 @@ PARTS: dict[str, set[str]] = {
     "instance": {"insight", "objects", "link", "formats", "foundation"},
     "instance.compat": {SDK, PRIVATE_SDK, "instance", "insight", "objects", "link", "formats", "foundation"},
     "instance.hook": {"link", "formats", "foundation"},  # which meets the rules in formats alone
-    SDK: {PRIVATE_SDK, "wire", "objects", "insight", "formats", "foundation"},
+    SDK: {PRIVATE_SDK, "experiments", "wire", "objects", "insight", "formats", "foundation"},
     PRIVATE_SDK: {SDK, "wire", "objects", "insight", "formats", "foundation"},
     "experiments": {SDK, PRIVATE_SDK, "foundation"},  # of the SDK too, a folder because sagemaker has one
     "amazon": {SDK},  # the SDK's names at the paths of the sagemaker SDK

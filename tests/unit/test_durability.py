@@ -21,6 +21,7 @@ from trainyard.engines.cluster.attempt_register import AttemptRegister, Register
 from trainyard.engines.cluster.contract import FileChunk, InstancePlacement
 from trainyard.formats.logs import LogReader, LogWriter
 from trainyard.formats.metrics import Point, PointsFile
+from trainyard.formats.run_metrics import RunMetrics, RunPoint
 from trainyard.foundation.errors import TrainyardError
 from trainyard.foundation.files import make_folder, replace_file, sync_folder
 from trainyard.foundation.locations import BucketRef, Location
@@ -197,6 +198,21 @@ def points_of(folder: Path) -> list[float]:
 
 def has_points(folder: Path) -> None:
     assert points_of(folder) == [0.5, 0.25]
+
+
+def append_run_metrics(folder: Path) -> None:
+    metrics = RunMetrics(folder / "run")
+    metrics.append([RunPoint("loss", 1, 0.5, 0)])
+    metrics.append([RunPoint("loss", 2, 0.25, 1)])
+    metrics.sync()
+
+
+def run_metrics_of(folder: Path) -> list[RunPoint]:
+    return list(RunMetrics(folder / "run").read_all())
+
+
+def has_run_metrics(folder: Path) -> None:
+    assert [(point.name, point.value) for point in run_metrics_of(folder)] == [("loss", 0.5), ("loss", 0.25)]
 
 
 def keep_environment(folder: Path) -> None:
@@ -432,6 +448,13 @@ PROMISES = [
         append_points_after_fleeting_ones,
         has_points,
         points_of,
+    ),
+    Promise(
+        "append metrics of a run",
+        ["formats/run_metrics.py RunMetrics", "formats/run_metrics.py RunMetrics.sync"],
+        append_run_metrics,
+        has_run_metrics,
+        run_metrics_of,
     ),
     Promise(
         "keep an environment",

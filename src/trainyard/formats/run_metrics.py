@@ -119,6 +119,8 @@ class RunMetrics:
                 os.fdatasync(descriptor)
             finally:
                 os.close(descriptor)
+        if self._folder.is_dir():
+            sync_folder(self._folder)
 
     def _ensure_names(self, names: Sequence[str]) -> dict[str, int]:
         if self._numbers is None:

@@ -128,6 +128,9 @@ class World:
             "trainingjobname": f"{word}-job",
             "trainingjobnames": f"{word}-job",
             "hyperparametertuningjobname": f"{word}-tuning",
+            "experimentname": f"{word}-experiment",
+            "trialname": f"{word}-trial",
+            "trialcomponentname": f"{word}-component",
             "instancetype": "ml.m5.large",
             "ruleconfigurationname": f"{word}-rule",
             "ruleevaluatorimage": RULES,
@@ -160,6 +163,8 @@ class World:
                 group_arn,
                 f"arn:aws:sagemaker:us-east-1:{account}:training-job/{word}-job",
                 f"arn:aws:sagemaker:us-east-1:{account}:hyper-parameter-tuning-job/{word}-tuning",
+                f"arn:aws:sagemaker:us-east-1:{account}:experiment/{word}-experiment",
+                f"arn:aws:sagemaker:us-east-1:{account}:experiment-trial-component/{word}-component",
                 f"arn:aws:ecr:us-east-1:{account}:repository/{word}/images",
                 artifact,
                 f"{sagemaker}:action/{word}-action",
@@ -200,6 +205,7 @@ def build_world(user: User, word: str, *, secret: str) -> World:
     _build_tuning_job(user, word, secret)
     _build_lineage(user, word, secret)
     _build_models(user, word, secret)
+    _build_experiment(user, word, secret)
     return World(word, user.account, user.name, user.access_key_id, upload, secret)
 
 
@@ -308,6 +314,17 @@ def _build_models(user: User, word: str, secret: str) -> None:
     )
 
 
+def _build_experiment(user: User, word: str, secret: str) -> None:
+    """Create an experiment with a trial and a component in it."""
+    sagemaker, tags = user.client("sagemaker"), [{"Key": "secret", "Value": secret}]
+    experiment, trial, component = (f"{word}-{kind}" for kind in ("experiment", "trial", "component"))
+    sagemaker.create_experiment(ExperimentName=experiment, Description=secret, Tags=tags)
+    sagemaker.create_trial(TrialName=trial, ExperimentName=experiment, Tags=tags)
+    parameters = {"note": {"StringValue": secret}}
+    sagemaker.create_trial_component(TrialComponentName=component, Parameters=parameters, Tags=tags)
+    sagemaker.associate_trial_component(TrialComponentName=component, TrialName=trial)
+
+
 def _api(user: User) -> "closing[Client]":
     return closing(Client(user.endpoint, user.access_key_id, user.secret_access_key, user.region))
 
@@ -377,6 +394,12 @@ def _views(user: User, world: World) -> Iterator[tuple[str, Any]]:
     yield "streams", logs.describe_log_streams(**group)["logStreams"]
     yield "events", logs.get_log_events(**group, logStreamName=f"{world.word}/stream", startFromHead=True)["events"]
     yield "group tags", logs.list_tags_log_group(**group)["tags"]
+    sagemaker = user.client("sagemaker")
+    yield "experiments", sagemaker.list_experiments()["ExperimentSummaries"]
+    yield "trials", sagemaker.list_trials(ExperimentName=f"{world.word}-experiment")["TrialSummaries"]
+    component = sagemaker.describe_trial_component(TrialComponentName=f"{world.word}-component")
+    yield "component", {name: value for name, value in component.items() if name != "ResponseMetadata"}
+    yield "components", sagemaker.list_trial_components(TrialName=f"{world.word}-trial")["TrialComponentSummaries"]
     repositories = user.client("ecr").describe_repositories()["repositories"]
     yield "repositories", repositories
     arns = [each["repositoryArn"] for each in repositories]
