@@ -1,20 +1,14 @@
 """Associations: the edges of the lineage, found from either end by an index."""
 
-import base64
-import json
-import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Connection, Row, Select, delete, insert, literal, select, tuple_
 from sqlalchemy.exc import IntegrityError
 
-from trainyard.foundation.clock import from_micros, to_micros
-from trainyard.foundation.errors import AlreadyExists, InvalidRequest
+from trainyard.foundation.errors import AlreadyExists
 from trainyard.server.records.contract import Association, AssociationPage, AssociationQuery
-from trainyard.server.records.schema import Moment
+from trainyard.server.records.page_tokens import decode_columns, encode_position
 from trainyard.server.records.schema import associations as table
 
 _c = table.c
@@ -82,38 +76,9 @@ def _conditions(query: AssociationQuery) -> Iterator[ColumnElement[bool]]:
 def _conditions_after(query: AssociationQuery, order: Sequence[Column[Any]]) -> list[ColumnElement[bool]]:
     if not query.after:
         return []
-    last = tuple_(*(literal(value, key.type) for key, value in zip(order, _last_position(query, order), strict=True)))
+    last = tuple_(*(literal(value, key.type) for key, value in zip(order, decode_columns(query, order), strict=True)))
     return [tuple_(*order) < last if query.descending else tuple_(*order) > last]
 
 
 def _token_after(query: AssociationQuery, row: Row[Any]) -> str:
-    values = [getattr(row, name) for name in _order(query)]
-    plain = [to_micros(each) if isinstance(each, datetime) else each for each in values]
-    return base64.urlsafe_b64encode(json.dumps([_fingerprint(query), *plain]).encode()).decode()
-
-
-def _last_position(query: AssociationQuery, order: Sequence[Column[Any]]) -> list[str | datetime]:
-    """Return the values of the last row of the previous page, read from its token."""
-    try:
-        fingerprint, *values = json.loads(base64.b64decode(query.after, altchars=b"-_", validate=True))
-        if fingerprint != _fingerprint(query):
-            raise ValueError("the token of another list")
-        return [_value(key, value) for key, value in zip(order, values, strict=True)]
-    except (ValueError, TypeError, OverflowError, RecursionError) as error:
-        raise InvalidRequest(
-            "The page token does not belong to this list; use it with the same filters and order, or start again."
-        ) from error
-
-
-def _value(key: Column[Any], value: object) -> str | datetime:
-    match value:
-        case int() if isinstance(key.type, Moment):
-            return from_micros(value)
-        case str() if not isinstance(key.type, Moment):
-            return value
-    raise TypeError(f"{value} is not a {key.name}")
-
-
-def _fingerprint(query: AssociationQuery) -> int:
-    """Return a hash of everything that decides which associations are listed in which order."""
-    return zlib.crc32(repr(replace(query, limit=1, after="")).encode("utf-8", "surrogatepass"))
+    return encode_position(query, [getattr(row, name) for name in _order(query)])

@@ -5,12 +5,7 @@ before it. Each order has an index for each scope (an account, a parent, the who
 Parts of names, and a range of times in a list ordered by something else, are tested row by row within the scope.
 """
 
-import base64
-import json
-import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -30,11 +25,11 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from trainyard.foundation.clock import from_micros, to_micros
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.server.records.contract import Page, Query, ResourceRevision, RevisionPage, SortBy
+from trainyard.server.records.page_tokens import decode_columns, encode_position
 from trainyard.server.records.resources import resource_of
-from trainyard.server.records.schema import RESOURCE_COLUMNS, Moment, prefix_end
+from trainyard.server.records.schema import RESOURCE_COLUMNS, prefix_end
 from trainyard.server.records.schema import resources as table
 
 _c = table.c
@@ -94,15 +89,13 @@ def conditions_after(query: Query, order: Sequence[ColumnElement[Any]]) -> list[
     if not query.after:
         return []
     keys = [_c[key] for key in _order(query)]
-    last = tuple_(*(literal(value, key.type) for key, value in zip(keys, _last_position(query, keys), strict=True)))
+    last = tuple_(*(literal(value, key.type) for key, value in zip(keys, decode_columns(query, keys), strict=True)))
     return [tuple_(*order) < last if query.descending else tuple_(*order) > last]
 
 
 def token_after(query: Query, row: Row[Any]) -> str:
     """Return the token of a page that ends with this row, which has the columns that order the list."""
-    values = [getattr(row, key) for key in _order(query)]
-    content = [_fingerprint(query), *(to_micros(each) if isinstance(each, datetime) else each for each in values)]
-    return base64.urlsafe_b64encode(json.dumps(content, separators=(",", ":")).encode()).decode()
+    return encode_position(query, [getattr(row, key) for key in _order(query)])
 
 
 def _scope(query: Query, c: _Columns) -> list[ColumnElement[bool]]:
@@ -171,30 +164,3 @@ def _bounds(query: Query, c: _Columns) -> Iterator[ColumnElement[bool]]:
 def _order(query: Query) -> tuple[str, ...]:
     keys = _ORDERS[query.sort_by]
     return keys[1:] if query.status and query.sort_by is SortBy.STATUS else keys
-
-
-def _last_position(query: Query, order: Sequence[Column[Any]]) -> list[str | datetime]:
-    """Return the values of the last row of the previous page, read from its token."""
-    try:
-        fingerprint, *values = json.loads(base64.b64decode(query.after, altchars=b"-_", validate=True))
-        if fingerprint != _fingerprint(query):
-            raise ValueError("the token of another list")
-        return [_value(key, value) for key, value in zip(order, values, strict=True)]
-    except (ValueError, TypeError, OverflowError, RecursionError) as error:
-        raise InvalidRequest(
-            "The page token does not belong to this list; use it with the same filters and order, or start again."
-        ) from error
-
-
-def _value(key: Column[Any], value: object) -> str | datetime:
-    match value:
-        case int() if isinstance(key.type, Moment):
-            return from_micros(value)
-        case str() if not isinstance(key.type, Moment):
-            return value
-    raise TypeError(f"{value} is not a {key.name}")
-
-
-def _fingerprint(query: Query) -> int:
-    """Return a hash of everything that decides which resources are listed in which order. The page size may vary."""
-    return zlib.crc32(repr(replace(query, limit=1, after="")).encode("utf-8", "surrogatepass"))

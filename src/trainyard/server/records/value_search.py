@@ -5,10 +5,7 @@ any order, so the list is read in order, one window at a time, and each resource
 `MOST_CHECKED` resources, so it may be short although more follow.
 """
 
-import base64
 import heapq
-import json
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
@@ -32,6 +29,7 @@ from sqlalchemy import (
 from trainyard.foundation.errors import InvalidRequest
 from trainyard.server.records.contract import Page, Query, ResourceId, ResourceRevision, RevisionPage, ValueFilter
 from trainyard.server.records.listing import conditions, conditions_after, in_direction, order_columns, token_after
+from trainyard.server.records.page_tokens import decode_position, encode_position, wrong_token
 from trainyard.server.records.resources import load_many
 from trainyard.server.records.schema import Word
 from trainyard.server.records.schema import resource_values as values
@@ -264,8 +262,7 @@ class _ValueOrder:
         return self.token(rows[self._query.limit - 1])
 
     def token(self, row: Row[Any]) -> str:
-        content = [_fingerprint(self._query), row.number, row.id]
-        return base64.urlsafe_b64encode(json.dumps(content, separators=(",", ":")).encode()).decode()
+        return encode_position(self._query, [row.number, row.id])
 
     def _window_statement(self, account: str, length: int) -> Select[Any]:
         """Select the next resources of an account in order, and whether each is one that the query finds."""
@@ -300,17 +297,7 @@ _Order = _ColumnOrder | _ValueOrder
 
 def _position(query: Query) -> tuple[float, str]:
     """Return the number and the id after which a page starts, read from its token."""
-    try:
-        fingerprint, number, id_ = json.loads(base64.b64decode(query.after, altchars=b"-_", validate=True))
-        if fingerprint != _fingerprint(query) or not isinstance(number, float) or not isinstance(id_, str):
-            raise ValueError("the token of another list")
-        return number, id_
-    except (ValueError, TypeError, RecursionError) as error:
-        raise InvalidRequest(
-            "The page token does not belong to this list; use it with the same filters and order, or start again."
-        ) from error
-
-
-def _fingerprint(query: Query) -> int:
-    """Return a hash of everything that decides which resources are listed in which order. The page size may vary."""
-    return zlib.crc32(repr(replace(query, limit=1, after="")).encode("utf-8", "surrogatepass"))
+    match decode_position(query):
+        case [float(number), str(id_)]:
+            return number, id_
+    raise wrong_token()
