@@ -17,7 +17,8 @@ _PER_CALL = 10
 # How long metrics are collected before they are sent.
 _INTERVAL_S = 1.0
 _RETRIES, _RETRY_S = 5, 1.0
-# A call is answered while others wait for the network.
+# A call is answered while others wait for the network. Each metric has one sender, so that its values stay in order:
+# times have whole seconds on the way, so the yard takes the value that comes last for the last one.
 _SENDERS = 4
 
 
@@ -26,7 +27,8 @@ class MetricWriter:
 
     def __init__(self, api: "Api", component: str) -> None:
         self._api, self._component = api, component
-        self._waiting: deque[dict[str, Any]] = deque()
+        # One queue for each sender.
+        self._waiting: list[deque[dict[str, Any]]] = [deque() for _ in range(_SENDERS)]
         self._wake = threading.Event()
         self._is_closing = False
         self._threads: list[threading.Thread] = []
@@ -37,7 +39,7 @@ class MetricWriter:
         datum: dict[str, Any] = {"MetricName": name, "Value": float(value), "Timestamp": at or datetime.now(UTC)}
         if step is not None:
             datum["Step"] = int(step)
-        self._waiting.append(datum)
+        self._waiting[hash(name) % _SENDERS].append(datum)
         if not self._threads:
             self._start()
 
@@ -49,29 +51,30 @@ class MetricWriter:
             thread.join()
         self._threads.clear()
         # What was added since then.
-        while batch := self._take():
-            self._send(batch)
+        for waiting in self._waiting:
+            while batch := self._take(waiting):
+                self._send(batch)
         self._is_closing = False
         self._wake.clear()
 
     def _start(self) -> None:
         with self._lock:
-            while len(self._threads) < _SENDERS:
-                thread = threading.Thread(target=self._run, name="trainyard-metrics", daemon=True)
+            for waiting in self._waiting[len(self._threads) :]:
+                thread = threading.Thread(target=self._run, args=(waiting,), name="trainyard-metrics", daemon=True)
                 self._threads.append(thread)
                 thread.start()
 
-    def _run(self) -> None:
+    def _run(self, waiting: deque[dict[str, Any]]) -> None:
         while True:
             self._wake.wait(_INTERVAL_S)
-            while batch := self._take():
+            while batch := self._take(waiting):
                 self._send(batch)
             if self._is_closing:
                 return
 
-    def _take(self) -> list[dict[str, Any]]:
+    def _take(self, waiting: deque[dict[str, Any]]) -> list[dict[str, Any]]:
         with self._lock:
-            return [self._waiting.popleft() for _ in range(min(_PER_CALL, len(self._waiting)))]
+            return [waiting.popleft() for _ in range(min(_PER_CALL, len(waiting)))]
 
     def _send(self, batch: list[dict[str, Any]]) -> None:
         for number in range(_RETRIES + 1):
