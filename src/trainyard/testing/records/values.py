@@ -77,7 +77,8 @@ class ValueContract:
         every = Query(KIND, order_by_value="loss", descending=True, limit=2)
         assert all_names(records, every) == ["4", "3", "2", "1", "0"]
         assert all_names(records, replace(every, account=BOB)) == ["3", "1"]
-        assert all_names(records, Query(KIND, values=(ValueFilter("loss", low=2),))) == ["2", "3", "4"]
+        by_name = Query(KIND, values=(ValueFilter("loss", low=2),), sort_by=SortBy.NAME)
+        assert all_names(records, by_name) == ["2", "3", "4"]
 
     def test_values_combine_with_other_filters(self, records: Records) -> None:
         for number in range(6):

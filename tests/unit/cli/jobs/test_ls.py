@@ -33,7 +33,7 @@ def list_jobs(asked: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> RecordingApi:
-    recording = RecordingApi(ListTrainingJobs=list_jobs)
+    recording = RecordingApi(ListTrainingJobs=list_jobs, ListProcessingJobs=lambda _: {"ProcessingJobSummaries": []})
 
     @contextmanager
     def calls(_: Path | None) -> Iterator[RecordingApi]:

@@ -54,7 +54,7 @@ def test_a_processing_job_is_described_and_a_training_job_of_its_name_comes_firs
     create_training(anna, "clean")
     both = [anna("trainyard", "DescribeJob", TrainingJobName="clean", **kind) for kind in ({}, {"Kind": "processing"})]
     assert [each["TrainingJobArn"].split(":")[-1] for each in both] == ["training-job/clean", "processing-job/clean"]
-    with pytest.raises(Fault, match='no processing-job named "search"'):
+    with pytest.raises(Fault, match='no processing job named "search"'):
         anna("trainyard", "DescribeJob", TrainingJobName="search", Kind="processing")
 
 
