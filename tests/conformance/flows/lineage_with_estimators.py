@@ -119,8 +119,12 @@ def check_the_registered_model(package: str, session: Any, arn: str) -> None:
             jobs = found.vertices
         time.sleep(0.2)
     assert jobs[0].arn.endswith("-aws-training-job")
-    table = visualizer.LineageTableVisualizer(session).show(model_package_arn=arn)
-    assert set(table["Lineage Type"]) == {"artifact", "context", "action"}
+    # The yard records an approval a moment after it answers.
+    kinds: set[str] = set()
+    while kinds != {"artifact", "context", "action"}:
+        assert time.monotonic() < deadline, f"the lineage of the package has only {sorted(kinds)}"
+        table = visualizer.LineageTableVisualizer(session).show(model_package_arn=arn)
+        kinds = set(table["Lineage Type"])
     assert {"ModelGroup", "Approval", "Model", "Image"} == set(table["Type"])
 
 
