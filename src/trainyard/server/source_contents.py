@@ -1,8 +1,11 @@
 """The content of what a job is given and leaves, as digests: its channels, its code and its results."""
 
 import logging
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
 
 from trainyard.foundation.errors import InvalidRequest, NotFound, TrainyardError
 from trainyard.foundation.jobs.channels import ChannelPlan
@@ -14,41 +17,62 @@ from trainyard.objects.contract import ObjectStore, ObjectSummary
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 # The content of larger channels stays unknown: a digest of a million objects takes most of a second.
 MAX_OBJECTS = 1_000_000
+
+# How long a store may take to tell what it has of one source.
+READ_LIMIT_S = 5.0
 
 _CODE = "code"
 _PAGE = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class GivenContents:
-    """The content of the channels of a job, and of its code if it has any."""
+def channel_contents(plan: TrainingPlan, specs: Sequence[InstanceSpec]) -> tuple[SourceContent, ...]:
+    """Return the content of the channels of a job, which were listed to make the specs of its instances."""
+    return tuple(_channel_content(channel, specs) for channel in plan.channels)
 
-    inputs: tuple[SourceContent, ...] = ()
-    code: SourceContent | None = None
+
+def read_in_time(read: Callable[[], T], unknown: T) -> T:
+    """Return what `read` returns, or `unknown` if the store fails or does not answer in time.
+
+    The read is then abandoned in its thread, so that neither a recording nor the end of the yard waits for the store.
+    """
+    found: list[T] = []
+
+    def run() -> None:
+        try:
+            found.append(read())
+        except TrainyardError:
+            log.warning("a content could not be read", exc_info=True)
+
+    thread = threading.Thread(target=run, name="trainyard-contents", daemon=True)
+    thread.start()
+    thread.join(READ_LIMIT_S)
+    return found[0] if found else unknown
 
 
 @dataclass(frozen=True, slots=True)
 class SourceContents:
-    """Reads what jobs are given from the specs of their instances, and what is stored now from the objects."""
+    """Reads what is stored now from the objects."""
 
     objects: ObjectStore
 
-    def read(self, plan: TrainingPlan, account: str, specs: Sequence[InstanceSpec]) -> GivenContents:
-        """Return what the instances of a job are given. The channels were listed to make the specs."""
-        inputs = tuple(_channel_content(channel, specs) for channel in plan.channels)
+    def read_code(self, plan: TrainingPlan, account: str, *, fetched_after: datetime) -> SourceContent | None:
+        """Return the code of a job, without a digest if it changed after the job fetched it; None if it has none."""
+        uri = plan.submit_directory
         # A job without a network has its code in a channel, so that this is a path in the instance.
-        has_code = plan.submit_directory.startswith("s3://")
-        return GivenContents(inputs, self._code(plan.submit_directory, account) if has_code else None)
-
-    def _code(self, uri: str, account: str) -> SourceContent:
+        if not uri.startswith("s3://"):
+            return None
+        where = parse_s3_uri(uri, account)
         try:
-            return self.read_object(_CODE, uri, account)
-        except TrainyardError:
-            # A job must not fail because what it runs cannot be recorded.
-            log.warning("the code of a job could not be read", exc_info=True, extra={"uri": uri})
+            info = self.objects.info(where)
+        except NotFound:
             return SourceContent(_CODE, uri)
+        if info.modified_at > fetched_after:
+            return SourceContent(_CODE, uri)
+        return _content(_CODE, uri, [(where.key, info.size, info.etag)])
 
     def read_object(self, name: str, uri: str, account: str) -> SourceContent:
         """Return the content of an object as it is now. Its digest is empty if there is none."""

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ from tests.unit.server.control.lineage.test_kind import put
 from tests.unit.server.services.sagemaker.requests import channel
 from trainyard.foundation.jobs.attempts import Attempt
 from trainyard.foundation.jobs.contents import SourceContent, digest_of_objects
+from trainyard.foundation.locations import parse_s3_uri
+from trainyard.server.source_contents import SourceContents
 
 TWO = {"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 30}
 
@@ -83,5 +87,21 @@ def test_the_code_of_a_job_without_a_network_is_one_of_its_channels(bench: Bench
         InputDataConfig=[channel("code", "s3://data/code/sourcedir.tar.gz")],
         EnableNetworkIsolation=True,
     )
-    assert attempt.code is None
+    contents = SourceContents(bench.accounts.yard.objects)
+    job = bench.job("isolated")
+    assert contents.read_code(job.plan, job.account, fetched_after=attempt.placed_at) is None
     assert [each.name for each in attempt.inputs] == ["code"]
+
+
+def test_code_that_has_changed_since_the_job_fetched_it_has_no_digest(bench: Bench) -> None:
+    put(bench, "s3://data/code/sourcedir.tar.gz", b"code")
+    contents = SourceContents(bench.accounts.yard.objects)
+    bench.start("mnist")
+    job = bench.job("mnist")
+    plan = replace(job.plan, submit_directory="s3://data/code/sourcedir.tar.gz")
+    stored_at = contents.objects.info(parse_s3_uri(plan.submit_directory, job.account)).modified_at
+    same = contents.read_code(plan, job.account, fetched_after=stored_at)
+    changed = contents.read_code(plan, job.account, fetched_after=stored_at - timedelta(seconds=1))
+    assert same is not None
+    assert changed is not None
+    assert (len(same.digest), changed.digest) == (64, "")

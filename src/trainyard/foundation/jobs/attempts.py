@@ -121,9 +121,8 @@ class Attempt:
     interruption: str = ""
     # The version of the profiler's plan that the instances were sent last. They start with the plan of that moment.
     profiler_version: int = 0
-    # What the instances were given: the content of the channels, and of the code. Known once the attempt is started.
+    # The content of the channels that the instances were given. Known once the attempt is started.
     inputs: tuple[SourceContent, ...] = ()
-    code: SourceContent | None = None
 
     @property
     def metrics(self) -> Mapping[str, MetricSummary]:

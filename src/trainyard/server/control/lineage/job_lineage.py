@@ -14,7 +14,7 @@ from trainyard.server.lineage.environments import environment_uri, packages_in
 from trainyard.server.lineage.job_records import JobRecord, body_of, draft_of, is_of, job_record_of
 from trainyard.server.lineage.nodes import JOB_TYPE_PREFIX
 from trainyard.server.records.contract import AssociationQuery, Change, Records, Resource
-from trainyard.server.source_contents import SourceContents
+from trainyard.server.source_contents import SourceContents, read_in_time
 
 # Tags by which an SDK says which commit the code is.
 COMMIT_TAG, REPOSITORY_TAG = "trainyard:commit", "trainyard:repository"
@@ -50,7 +50,7 @@ class JobLineage:
             image=job.plan.image,
             request=request,
             inputs=attempt.inputs if attempt else (),
-            code=attempt.code if attempt else None,
+            code=self._code(job, attempt) if attempt else None,
             commit=tags.get(COMMIT_TAG, ""),
             repository=tags.get(REPOSITORY_TAG, ""),
             environment=next((each.environment for each in attempt.instances), "") if attempt else "",
@@ -60,10 +60,16 @@ class JobLineage:
             checkpoint_uri=job.plan.checkpoint_uri,
         )
 
+    def _code(self, job: TrainingJob, attempt: Attempt) -> SourceContent | None:
+        # Not when the instances start: a store that does not answer must delay no step of a job.
+        unknown: SourceContent | None = SourceContent("code", job.plan.submit_directory)
+        since = attempt.placed_at
+        return read_in_time(lambda: self.contents.read_code(job.plan, job.account, fetched_after=since), unknown)
+
     def _output(self, job: TrainingJob, kind: str) -> SourceContent:
         uri = job.artifacts[kind].uri
         read = self.contents.read_prefix if uri.endswith("/") else self.contents.read_object
-        return read(kind, uri, job.account)
+        return read_in_time(lambda: read(kind, uri, job.account), SourceContent(kind, uri))
 
     def _store(self, record: JobRecord, *, now: datetime) -> None:
         """Store the record. One of an earlier job with the same name is replaced, and its associations are removed."""

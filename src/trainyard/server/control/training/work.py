@@ -20,7 +20,7 @@ from trainyard.server.jobs import training
 from trainyard.server.jobs.profile_evaluations import leave_evaluation
 from trainyard.server.lineage.recordings import ensure_job_recording
 from trainyard.server.records.contract import ResourceId
-from trainyard.server.source_contents import SourceContents
+from trainyard.server.source_contents import channel_contents
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,7 @@ class TrainingWork(InstanceWork[TrainingJob]):
         WarmPools(self.records).take_over(job, now=self.clock())
 
     def start_attempt(self, job: TrainingJob, specs: Sequence[InstanceSpec]) -> Attempt:
-        given = SourceContents(self.specs.objects).read(job.plan, job.account, specs)
-        return replace(live_attempt(job), is_started=True, inputs=given.inputs, code=given.code)
+        return replace(live_attempt(job), is_started=True, inputs=channel_contents(job.plan, specs))
 
     def apply_reports(self, job: TrainingJob, reports: Sequence[InstanceReport]) -> TrainingJob:
         return apply_reports(job, reports)
